@@ -1,0 +1,47 @@
+# Two commands: `make demo` (hear it) and `make test` (what CI runs). Both set up everything they need first.
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test lint format types imports unit serve doctor bench clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(READY): pyproject.toml constraints.txt deploy/setup.sh
+	@deploy/setup.sh $(VENV)
+	@touch $@
+
+demo: $(READY)  ## stream a paragraph into the tiny model and hear it: demo.wav, demo.opus, a timeline
+	@$(BIN)/python -m bench.demo
+
+test: lint types imports unit  ## everything that needs no GPU
+
+lint: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+format: $(READY)  ## rewrite files the way `make lint` wants them
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+types: $(READY)
+	$(BIN)/mypy
+
+imports: $(READY)
+	$(BIN)/lint-imports
+
+unit: $(READY)
+	$(BIN)/pytest -m "not gpu"
+
+serve: $(READY)  ## run the gateway on ws://127.0.0.1:8080/v1/stream
+	@$(BIN)/voicegate serve
+
+doctor: $(READY)  ## check this machine
+	@$(BIN)/voicegate doctor
+
+bench: $(READY)  ## time to first audio and real-time factor of the CPU path, by stage
+	@$(BIN)/python -m bench.cpu
+
+clean:
+	rm -rf $(VENV) build *.egg-info demo.wav demo.opus

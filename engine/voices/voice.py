@@ -1,0 +1,88 @@
+"""A voice: what zero-shot synthesis is conditioned on, and the one file that holds it.
+
+The file is safetensors with `speech_tokens` [P], `mel` [2P, 80], `embedding` [192] and, in its header's string
+table, `prompt_text` (as upstream conventions want it, with <|endofprompt|>), `transcript` and `description`.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from engine import chunking, units
+from engine.weights import load_metadata, load_state_dict
+
+_TENSORS = ("speech_tokens", "mel", "embedding")
+_TEXTS = ("prompt_text", "transcript", "description")
+
+
+class VoiceError(ValueError):
+    """A voice file is not usable. The message names the file and what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    name: str
+    description: str
+    prompt_text: str
+    transcript: str  # what the prompt audio says, without the instruction
+    speech_tokens: torch.Tensor  # [P] int64
+    mel: torch.Tensor  # [2P, 80] float32, log mel of the prompt
+    embedding: torch.Tensor  # [192] float32, speaker embedding before normalisation
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.speech_tokens)
+
+    def trimmed_for_first_block(self, *, wanted_tokens: int, max_trim: int) -> "Voice":
+        """The voice whose prompt ends at the phase that makes the first block short (see chunking.prompt_trim)."""
+        trim = chunking.prompt_trim(self.num_tokens, wanted=wanted_tokens, max_trim=max_trim)
+        length = self.num_tokens - trim
+        return replace(self, speech_tokens=self.speech_tokens[:length], mel=self.mel[: length * units.FRAMES_PER_TOKEN])
+
+    def ms_per_letter(self) -> float:
+        """Speaking rate of the prompt: the first guess at how long text of this voice takes."""
+        letters = sum(char.isalnum() for char in self.transcript)
+        return self.num_tokens * units.MS_PER_TOKEN / letters if letters else _DEFAULT_MS_PER_LETTER
+
+
+# About 14 letters a second, an ordinary reading pace of English.
+_DEFAULT_MS_PER_LETTER = 70.0
+
+
+def load_voice(path: Path, *, vocab_size: int, speaker_dim: int) -> Voice:
+    """Read and check one voice file. Raises VoiceError or WeightsError."""
+    tensors = load_state_dict(path)
+    texts = load_metadata(path)
+    missing = [key for key in _TENSORS if key not in tensors] + [key for key in _TEXTS if key not in texts]
+    if missing:
+        raise VoiceError(f"{path}: not a voice file, it lacks {', '.join(missing)}")
+    tokens = tensors["speech_tokens"].to(torch.int64)
+    mel = tensors["mel"].to(torch.float32)
+    embedding = tensors["embedding"].to(torch.float32)
+    _check_shapes(path, tokens, mel, embedding, speaker_dim=speaker_dim)
+    if len(tokens) and not (int(tokens.min()) >= 0 and int(tokens.max()) < vocab_size):
+        raise VoiceError(f"{path}: speech tokens must lie in 0..{vocab_size - 1}")
+    if not (mel.isfinite().all() and embedding.isfinite().all()):
+        raise VoiceError(f"{path}: mel or embedding has values that are not finite")
+    return Voice(
+        name=path.stem,
+        description=texts["description"],
+        prompt_text=texts["prompt_text"],
+        transcript=texts["transcript"],
+        speech_tokens=tokens,
+        mel=mel,
+        embedding=embedding,
+    )
+
+
+def _check_shapes(
+    path: Path, tokens: torch.Tensor, mel: torch.Tensor, embedding: torch.Tensor, *, speaker_dim: int
+) -> None:
+    if tokens.dim() != 1:
+        raise VoiceError(f"{path}: speech_tokens has shape {tuple(tokens.shape)}, not [P]")
+    wanted = (len(tokens) * units.FRAMES_PER_TOKEN, units.NUM_MELS)
+    if tuple(mel.shape) != wanted:
+        raise VoiceError(f"{path}: mel has shape {tuple(mel.shape)}, not {wanted}")
+    if tuple(embedding.shape) != (speaker_dim,):
+        raise VoiceError(f"{path}: embedding has shape {tuple(embedding.shape)}, not ({speaker_dim},)")

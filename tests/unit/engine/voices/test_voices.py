@@ -1,0 +1,76 @@
+"""Voice files: what is in one, and a clear error for each way in which one can be broken."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from engine.model_config import load_model_config
+from engine.voices.store import load_voices
+from engine.voices.voice import Voice, VoiceError, load_voice
+from engine.weights import WeightsError
+from tests.support.golden import TINY_MODEL_DIR
+
+pytestmark = pytest.mark.unit
+
+TEXTS = {"prompt_text": "Be kind.<|endofprompt|>Hello.", "transcript": "Hello.", "description": "test"}
+
+
+def write(path: Path, *, texts: dict[str, str] = TEXTS, **changes: torch.Tensor) -> Path:
+    tensors = {"speech_tokens": torch.arange(12), "mel": torch.zeros(24, 80), "embedding": torch.ones(192)}
+    save_file(tensors | changes, path, metadata=texts)
+    return path
+
+
+def load(path: Path) -> Voice:
+    return load_voice(path, vocab_size=6561, speaker_dim=192)
+
+
+def test_the_tiny_model_has_its_two_voices() -> None:
+    voices = load_voices(TINY_MODEL_DIR, load_model_config(TINY_MODEL_DIR))
+    assert {name: voice.num_tokens for name, voice in voices.items()} == {"rms": 69, "slt": 64}
+    assert voices["rms"].transcript == "Good morning, and welcome to the show."
+
+
+def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
+    voice = load(write(tmp_path / "anna.safetensors"))
+    assert (voice.name, voice.prompt_text, voice.num_tokens) == ("anna", TEXTS["prompt_text"], 12)
+
+
+def test_trimming_shortens_tokens_and_mel_together(tmp_path: Path) -> None:
+    path = write(tmp_path / "v.safetensors", speech_tokens=torch.arange(69), mel=torch.zeros(138, 80))
+    trimmed = load(path).trimmed_for_first_block(wanted_tokens=10, max_trim=10)
+    assert (trimmed.num_tokens, tuple(trimmed.mel.shape)) == (65, (130, 80))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mel": torch.zeros(23, 80)}, r"mel has shape \(23, 80\), not \(24, 80\)"),
+        ({"embedding": torch.ones(10)}, r"embedding has shape"),
+        ({"speech_tokens": torch.full((12,), 6561)}, r"must lie in 0\.\.6560"),
+        ({"speech_tokens": torch.zeros(12, 1, dtype=torch.int64)}, r"not \[P\]"),
+        ({"mel": torch.full((24, 80), torch.nan)}, r"not finite"),
+    ],
+)
+def test_broken_tensors_are_named(tmp_path: Path, changes: dict[str, torch.Tensor], message: str) -> None:
+    with pytest.raises(VoiceError, match=message):
+        load(write(tmp_path / "broken.safetensors", **changes))
+
+
+def test_missing_texts_are_named(tmp_path: Path) -> None:
+    with pytest.raises(VoiceError, match="lacks transcript, description"):
+        load(write(tmp_path / "v.safetensors", texts={"prompt_text": "x"}))
+
+
+def test_a_truncated_file_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "v.safetensors")
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(WeightsError, match=r"v\.safetensors cannot be read"):
+        load(path)
+
+
+def test_a_directory_without_voices_is_named(tmp_path: Path) -> None:
+    with pytest.raises(VoiceError, match="holds no voice"):
+        load_voices(tmp_path, load_model_config(TINY_MODEL_DIR))
