@@ -55,7 +55,7 @@ def create_engine(config: EngineConfig, *, on_progress: Progress | None = None) 
 
 def load_engine(config: EngineConfig, *, on_progress: Progress | None = None) -> LoadedEngine:
     """Load, check and warm up everything, in the calling thread. Raises EngineError with the remedy."""
-    torch.set_num_threads(config.threads or os.cpu_count() or 1)
+    set_threads(config)
     report = on_progress if on_progress is not None else _nothing
     try:
         with _timed("configuration and voices", report):
@@ -114,6 +114,11 @@ def load_stages(
     return Stages(model, tokenizer, llm, flow, vocoder, ready)
 
 
+def set_threads(config: EngineConfig) -> None:
+    """torch's CPU kernels use `threads` cores, by default all of this machine's."""
+    torch.set_num_threads(config.threads or os.cpu_count() or 1)
+
+
 def choose_device(name: str) -> torch.device:
     """auto: CUDA where there is one. Raises EngineError for a device that is not there."""
     if name == "cuda" and not torch.cuda.is_available():
@@ -140,7 +145,7 @@ def _engine_info(config: EngineConfig, model: ModelConfig, voices: Mapping[str, 
         model=model.name,
         voices=tuple(VoiceInfo(voice.name, voice.description) for voice in voices.values()),
         default_voice=model.default_voice or min(voices),
-        modes=(SpeakingMode.CLAUSE, SpeakingMode.BISTREAM),
+        modes=tuple(SpeakingMode),
         pre_skip_48k=create_packet_encoder(AudioFormat()).pre_skip_48k,
         max_utterances=config.max_utterances,
         max_lead_ms=config.lead_ms,

@@ -6,9 +6,8 @@ Part of the product: the gateway's tests, `bench/` and client authors run agains
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from types import MappingProxyType
 
 from engine.audio.packets import create_packet_encoder
 from engine.fake_speech import VOICES, FakeSpeech, tone_hz
@@ -56,8 +55,8 @@ class Script:
     real_time_factor: float = 0.0  # synthesis time / audio time; 0: no waiting at all, and no lead either
     max_utterances: int = 256
     max_lead_ms: int = 5_000
-    refusals: Mapping[int, EngineError] = MappingProxyType({})
-    faults: Mapping[int, Fault] = MappingProxyType({})
+    refusals: Mapping[int, EngineError] = field(default_factory=dict)
+    faults: Mapping[int, Fault] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -85,19 +85,18 @@ class Pipeline:
         if streams is None:
             return
         self._stages.llm.abort(streams.sequence_id)
-        if clause.batch is not None:
-            self._leave_batch(clause)
+        self._leave_batch(clause)
         self._stages.flow.close(streams.flow)
         self._stages.vocoder.close(streams.vocoder)
 
     def _leave_batch(self, clause: Clause) -> None:
+        """The flow drops the stream from its batch when it is closed; what nobody waits for is not solved further."""
         number, clause.batch = clause.batch, None
         batch = self._batches.get(number) if number is not None else None
-        if number is None or batch is None or clause not in batch.clauses or clause.streams is None:
-            return
-        batch.clauses.remove(clause)
-        if not batch.clauses:
-            del self._batches[number]
+        if number is not None and batch is not None:
+            batch.clauses.remove(clause)
+            if not batch.clauses:
+                del self._batches[number]
 
     # --- questions --------------------------------------------------------------------------------------------
 
@@ -127,7 +126,7 @@ class Pipeline:
         streams = clause.streams
         if streams is None or output.error is not None:
             return
-        tokens = streams.silent_filter.push(output.tokens)
+        tokens = streams.silent_filter.keep(output.tokens)
         clause.num_tokens += len(tokens)
         streams.flow.append(tokens)
         if output.is_final:
@@ -160,6 +159,7 @@ class Pipeline:
         return list(batch.clauses) if batch is not None else []
 
     def _vocode(self, batch: _RunningBatch) -> list[tuple[Clause, npt.NDArray[np.float32]]]:
+        clauses: list[Clause] = []
         jobs: list[VocoderJob] = []
         for clause, mel in zip(batch.clauses, batch.flow_batch.result(), strict=True):
             assert clause.streams is not None
@@ -167,7 +167,10 @@ class Pipeline:
             is_last = clause.streams.flow.is_exhausted
             if is_last:
                 clause.state = ClauseState.SPOKEN
-            stretched = clause.streams.stretch.push(mel, is_final=is_last)
-            jobs.append(VocoderJob(clause.streams.vocoder, stretched, is_last))
+            mel = clause.streams.stretch.push(mel, is_final=is_last)
+            # A block may be all prompt: a voice whose prompt ends on a block border.
+            if mel.shape[1] or is_last:
+                clauses.append(clause)
+                jobs.append(VocoderJob(clause.streams.vocoder, mel, is_last))
         samples = self._stages.vocoder.run(jobs)
-        return [(clause, pcm.cpu().numpy()) for clause, pcm in zip(batch.clauses, samples, strict=True)]
+        return [(clause, pcm.cpu().numpy()) for clause, pcm in zip(clauses, samples, strict=True)]

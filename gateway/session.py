@@ -1,135 +1,28 @@
-"""The state machine of one socket: its contexts, who may say what, what to do next.
+"""The state machine of one socket: which contexts it has, who may say what, what to do next.
 
 Sans-I/O: it takes messages and events, and returns actions; time is an argument. It must not know sockets, JSON,
-the event loop, or how the engine works. docs/protocol.md is normative; a test holds its state table against ours.
+the event loop, or how the engine works. `gateway/context.py` holds the table of legal moves.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum
 from types import MappingProxyType
 from typing import Final, assert_never
 
+from msgspec import UNSET
+
 from engine import interface as engine
-from engine.interface import EngineError, EngineEvent, EngineInfo, UtteranceId, UtteranceRequest
-from gateway.opening import SessionLimits, build_request, effective_format, find_refusal
+from engine.interface import EngineError, EngineEvent, EngineInfo, UtteranceId
+from gateway.actions import Action, CancelUtterance, Close, Send, Submit
+from gateway.context import ACCEPTS, Context, ContextMessage, ContextState
+from gateway.opening import SessionLimits, build_request, find_refusal
 from protocol import messages as wire
-from protocol.audio_message import AudioMessage
 from protocol.errors import CloseCode, ErrorCode, ProtocolViolation
-from protocol.messages import ClientMessage, ServerMessage
+from protocol.messages import ClientMessage
 
 NUM_HANDLES: Final = 2**16
 # Long enough for a client to find another server, short enough to try this one again after a restart.
 DRAIN_RETRY_AFTER_MS: Final = 1_000
-
-
-class ContextState(Enum):
-    OPENING = "opening"  # submitted, and the engine has not said yes or no
-    OPEN = "open"
-    DRAINING = "draining"  # the text has ended, audio goes on
-    CANCELLING = "cancelling"  # no audio any more; the engine's end event is on its way
-
-
-# Every legal move: (state, message) -> state. What is not here changes nothing. `None`: no such context.
-ACCEPTS: Final[Mapping[ContextState | None, Mapping[type[ClientMessage], ContextState]]] = MappingProxyType(
-    {
-        None: {wire.Open: ContextState.OPENING},
-        ContextState.OPENING: {},
-        ContextState.OPEN: {
-            wire.Text: ContextState.OPEN,
-            wire.Flush: ContextState.OPEN,
-            wire.End: ContextState.DRAINING,
-            wire.Cancel: ContextState.CANCELLING,
-            wire.Playback: ContextState.OPEN,
-        },
-        ContextState.DRAINING: {
-            wire.Cancel: ContextState.CANCELLING,
-            wire.Playback: ContextState.DRAINING,
-        },
-        ContextState.CANCELLING: {
-            wire.Cancel: ContextState.CANCELLING,
-            wire.Playback: ContextState.CANCELLING,
-        },
-    }
-)
-
-
-# --- actions ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    message: ServerMessage
-
-
-@dataclass(frozen=True, slots=True)
-class SendAudio:
-    message: AudioMessage
-
-
-@dataclass(frozen=True, slots=True)
-class Submit:
-    """To be answered at once with `submitted` or `refused`."""
-
-    request: UtteranceRequest
-
-
-@dataclass(frozen=True, slots=True)
-class PushText:
-    utterance_id: UtteranceId
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class FlushText:
-    utterance_id: UtteranceId
-    flush_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class EndText:
-    utterance_id: UtteranceId
-
-
-@dataclass(frozen=True, slots=True)
-class CancelUtterance:
-    utterance_id: UtteranceId
-    played_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """The last action of a session."""
-
-    code: CloseCode
-    reason: str
-
-
-Action = Send | SendAudio | Submit | PushText | FlushText | EndText | CancelUtterance | Close
-ContextMessage = wire.Text | wire.Flush | wire.End | wire.Cancel | wire.Playback
-
-
-@dataclass(slots=True)
-class Context:
-    """One incarnation of a context id; it lives exactly as long as its engine utterance is awaited."""
-
-    context_id: str
-    utterance_id: UtteranceId
-    handle: int
-    opening: wire.Open
-    state: ContextState = ContextState.OPENING
-    next_sequence: int = 0
-    num_text_bytes: int = 0
-    num_unanswered_flushes: int = 0
-    first_text_s: float | None = None
-    first_audio_s: float | None = None
-    playback: wire.Playback | None = None  # last report of the client's player
-
-    @property
-    def ttfb_ms(self) -> float | None:
-        if self.first_text_s is None or self.first_audio_s is None:
-            return None
-        return round((self.first_audio_s - self.first_text_s) * 1000, 3)
+_GOING_AWAY: Final = "the server is going away"
 
 
 class Session:
@@ -189,8 +82,9 @@ class Session:
         """The peer sent something that is no message. Ends nothing, but an `open` that failed so is over."""
         if self._is_closed:
             return []
-        is_failed_open = error.message_type == "open" and error.context not in self._contexts
-        return [_error(error.code, error.message, error.context, fatal=is_failed_open and error.context is not None)]
+        is_refused_open = error.message_type == "open" and error.context is not None
+        is_fatal = is_refused_open and error.context not in self._contexts
+        return [_error(error.code, error.message, error.context, fatal=is_fatal)]
 
     def disconnected(self) -> list[Action]:
         """The socket is gone: nobody waits for what still runs."""
@@ -201,21 +95,11 @@ class Session:
     def submitted(self, utterance_id: UtteranceId) -> list[Action]:
         context = self._by_utterance[utterance_id]
         context.state = ContextState.OPEN
-        opening = context.opening
-        opened = wire.Opened(
-            context=context.context_id,
-            handle=context.handle,
-            voice=self._info.default_voice if opening.voice is None else opening.voice,
-            format=effective_format(opening.format),
-            sample_rate=engine_sample_rate_hz(),
-            pre_skip=self._info.pre_skip_48k if opening.format.codec == "opus" else 0,
-        )
-        return [Send(opened)]
+        return [Send(context.opened(self._info))]
 
     def refused(self, utterance_id: UtteranceId, error: EngineError) -> list[Action]:
         context = self._by_utterance[utterance_id]
-        code, retry_after_ms = _refusal_code(error)
-        return self._end(context, _error(code, str(error), context.context_id, True, retry_after_ms))
+        return self._end(context, _refusal(error, context.context_id))
 
     def drain(self, deadline_ms: int) -> list[Action]:
         """No new contexts from here on; the socket closes when the last one has ended."""
@@ -226,10 +110,20 @@ class Session:
 
     def drain_deadline(self) -> list[Action]:
         """Contexts that still run have had their time."""
-        return self._close_with(ErrorCode.OVERLOADED, "the server went away before this was spoken")
+        if self._is_closed:
+            return []
+        errors = [self._overloaded(context_id) for context_id in self._contexts]
+        return [*errors, *self._cancel_all(), Close(CloseCode.GOING_AWAY, _GOING_AWAY)]
 
     def engine_stopped(self) -> list[Action]:
-        return self._close_with(ErrorCode.ENGINE_FAILED, "the engine has stopped")
+        if self._is_closed:
+            return []
+        errors = [
+            _error(ErrorCode.ENGINE_FAILED, "the engine has stopped", context_id, fatal=True)
+            for context_id in self._contexts
+        ]
+        self._cancel_all()  # forgets them; there is nobody left to be told
+        return [*errors, Close(CloseCode.OUR_FAULT, "")]
 
     def slow_consumer(self) -> list[Action]:
         """The peer read nothing for too long; no message would reach it either."""
@@ -247,7 +141,7 @@ class Session:
         match event:
             case engine.AudioReady() | engine.Alignment() | engine.Flushed():
                 # After `cancel` the client hears only how the context ended.
-                return [] if context.state is ContextState.CANCELLING else [_progress(context, event, now_s)]
+                return [] if context.state is ContextState.CANCELLING else [context.progress(event, now_s)]
             case engine.Done() | engine.Cancelled() | engine.Failed():
                 return self._engine_ended(context, event)
             case _:
@@ -255,26 +149,16 @@ class Session:
 
     def _engine_ended(self, context: Context, event: engine.EndEvent) -> list[Action]:
         match event:
-            case engine.Done():
+            case engine.Done(audio_ms=audio_ms, num_packets=num_packets):
                 # The engine may have finished just before it heard of a cancel: then there is no last message.
-                is_cancelled = context.state is ContextState.CANCELLING
-                last = [] if is_cancelled else [_audio(context, (), event.end_pts_48k, is_last=True)]
-                timing = wire.Timing(
-                    ttfb_ms=context.ttfb_ms,
-                    queue_ms=event.timing.queue_ms,
-                    llm_first_token_ms=event.timing.llm_first_token_ms,
-                    first_chunk_ms=event.timing.first_chunk_ms,
-                    first_packet_ms=event.timing.first_packet_ms,
-                )
-                done = wire.Done(context.context_id, event.audio_ms, event.num_packets, timing)
+                is_cancelling = context.state is ContextState.CANCELLING
+                last = [] if is_cancelling else [context.audio((), event.end_pts_48k, is_last=True)]
+                done = wire.Done(context.context_id, audio_ms, num_packets, context.timing(event.timing))
                 return [*last, *self._end(context, Send(done))]
-            case engine.Cancelled():
-                cancelled = wire.Cancelled(
-                    context.context_id, event.audio_ms, event.spoken_text, event.remaining_text
-                )
-                return self._end(context, Send(cancelled))
-            case engine.Failed():
-                return self._end(context, _error(ErrorCode.ENGINE_FAILED, event.message, context.context_id, True))
+            case engine.Cancelled(spoken_text=spoken, remaining_text=remaining):
+                return self._end(context, Send(wire.Cancelled(context.context_id, event.audio_ms, spoken, remaining)))
+            case engine.Failed(message=message):
+                return self._end(context, _error(ErrorCode.ENGINE_FAILED, message, context.context_id, fatal=True))
             case _:
                 assert_never(event)
 
@@ -285,13 +169,12 @@ class Session:
         if context_id in self._contexts:
             return [_error(ErrorCode.CONTEXT_EXISTS, "this context is open already", context_id)]
         if self._is_draining:
-            text = "this server is going away; open the context on another connection"
-            return [_error(ErrorCode.OVERLOADED, text, context_id, True, DRAIN_RETRY_AFTER_MS)]
+            return [self._overloaded(context_id)]
         if len(self._contexts) >= self._limits.contexts:
             text = f"{self._limits.contexts} contexts are open on this socket, which is its limit"
-            return [_error(ErrorCode.TOO_MANY_CONTEXTS, text, context_id, True)]
+            return [_error(ErrorCode.TOO_MANY_CONTEXTS, text, context_id, fatal=True)]
         if (refusal := find_refusal(message, self._info, self._limits)) is not None:
-            return [_error(refusal.code, refusal.message, context_id, True)]
+            return [_error(refusal.code, refusal.message, context_id, fatal=True)]
         utterance_id = UtteranceId(f"{self.session_id}-{self._num_incarnations}")
         self._num_incarnations += 1
         context = Context(context_id, utterance_id, self._take_handle(), message)
@@ -299,7 +182,7 @@ class Session:
         return [Submit(build_request(message, self._info, utterance_id))]
 
     def _take_handle(self) -> int:
-        """The least recently used one, so that audio of a context that has just ended is not taken for another's."""
+        """The one unused for longest, so that late audio of an ended context is not taken for another's."""
         live = {context.handle for context in self._contexts.values()}
         while self._next_handle in live:
             self._next_handle = (self._next_handle + 1) % NUM_HANDLES
@@ -312,54 +195,29 @@ class Session:
             # A player reports until it has played everything, so its last reports come after `done`.
             is_report = isinstance(message, wire.Playback)
             return [] if is_report else [_error(ErrorCode.UNKNOWN_CONTEXT, "no such context is open", message.context)]
-        state = ACCEPTS[context.state].get(type(message))
-        if state is None:
-            name = type(message).__struct_config__.tag
-            text = f"{name} is not possible while the context is {context.state.value}"
+        if type(message) not in ACCEPTS[context.state]:
+            tag = message.__struct_config__.tag
+            text = f"{tag} is not possible while the context is {context.state.value}"
             return [_error(ErrorCode.ILLEGAL_IN_STATE, text, message.context)]
-        if (excess := self._excess(context, message)) is not None:
-            return [excess]
-        was_cancelling = context.state is ContextState.CANCELLING
-        context.state = state
-        return [] if was_cancelling else self._pass_on(context, message, now_s)
+        excess = self._find_excess(context, message)
+        return context.take(message, now_s) if excess is None else [excess]
 
-    def _excess(self, context: Context, message: ContextMessage) -> Send | None:
-        """The error for a message that is one too many or too long."""
+    def _find_excess(self, context: Context, message: ContextMessage) -> Send | None:
+        """The error for a message that is too long or one too many."""
+        limits = self._limits
         match message:
             case wire.Text(text=text):
                 num_bytes = len(text.encode())
-                if num_bytes > self._limits.text_bytes:
-                    reason = f"text of {num_bytes} bytes is longer than {self._limits.text_bytes}; send it in parts"
+                if num_bytes > limits.text_bytes:
+                    reason = f"text of {num_bytes} bytes; a message takes {limits.text_bytes}: send it in parts"
                     return _error(ErrorCode.BAD_MESSAGE, reason, context.context_id)
-                if context.num_text_bytes + num_bytes > self._limits.context_text_bytes:
-                    reason = f"a context takes {self._limits.context_text_bytes} bytes of text in all; open another"
+                if context.num_text_bytes + num_bytes > limits.context_text_bytes:
+                    reason = f"a context takes {limits.context_text_bytes} bytes of text in all: open another"
                     return _error(ErrorCode.BAD_MESSAGE, reason, context.context_id)
-            case wire.Flush() if context.num_unanswered_flushes >= self._limits.unanswered_flushes:
-                reason = f"{self._limits.unanswered_flushes} flushes of this context are unanswered"
+            case wire.Flush() if context.num_unanswered_flushes >= limits.unanswered_flushes:
+                reason = f"{limits.unanswered_flushes} flushes of this context are unanswered, which is the limit"
                 return _error(ErrorCode.RATE_LIMITED, reason, context.context_id)
         return None
-
-    def _pass_on(self, context: Context, message: ContextMessage, now_s: float) -> list[Action]:
-        match message:
-            case wire.Text(text=text):
-                if not text:
-                    return []
-                if context.first_text_s is None:
-                    context.first_text_s = now_s
-                context.num_text_bytes += len(text.encode())
-                return [PushText(context.utterance_id, text)]
-            case wire.Flush(id=flush_id):
-                context.num_unanswered_flushes += 1
-                return [FlushText(context.utterance_id, flush_id)]
-            case wire.End():
-                return [EndText(context.utterance_id)]
-            case wire.Cancel(played_ms=played_ms):
-                return [CancelUtterance(context.utterance_id, played_ms)]
-            case wire.Playback():
-                context.playback = message
-                return []
-            case _:
-                assert_never(message)
 
     # --- ends ---------------------------------------------------------------------------------------------
 
@@ -372,20 +230,49 @@ class Session:
         if not self._is_draining or self._contexts:
             return []
         self._is_closed = True
-        return [Close(CloseCode.GOING_AWAY, "the server is going away")]
-
-    def _close_with(self, code: ErrorCode, message: str) -> list[Action]:
-        """End every context with this error, then the socket."""
-        if self._is_closed:
-            return []
-        errors: list[Action] = [_error(code, message, context_id, True) for context_id in self._contexts]
-        is_our_fault = code is ErrorCode.ENGINE_FAILED
-        close_code = CloseCode.OUR_FAULT if is_our_fault else CloseCode.GOING_AWAY
-        return [*errors, *self._cancel_all(), Close(close_code, "" if is_our_fault else "the server is going away")]
+        return [Close(CloseCode.GOING_AWAY, _GOING_AWAY)]
 
     def _cancel_all(self) -> list[Action]:
         self._is_closed = True
-        running = [c for c in self._contexts.values() if c.state is not ContextState.CANCELLING]
+        running = [c.utterance_id for c in self._contexts.values() if c.state is not ContextState.CANCELLING]
         self._contexts.clear()
         self._by_utterance.clear()
-        return [CancelUtterance(context.utterance_id) for context in running]
+        return [CancelUtterance(utterance_id) for utterance_id in running]
+
+    def _overloaded(self, context_id: str) -> Send:
+        text = f"{_GOING_AWAY}; open the context on another connection"
+        code, retry_after_ms = ErrorCode.OVERLOADED, DRAIN_RETRY_AFTER_MS
+        return _error(code, text, context_id, fatal=True, retry_after_ms=retry_after_ms)
+
+
+def _error(
+    code: ErrorCode,
+    message: str,
+    context_id: str | None = None,
+    *,
+    fatal: bool = False,
+    retry_after_ms: int | None = None,
+) -> Send:
+    return Send(
+        wire.Error(
+            code=code.value,
+            message=message,
+            fatal=fatal,
+            context=UNSET if context_id is None else context_id,
+            retry_after_ms=UNSET if retry_after_ms is None else retry_after_ms,
+        )
+    )
+
+
+def _refusal(error: EngineError, context_id: str) -> Send:
+    retry_after_ms = None
+    match error:
+        case engine.UnknownVoice():
+            code = ErrorCode.UNKNOWN_VOICE
+        case engine.Unsupported():
+            code = ErrorCode.UNSUPPORTED
+        case engine.Overloaded():
+            code, retry_after_ms = ErrorCode.OVERLOADED, error.retry_after_ms
+        case _:  # EngineStopped, and what an engine may add
+            code = ErrorCode.ENGINE_FAILED
+    return _error(code, str(error), context_id, fatal=True, retry_after_ms=retry_after_ms)

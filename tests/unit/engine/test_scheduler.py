@@ -33,7 +33,9 @@ def test_the_oldest_unheard_utterance_goes_first() -> None:
 
 
 def test_heard_utterances_go_by_deadline_and_share_a_batch() -> None:
-    views = [replace(IDLE, key=key, deadline_s=deadline, has_block=True) for key, deadline in enumerate([3.0, 1.0, 2.0])]
+    views = [
+        replace(IDLE, key=key, deadline_s=deadline, has_block=True) for key, deadline in enumerate([3.0, 1.0, 2.0])
+    ]
     assert decide(views, 0.0, max_flow_batch=2).work == BeginBlocks((1, 2))
 
 

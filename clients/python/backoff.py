@@ -1,0 +1,18 @@
+"""When to try again to connect. Pure: chance is an argument."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Doubling delays with jitter, so that the clients of a server that restarts do not come back all at once."""
+
+    first_s: float = 0.1
+    max_s: float = 5.0
+    num_retries: int = 6  # lower gives up sooner; higher keeps `open` waiting for longer
+
+    def delay_s(self, retry: int, chance: float, retry_after_ms: int | None = None) -> float:
+        """Before the `retry`th one, counted from 0; `chance` in [0, 1). Never sooner than the server asked for."""
+        full_s = min(self.max_s, self.first_s * 2.0**retry)
+        delay_s = full_s * (0.5 + chance / 2)
+        return delay_s if retry_after_ms is None else retry_after_ms / 1000 + delay_s

@@ -1,0 +1,187 @@
+"""The Python client: `connect` to a gateway, open contexts, feed text, read audio. Errors are in errors.py.
+
+    async with connect("ws://127.0.0.1:8080") as gate:
+        context = await gate.open(voice="rms")
+        await context.say("Hello, ")     # as the LLM writes it
+        await context.say("world.")
+        await context.end()
+        async for audio in context:
+            play(audio.packets)
+
+When the socket drops, contexts in flight fail with ConnectionLost and nothing is said twice; the next `open`
+connects again. A server that drains keeps its running contexts; new ones go to a fresh connection.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterable
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Literal, Self, TypedDict, Unpack
+
+from clients.python.backoff import Backoff
+from clients.python.context import Context
+from clients.python.errors import ConnectFailed, ConnectionLost, ContextClosed, ContextFailed, GateError, InvalidInput
+from clients.python.link import Link, LinkOptions, connect_link
+from protocol import messages as wire
+from protocol.errors import ErrorCode
+from protocol.messages import Format
+
+# Connections that may drop, or start to drain, under one `open`, before it gives up.
+_OPEN_ATTEMPTS: Final = 3
+
+
+class OpenOptions(TypedDict, total=False):
+    """Of `Gate.open` and `Gate.speak`; what is left out is the server's choice."""
+
+    voice: str | None
+    format: Format
+    mode: Literal["auto", "bistream", "clause"]
+    speed: float
+    seed: int | None
+    instruct: str | None
+    lead_ms: int | None
+    context_id: str
+
+
+class Gate:
+    """One gateway, over as many sockets as it takes. Made by `connect`."""
+
+    def __init__(self, url: str, *, link_options: LinkOptions, reconnect: bool, backoff: Backoff) -> None:
+        self._url = url
+        self._link_options = link_options
+        self._reconnects = reconnect
+        self._backoff = backoff
+        self._link: Link | None = None
+        self._retired: list[Link] = []  # their contexts may still speak
+        self._is_connecting = asyncio.Lock()
+        self._is_closed = False
+        self._num_contexts = 0
+
+    @property
+    def ready(self) -> wire.Ready:
+        """What the server said of itself: model, voices, modes, limits."""
+        assert self._link is not None, "a gate is entered before it is used"
+        return self._link.ready
+
+    async def __aenter__(self) -> Self:
+        """Raises ConnectFailed, after one attempt."""
+        self._link = await connect_link(self._url, self._link_options)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends every context that still runs."""
+        self._is_closed = True
+        links = [*self._retired, *([] if self._link is None else [self._link])]
+        self._retired.clear()
+        await asyncio.gather(*(link.close() for link in links))
+
+    async def open(self, **options: Unpack[OpenOptions]) -> Context:
+        """A context that is ready for text. Raises ContextFailed, ConnectFailed, ConnectionLost, InvalidInput."""
+        message = self._open_message(options)
+        attempt = 1
+        while True:
+            link = await self._usable_link()
+            try:
+                return await link.open(message)
+            except ConnectionLost:
+                # Nothing was said yet, so nothing can be said twice.
+                if not self._reconnects or attempt == _OPEN_ATTEMPTS:
+                    raise
+            except ContextFailed as error:
+                is_going_away = link.is_draining and error.code == ErrorCode.OVERLOADED.value
+                if not (self._reconnects and is_going_away) or attempt == _OPEN_ATTEMPTS:
+                    raise
+            attempt += 1
+
+    async def speak(self, text: str | AsyncIterable[str], **options: Unpack[OpenOptions]) -> AsyncGenerator[bytes]:
+        """The packets of one text, given whole or as it is written. Leaving the loop early cancels the context."""
+        context = await self.open(**options)
+        feeding = asyncio.create_task(feed(context, text))
+        try:
+            async for audio in context:
+                for packet in audio.packets:
+                    yield packet
+            await feeding
+        finally:
+            feeding.cancel()
+            await asyncio.gather(feeding, return_exceptions=True)
+            if context.result is None:
+                await _cancel_quietly(context)
+
+    def _open_message(self, options: OpenOptions) -> wire.Open:
+        context_id = options.get("context_id", f"c{self._num_contexts}")
+        self._num_contexts += 1
+        if not (1 <= len(context_id) <= 64 and context_id.isprintable()):
+            raise InvalidInput(f"context_id {context_id!r} is not 1 to 64 printable characters")
+        return wire.Open(
+            context=context_id,
+            voice=options.get("voice"),
+            format=options.get("format", Format()),
+            speed=options.get("speed", 1.0),
+            instruct=options.get("instruct"),
+            seed=options.get("seed"),
+            mode=options.get("mode", "auto"),
+            pace=wire.Pace(lead_ms=options.get("lead_ms")),
+        )
+
+    async def _usable_link(self) -> Link:
+        async with self._is_connecting:
+            if self._is_closed or self._link is None:
+                raise ContextClosed("the gate is closed")
+            if not self._link.is_usable:
+                if not self._reconnects:
+                    raise ConnectionLost("the connection to the gateway was lost, and reconnect is off")
+                fresh = await self._connect_again()
+                if self._is_closed:  # meanwhile
+                    await fresh.close()
+                    raise ContextClosed("the gate is closed")
+                self._retired = [link for link in (*self._retired, self._link) if not link.is_lost]
+                self._link = fresh
+            return self._link
+
+    async def _connect_again(self) -> Link:
+        retry = 0
+        while True:
+            try:
+                return await connect_link(self._url, self._link_options)
+            except ConnectFailed as error:
+                if not error.is_transient or retry == self._backoff.num_retries:
+                    raise
+                await asyncio.sleep(self._backoff.delay_s(retry, random.random(), error.retry_after_ms))
+            retry += 1
+
+
+def connect(
+    url: str,
+    *,
+    reconnect: bool = True,
+    backoff: Backoff | None = None,
+    link_options: LinkOptions | None = None,
+) -> Gate:
+    """To be entered: `async with connect(url) as gate`. A url without a path means the protocol's own."""
+    return Gate(url, link_options=link_options or LinkOptions(), reconnect=reconnect, backoff=backoff or Backoff())
+
+
+async def feed(context: Context, text: str | AsyncIterable[str]) -> None:
+    """Say all of `text` and end. Where its source fails, the context is cancelled before the error goes on."""
+    try:
+        if isinstance(text, str):
+            await context.say(text)
+        else:
+            async for piece in text:
+                await context.say(piece)
+        await context.end()
+    except Exception:
+        await _cancel_quietly(context)
+        raise
+
+
+async def _cancel_quietly(context: Context) -> None:
+    with suppress(GateError):  # however it ended, it has
+        await context.cancel()

@@ -1,0 +1,206 @@
+"""One context as its user holds it: text in, audio out, and how it ended. It must not know sockets.
+
+Text never waits for audio: the two directions may be driven by two tasks.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from clients.python.audio import Audio
+from clients.python.errors import ContextClosed, GateError, InvalidInput
+from clients.python.reception import Phase, Reception, Result
+from clients.python.spoken import split_at
+from protocol import messages as wire
+from protocol.audio_message import AudioMessage
+
+Send = Callable[[wire.ClientMessage], Awaitable[None]]
+
+
+class Context:
+    """Async-iterate it for its audio, once; the iteration ends when the context has, and raises when it failed."""
+
+    def __init__(self, context_id: str, *, send: Send, max_text_bytes: int, max_unread_bytes: int) -> None:
+        self.context_id = context_id
+        self.first_text_s: float | None = None  # event loop's clock, when the first text was sent
+        self.last_text_s: float | None = None
+        self._send = send
+        self._max_text_bytes = max_text_bytes
+        self._reception = Reception(max_unread_bytes)
+        self._text: list[str] = []
+        self._has_text_ended = False
+        self._has_news = asyncio.Event()
+        self._has_ended = asyncio.Event()
+
+    # --- what is known ------------------------------------------------------------------------------------
+
+    @property
+    def opened(self) -> wire.Opened:
+        """Voice, format, sample rate and pre-skip of the audio."""
+        assert self._reception.opened is not None, "Gate.open returns opened contexts only"
+        return self._reception.opened
+
+    @property
+    def result(self) -> Result | None:
+        """`Done` or `Cancelled` once ended so; None while it runs, and when it failed."""
+        return self._reception.result
+
+    @property
+    def alignments(self) -> Sequence[wire.AlignmentItem]:
+        """When each piece of the text is spoken, as far as known."""
+        return tuple(self._reception.alignments)
+
+    @property
+    def flushes(self) -> Sequence[wire.Flushed]:
+        """The flushes answered so far."""
+        return tuple(self._reception.flushes)
+
+    @property
+    def end_pts_48k(self) -> int | None:
+        """Exact end of the audio, pre-skip counted in; None before the last audio and when cut short."""
+        return self._reception.end_pts_48k
+
+    @property
+    def text(self) -> str:
+        """All text given so far."""
+        return "".join(self._text)
+
+    # --- text in ------------------------------------------------------------------------------------------
+
+    async def say(self, text: str) -> None:
+        """Append text exactly as written, any size, any split. Raises how the context ended, if it has."""
+        self._require_open()
+        if self._has_text_ended:
+            raise ContextClosed(f"context {self.context_id} takes no text after end()")
+        if not text:
+            return
+        pieces = list(_pieces(text, self._max_text_bytes))
+        self._text.append(text)
+        self.last_text_s = _now_s()
+        if self.first_text_s is None and not text.isspace():
+            self.first_text_s = self.last_text_s
+        for piece in pieces:
+            await self._send(wire.Text(self.context_id, piece))
+
+    async def flush(self, flush_id: str = "") -> None:
+        """Have all text so far spoken without waiting for more; returns at once."""
+        self._require_open()
+        await self._send(wire.Flush(self.context_id, flush_id))
+
+    async def end(self) -> None:
+        """No more text; the rest is spoken, and then the context ends."""
+        self._require_open()
+        if not self._has_text_ended:
+            self._has_text_ended = True
+            await self._send(wire.End(self.context_id))
+
+    async def cancel(self, played_ms: int | None = None) -> wire.Cancelled:
+        """Barge-in: stop at once and drop unread audio. Returns the text split at what the listener heard.
+
+        Also right after the server is done, as long as a player still plays. Raises how the context failed.
+        """
+        is_running = self._reception.phase is Phase.OPEN
+        self._reception.begin_cancel()
+        self._has_news.set()
+        if is_running:
+            await self._send(wire.Cancel(self.context_id, played_ms))
+        await self._has_ended.wait()
+        match self._reception.result:
+            case wire.Cancelled() as cancelled:
+                return cancelled
+            case wire.Done(audio_ms=audio_ms):
+                spoken, remaining = self.text, ""
+                if played_ms is not None and played_ms < audio_ms:
+                    spoken, remaining = split_at(self.text, self._reception.alignments, played_ms)
+                return wire.Cancelled(self.context_id, audio_ms, spoken, remaining)
+            case None:
+                assert self._reception.error is not None
+                raise self._reception.error
+
+    async def report_playback(self, played_ms: int, buffer_ms: int = 0, underruns: int = 0) -> None:
+        """Tell the server where the player is; welcome at any time, never necessary."""
+        await self._send(wire.Playback(self.context_id, played_ms, buffer_ms, underruns))
+
+    # --- audio out ----------------------------------------------------------------------------------------
+
+    def __aiter__(self) -> "Context":
+        return self
+
+    async def __anext__(self) -> Audio:
+        while True:
+            if (audio := self._reception.read()) is not None:
+                return audio
+            if self._reception.error is not None:
+                raise self._reception.error
+            if self._reception.phase in (Phase.CANCELLING, Phase.ENDED):
+                raise StopAsyncIteration
+            await self._wait_for_news()
+
+    async def wait_flushed(self, flush_id: str = "") -> wire.Flushed:
+        """Returns when the audio of a `flush` with this id has arrived, read or not. Raises how the context ended."""
+        while True:
+            for flushed in self._reception.flushes:
+                if flushed.id == flush_id:
+                    return flushed
+            self._require_open()
+            await self._wait_for_news()
+
+    # --- called by the link -------------------------------------------------------------------------------
+
+    async def wait_opened(self) -> None:
+        """Raises how it failed."""
+        while self._reception.phase is Phase.OPENING:
+            await self._wait_for_news()
+        if self._reception.error is not None:
+            raise self._reception.error
+
+    def receive(self, message: wire.ServerMessage | AudioMessage) -> bool:
+        """True: cancel it at the server, which does not know that it failed."""
+        match message:
+            case AudioMessage():
+                needs_cancel = self._reception.receive_audio(message, _now_s())
+            case wire.Opened() | wire.Alignment() | wire.Flushed() | wire.Done() | wire.Cancelled() | wire.Error():
+                needs_cancel = self._reception.receive(message)
+            case _:
+                needs_cancel = False
+        self._tell()
+        return needs_cancel
+
+    def lose(self, error: GateError) -> None:
+        """The socket is gone."""
+        self._reception.fail(error)
+        self._tell()
+
+    def _tell(self) -> None:
+        self._has_news.set()
+        if self._reception.phase is Phase.ENDED:
+            self._has_ended.set()
+
+    async def _wait_for_news(self) -> None:
+        """Of any kind; the caller looks whether it was what it waits for."""
+        self._has_news.clear()
+        await self._has_news.wait()
+
+    def _require_open(self) -> None:
+        if self._reception.error is not None:
+            raise self._reception.error
+        if self._reception.phase is not Phase.OPEN:
+            raise ContextClosed(f"context {self.context_id} has ended")
+
+
+def _pieces(text: str, max_bytes: int) -> Iterator[str]:
+    """`text` in parts of at most `max_bytes` of UTF-8 each."""
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"text cannot be written as UTF-8: {error.reason}") from error
+    start = 0
+    while start < len(encoded):
+        stop = min(start + max_bytes, len(encoded))
+        while stop < len(encoded) and encoded[stop] & 0b1100_0000 == 0b1000_0000:  # inside a character
+            stop -= 1
+        yield encoded[start:stop].decode()
+        start = stop
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

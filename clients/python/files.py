@@ -1,0 +1,49 @@
+"""A context's audio as a file: .wav, or .opus (Ogg) with the packets as they came."""
+
+import wave
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from clients.python.audio import Audio
+from clients.python.decode import decode_all
+from clients.python.errors import InvalidInput
+from protocol import messages as wire
+from protocol import ogg
+
+SUFFIXES: Final = (".wav", ".opus", ".ogg")
+
+
+def check_path(path: Path, codec: str = "opus") -> None:
+    """Raises InvalidInput for a name that `write_audio` would not take, before any audio exists."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise InvalidInput(f"{path}: the name must end in one of {', '.join(SUFFIXES)}")
+    if codec != "opus" and path.suffix.lower() != ".wav":
+        raise InvalidInput(f"{path}: {codec} audio goes into a .wav file; ask for Opus to write .opus")
+    if not path.parent.is_dir():
+        raise InvalidInput(f"{path}: there is no directory {path.parent}")
+
+
+def write_audio(path: Path, opened: wire.Opened, audio: Sequence[Audio]) -> None:
+    """By the name's ending. Raises InvalidInput, MissingDependency (a .wav of Opus is decoded), OSError."""
+    check_path(path, opened.format.codec)
+    if path.suffix.lower() == ".wav":
+        write_wav(path, decode_all(opened, audio), opened.sample_rate)
+    else:
+        path.write_bytes(ogg_opus(opened, audio))
+
+
+def ogg_opus(opened: wire.Opened, audio: Sequence[Audio]) -> bytes:
+    packets = [packet for item in audio for packet in item.packets]
+    has_end = bool(audio) and audio[-1].is_last and bool(packets)
+    end_pts_48k = audio[-1].pts_48k + audio[-1].duration_48k if has_end else None
+    return ogg.mux(packets, pre_skip_48k=opened.pre_skip, end_pts_48k=end_pts_48k)
+
+
+def write_wav(path: Path, pcm: bytes, rate_hz: int) -> None:
+    """16-bit mono. Raises OSError."""
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate_hz)
+        file.writeframes(pcm)

@@ -1,0 +1,26 @@
+"""One context from its first text to its last audio: feed it, keep what comes, let others listen in."""
+
+import asyncio
+from collections.abc import AsyncIterable, Callable
+
+from clients.python.audio import Audio
+from clients.python.client import feed
+from clients.python.context import Context
+
+
+async def record(
+    context: Context, text: str | AsyncIterable[str], on_audio: Callable[[Audio], None] | None = None
+) -> list[Audio]:
+    """All audio of `text`. `on_audio` hears each as it comes. Raises how the context, or the text, failed."""
+    feeding = asyncio.create_task(feed(context, text))
+    audio: list[Audio] = []
+    try:
+        async for item in context:
+            audio.append(item)
+            if on_audio is not None:
+                on_audio(item)
+        await feeding
+    finally:
+        feeding.cancel()
+        await asyncio.gather(feeding, return_exceptions=True)
+    return audio

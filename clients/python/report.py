@@ -1,0 +1,41 @@
+"""A timeline in words, for people: what `voicegate say` and `make demo` print. Pure."""
+
+from collections.abc import Sequence
+
+from clients.python.audio import Audio
+from clients.python.context import Context
+from clients.python.timeline import Arrival, Timeline, measure
+
+_CONTINUITY_LIMITS_MS = (50, 100)
+
+
+def timeline_of(context: Context, audio: Sequence[Audio]) -> Timeline:
+    """Of a context whose audio has been read. Raises ValueError where there was none."""
+    arrivals = [Arrival(item.arrived_s, item.pts_48k, item.duration_48k) for item in audio]
+    if context.first_text_s is None:
+        raise ValueError("no text was sent")
+    return measure(
+        context.first_text_s, arrivals, pre_skip_48k=context.opened.pre_skip, end_pts_48k=context.end_pts_48k
+    )
+
+
+def timeline_lines(timeline: Timeline) -> list[str]:
+    lines = [
+        f"{'time to first audio':<22}{timeline.first_audio_s * 1000:8.0f} ms",
+        f"{'audio':<22}{timeline.audio_s:8.2f} s",
+        f"{'real-time factor':<22}{timeline.rtf:8.2f}",
+    ]
+    for playback in timeline.playbacks:
+        label = f"underruns, {playback.prebuffer_ms} ms" if playback.prebuffer_ms else "underruns, no buffer"
+        underruns = playback.underruns
+        worst = f", worst {underruns.worst_s * 1000:.0f} ms" if underruns.num else ""
+        lines.append(f"{label:<22}{underruns.num:8d}{worst}")
+    verdicts = [(limit_ms, timeline.is_continuous(limit_ms)) for limit_ms in _CONTINUITY_LIMITS_MS]
+    shown = ", ".join(f"C{limit_ms} {_verdict(is_continuous)}" for limit_ms, is_continuous in verdicts)
+    return [*lines, f"{'continuity':<22}{shown:>8}"]
+
+
+def _verdict(is_continuous: bool | None) -> str:
+    if is_continuous is None:
+        return "n/a"
+    return "ok" if is_continuous else "missed"

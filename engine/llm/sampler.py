@@ -1,0 +1,113 @@
+"""Repetition-aware sampling of speech tokens, batched, without a host read on a GPU.
+
+Follows upstream's ras_sampling (cosyvoice/utils/common.py; VALL-E 2, arXiv:2406.05370). Randomness comes in as two
+uniforms per row, hashed from (seed, number of the sampling call), so that a row does not depend on its batch.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from engine.model_config import LlmConfig, SamplingConfig
+
+# weights [B, N] float32, not normalised; uniforms [B] float64 in (0, 1) -> index [B] int64
+Draw = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+UNIFORMS_PER_CALL = 2  # one for the nucleus, one for the redraw of a repeated token
+
+# SplitMix64 (Steele, Lea, Flood 2014): the increment and the two multipliers of its finaliser.
+_GOLDEN_GAMMA = 0x9E3779B97F4A7C15
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_MASK_64 = (1 << 64) - 1
+_CALL_STRIDE = np.uint64(UNIFORMS_PER_CALL * _GOLDEN_GAMMA & _MASK_64)
+_DRAW_OFFSETS = np.array([_GOLDEN_GAMMA * (draw + 1) & _MASK_64 for draw in range(UNIFORMS_PER_CALL)], dtype=np.uint64)
+
+
+def seed_key(seed: int) -> np.uint64:
+    """What `uniforms` wants of a seed, which may be any int; taken modulo 2**64."""
+    # Mixed before the counter is added: otherwise neighbouring seeds would walk one common sequence.
+    return np.uint64(_mix(np.array([seed & _MASK_64], dtype=np.uint64))[0])
+
+
+def uniforms(keys: npt.NDArray[np.uint64], calls: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
+    """[B, UNIFORMS_PER_CALL] float64 in the open interval (0, 1), a pure function of each row's (key, call).
+
+    `keys` [B] from `seed_key`; `calls` [B] the numbers, from 0, of the rows' sampling calls.
+    """
+    mixed = _mix((keys + calls * _CALL_STRIDE)[:, None] + _DRAW_OFFSETS)
+    # 52 bits and a half: neither 0 nor, by rounding, 1 can come out.
+    return ((mixed >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+
+def _mix(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    state = (state ^ (state >> np.uint64(30))) * _MIX_1
+    state = (state ^ (state >> np.uint64(27))) * _MIX_2
+    return state ^ (state >> np.uint64(31))
+
+
+def inverse_cdf(weights: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
+    """Entries of the float64 running sum of weights / sum(weights) that are below the uniform; a Draw."""
+    cumulative = weights.cumsum(-1, dtype=torch.float64)
+    targets = uniforms[:, None] * cumulative[:, -1:]
+    # The clamp is for scores that are not finite: no row may index beyond its end, a device-wide fault on a GPU.
+    return torch.searchsorted(cumulative, targets)[:, 0].clamp_(max=weights.shape[1] - 1)
+
+
+class RepetitionAwareSampler:
+    """Nucleus sampling; a token that came up within the last `window` is redrawn from all the others, no nucleus."""
+
+    def __init__(
+        self,
+        sampling: SamplingConfig,
+        config: LlmConfig,
+        *,
+        device: torch.device | str = "cpu",
+        draw: Draw = inverse_cdf,
+    ) -> None:
+        self._sampling = sampling
+        self._draw = draw
+        self._ignored_id = config.speech_token_size
+        self._num_ids = config.num_speech_rows
+        self._min_repeats = math.ceil(sampling.window * sampling.tau_r)
+        self._radix = 1 << self._num_ids.bit_length()
+        # Higher for lower ids: makes every key of `nucleus` distinct, in upstream's order.
+        self._tie_breaker = torch.arange(self._radix - 1, self._radix - 1 - self._num_ids, -1, device=device)
+
+    def nucleus(self, scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Candidates of each row: ids [B, top_k] int64 and probabilities [B, top_k] float32, 0 beyond the nucleus.
+
+        Most probable first, equal ones by ascending id; a candidate is in while those before it sum up to less
+        than top_p. `scores` [B, num_speech_rows] float32, up to a constant per row.
+        """
+        probabilities = scores.softmax(-1)
+        # Bits of non-negative floats order as the floats do, so one topk of integer keys is a stable sort's head.
+        keys = probabilities.view(torch.int32).to(torch.int64).mul_(self._radix).add_(self._tie_breaker)
+        best = keys.topk(self._sampling.top_k).values
+        ids = (self._radix - 1) - (best & (self._radix - 1))
+        weights = probabilities.gather(1, ids)
+        before = weights.cumsum(-1, dtype=torch.float64).sub_(weights)
+        return ids, weights.masked_fill_(before >= self._sampling.top_p, 0.0)
+
+    def sample(
+        self, scores: torch.Tensor, *, history: torch.Tensor, ignore_eos: torch.Tensor, uniforms: torch.Tensor
+    ) -> torch.Tensor:
+        """Draw one id per row: [B] int64 on the device of `scores`.
+
+        scores [B, num_speech_rows] float32, logits or log-probabilities, **overwritten**; history [B, window] int64,
+        the ids drawn last in any order, -1 where there are fewer; ignore_eos [B] bool; uniforms [B, 2] float64.
+        Where `ignore_eos` is set, id `speech_token_size` cannot come up. Upstream meant eos, but in CosyVoice3 that id
+        is sos and eos is the next one: the flag does not keep a sequence from ending, here as there.
+        """
+        scores.select(1, self._ignored_id).masked_fill_(ignore_eos, -torch.inf)
+        ids, weights = self.nucleus(scores)
+        first = ids.gather(1, self._draw(weights, uniforms[:, 0])[:, None])
+        is_repeated = (history == first).sum(-1, keepdim=True) >= self._min_repeats
+        if scores.is_cpu and not is_repeated.any():
+            return first[:, 0]
+        scores.scatter_(1, first, scores.gather(1, first).masked_fill_(is_repeated, -torch.inf))
+        redrawn = self._draw(scores.softmax(-1), uniforms[:, 1])
+        return torch.where(is_repeated[:, 0], redrawn, first[:, 0])

@@ -1,0 +1,269 @@
+"""What to feed the LLM next and what its tokens mean: the pure state machines of one sequence. No torch, no sampling.
+
+Both kinds show the next forward as `feed` and take the token that was sampled from it through `advance`.
+Layouts and quirks are upstream's (cosyvoice/llm/llm.py: Qwen2LM.inference, inference_bistream).
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from engine.llm.backend import InvalidRequest, LlmPrompt
+from engine.model_config import LlmConfig
+
+# Upstream's bounds on speech tokens per text token. The upper one ends a sequence that runs on.
+MIN_TOKENS_PER_TEXT_TOKEN = 2
+MAX_TOKENS_PER_TEXT_TOKEN = 20
+
+
+class Table(Enum):
+    """Which embedding table an id belongs to."""
+
+    TEXT = 0
+    SPEECH = 1
+
+
+class SequenceState(Enum):
+    RUNNABLE = "runnable"
+    WAITING = "waiting for text"
+    FINISHED = "finished"
+    TRUNCATED = "truncated"  # finished by a length limit
+    FAILED = "failed"
+
+
+class BistreamPolicy(Enum):
+    """What bistream does where upstream raises or runs on.
+
+    UPSTREAM: a special token other than fill inside a block, or other than eos at the end, fails the sequence;
+    only `max_tokens` limits its length; whatever was fed last before a fill is fed again before the remaining text.
+
+    ROBUST: a special token inside a block counts as fill, and any special token ends the final phase; the final
+    phase is limited as a unistream sequence is; only a single speech token is fed again, never a whole text block
+    (which upstream does where a block is closed before its first speech token); no text at all gives no speech.
+
+    Neither depends on when text arrives. Blocks are opened by text tokens, each looked at once and in order, and
+    the final phase by the end of the text; how far decoding has got by then, and whether the end is already known
+    while a block runs, changes nothing.
+    """
+
+    UPSTREAM = "upstream"
+    ROBUST = "robust"
+
+
+Item = tuple[Table, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """One forward: `items` go behind what the sequence has been fed, then a token is sampled at the last position.
+
+    `ignore_eos` is upstream's flag for the sampler (see RepetitionAwareSampler). `is_forced_fill`: nothing is
+    sampled, the forward only stores the positions.
+    """
+
+    items: tuple[Item, ...]
+    ignore_eos: bool
+    is_forced_fill: bool = False
+
+
+class Unistream:
+    """All text known from the start: [sos, prompt text, text, task, prompt speech], then speech tokens until a stop."""
+
+    def __init__(
+        self, config: LlmConfig, prompt: LlmPrompt, text_ids: tuple[int, ...], *, max_tokens: int | None = None
+    ) -> None:
+        """Raises InvalidRequest where <|endofprompt|> is in neither text."""
+        text = prompt.text_ids + text_ids
+        if config.end_of_prompt_id not in text:
+            raise InvalidRequest("neither the prompt text nor the text contains <|endofprompt|>")
+        self.decoded: list[int] = []  # what the sampler's repetition window looks at
+        self.failure: str | None = None
+        self._speech_token_size = config.speech_token_size
+        self._min_tokens = MIN_TOKENS_PER_TEXT_TOKEN * len(text_ids)
+        max_length = MAX_TOKENS_PER_TEXT_TOKEN * len(text_ids)
+        self._max_tokens = max_length if max_tokens is None else min(max_length, max_tokens)
+        items = (
+            (Table.SPEECH, config.sos_id),
+            *_text_items(text),
+            (Table.SPEECH, config.task_id),
+            *_speech_items(prompt.speech_ids),
+        )
+        self.feed: Feed | None = Feed(items, ignore_eos=self._min_tokens > 0) if text_ids else None
+        self.state = SequenceState.RUNNABLE if text_ids else SequenceState.FINISHED
+
+    def advance(self, token: int | None) -> int | None:
+        """Take the token sampled from `feed`; returns it where it is speech, None where it ends the sequence."""
+        assert token is not None, "unistream never forces a fill"
+        self.feed = None
+        if token >= self._speech_token_size:
+            self.state = SequenceState.FINISHED
+            return None
+        self.decoded.append(token)
+        if len(self.decoded) == self._max_tokens:
+            self.state = SequenceState.TRUNCATED
+        else:
+            self.feed = Feed(((Table.SPEECH, token),), ignore_eos=len(self.decoded) < self._min_tokens)
+        return token
+
+
+class Bistream:
+    """Text and speech interleaved, 5 : 15 for CosyVoice; speech begins before all text is there.
+
+    Instruction first; then blocks of text and prompt speech until the prompt is used up; then each block of text is
+    answered by a block of speech tokens that ends with fill; the rest of the text and `task` open the final phase.
+    Upstream's habits kept under every policy: the fill token is never fed; the last speech token of the last block
+    is fed again before the remaining text; without prompt speech the first block is spoken from the instruction
+    alone; prompt speech that the text does not suffice to interleave is dropped.
+    """
+
+    def __init__(
+        self,
+        config: LlmConfig,
+        prompt: LlmPrompt,
+        *,
+        policy: BistreamPolicy = BistreamPolicy.ROBUST,
+        max_tokens: int | None = None,
+    ) -> None:
+        """Raises InvalidRequest where the prompt text lacks <|endofprompt|>."""
+        if config.end_of_prompt_id not in prompt.text_ids:
+            raise InvalidRequest("the prompt text of a streaming sequence lacks <|endofprompt|>")
+        instruction_end = prompt.text_ids.index(config.end_of_prompt_id) + 1
+        self.decoded: list[int] = []  # what the sampler's repetition window looks at: speech and fill tokens
+        self.feed: Feed | None = None
+        self.state = SequenceState.WAITING
+        self.failure: str | None = None
+        self._config = config
+        self._policy = policy
+        self._max_tokens = max_tokens
+        self._num_emitted = 0
+        self._num_text_tokens = 0
+        self._inbox: deque[int] = deque()  # text that has not been looked at
+        self._is_text_ended = False
+        self._text = list(prompt.text_ids[instruction_end:])  # looked at, not fed
+        self._prompt_speech = list(prompt.speech_ids)
+        # Upstream's lm_input: gathered for the next forward, or what the last forward before a fill was fed.
+        self._input: list[Item] = [(Table.SPEECH, config.sos_id), *_text_items(prompt.text_ids[:instruction_end])]
+        block_tokens = config.mix_ratio[1]
+        self._next_fill = block_tokens - len(prompt.speech_ids) % block_tokens  # index into `decoded`
+        self._is_in_final_phase = False
+
+    def push_text(self, text_ids: Iterable[int]) -> None:
+        """Append text. Raises InvalidRequest after `end_text`."""
+        if self._is_text_ended:
+            raise InvalidRequest("text was pushed after its end")
+        self._inbox.extend(text_ids)
+        if self.state is SequenceState.WAITING:
+            self._read_text()
+
+    def end_text(self) -> None:
+        """No more text follows. Idempotent."""
+        self._is_text_ended = True
+        if self.state is SequenceState.WAITING:
+            self._read_text()
+
+    def advance(self, token: int | None) -> int | None:
+        """Take the token sampled from `feed`, None where that is a forced fill; returns it where it is speech."""
+        assert self.feed is not None
+        assert self.feed.is_forced_fill == (token is None)
+        self.feed = None
+        if token is not None and token < self._config.speech_token_size:
+            return self._advance_speech(token)
+        if self._is_in_final_phase:
+            self._finish(token)
+        else:
+            self._close_block(token)
+        return None
+
+    def _advance_speech(self, token: int) -> int:
+        self.decoded.append(token)
+        self._num_emitted += 1
+        if self._num_emitted == self._max_tokens:
+            self.state = SequenceState.TRUNCATED
+        else:
+            self._input = [(Table.SPEECH, token)]
+            self._set_feed()
+        return token
+
+    def _close_block(self, token: int | None) -> None:
+        fill = self._config.fill_id
+        if token not in (None, fill) and self._policy is BistreamPolicy.UPSTREAM:
+            self._fail(f"the model gave the special token {token} inside a block of speech tokens")
+            return
+        if len(self._input) > 1 and self._policy is BistreamPolicy.ROBUST:
+            self._input = []
+        self._next_fill = len(self.decoded) + self._config.mix_ratio[1] + 1
+        self.decoded.append(fill)
+        self._read_text()
+
+    def _finish(self, token: int | None) -> None:
+        if token != self._config.eos_id and self._policy is BistreamPolicy.UPSTREAM:
+            self._fail(f"the model gave the special token {token} before its end of speech")
+        else:
+            self.state = SequenceState.FINISHED
+
+    def _fail(self, failure: str) -> None:
+        self.state = SequenceState.FAILED
+        self.failure = failure
+
+    def _read_text(self) -> None:
+        """Look at text until it opens a block, ends or runs out. As upstream, a token opens at most one block."""
+        while self._inbox:
+            self._num_text_tokens += 1
+            self._text.append(self._inbox.popleft())
+            if self._can_open_block():
+                self._set_feed()
+                return
+        if self._is_text_ended:
+            self._open_final_phase()
+        else:
+            self.state = SequenceState.WAITING
+
+    def _can_open_block(self) -> bool:
+        """Move text (and prompt speech) into the next input; True where that is complete."""
+        num_text, num_speech = self._config.mix_ratio
+        while self._prompt_speech:
+            if len(self._text) < num_text:
+                return False
+            self._input += [*self._take_text(num_text), *_speech_items(self._prompt_speech[:num_speech])]
+            del self._prompt_speech[:num_speech]
+        if self.decoded:  # then its last is the fill that closed a block
+            if len(self._text) < num_text:
+                return False
+            self._input = self._take_text(num_text)
+        return True
+
+    def _take_text(self, count: int) -> list[Item]:
+        taken = _text_items(self._text[:count])
+        del self._text[:count]
+        return taken
+
+    def _open_final_phase(self) -> None:
+        self._is_in_final_phase = True
+        if self._policy is BistreamPolicy.ROBUST:
+            if not self._num_text_tokens:
+                self.state = SequenceState.FINISHED
+                return
+            limit = self._num_emitted + MAX_TOKENS_PER_TEXT_TOKEN * self._num_text_tokens
+            self._max_tokens = limit if self._max_tokens is None else min(limit, self._max_tokens)
+        self._input = [*self._input, *self._take_text(len(self._text)), (Table.SPEECH, self._config.task_id)]
+        self._set_feed()
+
+    def _set_feed(self) -> None:
+        self.state = SequenceState.RUNNABLE
+        if self._is_in_final_phase:
+            self.feed = Feed(tuple(self._input), ignore_eos=False)
+        else:
+            is_forced_fill = len(self.decoded) == self._next_fill
+            self.feed = Feed(tuple(self._input), ignore_eos=True, is_forced_fill=is_forced_fill)
+
+
+LlmSequence = Unistream | Bistream
+
+
+def _text_items(text_ids: Iterable[int]) -> list[Item]:
+    return [(Table.TEXT, text_id) for text_id in text_ids]
+
+
+def _speech_items(speech_ids: Iterable[int]) -> list[Item]:
+    return [(Table.SPEECH, speech_id) for speech_id in speech_ids]

@@ -1,0 +1,21 @@
+"""Drops long silences from the speech tokens on their way to the flow. Pure; the LLM still sees every token."""
+
+from collections.abc import Collection, Iterable
+
+
+class SilentTokenFilter:
+    """Lets at most `max_run` silent or breath tokens in a row through (upstream's `llm_job`). One per utterance."""
+
+    def __init__(self, silent_tokens: Collection[int], max_run: int) -> None:
+        self._silent_tokens = frozenset(silent_tokens)
+        self._max_run = max_run
+        self._run = 0
+
+    def keep(self, tokens: Iterable[int]) -> tuple[int, ...]:
+        """The tokens to pass on, in order; any split of the stream gives the same tokens."""
+        kept = []
+        for token in tokens:
+            self._run = self._run + 1 if token in self._silent_tokens else 0
+            if self._run <= self._max_run:
+                kept.append(token)
+        return tuple(kept)

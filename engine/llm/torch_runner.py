@@ -1,0 +1,257 @@
+"""LlmBackend on our own decoder: continuous batching over static slots, eager, on a CPU or a GPU.
+
+Owns the weights, the cache and the sampler's history; what to feed and what a token means is each sequence's own.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from engine.llm.backend import InvalidRequest, LlmPrompt, SequenceOutput, SequenceRequest, UnknownSequence
+from engine.llm.kv_cache import Attention, GatheredAttention, KvCache, RaggedAttention, Span
+from engine.llm.model import LlmModel
+from engine.llm.sampler import RepetitionAwareSampler, seed_key, uniforms
+from engine.llm.sequence import Bistream, BistreamPolicy, Feed, LlmSequence, SequenceState, Table, Unistream
+from engine.model_config import LlmConfig, SamplingConfig
+
+# Gathered attention reads this many positions at a time: a CUDA graph per multiple. Lower -> less padding is read;
+# higher -> fewer shapes.
+_GATHER_BUCKET_POSITIONS = 256
+
+_NO_ID = -1  # in a history that is not full yet
+
+
+@dataclass(slots=True)
+class _Row:
+    """One live sequence and the slot that it holds."""
+
+    sequence_id: int
+    sequence: LlmSequence
+    slot: int
+
+
+_Work = tuple[_Row, Feed]  # a sequence and what this step feeds it
+
+
+class TorchLlmRunner:
+    """See LlmBackend for the promises. Not thread-safe: one thread calls it."""
+
+    def __init__(
+        self,
+        config: LlmConfig,
+        sampling: SamplingConfig,
+        state_dict: Mapping[str, torch.Tensor],
+        *,
+        num_slots: int,
+        max_positions: int,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        policy: BistreamPolicy = BistreamPolicy.ROBUST,
+        packs_half_weights: bool = True,
+        gathers_decodes: bool | None = None,
+    ) -> None:
+        """`max_positions` per slot: prompt, text and speech of one sequence. Raises WeightsError.
+
+        `gathers_decodes`: decode a batch by GatheredAttention; None: on anything but a CPU.
+        """
+        self._config = config
+        self._policy = policy
+        self._device = torch.device(device)
+        self._gathers_decodes = self._device.type != "cpu" if gathers_decodes is None else gathers_decodes
+        self._model = LlmModel(config, state_dict, device=device, dtype=dtype, packs_half_weights=packs_half_weights)
+        self._first_row = {Table.TEXT: 0, Table.SPEECH: self._model.first_speech_row}
+        self._cache = KvCache(
+            config,
+            num_slots=num_slots,
+            max_positions=min(max_positions, config.max_positions),
+            device=device,
+            dtype=dtype,
+            is_zeroed=self._gathers_decodes,
+        )
+        self._sampler = RepetitionAwareSampler(sampling, config, device=device)
+        # Per slot: what its sequence decoded last, as a ring; its random stream and how far that has been read.
+        self._history = np.full((num_slots, sampling.window), _NO_ID, dtype=np.int64)
+        self._seed_keys = np.zeros(num_slots, dtype=np.uint64)
+        self._num_sampled = np.zeros(num_slots, dtype=np.uint64)
+        self._rows: dict[int, _Row] = {}
+
+    @property
+    def num_free_slots(self) -> int:
+        return self._cache.num_free_slots
+
+    def add(self, request: SequenceRequest) -> None:
+        if request.sequence_id in self._rows:
+            raise InvalidRequest(f"sequence {request.sequence_id} is alive already")
+        if request.max_tokens is not None and request.max_tokens < 1:
+            raise InvalidRequest(f"max_tokens is {request.max_tokens}; it must be at least 1")
+        self._check_ids("text", (*request.prompt.text_ids, *request.text_ids), self._config.vocab_size)
+        self._check_ids("speech", request.prompt.speech_ids, self._config.num_speech_rows)
+        sequence = self._make_sequence(request)
+        slot = self._cache.allocate()
+        self._history[slot] = _NO_ID
+        self._seed_keys[slot] = seed_key(request.seed)
+        self._num_sampled[slot] = 0
+        self._rows[request.sequence_id] = _Row(request.sequence_id, sequence, slot)
+
+    def push_text(self, sequence_id: int, text_ids: Sequence[int]) -> None:
+        row = self._rows.get(sequence_id)
+        if row is None:
+            return
+        self._check_ids("text", text_ids, self._config.vocab_size)
+        _streaming(row).push_text(text_ids)
+
+    def end_text(self, sequence_id: int) -> None:
+        row = self._rows.get(sequence_id)
+        if row is not None:
+            _streaming(row).end_text()
+
+    def abort(self, sequence_id: int) -> None:
+        row = self._rows.pop(sequence_id, None)
+        if row is not None:
+            self._cache.free(row.slot)
+
+    def is_runnable(self, sequence_id: int) -> bool:
+        row = self._rows.get(sequence_id)
+        return row is not None and row.sequence.state is not SequenceState.WAITING
+
+    @torch.inference_mode()
+    def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
+        rows = self._rows_to_step(sequence_ids)
+        errors: dict[int, str] = {}
+        work: list[_Work] = []
+        for row in rows:
+            if row.sequence.feed is None:
+                continue  # ended by itself before anything was fed
+            if self._has_room(row, row.sequence.feed):
+                work.append((row, row.sequence.feed))
+            else:
+                positions = self._cache.max_positions
+                errors[row.sequence_id] = f"text and speech need more than the {positions} positions of an LLM slot"
+        tokens = self._sample(work, self._forward(work)) if work else {}
+        return [self._output(row, tokens, errors.get(row.sequence_id)) for row in rows]
+
+    def warm_up(self) -> None:
+        """Run a prefill and some decodes so that nothing is allocated or chosen under load. Needs a free slot."""
+        text_ids = (self._config.end_of_prompt_id, *[0] * 15)
+        self.add(SequenceRequest(_NO_ID, LlmPrompt(), text_ids))
+        for _ in range(4):
+            if self.is_runnable(_NO_ID):  # a model may end at once
+                self.step([_NO_ID])
+        self.abort(_NO_ID)
+
+    def _make_sequence(self, request: SequenceRequest) -> LlmSequence:
+        if not request.is_streaming:
+            return Unistream(self._config, request.prompt, request.text_ids, max_tokens=request.max_tokens)
+        sequence = Bistream(self._config, request.prompt, policy=self._policy, max_tokens=request.max_tokens)
+        sequence.push_text(request.text_ids)
+        return sequence
+
+    @staticmethod
+    def _check_ids(kind: str, ids: Iterable[int], limit: int) -> None:
+        wrong = [id_ for id_ in ids if not 0 <= id_ < limit]
+        if wrong:
+            raise InvalidRequest(f"{kind} ids must lie in 0..{limit - 1}; these do not: {wrong[:5]}")
+
+    def _rows_to_step(self, sequence_ids: Sequence[int]) -> list[_Row]:
+        wrong = [sequence_id for sequence_id in sequence_ids if not self.is_runnable(sequence_id)]
+        if wrong:
+            raise UnknownSequence(f"these sequences have ended, never were or wait for text: {wrong}")
+        if len(set(sequence_ids)) != len(sequence_ids):
+            raise UnknownSequence(f"a sequence is named twice: {list(sequence_ids)}")
+        return [self._rows[sequence_id] for sequence_id in sequence_ids]
+
+    def _has_room(self, row: _Row, feed: Feed) -> bool:
+        return self._cache.lengths[row.slot] + len(feed.items) <= self._cache.max_positions
+
+    def _forward(self, work: list[_Work]) -> torch.Tensor:
+        """Feed everyone's feed; [len(work), hidden] at each one's last position."""
+        if self._gathers_decodes and len(work) > 1:
+            return self._forward_in_groups(work)
+        return self._run(work, RaggedAttention(self._cache, self._spans(work)))
+
+    def _forward_in_groups(self, work: list[_Work]) -> torch.Tensor:
+        """Single positions together at one fixed shape, longer feeds one by one: the way of a GPU."""
+        hidden = torch.empty(len(work), self._config.hidden_size, device=self._device, dtype=self._model.dtype)
+        decodes = []
+        for index, (row, feed) in enumerate(work):
+            if len(feed.items) == 1:
+                decodes.append(index)
+            else:
+                alone = [(row, feed)]
+                hidden[index] = self._run(alone, RaggedAttention(self._cache, self._spans(alone)))[0]
+        if decodes:
+            decoding = [work[index] for index in decodes]
+            hidden[decodes] = self._run(decoding, self._gathered_attention(decoding))
+        return hidden
+
+    def _gathered_attention(self, work: list[_Work]) -> GatheredAttention:
+        spans = self._spans(work)
+        buckets = max(span.start for span in spans) // _GATHER_BUCKET_POSITIONS + 1
+        return GatheredAttention(
+            self._cache,
+            torch.tensor([span.slot for span in spans], device=self._device),
+            torch.tensor([span.start for span in spans], device=self._device),
+            num_positions=min(buckets * _GATHER_BUCKET_POSITIONS, self._cache.max_positions),
+        )
+
+    def _spans(self, work: list[_Work]) -> list[Span]:
+        return [Span(row.slot, self._cache.lengths[row.slot], len(feed.items)) for row, feed in work]
+
+    def _run(self, work: list[_Work], attention: Attention) -> torch.Tensor:
+        fed = [self._first_row[table] + id_ for _, feed in work for table, id_ in feed.items]
+        hidden = self._model.forward(self._model.embed(torch.tensor(fed, device=self._device)), attention)
+        for row, feed in work:
+            self._cache.lengths[row.slot] += len(feed.items)
+        if len(fed) == len(work):
+            return hidden
+        lengths = torch.tensor([len(feed.items) for _, feed in work], device=self._device)
+        return hidden[lengths.cumsum(0) - 1]
+
+    def _sample(self, work: list[_Work], hidden: torch.Tensor) -> dict[int, int | None]:
+        """Sequence id -> its new token, None for a forced fill. Reads the device once."""
+        wanted = [index for index, (_, feed) in enumerate(work) if not feed.is_forced_fill]
+        tokens: dict[int, int | None] = {row.sequence_id: None for row, _ in work}
+        if not wanted:
+            return tokens
+        if len(wanted) < len(work):
+            hidden = hidden[wanted]
+            work = [work[index] for index in wanted]
+        slots = [row.slot for row, _ in work]
+        drawn = self._sampler.sample(
+            self._model.logits(hidden),
+            history=self._to_device(self._history[slots]),
+            ignore_eos=torch.tensor([feed.ignore_eos for _, feed in work], device=self._device),
+            uniforms=self._to_device(uniforms(self._seed_keys[slots], self._num_sampled[slots])),
+        )
+        self._num_sampled[slots] += np.uint64(1)
+        for (row, _), token in zip(work, drawn.tolist(), strict=True):
+            tokens[row.sequence_id] = token
+        return tokens
+
+    def _to_device(self, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> torch.Tensor:
+        return torch.from_numpy(array).to(self._device)
+
+    def _output(self, row: _Row, tokens: Mapping[int, int | None], error: str | None) -> SequenceOutput:
+        """Tell the row's sequence what was sampled, and the caller what came of it."""
+        sequence = row.sequence
+        emitted: tuple[int, ...] = ()
+        if row.sequence_id in tokens:
+            num_decoded = len(sequence.decoded)
+            token = sequence.advance(tokens[row.sequence_id])
+            if len(sequence.decoded) > num_decoded:
+                self._history[row.slot, num_decoded % self._history.shape[1]] = sequence.decoded[-1]
+            emitted = () if token is None else (token,)
+        error = error or sequence.failure
+        is_truncated = sequence.state is SequenceState.TRUNCATED
+        is_final = is_truncated or sequence.state is SequenceState.FINISHED
+        if is_final or error:
+            self.abort(row.sequence_id)
+        return SequenceOutput(row.sequence_id, emitted, is_final, is_truncated, error)
+
+
+def _streaming(row: _Row) -> Bistream:
+    if not isinstance(row.sequence, Bistream):
+        raise InvalidRequest(f"sequence {row.sequence_id} is not streaming: its text was complete from the start")
+    return row.sequence

@@ -1,0 +1,54 @@
+"""Character classes that the cutters, the normaliser and the alignment share. Pure.
+
+A *wide* character is one written without blanks between words (Han, kana, bopomofo): it counts as a word.
+"""
+
+import re
+from typing import Final
+
+_WIDE: Final = (
+    "\u3005-\u3007\u3021-\u3029\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u31a0-\u31bf"
+    "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff"
+)
+WIDE_SENTENCE_ENDS: Final = "。？！；｡"
+WIDE_CLAUSE_MARKS: Final = "，："
+WIDE_LIST_MARK: Final = "、"
+LONG_DASHES: Final = "—―⸺"
+
+QUOTES_AND_BRACKETS: Final = frozenset("\"'”’»)]}）］」』】》〉〕")
+# What may stand between a wide sentence end and the end of its span.
+WIDE_TRAILERS: Final = QUOTES_AND_BRACKETS | frozenset(WIDE_SENTENCE_ENDS + "?!.…*_")
+
+# Ends a run of ordinary characters: whitespace, or a character that is looked at by itself.
+RUN_END: Final = re.compile(rf"[\s{_WIDE}{WIDE_SENTENCE_ENDS}{WIDE_CLAUSE_MARKS}{WIDE_LIST_MARK}{LONG_DASHES}]")
+
+_WIDE_PATTERN: Final = re.compile(f"[{_WIDE}]")
+_HAN_PATTERN: Final = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+
+
+def is_wide(char: str) -> bool:
+    return char >= "\u3005" and _WIDE_PATTERN.match(char) is not None
+
+
+def has_han(text: str) -> bool:
+    return not text.isascii() and _HAN_PATTERN.search(text) is not None
+
+
+def has_word(text: str) -> bool:
+    """Whether there is a letter or a digit in it."""
+    return any(char.isalnum() for char in text)
+
+
+def has_digit(text: str) -> bool:
+    return any(char.isdigit() for char in text)
+
+
+def split_tail(word: str) -> tuple[str, str]:
+    """`word` -> up to its last letter or digit without leading punctuation, and what follows: `("e.g.,` -> e.g + .,"""
+    end = len(word)
+    while end and not word[end - 1].isalnum():
+        end -= 1
+    start = 0
+    while start < end and not word[start].isalnum():
+        start += 1
+    return word[start:end], word[end:]

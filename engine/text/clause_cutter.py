@@ -1,0 +1,232 @@
+"""Where a clause ends: an automaton over characters. Pure; `Segmenter` owns the text, this owns the decision."""
+
+import re
+from enum import Enum
+from typing import Final, NamedTuple
+
+from engine.text.characters import (
+    LONG_DASHES,
+    RUN_END,
+    WIDE_CLAUSE_MARKS,
+    WIDE_LIST_MARK,
+    WIDE_SENTENCE_ENDS,
+    WIDE_TRAILERS,
+    has_word,
+    is_wide,
+)
+from engine.text.word_endings import Ending, word_ending
+
+# Of a wide character, in letters: both take about 0.2 s to say. Lower -> spans of wide text last longer.
+WIDE_WEIGHT: Final = 3
+
+_LINE_MARKER: Final = re.compile(r"[-*+•‣▪>]|#{1,6}|[(\[]?(?:\d{1,3}|[A-Za-z])[.)\]]")
+
+
+class _Line(Enum):
+    """What the present line has held so far."""
+
+    BLANK = "blank"
+    TEXT = "text"
+    ITEM = "item"  # opened by a marker: a list item, a heading, a quotation
+
+
+class _After(Enum):
+    """Marks behind which one more character must be seen."""
+
+    WIDE_END = "wide sentence end"  # a closing quote may still belong to it
+    DASH = "dash"  # it may be a double one
+
+
+class _Cut(NamedTuple):
+    at: int
+    line: _Line  # the state to go on with from there
+
+
+class ClauseCutter:
+    def __init__(
+        self, *, first_min_chars: int, first_min_words: int, soft_min_chars: int, min_chars: int, max_chars: int
+    ) -> None:
+        self._first_min_chars = first_min_chars
+        self._first_min_words = first_min_words
+        self._soft_min_chars = soft_min_chars
+        self._min_chars = min_chars
+        self._max_chars = max_chars
+        self._is_first = True
+        self._begin_span(_Line.BLANK)
+
+    def next_cut(self, text: str) -> int | None:
+        """Length of the first span of `text`, None while undecided. `text` only grows until it is cut."""
+        while self._pos < len(text):
+            cut = self._step(text)
+            if cut is None and self._size >= self._max_chars:
+                cut = self._forced_cut()
+            if cut is not None:
+                self._leave(text[: cut.at], cut.line)
+                return cut.at
+        return None
+
+    def restart(self, text: str) -> None:
+        """All of `text` leaves now, whatever was undecided about it."""
+        self._leave(text, self._line)
+
+    def _leave(self, span: str, line: _Line) -> None:
+        self._is_first = self._is_first and not has_word(span)
+        self._begin_span(line)
+
+    def _begin_span(self, line: _Line) -> None:
+        self._line = line
+        self._line_start = 0
+        self._pos = 0  # the next character to look at
+        self._size = 0  # weighted length of those before it
+        self._lead = 0  # whitespace at their start
+        self._num_words = 0
+        self._word_start: int | None = None
+        self._word_opens_line = False
+        self._wait: Ending | _After | None = None
+        self._mark: _Cut | None = None  # behind the last clause mark
+        self._gap: _Cut | None = None  # behind the last whitespace
+
+    # --- one step: whitespace, a wide character or mark, or a run of anything else -----------------------------
+
+    def _step(self, text: str) -> _Cut | None:
+        char = text[self._pos]
+        if self._wait is _After.WIDE_END and char in WIDE_TRAILERS:
+            self._consume(1)
+            return None
+        if char.isspace():
+            return self._space(text, char)
+        if RUN_END.match(char):
+            return self._wide(text, char)
+        return self._run(text, char)
+
+    def _consume(self, num_chars: int, weight: int = 1) -> None:
+        self._pos += num_chars
+        self._size += num_chars * weight
+
+    def _space(self, text: str, char: str) -> _Cut | None:
+        word = self._take_word(text)
+        opens_item = self._opens_item(word)
+        if opens_item and self._num_words:
+            return _Cut(self._line_start, _Line.BLANK)
+        if self._size == self._lead:
+            self._lead += 1
+        line = self._line
+        if char == "\n":
+            self._line = _Line.BLANK
+        self._consume(1)
+        cut = None
+        if word and not opens_item:
+            cut = self._judge(word)
+        elif isinstance(self._wait, _After):
+            cut = self._resolve(char)
+        if cut is None and char == "\n":
+            cut = self._clause_mark() if line is _Line.TEXT else self._hard_end()
+            self._line_start = self._pos
+        if self._size > self._lead:
+            self._gap = self._here()
+        return cut
+
+    def _wide(self, text: str, char: str) -> _Cut | None:
+        word = self._take_word(text)
+        opens_item = self._opens_item(word)
+        if opens_item and self._num_words:
+            return _Cut(self._line_start, _Line.BLANK)
+        cut = self._judge(word) if word and not opens_item else None
+        if cut is None:
+            cut = self._resolve(char)
+        if cut is not None:
+            return cut
+        if self._line is _Line.BLANK:
+            self._line = _Line.TEXT
+        letter = is_wide(char)
+        self._consume(1, WIDE_WEIGHT if letter else 1)
+        if letter:
+            self._num_words += 1
+        elif char in WIDE_SENTENCE_ENDS:
+            self._wait = _After.WIDE_END
+        elif char in LONG_DASHES:
+            self._wait = _After.DASH
+        elif char in WIDE_CLAUSE_MARKS:
+            return self._clause_mark()
+        elif char == WIDE_LIST_MARK:
+            self._gap = self._here()
+        return None
+
+    def _run(self, text: str, char: str) -> _Cut | None:
+        if self._word_start is None:
+            cut = self._resolve(char)
+            if cut is not None:
+                return cut
+            self._word_start = self._pos
+            self._word_opens_line = self._line is _Line.BLANK
+            if self._word_opens_line:
+                self._line = _Line.TEXT
+        limit = min(len(text), self._pos + self._max_chars - self._size)
+        run_end = RUN_END.search(text, self._pos, limit)
+        self._consume((run_end.start() if run_end else limit) - self._pos)
+        return None
+
+    # --- words -------------------------------------------------------------------------------------------------
+
+    def _take_word(self, text: str) -> str:
+        word = "" if self._word_start is None else text[self._word_start : self._pos]
+        self._word_start = None
+        return word
+
+    def _opens_item(self, word: str) -> bool:
+        is_marker = bool(word) and self._word_opens_line and _LINE_MARKER.fullmatch(word) is not None
+        if is_marker:
+            self._line = _Line.ITEM
+        return is_marker
+
+    def _judge(self, word: str) -> _Cut | None:
+        self._num_words += has_word(word)
+        ending = word_ending(word)
+        match ending:
+            case Ending.NONE:
+                return None
+            case Ending.CLAUSE:
+                return self._clause_mark()
+            case Ending.SENTENCE:
+                return self._sentence_end()
+            case _:
+                self._wait = ending
+                return None
+
+    def _resolve(self, char: str) -> _Cut | None:
+        """`char` is the one that was waited for."""
+        wait = self._wait
+        if wait is None or (wait is _After.DASH and char in LONG_DASHES):
+            return None
+        self._wait = None
+        if isinstance(wait, Ending):
+            if wait.is_sentence_before(char):
+                return self._sentence_end()
+            return self._clause_mark() if wait is Ending.UNLESS_LOWER else None
+        return self._sentence_end() if wait is _After.WIDE_END else self._clause_mark()
+
+    # --- what kind of place this is, and whether it is a cut ----------------------------------------------------
+
+    def _here(self) -> _Cut:
+        return _Cut(self._pos, self._line)
+
+    def _hard_end(self) -> _Cut | None:
+        return self._here() if self._num_words else None
+
+    def _sentence_end(self) -> _Cut | None:
+        if self._num_words and (self._is_first or self._size - self._lead >= self._min_chars):
+            return self._here()
+        self._mark = self._here()
+        return None
+
+    def _clause_mark(self) -> _Cut | None:
+        self._mark = self._here()
+        size = self._size - self._lead
+        is_early = self._is_first and size >= self._first_min_chars and self._num_words >= self._first_min_words
+        return self._mark if self._num_words and (is_early or size >= self._soft_min_chars) else None
+
+    def _forced_cut(self) -> _Cut:
+        # A clause mark near the start would leave nearly all of it to be forced again.
+        if self._mark is not None and self._mark.at * 4 >= self._max_chars:
+            return self._mark
+        return self._gap or self._here()

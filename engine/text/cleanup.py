@@ -1,0 +1,84 @@
+"""Characters that nobody can say: dropped, or folded into ones that the readers know. Pure, language-independent.
+
+Leaves letters with their marks, ASCII digits, blanks, line feeds, PAUSE, wide punctuation, and the signs of SIGNS.
+"""
+
+import re
+import unicodedata
+from functools import lru_cache
+from typing import Final
+
+# A break in the voice that has no mark of its own yet: a bracket, a dash. Private use, so that no text can hold it.
+PAUSE: Final = "\ue000"
+
+# Non-ASCII signs that have a reading; the readers replace them.
+SIGNS: Final = frozenset("€£¥₹₩°±×÷≈≤≥≠√∞§")
+WIDE_PUNCTUATION: Final = "，。：；？！、"
+
+_FOLDED: Final = {
+    **dict.fromkeys("‘’‚‛´′ʼ＇", "'"),
+    **dict.fromkeys("“”„‟«»″「」『』", '"'),
+    **dict.fromkeys("‐‑‒–−", "-"),
+    **dict.fromkeys("—―⸺⸻", PAUSE),
+    **dict.fromkeys("（【〔《〈", "("),
+    **dict.fromkeys("）】〕》〉", ")"),
+    **dict.fromkeys("•‣▪●◦·", "*"),
+    **dict.fromkeys("\r\u2028\u2029", "\n"),
+    **dict.fromkeys("\t\v\f\x1c\x1d\x1e\x1f\x85", " "),
+    **dict.fromkeys("™®©", ""),
+    "…": "...",
+    "｡": "。",
+    "､": "、",
+    "⁄": "/",
+    "№": "No. ",
+    "½": " 1/2",
+    "¼": " 1/4",
+    "¾": " 3/4",
+    "⅓": " 1/3",
+    "⅔": " 2/3",
+    **dict.fromkeys("⁰¹⁴⁵⁶⁷⁸⁹", ""),  # rather footnotes than powers
+    "²": " squared",
+    "³": " cubed",
+}
+_PROTECTED: Final = re.compile(f"([{WIDE_PUNCTUATION}]+)")  # NFKC would make most of it ASCII
+
+
+def clean_characters(text: str) -> str:
+    text = text.replace("\r\n", "\n").replace(PAUSE, " ")
+    text = "".join(map(_folded, text))
+    if text.isascii():
+        return text
+    parts = _PROTECTED.split(text)
+    parts[::2] = [unicodedata.normalize("NFKC", part) for part in parts[::2]]
+    return without_stray_marks("".join(map(_folded, "".join(parts))))
+
+
+@lru_cache(maxsize=4096)
+def _folded(char: str) -> str:
+    if char in _FOLDED:
+        return _FOLDED[char]
+    if char in SIGNS or char in WIDE_PUNCTUATION or char in "\n" + PAUSE:
+        return char
+    category = unicodedata.category(char)
+    if category in ("Cc", "Cf", "Cs", "Me"):  # control, zero-width, lone surrogate, enclosing (keycap)
+        return ""
+    if "\ufe00" <= char <= "\ufe0f" or "\U000e0100" <= char <= "\U000e01ef":  # variation selectors
+        return ""
+    if category == "Nd":
+        return str(unicodedata.decimal(char))
+    if category[0] in "LM" or unicodedata.normalize("NFKC", char) != char:
+        return char  # what NFKC changes (①, ㎞, ＋) is looked at again behind it
+    return char if char.isascii() else " "
+
+
+def without_stray_marks(text: str) -> str:
+    """Combining marks only where there is a letter to carry them."""
+    kept: list[str] = []
+    can_carry = False
+    for char in text:
+        is_mark = not char.isascii() and unicodedata.category(char)[0] == "M"
+        if is_mark and not can_carry:
+            continue
+        can_carry = is_mark or char.isalpha()
+        kept.append(char)
+    return "".join(kept)

@@ -1,0 +1,116 @@
+"""English abbreviations written with a full stop: how they are read, and whether a sentence may end with them. Pure."""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+
+class Kind(Enum):
+    CONTINUES = "continues"  # more of the sentence follows: Dr. Smith
+    NAME = "name"  # an abbreviation only if written with a capital and before one: Gen. Lee, but: the next gen.
+    NUMBER = "number"  # an abbreviation only before a number: No. 5, but: No. I won't.
+    MAY_END = "may end"  # the sentence may be over: etc.
+
+
+@dataclass(frozen=True, slots=True)
+class Abbreviation:
+    reading: str
+    kind: Kind
+
+
+def _table(kind: Kind, **readings: str) -> dict[str, Abbreviation]:
+    return {name: Abbreviation(reading, kind) for name, reading in readings.items()}
+
+
+MONTHS: Final = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
+MONTH_BY_NAME: Final = {
+    **{month.lower(): month for month in MONTHS},
+    **{month[:3].lower(): month for month in MONTHS},
+    "sept": "September",
+}
+
+# Keys are lower case, without the last full stop.
+ABBREVIATIONS: Final[dict[str, Abbreviation]] = {
+    **_table(
+        Kind.CONTINUES,
+        dr="doctor",
+        mr="mister",
+        mrs="missus",
+        ms="miz",
+        prof="professor",
+        vs="versus",
+        approx="approximately",
+        dept="department",
+    ),
+    "e.g": Abbreviation("for example", Kind.CONTINUES),
+    "i.e": Abbreviation("that is", Kind.CONTINUES),
+    **_table(
+        Kind.NAME,
+        st="saint",
+        mt="mount",
+        gen="general",
+        gov="governor",
+        sen="senator",
+        rep="representative",
+        capt="captain",
+        col="colonel",
+        lt="lieutenant",
+        sgt="sergeant",
+        rev="reverend",
+        hon="honorable",
+    ),
+    **_table(
+        Kind.NUMBER,
+        no="number",
+        nos="numbers",
+        fig="figure",
+        vol="volume",
+        ch="chapter",
+        sec="section",
+        p="page",
+        pp="pages",
+    ),
+    **{short: Abbreviation(month, Kind.NUMBER) for short, month in MONTH_BY_NAME.items() if month.lower() != short},
+    **_table(
+        Kind.MAY_END,
+        etc="et cetera",
+        jr="junior",
+        sr="senior",
+        inc="incorporated",
+        ltd="limited",
+        co="company",
+        corp="corporation",
+        ave="avenue",
+        blvd="boulevard",
+        rd="road",
+        al="al",
+    ),
+    "a.m": Abbreviation("A M", Kind.MAY_END),
+    "p.m": Abbreviation("P M", Kind.MAY_END),
+    "ph.d": Abbreviation("P H D", Kind.MAY_END),
+}
+
+_DOTTED_LETTERS: Final = re.compile(r"[A-Za-z](?:\.[A-Za-z])+")
+
+
+def abbreviation_kind(word: str) -> Kind | None:
+    """Of a word before its last full stop: "Dr", "U.S", "J"; None for an ordinary word."""
+    entry = ABBREVIATIONS.get(word.lower())
+    if entry is not None:
+        return None if entry.kind is Kind.NAME and not word[0].isupper() else entry.kind
+    is_initial = len(word) == 1 and word.isascii() and word.isupper() and word != "I"
+    return Kind.CONTINUES if is_initial or _DOTTED_LETTERS.fullmatch(word) else None

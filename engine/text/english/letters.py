@@ -1,0 +1,135 @@
+"""Abbreviations, initials and words in capitals -> English words and letters. Pure.
+
+Takes tidied text without digits (`punctuation.tidy`, inner stops kept); what it returns holds nothing it would change.
+"""
+
+import re
+from typing import Final
+
+from engine.text.english.abbreviations import ABBREVIATIONS, Kind
+
+_VOWELS: Final = frozenset("AEIOUY")
+_MAX_SPELLED_LETTERS: Final = 5  # longer words in capitals are shouted, not spelled
+_ONSETS: Final = re.compile(
+    "BL|BR|CH|CL|CR|DR|DW|FL|FR|GH|GL|GN|GR|KN|PH|PL|PR|QU|RH|SC|SCH|SCR|SH|SHR|SK|SL|SM|SN|SP|SPL|SPR|SQU|ST"
+    "|STR|SW|TH|THR|TR|TW|WH|WR"
+)
+_CODAS: Final = re.compile(
+    "BS|CH|CK|CKS|CT|DD|DS|FF|FT|GG|GH|GHT|GN|GS|KS|LD|LDS|LF|LK|LL|LLS|LM|LP|LS|LT|MB|MN|MP|MPS|MS|NCH|ND|NDS"
+    "|NG|NGS|NK|NKS|NN|NS|NT|NTS|PS|PT|RB|RC|RCH|RD|RDS|RF|RG|RK|RKS|RL|RM|RMS|RN|RNS|RP|RS|RST|RT|RTS|RTH|SH"
+    "|SK|SP|SS|ST|STS|TCH|TH|THS|TS|TT|WD|WK|WL|WLS|WN|WNS|WS|XT|ZZ"
+)
+# Look like words, but are spelled.
+_SPELLED: Final = re.compile(
+    "AC|AI|AKA|API|AR|ASAP|AWS|CEO|CFO|CIA|CIO|CLI|COO|CTO|DIY|EOD|EPA|ER|ETA|EU|EV|FAQ|FYI|HIV|ICU|ID|IDE|IP"
+    "|IPO|IQ|IRS|LA|MIT|NGO|OS|ROI|SEO|SUV|TA|UCLA|UFO|UI|UK|UN|UPS|URL|US|USA|UV|UX|VIP"
+)
+_READ: Final = {
+    "OK": "okay",
+    "JSON": "jason",
+    "JPEG": "jay peg",
+    "II": "two",
+    "III": "three",
+    "IV": "four",
+    "VI": "six",
+    "VII": "seven",
+    "VIII": "eight",
+    "IX": "nine",
+    "XI": "eleven",
+    "XII": "twelve",
+    "XIII": "thirteen",
+    "XIV": "fourteen",
+    "XV": "fifteen",
+    "XVI": "sixteen",
+}
+
+_NAMES: Final = "|".join(re.escape(name) for name in sorted(ABBREVIATIONS, key=len, reverse=True))
+_ABBREVIATION: Final = re.compile(rf"(?<![\w.'-])({_NAMES})\.(?![\w'-])", re.IGNORECASE)
+_DOTTED: Final = re.compile(r"(?<![\w.'-])([A-Za-z](?:\.[A-Za-z])+|[Pp]h\.[Dd])(\.?)(?![\w'-])")
+_WITHOUT_STOP: Final = re.compile(r"\b(Dr|Mr|Mrs|Ms|Prof|vs|PhD)\b(?![.'-])")
+_INITIAL: Final = re.compile(r"(?<!\b[A-Z] )\b([A-HJ-Z])\.(?= [A-Z])")
+_INNER_STOP: Final = re.compile(r"(?<=\w)\.(?=\w)")
+_CAPITALS_HYPHEN: Final = re.compile(r"(?<=[A-Z]{2})-(?=\w)|(?<=\w)-(?=[A-Z]{2})")
+_CAPITALS_APOSTROPHE: Final = re.compile(r"\b[A-Z]+(?:'[A-Z]+)+\b")
+_CAPITALS: Final = re.compile(r"\b([A-Z]{2,})('?s)?\b")
+
+
+def read_letters(text: str) -> str:
+    # Each step may look for what the ones before it leave: a blank, a capital, a single letter.
+    text = _CAPITALS_HYPHEN.sub(" ", text)
+    text = _INNER_STOP.sub(_inner_stop, _DOTTED.sub(_dotted, text))
+    text = _INITIAL.sub(r"\1", text)
+    text = _ABBREVIATION.sub(_abbreviation, text)
+    text = _WITHOUT_STOP.sub(_title, text)
+    text = _CAPITALS_APOSTROPHE.sub(lambda match: match[0].capitalize(), text)
+    return _CAPITALS.sub(_capitals, text)
+
+
+def _behind(match: re.Match[str]) -> str:
+    """The first character of the next word; "" at the end."""
+    return match.string[match.end() : match.end() + 2].lstrip()[:1]
+
+
+def _dotted(match: re.Match[str]) -> str:
+    entry = ABBREVIATIONS.get(match[1].lower())
+    reading = entry.reading if entry else match[1].replace(".", " ")
+    behind = _behind(match)
+    is_end = not behind or (entry is not None and entry.kind is Kind.MAY_END and behind.isupper())
+    return reading + ("." if match[2] and is_end else "")
+
+
+def _abbreviation(match: re.Match[str]) -> str:
+    entry = ABBREVIATIONS[match[1].lower()]
+    behind = _behind(match)
+    stop = "" if behind else "."
+    match entry.kind:
+        case Kind.CONTINUES:
+            return entry.reading + stop
+        case Kind.MAY_END:
+            return entry.reading + ("." if behind.isupper() else stop)
+        case Kind.NUMBER if match[1][0].isupper() and entry.reading[0].isupper():  # a month without a day
+            return entry.reading + ("." if behind.isupper() else stop)
+        case Kind.NAME if match[1][0].isupper() and match[1].lower() == "st" and _follows_name(match):
+            return "street" + stop
+        case Kind.NAME if match[1][0].isupper() and behind.isupper():
+            return entry.reading
+        case _:
+            return match[0]
+
+
+def _title(match: re.Match[str]) -> str:
+    return "P H D" if match[1] == "PhD" else ABBREVIATIONS[match[1].lower()].reading
+
+
+def _follows_name(match: re.Match[str]) -> bool:
+    """Whether the word before is written with a capital: Main St."""
+    before = match.string[: match.start()].rstrip(" ").rpartition(" ")[2]
+    return before[:1].isupper() and before[-1:].isalnum()
+
+
+def _inner_stop(match: re.Match[str]) -> str:
+    """ "node.js" is dictated; in "end.Then" a blank is missing."""
+    before, behind = match.string[match.start() - 1], match.string[match.end()]
+    return ". " if before.islower() and behind.isupper() else " dot "
+
+
+def _capitals(match: re.Match[str]) -> str:
+    letters, plural = match[1], match[2] or ""
+    if letters in _READ:
+        return _READ[letters] + plural
+    if not _SPELLED.fullmatch(letters) and (len(letters) > _MAX_SPELLED_LETTERS or _is_pronounceable(letters)):
+        return letters.lower() + plural
+    return " ".join(letters) + ("'s" if plural else "")
+
+
+def _is_pronounceable(letters: str) -> bool:
+    """Whether English words start and end like this: NASA, but not GPU or ATM."""
+    first = next((index for index, letter in enumerate(letters) if letter in _VOWELS), None)
+    if first is None:
+        return False
+    onset = letters[:first]
+    coda = letters[max(index for index, letter in enumerate(letters) if letter in _VOWELS) + 1 :]
+    return all(
+        len(cluster) < 2 or legal.fullmatch(cluster) is not None
+        for cluster, legal in ((onset, _ONSETS), (coda, _CODAS))
+    )

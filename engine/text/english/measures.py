@@ -1,0 +1,90 @@
+"""Units and magnitudes as they stand behind a number: how they are read. Pure tables."""
+
+from typing import Final
+
+# Symbol -> singular, plural. Case matters: MB is not mb.
+UNITS: Final[dict[str, tuple[str, str]]] = {
+    "km": ("kilometer", "kilometers"),
+    "m": ("meter", "meters"),
+    "cm": ("centimeter", "centimeters"),
+    "mm": ("millimeter", "millimeters"),
+    "nm": ("nanometer", "nanometers"),
+    "mi": ("mile", "miles"),
+    "ft": ("foot", "feet"),
+    "yd": ("yard", "yards"),
+    "kg": ("kilogram", "kilograms"),
+    "g": ("gram", "grams"),
+    "mg": ("milligram", "milligrams"),
+    "lb": ("pound", "pounds"),
+    "lbs": ("pound", "pounds"),
+    "oz": ("ounce", "ounces"),
+    "l": ("liter", "liters"),
+    "L": ("liter", "liters"),
+    "ml": ("milliliter", "milliliters"),
+    "mL": ("milliliter", "milliliters"),
+    "h": ("hour", "hours"),
+    "hr": ("hour", "hours"),
+    "hrs": ("hour", "hours"),
+    "min": ("minute", "minutes"),
+    "mins": ("minute", "minutes"),
+    "s": ("second", "seconds"),
+    "sec": ("second", "seconds"),
+    "secs": ("second", "seconds"),
+    "ms": ("millisecond", "milliseconds"),
+    "kB": ("kilobyte", "kilobytes"),
+    "KB": ("kilobyte", "kilobytes"),
+    "MB": ("megabyte", "megabytes"),
+    "GB": ("gigabyte", "gigabytes"),
+    "TB": ("terabyte", "terabytes"),
+    "Mbps": ("megabit per second", "megabits per second"),
+    "Gbps": ("gigabit per second", "gigabits per second"),
+    "kbps": ("kilobit per second", "kilobits per second"),
+    "Hz": ("hertz", "hertz"),
+    "kHz": ("kilohertz", "kilohertz"),
+    "MHz": ("megahertz", "megahertz"),
+    "GHz": ("gigahertz", "gigahertz"),
+    "W": ("watt", "watts"),
+    "kW": ("kilowatt", "kilowatts"),
+    "MW": ("megawatt", "megawatts"),
+    "kWh": ("kilowatt hour", "kilowatt hours"),
+    "V": ("volt", "volts"),
+    "dB": ("decibel", "decibels"),
+    "px": ("pixel", "pixels"),
+    "fps": ("frame per second", "frames per second"),
+    "kcal": ("kilocalorie", "kilocalories"),
+    "mph": ("mile per hour", "miles per hour"),
+    "km/h": ("kilometer per hour", "kilometers per hour"),
+    "kmh": ("kilometer per hour", "kilometers per hour"),
+    "m/s": ("meter per second", "meters per second"),
+}
+# Not read as units behind a blank: "5 s" and "2 h" are rather letters.
+ONLY_ATTACHED: Final = frozenset({"s", "h"})
+
+MAGNITUDES: Final[dict[str, str]] = {
+    "thousand": "thousand",
+    "million": "million",
+    "billion": "billion",
+    "trillion": "trillion",
+    "k": "thousand",
+    "K": "thousand",
+    "M": "million",
+    "mn": "million",
+    "B": "billion",
+    "bn": "billion",
+    "T": "trillion",
+}
+
+# Sign -> unit, units, hundredth, hundredths; an empty hundredth: the currency has none.
+CURRENCIES: Final[dict[str, tuple[str, str, str, str]]] = {
+    "$": ("dollar", "dollars", "cent", "cents"),
+    "€": ("euro", "euros", "cent", "cents"),
+    "£": ("pound", "pounds", "penny", "pence"),
+    "¥": ("yen", "yen", "", ""),
+    "₹": ("rupee", "rupees", "paisa", "paise"),
+    "₩": ("won", "won", "", ""),
+}
+
+# Words that belong to the number before a blank: the reading of both depends on each other.
+AFTER_NUMBER: Final = frozenset(UNITS) - ONLY_ATTACHED | frozenset(
+    {"thousand", "million", "billion", "trillion", "bn", "am", "pm", "AM", "PM", "a.m", "p.m", "A.M", "P.M", "°C", "°F"}
+)

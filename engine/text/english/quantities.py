@@ -1,0 +1,227 @@
+"""Numbers with what stands around them -> English words: dates, times, money, measures, ranges. Pure.
+
+Rules run in order, each over the whole text, the special before the plain. A number is matched possessively (`++`) and
+only from its first digit on, so that no rule is worse than linear in a long one.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from engine.text.cleanup import PAUSE
+from engine.text.english import numbers
+from engine.text.english.abbreviations import ABBREVIATIONS, MONTH_BY_NAME, MONTHS, Kind
+from engine.text.english.measures import CURRENCIES, MAGNITUDES, ONLY_ATTACHED, UNITS
+
+Match = re.Match[str]
+_Source = tuple[str, str | Callable[[Match], str]]
+
+
+def _any_of(names: set[str]) -> str:
+    return "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+
+
+_START: Final = r"(?<![\w.])(?<!\d,)"  # of a number that stands alone
+_NUMBER: Final = r"\d++(?:,\d{3}(?!\d))*+(?:\.\d++)?+"
+_MONTH: Final = rf"(?P<month>{_any_of({name.title() for name in MONTH_BY_NAME})})\b\.?"
+_DAY: Final = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?(?![\d:%/]|[.,]\d)"
+_YEAR: Final = r"(?:,? (?P<year>\d{4})(?![\d:%/]|[.,]\d))?"
+_HALF_DAY: Final = r"(?P<half>[AaPp])(?:\.[Mm]\b\.?|[Mm]\b)"
+_NUMBERED: Final = {
+    spelling
+    for name, entry in ABBREVIATIONS.items()
+    if entry.kind is Kind.NUMBER and name not in MONTH_BY_NAME
+    for spelling in (name, name.title())
+}
+_SIGNS: Final = "".join(CURRENCIES)
+# Letters only right behind the digits: "$3 T-shirt" is none.
+_MAGNITUDE: Final = r"(?: ?(?P<magnitude>thousand|[mb]illion|trillion|[mb]n|(?<=\d)[kKMBT])\b(?!-))?"
+
+
+def _stop_behind(match: Match) -> str:
+    """A full stop that the match took in ("p.m.") and that also ends the sentence."""
+    if not match[0].endswith("."):
+        return ""
+    rest = match.string[match.end() : match.end() + 2].lstrip()
+    return "." if not rest or rest[0].isupper() else ""
+
+
+# --- dates and times ------------------------------------------------------------------------------------------
+
+
+def _numeric_date(match: Match) -> str:
+    year, month, day = match["year"], int(match["month"]), int(match["day"])
+    if month > 12:
+        month, day = day, month
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        return match[0]
+    year = f"20{year}" if len(year) == 2 else year
+    return f" {MONTHS[month - 1]} {numbers.say_ordinal(str(day))}, {numbers.say_plain(year)} "
+
+
+def _year_behind(match: Match) -> str:
+    return f", {numbers.say_plain(match['year'])}" if match["year"] else ""
+
+
+def _month_day(match: Match) -> str:
+    if not 1 <= int(match["day"]) <= 31:
+        return match[0]
+    month = MONTH_BY_NAME[match["month"].lower()]
+    return f"{month} {numbers.say_ordinal(match['day'])}{_year_behind(match)} "
+
+
+def _day_month(match: Match) -> str:
+    if not 1 <= int(match["day"]) <= 31:
+        return match[0]
+    month = MONTH_BY_NAME[match["month"].lower()]
+    stop = "" if match["year"] else _stop_behind(match)
+    return f"the {numbers.say_ordinal(match['day'])} of {month}{_year_behind(match)}{stop} "
+
+
+def _clock(match: Match) -> str:
+    hour, minutes, seconds, half = match["hour"], match["minutes"], match["seconds"], match["half"]
+    if int(hour) > 24:
+        return match[0]
+    words = [numbers.say_integer(hour.lstrip("0") or "0")]
+    if minutes != "00" or seconds:
+        words.append(numbers.say_minutes(minutes))
+    elif not half:
+        words.append("o'clock" if int(hour) <= 12 else "hundred")
+    if seconds:
+        words.append(f"and {numbers.say_integer(seconds.lstrip('0') or '0')} seconds")
+    if half:
+        words.append(f"{half.upper()} M{_stop_behind(match)}")
+    return f" {' '.join(words)} "
+
+
+def _hour(match: Match) -> str:
+    return f" {numbers.say_integer(match['hour'].lstrip('0') or '0')} {match['half'].upper()} M{_stop_behind(match)} "
+
+
+# --- codes ----------------------------------------------------------------------------------------------------
+
+
+def _phone(match: Match) -> str:
+    return f" {PAUSE.join(numbers.say_digits(group) for group in re.findall(r'[0-9]+', match[0]))} "
+
+
+def _numbered(match: Match) -> str:
+    return f"{ABBREVIATIONS[match['name'].lower()].reading} "
+
+
+def _version(match: Match) -> str:
+    parts = match["parts"].split(".")
+    point = " dot " if len(parts) == 4 else " point "  # four: an internet address
+    return (" version " if match["v"] else " ") + point.join(map(numbers.say_integer, parts)) + " "
+
+
+# --- money and measures ---------------------------------------------------------------------------------------
+
+
+def _money(match: Match) -> str:
+    amount, magnitude = match["amount"], match["magnitude"]
+    singular, plural, cent, cents = CURRENCIES[match["sign"]]
+    whole, _, fraction = amount.replace(",", "").partition(".")
+    if magnitude:
+        return f" {numbers.say_number(amount)} {MAGNITUDES[magnitude]} {plural} "
+    if cent and len(fraction) == 2 and fraction != "00":
+        minor = f"{numbers.say_integer(fraction.lstrip('0'))} {cent if fraction == '01' else cents}"
+        if not whole.strip("0"):
+            return f" {minor} "
+        return f" {numbers.say_integer(whole)} {singular if whole == '1' else plural} and {minor} "
+    number = whole if fraction == "00" else amount
+    return f" {numbers.say_number(number)} {singular if number == '1' else plural} "
+
+
+def _measure(match: Match) -> str:
+    singular, plural = UNITS[match["unit"] or match["spaced"]]
+    return f" {numbers.say_number(match['number'])} {singular if match['number'] == '1' else plural} "
+
+
+def _degrees(match: Match) -> str:
+    scale = {"C": " celsius", "F": " fahrenheit", None: ""}[match["scale"]]
+    return f" {numbers.say_number(match['number'])} {'degree' if match['number'] == '1' else 'degrees'}{scale} "
+
+
+def _mixed_fraction(match: Match) -> str:
+    fraction = numbers.say_fraction(match["top"], match["bottom"])
+    fraction = "a" + fraction.removeprefix("one") if fraction.startswith("one ") else fraction
+    return f" {numbers.say_integer(match['whole'])} and {fraction} "
+
+
+def _fraction(match: Match) -> str:
+    if match[0] in ("24/7", "9/11"):
+        return f" {numbers.say_integer(match['top'])} {numbers.say_integer(match['bottom'])} "
+    return f" {numbers.say_fraction(match['top'], match['bottom'])} "
+
+
+# --- the rules ------------------------------------------------------------------------------------------------
+
+_DATES_AND_TIMES: Final[tuple[_Source, ...]] = (
+    (r"(?<![\d-])(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)(?![\d-])", _numeric_date),
+    (r"(?<![\d/])(?P<month>\d\d?)/(?P<day>\d\d?)/(?P<year>\d{4}|\d\d)(?![\d/])", _numeric_date),
+    (rf"\b{_MONTH} {_DAY}{_YEAR}", _month_day),
+    (rf"(?:\b[Tt]he )?{_START}(?<![:/$€£-]){_DAY} (?:of )?{_MONTH}{_YEAR}", _day_month),
+    (
+        r"(?<![\d:.])(?P<hour>\d\d?):(?P<minutes>[0-5]\d)(?::(?P<seconds>[0-5]\d))?(?![\d:])"
+        rf"(?: ?{_HALF_DAY})?",
+        _clock,
+    ),
+    (rf"{_START}(?<!:)(?P<hour>\d\d?) ?{_HALF_DAY}", _hour),
+    (r"(?<![\d.,])'?((?:1[1-9]|20)\d0|[2-9]0)'?s\b", lambda match: f" {numbers.say_decade(match[1])} "),
+)
+_CODES: Final[tuple[_Source, ...]] = (
+    (r"(?<![\w-])\+\d{7,15}(?!\d)", _phone),
+    (r"(?<![\w.-])(?:\+\d{1,3}[ .-]?|1[ .-])?(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4}(?![\d-])", _phone),
+    (r"(?<![\w.-])\d{3}-\d{4}(?![\d-])", _phone),
+    (r"(?<![\w.])(?P<v>)(?P<parts>\d++(?:\.\d++){2,}+)", _version),
+    (r"(?<!\w)(?P<v>[vV])\.?(?P<parts>\d++(?:\.\d++)*+)", _version),
+    (rf"\b(?P<name>{_any_of(_NUMBERED)})\. ?(?=\d)", _numbered),
+)
+# These two leave the digits to the rules behind them: "5-10 km" becomes "5 to 10 km".
+_RANGES_AND_SIGNS: Final[tuple[_Source, ...]] = (
+    (rf"{_START}(?<![\w-])({_NUMBER})-(?=[{_SIGNS}]?\d)(?!\d++(?:[.,]\d++)*+-)", r"\1 to "),
+    (r"(?<=[%°])-(?=\d)", " to "),
+    (rf"(?<![\w)%°])-(?=[{_SIGNS}]?\.?\d)", " minus "),
+)
+_MEASURES: Final[tuple[_Source, ...]] = (
+    (rf"(?P<sign>[{_SIGNS}]) ?(?P<amount>{_NUMBER}){_MAGNITUDE}", _money),
+    (rf"{_START}(?P<amount>{_NUMBER})(?P<magnitude>) ?(?P<sign>[{_SIGNS}])(?!\d)", _money),
+    (rf"{_START}({_NUMBER}) ?%", lambda match: f" {numbers.say_number(match[1])} percent "),
+    (rf"{_START}(?P<number>{_NUMBER}) ?°(?: ?(?P<scale>[CF])\b)?", _degrees),
+    (
+        rf"{_START}(?P<number>{_NUMBER})(?:(?P<unit>{_any_of(set(UNITS))})(?![\w/])"
+        rf"| (?P<spaced>{_any_of(set(UNITS) - ONLY_ATTACHED)})(?![\w/]|\.\w))",
+        _measure,
+    ),
+    (
+        rf"{_START}(?P<number>{_NUMBER})(?P<magnitude>k|M|B|bn)\b",
+        lambda match: f" {numbers.say_number(match['number'])} {MAGNITUDES[match['magnitude']]} ",
+    ),
+)
+_PLAIN: Final[tuple[_Source, ...]] = (
+    (r"(?<![\d/.])(?P<whole>\d{1,3}) (?P<top>\d{1,3})/(?P<bottom>\d{1,3})(?![\d/])", _mixed_fraction),
+    (r"(?<![\d/.])(?P<top>\d{1,3})/(?P<bottom>\d{1,3})(?![\d/])", _fraction),
+    (rf"{_START}(\d++(?:,\d{{3}}(?!\d))*+)(?:st|nd|rd|th)\b", lambda match: f" {numbers.say_ordinal(match[1])} "),
+    (rf"{_START}(\d{{1,4}}):(\d{{1,4}})(?![\d:])", r"\1 to \2"),
+    (r"(?<=\d) - (?=\d)", " minus "),
+    (r"(?<=\d)x(?=\d)", " by "),
+    (r"(?<=\d) ?[*×] ?(?=\d)", " times "),
+    (r"(?<=\d) ?÷ ?(?=\d)", " divided by "),
+    (r"(?<=\d)\^(?=\d)", " to the power of "),
+    (r"(?<=\d)\.(?=[a-z])|(?<=[A-Za-z])\.(?=\d)", " point "),
+    (r"(?<=[A-Za-z])-(?=\d)", " "),
+    (r"(?<![\w.])(\.\d++)", lambda match: f" {numbers.say_number(match[1])} "),
+    (_NUMBER, lambda match: f" {numbers.say_plain(match[0])} "),
+)
+_RULES: Final = tuple(
+    (re.compile(pattern), reading)
+    for pattern, reading in _DATES_AND_TIMES + _CODES + _RANGES_AND_SIGNS + _MEASURES + _PLAIN
+)
+
+
+def read_quantities(text: str) -> str:
+    """No digit is left."""
+    for pattern, reading in _RULES:
+        text = pattern.sub(reading, text)
+    return text

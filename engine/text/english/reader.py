@@ -1,0 +1,58 @@
+"""English: cleaned text -> words and marks only. Pure."""
+
+import re
+from typing import Final
+
+from engine.text.english.letters import read_letters
+from engine.text.english.quantities import read_quantities
+from engine.text.punctuation import tidy
+
+_BEFORE_NUMBERS: Final = (
+    (re.compile(r"#(?=\d)"), " number "),
+    (re.compile(r"\b([CF])#"), r"\1 sharp "),
+    (re.compile(r"#(?=[A-Za-z])"), " hashtag "),
+    (re.compile(r"\b([A-Z])([A-Z]?)&([A-Z])\b"), r" \1 \2 and \3 "),  # R&D, AT&T
+    (re.compile(r"[~≈] ?(?=[$€£]?\d)"), " about "),
+    (re.compile(r"(?<=[A-Za-z])\+\+"), " plus plus "),
+)
+_SYMBOL_NAMES: Final = {
+    "&": "and",
+    "@": "at",
+    "+": "plus",
+    "=": "equals",
+    "%": "percent",
+    "<": "less than",
+    ">": "greater than",
+    "×": "times",
+    "÷": "divided by",
+    "±": "plus or minus",
+    "≈": "about",
+    "≤": "less than or equal to",
+    "≥": "greater than or equal to",
+    "≠": "not equal to",
+    "√": "square root of",
+    "∞": "infinity",
+    "§": "section",
+    "°": "degrees",
+}
+_SYMBOLS: Final = re.compile(r"[&@+=%<>×÷±≈≤≥≠√∞§°#$€£¥₹₩*^\\/~|\"-]+")
+
+
+def read_english(text: str) -> str:
+    for pattern, reading in _BEFORE_NUMBERS:
+        text = pattern.sub(reading, text)
+    text = _SYMBOLS.sub(_symbol, read_quantities(text))
+    return tidy(read_letters(tidy(text, keep_inner_stops=True)))
+
+
+def _symbol(match: re.Match[str]) -> str:
+    """A sign alone or at a word is read; a run of signs ("===", "->") is an ornament."""
+    symbols, text = match[0], match.string
+    before = text[match.start() - 1] if match.start() else " "
+    behind = text[match.end()] if match.end() < len(text) else " "
+    if set(symbols) == {"-"}:
+        return symbols
+    name = _SYMBOL_NAMES.get(symbols)
+    if name is None or not (before.isalnum() or behind.isalnum() or (before.isspace() and behind.isspace())):
+        return " "
+    return f" {name} "

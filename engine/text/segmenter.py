@@ -1,0 +1,113 @@
+"""Streamed text -> spans to speak. Pure and incremental; knows nothing of models or audio.
+
+Both granularities decide about a character from it and what came before it, never from how the text was split into
+pushes: any split gives the same spans.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol
+
+from engine.text.clause_cutter import ClauseCutter
+from engine.text.word_cutter import WordCutter
+
+# Lengths are in letters of alphabetic text; a wide character (Han, kana) counts for three (clause_cutter).
+
+# Shortest first span that may end at a comma. Lower -> sound begins earlier, but the first phrase is said without
+# knowing what follows, and may be over before the next is ready; higher -> the first sound waits for more text.
+FIRST_MIN_CHARS: Final = 24
+# ... and its least number of words. Lower -> "However," alone becomes a pass; higher -> as above.
+FIRST_MIN_WORDS: Final = 4
+# A later span this long may end at a comma. Lower -> more seams inside sentences; higher -> later audio of long
+# sentences, more memory a pass.
+SOFT_MIN_CHARS: Final = 80
+# A later sentence shorter than this joins the next one ("Ok." "Yes."). Lower -> one-word passes, whose prosody is poor;
+# higher -> a short sentence before a pause of the writer ("One sec.") is not said until more text or a flush comes.
+# The first sentence is never held: its sound is waited for, while later text hides behind audio.
+MIN_CHARS: Final = 6
+# No span is longer. Lower -> cuts where nobody would breathe; higher -> longer passes, which drift and hold memory.
+MAX_CHARS: Final = 240
+
+# A push is scanned in pieces of this size. Lower -> more overhead; higher -> more copying a cut: quadratic in it.
+_BLOCK_CHARS: Final = 4096
+
+
+class Granularity(Enum):
+    CLAUSE = "clause"  # a span is one LLM pass
+    WORD = "word"  # a span is a word, or words that are read together, with the whitespace before it
+
+
+@dataclass(frozen=True, slots=True)
+class SegmenterConfig:
+    granularity: Granularity = Granularity.CLAUSE
+    first_min_chars: int = FIRST_MIN_CHARS
+    first_min_words: int = FIRST_MIN_WORDS
+    soft_min_chars: int = SOFT_MIN_CHARS
+    min_chars: int = MIN_CHARS
+    max_chars: int = MAX_CHARS
+
+    def __post_init__(self) -> None:
+        if self.max_chars < 1:
+            raise ValueError(f"max_chars is {self.max_chars}; a span needs at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class TextSpan:
+    """`text` exactly as written; spans follow each other without gaps."""
+
+    text: str
+    char_start: int  # into all text pushed
+    char_end: int
+
+
+class _Cutter(Protocol):
+    def next_cut(self, text: str) -> int | None:
+        """Length of the first span of `text`, None while undecided. `text` only grows until it is cut."""
+
+    def restart(self, text: str) -> None:
+        """All of `text` leaves now, whatever was undecided about it."""
+
+
+class Segmenter:
+    def __init__(self, config: SegmenterConfig | None = None) -> None:
+        config = config or SegmenterConfig()
+        self._cutter: _Cutter
+        if config.granularity is Granularity.WORD:
+            self._cutter = WordCutter(max_chars=config.max_chars)
+        else:
+            self._cutter = ClauseCutter(
+                first_min_chars=config.first_min_chars,
+                first_min_words=config.first_min_words,
+                soft_min_chars=config.soft_min_chars,
+                min_chars=config.min_chars,
+                max_chars=config.max_chars,
+            )
+        self._pending = ""
+        self._offset = 0  # of `_pending` in all text pushed
+
+    @property
+    def pending(self) -> str:
+        """Pushed, but in no span yet: at most `max_chars`."""
+        return self._pending
+
+    def push(self, text: str) -> list[TextSpan]:
+        """Take text of any size; return the spans that it decides."""
+        spans: list[TextSpan] = []
+        for start in range(0, len(text), _BLOCK_CHARS):
+            self._pending += text[start : start + _BLOCK_CHARS]
+            while (length := self._cutter.next_cut(self._pending)) is not None:
+                spans.append(self._release(length))
+        return spans
+
+    def flush(self) -> list[TextSpan]:
+        """Everything pending as one span, now. Later pushes go on from here."""
+        if not self._pending:
+            return []
+        self._cutter.restart(self._pending)
+        return [self._release(len(self._pending))]
+
+    def _release(self, length: int) -> TextSpan:
+        span = TextSpan(self._pending[:length], self._offset, self._offset + length)
+        self._pending = self._pending[length:]
+        self._offset += length
+        return span

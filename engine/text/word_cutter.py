@@ -1,0 +1,109 @@
+"""Where a word ends that the LLM may have at once (bistream). Pure; words that are read together stay together.
+
+Whitespace goes with the word behind it, as byte-level BPE has it.
+"""
+
+from typing import Final
+
+from engine.text.characters import RUN_END, WIDE_CLAUSE_MARKS, WIDE_LIST_MARK, WIDE_TRAILERS, is_wide, split_tail
+from engine.text.english.abbreviations import MONTH_BY_NAME, Kind, abbreviation_kind
+from engine.text.english.measures import AFTER_NUMBER
+from engine.text.word_endings import Ending, word_ending
+
+# Wide text has no blanks: it leaves in groups of this many. Lower -> BPE tokens of two or three characters are torn;
+# higher -> the LLM waits longer for its first words.
+WIDE_GROUP_CHARS: Final = 6
+
+_WIDE_MARKS: Final = WIDE_TRAILERS | frozenset(WIDE_CLAUSE_MARKS + WIDE_LIST_MARK)
+_DASHES: Final = frozenset({"-", "–"})
+
+
+class WordCutter:
+    def __init__(self, *, max_chars: int) -> None:
+        self._max_chars = max_chars
+        self._begin_span()
+
+    def _begin_span(self) -> None:
+        self._pos = 0  # the next character to look at
+        self._word_start: int | None = None
+        self._num_wide = 0  # in the present word
+        self._held = ""  # the last word, if the next one may belong to it
+        self._held_end = 0
+
+    def next_cut(self, text: str) -> int | None:
+        """Length of the first span of `text`, None while undecided. `text` only grows until it is cut."""
+        while self._pos < len(text):
+            cut = self._step(text)
+            if cut is None and self._pos >= self._max_chars:
+                cut = self._held_end or self._pos
+            if cut is not None:
+                self._begin_span()
+                return cut
+        return None
+
+    def restart(self, text: str) -> None:
+        """All of `text` leaves now, whatever was undecided about it."""
+        self._begin_span()
+
+    def _step(self, text: str) -> int | None:
+        char = text[self._pos]
+        is_letter = is_wide(char)
+        if char.isspace() or (is_letter and self._parts_from(text)):
+            cut = self._end_word(text)
+            if cut is not None:
+                return cut
+        if char.isspace():
+            self._pos += 1
+            return None
+        if self._word_start is None:
+            self._word_start = self._pos
+        self._num_wide += is_letter
+        limit = min(len(text), self._max_chars)
+        run_end = RUN_END.search(text, self._pos + 1, limit)
+        self._pos = run_end.start() if run_end else limit
+        return None
+
+    def _parts_from(self, text: str) -> bool:
+        """Whether the wide letter at `_pos` starts a new word."""
+        if self._word_start is None:
+            return False
+        before = text[self._pos - 1]
+        return before in _WIDE_MARKS or (is_wide(before) and self._num_wide >= WIDE_GROUP_CHARS)
+
+    def _end_word(self, text: str) -> int | None:
+        if self._word_start is None:
+            return None
+        word = text[self._word_start : self._pos]
+        if self._held and not _belongs(self._held, word):
+            return self._held_end
+        if not _may_be_continued(word) and not (self._held and word in _DASHES):
+            return self._pos
+        self._held, self._held_end = word, self._pos
+        self._word_start = None
+        self._num_wide = 0
+        return None
+
+
+def _may_be_continued(word: str) -> bool:
+    """Whether the next word may decide how this one is read: 3:30 | pm, $5 | million, May | 5, Dr. | Smith."""
+    stem, tail = split_tail(word)
+    ending = word_ending(word)
+    if tail.startswith("."):
+        is_abbreviation = abbreviation_kind(stem) is not None
+        return is_abbreviation and ending not in (Ending.SENTENCE, Ending.CLAUSE)
+    if ending is not Ending.NONE or not stem:
+        return False
+    return stem[-1].isdigit() or (stem[0].isupper() and stem.lower() in MONTH_BY_NAME)
+
+
+def _belongs(held: str, word: str) -> bool:
+    """Whether `word` is read together with the word before it, which may be continued."""
+    stem, tail = split_tail(word)
+    starts_with_digit = stem[:1].isdigit()
+    held_stem, held_tail = split_tail(held)
+    if held_tail.startswith("."):
+        return starts_with_digit or abbreviation_kind(held_stem) is not Kind.NUMBER
+    if held_stem[-1:].isdigit():
+        is_month = stem[:1].isupper() and stem.lower() in MONTH_BY_NAME
+        return starts_with_digit or is_month or word.removesuffix(tail) in AFTER_NUMBER or word in _DASHES or is_wide(word[0])
+    return starts_with_digit

@@ -1,0 +1,59 @@
+"""What the end of a written word says about its sentence; sometimes only the next word tells. Pure."""
+
+from enum import Enum
+from typing import Final
+
+from engine.text.characters import QUOTES_AND_BRACKETS, split_tail
+from engine.text.english.abbreviations import Kind, abbreviation_kind
+
+_SENTENCE_ENDS: Final = ".?!…‽"
+_CLAUSE_MARKS: Final = ",;:"
+_DASHES: Final = frozenset("-–")
+
+
+class Ending(Enum):
+    NONE = "none"
+    CLAUSE = "clause"
+    SENTENCE = "sentence"
+    # Decided by the first character of the next word:
+    UNLESS_LOWER = "unless lower case follows"  # "Stop!" she said; well... perhaps
+    UNLESS_LOWER_OR_DIGIT = "unless lower case or a digit follows"  # etc. and; 5 p.m. Then
+    UNLESS_DIGIT = "unless a digit follows"  # No. 5
+
+    def is_sentence_before(self, char: str) -> bool:
+        """Whether the sentence ended, now that the next word starts with `char`."""
+        match self:
+            case Ending.UNLESS_LOWER:
+                return not char.islower()
+            case Ending.UNLESS_LOWER_OR_DIGIT:
+                return not char.islower() and not char.isdigit()
+            case Ending.UNLESS_DIGIT:
+                return not char.isdigit()
+            case _:
+                return self is Ending.SENTENCE
+
+
+def word_ending(word: str) -> Ending:
+    """Of a word that is followed by whitespace or the like."""
+    stem, tail = split_tail(word)
+    last = next(
+        (index for index in range(len(tail) - 1, -1, -1) if tail[index] in _SENTENCE_ENDS + _CLAUSE_MARKS), None
+    )
+    if last is None:
+        return Ending.CLAUSE if not stem and _DASHES.issuperset(tail) else Ending.NONE
+    if tail[last] in _CLAUSE_MARKS:
+        return Ending.CLAUSE
+    if "..." in tail or "…" in tail:
+        return Ending.UNLESS_LOWER
+    if tail.startswith(".") and "?" not in tail and "!" not in tail:
+        match abbreviation_kind(stem):
+            case Kind.CONTINUES | Kind.NAME:
+                return Ending.NONE
+            case Kind.MAY_END:
+                return Ending.UNLESS_LOWER_OR_DIGIT
+            case Kind.NUMBER:
+                return Ending.UNLESS_DIGIT
+            case None:
+                pass
+    is_quoted = any(char in QUOTES_AND_BRACKETS for char in tail[last + 1 :])
+    return Ending.UNLESS_LOWER if is_quoted else Ending.SENTENCE

@@ -1,0 +1,88 @@
+"""The flow's memory of finished blocks: one pool, reference-counted, handed out block by block.
+
+A block is what 50 frames leave behind for later ones: their keys and values at every (Euler step, layer, CFG half),
+and the last 30 inputs of both positional convolutions. Blocks are immutable once their batch is done, so a
+prompt's can be shared, and a stream's whole state is the list of its blocks.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+import torch
+
+from engine import units
+from engine.model_config import EstimatorConfig
+from engine.token2wav.estimator import CONV_HISTORY
+from engine.token2wav.flow_errors import BlocksExhausted
+
+CFG_HALVES = 2
+NUM_CONVS = 2
+
+
+class BlockPool:
+    """Tensors are virtual memory on a CPU until touched; the block freed last is reused first, to touch little.
+
+    Block-major, so that one block is contiguous: with transparent huge pages a scattered block would touch
+    far more memory than it holds.
+    """
+
+    def __init__(
+        self,
+        config: EstimatorConfig,
+        *,
+        num_steps: int,
+        num_blocks: int,
+        device: torch.device,
+        dtype: torch.dtype,
+        poison: bool = False,
+    ) -> None:
+        heads = CFG_HALVES * config.num_heads
+        kv_shape = (num_blocks, num_steps, config.depth, 2, heads, units.FRAMES_PER_BLOCK, config.head_dim)
+        # One tail more than there are blocks: zeros, the history of a sequence's first block.
+        tail_shape = (num_blocks + 1, num_steps, NUM_CONVS, CFG_HALVES, CONV_HISTORY, config.dim)
+        self.keys_values = torch.empty(kv_shape, device=device, dtype=dtype)
+        self.tails = torch.empty(tail_shape, device=device, dtype=dtype)
+        self.before_first = num_blocks
+        self._references: Counter[int] = Counter()
+        self._free = list(reversed(range(num_blocks)))
+        self._poison = poison
+        for block in self._free if poison else ():
+            self._fill_with_nan(block)
+        self.tails[self.before_first].zero_()
+
+    @property
+    def num_free(self) -> int:
+        return len(self._free)
+
+    def allocate(self, count: int) -> list[int]:
+        """`count` blocks with one reference each, or none at all: raises BlocksExhausted."""
+        if count > len(self._free):
+            raise BlocksExhausted(wanted=count, free=len(self._free))
+        blocks = [self._free.pop() for _ in range(count)]
+        self._references.update(blocks)
+        return blocks
+
+    def retain(self, blocks: Iterable[int]) -> None:
+        self._references.update(blocks)
+
+    def release(self, blocks: Iterable[int]) -> None:
+        for block in blocks:
+            assert self._references[block] > 0, f"block {block} is free already"
+            self._references[block] -= 1
+            if self._references[block] == 0:
+                del self._references[block]
+                self._free.append(block)
+                if self._poison:
+                    self._fill_with_nan(block)
+
+    def _fill_with_nan(self, block: int) -> None:
+        """Tests: whoever reads a free block gets NaN in every frame that depends on it."""
+        self.keys_values[block].fill_(torch.nan)
+        self.tails[block].fill_(torch.nan)
+
+
+def bytes_per_block(config: EstimatorConfig, *, num_steps: int, dtype: torch.dtype) -> int:
+    """What one block costs: a second of speech or of prompt."""
+    kv = config.depth * 2 * config.num_heads * config.head_dim * units.FRAMES_PER_BLOCK
+    tails = NUM_CONVS * CONV_HISTORY * config.dim
+    return num_steps * CFG_HALVES * (kv + tails) * dtype.itemsize

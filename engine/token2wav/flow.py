@@ -1,0 +1,105 @@
+"""Speech tokens -> mel in blocks of 50 frames, each frame computed exactly once, for many streams at a time.
+
+Exact: a stream's frames equal those of upstream's streaming mode over its whole sequence, however tokens arrive
+and whatever else runs (tests/parity/test_flow.py). One thread at a time.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from engine.model_config import FlowConfig
+from engine.token2wav.block_pool import BlockPool
+from engine.token2wav.flow_errors import StreamsExhausted
+from engine.token2wav.flow_model import FlowModel
+from engine.token2wav.flow_offline import render_offline
+from engine.token2wav.flow_prompt import FlowPrompt, PreparedPrompt, load_prompt
+from engine.token2wav.flow_stream import FlowBatch, FlowStream
+
+
+class FlowRunner:
+    def __init__(
+        self,
+        config: FlowConfig,
+        state_dict: Mapping[str, torch.Tensor],
+        *,
+        num_blocks: int,
+        max_streams: int,
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+        noise: torch.Tensor | None = None,
+        poison_freed: bool = False,
+    ) -> None:
+        """Blocks are shared by all streams and prompts: see block_pool.bytes_per_block for what one costs.
+
+        `noise` [80, 50k] instead of upstream's buffer. `poison_freed` fills blocks with NaN when they are freed.
+        Raises WeightsError.
+        """
+        self._model = FlowModel(config, state_dict, device=device, dtype=dtype, noise=noise)
+        self._pool = BlockPool(
+            config.estimator,
+            num_steps=config.num_euler_steps,
+            num_blocks=num_blocks,
+            device=device,
+            dtype=dtype,
+            poison=poison_freed,
+        )
+        self._max_streams = max_streams
+        self._num_open = 0
+
+    @property
+    def num_free_blocks(self) -> int:
+        return self._pool.num_free
+
+    def prepare(self, prompt: FlowPrompt) -> PreparedPrompt:
+        """Render the complete blocks of a prompt. Raises ValueError, StreamTooLong, BlocksExhausted."""
+        prepared = load_prompt(self._model, self._pool, prompt)
+        stream = FlowStream(self._model, prepared)
+        try:
+            while stream.is_ready:
+                batch = self.begin([stream])
+                while not batch.advance():
+                    pass
+                batch.result()
+        except BaseException:
+            self._abandon(stream)
+            raise
+        prepared.blocks = tuple(stream.blocks)
+        return prepared
+
+    def open(self, prepared: PreparedPrompt) -> FlowStream:
+        """Raises StreamsExhausted; ValueError if the prompt was released."""
+        if prepared.is_released:
+            raise ValueError("the prompt was released")
+        if self._num_open == self._max_streams:
+            raise StreamsExhausted(f"all {self._max_streams} streams are open")
+        self._num_open += 1
+        self._pool.retain(prepared.blocks)
+        return FlowStream(self._model, prepared)
+
+    def close(self, stream: FlowStream) -> None:
+        """Give its blocks back, at once or when the batch that it is in is done. Idempotent."""
+        if not stream.is_closed:
+            self._num_open -= 1
+            self._abandon(stream)
+
+    def begin(self, streams: Sequence[FlowStream]) -> FlowBatch:
+        """The next block of each. All must be ready. Raises BlocksExhausted, and then nothing has changed."""
+        if not streams or len(set(streams)) != len(streams) or not all(stream.is_ready for stream in streams):
+            raise ValueError("a batch takes one or more different streams that are ready")
+        return FlowBatch(self._model, self._pool, streams)
+
+    def render_offline(
+        self, prompt: FlowPrompt, token_ids: Sequence[int], *, streaming: bool, is_final: bool
+    ) -> torch.Tensor:
+        """[80, frames]: upstream's computation over the whole sequence at once, without pool or stream."""
+        return render_offline(
+            self._model, load_prompt(self._model, self._pool, prompt), token_ids, streaming=streaming, is_final=is_final
+        )
+
+    def _abandon(self, stream: FlowStream) -> None:
+        stream.is_closed = True
+        if stream.batch is not None:
+            stream.batch.drop(stream)
+        self._pool.release(stream.blocks)
+        stream.blocks.clear()

@@ -1,0 +1,194 @@
+"""One stream behind a prompt, and the batch that renders the next block of several.
+
+Frames, tokens and blocks are counted from the first of the prompt. A stream's state is its tokens and its
+finished blocks, both plain lists: a batch changes neither until its result is taken.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from engine import units
+from engine.token2wav.block_context import BlockContext, BlockRow
+from engine.token2wav.block_pool import BlockPool
+from engine.token2wav.euler import euler_step
+from engine.token2wav.flow_errors import StreamTooLong
+from engine.token2wav.flow_model import FlowModel
+from engine.token2wav.flow_prompt import PreparedPrompt
+
+
+class FlowStream:
+    """Opened and closed by FlowRunner."""
+
+    def __init__(self, model: FlowModel, prompt: PreparedPrompt) -> None:
+        self.prompt = prompt
+        self.tokens = list(prompt.tokens)
+        self.blocks = list(prompt.blocks)  # finished ones; this stream holds a reference to each
+        self.batch: FlowBatch | None = None  # set by FlowBatch while it renders this stream
+        self.is_finished = False
+        self.is_closed = False
+        self._model = model
+
+    def append(self, token_ids: Iterable[int]) -> None:
+        """More speech tokens. Raises ValueError or StreamTooLong, and then none was appended."""
+        if self.is_finished or self.is_closed:
+            raise ValueError("tokens after the end of the stream")
+        new = self._model.checked_tokens(token_ids)
+        num_frames = (len(self.tokens) + len(new)) * units.FRAMES_PER_TOKEN
+        if num_frames > self._model.max_frames:
+            raise StreamTooLong(
+                f"prompt and speech would have {num_frames} frames, the flow's noise {self._model.max_frames}"
+            )
+        self.tokens.extend(new)
+
+    def finish(self) -> None:
+        """No more tokens follow; lookahead past the end is silence from now on. Idempotent."""
+        self.is_finished = True
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the next block can be rendered now."""
+        if self.is_closed or self.batch is not None:
+            return False
+        if self.is_finished:
+            return not self.is_exhausted
+        return self._next_token + units.TOKENS_PER_BLOCK + self._model.config.lookahead_tokens <= len(self.tokens)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Finished, and every frame has been returned."""
+        has_speech = len(self.tokens) > len(self.prompt.tokens)
+        return self.is_finished and not (has_speech and self._next_token < len(self.tokens))
+
+    @property
+    def num_ready_frames(self) -> int:
+        """New mel frames in the next block if it is ready.
+
+        0 from a ready block where the prompt ends 0 to 2 tokens behind a border: its last block is all
+        prompt, but needs generated tokens to look ahead at.
+        """
+        return self.next_num_frames - self.next_num_prompt_frames if self.is_ready else 0
+
+    @property
+    def num_rendered_frames(self) -> int:
+        """Mel frames returned so far."""
+        known = len(self.tokens) * units.FRAMES_PER_TOKEN
+        return max(min(known, self.next_frame) - self.prompt.num_frames, 0)
+
+    @property
+    def next_frame(self) -> int:
+        """First frame of the next block."""
+        return len(self.blocks) * units.FRAMES_PER_BLOCK
+
+    @property
+    def next_num_frames(self) -> int:
+        """Frames in the next block, prompt frames among them; below 50 only in a finished stream's last."""
+        return min(units.FRAMES_PER_BLOCK, len(self.tokens) * units.FRAMES_PER_TOKEN - self.next_frame)
+
+    @property
+    def next_num_prompt_frames(self) -> int:
+        return min(max(self.prompt.num_frames - self.next_frame, 0), self.next_num_frames)
+
+    @property
+    def _next_token(self) -> int:
+        return len(self.blocks) * units.TOKENS_PER_BLOCK
+
+
+class FlowBatch:
+    """The next block of each of several streams, one Euler step at a time. Made by FlowRunner.begin.
+
+    It holds its own reference to every block that it reads or writes: a stream may close under it.
+    """
+
+    @torch.inference_mode()
+    def __init__(self, model: FlowModel, pool: BlockPool, streams: Sequence[FlowStream]) -> None:
+        """Raises BlocksExhausted, and then nothing has changed."""
+        self._model = model
+        self._pool = pool
+        self._streams: list[FlowStream | None] = [*streams]  # None: dropped
+        self._step = 0
+        self._prompt_frames = [stream.next_num_prompt_frames for stream in streams]
+        num_frames = max(stream.next_num_frames for stream in streams)
+        self._base = _input_base(model, streams, num_frames)
+        spans = [slice(stream.next_frame, stream.next_frame + num_frames) for stream in streams]
+        self._x = torch.stack([model.noise[span] for span in spans])  # [B, n, 80]
+        self._rotation = torch.stack([model.rotations[span] for span in spans])  # [B, n, d / 2]
+        self._rows = [
+            BlockRow(finished=tuple(stream.blocks), block=block, num_frames=stream.next_num_frames)
+            for stream, block in zip(streams, pool.allocate(len(streams)), strict=True)
+        ]
+        self._context = BlockContext(pool, self._rows)
+        for row, stream in zip(self._rows, streams, strict=True):
+            pool.retain(row.finished)
+            stream.batch = self
+
+    @property
+    def streams(self) -> list[FlowStream]:
+        """Those still in it, in the order of `begin`."""
+        return [stream for stream in self._streams if stream is not None]
+
+    @property
+    def is_done(self) -> bool:
+        """All Euler steps have run, or every stream was dropped."""
+        return self._step == self._model.schedule.num_steps or not self.streams
+
+    @torch.inference_mode()
+    def advance(self) -> bool:
+        """One Euler step for all rows; True when it was the last."""
+        if not self.is_done:
+            velocity = self._model.estimator.velocity(
+                self._x, self._base, self._rotation, step=self._step, context=self._context
+            )
+            width = self._model.schedule.widths[self._step]
+            self._x = euler_step(self._x, velocity, width=width, cfg_rate=self._model.config.cfg_rate)
+            self._step += 1
+        return self.is_done
+
+    def drop(self, stream: FlowStream) -> None:
+        """Take a stream out; it is as it was before `begin`. No-op if it is not in.
+
+        Its row is computed to the end all the same: a batch of another shape would round others' samples differently.
+        """
+        if stream.batch is self:
+            self._streams[self._streams.index(stream)] = None
+            stream.batch = None
+            if not self.streams:
+                self._release()
+
+    def result(self) -> list[torch.Tensor]:
+        """New mel frames [80, n] of each of `streams`, whose blocks are finished by this. The batch is then empty."""
+        if not self.is_done:
+            raise RuntimeError("the batch has Euler steps to run")
+        if not self.streams:
+            return []
+        mels = []
+        for i, (stream, row) in enumerate(zip(self._streams, self._rows, strict=True)):
+            if stream is not None:
+                new_frames = self._x[i, self._prompt_frames[i] : row.num_frames]
+                # A copy made outside of inference mode: an ordinary tensor for whoever comes next.
+                mels.append(new_frames.T.clone(memory_format=torch.contiguous_format))
+                self._pool.retain([row.block])
+                stream.blocks.append(row.block)
+                stream.batch = None
+        self._streams = [None] * len(self._rows)
+        self._release()
+        return mels
+
+    def _release(self) -> None:
+        for row in self._rows:
+            self._pool.release((*row.finished, row.block))
+
+
+def _input_base(model: FlowModel, streams: Sequence[FlowStream], num_frames: int) -> torch.Tensor:
+    """[C, B, n, D]: what the estimator's input projection makes of everything but x."""
+    num_tokens = num_frames // units.FRAMES_PER_TOKEN
+    windows = [
+        model.token_window(stream.tokens, stream.next_frame // units.FRAMES_PER_TOKEN, num_tokens) for stream in streams
+    ]
+    mu = model.mu(windows)
+    cond = torch.zeros_like(mu)
+    for row, stream in zip(cond, streams, strict=True):
+        known = stream.prompt.mel[stream.next_frame : stream.next_frame + num_frames]
+        row[: len(known)] = known
+    speaker_bias = torch.stack([stream.prompt.speaker_bias for stream in streams])
+    return model.estimator.input_base(cond, mu, speaker_bias)

@@ -1,0 +1,31 @@
+"""Speech-token embeddings -> mu at token rate: two small convolutions that see three tokens ahead.
+
+Stateless: a block's window repeats the two tokens before it, which costs less than carrying conv state around.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own name for it
+
+# conv2 has three taps and looks left only, at conv1's last two outputs.
+HISTORY_TOKENS: Final = 2
+
+
+class PreLookahead:
+    """Upstream's PreLookaheadLayer over a window of [history | tokens | lookahead]."""
+
+    def __init__(self, state: Mapping[str, torch.Tensor]) -> None:
+        self._conv1 = (state["pre_lookahead_layer.conv1.weight"], state["pre_lookahead_layer.conv1.bias"])
+        self._conv2 = (state["pre_lookahead_layer.conv2.weight"], state["pre_lookahead_layer.conv2.bias"])
+
+    def __call__(self, window: torch.Tensor, *, exists: torch.Tensor) -> torch.Tensor:
+        """window [B, 2 + n + 3, 80], exists [B, 2 + n] -> [B, n, 80].
+
+        `exists` is false for history before the sequence's first token: there upstream pads conv1's *output* with
+        zeros, which is not what conv1 makes of zeros. Lookahead past the end is zeros in the window itself.
+        """
+        hidden = F.leaky_relu(F.conv1d(window.mT, *self._conv1), negative_slope=0.01) * exists[:, None]
+        mixed = F.conv1d(hidden, *self._conv2).mT
+        return mixed + window[:, HISTORY_TOKENS : HISTORY_TOKENS + mixed.shape[1]]

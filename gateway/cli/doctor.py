@@ -1,0 +1,172 @@
+"""`voicegate doctor`: what could keep the gateway from running here, each with what to do about it."""
+
+import argparse
+import http.client
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from clients.python.decode import check_opus
+from clients.python.errors import MissingDependency
+from clients.python.playback import find_sound_device
+from engine.model_config import ModelConfig
+from gateway.cli.model_files import UnfitFile, check_config, check_tokenizer, check_voice, check_weights, voice_paths
+from gateway.cli.terminal import say
+from gateway.config import GatewayConfig, from_environment
+
+_PYTHONS: Final = ((3, 11), (3, 12))  # of pyproject.toml
+_INSTALL_SERVER: Final = "`pip install 'voicegate[server]'`"
+_PROBE_TIMEOUT_S: Final = 1.0
+
+
+class Level(Enum):
+    OK = "ok"
+    WARN = "warn"  # the gateway runs, something beside it does not
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    level: Level
+    subject: str
+    text: str
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "doctor",
+        help="check this machine",
+        description="Check what the gateway needs. Exit status 1 where it cannot run.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--model-dir", type=Path, help="(default: the model that `voicegate serve` would serve)")
+    parser.add_argument("--port", help="that it would listen on")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    config = from_environment(os.environ, {"model_dir": options.model_dir, "port": options.port})
+    worst = Level.OK
+    for finding in examine(config):
+        say(f"{finding.level.value:<5} {finding.subject:<11} {finding.text}")
+        if finding.level is Level.FAIL:
+            worst = Level.FAIL
+    return 1 if worst is Level.FAIL else 0
+
+
+def examine(config: GatewayConfig) -> Iterator[Finding]:
+    """In the order in which a user would have to put things right."""
+    yield check_python(sys.version_info[:2])
+    yield check_libopus()
+    yield from check_torch(config)
+    yield from check_model(config.model_dir)
+    yield check_port(config.host, config.port)
+    yield check_sound()
+
+
+def check_python(version: tuple[int, ...]) -> Finding:
+    shown = ".".join(map(str, version))
+    if version in _PYTHONS:
+        return Finding(Level.OK, "python", shown)
+    wanted = " or ".join(".".join(map(str, python)) for python in _PYTHONS)
+    return Finding(Level.FAIL, "python", f"{shown} is not supported: make a virtual environment with Python {wanted}")
+
+
+def check_libopus() -> Finding:
+    try:
+        return Finding(Level.OK, "libopus", check_opus())
+    except MissingDependency as error:
+        return Finding(Level.FAIL, "libopus", str(error))
+
+
+def check_torch(config: GatewayConfig) -> Iterator[Finding]:
+    try:
+        import torch  # noqa: PLC0415 - takes seconds, and may be what is broken
+    except (ImportError, OSError) as error:
+        yield Finding(Level.FAIL, "torch", f"cannot be imported ({error}): {_INSTALL_SERVER}")
+        return
+    cores = os.cpu_count() or 1
+    threads = config.threads or cores
+    if threads > cores:
+        text = f"{torch.__version__}, {threads} threads on {cores} cores: fewer are faster, set threads to {cores}"
+        yield Finding(Level.WARN, "torch", text)
+    else:
+        yield Finding(Level.OK, "torch", f"{torch.__version__}, {threads} threads on {cores} cores")
+    if torch.cuda.is_available():
+        yield Finding(Level.OK, "cuda", torch.cuda.get_device_name())
+    elif config.device == "cuda":
+        text = "device is cuda, and torch sees none: install a driver and a torch for CUDA, or use device cpu"
+        yield Finding(Level.FAIL, "cuda", text)
+    else:
+        yield Finding(Level.OK, "cuda", "none; models run on the CPU")
+
+
+def check_model(model_dir: Path) -> Iterator[Finding]:
+    try:
+        model = check_config(model_dir)
+    except UnfitFile as error:
+        yield Finding(Level.FAIL, "model", f"{error}; choose another with --model-dir")
+        return
+    yield Finding(Level.OK, "model", f"{model.name} in {model_dir}")
+    yield _file("tokenizer", partial(check_tokenizer, model_dir))
+    for part in ("llm", "flow", "vocoder"):
+        yield _file(part, partial(check_weights, model_dir, model, part))
+    try:
+        paths = voice_paths(model_dir)
+    except UnfitFile as error:
+        yield Finding(Level.FAIL, "voices", str(error))
+        return
+    for path in paths:
+        yield _file("voice", partial(_describe_voice, path, model))
+    if model.default_voice is not None and model.default_voice not in {path.stem for path in paths}:
+        text = f"model.json names the default voice {model.default_voice!r}, which is not there"
+        yield Finding(Level.FAIL, "voices", text)
+
+
+def check_port(host: str, port: int) -> Finding:
+    where = f"{host}:{port}"
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError as error:
+        if _is_gateway(host, port):
+            return Finding(Level.OK, "port", f"{where} is in use by a running voicegate")
+        return Finding(Level.FAIL, "port", f"{where}: {error.strerror or error}; choose another with --port")
+    return Finding(Level.OK, "port", f"{where} is free")
+
+
+def check_sound() -> Finding:
+    try:
+        return Finding(Level.OK, "sound", find_sound_device())
+    except MissingDependency as error:
+        return Finding(Level.WARN, "sound", f"{error}; only `voicegate say` without -o needs it")
+
+
+def _file(subject: str, check: Callable[[], str]) -> Finding:
+    try:
+        return Finding(Level.OK, subject, check())
+    except UnfitFile as error:
+        return Finding(Level.FAIL, subject, str(error))
+
+
+def _describe_voice(path: Path, model: ModelConfig) -> str:
+    return f"{path.stem}: {check_voice(path, model)}"
+
+
+def _is_gateway(host: str, port: int) -> bool:
+    connection = http.client.HTTPConnection(host, port, timeout=_PROBE_TIMEOUT_S)
+    try:
+        connection.request("GET", "/healthz")
+        return (connection.getresponse().getheader("Server") or "").startswith("voicegate/")
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

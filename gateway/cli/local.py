@@ -1,0 +1,58 @@
+"""The engine and the gateway in this process: the composition root. Imports torch, so commands import it late."""
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from engine.build import create_engine
+from engine.config import EngineConfig
+from engine.interface import Engine, EngineInfo
+from gateway.cli.terminal import CommandError
+from gateway.config import GatewayConfig
+from gateway.server import Gateway, GatewayError, running_gateway
+
+Progress = Callable[[str], None]
+
+
+def engine_config(config: GatewayConfig) -> EngineConfig:
+    """The engine's share of the settings; what is unset stays the engine's own default."""
+    chosen = EngineConfig(
+        model_dir=config.model_dir, device=config.device, threads=config.threads, lead_ms=config.lead_ms
+    )
+    if config.max_utterances is not None:
+        return dataclasses.replace(chosen, max_utterances=config.max_utterances)
+    return chosen
+
+
+def build_engine(config: GatewayConfig, on_progress: Progress | None = None) -> Engine:
+    return create_engine(engine_config(config), on_progress=on_progress)
+
+
+@asynccontextmanager
+async def local_gateway(config: GatewayConfig, on_progress: Progress | None = None) -> AsyncIterator[str]:
+    """The URL of a gateway with the configured model, on a free loopback port. Raises CommandError."""
+    try:
+        async with running_gateway(config, build_engine(config, on_progress)) as url:
+            yield url
+    except GatewayError as error:
+        raise CommandError(str(error)) from error
+
+
+async def serve(config: GatewayConfig, on_ready: Callable[[str, EngineInfo], None]) -> int:
+    """Until a signal; returns the exit status. Raises CommandError where the gateway cannot listen."""
+    engine = build_engine(config)
+    gateway = Gateway(config, engine)
+
+    async def announce() -> None:
+        await gateway.settled.wait()
+        if gateway.is_ready:
+            on_ready(gateway.url, engine.info)
+
+    announcing = asyncio.create_task(announce())
+    try:
+        return await gateway.run()
+    except GatewayError as error:
+        raise CommandError(str(error)) from error
+    finally:
+        announcing.cancel()

@@ -1,0 +1,57 @@
+"""The `voicegate` command: picks the subcommand, and turns its errors into one line. It must not import torch."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+from clients.python.errors import GateError
+from engine.interface import EngineError
+from gateway.cli import doctor, say, serve, version, voices
+from gateway.cli.terminal import CommandError, note
+from gateway.config import ConfigError
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
+
+_COMMANDS: Final = (serve, say, voices, version, doctor)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line instead of the whole usage."""
+        note(f"{self.prog}: {message}; see {self.prog} --help")
+        raise SystemExit(EXIT_USAGE)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit status. Raises SystemExit where argparse does."""
+    parser = _Parser(
+        prog="voicegate",
+        description="Self-hosted streaming voice gateway: text in over a WebSocket, Opus out as soon as it exists.",
+        allow_abbrev=False,
+    )
+    parser.set_defaults(run=None)
+    subparsers = parser.add_subparsers(metavar="command", dest="command")
+    for command in _COMMANDS:
+        command.add_parser(subparsers)
+    options, unknown = parser.parse_known_args(arguments)
+    if options.run is None:
+        parser.print_help(sys.stderr)
+        return EXIT_USAGE
+    if unknown:
+        note(f"voicegate {options.command}: {unknown[0]} is unknown here; see voicegate {options.command} --help")
+        return EXIT_USAGE
+    try:
+        status: int = options.run(options)
+    except (CommandError, ConfigError, EngineError, GateError) as error:
+        note(f"voicegate: {error}")
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()  # so that the interpreter does not complain about it at exit
+        return EXIT_FAILED
+    return status

@@ -1,0 +1,155 @@
+"""`voicegate say`: text from the command line or, as it arrives, from stdin; to the sound card or a file."""
+
+import argparse
+import asyncio
+import codecs
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from clients.python.audio import Audio
+from clients.python.client import Gate, OpenOptions, connect
+from clients.python.context import Context
+from clients.python.errors import ConnectFailed, MissingDependency
+from clients.python.files import SUFFIXES, check_path, write_audio
+from clients.python.link import LinkOptions
+from clients.python.playback import SoundCard, find_sound_device
+from clients.python.recording import record
+from clients.python.report import timeline_lines, timeline_of
+from clients.python.threaded import iterate_in_thread
+from gateway.cli.terminal import note
+from gateway.config import GatewayConfig, from_environment
+from protocol.messages import Format
+
+DEFAULT_FILE: Final = Path("say.wav")
+# For a gateway on this machine: it answers at once or is not there.
+_PROBE_TIMEOUT_S: Final = 2.0
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "say",
+        help="speak a text",
+        description="Speak a text through a running gateway, or without one through the default model in this process.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("text", nargs="?", help="what to say; without it, stdin is spoken as it arrives")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help=f"write {' or '.join(SUFFIXES)} instead of playing (without a sound device: {DEFAULT_FILE})",
+    )
+    parser.add_argument("--url", help="of a gateway (default: the one on the default port, if one answers)")
+    parser.add_argument("--voice", help="name of a voice (default: the model's)")
+    parser.add_argument("--mode", choices=("auto", "bistream", "clause"), default="auto", help="(default: auto)")
+    parser.add_argument("--speed", type=float, default=1.0, help="0.5 to 2 (default: 1)")
+    parser.add_argument("--seed", type=int, help="makes the same speech again (default: another every time)")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    asyncio.run(_say(options))
+    return 0
+
+
+async def _say(options: argparse.Namespace) -> None:
+    target = _choose_target(options.output)
+    text = iterate_in_thread(_read_stdin) if options.text is None else options.text
+    if options.text is None and sys.stdin.isatty():
+        note("type what is to be said; Ctrl-D ends it")
+    async with AsyncExitStack() as stack:
+        gate = await _enter_gate(stack, options.url)
+        context = await gate.open(**_open_options(options, target))
+        audio = await _deliver(context, text, target)
+    if context.first_text_s is None or not any(item.packets for item in audio):
+        note("nothing to say")
+        return
+    if target.file is not None:
+        write_audio(target.file, context.opened, audio)
+        note(f"wrote {target.file}")
+    for line in timeline_lines(timeline_of(context, audio)):
+        note(line)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    file: Path | None  # None: the sound card
+
+    @property
+    def format(self) -> Format:
+        """PCM for a .wav: exact, and no libopus needed here."""
+        is_wav = self.file is not None and self.file.suffix.lower() == ".wav"
+        return Format(codec="pcm_s16le") if is_wav else Format()
+
+
+def _choose_target(output: Path | None) -> _Target:
+    if output is not None:
+        check_path(output)
+        return _Target(output)
+    try:
+        note(f"playing on {find_sound_device()}")
+    except MissingDependency as error:
+        note(f"{error}; writing {DEFAULT_FILE}")
+        return _Target(DEFAULT_FILE)
+    return _Target(None)
+
+
+def _open_options(options: argparse.Namespace, target: _Target) -> OpenOptions:
+    return OpenOptions(
+        voice=options.voice, mode=options.mode, speed=options.speed, seed=options.seed, format=target.format
+    )
+
+
+async def _deliver(context: Context, text: str | AsyncIterator[str], target: _Target) -> list[Audio]:
+    if target.file is not None:
+        return await record(context, text)
+    async with SoundCard(context.opened) as card:
+        audio = await record(context, text, card.play)
+        await card.drained()
+    return audio
+
+
+# --- which gateway ----------------------------------------------------------------------------------------------
+
+
+async def _enter_gate(stack: AsyncExitStack, url: str | None) -> Gate:
+    """Raises CommandError, ConnectFailed, InvalidInput, ConfigError."""
+    if url is not None:
+        return await stack.enter_async_context(connect(url))
+    config = from_environment(os.environ)
+    try:
+        return await stack.enter_async_context(_connect_to_default(config))
+    except ConnectFailed as error:
+        # A gateway that is there and lets nobody in is starting, draining or full: the user should know.
+        if error.status is not None and error.is_transient:
+            raise
+    note(f"no gateway on port {config.port}: starting one in this process with the model {config.model_dir}")
+    from gateway.cli import local  # noqa: PLC0415 - imports torch
+    from gateway.logs import configure_logs  # noqa: PLC0415
+
+    configure_logs("warning", "console")
+    local_url = await stack.enter_async_context(local.local_gateway(config, on_progress=note))
+    return await stack.enter_async_context(connect(local_url))
+
+
+def _connect_to_default(config: GatewayConfig) -> Gate:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.host, config.host)
+    shown_host = f"[{host}]" if ":" in host else host
+    return connect(f"ws://{shown_host}:{config.port}", link_options=LinkOptions(connect_timeout_s=_PROBE_TIMEOUT_S))
+
+
+# --- text -------------------------------------------------------------------------------------------------------
+
+
+def _read_stdin() -> Iterator[str]:
+    """Text as it arrives, not line by line; what is no UTF-8 becomes replacement characters."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    while received := os.read(sys.stdin.fileno(), 4096):
+        yield decoder.decode(received)
+    yield decoder.decode(b"", final=True)

@@ -1,0 +1,54 @@
+"""`voicegate serve`: every setting of GatewayConfig as a flag, then the gateway until a signal."""
+
+import argparse
+import asyncio
+import dataclasses
+import os
+from typing import Any
+
+from engine.interface import EngineInfo
+from gateway.cli.terminal import say
+from gateway.config import ConfigField, config_fields, from_environment
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "serve",
+        help="run the gateway",
+        description="Run the gateway. Flags win over environment variables.",
+        allow_abbrev=False,
+    )
+    for setting in config_fields():
+        parser.add_argument(setting.flag, dest=setting.name, metavar=_metavar(setting), help=_help(setting))
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    flags = {setting.name: getattr(options, setting.name) for setting in config_fields()}
+    config = from_environment(os.environ, flags)
+
+    # Of the extra `server`, and torch: neither is needed for --help, nor by the other commands.
+    import uvloop  # noqa: PLC0415
+
+    from gateway.cli import local  # noqa: PLC0415
+    from gateway.logs import configure_logs, get_logger  # noqa: PLC0415
+
+    configure_logs(config.log_level, config.log_format)
+    settings = {name: str(value) for name, value in dataclasses.asdict(config).items()}
+    get_logger(__name__).info("starting", **settings)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(local.serve(config, _announce))
+
+
+def _announce(url: str, info: EngineInfo) -> None:
+    names = ", ".join(voice.name for voice in info.voices)
+    say(f"voicegate is ready: {url}, model {info.model}, voices {names}")
+
+
+def _metavar(setting: ConfigField) -> str:
+    return "|".join(setting.choices) if setting.choices else setting.value_type.__name__.upper()
+
+
+def _help(setting: ConfigField) -> str:
+    default = "unset" if setting.default is None else setting.default
+    return f"{setting.help} (default: {default}; {setting.env})".replace("%", "%%")

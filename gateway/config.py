@@ -1,0 +1,178 @@
+"""GatewayConfig: everything that may be set, once, at start. Read from VOICEGATE_* variables and from flags.
+
+Each field carries its help text; its variable and flag are derived from its name. Only `from_environment` reads
+strings. Engine fields are carried here and mean nothing to the gateway.
+
+ConfigError   a variable or flag is unknown or its value is not possible; the message names it and the remedy
+"""
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import UnionType
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
+
+PREFIX: Final = "VOICEGATE_"
+DEFAULT_MODEL_DIR: Final = Path(__file__).parent.parent / "models" / "tiny"
+# A byte of text may be written as six in JSON (\u001f); the rest of a message is small.
+_JSON_BYTES_PER_BYTE: Final = 6
+_JSON_OVERHEAD_BYTES: Final = 1024
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["json", "console"]
+Device = Literal["auto", "cpu", "cuda"]
+
+
+class ConfigError(ValueError):
+    pass
+
+
+def _help(text: str) -> dict[str, str]:
+    return {"help": text}
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    host: str = field(default="127.0.0.1", metadata=_help("address to listen on; 0.0.0.0 for all"))
+    port: int = field(default=8080, metadata=_help("port to listen on; 0 for any free one"))
+    model_dir: Path = field(default=DEFAULT_MODEL_DIR, metadata=_help("directory of the model to serve"))
+    log_level: LogLevel = field(
+        default="info", metadata=_help("least severe log lines shown; debug may contain user text")
+    )
+    log_format: LogFormat = field(default="json", metadata=_help("json for machines, console for people"))
+    contexts_per_socket: int = field(default=64, metadata=_help("contexts open at once on one socket"))
+    max_sockets: int = field(default=1024, metadata=_help("sockets open at once; further ones get HTTP 503"))
+    text_bytes: int = field(default=64 * 1024, metadata=_help("UTF-8 bytes of text in one message"))
+    context_text_bytes: int = field(default=1024 * 1024, metadata=_help("UTF-8 bytes of text over a context's life"))
+    max_message_bytes: int = field(
+        default=1024 * 1024, metadata=_help("bytes in one WebSocket message; a longer one closes the socket")
+    )
+    write_stall_s: float = field(
+        default=10.0, metadata=_help("a peer that reads nothing for this long while data waits is dropped")
+    )
+    drain_s: float = field(default=30.0, metadata=_help("time from SIGTERM to exit, for contexts to finish in"))
+    lead_ms: int = field(
+        default=3_000, metadata=_help("audio made ahead of real time at most; lower wastes less on a barge-in")
+    )
+    max_utterances: int | None = field(
+        default=None, metadata=_help("utterances spoken at once; unset: as many as the device carries")
+    )
+    threads: int | None = field(default=None, metadata=_help("CPU threads of the engine; unset: chosen by the engine"))
+    device: Device = field(default="auto", metadata=_help("where the engine runs; auto takes CUDA where there is one"))
+
+    def __post_init__(self) -> None:
+        for check in _RANGES:
+            value = getattr(self, check.name)
+            if value is not None and not check.minimum <= value <= check.maximum:
+                most = "" if check.maximum == float("inf") else f" and at most {check.maximum}"
+                raise ConfigError(f"{check.name} is {value}; it must be at least {check.minimum}{most}")
+        for config_field in config_fields():
+            value = getattr(self, config_field.name)
+            if config_field.choices and value not in config_field.choices:
+                raise ConfigError(f"{config_field.name} is {value!r}; it must be one of {config_field.choices_text}")
+        needed = self.text_bytes * _JSON_BYTES_PER_BYTE + _JSON_OVERHEAD_BYTES
+        if self.max_message_bytes < needed:
+            raise ConfigError(
+                f"max_message_bytes is {self.max_message_bytes}; text of {self.text_bytes} bytes can need {needed}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    name: str
+    minimum: float
+    maximum: float = float("inf")
+
+
+_RANGES: Final = (
+    _Range("port", 0, 65_535),
+    _Range("contexts_per_socket", 1, 32_768),  # half of the handles, so that none is used again at once
+    _Range("max_sockets", 1),
+    _Range("text_bytes", 1),
+    _Range("context_text_bytes", 1),
+    _Range("max_message_bytes", 1),
+    _Range("write_stall_s", 0.05, 86_400),
+    _Range("drain_s", 0, 86_400),
+    _Range("lead_ms", 200),
+    _Range("max_utterances", 1),
+    _Range("threads", 1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigField:
+    """One setting as the outside sees it."""
+
+    name: str
+    help: str
+    default: Any
+    value_type: type  # str, int, float or Path
+    is_optional: bool  # whether "" or unset means None
+    choices: tuple[str, ...]
+
+    @property
+    def env(self) -> str:
+        return PREFIX + self.name.upper()
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def choices_text(self) -> str:
+        return ", ".join(self.choices)
+
+
+def config_fields() -> tuple[ConfigField, ...]:
+    """Every field of GatewayConfig in order, for help texts and flags."""
+    hints = get_type_hints(GatewayConfig)
+    return tuple(_describe(item, hints[item.name]) for item in dataclasses.fields(GatewayConfig))
+
+
+def from_environment(env: Mapping[str, str], overrides: Mapping[str, object] | None = None) -> GatewayConfig:
+    """Defaults, then VOICEGATE_* of `env`, then `overrides` by field name (flags: text or typed, None is not given)."""
+    by_env = {config_field.env: config_field for config_field in config_fields()}
+    by_name = {config_field.name: config_field for config_field in config_fields()}
+    values: dict[str, Any] = {}
+    for variable, text in env.items():
+        if variable.startswith(PREFIX):
+            if variable not in by_env:
+                raise ConfigError(_unknown(variable, list(by_env)))
+            values[by_env[variable].name] = _parse(by_env[variable], text, source=variable)
+    for name, value in (overrides or {}).items():
+        if name not in by_name:
+            raise ConfigError(_unknown(name, list(by_name)))
+        if isinstance(value, str):
+            values[name] = _parse(by_name[name], value, source=by_name[name].flag)
+        elif value is not None:
+            values[name] = value
+    return GatewayConfig(**values)
+
+
+def _describe(item: "dataclasses.Field[Any]", hint: Any) -> ConfigField:
+    if get_origin(hint) is Literal:
+        value_type, is_optional, choices = str, False, get_args(hint)
+    elif isinstance(hint, UnionType):
+        value_type, is_optional, choices = get_args(hint)[0], True, ()
+    else:
+        value_type, is_optional, choices = hint, False, ()
+    return ConfigField(item.name, item.metadata["help"], item.default, value_type, is_optional, choices)
+
+
+def _parse(config_field: ConfigField, text: str, *, source: str) -> Any:
+    if config_field.is_optional and not text:
+        return None
+    if config_field.choices and text not in config_field.choices:
+        raise ConfigError(f"{source} is {text!r}; it must be one of {config_field.choices_text}")
+    try:
+        return config_field.value_type(text)
+    except ValueError as error:
+        kind = "a whole number" if config_field.value_type is int else "a number"
+        raise ConfigError(f"{source} is {text!r}; it must be {kind}") from error
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+    return f"{name} is no setting of voicegate; did you mean {nearest[0]}?"

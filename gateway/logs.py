@@ -1,0 +1,48 @@
+"""Structured logs on stderr: one event name, and fields. Never user text at info level and above."""
+
+import logging
+import sys
+from typing import Any
+
+import structlog
+
+from gateway.config import LogFormat, LogLevel
+
+_SHARED: list[Any] = [
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+]
+
+
+def configure_logs(level: LogLevel, log_format: LogFormat) -> None:
+    """Once, at start: our lines and those of the libraries leave in the same form."""
+    structlog.configure(
+        processors=[*_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    # Tracebacks without local variables: those hold what users said.
+    to_dict = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+    last: list[Any] = [structlog.processors.ExceptionRenderer(to_dict), structlog.processors.JSONRenderer()]
+    if log_format == "console":
+        plain = structlog.dev.plain_traceback
+        last = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=_SHARED,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    # websockets tells of every connection at info, which we do ourselves with more to say.
+    logging.getLogger("websockets").setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
+
+
+def get_logger(name: str) -> structlog.stdlib.BoundLogger:
+    logger: structlog.stdlib.BoundLogger = structlog.get_logger(name)
+    return logger

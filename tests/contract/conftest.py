@@ -1,0 +1,46 @@
+"""Which engines the contract suite runs against. To add one: a name in ENGINES and a case in `create_case`.
+
+An engine here needs a few short texts' worth of speed and nothing else; what it cannot be made to do, it leaves None.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+
+from engine.fake import FakeEngine, Fault, FaultKind, Script
+from engine.interface import Engine
+
+ENGINES = ("fake",)
+
+
+@dataclass(frozen=True)
+class Case:
+    engine: Engine  # not started
+    # An engine whose first submitted utterance fails while the others go on; None where that cannot be arranged.
+    failing_engine: Engine | None = None
+    # An engine with room for two utterances; None where the room cannot be chosen.
+    small_engine: Engine | None = None
+    text: str = "One two three, four five six. "  # takes the engine long enough to be cancelled within
+    timeout_s: float = 10.0
+
+
+def create_case(name: str) -> Case:
+    match name:
+        case "fake":
+            return Case(
+                engine=FakeEngine(),
+                failing_engine=FakeEngine(Script(faults={0: Fault(FaultKind.FAIL, after_ms=120)})),
+                small_engine=FakeEngine(Script(max_utterances=2)),
+            )
+        case _:
+            raise AssertionError(f"no engine {name}")
+
+
+@pytest.fixture(params=ENGINES)
+async def case(request: pytest.FixtureRequest) -> AsyncIterator[Case]:
+    created = create_case(request.param)
+    yield created
+    for engine in (created.engine, created.failing_engine, created.small_engine):
+        if engine is not None:
+            await engine.close()

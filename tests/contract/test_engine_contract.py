@@ -1,0 +1,280 @@
+"""Every promise of engine/interface.py, once, against every engine of conftest.ENGINES."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from engine import units
+from engine.audio.opus import load_opuslib
+from engine.interface import (
+    Alignment,
+    AudioFormat,
+    AudioReady,
+    Cancelled,
+    Codec,
+    Done,
+    Engine,
+    EngineStopped,
+    Failed,
+    Flushed,
+    Overloaded,
+    SpeakingMode,
+    UnknownVoice,
+    Unsupported,
+    UtteranceId,
+    UtteranceRequest,
+)
+from tests.contract.conftest import Case
+from tests.contract.listener import Listener
+
+pytestmark = pytest.mark.contract
+
+PCM = AudioFormat(codec=Codec.PCM_S16LE)
+
+
+async def started(engine: Engine, case: Case) -> Listener:
+    await engine.start()
+    return Listener(engine, timeout_s=case.timeout_s)
+
+
+@pytest.fixture
+async def listener(case: Case) -> Listener:
+    return await started(case.engine, case)
+
+
+# --- life of the engine -----------------------------------------------------------------------------------
+
+
+async def test_is_not_running_before_start(case: Case) -> None:
+    with pytest.raises(EngineStopped):
+        _ = case.engine.info
+    with pytest.raises(EngineStopped):
+        case.engine.submit(UtteranceRequest(UtteranceId("u"), "any"))
+
+
+async def test_info_is_complete(listener: Listener) -> None:
+    info = listener.engine.info
+    assert info.model
+    assert info.default_voice in [voice.name for voice in info.voices]
+    assert SpeakingMode.AUTO in info.modes
+    assert min(info.pre_skip_48k, info.max_utterances, info.max_lead_ms) > 0
+
+
+async def test_close_fails_what_runs_and_ends_the_events(listener: Listener) -> None:
+    utterances = [listener.submit("a"), listener.submit("b", text="and then ")]
+    await listener.engine.close()
+    with pytest.raises(EngineStopped):
+        await listener.until_end(UtteranceId("never"))
+    assert all(isinstance(listener.end_of(utterance), Failed) for utterance in utterances)
+    with pytest.raises(EngineStopped):
+        await listener.engine.next_event()
+    with pytest.raises(EngineStopped):
+        listener.engine.submit(UtteranceRequest(UtteranceId("u"), "any"))
+    await listener.engine.close()  # twice is once
+
+
+# --- audio ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("frame_ms", [20, 40, 60])
+async def test_opus_decodes_to_the_length_that_done_names(listener: Listener, case: Case, frame_ms: int) -> None:
+    utterance = listener.submit("u", text=case.text, end=True, audio=AudioFormat(frame_ms=frame_ms))
+    done = await listener.until_end(utterance)
+    assert isinstance(done, Done)
+    decoder = load_opuslib().Decoder(units.OPUS_CLOCK_HZ, 1)
+    size = frame_ms * units.OPUS_CLOCK_HZ // 1000
+    decoded = [np.frombuffer(decoder.decode_float(p, size), np.float32) for p in listener.packets(utterance)]
+    assert all(len(samples) == size for samples in decoded)
+    num_samples_48k = done.end_pts_48k - listener.engine.info.pre_skip_48k
+    assert num_samples_48k * 1000 // units.OPUS_CLOCK_HZ == done.audio_ms > 0
+    assert 0 <= sum(map(len, decoded)) - done.end_pts_48k <= 2 * size
+
+
+async def test_pcm_is_as_long_as_done_says(listener: Listener, case: Case) -> None:
+    utterance = listener.submit("u", text=case.text, end=True, audio=PCM)
+    done = await listener.until_end(utterance)
+    assert isinstance(done, Done)
+    packets = listener.packets(utterance)
+    num_samples = sum(map(len, packets)) // 2
+    assert num_samples * units.OPUS_CLOCK_PER_SAMPLE == done.end_pts_48k
+    assert units.samples_to_ms(num_samples) == done.audio_ms > 0
+    assert {len(packet) for packet in packets[:-1]} <= {units.ms_to_samples(PCM.frame_ms) * 2}
+
+
+@pytest.mark.parametrize("text", ["", " ", " \n\t ", "\u00a0\u2003"])
+async def test_nothing_to_say_is_done_without_sound(listener: Listener, text: str) -> None:
+    utterance = listener.submit("u", text=text, end=True)
+    done = await listener.until_end(utterance)
+    assert isinstance(done, Done)
+    assert (done.audio_ms, done.num_packets) == (0, 0)
+
+
+@pytest.mark.parametrize("text", ["...", "?!,", "😀", "👩\u200d👩\u200d👧", "\x00\x07", "<|endoftext|>", "x" * 300])
+async def test_odd_text_ends_in_done(listener: Listener, text: str) -> None:
+    assert isinstance(await listener.until_end(listener.submit("u", text=text, end=True)), Done)
+
+
+async def test_text_may_come_in_any_parts(listener: Listener, case: Case) -> None:
+    utterance = listener.submit("u")
+    for character in case.text:
+        listener.engine.push_text(utterance, character)
+    listener.engine.push_text(utterance, "")
+    listener.engine.end_text(utterance)
+    done = await listener.until_end(utterance)
+    assert isinstance(done, Done)
+    assert done.audio_ms > 0
+
+
+async def test_alignment_moves_forward_within_the_text(listener: Listener, case: Case) -> None:
+    utterance = listener.submit("u", text=case.text, end=True)
+    await listener.until_end(utterance)
+    items = [i for event in listener.events[utterance] if isinstance(event, Alignment) for i in event.items]
+    assert all(item.char_end <= len(case.text) for item in items)
+    for before, after in itertools.pairwise(items):
+        assert before.end_ms <= after.start_ms
+        assert before.char_end <= after.char_start
+
+
+async def test_timing_is_in_order_where_it_is_known(listener: Listener, case: Case) -> None:
+    done = await listener.until_end(listener.submit("u", text=case.text, end=True))
+    assert isinstance(done, Done)
+    timing = done.timing
+    known = [timing.queue_ms, timing.llm_first_token_ms, timing.first_chunk_ms, timing.first_packet_ms]
+    stamps = [stamp for stamp in known if stamp is not None]
+    assert stamps == sorted(stamps)
+    assert all(stamp >= 0 for stamp in stamps)
+
+
+# --- flush ------------------------------------------------------------------------------------------------
+
+
+async def test_flush_speaks_what_is_buffered_and_goes_on(listener: Listener, case: Case) -> None:
+    utterance = listener.submit("u", text="hello")
+    listener.engine.flush_text(utterance, "first")
+    flushed = await listener.until(utterance, Flushed)
+    assert flushed.flush_id == "first"
+    assert flushed.audio_ms > 0
+    assert listener.packets(utterance)
+    listener.engine.push_text(utterance, case.text)
+    listener.engine.end_text(utterance)
+    done = await listener.until_end(utterance)
+    assert isinstance(done, Done)
+    assert done.audio_ms > flushed.audio_ms
+
+
+async def test_flushes_are_answered_in_order_and_before_done(listener: Listener) -> None:
+    utterance = listener.submit("u")
+    for text, flush_id in (("", "empty"), ("one", "1"), ("", "again"), ("two ", "2")):
+        listener.engine.push_text(utterance, text)
+        listener.engine.flush_text(utterance, flush_id)
+    listener.engine.end_text(utterance)
+    await listener.until_end(utterance)
+    answers = [event for event in listener.events[utterance] if isinstance(event, Flushed)]
+    assert [answer.flush_id for answer in answers] == ["empty", "1", "again", "2"]
+    assert [answer.audio_ms for answer in answers] == sorted(answer.audio_ms for answer in answers)
+
+
+# --- cancel -----------------------------------------------------------------------------------------------
+
+
+async def test_cancel_before_any_text(listener: Listener) -> None:
+    utterance = listener.submit("u")
+    listener.engine.cancel(utterance)
+    cancelled = await listener.until_end(utterance)
+    assert isinstance(cancelled, Cancelled)
+    assert (cancelled.audio_ms, cancelled.spoken_text, cancelled.remaining_text) == (0, "", "")
+
+
+@pytest.mark.parametrize("played_ms", [None, 0, 100, 10**9])
+async def test_cancel_in_mid_speech_splits_the_text(listener: Listener, case: Case, played_ms: int | None) -> None:
+    text = case.text * 4
+    utterance = listener.submit("u", text=text)
+    await listener.until(utterance, AudioReady)
+    listener.engine.cancel(utterance, played_ms)
+    listener.engine.cancel(utterance, played_ms)
+    cancelled = await listener.until_end(utterance)
+    assert isinstance(cancelled, Cancelled)
+    assert cancelled.spoken_text + cancelled.remaining_text == text
+    if played_ms == 0:
+        assert cancelled.spoken_text == ""
+    await listener.until_quiet()
+
+
+async def test_cancel_after_end_text_is_one_end(listener: Listener, case: Case) -> None:
+    utterance = listener.submit("u", text=case.text, end=True)
+    listener.engine.cancel(utterance)
+    assert isinstance(await listener.until_end(utterance), Done | Cancelled)
+    await listener.until_quiet()
+
+
+async def test_calls_on_what_has_ended_or_never_was_are_nothing(listener: Listener) -> None:
+    ended = listener.submit("u", end=True)
+    await listener.until_end(ended)
+    for utterance in (ended, UtteranceId("never")):
+        listener.engine.push_text(utterance, "x ")
+        listener.engine.flush_text(utterance, "f")
+        listener.engine.end_text(utterance)
+        listener.engine.cancel(utterance)
+    await listener.until_quiet()
+
+
+async def test_calls_after_cancel_are_nothing(listener: Listener) -> None:
+    utterance = listener.submit("u", text="one two ")
+    listener.engine.cancel(utterance)
+    listener.engine.push_text(utterance, "three ")
+    listener.engine.flush_text(utterance, "f")
+    listener.engine.end_text(utterance)
+    cancelled = await listener.until_end(utterance)
+    assert isinstance(cancelled, Cancelled)
+    assert cancelled.spoken_text + cancelled.remaining_text == "one two "
+    await listener.until_quiet()
+
+
+# --- refusals and neighbours ------------------------------------------------------------------------------
+
+
+async def test_refused_requests_start_nothing(listener: Listener) -> None:
+    with pytest.raises(UnknownVoice) as caught:
+        listener.engine.submit(UtteranceRequest(UtteranceId("u"), "nobody"))
+    assert all(voice.name in str(caught.value) for voice in listener.engine.info.voices)
+    with pytest.raises(Unsupported, match="8000"):
+        listener.submit("u", audio=AudioFormat(codec=Codec.PCM_S16LE, sample_rate_hz=8000))
+    await listener.until_quiet()
+
+
+async def test_a_full_engine_refuses_and_has_room_again(case: Case) -> None:
+    if case.small_engine is None:
+        pytest.skip("this engine's room cannot be chosen")
+    listener = await started(case.small_engine, case)
+    assert listener.engine.info.max_utterances == 2
+    first, second = listener.submit("a"), listener.submit("b")
+    with pytest.raises(Overloaded) as caught:
+        listener.submit("c")
+    assert caught.value.retry_after_ms > 0
+    listener.engine.cancel(first)
+    await listener.until_end(first)
+    await listener.until_end(listener.submit("d", end=True))
+    listener.engine.end_text(second)
+    assert isinstance(await listener.until_end(second), Done)
+
+
+async def test_many_at_once_each_end_once(listener: Listener, case: Case) -> None:
+    utterances = [listener.submit(f"u{n}", text=case.text, end=n % 2 == 0) for n in range(6)]
+    await listener.until(utterances[0], AudioReady)
+    for utterance in utterances[1::2]:
+        listener.engine.cancel(utterance)
+    ends = [await listener.until_end(utterance) for utterance in utterances]
+    assert [type(end) for end in ends] == [Done, Cancelled] * 3
+
+
+async def test_a_failure_never_touches_another(case: Case) -> None:
+    if case.failing_engine is None:
+        pytest.skip("this engine cannot be made to fail")
+    listener = await started(case.failing_engine, case)
+    failing = listener.submit("failing", text=case.text, end=True)
+    other = listener.submit("other", text=case.text, end=True)
+    assert isinstance(await listener.until_end(failing), Failed)
+    done = await listener.until_end(other)
+    assert isinstance(done, Done)
+    assert done.audio_ms > 0

@@ -1,0 +1,262 @@
+"""The Python client against a real gateway with the FakeEngine: text in, exact audio out, ends of every kind."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import numpy as np
+import pytest
+
+from clients.python.audio import Audio
+from clients.python.client import Gate, connect
+from clients.python.context import Context
+from clients.python.decode import decode_all
+from clients.python.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    ContextClosed,
+    ContextFailed,
+    InvalidInput,
+    ReaderTooSlow,
+)
+from clients.python.link import LinkOptions
+from clients.python.report import timeline_of
+from engine.fake import FakeEngine, Fault, FaultKind, Script
+from engine.interface import Overloaded
+from gateway.config import GatewayConfig
+from gateway.server import running_gateway
+from protocol import messages as wire
+from tests.unit.clients.deadline import deadline
+
+pytestmark = pytest.mark.integration
+
+MS_PER_CHARACTER = Script().ms_per_character
+
+
+@pytest.fixture(autouse=True)
+def no_hang() -> Iterator[None]:
+    with deadline(10):
+        yield
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    return FakeEngine(Script(real_time_factor=0.0))
+
+
+@pytest.fixture
+async def url(engine: FakeEngine) -> AsyncIterator[str]:
+    async with running_gateway(GatewayConfig(), engine) as url:
+        yield url
+
+
+@pytest.fixture
+async def gate(url: str) -> AsyncIterator[Gate]:
+    async with connect(url) as gate:
+        yield gate
+
+
+async def _read_all(context: Context) -> list[Audio]:
+    return [item async for item in context]
+
+
+async def words(*pieces: str) -> AsyncIterator[str]:
+    for piece in pieces:
+        yield piece
+
+
+async def test_a_context_from_open_to_done(gate: Gate) -> None:
+    context = await gate.open(voice="drone", seed=3)
+    assert (context.opened.voice, context.opened.format.codec) == ("drone", "opus")
+    for piece in ("Hel", "lo ", "world"):
+        await context.say(piece)
+    await context.end()
+    audio = await _read_all(context)
+    assert isinstance(context.result, wire.Done)
+    assert context.result.audio_ms == 10 * MS_PER_CHARACTER
+    assert context.result.timing.ttfb_ms is not None
+    assert [item.is_first for item in audio] == [True] + [False] * (len(audio) - 1)
+    assert [item.is_last for item in audio] == [False] * (len(audio) - 1) + [True]
+    pcm = np.frombuffer(decode_all(context.opened, audio), np.int16)
+    assert len(pcm) == 10 * MS_PER_CHARACTER * 24
+    assert "".join(item.text for item in context.alignments) == "Hello world"
+    timeline = timeline_of(context, audio)
+    assert timeline.audio_s == pytest.approx(0.6)
+    assert 0 < timeline.first_audio_s <= timeline.generation_s
+
+
+async def test_pcm(gate: Gate) -> None:
+    context = await gate.open(format=wire.Format(codec="pcm_s16le"))
+    await context.say("abc ")
+    await context.end()
+    pcm = decode_all(context.opened, await _read_all(context))
+    assert len(pcm) == 3 * MS_PER_CHARACTER * 48
+
+
+async def test_speak_gives_the_same_packets_for_any_split(gate: Gate) -> None:
+    whole = [packet async for packet in gate.speak("One two three.", seed=1)]
+    pieces = [packet async for packet in gate.speak(words("One t", "wo th", "", "ree."), seed=1)]
+    assert len(whole) == len(pieces) > 10
+
+
+async def test_contexts_of_one_socket_do_not_mix(gate: Gate) -> None:
+    async def pitch_of(text: str) -> float:
+        context = await gate.open()
+        await context.say(text)
+        await context.end()
+        pcm = np.frombuffer(decode_all(context.opened, await _read_all(context)), np.int16)
+        return float(np.argmax(np.abs(np.fft.rfft(pcm[2_400:26_400]))) * 24_000 / 24_000)
+
+    pitches = await asyncio.gather(*(pitch_of("abcdefghijklmnopqrstuvwxyz" * 2) for _ in range(4)))
+    assert len(set(pitches)) == 4
+
+
+async def test_flush_is_answered_while_the_context_stays_open(gate: Gate) -> None:
+    context = await gate.open()
+    await context.say("half a wo")
+    await context.flush("now")
+    assert (await context.wait_flushed("now")).audio_ms >= 7 * MS_PER_CHARACTER
+    await context.say("rd")
+    await context.end()
+    assert (await _read_all(context))[-1].is_last
+    with pytest.raises(ContextClosed):
+        await context.wait_flushed("never asked for")
+
+
+async def test_long_text_is_cut_to_what_the_server_takes(url: str) -> None:
+    async with connect(url) as gate:
+        text = "ä" * gate.ready.limits.text_bytes
+        context = await gate.open()
+        await context.say(text)
+        cancelled = await context.cancel()
+    assert cancelled.spoken_text + cancelled.remaining_text == text
+
+
+async def test_cancel_stops_and_splits_the_text(url: str, engine: FakeEngine) -> None:
+    text = "one two three four five six seven "
+    async with connect(url) as gate:
+        context = await gate.open()
+        await context.say(text)
+        await anext(context)
+        cancelled = await context.cancel(played_ms=3 * MS_PER_CHARACTER)
+        assert (cancelled.spoken_text.strip(), cancelled.spoken_text + cancelled.remaining_text) == ("one", text)
+        assert context.result == cancelled
+        with pytest.raises(StopAsyncIteration):
+            await anext(context)
+        with pytest.raises(ContextClosed):
+            await context.say("more")
+        # The socket and later contexts are unharmed.
+        assert [packet async for packet in gate.speak("again")]
+
+
+async def test_cancel_after_done_still_splits_the_text(gate: Gate) -> None:
+    context = await gate.open()
+    await context.say("one two three")
+    await context.end()
+    await _read_all(context)
+    cancelled = await context.cancel(played_ms=7 * MS_PER_CHARACTER)
+    assert cancelled.spoken_text + cancelled.remaining_text == "one two three"
+    assert cancelled.spoken_text.startswith("one")
+    assert cancelled.remaining_text
+
+
+async def test_leaving_speak_early_cancels(gate: Gate, engine: FakeEngine) -> None:
+    speaking = gate.speak(words(*["many words "] * 50))
+    async for _ in speaking:
+        break
+    await speaking.aclose()
+    assert len(engine.cancels) == 1
+
+
+async def test_a_failing_text_source_cancels_and_is_raised(gate: Gate, engine: FakeEngine) -> None:
+    async def broken() -> AsyncIterator[str]:
+        yield "some words "
+        raise LookupError("the LLM is gone")
+
+    with pytest.raises(LookupError, match="the LLM is gone"):
+        async for _ in gate.speak(broken()):
+            pass
+    assert len(engine.cancels) == 1
+
+
+class TestFailures:
+    @pytest.fixture
+    def engine(self) -> FakeEngine:
+        faults = {0: Fault(FaultKind.FAIL, after_ms=100)}
+        return FakeEngine(Script(faults=faults, refusals={1: Overloaded("full", retry_after_ms=250)}))
+
+    async def test_a_failed_context_raises_after_its_audio(self, gate: Gate) -> None:
+        context = await gate.open()
+        await context.say("some words that will fail ")
+        assert (await anext(context)).packets
+        with pytest.raises(ContextFailed, match="scripted failure") as caught:
+            await _read_all(context)
+        assert caught.value.code == "engine_failed"
+        assert context.result is None
+        with pytest.raises(ContextFailed, match="full") as caught:
+            await gate.open()
+        assert (caught.value.code, caught.value.retry_after_ms) == ("overloaded", 250)
+        assert [packet async for packet in gate.speak("third time lucky")]
+
+
+async def test_open_refusals_name_what_was_wrong(gate: Gate) -> None:
+    with pytest.raises(ContextFailed, match=r"unknown_voice: .*hum"):
+        await gate.open(voice="nobody")
+    with pytest.raises(ContextFailed, match=r"bad_message: .*speed"):
+        await gate.open(speed=9.0)
+    with pytest.raises(InvalidInput, match="printable"):
+        await gate.open(context_id="a\nb")
+    await gate.open(context_id="mine")
+    with pytest.raises(InvalidInput, match="open already"):
+        await gate.open(context_id="mine")
+
+
+async def test_an_unread_context_fails_and_the_others_go_on(url: str, engine: FakeEngine) -> None:
+    async with connect(url, link_options=LinkOptions(max_unread_bytes=20_000)) as gate:
+        unread = await gate.open()
+        read = await gate.open()
+        await unread.say("much too much " * 100)
+        await read.say("just right")
+        await read.end()
+        assert (await _read_all(read))[-1].is_last
+        await unread.flush()
+        with pytest.raises(ReaderTooSlow):
+            await unread.wait_flushed()
+        with pytest.raises(ReaderTooSlow):
+            await anext(unread)
+        # The server was told: it answers for a context that it has cancelled before it opens another.
+        await gate.open()
+        assert len(engine.cancels) == 1
+
+
+async def test_closing_the_gate_ends_its_contexts(url: str, engine: FakeEngine) -> None:
+    gate = connect(url)
+    async with gate:
+        context = await gate.open()
+    with pytest.raises(ConnectionLost):
+        await anext(context)
+    with pytest.raises(ConnectionLost):
+        await context.say("more")
+    with pytest.raises(ContextClosed, match="gate is closed"):
+        await gate.open()
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("ws://127.0.0.1:9", "cannot connect .*refused"),
+        ("ws://[::1", "no address"),
+        ("mailto:x", "looks like ws://"),
+        ("ws://localhost:port", "ort"),
+    ],
+)
+async def test_addresses_that_cannot_work(address: str, reason: str) -> None:
+    with pytest.raises((ConnectFailed, InvalidInput), match=reason):
+        async with connect(address):
+            pass
+
+
+async def test_a_page_that_is_no_stream_is_refused_for_good(url: str) -> None:
+    with pytest.raises(ConnectFailed, match=r"does not|HTTP") as caught:
+        async with connect(url.replace("/v1/stream", "/healthz")):
+            pass
+    assert not caught.value.is_transient

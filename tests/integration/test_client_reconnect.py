@@ -1,0 +1,345 @@
+"""Dropped sockets, draining and unreadable servers, played by a scripted stub on real sockets."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+
+import pytest
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+
+from clients.python.backoff import Backoff
+from clients.python.client import Gate, connect
+from clients.python.context import Context
+from clients.python.errors import ConnectFailed, ConnectionLost, ContextFailed
+from clients.python.link import LinkOptions
+from protocol import audio_message, codec
+from protocol import messages as wire
+from protocol.audio_message import AudioMessage
+from tests.unit.clients.deadline import deadline
+
+pytestmark = pytest.mark.integration
+
+PACKET = b"\xf8" + bytes(9)
+LIMITS = wire.Limits(contexts=8, text_bytes=1000, context_text_bytes=10_000, lead_ms=1000, resume_seconds=0)
+AT_ONCE = Backoff(first_s=0.0, max_s=0.0, num_retries=2)
+
+
+@pytest.fixture(autouse=True)
+def no_hang() -> Iterator[None]:
+    with deadline(10):
+        yield
+
+
+class Peer:
+    """One connection, from the server's side."""
+
+    def __init__(self, socket: ServerConnection) -> None:
+        self.socket = socket
+
+    async def send(self, *messages: wire.ServerMessage | AudioMessage) -> None:
+        for message in messages:
+            if isinstance(message, AudioMessage):
+                await self.socket.send(audio_message.pack(message))
+            else:
+                await self.socket.send(codec.encode(message))
+
+    async def receive(self) -> wire.ClientMessage:
+        return codec.decode_client(await self.socket.recv())
+
+    async def greet(self) -> None:
+        await self.send(wire.Ready("s", "", "stub", ("hum",), "hum", ("clause",), LIMITS))
+
+    async def accept(self, handle: int = 0) -> str:
+        """Answer an `open`; returns the context."""
+        message = await self.receive()
+        assert isinstance(message, wire.Open)
+        await self.send(wire.Opened(message.context, handle, "hum", message.format, 24_000, 312))
+        return message.context
+
+    async def speak(self, context: str, handle: int = 0) -> None:
+        await self.send(
+            AudioMessage(handle, 0, 0, (PACKET,), is_first=True),
+            AudioMessage(handle, 1, 960, (), is_last=True),
+            wire.Done(context, 20, 1, wire.Timing()),
+        )
+
+    def drop(self) -> None:
+        """Without a close frame, as a crash or a cut cable does."""
+        self.socket.transport.abort()
+
+
+Script = Callable[[Peer], Awaitable[None]]
+
+
+@asynccontextmanager
+async def stub_gateway(scripts: Sequence[Script | HTTPStatus]) -> AsyncIterator[str]:
+    """Connections play `scripts` in turn, or are refused; a failing script fails the test."""
+    remaining = list(scripts)
+    failures: list[BaseException] = []
+
+    def refuse(socket: ServerConnection, _request: Request) -> Response | None:
+        status = remaining[0]
+        if not isinstance(status, HTTPStatus):
+            return None
+        del remaining[0]
+        response = socket.respond(status, "not now\n")
+        response.headers["Retry-After"] = "0"
+        return response
+
+    async def play(socket: ServerConnection) -> None:
+        script = remaining.pop(0)
+        assert not isinstance(script, HTTPStatus)
+        try:
+            await script(Peer(socket))
+        except ConnectionClosed:
+            pass
+        except Exception as error:  # noqa: BLE001 - raised below, in the test
+            failures.append(error)
+
+    async with serve(play, "127.0.0.1", 0, process_request=refuse, compression=None) as server:
+        host, port = server.sockets[0].getsockname()[:2]
+        yield f"ws://{host}:{port}"
+    assert not failures, failures
+    assert not remaining, "connections that never came"
+
+
+async def greet_and_speak(peer: Peer) -> None:
+    await peer.greet()
+    context = await peer.accept()
+    await peer.speak(context)
+    await peer.socket.wait_closed()
+
+
+async def drop_after_first_audio(peer: Peer) -> None:
+    await peer.greet()
+    await peer.accept()
+    await peer.send(AudioMessage(0, 0, 0, (PACKET,), is_first=True))
+    await peer.receive()
+    peer.drop()
+
+
+async def heard_of(context: Context) -> list[bytes]:
+    return [packet async for audio in context for packet in audio.packets]
+
+
+async def lose_first_context(gate: Gate) -> None:
+    context = await gate.open()
+    assert (await anext(context)).packets == (PACKET,)
+    await context.say("drop now")
+    with pytest.raises(ConnectionLost, match="lost"):
+        await anext(context)
+
+
+async def test_a_context_in_flight_is_lost_and_the_next_open_connects_again() -> None:
+    async with stub_gateway([drop_after_first_audio, greet_and_speak]) as url, connect(url) as gate:
+        await lose_first_context(gate)
+        assert await heard_of(await gate.open()) == [PACKET]
+
+
+async def test_reconnect_off_means_off() -> None:
+    async with stub_gateway([drop_after_first_audio]) as url, connect(url, reconnect=False) as gate:
+        await lose_first_context(gate)
+        with pytest.raises(ConnectionLost, match="reconnect is off"):
+            await gate.open()
+
+
+async def test_a_busy_server_is_tried_again() -> None:
+    busy = HTTPStatus.SERVICE_UNAVAILABLE
+    async with (
+        stub_gateway([drop_after_first_audio, busy, busy, greet_and_speak]) as url,
+        connect(url, backoff=AT_ONCE) as gate,
+    ):
+        await lose_first_context(gate)
+        assert await heard_of(await gate.open()) == [PACKET]
+
+
+async def test_tries_come_to_an_end() -> None:
+    busy = HTTPStatus.SERVICE_UNAVAILABLE
+    async with stub_gateway([drop_after_first_audio, *[busy] * 3]) as url, connect(url, backoff=AT_ONCE) as gate:
+        await lose_first_context(gate)
+        with pytest.raises(ConnectFailed, match="503: not now") as caught:
+            await gate.open()
+        assert (caught.value.status, caught.value.retry_after_ms, caught.value.is_transient) == (503, 0, True)
+
+
+async def test_a_refusal_for_good_is_not_tried_again() -> None:
+    async with (
+        stub_gateway([drop_after_first_audio, HTTPStatus.UNAUTHORIZED]) as url,
+        connect(url, backoff=AT_ONCE) as gate,
+    ):
+        await lose_first_context(gate)
+        with pytest.raises(ConnectFailed, match="401"):
+            await gate.open()
+
+
+async def test_a_drop_before_opened_is_tried_again_because_nothing_was_said() -> None:
+    async def drop_at_open(peer: Peer) -> None:
+        await peer.greet()
+        await peer.receive()
+        peer.drop()
+
+    async with stub_gateway([drop_at_open, greet_and_speak]) as url, connect(url) as gate:
+        assert await heard_of(await gate.open()) == [PACKET]
+
+
+async def test_draining_keeps_what_runs_and_takes_new_contexts_elsewhere() -> None:
+    async def drain(peer: Peer) -> None:
+        await peer.greet()
+        context = await peer.accept()
+        await peer.send(wire.Draining(1000), wire.Flushed(context, "told", 0))
+        assert isinstance(await peer.receive(), wire.End)
+        await peer.speak(context)
+        await peer.socket.close(1001)
+
+    async with stub_gateway([drain, greet_and_speak]) as url, connect(url) as gate:
+        old = await gate.open()
+        await old.wait_flushed("told")
+        assert await heard_of(await gate.open()) == [PACKET]
+        await old.end()
+        assert await heard_of(old) == [PACKET]
+
+
+async def test_an_open_that_crossed_draining_goes_elsewhere() -> None:
+    async def refuse_and_drain(peer: Peer) -> None:
+        await peer.greet()
+        message = await peer.receive()
+        assert isinstance(message, wire.Open)
+        refused = wire.Error("overloaded", "going away", fatal=True, context=message.context, retry_after_ms=1000)
+        await peer.send(wire.Draining(1000), refused)
+        await peer.socket.wait_closed()
+
+    async with stub_gateway([refuse_and_drain, greet_and_speak]) as url, connect(url) as gate:
+        assert await heard_of(await gate.open()) == [PACKET]
+
+
+async def test_overloaded_without_draining_is_the_callers_to_decide() -> None:
+    async def refuse(peer: Peer) -> None:
+        await peer.greet()
+        message = await peer.receive()
+        assert isinstance(message, wire.Open)
+        await peer.send(wire.Error("overloaded", "full", fatal=True, context=message.context, retry_after_ms=5))
+        await peer.socket.wait_closed()
+
+    async with stub_gateway([refuse]) as url, connect(url) as gate:
+        with pytest.raises(ContextFailed, match="overloaded"):
+            await gate.open()
+
+
+async def test_a_server_that_cannot_be_read_is_left() -> None:
+    async def babble(peer: Peer) -> None:
+        await peer.greet()
+        await peer.accept()
+        await peer.receive()
+        await peer.socket.send('{"type": "surprise"}')
+        await peer.socket.wait_closed()
+        assert peer.socket.close_code == 1007
+
+    async with stub_gateway([babble]) as url, connect(url) as gate:
+        context = await gate.open()
+        await context.say("surprise me")
+        with pytest.raises(ConnectionLost, match="cannot read: unknown type 'surprise'"):
+            await anext(context)
+
+
+async def test_the_reason_of_a_loss_is_told() -> None:
+    async def complain(peer: Peer) -> None:
+        await peer.greet()
+        await peer.accept()
+        await peer.send(wire.Error("slow_consumer", "you read nothing", fatal=True))
+        await peer.socket.close(1008, "slow_consumer")
+
+    async with stub_gateway([complain]) as url, connect(url) as gate:
+        context = await gate.open()
+        with pytest.raises(ConnectionLost, match="1008; slow_consumer; slow_consumer: you read nothing"):
+            await anext(context)
+
+
+async def test_late_audio_of_a_cancelled_context_is_dropped_even_where_its_handle_is_used_again() -> None:
+    async def reuse_handle(peer: Peer) -> None:
+        await peer.greet()
+        first = await peer.accept()
+        assert isinstance(await peer.receive(), wire.Cancel)
+        await peer.send(AudioMessage(0, 0, 0, (b"\xf8stale",), is_first=True))
+        await peer.send(wire.Cancelled(first, 0, "", ""))
+        await peer.send(AudioMessage(0, 1, 960, (b"\xf8stale",)))
+        await peer.speak(await peer.accept())
+        await peer.socket.wait_closed()
+
+    async with stub_gateway([reuse_handle]) as url, connect(url) as gate:
+        await (await gate.open()).cancel()
+        assert await heard_of(await gate.open()) == [PACKET]
+
+
+async def test_an_open_that_is_given_up_is_cancelled_at_the_server() -> None:
+    cancelled = asyncio.Event()
+    arrived = asyncio.Event()
+
+    async def slow(peer: Peer) -> None:
+        await peer.greet()
+        assert isinstance(await peer.receive(), wire.Open)
+        arrived.set()
+        assert isinstance(await peer.receive(), wire.Cancel)
+        cancelled.set()
+
+    async with stub_gateway([slow]) as url, connect(url) as gate:
+        opening = asyncio.create_task(gate.open())
+        await arrived.wait()
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        await cancelled.wait()
+
+
+async def test_a_server_that_says_nothing_times_out() -> None:
+    async def mute(peer: Peer) -> None:
+        await peer.socket.wait_closed()
+
+    async with stub_gateway([mute]) as url:
+        with pytest.raises(ConnectFailed, match=r"no answer within 0\.05 s") as caught:
+            async with connect(url, link_options=LinkOptions(connect_timeout_s=0.05)):
+                pass
+    assert caught.value.is_transient
+
+
+async def test_a_server_of_another_kind_is_refused() -> None:
+    async def echo(peer: Peer) -> None:
+        await peer.socket.send("hello")
+        await peer.socket.wait_closed()
+
+    async def hang_up(peer: Peer) -> None:
+        await peer.socket.close(1013)
+
+    for script, is_transient in ((echo, False), (hang_up, True)):
+        async with stub_gateway([script]) as url:
+            with pytest.raises(ConnectFailed) as caught:
+                async with connect(url):
+                    pass
+        assert caught.value.is_transient == is_transient
+
+
+async def test_opens_at_once_share_one_new_connection() -> None:
+    async def speak_three(peer: Peer) -> None:
+        await peer.greet()
+        for handle in range(3):
+            await peer.speak(await peer.accept(handle), handle)
+        await peer.socket.wait_closed()
+
+    async with stub_gateway([drop_after_first_audio, speak_three]) as url, connect(url) as gate:
+        await lose_first_context(gate)
+        contexts = await asyncio.gather(*(gate.open() for _ in range(3)))
+        assert [await heard_of(context) for context in contexts] == [[PACKET]] * 3
+
+
+async def test_headers_reach_the_server() -> None:
+    async def check(peer: Peer) -> None:
+        assert peer.socket.request is not None
+        assert peer.socket.request.headers["Authorization"] == "Bearer k"
+        await peer.greet()
+        await peer.socket.wait_closed()
+
+    options = LinkOptions(headers={"Authorization": "Bearer k"})
+    async with stub_gateway([check]) as url, connect(url, link_options=options):
+        pass

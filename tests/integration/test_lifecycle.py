@@ -1,0 +1,336 @@
+"""Start, readiness, pages, drain, failure, exit: the server around the sockets."""
+
+import asyncio
+import contextlib
+import json
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import uvloop
+from structlog.testing import capture_logs
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from engine.fake import FakeEngine, Fault, FaultKind, Script
+from engine.interface import Overloaded, Unsupported
+from gateway.config import GatewayConfig
+from gateway.server import EXIT_FAILED, EXIT_OK, Gateway, GatewayError, run_gateway, running_gateway
+from protocol import messages as wire
+from tests.integration.wire_client import TIMEOUT_S, WireClient, connect_to, serving
+
+pytestmark = pytest.mark.integration
+
+
+class SlowStart(FakeEngine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_start = asyncio.Event()
+
+    async def start(self) -> None:
+        await self.may_start.wait()
+        await super().start()
+
+
+class BrokenStart(FakeEngine):
+    async def start(self) -> None:
+        raise Unsupported("no model there; run `voicegate models`")
+
+
+@dataclass
+class Running:
+    gateway: Gateway
+    stop: asyncio.Event
+    exit_status: "asyncio.Task[int]"
+
+
+@contextlib.asynccontextmanager
+async def running(engine: FakeEngine, **settings: Any) -> AsyncIterator[Running]:
+    gateway, stop = Gateway(GatewayConfig(port=0, **settings), engine), asyncio.Event()
+    async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as tasks:
+        exit_status = tasks.create_task(gateway.serve_until(stop))
+        await gateway.listening.wait()
+        yield Running(gateway, stop, exit_status)
+        stop.set()
+
+
+async def get(url: str, path: str, method: str = "GET") -> tuple[int, dict[str, str], str]:
+    """Over a bare socket: what a load balancer sees."""
+    address = urlsplit(url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    writer.write(f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    raw = (await reader.read()).decode()
+    writer.close()
+    await writer.wait_closed()
+    head, _, body = raw.partition("\r\n\r\n")
+    status, *lines = head.split("\r\n")
+    return int(status.split()[1]), dict(line.split(": ", 1) for line in lines), body
+
+
+async def refused_upgrade(url: str) -> Any:
+    with pytest.raises(InvalidStatus) as caught:
+        await connect(url)
+    return caught.value.response
+
+
+# --- pages and readiness ----------------------------------------------------------------------------------
+
+
+async def test_pages() -> None:
+    async with serving() as served:
+        assert (await get(served.url, "/healthz"))[0] == 200
+        assert (await get(served.url, "/readyz"))[0] == 200
+        status, headers, body = await get(served.url, "/v1/voices")
+        assert (status, headers["Content-Type"]) == (200, "application/json")
+        assert [voice["name"] for voice in json.loads(body)["voices"]] == ["hum", "drone"]
+        status, headers, body = await get(served.url, "/nowhere")
+        assert status == 404
+        assert "/healthz" in body
+        assert headers["Server"].startswith("voicegate/")
+        assert (await get(served.url, "/v1/stream"))[0] == 426
+        assert (await get(served.url, "/healthz", "POST"))[0] == 405
+        assert (await refused_upgrade(served.url.replace("/v1/stream", "/v2/stream"))).status_code == 404
+
+
+async def test_it_answers_while_the_engine_warms_up() -> None:
+    engine = SlowStart()
+    async with running(engine) as served:
+        url = served.gateway.url
+        assert (await get(url, "/healthz"))[0] == 200
+        status, headers, body = await get(url, "/readyz")
+        assert (status, body) == (503, "warming up\n")
+        response = await refused_upgrade(url)
+        assert (response.status_code, response.headers["Retry-After"]) == (503, headers["Retry-After"])
+        engine.may_start.set()
+        await served.gateway.settled.wait()
+        assert (await get(url, "/readyz"))[0] == 200
+        async with connect_to(url) as client:
+            await client.speak("a", "ready")
+            await client.until_done("a")
+
+
+async def test_a_stop_during_warm_up_is_heard() -> None:
+    async with running(SlowStart()) as served:
+        served.stop.set()
+        assert await served.exit_status == EXIT_OK
+
+
+async def test_a_full_server_refuses_the_upgrade() -> None:
+    async with serving(max_sockets=1) as served:
+        async with served.client():
+            response = await refused_upgrade(served.url)
+            assert response.status_code == 503
+            assert int(response.headers["Retry-After"]) > 0
+            assert (await get(served.url, "/readyz"))[0] == 200
+        async with served.client() as client:  # the place is free again
+            await client.speak("a", "x")
+            await client.until_done("a")
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_small_packets_are_not_held_back(loop_factory: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def nodelay_of_both_ends() -> None:
+        engine = FakeEngine()
+        async with running(engine) as served:
+            await served.gateway.settled.wait()
+            async with connect_to(served.gateway.url):
+                (connection,) = served.gateway._connections
+                raw = connection._websocket.transport.get_extra_info("socket")
+                assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(nodelay_of_both_ends())
+
+
+# --- drain ------------------------------------------------------------------------------------------------
+
+
+async def closed_with(client: WireClient) -> int | None:
+    with contextlib.suppress(ConnectionClosed):
+        while True:
+            await client.receive()
+    return client.websocket.close_code
+
+
+async def test_a_drain_lets_contexts_finish_and_refuses_new_ones() -> None:
+    async with running(FakeEngine(), drain_s=8.0) as served:
+        await served.gateway.settled.wait()
+        url = served.gateway.url
+        async with connect_to(url) as client, connect_to(url) as idle:
+            await client.send(wire.Open(context="a"), wire.Text("a", "first "))
+            await client.until(wire.Alignment)
+            served.stop.set()
+            assert (await client.until(wire.Draining)).deadline_ms == 5500
+            assert await closed_with(idle) == 1001
+            status, _, body = await get(url, "/readyz")
+            assert status == 503
+            assert "draining" in body
+            assert (await get(url, "/healthz"))[0] == 200
+            assert (await refused_upgrade(url)).status_code == 503
+            await client.send(wire.Open(context="b"))
+            error = await client.until(wire.Error)
+            assert (error.code, error.context, error.fatal) == ("overloaded", "b", True)
+            assert isinstance(error.retry_after_ms, int)
+            await client.send(wire.Text("a", "last"), wire.End("a"))
+            assert (await client.until(wire.Done)).audio_ms == 9 * 60
+            assert await closed_with(client) == 1001
+            assert await served.exit_status == EXIT_OK
+
+
+async def test_a_drain_ends_what_does_not_finish() -> None:
+    engine = FakeEngine(Script(faults={0: Fault(FaultKind.STALL)}))
+    async with running(engine, drain_s=2.6) as served:
+        await served.gateway.settled.wait()
+        async with connect_to(served.gateway.url) as client:
+            await client.speak("a", "never said")
+            await client.until(wire.Opened)
+            served.stop.set()
+            error = await client.until(wire.Error)
+            assert (error.code, error.context, error.fatal) == ("overloaded", "a", True)
+            assert await closed_with(client) == 1001
+            assert await served.exit_status == EXIT_OK
+            assert engine.num_live == 0
+
+
+async def test_an_embedded_gateway_ends_without_waiting() -> None:
+    engine = FakeEngine(Script(faults={0: Fault(FaultKind.STALL)}))
+    async with contextlib.AsyncExitStack() as stack:
+        async with running_gateway(GatewayConfig(), engine) as url:
+            client = await stack.enter_async_context(connect_to(url))
+            await client.speak("a", "never said")
+            await client.until(wire.Opened)
+        # The gateway went first.
+        assert (await client.until(wire.Error)).context == "a"
+        assert await closed_with(client) == 1001
+    assert engine.num_live == 0
+
+
+# --- failure ----------------------------------------------------------------------------------------------
+
+
+async def test_a_failed_utterance_leaves_the_others() -> None:
+    script = Script(
+        faults={1: Fault(FaultKind.FAIL, after_ms=120)},
+        refusals={2: Overloaded("full", retry_after_ms=300), 3: Unsupported("no instruct")},
+    )
+    async with serving(script) as served, served.client() as client:
+        for context in ("fine", "fails"):
+            await client.send(wire.Open(context=context), wire.Text(context, "some text "))
+        error = await client.until(wire.Error)
+        assert (error.code, error.context, error.fatal) == ("engine_failed", "fails", True)
+        await client.send(wire.Open(context="full"), wire.Open(context="unable"))
+        refusals = [await client.until(wire.Error) for _ in range(2)]
+        assert [(e.code, e.context, e.fatal) for e in refusals] == [
+            ("overloaded", "full", True),
+            ("unsupported", "unable", True),
+        ]
+        assert refusals[0].retry_after_ms == 300
+        await client.send(wire.End("fine"))
+        assert (await client.until(wire.Done)).audio_ms == 8 * 60
+
+
+async def test_the_engines_death_is_told_and_ends_the_process() -> None:
+    engine = FakeEngine(Script(faults={1: Fault(FaultKind.DIE, after_ms=120)}))
+    async with running(engine) as served:
+        await served.gateway.settled.wait()
+        async with connect_to(served.gateway.url) as client, connect_to(served.gateway.url) as idle:
+            await client.send(wire.Open(context="a"), wire.Open(context="b"), wire.Text("b", "the end "))
+            errors = [await client.until(wire.Error) for _ in range(2)]
+            assert {(e.code, e.context, e.fatal) for e in errors} == {
+                ("engine_failed", "a", True),
+                ("engine_failed", "b", True),
+            }
+            for each in (client, idle):
+                assert await closed_with(each) == 1011
+                assert each.websocket.close_reason == ""
+        assert await served.exit_status == EXIT_FAILED
+
+
+async def test_an_engine_that_does_not_start_is_an_error_with_its_remedy() -> None:
+    with pytest.raises(GatewayError, match="run `voicegate models`"):
+        async with running_gateway(GatewayConfig(), BrokenStart()):
+            pytest.fail("it should not come to this")
+    async with running(BrokenStart()) as served:
+        assert await served.exit_status == EXIT_FAILED
+
+
+def test_a_taken_port_is_named_without_a_traceback() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with capture_logs() as lines:
+            assert run_gateway(GatewayConfig(port=port), FakeEngine()) == EXIT_FAILED
+    (line,) = [line for line in lines if line["log_level"] == "error"]
+    assert f"127.0.0.1:{port}: the port is taken" in line["reason"]
+    assert "exc_info" not in line
+
+
+async def test_an_impossible_host_is_named() -> None:
+    with pytest.raises(GatewayError, match=r"cannot listen on 192\.0\.2\.1:0"):
+        await Gateway(GatewayConfig(host="192.0.2.1", port=0), FakeEngine()).serve_until(asyncio.Event())
+
+
+# --- the process ------------------------------------------------------------------------------------------
+
+SERVER = """
+import sys
+from engine.fake import FakeEngine, Fault, FaultKind, Script
+from gateway.config import GatewayConfig
+from gateway.logs import configure_logs
+from gateway.server import run_gateway
+configure_logs("info", "json")
+script = Script(faults={0: Fault(FaultKind.STALL)})
+sys.exit(run_gateway(GatewayConfig(port=0), FakeEngine(script)))
+"""
+
+
+@contextlib.asynccontextmanager
+async def server_process() -> AsyncIterator[tuple[asyncio.subprocess.Process, str, list[dict[str, Any]]]]:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVER, stderr=asyncio.subprocess.PIPE)
+    assert process.stderr is not None
+    lines: list[dict[str, Any]] = []
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            while not lines or lines[-1]["event"] != "ready":
+                lines.append(json.loads(await process.stderr.readline()))
+            (url,) = [line["url"] for line in lines if line["event"] == "listening"]
+            yield process, url, lines
+            lines += [json.loads(line) for line in (await process.stderr.read()).splitlines()]
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def test_sigterm_ends_the_process_and_no_user_text_is_in_its_log() -> None:
+    async with server_process() as (process, url, lines), connect_to(url) as client:
+        await client.send(wire.Open(context="ctx"), wire.Text("ctx", "sensitive words"), wire.Cancel("ctx"))
+        await client.until(wire.Cancelled)
+        await client.speak("ctx2", "sensitive words")
+        heard = await client.until_done("ctx2")
+        assert len(heard.decode()) == 14 * 60 * 48
+        process.terminate()
+        assert await closed_with(client) == 1001
+    assert process.returncode == EXIT_OK
+    events = [line["event"] for line in lines]
+    assert [events.count(event) for event in ("starting", "ready", "draining", "stopped")] == [1, 1, 1, 1]
+    ends = [line for line in lines if line["event"] in ("context done", "context cancelled")]
+    assert [line["context"] for line in ends] == ["ctx", "ctx2"]
+    assert all(line["session"] for line in ends)
+    assert "sensitive" not in json.dumps(lines)
+
+
+async def test_the_second_sigint_exits_now() -> None:
+    async with server_process() as (process, url, _), connect_to(url) as client:
+        await client.speak("a", "never said")
+        await client.until(wire.Opened)
+        process.send_signal(2)
+        await client.until(wire.Draining)
+        process.send_signal(2)
+        assert await process.wait() == -2

@@ -1,0 +1,134 @@
+"""Speech tokens -> samples, flow and vocoder together, against upstream's CosyVoice3Model.tts (golden e2e.npz)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.model_config import EstimatorConfig, FlowConfig, vocoder_config
+from engine.token2wav.flow import FlowRunner
+from engine.token2wav.flow_prompt import FlowPrompt
+from engine.token2wav.stretch import MelStretch
+from engine.token2wav.vocoder import VocoderJob, VocoderRunner
+from tests.support.golden import golden_state_dict, load_arrays, name_keyed_generator, tiny_config
+
+pytestmark = pytest.mark.parity
+
+# The golden README: the vocoder alone, from equal mels, is equal to 2e-5; ten times that.
+VOCODER_TOLERANCE = 2e-4
+# From mels that differ in the last bits (1e-6) the phase of the voice drifts apart with time, as between any two
+# correct implementations: 0.002 after 4 s of speech of standard deviation 0.035, measured with either vocoder.
+DRIFT_TOLERANCE = 3e-3
+EARLY_SAMPLES = 9_600
+MAX_SAMPLES = 110_000
+# Upstream's last chunk, which it renders with full attention unless told to keep the streaming mask.
+LAST_CHUNK_SAMPLES = 11_520
+CPU = torch.device("cpu")
+
+GOLDEN = load_arrays("e2e.npz")
+
+
+@pytest.fixture(scope="module")
+def flow() -> FlowRunner:
+    raw = tiny_config()["flow"]
+    dit = raw["dit"]
+    config = FlowConfig(
+        vocab_size=raw["vocab_size"],
+        speaker_dim=raw["spk_embed_dim"],
+        lookahead_tokens=raw["pre_lookahead_len"],
+        pre_lookahead_channels=raw["pre_channels"],
+        cfg_rate=tiny_config()["cfm"]["inference_cfg_rate"],
+        estimator=EstimatorConfig(
+            dit["dim"], dit["depth"], dit["heads"], dit["dim_head"], dit["ff_mult"], dit["static_chunk_size"]
+        ),
+    )
+    return FlowRunner(config, golden_state_dict("flow"), num_blocks=32, max_streams=4, device=CPU)
+
+
+@pytest.fixture(scope="module")
+def vocoder() -> VocoderRunner:
+    raw = tiny_config()["hift"]
+    excitation = name_keyed_generator("hift.sine_waves").random((MAX_SAMPLES, 9), dtype=np.float32)
+    return VocoderRunner(
+        vocoder_config(raw, f0_channels=raw["f0_cond_channels"]),
+        golden_state_dict("hift"),
+        excitation=torch.from_numpy(excitation),
+        max_samples=MAX_SAMPLES,
+        max_streams=4,
+        device=CPU,
+    )
+
+
+def prompt(num_tokens: int = 30) -> FlowPrompt:
+    return FlowPrompt(
+        torch.from_numpy(GOLDEN["prompt_token"][0, :num_tokens]),
+        torch.from_numpy(GOLDEN["prompt_feat"][0, : 2 * num_tokens]),
+        torch.from_numpy(GOLDEN["embedding"][0]),
+    )
+
+
+def render(
+    flow: FlowRunner,
+    vocoder: VocoderRunner,
+    tokens: Sequence[int],
+    arrivals: Sequence[int],
+    *,
+    speed: float = 1.0,
+    num_prompt_tokens: int = 30,
+) -> npt.NDArray[np.float32]:
+    """All samples, the tokens arriving in pieces of these sizes."""
+    prepared = flow.prepare(prompt(num_prompt_tokens))
+    stream, voice, stretch = flow.open(prepared), vocoder.open(), MelStretch(speed)
+    samples: list[torch.Tensor] = []
+    position = 0
+    for size in (*arrivals, len(tokens) - sum(arrivals)):
+        stream.append(tokens[position : position + size])
+        position += size
+        if position == len(tokens):
+            stream.finish()
+        while stream.is_ready:
+            batch = flow.begin([stream])
+            while not batch.advance():
+                pass
+            mel = stretch.push(batch.result()[0], is_final=stream.is_exhausted)
+            samples += vocoder.run([VocoderJob(voice, mel, stream.is_exhausted)])
+    flow.close(stream)
+    vocoder.close(voice)
+    prepared.release()
+    return torch.cat(samples).numpy()
+
+
+@pytest.mark.parametrize("arrivals", [(), (48, 50), (10, 1, 30, 2), (1,) * 102])
+def test_equals_upstream_with_the_streaming_mask_to_the_end(
+    flow: FlowRunner, vocoder: VocoderRunner, arrivals: tuple[int, ...]
+) -> None:
+    speech = render(flow, vocoder, GOLDEN["token"][0].tolist(), arrivals)
+    assert len(speech) == GOLDEN["allstream_lens"].sum()
+    expected = np.concatenate((GOLDEN["stream_speech"][0, :-LAST_CHUNK_SAMPLES], GOLDEN["allstream_last_chunk"][0]))
+    error = np.abs(speech - expected)
+    assert error[:EARLY_SAMPLES].max() < VOCODER_TOLERANCE
+    assert error.max() < DRIFT_TOLERANCE
+
+
+@settings(max_examples=6, deadline=None)
+@given(arrivals=st.lists(st.integers(0, 30), max_size=6).filter(lambda sizes: sum(sizes) <= 103))
+def test_any_arrival_of_tokens_gives_the_same_samples(
+    flow: FlowRunner, vocoder: VocoderRunner, arrivals: list[int]
+) -> None:
+    tokens = GOLDEN["token"][0].tolist()
+    whole = render(flow, vocoder, tokens, ())
+    assert np.array_equal(render(flow, vocoder, tokens, arrivals), whole)
+
+
+def test_speed_equals_upstream_where_both_define_it(flow: FlowRunner, vocoder: VocoderRunner) -> None:
+    """Upstream at speed 1.3 makes int(40 / 1.3) = 30 frames of 40, a step of 4/3, and offline, with full attention."""
+    mel = flow.render_offline(prompt(10), GOLDEN["token"][0, :20].tolist(), streaming=False, is_final=True)
+    stretched = MelStretch(40 / 30).push(mel, is_final=True)
+    voice = vocoder.open()
+    (speech,) = vocoder.run([VocoderJob(voice, stretched, True)])
+    vocoder.close(voice)
+    assert np.abs(speech.numpy() - GOLDEN["speed13_p10_n20_speech"][0]).max() < DRIFT_TOLERANCE

@@ -1,0 +1,208 @@
+"""The tiny model through the whole engine: however text arrives and whoever else speaks, the samples are the same."""
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.interface import Alignment, AudioReady, Cancelled, Done, Failed, Flushed, SpeakingMode
+from engine.llm.backend import SequenceOutput
+from tests.support.tiny_engine import HandDrivenEngine, Heard, tiny_stages
+
+pytestmark = pytest.mark.parity
+
+TEXT = "Good morning, how are you today? Fine."
+
+
+def samples(heard: Heard) -> npt.NDArray[np.float64]:
+    return np.frombuffer(heard.pcm, "<i2").astype(np.float64)
+
+
+@settings(max_examples=5, deadline=None)
+@given(cuts=st.lists(st.integers(1, len(TEXT) - 1), max_size=6, unique=True).map(sorted))
+@pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
+def test_any_split_of_the_text_gives_the_same_samples(mode: SpeakingMode, cuts: list[int]) -> None:
+    whole = HandDrivenEngine().speak("whole", [TEXT], mode=mode)
+    pieces = [TEXT[a:b] for a, b in zip([0, *cuts], [*cuts, len(TEXT)], strict=True)]
+    split = HandDrivenEngine().speak("split", pieces, mode=mode)
+    assert isinstance(whole.end, Done)
+    assert whole.end.audio_ms > 1000
+    assert split.pcm == whole.pcm
+
+
+def test_speech_at_once_with_others_is_the_speech_alone() -> None:
+    texts = {
+        "a": ("rms", "The coffee is still hot."),
+        "b": ("slt", "It is a fine day for a walk."),
+        "c": ("rms", "Yes."),
+    }
+    alone = {
+        name: samples(HandDrivenEngine().speak(name, [text], voice=voice, seed=seed))
+        for seed, (name, (voice, text)) in enumerate(texts.items())
+    }
+    engine = HandDrivenEngine()
+    ids = {}
+    for seed, (name, (voice, text)) in enumerate(texts.items()):
+        ids[name] = engine.submit(name, voice=voice, seed=seed)
+        engine.core.push_text(ids[name], text)
+        engine.core.end_text(ids[name])
+        for _ in range(7):
+            engine.step()
+    engine.run()
+    for name, expected in alone.items():
+        together = samples(engine.heard[ids[name]])
+        assert len(together) == len(expected)
+        # Batched matrix products round differently; a 16-bit step is 1, speech about 3000.
+        assert np.abs(together - expected).max() <= 32
+
+
+def test_cancel_frees_everything_at_once_and_changes_nobody_else() -> None:
+    stages = tiny_stages()
+    before = (stages.llm.num_free_slots, stages.flow.num_free_blocks)
+    expected = HandDrivenEngine().speak("other", [TEXT], seed=3).pcm
+    for steps in (1, 12, 20, 27, 60):
+        engine = HandDrivenEngine()
+        cancelled, other = engine.submit("cancelled"), engine.submit("other", seed=3)
+        for utterance_id in (cancelled, other):
+            engine.core.push_text(utterance_id, TEXT)
+            engine.core.end_text(utterance_id)
+        for _ in range(steps):
+            engine.step()
+        engine.core.cancel(cancelled, None)
+        engine.step()
+        end = engine.heard[cancelled].end
+        assert isinstance(end, Cancelled)
+        assert end.spoken_text + end.remaining_text == TEXT
+        engine.run()
+        assert engine.heard[cancelled].events[-1] is end
+        difference = samples(engine.heard[other]) - np.frombuffer(expected, "<i2")
+        assert np.abs(difference).max() <= 32
+    assert (stages.llm.num_free_slots, stages.flow.num_free_blocks) == before
+
+
+def test_spoken_text_follows_what_was_played() -> None:
+    engine = HandDrivenEngine()
+    utterance_id = engine.submit("u")
+    engine.core.push_text(utterance_id, TEXT)
+    engine.run()
+    audio_ms = sum(
+        len(event.packets) * 20 for event in engine.heard[utterance_id].events if isinstance(event, AudioReady)
+    )
+    engine.core.cancel(utterance_id, audio_ms // 2)
+    engine.step()
+    end = engine.heard[utterance_id].end
+    assert isinstance(end, Cancelled)
+    assert 5 < len(end.spoken_text) < len(TEXT) - 5
+    assert TEXT.startswith(end.spoken_text)
+
+
+def test_a_failing_sequence_ends_its_utterance_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    llm = tiny_stages().llm
+    step = llm.step
+
+    def failing_first(sequence_ids: list[int]) -> list[SequenceOutput]:
+        outputs = step(sequence_ids)
+        if min(sequence_ids) == 0:
+            llm.abort(0)
+            return [SequenceOutput(0, error="made to fail") if o.sequence_id == 0 else o for o in outputs]
+        return outputs
+
+    monkeypatch.setattr(llm, "step", failing_first)
+    engine = HandDrivenEngine()
+    first, second = engine.submit("first"), engine.submit("second", seed=3)
+    for utterance_id in (first, second):
+        engine.core.push_text(utterance_id, "Good morning.")
+        engine.core.end_text(utterance_id)
+    engine.run()
+    assert engine.heard[first].events == [Failed(first, "made to fail")]
+    assert isinstance(engine.heard[second].end, Done)
+
+
+@pytest.mark.parametrize("stage", ["llm", "flow", "vocoder"])
+def test_a_stage_that_raises_fails_its_utterances_and_the_engine_lives(
+    monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    method = {"llm": "step", "flow": "begin", "vocoder": "run"}[stage]
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    engine = HandDrivenEngine()
+    with monkeypatch.context() as patched:
+        patched.setattr(getattr(tiny_stages(), stage), method, broken)
+        heard = engine.speak("broken", ["Good morning."])
+    assert isinstance(heard.end, Failed)
+    assert "broken" not in heard.end.message
+    assert isinstance(engine.speak("after", ["Good morning."]).end, Done)
+
+
+@pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
+def test_flush_is_answered_after_its_audio(mode: SpeakingMode) -> None:
+    engine = HandDrivenEngine()
+    utterance_id = engine.submit("u", mode=mode)
+    engine.core.push_text(utterance_id, "Good morning")
+    engine.run()
+    engine.core.flush_text(utterance_id, "one")
+    engine.core.flush_text(utterance_id, "two")
+    engine.run()
+    events = engine.heard[utterance_id].events
+    flushes = [event for event in events if isinstance(event, Flushed)]
+    assert [event.flush_id for event in flushes] == ["one", "two"]
+    assert events[-2:] == flushes
+    delivered_ms = sum(len(event.packets) * 20 for event in events if isinstance(event, AudioReady))
+    assert flushes[0].audio_ms == delivered_ms > 400
+    engine.core.push_text(utterance_id, " and good night.")
+    engine.core.end_text(utterance_id)
+    engine.run()
+    end = engine.heard[utterance_id].end
+    assert isinstance(end, Done)
+    assert end.audio_ms > delivered_ms + 400
+
+
+@pytest.mark.parametrize("text", ["", "   \n ", "...!?", "🙂"])
+@pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
+def test_nothing_to_say_ends_in_done_without_audio(mode: SpeakingMode, text: str) -> None:
+    heard = HandDrivenEngine().speak("u", [text], mode=mode)
+    assert len(heard.events) == 1
+    assert isinstance(heard.end, Done)
+    assert (heard.end.audio_ms, heard.end.num_packets, heard.end.end_pts_48k) == (0, 0, 0)
+
+
+def test_alignment_covers_the_words_in_order() -> None:
+    heard = HandDrivenEngine().speak("u", [TEXT])
+    assert isinstance(heard.end, Done)
+    items = [item for event in heard.events if isinstance(event, Alignment) for item in event.items]
+    assert [TEXT[item.char_start : item.char_end].strip(" ,.?") for item in items] == TEXT.replace(",", "").replace(
+        "?", ""
+    ).replace(".", "").split()
+    times = [time for item in items for time in (item.start_ms, item.end_ms)]
+    assert times == sorted(times)
+    assert abs(times[-1] - heard.end.audio_ms) <= 40
+
+
+def test_faster_speech_is_shorter() -> None:
+    plain = HandDrivenEngine().speak("plain", [TEXT]).end
+    fast = HandDrivenEngine().speak("fast", [TEXT], speed=1.5).end
+    assert isinstance(plain, Done)
+    assert isinstance(fast, Done)
+    assert fast.audio_ms == pytest.approx(plain.audio_ms / 1.5, rel=0.02)
+
+
+def test_a_listener_who_is_far_ahead_makes_the_engine_wait() -> None:
+    engine = HandDrivenEngine()
+    engine.core._config = engine.core._config.__class__(engine.core._config.model_dir, lead_ms=1000)
+    utterance_id = engine.submit("u")
+    engine.core.push_text(utterance_id, TEXT)
+    engine.core.end_text(utterance_id)
+    engine.run()
+    assert engine.heard[utterance_id].end is None
+    decision = engine.core.step()
+    assert decision.wake_at_s is not None
+    assert decision.wake_at_s > engine.now_s
+    while engine.heard[utterance_id].end is None:
+        decision = engine.core.step()
+        if decision.wake_at_s is not None:
+            engine.now_s = decision.wake_at_s
+        engine.step()
+    assert isinstance(engine.heard[utterance_id].end, Done)

@@ -1,0 +1,111 @@
+"""The flow with the golden weights, and random voices and token streams for it."""
+
+from collections.abc import Sequence
+from functools import cache
+
+import torch
+
+from engine.model_config import EstimatorConfig, FlowConfig
+from engine.token2wav.euler import upstream_noise
+from engine.token2wav.flow import FlowRunner
+from engine.token2wav.flow_model import FlowModel
+from engine.token2wav.flow_prompt import FlowPrompt
+from engine.token2wav.flow_stream import FlowStream
+from tests.support.golden import golden_state_dict, tiny_config
+
+# Golden-size products are too small to share, and threads that spin for each other make a busy machine crawl.
+torch.set_num_threads(1)
+
+CPU = torch.device("cpu")
+# Of two correct implementations of the golden modules: 1.2e-6 was seen (tests/golden/cosyvoice3/README.md).
+PARITY_ATOL = 1.2e-5
+NOISE_FRAMES = 1_000
+
+
+@cache
+def flow_config() -> FlowConfig:
+    flow = tiny_config()["flow"]
+    dit = flow["dit"]
+    return FlowConfig(
+        vocab_size=flow["vocab_size"],
+        speaker_dim=flow["spk_embed_dim"],
+        lookahead_tokens=flow["pre_lookahead_len"],
+        pre_lookahead_channels=flow["pre_channels"],
+        cfg_rate=tiny_config()["cfm"]["inference_cfg_rate"],
+        estimator=EstimatorConfig(
+            dim=dit["dim"],
+            depth=dit["depth"],
+            num_heads=dit["heads"],
+            head_dim=dit["dim_head"],
+            ff_mult=dit["ff_mult"],
+            block_frames=dit["static_chunk_size"],
+        ),
+    )
+
+
+@cache
+def flow_state() -> dict[str, torch.Tensor]:
+    return golden_state_dict("flow")
+
+
+@cache
+def short_noise() -> torch.Tensor:
+    """The start of upstream's buffer: 20 s are enough here, and quicker to set up than 300."""
+    return upstream_noise()[:, :NOISE_FRAMES]
+
+
+def make_model() -> FlowModel:
+    return FlowModel(flow_config(), flow_state(), device=CPU, dtype=torch.float32, noise=short_noise())
+
+
+def make_runner(*, num_blocks: int = 40, max_streams: int = 8) -> FlowRunner:
+    """Free blocks hold NaN: whatever reads one shows it."""
+    return FlowRunner(
+        flow_config(),
+        flow_state(),
+        num_blocks=num_blocks,
+        max_streams=max_streams,
+        device=CPU,
+        noise=short_noise(),
+        poison_freed=True,
+    )
+
+
+def make_prompt(num_tokens: int, *, seed: int = 0) -> FlowPrompt:
+    generator = torch.Generator().manual_seed(1_000 + seed)
+    return FlowPrompt(
+        speech_ids=torch.randint(0, flow_config().vocab_size, (num_tokens,), generator=generator),
+        mel=torch.randn(2 * num_tokens, 80, generator=generator),
+        embedding=torch.randn(192, generator=generator),
+    )
+
+
+def make_tokens(num_tokens: int, *, seed: int = 0) -> list[int]:
+    generator = torch.Generator().manual_seed(2_000 + seed)
+    tokens: list[int] = torch.randint(0, flow_config().vocab_size, (num_tokens,), generator=generator).tolist()
+    return tokens
+
+
+def render_ready(runner: FlowRunner, streams: Sequence[FlowStream]) -> list[torch.Tensor]:
+    """The next block of each, in one batch."""
+    batch = runner.begin(streams)
+    while not batch.advance():
+        pass
+    return batch.result()
+
+
+def drain(runner: FlowRunner, stream: FlowStream) -> torch.Tensor:
+    """All frames that can be rendered now: [80, n], n may be 0."""
+    mels = [torch.empty(80, 0)]
+    while stream.is_ready:
+        mels += render_ready(runner, [stream])
+    return torch.cat(mels, dim=1)
+
+
+def render_alone(prompt: FlowPrompt, tokens: Sequence[int]) -> torch.Tensor:
+    """A whole stream on a runner of its own."""
+    runner = make_runner()
+    stream = runner.open(runner.prepare(prompt))
+    stream.append(tokens)
+    stream.finish()
+    return drain(runner, stream)

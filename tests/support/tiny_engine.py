@@ -1,0 +1,97 @@
+"""The tiny model behind an EngineCore that a test drives by hand: no thread, no clock but its own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from engine.build import load_stages
+from engine.config import EngineConfig
+from engine.core import EngineCore
+from engine.interface import (
+    AudioFormat,
+    AudioReady,
+    Cancelled,
+    Codec,
+    Done,
+    EngineEvent,
+    Failed,
+    SpeakingMode,
+    UtteranceId,
+    UtteranceRequest,
+)
+from engine.model_config import load_model_config
+from engine.stages import Stages
+from engine.voices.store import load_voices
+from tests.support.golden import TINY_MODEL_DIR
+
+# No lead: an utterance runs as fast as it can.
+CONFIG = EngineConfig(TINY_MODEL_DIR, device="cpu", lead_ms=3_600_000)
+PCM = AudioFormat(codec=Codec.PCM_S16LE)
+
+
+@cache
+def tiny_stages() -> Stages:
+    """Loaded once for all tests: every test leaves them as it found them, and one of them checks that."""
+    model = load_model_config(TINY_MODEL_DIR)
+    return load_stages(CONFIG, model, load_voices(TINY_MODEL_DIR, model))
+
+
+@dataclass(slots=True)
+class Heard:
+    """What came out of one utterance."""
+
+    events: list[EngineEvent] = field(default_factory=list)
+
+    @property
+    def pcm(self) -> bytes:
+        return b"".join(b"".join(event.packets) for event in self.events if isinstance(event, AudioReady))
+
+    @property
+    def end(self) -> EngineEvent | None:
+        return self.events[-1] if self.events and isinstance(self.events[-1], Done | Cancelled | Failed) else None
+
+
+class HandDrivenEngine:
+    def __init__(self, *, start_s: float = 0.0) -> None:
+        self.now_s = start_s
+        self.core = EngineCore(CONFIG, tiny_stages(), lambda: self.now_s)
+        self.heard: dict[UtteranceId, Heard] = {}
+
+    def submit(
+        self,
+        name: str,
+        *,
+        voice: str = "rms",
+        mode: SpeakingMode = SpeakingMode.CLAUSE,
+        seed: int = 1,
+        speed: float = 1.0,
+    ) -> UtteranceId:
+        utterance_id = UtteranceId(name)
+        self.heard[utterance_id] = Heard()
+        self.core.submit(UtteranceRequest(utterance_id, voice, PCM, mode, speed), seed=seed)
+        return utterance_id
+
+    def step(self) -> bool:
+        """One engine step; False when there was nothing to do."""
+        did_work = self.core.step().work is not None
+        self.now_s += 0.001
+        for event in self.core.take_events():
+            self.heard[event.utterance_id].events.append(event)
+        return did_work
+
+    def run(self, max_steps: int = 100_000) -> None:
+        """Until nothing is left to do."""
+        for _ in range(max_steps):
+            if not self.step():
+                return
+        raise AssertionError("the engine is still busy")
+
+    def speak(self, name: str, pieces: Sequence[str], **options: object) -> Heard:
+        """One utterance from start to end, its text pushed in these pieces, as much work as possible in between."""
+        utterance_id = self.submit(name, **options)  # type: ignore[arg-type]
+        for piece in pieces:
+            self.core.push_text(utterance_id, piece)
+            self.run()
+        self.core.end_text(utterance_id)
+        self.run()
+        return self.heard[utterance_id]

@@ -1,0 +1,16 @@
+"""Delays double, are spread, have a limit, and respect what the server asked for."""
+
+import pytest
+
+from clients.python.backoff import Backoff
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(("retry", "chance", "delay_s"), [(0, 0.0, 0.05), (0, 1.0, 0.1), (3, 1.0, 0.8), (9, 1.0, 2.0)])
+def test_delays(retry: int, chance: float, delay_s: float) -> None:
+    assert Backoff(first_s=0.1, max_s=2.0).delay_s(retry, chance) == pytest.approx(delay_s)
+
+
+def test_never_sooner_than_the_server_asked_for() -> None:
+    assert Backoff(first_s=0.1).delay_s(0, 0.0, retry_after_ms=3000) == pytest.approx(3.05)

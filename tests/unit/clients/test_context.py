@@ -1,0 +1,157 @@
+"""A context without a server: what goes out, what the calls raise, what cancel returns."""
+
+import asyncio
+
+import pytest
+
+from clients.python.context import Context
+from clients.python.errors import ConnectionLost, ContextClosed, ContextFailed, InvalidInput
+from protocol import messages as wire
+from protocol.audio_message import AudioMessage
+
+pytestmark = pytest.mark.unit
+
+PACKET = b"\xf8" + bytes(9)
+OPENED = wire.Opened("c", 0, "rms", wire.Format(), 24_000, 312)
+DONE = wire.Done("c", 1000, 50, wire.Timing())
+WORDS = (
+    wire.AlignmentItem("One ", 0, 300, 0, 4),
+    wire.AlignmentItem("two ", 300, 700, 4, 8),
+    wire.AlignmentItem("three", 700, 1000, 8, 13),
+)
+
+
+class Wire:
+    def __init__(self) -> None:
+        self.sent: list[wire.ClientMessage] = []
+
+    async def send(self, message: wire.ClientMessage) -> None:
+        self.sent.append(message)
+
+
+@pytest.fixture
+def line() -> Wire:
+    return Wire()
+
+
+@pytest.fixture
+async def context(line: Wire) -> Context:
+    context = Context("c", send=line.send, max_text_bytes=8, max_unread_bytes=1000)
+    context.receive(OPENED)
+    return context
+
+
+async def test_text_goes_out_as_written(context: Context, line: Wire) -> None:
+    for piece in ("Hel", "lo", "", " ", "you"):
+        await context.say(piece)
+    await context.flush("f1")
+    await context.end()
+    await context.end()
+    texts = [wire.Text("c", piece) for piece in ("Hel", "lo", " ", "you")]
+    assert line.sent == [*texts, wire.Flush("c", "f1"), wire.End("c")]
+    assert context.text == "Hello you"
+
+
+@pytest.mark.parametrize("text", ["abcdefghijklmnopqrst", "äöüßäöüß", "aä語😀語äa", "😀😀😀"])
+async def test_long_text_is_sent_in_parts_that_the_server_takes(context: Context, line: Wire, text: str) -> None:
+    await context.say(text)
+    pieces = [message.text for message in line.sent if isinstance(message, wire.Text)]
+    assert "".join(pieces) == text
+    assert len(pieces) > 1
+    assert all(len(piece.encode()) <= 8 for piece in pieces)
+
+
+async def test_half_a_surrogate_pair_is_refused_before_it_is_sent(context: Context, line: Wire) -> None:
+    with pytest.raises(InvalidInput, match="UTF-8"):
+        await context.say("\ud83d")
+    assert (line.sent, context.text) == ([], "")
+
+
+async def test_the_clock_starts_with_the_first_speakable_text(context: Context) -> None:
+    await context.say("\n")
+    assert context.first_text_s is None
+    await context.say("a")
+    first_s = context.first_text_s
+    await context.say("b")
+    assert first_s is not None
+    assert context.first_text_s == first_s
+    assert context.last_text_s is not None
+    assert context.last_text_s >= first_s
+
+
+async def test_no_text_after_the_end(context: Context) -> None:
+    await context.end()
+    with pytest.raises(ContextClosed, match="after end"):
+        await context.say("more")
+    context.receive(DONE)
+    for call in (context.say("more"), context.flush(), context.end()):
+        with pytest.raises(ContextClosed, match="has ended"):
+            await call
+
+
+async def test_a_failure_is_raised_by_every_call_and_after_the_audio(context: Context) -> None:
+    context.receive(AudioMessage(0, 0, 0, (PACKET,), is_first=True))
+    context.receive(wire.Error("engine_failed", "no", fatal=True, context="c"))
+    assert (await anext(context)).packets == (PACKET,)
+    for call in (anext(context), context.say("x"), context.flush(), context.end(), context.cancel()):
+        with pytest.raises(ContextFailed, match="engine_failed: no"):
+            await call
+
+
+async def test_a_lost_socket_is_raised_to_the_reader(context: Context) -> None:
+    reading = asyncio.ensure_future(anext(context))
+    context.lose(ConnectionLost("gone"))
+    with pytest.raises(ConnectionLost):
+        await reading
+
+
+async def test_iteration_ends_with_the_context(context: Context) -> None:
+    context.receive(AudioMessage(0, 0, 0, (PACKET,), is_first=True))
+    context.receive(AudioMessage(0, 1, 960, (), is_last=True))
+    context.receive(DONE)
+    assert [audio.is_last async for audio in context] == [False, True]
+    assert (context.result, context.end_pts_48k) == (DONE, 960)
+
+
+async def test_alignments_and_flushes_are_kept(context: Context) -> None:
+    context.receive(wire.Alignment("c", WORDS[:1], estimated=True))
+    context.receive(wire.Alignment("c", WORDS[1:], estimated=True))
+    context.receive(wire.Flushed("c", "f", 300))
+    assert context.alignments == WORDS
+    assert context.flushes == (wire.Flushed("c", "f", 300),)
+
+
+async def test_cancel_waits_for_the_answer_and_ends_the_reading(context: Context, line: Wire) -> None:
+    context.receive(AudioMessage(0, 0, 0, (PACKET,), is_first=True))
+    cancelling = asyncio.ensure_future(context.cancel(played_ms=40))
+    async for _ in context:
+        pass
+    assert line.sent == [wire.Cancel("c", 40)]
+    answer = wire.Cancelled("c", 60, "a", "b")
+    context.receive(answer)
+    assert await cancelling == answer
+    assert await context.cancel() == answer
+    assert len(line.sent) == 1
+
+
+@pytest.mark.parametrize(
+    ("played_ms", "spoken"), [(None, "One two three"), (1000, "One two three"), (999, "One two "), (299, ""), (0, "")]
+)
+async def test_cancel_after_done_splits_by_the_alignment(
+    context: Context, line: Wire, played_ms: int | None, spoken: str
+) -> None:
+    await context.say("One two ")
+    await context.say("three")
+    context.receive(wire.Alignment("c", WORDS, estimated=False))
+    context.receive(DONE)
+    line.sent.clear()
+    cancelled = await context.cancel(played_ms)
+    assert cancelled == wire.Cancelled("c", 1000, spoken, "One two three"[len(spoken) :])
+    assert line.sent == []
+    assert context.result == DONE
+
+
+async def test_playback_reports_go_out_even_after_the_end(context: Context, line: Wire) -> None:
+    context.receive(DONE)
+    await context.report_playback(100, buffer_ms=20, underruns=1)
+    assert line.sent == [wire.Playback("c", 100, 20, 1)]

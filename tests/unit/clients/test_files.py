@@ -1,0 +1,61 @@
+"""Files hold exactly the audio: .wav by the standard library's reader, .opus by PyAV's."""
+
+import wave
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+from clients.python.errors import InvalidInput
+from clients.python.files import check_path, write_audio
+from tests.unit.clients.speech import opus_speech, pcm_speech
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize("make", [opus_speech, pcm_speech])
+def test_wav(tmp_path: Path, make: type) -> None:
+    speech = make(12_345)
+    path = tmp_path / "say.wav"
+    write_audio(path, speech.opened, speech.audio)
+    with wave.open(str(path)) as file:
+        assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (24_000, 1, 2)
+        samples = np.frombuffer(file.readframes(20_000), np.int16)
+    assert len(samples) == 12_345
+    assert np.corrcoef(samples, speech.samples)[0, 1] > 0.99
+
+
+@pytest.mark.parametrize("suffix", [".opus", ".ogg", ".OPUS"])
+def test_ogg_opus(tmp_path: Path, suffix: str) -> None:
+    speech = opus_speech(12_345)
+    path = tmp_path / f"say{suffix}"
+    write_audio(path, speech.opened, speech.audio)
+    with av.open(str(path)) as container:
+        num_samples = sum(frame.samples for frame in container.decode(audio=0))
+    assert num_samples == 2 * 12_345
+
+
+def test_audio_that_was_cut_short_is_a_whole_file(tmp_path: Path) -> None:
+    speech = opus_speech(12_345)
+    write_audio(tmp_path / "cut.opus", speech.opened, speech.audio[:2])
+    with av.open(str(tmp_path / "cut.opus")) as container:
+        num_samples = sum(frame.samples for frame in container.decode(audio=0))
+    assert num_samples == 6 * 960 - speech.opened.pre_skip
+
+
+def test_no_audio_is_an_empty_file(tmp_path: Path) -> None:
+    speech = opus_speech(10)
+    write_audio(tmp_path / "none.opus", speech.opened, [])
+    write_audio(tmp_path / "none.wav", speech.opened, [])
+    with wave.open(str(tmp_path / "none.wav")) as file:
+        assert file.getnframes() == 0
+
+
+def test_names_that_cannot_be_written_are_refused_early(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"\.wav, \.opus, \.ogg"):
+        check_path(tmp_path / "say.mp3")
+    with pytest.raises(InvalidInput, match="ask for Opus"):
+        check_path(tmp_path / "say.opus", "pcm_s16le")
+    with pytest.raises(InvalidInput, match="no directory"):
+        check_path(tmp_path / "missing" / "say.wav")

@@ -1,0 +1,25 @@
+"""A timeline in words."""
+
+import pytest
+
+from clients.python.report import timeline_lines
+from clients.python.timeline import Arrival, measure
+
+pytestmark = pytest.mark.unit
+
+
+def test_lines_name_what_was_measured() -> None:
+    arrivals = [Arrival(0.123, 0, 4_800), Arrival(0.283, 4_800, 48_000)]
+    assert timeline_lines(measure(0.0, arrivals, pre_skip_48k=312)) == [
+        "time to first audio        123 ms",
+        "audio                     1.09 s",
+        "real-time factor          0.26",
+        "underruns, no buffer         1, worst 60 ms",
+        "underruns, 80 ms             1, worst 60 ms",
+        "underruns, 200 ms            0",
+        "continuity            C50 missed, C100 ok",
+    ]
+
+
+def test_continuity_of_one_message_is_not_available() -> None:
+    assert timeline_lines(measure(0.0, [Arrival(0.1, 0, 960)]))[-1] == "continuity            C50 n/a, C100 n/a"

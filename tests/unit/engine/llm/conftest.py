@@ -1,0 +1,13 @@
+"""What every LLM test runs under."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.engine.llm.support import one_thread
+
+
+@pytest.fixture(autouse=True, scope="package")
+def _one_thread() -> Iterator[None]:
+    with one_thread():
+        yield

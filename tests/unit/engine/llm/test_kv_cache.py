@@ -1,0 +1,93 @@
+"""Slots, and that both attentions are the plain causal attention of each sequence alone."""
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own habit
+
+from engine.llm.backend import NoFreeSlot
+from engine.llm.kv_cache import Attention, GatheredAttention, KvCache, RaggedAttention, Span
+from tests.unit.engine.llm.support import small_llm_config
+
+pytestmark = pytest.mark.unit
+
+CONFIG = small_llm_config()
+QKV_WIDTH = (CONFIG.num_heads + 2 * CONFIG.num_kv_heads) * CONFIG.head_dim
+LAYER = 1
+
+
+def make_cache(num_slots: int = 4, max_positions: int = 32) -> KvCache:
+    cache = KvCache(
+        CONFIG, num_slots=num_slots, max_positions=max_positions, device="cpu", dtype=torch.float32, is_zeroed=True
+    )
+    cache.data += 7.0  # what earlier sequences left behind
+    return cache
+
+
+def reference(qkv: torch.Tensor) -> torch.Tensor:
+    """Causal attention over one whole sequence [T, QKV_WIDTH], heads repeated the plain way."""
+    heads, kv_heads, dim = CONFIG.num_heads, CONFIG.num_kv_heads, CONFIG.head_dim
+    query, key, value = qkv.split([heads * dim, kv_heads * dim, kv_heads * dim], dim=1)
+    query = query.view(-1, heads, dim).transpose(0, 1)
+    key = key.view(-1, kv_heads, dim).transpose(0, 1).repeat_interleave(heads // kv_heads, dim=0)
+    value = value.view(-1, kv_heads, dim).transpose(0, 1).repeat_interleave(heads // kv_heads, dim=0)
+    return F.scaled_dot_product_attention(query, key, value, is_causal=True).transpose(0, 1).reshape(len(qkv), -1)
+
+
+def sequences(*lengths: int) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(5)
+    return [torch.randn(length, QKV_WIDTH, generator=generator) for length in lengths]
+
+
+def attend(cache: KvCache, whole: dict[int, torch.Tensor], spans: list[Span]) -> torch.Tensor:
+    qkv = torch.cat([whole[span.slot][span.start : span.start + span.length] for span in spans])
+    return RaggedAttention(cache, spans).attend(LAYER, qkv)
+
+
+def test_prefills_and_decodes_in_one_call() -> None:
+    cache = make_cache()
+    whole = dict(enumerate(sequences(9, 5, 12)))
+    expected = {slot: reference(qkv) for slot, qkv in whole.items()}
+    first = attend(cache, whole, [Span(2, 0, 6), Span(0, 0, 8)])
+    torch.testing.assert_close(first, torch.cat([expected[2][:6], expected[0][:8]]))
+    second = attend(cache, whole, [Span(0, 8, 1), Span(1, 0, 5), Span(2, 6, 6)])
+    torch.testing.assert_close(second, torch.cat([expected[0][8:], expected[1], expected[2][6:]]))
+
+
+@pytest.mark.parametrize("num_positions", [12, 32])
+def test_gathered_decodes_equal_ragged_ones(num_positions: int) -> None:
+    whole = dict(enumerate(sequences(9, 5, 12)))
+    slots, lengths = [2, 0, 1], [12, 9, 5]
+    last = torch.cat([whole[slot][length - 1 :] for slot, length in zip(slots, lengths, strict=True)])
+    spans = [Span(slot, length - 1, 1) for slot, length in zip(slots, lengths, strict=True)]
+    caches = [make_cache(), make_cache()]
+    for cache in caches:
+        attend(cache, whole, [Span(slot, 0, length - 1) for slot, length in zip(slots, lengths, strict=True)])
+    positions = torch.tensor(lengths) - 1
+    gathered: Attention = GatheredAttention(caches[0], torch.tensor(slots), positions, num_positions=num_positions)
+    ragged: Attention = RaggedAttention(caches[1], spans)
+    assert gathered.positions.tolist() == ragged.positions.tolist()
+    torch.testing.assert_close(gathered.attend(LAYER, last), ragged.attend(LAYER, last))
+    torch.testing.assert_close(caches[0].data, caches[1].data)
+
+
+def test_positions_name_every_row() -> None:
+    assert make_cache().positions([Span(3, 4, 3), Span(1, 0, 2), Span(0, 9, 1)]).tolist() == [4, 5, 6, 0, 1, 9]
+
+
+def test_a_cache_gives_out_every_slot_once() -> None:
+    cache = make_cache(num_slots=3)
+    taken = [cache.allocate() for _ in range(3)]
+    assert sorted(taken) == [0, 1, 2]
+    assert cache.num_free_slots == 0
+    with pytest.raises(NoFreeSlot, match="all 3"):
+        cache.allocate()
+
+
+def test_a_freed_slot_comes_back_empty() -> None:
+    cache = make_cache(num_slots=1)
+    slot = cache.allocate()
+    cache.lengths[slot] = 20
+    cache.free(slot)
+    assert cache.num_free_slots == 1
+    assert cache.allocate() == slot
+    assert cache.lengths[slot] == 0

@@ -1,0 +1,274 @@
+"""The state machines against upstream's traces (tokens replayed, no network), and what must hold for any text."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.llm.backend import InvalidRequest, LlmPrompt
+from engine.llm.sequence import Bistream, BistreamPolicy, SequenceState, Table, Unistream
+from tests.support.golden import load_arrays
+from tests.unit.engine.llm.support import (
+    END_OF_PROMPT,
+    EOS,
+    FILL,
+    SOS,
+    TASK,
+    Recording,
+    Sampler,
+    advance_once,
+    golden_llm_config,
+    golden_prompt,
+    ids,
+    run_bistream,
+    run_unistream,
+    scripted,
+)
+
+pytestmark = pytest.mark.unit
+
+CONFIG = golden_llm_config()
+GOLDEN = load_arrays("llm.npz")
+# trace -> (sampling call, special id that was returned there)
+SPECIALS = {
+    "bi_normal": [(60, EOS)],
+    "bi_earlyfill": [(4, FILL), (55, EOS)],
+    "bi_exhaust": [(60, EOS)],
+    "bi_noprompt": [(40, EOS)],
+    "bi_shorttext": [(10, EOS)],
+    "bi_eos_in_stream": [(2, EOS)],
+    "bi_prompt30": [(70, EOS)],
+}
+ENDING = [trace for trace in SPECIALS if trace != "bi_eos_in_stream"]
+INSTRUCTION = (11, END_OF_PROMPT)
+
+
+def replay(trace: str) -> Sampler:
+    tokens = GOLDEN[f"{trace}.yielded"].tolist()
+    for call, special in SPECIALS[trace]:
+        tokens.insert(call, special)
+    return scripted(tokens)
+
+
+def by_call(seed: int) -> Sampler:
+    """Arbitrary tokens that depend only on the number of the call, a special one now and then."""
+
+    def sample(_: object, call: int) -> int:
+        value = hash((seed, call)) % 1000
+        return {0: EOS, 1: FILL, 2: 6700}.get(value % 40, value)
+
+    return sample
+
+
+# --- unistream --------------------------------------------------------------------------------------------
+
+
+def uni(text: tuple[int, ...] | None = None, **options: Any) -> Unistream:
+    return Unistream(CONFIG, golden_prompt(GOLDEN, "uni"), ids(GOLDEN["uni.text"]) if text is None else text, **options)
+
+
+def test_unistream_feeds_what_upstream_feeds() -> None:
+    recording = run_unistream(uni(max_tokens=24), scripted(GOLDEN["uni.tokens"].tolist()))
+    assert [table.value for table, _ in recording.fed] == GOLDEN["uni.fed_kind"].tolist()
+    assert [id_ for _, id_ in recording.fed] == GOLDEN["uni.fed_ids"].tolist()
+    assert recording.fed_lens == GOLDEN["uni.fed_lens"].tolist()
+    assert recording.yielded == GOLDEN["uni.tokens"].tolist()
+
+
+def test_eos_ends_unistream_before_its_minimum() -> None:
+    sequence = uni()
+    recording = run_unistream(sequence, scripted([*GOLDEN["uni.tokens"].tolist()[:3], EOS]))
+    assert recording.yielded == GOLDEN["uni.eos6562_at_call3"].tolist()
+    assert recording.masked == GOLDEN["uni.masked_ids_per_step"].tolist()
+    assert sequence.state is SequenceState.FINISHED
+
+
+@pytest.mark.parametrize("stop", [SOS, EOS, TASK, FILL, 6565, 6700, 6760])
+def test_every_special_id_ends_unistream(stop: int) -> None:
+    sequence = uni()
+    recording = run_unistream(sequence, scripted([7] * 20 + [stop]))
+    assert len(recording.yielded) == GOLDEN["uni.stop6700_at_call20_n"]
+    assert recording.masked == GOLDEN["uni.masked_by_call"].tolist()
+    assert sequence.state is SequenceState.FINISHED
+
+
+def test_unistream_is_truncated_at_its_maximum() -> None:
+    sequence = uni(ids(GOLDEN["uni.text"])[:3])
+    assert len(run_unistream(sequence, scripted([7] * 100)).yielded) == GOLDEN["uni.maxlen_text3_n"]
+    assert sequence.state is SequenceState.TRUNCATED
+
+
+def test_unistream_obeys_the_lower_of_both_limits() -> None:
+    sequence = uni(max_tokens=5)
+    assert run_unistream(sequence, scripted([7] * 100)).yielded == [7] * 5
+    assert sequence.state is SequenceState.TRUNCATED
+
+
+def test_unistream_without_text_is_over_at_once() -> None:
+    sequence = uni(())
+    assert sequence.feed is None
+    assert sequence.state is SequenceState.FINISHED
+
+
+def test_unistream_wants_the_end_of_prompt_in_either_text() -> None:
+    with pytest.raises(InvalidRequest, match="endofprompt"):
+        Unistream(CONFIG, LlmPrompt((1, 2)), (3, 4))
+    Unistream(CONFIG, LlmPrompt(), (*INSTRUCTION, 4))
+
+
+# --- bistream ---------------------------------------------------------------------------------------------
+
+
+def bi(trace: str, policy: BistreamPolicy) -> Bistream:
+    return Bistream(CONFIG, golden_prompt(GOLDEN, trace), policy=policy)
+
+
+@pytest.mark.parametrize("trace", SPECIALS)
+def test_upstream_policy_equals_the_traces(trace: str) -> None:
+    sequence = bi(trace, BistreamPolicy.UPSTREAM)
+    run_bistream(sequence, ids(GOLDEN[f"{trace}.text"]), replay(trace)).assert_equals(GOLDEN, trace)
+    is_failed = sequence.state is SequenceState.FAILED
+    assert is_failed == bool(GOLDEN[f"{trace}.error"])
+    assert (sequence.failure is not None) == is_failed
+    if not is_failed:
+        assert sequence.state is SequenceState.FINISHED
+
+
+def test_upstream_policy_names_the_special_token() -> None:
+    sequence = bi("bi_eos_in_stream", BistreamPolicy.UPSTREAM)
+    run_bistream(sequence, ids(GOLDEN["bi_eos_in_stream.text"]), replay("bi_eos_in_stream"))
+    assert str(GOLDEN["bi_eos_in_stream.error"]) == "should not get token 6562"
+    assert "6562" in str(sequence.failure)
+
+
+@pytest.mark.parametrize("trace", ENDING)
+def test_robust_policy_equals_the_traces_that_upstream_can_end(trace: str) -> None:
+    sequence = bi(trace, BistreamPolicy.ROBUST)
+    run_bistream(sequence, ids(GOLDEN[f"{trace}.text"]), replay(trace)).assert_equals(GOLDEN, trace)
+    assert sequence.state is SequenceState.FINISHED
+
+
+@pytest.mark.parametrize("special", [SOS, EOS, TASK, 6700])
+def test_robust_policy_takes_any_special_token_in_a_block_for_fill(special: int) -> None:
+    text = ids(GOLDEN["bi_earlyfill.text"])
+    with_fill = GOLDEN["bi_earlyfill.yielded"].tolist()
+    with_fill.insert(4, special)
+    sequence = bi("bi_earlyfill", BistreamPolicy.ROBUST)
+    run_bistream(sequence, text, scripted([*with_fill, EOS])).assert_equals(GOLDEN, "bi_earlyfill")
+    assert FILL in sequence.decoded
+    assert special not in sequence.decoded
+
+
+@pytest.mark.parametrize(("policy", "state"), [("upstream", SequenceState.FAILED), ("robust", SequenceState.FINISHED)])
+def test_a_special_token_other_than_eos_at_the_end(policy: str, state: SequenceState) -> None:
+    sequence = Bistream(CONFIG, LlmPrompt(INSTRUCTION, (1,) * 15), policy=BistreamPolicy(policy))
+    recording = run_bistream(sequence, [5], scripted([8, 9, 6700]))
+    assert recording.yielded == [8, 9]
+    assert sequence.state is state
+
+
+@pytest.mark.parametrize(("policy", "repeated"), [("upstream", [20, 21, 22, 23, 24]), ("robust", [])])
+def test_a_text_block_that_was_answered_by_no_speech(policy: str, repeated: list[int]) -> None:
+    """Its fill comes at once, and upstream then feeds the whole block again before the remaining text."""
+    sequence = Bistream(CONFIG, LlmPrompt(INSTRUCTION), policy=BistreamPolicy(policy))
+    recording = run_bistream(sequence, range(20, 27), scripted([*range(15), FILL, 30, EOS]))
+    fed = [id_ for _, id_ in recording.fed]
+    assert fed == [SOS, *INSTRUCTION, *range(15), 20, 21, 22, 23, 24, *repeated, 25, 26, TASK, 30]
+
+
+def test_robust_policy_limits_the_final_phase() -> None:
+    sequence = Bistream(CONFIG, LlmPrompt(INSTRUCTION, (1,) * 15))
+    recording = run_bistream(sequence, [5, 6], scripted([8] * 1000))
+    assert len(recording.yielded) == 2 * 20
+    assert sequence.state is SequenceState.TRUNCATED
+
+
+def test_max_tokens_ends_inside_a_block_too() -> None:
+    sequence = Bistream(CONFIG, LlmPrompt(INSTRUCTION), max_tokens=4)
+    sequence.push_text([5])
+    recording = Recording()
+    while sequence.feed is not None:
+        advance_once(sequence, scripted([8] * 10), recording)
+    assert recording.yielded == [8] * 4
+    assert sequence.state is SequenceState.TRUNCATED
+
+
+def test_no_text_at_all_gives_no_speech_under_robust() -> None:
+    sequence = Bistream(CONFIG, LlmPrompt(INSTRUCTION, (1, 2)))
+    assert sequence.state is SequenceState.WAITING
+    sequence.end_text()
+    assert sequence.state is SequenceState.FINISHED
+    assert sequence.feed is None
+
+
+def test_text_after_its_end_is_refused() -> None:
+    sequence = Bistream(CONFIG, LlmPrompt(INSTRUCTION))
+    sequence.end_text()
+    sequence.end_text()
+    with pytest.raises(InvalidRequest, match="after its end"):
+        sequence.push_text([1])
+
+
+def test_bistream_wants_the_end_of_prompt_in_the_prompt() -> None:
+    with pytest.raises(InvalidRequest, match="endofprompt"):
+        Bistream(CONFIG, LlmPrompt((1, 2)))
+
+
+@given(
+    prompt_text=st.lists(st.integers(0, 100), max_size=12),
+    num_prompt_speech=st.integers(0, 40),
+    text=st.lists(st.integers(0, 100), max_size=25),
+    cuts=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 30)), max_size=12),
+    policy=st.sampled_from(BistreamPolicy),
+    seed=st.integers(0, 10_000),
+)
+def test_when_text_arrives_changes_nothing(
+    prompt_text: list[int],
+    num_prompt_speech: int,
+    text: list[int],
+    cuts: list[tuple[int, int]],
+    policy: BistreamPolicy,
+    seed: int,
+) -> None:
+    """`cuts`: push so many text tokens, then advance so many times; the rest, and the end, come at once."""
+    prompt = LlmPrompt((*INSTRUCTION, *prompt_text), (1,) * num_prompt_speech)
+    expected_sequence = Bistream(CONFIG, prompt, policy=policy, max_tokens=200)
+    expected = run_bistream(expected_sequence, text, by_call(seed))
+
+    sequence = Bistream(CONFIG, prompt, policy=policy, max_tokens=200)
+    recording = Recording()
+    rest = text
+    for num_pushed, num_advanced in cuts:
+        sequence.push_text(rest[:num_pushed])
+        rest = rest[num_pushed:]
+        for _ in range(num_advanced):
+            if sequence.feed is not None:
+                advance_once(sequence, by_call(seed), recording)
+    sequence.push_text(rest)
+    sequence.end_text()
+    while sequence.feed is not None:
+        advance_once(sequence, by_call(seed), recording)
+
+    assert recording == expected
+    assert sequence.state is expected_sequence.state
+    assert sequence.decoded == expected_sequence.decoded
+
+
+@given(
+    num_prompt_text=st.integers(0, 12),
+    num_prompt_speech=st.integers(0, 60),
+    num_text=st.integers(0, 40),
+    seed=st.integers(0, 10_000),
+)
+def test_robust_bistream_always_ends_and_feeds_all_text_in_order(
+    num_prompt_text: int, num_prompt_speech: int, num_text: int, seed: int
+) -> None:
+    prompt_text = tuple(range(200, 200 + num_prompt_text))
+    text = tuple(range(1000, 1000 + num_text))
+    sequence = Bistream(CONFIG, LlmPrompt((*INSTRUCTION, *prompt_text), (1,) * num_prompt_speech))
+    recording = run_bistream(sequence, text, by_call(seed))
+    assert sequence.state in (SequenceState.FINISHED, SequenceState.TRUNCATED)
+    fed_text = tuple(id_ for table, id_ in recording.fed if table is Table.TEXT)
+    assert fed_text == ((*INSTRUCTION, *prompt_text, *text) if text else ())
+    assert all(token < CONFIG.speech_token_size for token in recording.yielded)

@@ -1,0 +1,24 @@
+"""The silent-token filter against upstream's output, under every split of the stream."""
+
+import json
+
+import pytest
+
+from engine.llm.silent_filter import SilentTokenFilter
+from tests.support.golden import COSYVOICE3_DIR
+
+pytestmark = pytest.mark.unit
+
+GOLDEN = json.loads((COSYVOICE3_DIR / "silent_filter.json").read_text())
+
+
+@pytest.mark.parametrize("step", range(1, len(GOLDEN["input"]) + 1))
+def test_equals_upstream_at_every_split(step: int) -> None:
+    silent_filter = SilentTokenFilter(GOLDEN["silent_tokens"], GOLDEN["max_silent_token_num"])
+    tokens = GOLDEN["input"]
+    kept = [silent_filter.keep(tokens[start : start + step]) for start in range(0, len(tokens), step)]
+    assert [token for part in kept for token in part] == GOLDEN["output"]
+
+
+def test_a_run_of_zero_drops_every_silent_token() -> None:
+    assert SilentTokenFilter({1}, 0).keep([1, 5, 1, 1, 6]) == (5, 6)

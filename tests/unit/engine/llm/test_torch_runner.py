@@ -1,0 +1,318 @@
+"""The runner's promises on a small random model: batched = alone, slots, failures, text that streams in."""
+
+from collections.abc import Callable, Iterable
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.llm.backend import (
+    InvalidRequest,
+    LlmBackend,
+    LlmPrompt,
+    NoFreeSlot,
+    SequenceOutput,
+    SequenceRequest,
+    UnknownSequence,
+)
+from engine.llm.kv_cache import Attention
+from engine.llm.model import LlmModel
+from engine.llm.sampler import RepetitionAwareSampler, seed_key, uniforms
+from engine.llm.torch_runner import TorchLlmRunner
+from engine.model_config import SamplingConfig
+from tests.unit.engine.llm.support import small_llm_config, small_state_dict
+
+pytestmark = pytest.mark.unit
+
+CONFIG = small_llm_config()
+STATE = small_state_dict()
+PROMPT = LlmPrompt((1, 2, 3, 9, 8), (5, 6, 7))
+
+
+def make_runner(*, num_slots: int = 4, max_positions: int = 256, gathers_decodes: bool = False) -> TorchLlmRunner:
+    return TorchLlmRunner(
+        CONFIG,
+        SamplingConfig(),
+        STATE,
+        num_slots=num_slots,
+        max_positions=max_positions,
+        gathers_decodes=gathers_decodes,
+    )
+
+
+def request(
+    sequence_id: int, *, seed: int = 0, num_text: int = 4, is_streaming: bool = False, max_tokens: int | None = 20
+) -> SequenceRequest:
+    text = tuple(range(10, 10 + num_text))
+    return SequenceRequest(sequence_id, PROMPT, text, is_streaming=is_streaming, seed=seed, max_tokens=max_tokens)
+
+
+def drain(
+    runner: LlmBackend, after_step: Callable[[int], None] = lambda _: None, ids: Iterable[int] = range(10)
+) -> dict[int, list[SequenceOutput]]:
+    """Step everything that is runnable until nothing is."""
+    outputs: dict[int, list[SequenceOutput]] = {}
+    for step in range(2000):
+        runnable = [sequence_id for sequence_id in ids if runner.is_runnable(sequence_id)]
+        if not runnable:
+            return outputs
+        results = runner.step(runnable)
+        assert [output.sequence_id for output in results] == runnable
+        for output in results:
+            outputs.setdefault(output.sequence_id, []).append(output)
+        after_step(step)
+    raise AssertionError("the sequences run on")
+
+
+def tokens(outputs: list[SequenceOutput]) -> list[int]:
+    return [token for output in outputs for token in output.tokens]
+
+
+@cache
+def alone(wanted: SequenceRequest) -> list[int]:
+    """The tokens of a sequence that never had company, its text complete from the start."""
+    runner = make_runner()
+    runner.add(wanted)
+    if wanted.is_streaming:
+        runner.end_text(wanted.sequence_id)
+    return tokens(drain(runner)[wanted.sequence_id])
+
+
+def expected(seed: int) -> list[int]:
+    return alone(request(0, seed=seed))
+
+
+@pytest.mark.parametrize("gathers_decodes", [False, True])
+def test_a_batch_gives_what_each_gives_alone(gathers_decodes: bool) -> None:
+    runner = make_runner(gathers_decodes=gathers_decodes)
+    wanted = [
+        request(0, seed=5),
+        request(1, seed=5),
+        request(2, seed=6, num_text=9),
+        request(3, seed=7, num_text=12, is_streaming=True),
+    ]
+    for each in wanted:
+        runner.add(each)
+    runner.end_text(3)
+    outputs = drain(runner)
+    for each in wanted:
+        assert tokens(outputs[each.sequence_id]) == alone(each)
+        last = outputs[each.sequence_id][-1]
+        assert last.is_final
+        assert last.error is None
+    assert tokens(outputs[0]) == tokens(outputs[1])
+    assert tokens(outputs[0]) != tokens(outputs[2])
+    assert runner.num_free_slots == 4
+
+
+def test_seeds_matter() -> None:
+    assert len({tuple(expected(seed)) for seed in range(4)}) == 4
+
+
+def test_the_sampler_sees_the_last_ten_ids_and_fresh_uniforms(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[list[int], list[float]]] = []
+    sample = RepetitionAwareSampler.sample
+
+    def spy(sampler: RepetitionAwareSampler, scores: torch.Tensor, **given: torch.Tensor) -> torch.Tensor:
+        seen.append((given["history"][0].tolist(), given["uniforms"][0].tolist()))
+        return sample(sampler, scores, **given)
+
+    monkeypatch.setattr(RepetitionAwareSampler, "sample", spy)
+    runner = make_runner()
+    runner.add(request(0, seed=8, num_text=12, is_streaming=True, max_tokens=40))
+    runner.end_text(0)
+    decoded: list[int] = []
+    while runner.is_runnable(0):
+        num_seen = len(seen)
+        (output,) = runner.step([0])
+        if len(seen) > num_seen:
+            history, drawn = seen[-1]
+            assert sorted(history) == sorted(([-1] * 10 + decoded)[-10:])
+            assert drawn == uniforms(np.array([seed_key(8)]), np.array([num_seen], dtype=np.uint64))[0].tolist()
+        decoded += output.tokens or (CONFIG.fill_id,)
+    assert CONFIG.fill_id in decoded
+    assert len(decoded) > 40
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.permutations(range(4)), st.lists(st.integers(0, 6), min_size=4, max_size=4))
+def test_neither_order_nor_time_of_joining_matters(order: list[int], joins: list[int]) -> None:
+    runner = make_runner()
+    outputs: dict[int, list[SequenceOutput]] = {}
+
+    def join(step: int) -> None:
+        for index in order:
+            if joins[index] == step:
+                runner.add(request(index, seed=index))
+
+    join(0)
+    for step in range(1, 100):
+        runnable = [index for index in order if runner.is_runnable(index)]
+        for output in runner.step(runnable):
+            outputs.setdefault(output.sequence_id, []).append(output)
+        join(step)
+    assert {index: tokens(outputs[index]) for index in range(4)} == {index: expected(index) for index in range(4)}
+
+
+def test_a_reused_slot_equals_a_fresh_one() -> None:
+    runner = make_runner(num_slots=1)
+    runner.add(request(0, seed=1, num_text=15))
+    drain(runner)
+    runner.add(request(0, seed=2))
+    assert tokens(drain(runner)[0]) == expected(2)
+
+
+def test_abort_changes_nothing_for_the_others() -> None:
+    runner = make_runner(num_slots=3)
+    for index in range(3):
+        runner.add(request(index, seed=index))
+
+    def abort(step: int) -> None:
+        if step == 4:
+            runner.abort(1)
+            runner.abort(1)
+            assert runner.num_free_slots == 1
+            runner.add(request(5, seed=3))
+
+    outputs = drain(runner, abort)
+    assert tokens(outputs[0]) == expected(0)
+    assert tokens(outputs[2]) == expected(2)
+    assert tokens(outputs[5]) == expected(3)
+    assert len(outputs[1]) == 5
+
+
+def test_a_sequence_too_long_for_its_slot_fails_alone() -> None:
+    runner = make_runner(max_positions=24)
+    runner.add(request(0, seed=0, max_tokens=6))  # 14 positions and 5 tokens that are fed again
+    runner.add(request(1, seed=1, max_tokens=None))  # runs into the end of its slot
+    runner.add(request(2, num_text=20))  # does not even begin
+    outputs = drain(runner)
+    assert tokens(outputs[0]) == expected(0)[:6]
+    assert outputs[0][-1].is_truncated
+    assert outputs[1][-1].error is not None
+    assert "24 positions" in outputs[1][-1].error
+    assert not outputs[1][-1].is_final
+    assert [output.error is None for output in outputs[2]] == [False]
+    assert runner.num_free_slots == 4
+
+
+@pytest.mark.parametrize(("max_positions", "fits"), [(19, True), (18, False)])
+def test_a_slot_can_be_used_to_its_last_position(max_positions: int, fits: bool) -> None:
+    runner = make_runner(max_positions=max_positions)
+    runner.add(request(0, max_tokens=6))  # 14 positions, and all tokens but the last are fed again
+    assert (drain(runner)[0][-1].error is None) == fits
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 20)), max_size=6), st.integers(0, 3))
+def test_streamed_text_gives_the_same_tokens_however_it_arrives(cuts: list[tuple[int, int]], seed: int) -> None:
+    text = tuple(range(4, 26))
+    runner = make_runner()
+    everything = SequenceRequest(0, PROMPT, text, is_streaming=True, seed=seed, max_tokens=60)
+    runner.add(SequenceRequest(0, PROMPT, text[:1], is_streaming=True, seed=seed, max_tokens=60))
+    outputs: list[SequenceOutput] = []
+    rest = text[1:]
+    for num_pushed, num_steps in cuts:
+        runner.push_text(0, rest[:num_pushed])
+        rest = rest[num_pushed:]
+        for _ in range(num_steps):
+            if runner.is_runnable(0):
+                outputs += runner.step([0])
+    runner.push_text(0, rest)
+    runner.end_text(0)
+    outputs += drain(runner).get(0, [])
+    assert tokens(outputs) == alone(everything)
+
+
+def test_a_streaming_sequence_waits_for_text() -> None:
+    runner = make_runner()
+    runner.add(request(0, num_text=0, is_streaming=True))
+    assert not runner.is_runnable(0)
+    runner.push_text(0, [4, 5])
+    assert not runner.is_runnable(0)  # three prompt tokens are left to be interleaved with five text tokens
+    runner.push_text(0, [6])
+    assert runner.is_runnable(0)
+    drain(runner)
+    assert not runner.is_runnable(0)
+    assert runner.num_free_slots == 3
+    runner.end_text(0)
+    assert runner.is_runnable(0)
+
+
+@pytest.mark.parametrize("is_streaming", [False, True])
+def test_no_text_ends_with_nothing_said(is_streaming: bool) -> None:
+    runner = make_runner()
+    runner.add(request(0, num_text=0, is_streaming=is_streaming))
+    if is_streaming:
+        runner.end_text(0)
+    assert runner.step([0]) == [SequenceOutput(0, is_final=True)]
+    assert runner.num_free_slots == 4
+
+
+def test_refusals_change_nothing() -> None:
+    runner = make_runner(num_slots=1)
+    for wrong, message in [
+        (SequenceRequest(0, LlmPrompt(), (1, 2)), "endofprompt"),
+        (SequenceRequest(0, PROMPT, (32,)), "text ids"),
+        (SequenceRequest(0, LlmPrompt((3,), (500,)), (1,)), "speech ids"),
+        (request(0, max_tokens=0), "max_tokens"),
+    ]:
+        with pytest.raises(InvalidRequest, match=message):
+            runner.add(wrong)
+    assert runner.num_free_slots == 1
+    runner.add(request(0))
+    with pytest.raises(InvalidRequest, match="alive"):
+        runner.add(request(0))
+    with pytest.raises(NoFreeSlot):
+        runner.add(request(1))
+    with pytest.raises(InvalidRequest, match="not streaming"):
+        runner.push_text(0, [1])
+    for ids in ([0, 0], [0, 1], [7]):
+        with pytest.raises(UnknownSequence):
+            runner.step(ids)
+    assert tokens(drain(runner)[0]) == expected(0)
+
+
+def test_text_for_a_sequence_that_has_ended_is_no_error() -> None:
+    runner = make_runner()
+    runner.push_text(9, [1])
+    runner.end_text(9)
+    runner.abort(9)
+    assert not runner.is_runnable(9)
+
+
+def test_warm_up_leaves_no_trace() -> None:
+    runner = make_runner(num_slots=1)
+    runner.warm_up()
+    assert runner.num_free_slots == 1
+    runner.add(request(0, seed=1))
+    assert tokens(drain(runner)[0]) == expected(1)
+
+
+def test_batched_hidden_states_equal_those_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    captured: list[torch.Tensor] = []
+    forward = LlmModel.forward
+
+    def capture(model: LlmModel, embeddings: torch.Tensor, attention: Attention) -> torch.Tensor:
+        captured.append(forward(model, embeddings, attention))
+        return captured[-1]
+
+    monkeypatch.setattr(LlmModel, "forward", capture)
+
+    def decodes(*wanted: SequenceRequest) -> torch.Tensor:
+        """[steps, sequences, hidden] of the decode steps."""
+        captured.clear()
+        runner = make_runner()
+        for each in wanted:
+            runner.add(each)
+        for _ in range(4):
+            runner.step([each.sequence_id for each in wanted])
+        return torch.stack(captured[1:])
+
+    wanted = [request(0, seed=0), request(1, seed=1, num_text=7), request(2, seed=2)]
+    together = decodes(*wanted)
+    for index, each in enumerate(wanted):
+        torch.testing.assert_close(together[:, index], decodes(each)[:, 0], rtol=0, atol=1e-5)

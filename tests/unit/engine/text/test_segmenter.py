@@ -1,0 +1,273 @@
+"""Where spans end, and that neither the split of the input nor its size changes that."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.text.segmenter import MAX_CHARS, Granularity, Segmenter, SegmenterConfig, TextSpan
+
+pytestmark = pytest.mark.unit
+
+PIECES = [
+    *" \n\t.,;:?!…-—\"')(*#é",
+    *["a", "A", "I", "1", "5", "好", "。", "，", "！", "”", "」"],
+    *[
+        "Dr.",
+        "e.g.",
+        "U.S.",
+        "p.m.",
+        "etc.",
+        "No.",
+        "J.",
+        "3.14",
+        "1,000",
+        "May",
+        "$3.50",
+        "Yes.",
+        "...",
+        "\n- ",
+        "\n\n",
+    ],
+    *["pm", "million", "km", "hello", "there", "你好世界", "word" * 20, " " * 70],
+]
+written = st.lists(st.sampled_from(PIECES), max_size=60).map("".join) | st.text(max_size=80)
+granularities = st.sampled_from(Granularity)
+
+
+def segment(text: str, *, config: SegmenterConfig, sizes: list[int]) -> list[TextSpan]:
+    segmenter = Segmenter(config)
+    spans: list[TextSpan] = []
+    start, turn = 0, 0
+    while start < len(text):
+        size = sizes[turn % len(sizes)]
+        spans += segmenter.push(text[start : start + size])
+        start, turn = start + size, turn + 1
+    spans += segmenter.flush()
+    assert segmenter.pending == ""
+    return spans
+
+
+def texts(text: str, granularity: Granularity = Granularity.CLAUSE) -> list[str]:
+    """Spans of what is pushed at once, the flushed one after a bar."""
+    segmenter = Segmenter(SegmenterConfig(granularity=granularity))
+    decided = [span.text for span in segmenter.push(text)]
+    return [*decided, "|", *(span.text for span in segmenter.flush())]
+
+
+# --- properties -----------------------------------------------------------------------------------------------
+
+
+@given(written, granularities, st.lists(st.integers(1, 9), min_size=1, max_size=8))
+def test_any_split_gives_the_same_spans(text: str, granularity: Granularity, sizes: list[int]) -> None:
+    config = SegmenterConfig(granularity=granularity)
+    at_once = segment(text, config=config, sizes=[max(1, len(text))])
+    assert segment(text, config=config, sizes=sizes) == at_once
+    assert segment(text, config=config, sizes=[1]) == at_once
+
+
+@given(written, granularities, st.integers(1, 40))
+def test_spans_cover_the_text_and_respect_the_limit(text: str, granularity: Granularity, max_chars: int) -> None:
+    config = SegmenterConfig(granularity=granularity, max_chars=max_chars)
+    spans = segment(text, config=config, sizes=[7])
+    assert "".join(span.text for span in spans) == text
+    offset = 0
+    for span in spans:
+        assert (span.char_start, span.char_end) == (offset, offset + len(span.text))
+        assert 0 < len(span.text) <= max_chars
+        offset = span.char_end
+
+
+@given(written)
+def test_flush_in_the_middle_loses_nothing(text: str) -> None:
+    segmenter = Segmenter()
+    half = len(text) // 2
+    spans = [*segmenter.push(text[:half]), *segmenter.flush(), *segmenter.push(text[half:]), *segmenter.flush()]
+    assert "".join(span.text for span in spans) == text
+    assert segmenter.flush() == []
+
+
+@given(
+    st.lists(
+        st.sampled_from(["Dr.", "3.14", "1,000", "x" * 30, "a", "U.S.", "it's", "$3.50", "—", "«so»"]), max_size=30
+    )
+)
+def test_words_are_cut_only_before_whitespace(words: list[str]) -> None:
+    spans = segment(" ".join(words), config=SegmenterConfig(granularity=Granularity.WORD), sizes=[3])
+    assert all(span.text.startswith(" ") for span in spans[1:])
+    assert not any(span.text.endswith(" ") for span in spans)
+
+
+@pytest.mark.parametrize("granularity", Granularity)
+@pytest.mark.parametrize("unit", ["x", " ", "好", "word ", "Well, ", "Yes. ", "\n", "- a\n", "5 ", "Dr. ", ".", "—"])
+def test_large_texts_stay_in_bounds(granularity: Granularity, unit: str) -> None:
+    text = unit * (100_000 // len(unit))
+    segmenter = Segmenter(SegmenterConfig(granularity=granularity))
+    spans = segmenter.push(text)
+    assert len(segmenter.pending) <= MAX_CHARS
+    assert max(len(span.text) for span in spans) <= MAX_CHARS
+    assert "".join(span.text for span in spans) + segmenter.pending == text
+
+
+def test_a_word_without_end_is_cut_at_the_limit() -> None:
+    assert [len(text) for text in texts("x" * 20_000) if text != "|"] == [240] * 83 + [80]
+
+
+# --- clauses --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        # sentence ends are decided by the whitespace behind them
+        ("Hello there. How", ["Hello there. ", "|", "How"]),
+        ("Hello there.", ["|", "Hello there."]),
+        ("Really?! Yes, sure. Go", ["Really?! ", "Yes, sure. ", "|", "Go"]),
+        ("So (he said.) Then more", ["So (he said.) ", "|", "Then more"]),
+        ("**Note this.** Then more", ["**Note this.** ", "|", "Then more"]),
+        ("Great job! 🎉 More", ["Great job! ", "|", "🎉 More"]),
+        # no sentence ends
+        ("It is 3.14 or 1,000 here", ["|", "It is 3.14 or 1,000 here"]),
+        ("Dr. Smith met Prof. Lee", ["|", "Dr. Smith met Prof. Lee"]),
+        ("Use e.g. this, i.e. that", ["|", "Use e.g. this, i.e. that"]),
+        ("The U.S. army and U.S. Army", ["|", "The U.S. army and U.S. Army"]),
+        ("J. R. R. Tolkien wrote", ["|", "J. R. R. Tolkien wrote"]),
+        ("From v2.0.1 on, example.com", ["|", "From v2.0.1 on, example.com"]),
+        ("See No. 5 and Fig. 3 there", ["|", "See No. 5 and Fig. 3 there"]),
+        # the next word decides
+        ("At 5 p.m. we left", ["|", "At 5 p.m. we left"]),
+        ("At 5 p.m. We left", ["At 5 p.m. ", "|", "We left"]),
+        ("Eggs etc. are here", ["|", "Eggs etc. are here"]),
+        ("Eggs etc. They are", ["Eggs etc. ", "|", "They are"]),
+        ("No. I will not", ["No. ", "|", "I will not"]),
+        ("So do I. We left", ["So do I. ", "|", "We left"]),
+        ('"Hello." she said', ["|", '"Hello." she said']),
+        ('"Hello." She said', ['"Hello." ', "|", "She said"]),
+        ("Well... perhaps", ["|", "Well... perhaps"]),
+        ("Well... Perhaps", ["Well... ", "|", "Perhaps"]),
+        ("Well… perhaps", ["|", "Well… perhaps"]),
+        # short sentences: the first goes at once, later ones join the next
+        ("Ok. Then we go on. So", ["Ok. ", "Then we go on. ", "|", "So"]),
+        ("Then we go. Ok. Yes. And on. So", ["Then we go. ", "Ok. Yes. ", "And on. ", "|", "So"]),
+        # only punctuation is no span of its own
+        ("!!! ... -- Hello there. So", ["!!! ... -- Hello there. ", "|", "So"]),
+        # lines
+        ("One line\nand its rest", ["|", "One line\nand its rest"]),
+        ("A paragraph\n\nAnother", ["A paragraph\n\n", "|", "Another"]),
+        ("To buy:\n- eggs\n- milk\nDone", ["To buy:\n", "- eggs\n", "- milk\n", "|", "Done"]),
+        ("Do\n1. this thing\n2. that", ["Do\n", "1. this thing\n", "|", "2. that"]),
+        ("# Title\nText", ["# Title\n", "|", "Text"]),
+        # wide text: a closer may follow, so one more character is seen
+        ("你好。", ["|", "你好。"]),
+        ("你好。再见", ["你好。", "|", "再见"]),
+        ("“你好。”他说！！真的", ["“你好。”", "他说！！", "|", "真的"]),
+        ("真的？是的；那好", ["真的？", "是的；", "|", "那好"]),
+        ("约3.5米长，对吗?对", ["约3.5米长，对吗?", "|", "对"]),
+        ("我用OK.然后走", ["我用OK.", "|", "然后走"]),
+    ],
+)
+def test_clauses(text: str, spans: list[str]) -> None:
+    assert texts(text) == spans
+
+
+def test_only_the_first_span_may_end_at_an_early_comma() -> None:
+    text = "Well, here is what I can do, if you like. Then there is what you can do, if you like, I am sure."
+    assert texts(text) == [
+        "Well, here is what I can do, ",
+        "if you like. ",
+        "|",
+        "Then there is what you can do, if you like, I am sure.",
+    ]
+
+
+@pytest.mark.parametrize("mark", [", ", "; ", ": ", " - ", " – ", "—", "，"])
+def test_clause_marks(mark: str) -> None:
+    text = f"this is the first of the two halves{mark}and"
+    assert texts(text)[1:] == ["|", "and"]
+
+
+def test_a_later_span_may_end_at_a_comma_once_it_is_long() -> None:
+    later = "and this sentence goes on, " * 4
+    assert texts("Hello there. " + later) == ["Hello there. ", "and this sentence goes on, " * 3, "|", later[:27]]
+
+
+def test_a_forced_cut_is_at_whitespace() -> None:
+    first, *_ = texts("some word " * 30)
+    assert first == "some word " * 24
+
+
+def test_a_forced_cut_is_rather_at_a_late_clause_mark() -> None:
+    config = SegmenterConfig(soft_min_chars=1000, first_min_chars=1000, max_chars=40)
+    segmenter = Segmenter(config)
+    assert [span.text for span in segmenter.push("one two three four, five six seven eight nine")] == ["one two three four, "]
+    segmenter = Segmenter(config)
+    assert [span.text for span in segmenter.push("one, " + "x" * 15 + " " + "y" * 40)][0] == "one, " + "x" * 15 + " "
+
+
+@pytest.mark.parametrize(("text", "num_spans"), [("This is a line, and", 0), ("Extraordinarily extraordinary, and", 0)])
+def test_the_first_comma_needs_length_and_words(text: str, num_spans: int) -> None:
+    assert len(Segmenter().push(text)) == num_spans
+
+
+def test_wide_text_counts_threefold() -> None:
+    first, *_ = texts("好" * 200)
+    assert first == "好" * (MAX_CHARS // 3)
+
+
+# --- words ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("Hello there", ["Hello", "|", " there"]),
+        ("Hello there ", ["Hello", " there", "|", " "]),
+        ("Hello,  there!\nso", ["Hello,", "  there!", "|", "\nso"]),
+        ("pi is 3.14 or 1,000 so", ["pi", " is", " 3.14", " or", "|", " 1,000 so"]),
+        # the next word decides how a number is read
+        ("at 3:30 pm we go", ["at", " 3:30 pm", " we", "|", " go"]),
+        ("at 5 p.m. we go", ["at", " 5 p.m. we", "|", " go"]),
+        ("for $5 million or so", ["for", " $5 million", " or", "|", " so"]),
+        ("a 5 km run now", ["a", " 5 km", " run", "|", " now"]),
+        ("at 20 °C; so it", ["at", " 20 °C;", " so", "|", " it"]),
+        ("a 5 mile run now", ["a", " 5", " mile", " run", "|", " now"]),
+        ("on May 5, then on", ["on", " May 5,", " then", "|", " on"]),
+        ("on 5 May 2024 then on", ["on", " 5 May 2024", " then", "|", " on"]),
+        ("or 3 - 5 times so", ["or", " 3 - 5", " times", "|", " so"]),
+        ("call 555 123 4567 now or", ["call", " 555 123 4567", " now", "|", " or"]),
+        ("Dr. Smith and J. R. R. Tolkien so", ["Dr. Smith", " and", " J. R. R. Tolkien", "|", " so"]),
+        ("No. 5 and No. I so", ["No. 5", " and", " No.", " I", "|", " so"]),
+        # wide text has no blanks
+        ("你好，世界。再见", ["你好，", "世界。", "|", "再见"]),
+        ("一二三四五六七八", ["一二三四五六", "|", "七八"]),
+        ("我有3个苹果，对", ["我有3个苹果，", "|", "对"]),
+    ],
+)
+def test_words(text: str, spans: list[str]) -> None:
+    assert texts(text, Granularity.WORD) == spans
+
+
+# --- the rest -------------------------------------------------------------------------------------------------
+
+
+def test_pending_is_what_no_span_holds_yet() -> None:
+    segmenter = Segmenter()
+    assert [span.text for span in segmenter.push("Hello there. How are")] == ["Hello there. "]
+    assert segmenter.pending == "How are"
+    assert segmenter.flush() == [TextSpan("How are", 13, 20)]
+    assert segmenter.pending == ""
+    assert segmenter.push("") == []
+
+
+def test_a_flush_of_whitespace_leaves_the_first_span_to_come() -> None:
+    segmenter = Segmenter()
+    segmenter.push("  ")
+    segmenter.flush()
+    assert [span.text for span in segmenter.push("Here is what I can do, and")] == []
+    assert [span.text for span in segmenter.push(" here is all of it, and")] == [
+        "Here is what I can do, and here is all of it, "
+    ]
+
+
+def test_a_limit_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_chars"):
+        SegmenterConfig(max_chars=0)

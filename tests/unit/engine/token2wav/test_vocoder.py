@@ -1,0 +1,285 @@
+"""However frames arrive and whoever else is in the batch, a stream's samples are those of the whole at once."""
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine import units
+from engine.model_config import VocoderConfig, vocoder_config
+from engine.token2wav.vocoder import VocoderJob, VocoderRunner, VocoderStream
+from engine.token2wav.vocoder_errors import VocoderStreamEnded, VocoderStreamsExhausted, VocoderStreamTooLong
+from tests.support import golden
+
+pytestmark = pytest.mark.unit
+
+CPU = torch.device("cpu")
+MAX_FRAMES = 60
+MAX_STREAMS = 4
+# Two correct float32 implementations differ by 2e-5 on these weights (golden README).
+TOLERANCE = 1e-4
+
+
+def golden_config() -> VocoderConfig:
+    raw = golden.tiny_config()["hift"]
+    return vocoder_config(raw, f0_channels=raw["f0_cond_channels"])
+
+
+def golden_excitation(num_rows: int) -> torch.Tensor:
+    return torch.from_numpy(golden.name_keyed_generator("hift.sine_waves").random((num_rows, 9), dtype=np.float32))
+
+
+def create_runner(*, max_frames: int = MAX_FRAMES, dtype: torch.dtype = torch.float32) -> VocoderRunner:
+    num_samples = max_frames * units.SAMPLES_PER_FRAME
+    return VocoderRunner(
+        golden_config(),
+        golden.golden_state_dict("hift"),
+        excitation=golden_excitation(num_samples),
+        max_samples=num_samples,
+        max_streams=MAX_STREAMS,
+        device=CPU,
+        dtype=dtype,
+    )
+
+
+@pytest.fixture(scope="module")
+def shared_runner() -> VocoderRunner:
+    return create_runner()
+
+
+def golden_mel() -> torch.Tensor:
+    return torch.from_numpy(golden.load_arrays("hift.npz")["mel"][0])
+
+
+MEL = golden_mel()
+
+
+def feed(runner: VocoderRunner, stream: VocoderStream, mel: torch.Tensor, pieces: Sequence[int]) -> list[torch.Tensor]:
+    """One job a piece, the last one final; `pieces` add up to the mel's frames."""
+    chunks = torch.split(mel, list(pieces), dim=1)
+    return [
+        runner.run([VocoderJob(stream, chunk, is_final=number == len(chunks))])[0]
+        for number, chunk in enumerate(chunks, 1)
+    ]
+
+
+def render(runner: VocoderRunner, mel: torch.Tensor, pieces: Sequence[int]) -> torch.Tensor:
+    stream = runner.open()
+    samples = torch.cat(feed(runner, stream, mel, pieces))
+    runner.close(stream)
+    return samples
+
+
+def assert_same(samples: torch.Tensor, expected: torch.Tensor) -> None:
+    assert samples.shape == expected.shape
+    assert torch.allclose(samples, expected, atol=TOLERANCE, rtol=0)
+
+
+# --- splits -----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=15, deadline=None)
+@given(pieces=st.lists(st.integers(0, 14), min_size=1, max_size=8).filter(lambda sizes: 0 < sum(sizes) <= MAX_FRAMES))
+def test_any_split_equals_the_whole(shared_runner: VocoderRunner, pieces: list[int]) -> None:
+    mel = MEL[:, : sum(pieces)]
+    assert_same(render(shared_runner, mel, pieces), shared_runner.render_offline(mel, is_final=True))
+
+
+@pytest.mark.parametrize("num_frames", range(1, 9))
+@pytest.mark.parametrize("ends_with_nothing", [False, True])
+def test_short_lives_frame_by_frame(shared_runner: VocoderRunner, num_frames: int, ends_with_nothing: bool) -> None:
+    mel = MEL[:, :num_frames]
+    expected = shared_runner.render_offline(mel, is_final=True)
+    assert expected.shape == (num_frames * units.SAMPLES_PER_FRAME,)
+    assert_same(render(shared_runner, mel, [1] * num_frames + [0] * ends_with_nothing), expected)
+    assert_same(render(shared_runner, mel, [num_frames]), expected)
+
+
+def test_a_life_without_frames_is_silent(shared_runner: VocoderRunner) -> None:
+    assert render(shared_runner, MEL[:, :0], [0, 0]).shape == (0,)
+
+
+def test_everything_that_is_final_is_given_out(shared_runner: VocoderRunner) -> None:
+    stream = shared_runner.open()
+    pieces = [1, 3, 1, 0, 20, 7, 9]
+    outputs = feed(shared_runner, stream, MEL[:, : sum(pieces)], pieces)
+    shared_runner.close(stream)
+    given_out = list(itertools.accumulate(len(samples) for samples in outputs))
+    known = list(itertools.accumulate(pieces))
+    expected = [max(0, (frames - 4) * 480 - 4) for frames in known[:-1]] + [known[-1] * 480]
+    assert given_out == expected
+
+
+def test_upstreams_unfinished_output_is_a_prefix(shared_runner: VocoderRunner) -> None:
+    whole = shared_runner.render_offline(MEL, is_final=True)
+    unfinished = shared_runner.render_offline(MEL[:, :30], is_final=False)
+    assert_same(unfinished, whole[: (30 - 8) * units.SAMPLES_PER_FRAME])
+    for num_frames in (1, 7, 8):
+        assert len(shared_runner.render_offline(MEL[:, :num_frames], is_final=False)) == 0
+
+
+def test_borders_of_pieces_do_not_click(shared_runner: VocoderRunner) -> None:
+    whole = shared_runner.render_offline(MEL, is_final=True)
+    largest_step = whole.diff().abs().max()
+    stream = shared_runner.open()
+    outputs = feed(shared_runner, stream, MEL, [10, 20, 5, 25])
+    shared_runner.close(stream)
+    for before, after in itertools.pairwise(outputs):
+        assert (after[0] - before[-1]).abs() <= largest_step + TOLERANCE
+
+
+# --- batches ----------------------------------------------------------------------------------------------
+
+
+def feed_together(
+    runner: VocoderRunner, mels: Sequence[torch.Tensor], plans: Sequence[Sequence[int]]
+) -> list[torch.Tensor]:
+    """All streams side by side: call number i takes piece number i of each stream that has one."""
+    streams = [runner.open() for _ in plans]
+    outputs: list[list[torch.Tensor]] = [[] for _ in plans]
+    chunks = [torch.split(mel, list(plan), dim=1) for mel, plan in zip(mels, plans, strict=True)]
+    for number in range(max(len(plan) for plan in plans)):
+        members = [index for index, plan in enumerate(plans) if number < len(plan)]
+        jobs = [
+            VocoderJob(streams[index], chunks[index][number], is_final=number == len(plans[index]) - 1)
+            for index in members
+        ]
+        for index, samples in zip(members, runner.run(jobs), strict=True):
+            outputs[index].append(samples)
+    for stream in streams:
+        runner.close(stream)
+    return [torch.cat(parts) for parts in outputs]
+
+
+PLAN = st.lists(st.integers(0, 20), min_size=1, max_size=4).filter(lambda sizes: 0 < sum(sizes) <= MAX_FRAMES)
+
+
+@settings(max_examples=10, deadline=None)
+@given(plans=st.lists(PLAN, min_size=2, max_size=MAX_STREAMS))
+def test_a_batch_equals_each_stream_alone(shared_runner: VocoderRunner, plans: list[list[int]]) -> None:
+    mels = [MEL.roll(7 * index, dims=1)[:, : sum(plan)] for index, plan in enumerate(plans)]
+    for mel, samples in zip(mels, feed_together(shared_runner, mels, plans), strict=True):
+        assert_same(samples, shared_runner.render_offline(mel, is_final=True))
+
+
+def test_first_middle_and_final_in_one_padded_call(
+    shared_runner: VocoderRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.token2wav.vocoder.MIN_ROW_FILL", 0.0)  # one call, however uneven
+    plans = [[10, 5, 30], [1, 20, 3], [5, 44, 0], [0, 6, 1]]
+    mels = [MEL.roll(5 * index, dims=1)[:, : sum(plan)] for index, plan in enumerate(plans)]
+    for mel, samples in zip(mels, feed_together(shared_runner, mels, plans), strict=True):
+        assert_same(samples, shared_runner.render_offline(mel, is_final=True))
+
+
+# --- slots ------------------------------------------------------------------------------------------------
+
+
+def test_a_slot_used_again_is_a_fresh_one() -> None:
+    runner = create_runner()
+    expected = runner.render_offline(MEL, is_final=True)
+    abandoned = runner.open()
+    runner.run([VocoderJob(abandoned, MEL[:, :20], is_final=False)])
+    runner.close(abandoned)
+    runner._state.rows.fill_(torch.nan)
+    runner._exact_state.rows.fill_(torch.nan)
+    for _ in range(2):
+        assert_same(render(runner, MEL, [20, 40]), expected)
+
+
+def test_a_cancelled_stream_changes_no_other(shared_runner: VocoderRunner) -> None:
+    kept, cancelled = shared_runner.open(), shared_runner.open()
+    first, _ = shared_runner.run([VocoderJob(stream, MEL[:, :20], is_final=False) for stream in (kept, cancelled)])
+    shared_runner.close(cancelled)
+    successor = shared_runner.open()
+    rest, _ = shared_runner.run(
+        [VocoderJob(kept, MEL[:, 20:], is_final=True), VocoderJob(successor, MEL[:, :33], is_final=False)]
+    )
+    shared_runner.close(kept)
+    shared_runner.close(successor)
+    assert_same(torch.cat((first, rest)), shared_runner.render_offline(MEL, is_final=True))
+
+
+def test_slots_run_out_and_come_back_once(shared_runner: VocoderRunner) -> None:
+    streams = [shared_runner.open() for _ in range(MAX_STREAMS)]
+    with pytest.raises(VocoderStreamsExhausted, match="4"):
+        shared_runner.open()
+    shared_runner.close(streams[0])
+    shared_runner.close(streams[0])
+    streams[0] = shared_runner.open()
+    with pytest.raises(VocoderStreamsExhausted):
+        shared_runner.open()
+    for stream in streams:
+        shared_runner.close(stream)
+
+
+# --- refusals ---------------------------------------------------------------------------------------------
+
+
+def test_a_refusal_leaves_all_streams_as_they_were() -> None:
+    runner = create_runner(max_frames=20)
+    long, other = runner.open(), runner.open()
+    mel = MEL[:, :20]
+    outputs = [runner.run([VocoderJob(long, mel[:, :12], is_final=False)])[0]]
+    with pytest.raises(VocoderStreamTooLong, match="21 mel frames"):
+        runner.run([VocoderJob(other, mel[:, :5], is_final=False), VocoderJob(long, MEL[:, 12:21], is_final=True)])
+    with pytest.raises(VocoderStreamTooLong):
+        runner.render_offline(MEL[:, :21], is_final=True)
+    outputs += runner.run([VocoderJob(long, mel[:, 12:], is_final=True)])
+    expected = runner.render_offline(mel, is_final=True)
+    assert_same(torch.cat(outputs), expected)
+    assert_same(runner.run([VocoderJob(other, mel, is_final=True)])[0], expected)
+
+
+def test_ended_and_closed_streams_take_no_more(shared_runner: VocoderRunner) -> None:
+    for num_frames in (0, 6):
+        stream = shared_runner.open()
+        shared_runner.run([VocoderJob(stream, MEL[:, :num_frames], is_final=True)])
+        with pytest.raises(VocoderStreamEnded):
+            shared_runner.run([VocoderJob(stream, MEL[:, :1], is_final=False)])
+        shared_runner.close(stream)
+    stream = shared_runner.open()
+    shared_runner.close(stream)
+    with pytest.raises(VocoderStreamEnded):
+        shared_runner.run([VocoderJob(stream, MEL[:, :1], is_final=False)])
+
+
+def test_malformed_jobs_are_refused(shared_runner: VocoderRunner) -> None:
+    stream = shared_runner.open()
+    with pytest.raises(ValueError, match="one job in a call"):
+        shared_runner.run([VocoderJob(stream, MEL[:, :1], is_final=False)] * 2)
+    for mel in (MEL.T, MEL[None]):
+        with pytest.raises(ValueError, match="mel is"):
+            shared_runner.run([VocoderJob(stream, mel, is_final=False)])
+    shared_runner.close(stream)
+
+
+def test_a_short_excitation_table_is_refused() -> None:
+    with pytest.raises(ValueError, match="10 rows"):
+        VocoderRunner(
+            golden_config(),
+            golden.golden_state_dict("hift"),
+            excitation=golden_excitation(10),
+            max_samples=11,
+            max_streams=1,
+            device=CPU,
+        )
+
+
+def test_without_a_table_upstreams_is_drawn() -> None:
+    runner = VocoderRunner(
+        golden_config(), golden.golden_state_dict("hift"), max_samples=9600, max_streams=1, device=CPU
+    )
+    mel = MEL[:, :20]
+    assert_same(render(runner, mel, [9, 11]), runner.render_offline(mel, is_final=True))
+
+
+def test_bfloat16_is_close() -> None:
+    expected = create_runner().render_offline(MEL, is_final=True)
+    samples = render(create_runner(dtype=torch.bfloat16), MEL, [20, 40])
+    assert samples.dtype == torch.float32
+    assert torch.corrcoef(torch.stack((samples, expected)))[0, 1] > 0.97

@@ -1,0 +1,71 @@
+"""Sessions to test with: their engine, and a context brought into a given state."""
+
+from typing import Any
+
+from engine.interface import EngineInfo, SpeakingMode, UtteranceId, VoiceInfo
+from gateway.actions import Action, Send, SendAudio, Submit
+from gateway.context import ContextState
+from gateway.opening import SessionLimits
+from gateway.session import Session
+from protocol import messages as wire
+
+INFO = EngineInfo(
+    model="m",
+    voices=(VoiceInfo("anna", "first"), VoiceInfo("ben", "second")),
+    default_voice="anna",
+    modes=(SpeakingMode.AUTO, SpeakingMode.CLAUSE),
+    pre_skip_48k=312,
+    max_utterances=8,
+    max_lead_ms=3000,
+)
+NOW = 100.0
+
+# One of each kind that names a context.
+MESSAGES: dict[type, Any] = {
+    wire.Open: wire.Open(context="a"),
+    wire.Text: wire.Text(context="a", text="hi "),
+    wire.Flush: wire.Flush(context="a", id="f"),
+    wire.End: wire.End(context="a"),
+    wire.Cancel: wire.Cancel(context="a"),
+    wire.Playback: wire.Playback(context="a", played_ms=10),
+}
+
+
+def new_session(**limits: int) -> Session:
+    return Session(session_id="s", info=INFO, limits=SessionLimits(**limits))
+
+
+def open_context(session: Session, context: str = "a", **fields: Any) -> UtteranceId:
+    actions = session.receive(wire.Open(context=context, **fields), NOW)
+    assert len(actions) == 1
+    assert isinstance(actions[0], Submit)
+    utterance_id = actions[0].request.utterance_id
+    session.submitted(utterance_id)
+    return utterance_id
+
+
+def session_in(state: ContextState | None) -> Session:
+    """A session whose context `a` is in this state."""
+    session = new_session()
+    if state is None:
+        return session
+    if state is ContextState.OPENING:
+        session.receive(wire.Open(context="a"), NOW)
+        return session
+    open_context(session)
+    if state is ContextState.DRAINING:
+        session.receive(wire.End(context="a"), NOW)
+    if state is ContextState.CANCELLING:
+        session.receive(wire.Cancel(context="a"), NOW)
+    return session
+
+
+def error_of(actions: list[Action]) -> wire.Error:
+    assert len(actions) == 1
+    assert isinstance(actions[0], Send)
+    assert isinstance(actions[0].message, wire.Error)
+    return actions[0].message
+
+
+def sent(actions: list[Action]) -> list[Any]:
+    return [action.message for action in actions if isinstance(action, Send | SendAudio)]

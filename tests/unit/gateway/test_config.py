@@ -1,0 +1,71 @@
+"""Settings: defaults, variables, flags, and errors that say what to do."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from gateway.config import DEFAULT_MODEL_DIR, ConfigError, GatewayConfig, config_fields, from_environment
+
+pytestmark = pytest.mark.unit
+
+
+def test_defaults() -> None:
+    config = from_environment({})
+    assert config == GatewayConfig()
+    assert (config.host, config.port, config.model_dir) == ("127.0.0.1", 8080, DEFAULT_MODEL_DIR)
+    assert (DEFAULT_MODEL_DIR / "model.json").exists()
+
+
+def test_variables_and_flags() -> None:
+    env = {
+        "VOICEGATE_PORT": "1234",
+        "VOICEGATE_MODEL_DIR": "/models/x",
+        "VOICEGATE_DRAIN_S": "2.5",
+        "VOICEGATE_LOG_FORMAT": "console",
+        "VOICEGATE_THREADS": "",
+        "VOICEGATE_MAX_UTTERANCES": "7",
+        "PATH": "/bin",
+    }
+    config = from_environment(env, {"port": "99", "host": "0.0.0.0", "threads": 3, "lead_ms": None})
+    assert (config.port, config.host, config.threads, config.lead_ms) == (99, "0.0.0.0", 3, 3000)
+    assert (config.model_dir, config.drain_s) == (Path("/models/x"), 2.5)
+    assert (config.log_format, config.max_utterances) == ("console", 7)
+
+
+@pytest.mark.parametrize(
+    ("env", "overrides", "message"),
+    [
+        ({"VOICEGATE_PROT": "1"}, {}, "VOICEGATE_PROT is no setting of voicegate; did you mean VOICEGATE_PORT?"),
+        ({"VOICEGATE_": "1"}, {}, "did you mean"),
+        ({}, {"hots": "x"}, "did you mean host?"),
+        ({"VOICEGATE_PORT": "eighty"}, {}, "VOICEGATE_PORT is 'eighty'; it must be a whole number"),
+        ({"VOICEGATE_PORT": ""}, {}, "VOICEGATE_PORT is ''"),
+        ({}, {"drain_s": "soon"}, "--drain-s is 'soon'; it must be a number"),
+        ({"VOICEGATE_PORT": "65536"}, {}, "port is 65536; it must be at least 0 and at most 65535"),
+        ({"VOICEGATE_DRAIN_S": "nan"}, {}, "drain_s is nan"),
+        ({"VOICEGATE_THREADS": "0"}, {}, "threads is 0; it must be at least 1"),
+        ({"VOICEGATE_DEVICE": "tpu"}, {}, "VOICEGATE_DEVICE is 'tpu'; it must be one of auto, cpu, cuda"),
+        ({}, {"text_bytes": "1000000"}, "max_message_bytes is 1048576; text of 1000000 bytes can need"),
+    ],
+)
+def test_errors_name_the_setting_and_the_remedy(env: dict[str, str], overrides: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        from_environment(env, overrides)
+    assert message in str(caught.value)
+
+
+def test_values_given_in_code_are_checked_too() -> None:
+    with pytest.raises(ConfigError, match="log_level is 'loud'; it must be one of debug"):
+        GatewayConfig(log_level="loud")  # type: ignore[arg-type]
+
+
+def test_every_field_has_a_help_text_and_names() -> None:
+    fields = {config_field.name: config_field for config_field in config_fields()}
+    assert list(fields) == [item.name for item in dataclasses.fields(GatewayConfig)]
+    assert all(config_field.help for config_field in fields.values())
+    stall = fields["write_stall_s"]
+    assert (stall.env, stall.flag, stall.value_type) == ("VOICEGATE_WRITE_STALL_S", "--write-stall-s", float)
+    assert fields["device"].choices == ("auto", "cpu", "cuda")
+    assert fields["threads"].is_optional
+    assert fields["model_dir"].value_type is Path

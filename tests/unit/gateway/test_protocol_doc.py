@@ -1,0 +1,106 @@
+"""docs/protocol.md against the code: its state table, its examples, and that it leaves nothing out."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from engine import units
+from gateway.config import GatewayConfig
+from gateway.context import ACCEPTS, ContextState
+from gateway.http import PAGES
+from gateway.opening import SessionLimits
+from protocol import audio_message, codec, messages
+from protocol.audio_message import AudioMessage
+from protocol.errors import CloseCode, ErrorCode
+from protocol.messages import SUBPROTOCOL, ClientMessage, ServerMessage
+from tests.unit.gateway.sessions import MESSAGES, NOW, error_of, session_in
+
+pytestmark = pytest.mark.unit
+
+DOC = (Path(__file__).parents[3] / "docs" / "protocol.md").read_text()
+STRUCTS = (*ClientMessage.__args__, *ServerMessage.__args__)
+
+
+def table_rows(first_header: str) -> list[list[str]]:
+    """The cells of the table whose header starts so, header first."""
+    lines = DOC.splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith(f"| {first_header} |"))
+    rows = []
+    for line in lines[start:]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip().strip("`") for cell in line.strip("|").split("|")])
+    return [rows[0], *rows[2:]]
+
+
+def test_the_state_table_is_the_codes() -> None:
+    header, *rows = table_rows("state")
+    kinds = {kind.__struct_config__.tag: kind for kind in MESSAGES}
+    assert header[1:] == list(kinds)
+    in_doc = {row[0]: dict(zip(header[1:], row[1:], strict=True)) for row in rows}
+    in_code: dict[str, dict[str, str]] = {}
+    for state in (None, ContextState.OPEN, ContextState.DRAINING, ContextState.CANCELLING):
+        cells = {}
+        for tag, kind in kinds.items():
+            follows = ACCEPTS[state].get(kind)
+            if follows is not None:
+                # A client never sees the moment in which the engine has not answered yet.
+                cells[tag] = "→ open" if follows is ContextState.OPENING else f"→ {follows.value}"
+            else:
+                actions = session_in(state).receive(MESSAGES[kind], NOW)
+                cells[tag] = error_of(actions).code if actions else "ignored"
+        in_code["(none)" if state is None else state.value] = cells
+    assert in_doc == in_code
+
+
+def test_every_message_and_field_is_there() -> None:
+    nested = (messages.Format, messages.Pace, messages.Limits, messages.AlignmentItem, messages.Timing)
+    for struct in (*STRUCTS, *nested):
+        tag = struct.__struct_config__.tag
+        for name in ([tag] if tag else []) + [item.name for item in msgspec.structs.fields(struct)]:
+            assert re.search(rf"`([a-z]+\.)?{name}`", DOC), f"{struct.__name__}: {name}"
+
+
+def test_every_code_is_there() -> None:
+    assert [row[0] for row in table_rows("code")[1:]] == [code.value for code in ErrorCode]
+    close_codes = {int(row[0]) for row in table_rows("close code")[1:]}
+    assert close_codes >= {code.value for code in CloseCode}
+
+
+def test_every_page_is_there() -> None:
+    assert {row[0] for row in table_rows("path")[1:]} >= set(PAGES)
+    assert f"`{SUBPROTOCOL}`" in DOC
+
+
+def test_defaults_and_limits() -> None:
+    limits = {row[0]: row[1] for row in table_rows("limit")[1:]}
+    config, session = GatewayConfig(), SessionLimits()
+    assert limits["contexts open at once on a socket"] == str(config.contexts_per_socket) == str(session.contexts)
+    assert limits["UTF-8 bytes of text in one message"] == str(config.text_bytes) == str(session.text_bytes)
+    assert limits["UTF-8 bytes of text in a context's life"] == str(session.context_text_bytes)
+    assert session.context_text_bytes == config.context_text_bytes
+    assert limits["unanswered flushes of a context"] == str(session.unanswered_flushes)
+    assert limits["bytes of one WebSocket message"] == str(config.max_message_bytes)
+    assert limits["time in which the peer reads nothing while data waits"] == f"{config.write_stall_s:.0f} s"
+    assert limits["sockets of a server"] == str(config.max_sockets)
+    formats = {row[0]: row[1] for row in table_rows("field of `format`")[1:]}
+    assert formats["codec"].strip("`") == messages.Format().codec
+    assert formats["frame_ms"] == str(messages.Format().frame_ms)
+    assert formats["bitrate"] == str(messages.Format().bitrate)
+    assert f"24000. Opus: {units.SAMPLE_RATE_HZ} or {units.OPUS_CLOCK_HZ}" in DOC
+
+
+def test_the_examples_are_messages() -> None:
+    lines = [line for line in DOC.splitlines() if line.startswith(("C: {", "S: {"))]
+    assert len(lines) > 10
+    for line in lines:
+        decode = codec.decode_client if line.startswith("C") else codec.decode_server
+        decode(line[3:])
+
+
+def test_the_audio_example_is_an_audio_message() -> None:
+    (example,) = re.findall(r"`((?:[0-9a-f]+ )+[0-9a-f]+)` is the first message", DOC)
+    message = AudioMessage(handle=513, sequence=0, pts_48k=0, packets=(b"\xfc\xff\xfe",), is_first=True)
+    assert bytes.fromhex(example) == audio_message.pack(message)
