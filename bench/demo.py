@@ -95,6 +95,9 @@ def write_files(context: Context, audio: list[Audio], directory: Path) -> list[P
 
 def print_timeline(context: Context, audio: list[Audio]) -> None:
     timeline = timeline_of(context, audio)
+    if timeline is None:
+        print("\n  there was nothing to say")
+        return
     underruns = timeline.playback(PREBUFFER_MS).underruns
     worst = f" (worst {underruns.worst_s * 1000:.0f} ms)" if underruns.num else ""
     rows = [

@@ -53,7 +53,8 @@ def _resample(samples: npt.NDArray[np.int16], rate_hz: int) -> npt.NDArray[np.in
     num_out = len(samples) * _RECOGNISER_RATE_HZ // rate_hz
     spectrum = torch.fft.rfft(torch.from_numpy(samples.astype(np.float64)))[: num_out // 2 + 1]
     resampled = torch.fft.irfft(spectrum, n=num_out) * (num_out / len(samples))
-    return resampled.clamp(-32768, 32767).numpy().astype(np.int16)
+    out: npt.NDArray[np.int16] = resampled.clamp(-32768, 32767).numpy().astype(np.int16)
+    return out
 
 
 def speak(core: EngineCore, text: str, voice: str, mode: SpeakingMode, seed: int) -> npt.NDArray[np.int16]:
@@ -73,11 +74,13 @@ def speak(core: EngineCore, text: str, voice: str, mode: SpeakingMode, seed: int
                     return np.frombuffer(pcm, "<i2")
                 case Failed(message=message):
                     raise RuntimeError(message)
+                case _:
+                    pass
 
 
 def measure(core: EngineCore, voice: str, mode: SpeakingMode) -> dict[str, Any]:
     recogniser = Recogniser()
-    rows = []
+    rows: list[dict[str, Any]] = []
     for seed, text in enumerate(sentences.EVERYDAY):
         heard = recogniser.words(speak(core, text, voice, mode, seed), units.SAMPLE_RATE_HZ)
         wanted = words_of(text)
@@ -108,7 +111,7 @@ def main() -> None:
     set_threads(config)
     model = load_model_config(options.model)
     core = EngineCore(config, load_stages(config, model, load_voices(options.model, model)), time.monotonic)
-    report = {
+    report: dict[str, Any] = {
         "environment": environment.describe(),
         "results": [measure(core, voice, SpeakingMode(mode)) for mode in options.modes for voice in options.voices],
     }

@@ -30,7 +30,8 @@ from engine.llm.torch_runner import TorchLlmRunner
 from engine.model_config import ModelConfig, load_model_config
 from engine.stages import ReadyVoice, Stages
 from engine.text.tokenizer import TextTokenizer
-from engine.token2wav.flow import FlowPrompt, FlowRunner
+from engine.token2wav.flow import FlowRunner
+from engine.token2wav.flow_prompt import FlowPrompt
 from engine.token2wav.vocoder import VocoderRunner
 from engine.units import SAMPLES_PER_TOKEN
 from engine.voices.store import load_voices
@@ -65,7 +66,7 @@ def load_engine(config: EngineConfig, *, on_progress: Progress | None = None) ->
     except (ValueError, OSError) as error:
         raise EngineError(f"cannot load the model in {config.model_dir}: {error}") from error
     core = EngineCore(config, stages, time.monotonic)
-    info = _engine_info(config, model, voices)
+    info = engine_info(config, model, voices)
     with _timed("warm-up", report):
         _warm_up(core, info)
     return LoadedEngine(core, info)
@@ -140,7 +141,7 @@ def _ready_voice(voice: Voice, tokenizer: TextTokenizer, flow: FlowRunner, confi
     return ReadyVoice(voice, prompt, flow_prompt)
 
 
-def _engine_info(config: EngineConfig, model: ModelConfig, voices: Mapping[str, Voice]) -> EngineInfo:
+def engine_info(config: EngineConfig, model: ModelConfig, voices: Mapping[str, Voice]) -> EngineInfo:
     return EngineInfo(
         model=model.name,
         voices=tuple(VoiceInfo(voice.name, voice.description) for voice in voices.values()),

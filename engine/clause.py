@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from engine.llm.silent_filter import SilentTokenFilter
-from engine.token2wav.flow import FlowStream
+from engine.token2wav.flow_stream import FlowStream
 from engine.token2wav.stretch import MelStretch
 from engine.token2wav.vocoder import VocoderStream
 

@@ -90,12 +90,13 @@ class Connection:
         except Exception:  # noqa: BLE001 - the root of this socket's tasks: its trouble ends this socket only
             self._log.exception("socket failed")
             self._outbox.clear()
+            self._perform(self._session.disconnected())  # before the close, which may take its time
             await self._close(Close(CloseCode.OUR_FAULT, ""))
         finally:
             self._is_over = True
             self._inbox.clear()
             self._perform(self._session.disconnected())
-            self._log.info("socket closed", code=self._websocket.close_code)
+            self._log.info("socket closed", code=int(self._websocket.close_code or 0))
 
     def deliver(self, event: EngineEvent) -> None:
         """Take an engine event; it reaches the session when the socket has room. Returns at once."""

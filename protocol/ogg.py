@@ -54,7 +54,7 @@ class OggOpusMuxer:
         """The pages that these packets complete; none for a single packet at the start."""
         ready = (*self._waiting, *packets)
         self._waiting = ready[-1:]
-        return b"".join(self._audio_page(group, 0) for group in _groups_for_pages(ready[:-1]))
+        return b"".join(map(self._audio_page, _groups_for_pages(ready[:-1])))
 
     def finish(self, end_pts_48k: int | None = None) -> bytes:
         """The last page. `end_pts_48k`: exact end, counted as pts are, with the pre-skip; None: no trimming.
@@ -71,9 +71,9 @@ class OggOpusMuxer:
         waiting, self._waiting = self._waiting, ()
         return self._page(waiting, _END_OF_STREAM, end_48k)
 
-    def _audio_page(self, packets: Sequence[bytes], flags: int) -> bytes:
+    def _audio_page(self, packets: Sequence[bytes]) -> bytes:
         self._granule_48k += sum(map(packet_duration_48k, packets))
-        return self._page(packets, flags, self._granule_48k)
+        return self._page(packets, 0, self._granule_48k)
 
     def _page(self, packets: Sequence[bytes], flags: int, granule: int) -> bytes:
         lacing = b"".join(map(_lacing, packets))

@@ -9,17 +9,19 @@ from clients.python.timeline import Arrival, Timeline, measure
 _CONTINUITY_LIMITS_MS = (50, 100)
 
 
-def timeline_of(context: Context, audio: Sequence[Audio]) -> Timeline:
-    """Of a context whose audio has been read. Raises ValueError where there was none."""
-    arrivals = [Arrival(item.arrived_s, item.pts_48k, item.duration_48k) for item in audio]
-    if context.first_text_s is None:
-        raise ValueError("no text was sent")
+def timeline_of(context: Context, audio: Sequence[Audio]) -> Timeline | None:
+    """Of a context whose audio has been read; None where there was nothing to hear."""
+    arrivals = [Arrival(item.arrived_s, item.pts_48k, item.duration_48k) for item in audio if item.duration_48k]
+    if context.first_text_s is None or not arrivals:
+        return None
     return measure(
         context.first_text_s, arrivals, pre_skip_48k=context.opened.pre_skip, end_pts_48k=context.end_pts_48k
     )
 
 
-def timeline_lines(timeline: Timeline) -> list[str]:
+def timeline_lines(timeline: Timeline | None) -> list[str]:
+    if timeline is None:
+        return ["there was nothing to say"]
     lines = [
         f"{'time to first audio':<22}{timeline.first_audio_s * 1000:8.0f} ms",
         f"{'audio':<22}{timeline.audio_s:8.2f} s",

@@ -103,4 +103,5 @@ class _Framer:
 
 
 def _to_s16le(samples: Samples) -> bytes:
-    return np.clip(np.rint(samples * 32767.0), -32768, 32767).astype("<i2").tobytes()
+    pcm: bytes = np.clip(np.rint(samples * 32767.0), -32768, 32767).astype("<i2").tobytes()
+    return pcm

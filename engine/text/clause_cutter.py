@@ -61,6 +61,7 @@ class ClauseCutter:
             if cut is None and self._size >= self._max_chars:
                 cut = self._forced_cut()
             if cut is not None:
+                assert cut.at > 0, "a cut that takes nothing would be found again for ever"
                 self._leave(text[: cut.at], cut.line)
                 return cut.at
         return None

@@ -105,5 +105,11 @@ def _belongs(held: str, word: str) -> bool:
         return starts_with_digit or abbreviation_kind(held_stem) is not Kind.NUMBER
     if held_stem[-1:].isdigit():
         is_month = stem[:1].isupper() and stem.lower() in MONTH_BY_NAME
-        return starts_with_digit or is_month or word.removesuffix(tail) in AFTER_NUMBER or word in _DASHES or is_wide(word[0])
+        return (
+            starts_with_digit
+            or is_month
+            or word.removesuffix(tail) in AFTER_NUMBER
+            or word in _DASHES
+            or is_wide(word[0])
+        )
     return starts_with_digit

@@ -67,9 +67,6 @@ async def _say(options: argparse.Namespace) -> None:
         gate = await _enter_gate(stack, options.url)
         context = await gate.open(**_open_options(options, target))
         audio = await _deliver(context, text, target)
-    if context.first_text_s is None or not any(item.packets for item in audio):
-        note("nothing to say")
-        return
     if target.file is not None:
         write_audio(target.file, context.opened, audio)
         note(f"wrote {target.file}")

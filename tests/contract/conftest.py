@@ -10,8 +10,9 @@ import pytest
 
 from engine.fake import FakeEngine, Fault, FaultKind, Script
 from engine.interface import Engine
+from tests.support.tiny_engine import tiny_engine
 
-ENGINES = ("fake",)
+ENGINES = ("fake", "tiny")
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,14 @@ def create_case(name: str) -> Case:
                 engine=FakeEngine(),
                 failing_engine=FakeEngine(Script(faults={0: Fault(FaultKind.FAIL, after_ms=120)})),
                 small_engine=FakeEngine(Script(max_utterances=2)),
+            )
+        case "tiny":
+            return Case(
+                engine=tiny_engine(),
+                failing_engine=tiny_engine(breaks_first=True),
+                small_engine=tiny_engine(max_utterances=2),
+                text="One two three.",
+                timeout_s=120.0,
             )
         case _:
             raise AssertionError(f"no engine {name}")

@@ -71,6 +71,8 @@ async def test_close_fails_what_runs_and_ends_the_events(listener: Listener) -> 
         await listener.engine.next_event()
     with pytest.raises(EngineStopped):
         listener.engine.submit(UtteranceRequest(UtteranceId("u"), "any"))
+    listener.engine.push_text(utterances[0], "x")
+    listener.engine.cancel(utterances[0])  # a socket that ends last still cancels
     await listener.engine.close()  # twice is once
 
 

@@ -80,6 +80,7 @@ async def test_a_context_from_open_to_done(gate: Gate) -> None:
     assert len(pcm) == 10 * MS_PER_CHARACTER * 24
     assert "".join(item.text for item in context.alignments) == "Hello world"
     timeline = timeline_of(context, audio)
+    assert timeline is not None
     assert timeline.audio_s == pytest.approx(0.6)
     assert 0 < timeline.first_audio_s <= timeline.generation_s
 

@@ -1,5 +1,7 @@
 """The tiny model through the whole engine: however text arrives and whoever else speaks, the samples are the same."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -7,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.interface import Alignment, AudioReady, Cancelled, Done, Failed, Flushed, SpeakingMode
-from engine.llm.backend import SequenceOutput
-from tests.support.tiny_engine import HandDrivenEngine, Heard, tiny_stages
+from tests.support.tiny_engine import CONFIG, FirstSequenceFails, HandDrivenEngine, Heard, tiny_stages
 
 pytestmark = pytest.mark.parity
 
@@ -97,19 +98,9 @@ def test_spoken_text_follows_what_was_played() -> None:
     assert TEXT.startswith(end.spoken_text)
 
 
-def test_a_failing_sequence_ends_its_utterance_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    llm = tiny_stages().llm
-    step = llm.step
-
-    def failing_first(sequence_ids: list[int]) -> list[SequenceOutput]:
-        outputs = step(sequence_ids)
-        if min(sequence_ids) == 0:
-            llm.abort(0)
-            return [SequenceOutput(0, error="made to fail") if o.sequence_id == 0 else o for o in outputs]
-        return outputs
-
-    monkeypatch.setattr(llm, "step", failing_first)
-    engine = HandDrivenEngine()
+def test_a_failing_sequence_ends_its_utterance_and_no_other() -> None:
+    stages = tiny_stages()
+    engine = HandDrivenEngine(stages=replace(stages, llm=FirstSequenceFails(stages.llm)))
     first, second = engine.submit("first"), engine.submit("second", seed=3)
     for utterance_id in (first, second):
         engine.core.push_text(utterance_id, "Good morning.")
@@ -190,8 +181,7 @@ def test_faster_speech_is_shorter() -> None:
 
 
 def test_a_listener_who_is_far_ahead_makes_the_engine_wait() -> None:
-    engine = HandDrivenEngine()
-    engine.core._config = engine.core._config.__class__(engine.core._config.model_dir, lead_ms=1000)
+    engine = HandDrivenEngine(replace(CONFIG, lead_ms=1000))
     utterance_id = engine.submit("u")
     engine.core.push_text(utterance_id, TEXT)
     engine.core.end_text(utterance_id)

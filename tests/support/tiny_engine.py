@@ -1,10 +1,11 @@
 """The tiny model behind an EngineCore that a test drives by hand: no thread, no clock but its own."""
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
-from engine.build import load_stages
+from engine.build import engine_info, load_stages
 from engine.config import EngineConfig
 from engine.core import EngineCore
 from engine.interface import (
@@ -19,9 +20,11 @@ from engine.interface import (
     UtteranceId,
     UtteranceRequest,
 )
+from engine.llm.backend import LlmBackend, SequenceOutput, SequenceRequest
 from engine.model_config import load_model_config
 from engine.stages import Stages
 from engine.voices.store import load_voices
+from engine.worker import LoadedEngine, ThreadedEngine
 from tests.support.golden import TINY_MODEL_DIR
 
 # No lead: an utterance runs as fast as it can.
@@ -34,6 +37,61 @@ def tiny_stages() -> Stages:
     """Loaded once for all tests: every test leaves them as it found them, and one of them checks that."""
     model = load_model_config(TINY_MODEL_DIR)
     return load_stages(CONFIG, model, load_voices(TINY_MODEL_DIR, model))
+
+
+def tiny_engine(*, max_utterances: int = 64, breaks_first: bool = False) -> ThreadedEngine:
+    """The real engine in its thread, over the stages that all tests share."""
+    config = replace(CONFIG, max_utterances=max_utterances)
+
+    def load() -> LoadedEngine:
+        stages = tiny_stages()
+        if breaks_first:
+            stages = replace(stages, llm=FirstSequenceFails(stages.llm))
+        core = EngineCore(config, stages, time.monotonic)
+        return LoadedEngine(core, engine_info(config, stages.model, {n: v.voice for n, v in stages.voices.items()}))
+
+    return ThreadedEngine(load)
+
+
+class FirstSequenceFails:
+    """An LlmBackend whose first sequence fails after some steps, as one too long for its slot would."""
+
+    def __init__(self, llm: LlmBackend, *, after_steps: int = 5) -> None:
+        self._llm = llm
+        self._first: int | None = None
+        self._steps_left = after_steps
+
+    @property
+    def num_free_slots(self) -> int:
+        return self._llm.num_free_slots
+
+    def add(self, request: SequenceRequest) -> None:
+        self._llm.add(request)
+        if self._first is None:
+            self._first = request.sequence_id
+
+    def push_text(self, sequence_id: int, text_ids: Sequence[int]) -> None:
+        self._llm.push_text(sequence_id, text_ids)
+
+    def end_text(self, sequence_id: int) -> None:
+        self._llm.end_text(sequence_id)
+
+    def abort(self, sequence_id: int) -> None:
+        self._llm.abort(sequence_id)
+
+    def is_runnable(self, sequence_id: int) -> bool:
+        return self._llm.is_runnable(sequence_id)
+
+    def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
+        outputs = self._llm.step(sequence_ids)
+        if self._first not in sequence_ids:
+            return outputs
+        self._steps_left -= 1
+        if self._steps_left:
+            return outputs
+        self._llm.abort(self._first)
+        failed = SequenceOutput(self._first, error="made to fail")
+        return [failed if output.sequence_id == self._first else output for output in outputs]
 
 
 @dataclass(slots=True)
@@ -52,9 +110,9 @@ class Heard:
 
 
 class HandDrivenEngine:
-    def __init__(self, *, start_s: float = 0.0) -> None:
-        self.now_s = start_s
-        self.core = EngineCore(CONFIG, tiny_stages(), lambda: self.now_s)
+    def __init__(self, config: EngineConfig = CONFIG, stages: Stages | None = None) -> None:
+        self.now_s = 0.0
+        self.core = EngineCore(config, stages or tiny_stages(), lambda: self.now_s)
         self.heard: dict[UtteranceId, Heard] = {}
 
     def submit(

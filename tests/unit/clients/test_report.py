@@ -21,5 +21,9 @@ def test_lines_name_what_was_measured() -> None:
     ]
 
 
+def test_nothing_to_hear_is_said() -> None:
+    assert timeline_lines(None) == ["there was nothing to say"]
+
+
 def test_continuity_of_one_message_is_not_available() -> None:
     assert timeline_lines(measure(0.0, [Arrival(0.1, 0, 960)]))[-1] == "continuity            C50 n/a, C100 n/a"

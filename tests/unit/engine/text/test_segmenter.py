@@ -160,6 +160,7 @@ def test_a_word_without_end_is_cut_at_the_limit() -> None:
         ("你好。", ["|", "你好。"]),
         ("你好。再见", ["你好。", "|", "再见"]),
         ("“你好。”他说！！真的", ["“你好。”", "他说！！", "|", "真的"]),
+        ("你好。 ", ["你好。 ", "|"]),
         ("真的？是的；那好", ["真的？", "是的；", "|", "那好"]),
         ("约3.5米长，对吗?对", ["约3.5米长，对吗?", "|", "对"]),
         ("我用OK.然后走", ["我用OK.", "|", "然后走"]),
@@ -179,7 +180,7 @@ def test_only_the_first_span_may_end_at_an_early_comma() -> None:
     ]
 
 
-@pytest.mark.parametrize("mark", [", ", "; ", ": ", " - ", " – ", "—", "，"])
+@pytest.mark.parametrize("mark", [", ", "; ", ": ", " - ", " – ", "—", "——", "，", '!" ', "... ", "\n"])
 def test_clause_marks(mark: str) -> None:
     text = f"this is the first of the two halves{mark}and"
     assert texts(text)[1:] == ["|", "and"]
@@ -198,14 +199,23 @@ def test_a_forced_cut_is_at_whitespace() -> None:
 def test_a_forced_cut_is_rather_at_a_late_clause_mark() -> None:
     config = SegmenterConfig(soft_min_chars=1000, first_min_chars=1000, max_chars=40)
     segmenter = Segmenter(config)
-    assert [span.text for span in segmenter.push("one two three four, five six seven eight nine")] == ["one two three four, "]
+    assert [span.text for span in segmenter.push("one two three four, five six seven eight nine")] == [
+        "one two three four, "
+    ]
     segmenter = Segmenter(config)
-    assert [span.text for span in segmenter.push("one, " + "x" * 15 + " " + "y" * 40)][0] == "one, " + "x" * 15 + " "
+    assert next(span.text for span in segmenter.push("one, " + "x" * 15 + " " + "y" * 40)) == "one, " + "x" * 15 + " "
 
 
-@pytest.mark.parametrize(("text", "num_spans"), [("This is a line, and", 0), ("Extraordinarily extraordinary, and", 0)])
-def test_the_first_comma_needs_length_and_words(text: str, num_spans: int) -> None:
-    assert len(Segmenter().push(text)) == num_spans
+@pytest.mark.parametrize(
+    "text", ["This is a line, and", " " * 30 + "This is a line, and", "Extraordinarily extraordinary, and"]
+)
+def test_the_first_comma_needs_length_and_words(text: str) -> None:
+    assert Segmenter().push(text) == []
+
+
+def test_a_forced_cut_of_wide_text_is_at_a_list_mark() -> None:
+    segmenter = Segmenter(SegmenterConfig(max_chars=30))
+    assert [span.text for span in segmenter.push("一二三四五六、七八九十")] == ["一二三四五六、"]
 
 
 def test_wide_text_counts_threefold() -> None:
@@ -236,7 +246,10 @@ def test_wide_text_counts_threefold() -> None:
         ("call 555 123 4567 now or", ["call", " 555 123 4567", " now", "|", " or"]),
         ("Dr. Smith and J. R. R. Tolkien so", ["Dr. Smith", " and", " J. R. R. Tolkien", "|", " so"]),
         ("No. 5 and No. I so", ["No. 5", " and", " No.", " I", "|", " so"]),
+        ("eggs etc., and etc. and so on", ["eggs", " etc.,", " and", " etc. and", " so", "|", " on"]),
         # wide text has no blanks
+        ("约 3 米 长", ["约", " 3 米", "|", " 长"]),
+        ("一二三四5 六七八", ["|", "一二三四5 六七八"]),
         ("你好，世界。再见", ["你好，", "世界。", "|", "再见"]),
         ("一二三四五六七八", ["一二三四五六", "|", "七八"]),
         ("我有3个苹果，对", ["我有3个苹果，", "|", "对"]),
@@ -244,6 +257,11 @@ def test_wide_text_counts_threefold() -> None:
 )
 def test_words(text: str, spans: list[str]) -> None:
     assert texts(text, Granularity.WORD) == spans
+
+
+def test_a_forced_cut_of_words_is_behind_a_whole_word() -> None:
+    segmenter = Segmenter(SegmenterConfig(granularity=Granularity.WORD, max_chars=10))
+    assert [span.text for span in segmenter.push("Prof. Smithson")] == ["Prof."]
 
 
 # --- the rest -------------------------------------------------------------------------------------------------
@@ -256,6 +274,19 @@ def test_pending_is_what_no_span_holds_yet() -> None:
     assert segmenter.flush() == [TextSpan("How are", 13, 20)]
     assert segmenter.pending == ""
     assert segmenter.push("") == []
+
+
+@pytest.mark.parametrize("granularity", Granularity)
+def test_after_a_flush_nothing_is_left_of_what_was_pending(granularity: Granularity) -> None:
+    flushed = Segmenter(SegmenterConfig(granularity=granularity))
+    for _ in range(50):
+        flushed.push("some 5 ")
+        flushed.flush()
+    fresh = Segmenter(SegmenterConfig(granularity=granularity))
+    fresh.push("Hello. x ")
+    fresh.flush()
+    text = "5 is here, and this goes on at once. So"
+    assert [span.text for span in flushed.push(text)] == [span.text for span in fresh.push(text)]
 
 
 def test_a_flush_of_whitespace_leaves_the_first_span_to_come() -> None:

@@ -1,0 +1,117 @@
+"""Each check of `voicegate doctor`, good and bad; fail alone decides the exit status."""
+
+import shutil
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from clients.python.errors import MissingDependency
+from gateway.cli import doctor
+from gateway.cli.doctor import Finding, Level, check_model, check_port, check_python, check_torch
+from gateway.cli.main import run
+from gateway.config import DEFAULT_MODEL_DIR, GatewayConfig
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@pytest.mark.parametrize(
+    ("version", "level"), [((3, 10), Level.FAIL), ((3, 11), Level.OK), ((3, 12), Level.OK), ((3, 13), Level.FAIL)]
+)
+def test_python(version: tuple[int, int], level: Level) -> None:
+    assert check_python(version).level is level
+
+
+def test_model_in_order(tmp_path: Path) -> None:
+    findings = list(check_model(DEFAULT_MODEL_DIR))
+    assert {finding.level for finding in findings} == {Level.OK}
+    assert [finding.subject for finding in findings] == [
+        "model",
+        "tokenizer",
+        "llm",
+        "flow",
+        "vocoder",
+        "voice",
+        "voice",
+    ]
+    (finding,) = check_model(tmp_path)
+    assert (finding.level, "choose another with --model-dir" in finding.text) == (Level.FAIL, True)
+
+
+def test_every_missing_file_is_told_at_once(tmp_path: Path) -> None:
+    shutil.copy(DEFAULT_MODEL_DIR / "model.json", tmp_path)
+    failed = [finding.subject for finding in check_model(tmp_path) if finding.level is Level.FAIL]
+    assert failed == ["tokenizer", "llm", "flow", "vocoder", "voices"]
+
+
+def test_a_default_voice_that_is_not_there(tmp_path: Path) -> None:
+    shutil.copy(DEFAULT_MODEL_DIR / "model.json", tmp_path)
+    (tmp_path / "voices").mkdir()
+    shutil.copy(DEFAULT_MODEL_DIR / "voices" / "slt.safetensors", tmp_path / "voices")
+    assert list(check_model(tmp_path))[-1].text == "model.json names the default voice 'rms', which is not there"
+
+
+def test_port(free_port: int) -> None:
+    assert check_port("127.0.0.1", free_port).level is Level.OK
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        finding = check_port("127.0.0.1", taken.getsockname()[1])
+    assert (finding.level, "choose another with --port" in finding.text) == (Level.FAIL, True)
+    assert check_port("192.0.2.1", 0).level is Level.FAIL
+
+
+def test_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch, cuda = check_torch(GatewayConfig(threads=1))
+    assert (torch.level, torch.subject, cuda.subject) == (Level.OK, "torch", "cuda")
+    (torch, _) = check_torch(GatewayConfig(threads=10_000))
+    assert (torch.level, "fewer are faster" in torch.text) == (Level.WARN, True)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    (torch,) = check_torch(GatewayConfig())
+    assert (torch.level, "pip install" in torch.text) == (Level.FAIL, True)
+
+
+def test_cuda_that_was_asked_for_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert [finding.level for finding in check_torch(GatewayConfig(device="cuda", threads=1))] == [Level.OK, Level.FAIL]
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "a card")
+    assert list(check_torch(GatewayConfig(threads=1)))[1] == Finding(Level.OK, "cuda", "a card")
+
+
+def test_what_is_missing_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> str:
+        raise MissingDependency("install it")
+
+    monkeypatch.setattr(doctor, "check_opus", missing)
+    monkeypatch.setattr(doctor, "find_sound_device", missing)
+    assert doctor.check_libopus() == Finding(Level.FAIL, "libopus", "install it")
+    assert doctor.check_sound().level is Level.WARN
+    monkeypatch.setattr(doctor, "find_sound_device", lambda: "speakers")
+    assert doctor.check_sound() == Finding(Level.OK, "sound", "speakers")
+
+
+@pytest.mark.parametrize(("level", "status"), [(Level.OK, 0), (Level.WARN, 0), (Level.FAIL, 1)])
+def test_exit_status_and_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], level: Level, status: int
+) -> None:
+    findings = [Finding(Level.OK, "python", "3.11"), Finding(level, "port", "what to do"), Finding(Level.OK, "x", "y")]
+    monkeypatch.setattr(doctor, "examine", lambda _config: iter(findings))
+    assert run(["doctor"]) == status
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == f"{level.value:<5} port        what to do"
+
+
+def test_the_order_is_the_order_of_repair(monkeypatch: pytest.MonkeyPatch, free_port: int) -> None:
+    monkeypatch.setattr(doctor, "find_sound_device", lambda: "speakers")
+    subjects = [finding.subject for finding in doctor.examine(GatewayConfig(port=free_port))]
+    assert subjects[:5] == ["python", "libopus", "torch", "cuda", "model"]
+    assert subjects[-2:] == ["port", "sound"]

@@ -1,0 +1,106 @@
+"""The command line: one line per mistake, the right exit status, and no torch where none is needed."""
+
+import subprocess
+import sys
+
+import pytest
+
+from gateway.cli import main, serve, version
+from gateway.cli.terminal import CommandError
+from gateway.config import config_fields
+
+pytestmark = pytest.mark.unit
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["serve", "--prot", "1"], "voicegate serve: --prot is unknown here; see voicegate serve --help"),
+        (["voices", "extra"], "voicegate voices: extra is unknown here; see voicegate voices --help"),
+        (["say", "x", "--speed", "fast"], "voicegate say: argument --speed: invalid float value: 'fast'; see"),
+        (["sing"], "voicegate: argument command: invalid choice: 'sing' (choose from"),
+    ],
+)
+def test_usage_errors(capsys: Captured, arguments: list[str], line: str) -> None:
+    with pytest.raises(SystemExit, match=str(main.EXIT_USAGE)):
+        sys.exit(main.run(arguments))
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(line)
+    assert shown.err.count("\n") == 1
+
+
+def test_no_command_is_the_help(capsys: Captured) -> None:
+    assert main.run([]) == main.EXIT_USAGE
+    shown = capsys.readouterr().err
+    assert all(name in shown for name in ("serve", "say", "voices", "version", "doctor"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["serve", "--port", "x"], "--port is 'x'; it must be a whole number"),
+        (["serve", "--device", "tpu"], "--device is 'tpu'; it must be one of auto, cpu, cuda"),
+        (["serve", "--port", "70000"], "port is 70000"),
+        (["voices", "--model-dir", "/nowhere"], "/nowhere/model.json is missing"),
+    ],
+)
+def test_bad_values_are_one_line(capsys: Captured, arguments: list[str], reason: str) -> None:
+    assert main.run(arguments) == main.EXIT_FAILED
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"voicegate: {reason}")
+    assert shown.count("\n") == 1
+
+
+def test_an_unknown_variable_is_named(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VOICEGATE_PROT", "1")
+    assert main.run(["voices"]) == main.EXIT_FAILED
+    assert "VOICEGATE_PROT" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(CommandError("no"), 1), (KeyboardInterrupt(), 130)], ids=["failed", "interrupted"]
+)
+def test_status_of_a_command_that_stops(monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int) -> None:
+    def stop(_version: str) -> None:
+        raise error
+
+    monkeypatch.setattr(version, "version_of", stop)
+    assert main.run(["version"]) == status
+
+
+def test_help_of_serve_has_every_setting_with_default_and_variable(capsys: Captured) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main.run(["serve", "--help"])
+    assert stop.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for setting in config_fields():
+        assert f"{setting.flag} " in shown
+        assert f"; {setting.env})" in shown
+    assert "(default: 8080; VOICEGATE_PORT)" in shown
+    assert "(default: unset; VOICEGATE_THREADS)" in shown
+
+
+def test_a_percent_sign_in_a_help_text_is_no_format() -> None:
+    (setting, *_) = config_fields()
+    assert "%%" not in serve._help(setting)
+
+
+def test_version(capsys: Captured) -> None:
+    assert main.run(["version"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert names == ["voicegate", "python", "torch", "libopus"]
+
+
+def test_help_and_client_commands_import_neither_torch_nor_the_server() -> None:
+    program = (
+        "import sys; from gateway.cli.main import run\n"
+        "try: run(['--help'])\n"
+        "except SystemExit: pass\n"
+        "run(['version'])\n"
+        "print([name for name in ('torch', 'uvloop', 'structlog', 'numpy') if name in sys.modules])"
+    )
+    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert completed.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,135 @@
+"""A model directory is told good from bad without torch: each fault is found and named."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.model_config import ModelConfig
+from gateway.cli.model_files import (
+    UnfitFile,
+    check_config,
+    check_tokenizer,
+    check_voice,
+    check_weights,
+    read_header,
+    voice_paths,
+)
+from gateway.cli.voices import read_voices
+from gateway.config import DEFAULT_MODEL_DIR
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def model() -> ModelConfig:
+    return check_config(DEFAULT_MODEL_DIR)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The small files of the tiny model."""
+    directory = tmp_path / "model"
+    (directory / "voices").mkdir(parents=True)
+    for name in ("model.json", "tokenizer.json", "voices/rms.safetensors"):
+        shutil.copy(DEFAULT_MODEL_DIR / name, directory / name)
+    return directory
+
+
+def write_header(path: Path, shapes: dict[str, list[int]], texts: dict[str, str] | None = None) -> None:
+    """A safetensors file with these shapes and no data, as a truthful header of empty tensors would have it."""
+    entries: dict[str, object] = {
+        name: {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]} for name, shape in shapes.items()
+    }
+    header = json.dumps({**entries, "__metadata__": texts or {}}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+
+
+def test_the_tiny_model_is_good(model: ModelConfig) -> None:
+    assert check_tokenizer(DEFAULT_MODEL_DIR).endswith("entries")
+    for part in ("llm", "flow", "vocoder"):
+        assert check_weights(DEFAULT_MODEL_DIR, model, part).endswith("tensors")
+    assert [check_voice(path, model) for path in voice_paths(DEFAULT_MODEL_DIR)] == [
+        "male, US English",
+        "female, US English",
+    ]
+
+
+@pytest.mark.parametrize("part", ["llm", "flow", "vocoder"])
+def test_weights_of_another_model_are_found_out(tmp_path: Path, model: ModelConfig, part: str) -> None:
+    path = tmp_path / f"{part}.safetensors"
+    shapes = {name: list(shape) for name, shape in read_header(DEFAULT_MODEL_DIR / path.name).shapes.items()}
+    landmark = {
+        "llm": "speech_embedding.weight",
+        "flow": "spk_embed_affine_layer.weight",
+        "vocoder": "conv_post.bias",
+    }[part]
+    write_header(path, shapes)
+    assert check_weights(tmp_path, model, part) == f"{len(shapes)} tensors"
+    write_header(path, {**shapes, landmark: [3, 4]})
+    with pytest.raises(UnfitFile, match=rf"{landmark} has shape \[3, 4\], model\.json says"):
+        check_weights(tmp_path, model, part)
+    del shapes[landmark]
+    write_header(path, shapes)
+    with pytest.raises(UnfitFile, match=f"lacks {landmark}"):
+        check_weights(tmp_path, model, part)
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def make_pointer(path: Path) -> None:
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason"),
+    [
+        (cut_short, "bytes where its header promises"),
+        (make_pointer, "no safetensors file"),
+        (lambda path: path.write_bytes(b""), "no safetensors file"),
+        (lambda path: path.unlink(), "No such file"),
+        (lambda path: write_header(path, {"speech_tokens": [5], "mel": [9, 80], "embedding": [192]}), "mel has shape"),
+        (lambda path: write_header(path, {"mel": [0, 80], "embedding": [192]}), "speech_tokens has shape None"),
+        (
+            lambda path: write_header(path, {"speech_tokens": [5], "mel": [10, 80], "embedding": [192]}),
+            "lacks the text prompt_text, transcript, description",
+        ),
+    ],
+)
+def test_broken_voices_are_named(copy: Path, model: ModelConfig, harm: Callable[[Path], None], reason: str) -> None:
+    path = copy / "voices" / "rms.safetensors"
+    harm(path)
+    with pytest.raises(UnfitFile, match=reason) as caught:
+        check_voice(path, model)
+    assert str(path) in str(caught.value)
+
+
+def test_a_directory_without_voices_is_named(copy: Path) -> None:
+    (copy / "voices" / "rms.safetensors").unlink()
+    with pytest.raises(UnfitFile, match="holds no voice"):
+        voice_paths(copy)
+
+
+@pytest.mark.parametrize("content", [None, b"{", b"[]", b"{}"])
+def test_broken_configuration_is_named(copy: Path, content: bytes | None) -> None:
+    path = copy / "model.json"
+    path.unlink() if content is None else path.write_bytes(content)
+    with pytest.raises(UnfitFile, match=r"model\.json"):
+        check_config(copy)
+
+
+@pytest.mark.parametrize("content", [None, b"{", b"[]", b'{"model": {}}'])
+def test_broken_tokenizers_are_named(copy: Path, content: bytes | None) -> None:
+    path = copy / "tokenizer.json"
+    path.unlink() if content is None else path.write_bytes(content)
+    with pytest.raises(UnfitFile, match=r"tokenizer\.json"):
+        check_tokenizer(copy)
+
+
+def test_voices_of_a_directory(copy: Path) -> None:
+    found = read_voices(copy)
+    assert (found.default, [voice.name for voice in found.voices]) == ("rms", ["rms"])
