@@ -149,7 +149,7 @@ def engine_info(config: EngineConfig, model: ModelConfig, voices: Mapping[str, V
         modes=tuple(SpeakingMode),
         pre_skip_48k=create_packet_encoder(AudioFormat()).pre_skip_48k,
         max_utterances=config.max_utterances,
-        max_lead_ms=config.lead_ms,
+        max_lead_ms=config.max_lead_ms,
     )
 
 

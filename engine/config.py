@@ -18,9 +18,10 @@ class EngineConfig:
     # Speech tokens of one LLM pass, 40 ms each; a pass that would run on is cut here and logged.
     max_clause_tokens: int = 750
 
-    # Audio generated ahead of real time at most. Higher -> survives longer stalls; lower -> a barge-in that
-    # nobody reports wastes less.
-    lead_ms: int = 10_000
+    # Audio generated ahead of real time, unless a request names its own lead, which max_lead_ms bounds.
+    # Higher -> survives longer stalls; lower -> a barge-in that nobody reports wastes less.
+    lead_ms: int = 3_000
+    max_lead_ms: int = 60_000
     # Speech tokens that the LLM may be ahead of the flow. Lower -> the LLM idles between blocks.
     llm_ahead_tokens: int = 100
 

@@ -119,7 +119,9 @@ class EngineCore:
         )
 
     def _max_lead_s(self, utterance: Utterance) -> float:
-        return min(utterance.request.lead_ms or self._config.lead_ms, self._config.lead_ms) / 1000
+        asked_ms = utterance.request.lead_ms
+        lead_ms = self._config.lead_ms if asked_ms is None else min(asked_ms, self._config.max_lead_ms)
+        return lead_ms / 1000
 
     # --- clauses: waiting -> generating -> rendering -> spoken ------------------------------------------------
 

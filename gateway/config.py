@@ -54,7 +54,7 @@ class GatewayConfig:
     )
     drain_s: float = field(default=30.0, metadata=_help("time from SIGTERM to exit, for contexts to finish in"))
     lead_ms: int = field(
-        default=3_000, metadata=_help("audio made ahead of real time at most; lower wastes less on a barge-in")
+        default=3_000, metadata=_help("audio made ahead of real time, where a client names no lead; lower wastes less")
     )
     max_utterances: int | None = field(
         default=None, metadata=_help("utterances spoken at once; unset: as many as the device carries")

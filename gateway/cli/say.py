@@ -23,7 +23,7 @@ from clients.python.report import timeline_lines, timeline_of
 from clients.python.threaded import iterate_in_thread
 from gateway.cli.terminal import note
 from gateway.config import GatewayConfig, from_environment
-from protocol.messages import Format
+from protocol.messages import Format, Ready
 
 DEFAULT_FILE: Final = Path("say.wav")
 # For a gateway on this machine: it answers at once or is not there.
@@ -65,7 +65,7 @@ async def _say(options: argparse.Namespace) -> None:
         note("type what is to be said; Ctrl-D ends it")
     async with AsyncExitStack() as stack:
         gate = await _enter_gate(stack, options.url)
-        context = await gate.open(**_open_options(options, target))
+        context = await gate.open(**_open_options(options, target, gate.ready))
         audio = await _deliver(context, text, target)
     if target.file is not None:
         write_audio(target.file, context.opened, audio)
@@ -97,9 +97,15 @@ def _choose_target(output: Path | None) -> _Target:
     return _Target(None)
 
 
-def _open_options(options: argparse.Namespace, target: _Target) -> OpenOptions:
+def _open_options(options: argparse.Namespace, target: _Target, ready: Ready) -> OpenOptions:
     return OpenOptions(
-        voice=options.voice, mode=options.mode, speed=options.speed, seed=options.seed, format=target.format
+        voice=options.voice,
+        mode=options.mode,
+        speed=options.speed,
+        seed=options.seed,
+        format=target.format,
+        # A file has no listener to stay close to: it is made as fast as the server allows.
+        lead_ms=None if target.file is None else ready.limits.lead_ms,
     )
 
 
