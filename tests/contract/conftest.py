@@ -39,7 +39,7 @@ def create_case(name: str) -> Case:
                 engine=tiny_engine(),
                 failing_engine=tiny_engine(breaks_first=True),
                 small_engine=tiny_engine(max_utterances=2),
-                text="One two three.",
+                text="One two three. ",
                 timeout_s=120.0,
             )
         case _:

@@ -20,6 +20,13 @@ def samples(heard: Heard) -> npt.NDArray[np.float64]:
     return np.frombuffer(heard.pcm, "<i2").astype(np.float64)
 
 
+def assert_same_speech(heard: npt.NDArray[np.float64], expected: npt.NDArray[np.float64]) -> None:
+    """Batched matrix products round differently, and the vocoder's phase adds that up over time; other speech, or one
+    token more or less, is nowhere near 1 % of the signal."""
+    assert len(heard) == len(expected)
+    assert np.sqrt(np.mean((heard - expected) ** 2)) < 0.01 * np.sqrt(np.mean(expected**2))
+
+
 @settings(max_examples=5, deadline=None)
 @given(cuts=st.lists(st.integers(1, len(TEXT) - 1), max_size=6, unique=True).map(sorted))
 @pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
@@ -52,16 +59,13 @@ def test_speech_at_once_with_others_is_the_speech_alone() -> None:
             engine.step()
     engine.run()
     for name, expected in alone.items():
-        together = samples(engine.heard[ids[name]])
-        assert len(together) == len(expected)
-        # Batched matrix products round differently; a 16-bit step is 1, speech about 3000.
-        assert np.abs(together - expected).max() <= 32
+        assert_same_speech(samples(engine.heard[ids[name]]), expected)
 
 
 def test_cancel_frees_everything_at_once_and_changes_nobody_else() -> None:
     stages = tiny_stages()
     before = (stages.llm.num_free_slots, stages.flow.num_free_blocks)
-    expected = HandDrivenEngine().speak("other", [TEXT], seed=3).pcm
+    expected = samples(HandDrivenEngine().speak("other", [TEXT], seed=3))
     for steps in (1, 12, 20, 27, 60):
         engine = HandDrivenEngine()
         cancelled, other = engine.submit("cancelled"), engine.submit("other", seed=3)
@@ -77,8 +81,7 @@ def test_cancel_frees_everything_at_once_and_changes_nobody_else() -> None:
         assert end.spoken_text + end.remaining_text == TEXT
         engine.run()
         assert engine.heard[cancelled].events[-1] is end
-        difference = samples(engine.heard[other]) - np.frombuffer(expected, "<i2")
-        assert np.abs(difference).max() <= 32
+        assert_same_speech(samples(engine.heard[other]), expected)
     assert (stages.llm.num_free_slots, stages.flow.num_free_blocks) == before
 
 

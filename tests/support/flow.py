@@ -13,9 +13,6 @@ from engine.token2wav.flow_prompt import FlowPrompt
 from engine.token2wav.flow_stream import FlowStream
 from tests.support.golden import golden_state_dict, tiny_config
 
-# Golden-size products are too small to share, and threads that spin for each other make a busy machine crawl.
-torch.set_num_threads(1)
-
 CPU = torch.device("cpu")
 # Of two correct implementations of the golden modules: 1.2e-6 was seen (tests/golden/cosyvoice3/README.md).
 PARITY_ATOL = 1.2e-5
