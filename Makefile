@@ -40,8 +40,8 @@ serve: $(READY)  ## run the gateway on ws://127.0.0.1:8080/v1/stream
 doctor: $(READY)  ## check this machine
 	@$(BIN)/voicegate doctor
 
-bench: $(READY)  ## time to first audio and real-time factor of the CPU path, by stage
-	@$(BIN)/python -m bench.cpu
+bench: $(READY)  ## time to first audio and real-time factor by stage, on the CPU
+	@$(BIN)/python -m bench.engine
 
 clean:
 	rm -rf $(VENV) build *.egg-info demo.wav demo.opus

@@ -128,12 +128,14 @@ def main() -> None:
     parser.add_argument("--model", type=Path, default=environment.REPOSITORY / "models" / "tiny")
     parser.add_argument("--voice", default="rms")
     parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=None, help="of torch; default: one per core")
-    parser.add_argument("--output", type=Path, default=environment.REPOSITORY / "bench" / "results" / "cpu.json")
+    parser.add_argument("--output", type=Path, help="default: bench/results/engine-DEVICE.json")
     options = parser.parse_args()
 
+    output = options.output or environment.REPOSITORY / "bench" / "results" / f"engine-{options.device}.json"
     # The lead would hold a lone utterance back to real time; here it is to run as fast as it can.
-    config = EngineConfig(options.model, device="cpu", threads=options.threads, lead_ms=3_600_000)
+    config = EngineConfig(options.model, device=options.device, threads=options.threads, lead_ms=3_600_000)
     set_threads(config)
     started_s = time.perf_counter()
     model = load_model_config(options.model)
@@ -145,7 +147,7 @@ def main() -> None:
     for name, text in (("short", sentences.SHORT), ("paragraph", sentences.PARAGRAPH)):
         with StageClock().watching_vocoder(stages) as clock:
             report[name] = measure(core, clock, text, options.voice, options.runs)
-    options.output.write_text(json.dumps(report, indent=1) + "\n")
+    output.write_text(json.dumps(report, indent=1) + "\n")
     print(json.dumps(report, indent=1))
 
 
