@@ -1,6 +1,6 @@
 """Word error rate of the loaded model by pocketsphinx (default English), over everyday sentences spoken whole.
 
-    python -m bench.quality [--voice rms] [--mode clause] [--output bench/results/quality.json]
+    python -m bench.quality [--voices rms slt] [--modes clause bistream] [--output bench/results/quality.json]
 
 A weak recogniser on 20 sentences: differences of a few words are noise (models/tiny/RECIPE.md has the voice's own).
 """
@@ -23,7 +23,7 @@ from engine import units
 from engine.build import load_stages, set_threads
 from engine.config import EngineConfig
 from engine.core import EngineCore
-from engine.interface import AudioFormat, AudioReady, Codec, Done, Failed, SpeakingMode, UtteranceId, UtteranceRequest
+from engine.interface import AudioFormat, AudioReady, Codec, Failed, SpeakingMode, UtteranceId, UtteranceRequest
 from engine.model_config import load_model_config
 from engine.voices.store import load_voices
 
@@ -58,24 +58,22 @@ def _resample(samples: npt.NDArray[np.int16], rate_hz: int) -> npt.NDArray[np.in
 
 
 def speak(core: EngineCore, text: str, voice: str, mode: SpeakingMode, seed: int) -> npt.NDArray[np.int16]:
-    """The whole text as PCM at the engine's rate."""
+    """The whole text as PCM at the engine's rate. The text's end is told late, so that bistream has to stream."""
     utterance_id = UtteranceId(f"quality {seed}")
     core.submit(UtteranceRequest(utterance_id, voice, AudioFormat(Codec.PCM_S16LE), mode), seed=seed)
     core.push_text(utterance_id, text)
-    core.end_text(utterance_id)
     pcm = b""
-    while True:
-        core.step()
+    for is_ended in (False, True):
+        if is_ended:
+            core.end_text(utterance_id)
+        while core.step().work is not None:
+            pass
         for event in core.take_events():
-            match event:
-                case AudioReady(packets=packets):
-                    pcm += b"".join(packets)
-                case Done():
-                    return np.frombuffer(pcm, "<i2")
-                case Failed(message=message):
-                    raise RuntimeError(message)
-                case _:
-                    pass
+            if isinstance(event, AudioReady):
+                pcm += b"".join(event.packets)
+            elif isinstance(event, Failed):
+                raise RuntimeError(event.message)
+    return np.frombuffer(pcm, "<i2")
 
 
 def measure(core: EngineCore, voice: str, mode: SpeakingMode) -> dict[str, Any]:
