@@ -20,10 +20,11 @@ pytestmark = pytest.mark.parity
 
 # The golden README: the vocoder alone, from equal mels, is equal to 2e-5; ten times that.
 VOCODER_TOLERANCE = 2e-4
-# From mels that differ in the last bits (1e-6) the phase of the voice drifts apart with time, as between any two
-# correct implementations: 0.002 after 4 s of speech of standard deviation 0.035, measured with either vocoder.
-DRIFT_TOLERANCE = 3e-3
+# From mels that differ in the last bits (1e-6) the phase of the voice drifts apart with time, as for any two correct
+# implementations: samples of standard deviation 0.035 are 0.001 to 0.014 apart after 4 s, depending on the machine.
+# So the beginning is compared sample by sample, and the whole by its spectrum's magnitudes.
 EARLY_SAMPLES = 9_600
+SPECTRAL_TOLERANCE = 0.05
 MAX_SAMPLES = 110_000
 # Upstream's last chunk, which it renders with full attention unless told to keep the streaming mask.
 LAST_CHUNK_SAMPLES = 11_520
@@ -102,6 +103,16 @@ def render(
     return torch.cat(samples).numpy()
 
 
+def spectral_error(heard: npt.NDArray[np.float32], expected: npt.NDArray[np.float32]) -> float:
+    """Norm of the difference of the magnitude spectrograms (25 ms windows), relative to the expected one."""
+    window = torch.hann_window(600)
+    magnitudes = [
+        torch.stft(torch.from_numpy(samples), 600, 150, window=window, return_complex=True).abs()
+        for samples in (heard, expected)
+    ]
+    return float((magnitudes[0] - magnitudes[1]).norm() / magnitudes[1].norm())
+
+
 @pytest.mark.parametrize("arrivals", [(), (48, 50), (10, 1, 30, 2), (1,) * 102])
 def test_equals_upstream_with_the_streaming_mask_to_the_end(
     flow: FlowRunner, vocoder: VocoderRunner, arrivals: tuple[int, ...]
@@ -109,9 +120,8 @@ def test_equals_upstream_with_the_streaming_mask_to_the_end(
     speech = render(flow, vocoder, GOLDEN["token"][0].tolist(), arrivals)
     assert len(speech) == GOLDEN["allstream_lens"].sum()
     expected = np.concatenate((GOLDEN["stream_speech"][0, :-LAST_CHUNK_SAMPLES], GOLDEN["allstream_last_chunk"][0]))
-    error = np.abs(speech - expected)
-    assert error[:EARLY_SAMPLES].max() < VOCODER_TOLERANCE
-    assert error.max() < DRIFT_TOLERANCE
+    assert np.abs(speech - expected)[:EARLY_SAMPLES].max() < VOCODER_TOLERANCE
+    assert spectral_error(speech, expected) < SPECTRAL_TOLERANCE
 
 
 @settings(max_examples=6, deadline=None)
@@ -131,4 +141,6 @@ def test_speed_equals_upstream_where_both_define_it(flow: FlowRunner, vocoder: V
     voice = vocoder.open()
     (speech,) = vocoder.run([VocoderJob(voice, stretched, True)])
     vocoder.close(voice)
-    assert np.abs(speech.numpy() - GOLDEN["speed13_p10_n20_speech"][0]).max() < DRIFT_TOLERANCE
+    expected = GOLDEN["speed13_p10_n20_speech"][0]
+    assert speech.shape == expected.shape
+    assert spectral_error(speech.numpy(), expected) < SPECTRAL_TOLERANCE
