@@ -40,7 +40,7 @@ async def local_gateway(config: GatewayConfig, on_progress: Progress | None = No
 
 
 async def serve(config: GatewayConfig, on_ready: Callable[[str, EngineInfo], None]) -> int:
-    """Until a signal; returns the exit status. Raises CommandError where the gateway cannot listen."""
+    """Until a signal; returns the exit status. Raises CommandError if the gateway cannot listen or the engine fails."""
     engine = build_engine(config)
     gateway = Gateway(config, engine)
 
@@ -51,8 +51,11 @@ async def serve(config: GatewayConfig, on_ready: Callable[[str, EngineInfo], Non
 
     announcing = asyncio.create_task(announce())
     try:
-        return await gateway.run()
+        status = await gateway.run()
     except GatewayError as error:
         raise CommandError(str(error)) from error
     finally:
         announcing.cancel()
+    if gateway.failure is not None:
+        raise CommandError(gateway.failure)
+    return status
