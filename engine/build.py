@@ -30,9 +30,9 @@ from engine.llm.torch_runner import TorchLlmRunner
 from engine.model_config import ModelConfig, load_model_config
 from engine.stages import ReadyVoice, Stages
 from engine.text.tokenizer import TextTokenizer
-from engine.token2wav.flow import FlowRunner
-from engine.token2wav.flow_prompt import FlowPrompt
-from engine.token2wav.vocoder import VocoderRunner
+from engine.token2wav.flow.prompt import FlowPrompt
+from engine.token2wav.flow.runner import FlowRunner
+from engine.token2wav.vocoder.runner import VocoderRunner
 from engine.units import SAMPLES_PER_TOKEN
 from engine.voices.store import load_voices
 from engine.voices.voice import Voice

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from engine.llm.silent_filter import SilentTokenFilter
-from engine.token2wav.flow_stream import FlowStream
+from engine.token2wav.flow.stream import FlowStream
 from engine.token2wav.stretch import MelStretch
-from engine.token2wav.vocoder import VocoderStream
+from engine.token2wav.vocoder.runner import VocoderStream
 
 
 class ClauseState(Enum):

@@ -15,9 +15,9 @@ from engine.clause import Clause, ClauseState, ModelStreams
 from engine.llm.backend import SequenceOutput, SequenceRequest
 from engine.llm.silent_filter import SilentTokenFilter
 from engine.stages import ReadyVoice, Stages
-from engine.token2wav.flow_stream import FlowBatch
+from engine.token2wav.flow.stream import FlowBatch
 from engine.token2wav.stretch import MelStretch
-from engine.token2wav.vocoder import VocoderJob
+from engine.token2wav.vocoder.runner import VocoderJob
 
 
 @dataclass(slots=True)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from engine.llm.backend import LlmBackend, LlmPrompt
 from engine.model_config import ModelConfig
 from engine.text.tokenizer import TextTokenizer
-from engine.token2wav.flow import FlowRunner
-from engine.token2wav.flow_prompt import PreparedPrompt
-from engine.token2wav.vocoder import VocoderRunner
+from engine.token2wav.flow.prompt import PreparedPrompt
+from engine.token2wav.flow.runner import FlowRunner
+from engine.token2wav.vocoder.runner import VocoderRunner
 from engine.voices.voice import Voice
 
 

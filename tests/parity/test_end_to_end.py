@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.model_config import EstimatorConfig, FlowConfig, vocoder_config
-from engine.token2wav.flow import FlowRunner
-from engine.token2wav.flow_prompt import FlowPrompt
+from engine.token2wav.flow.prompt import FlowPrompt
+from engine.token2wav.flow.runner import FlowRunner
 from engine.token2wav.stretch import MelStretch
-from engine.token2wav.vocoder import VocoderJob, VocoderRunner
+from engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner
 from tests.support.golden import golden_state_dict, load_arrays, name_keyed_generator, tiny_config
 
 pytestmark = pytest.mark.parity

@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from engine.model_config import load_model_config
-from engine.token2wav.block_context import BlockContext, BlockRow
-from engine.token2wav.block_pool import BlockPool
-from engine.token2wav.estimator import Estimator
-from engine.token2wav.euler import euler_step
-from engine.token2wav.flow import FlowRunner
-from engine.token2wav.flow_offline import WholeSequence
-from engine.token2wav.flow_prompt import FlowPrompt
-from engine.token2wav.flow_weights import ESTIMATOR_PREFIX
-from engine.token2wav.modulation import time_embedding
-from engine.token2wav.pre_lookahead import HISTORY_TOKENS, PreLookahead
+from engine.token2wav.flow.block_context import BlockContext, BlockRow
+from engine.token2wav.flow.block_pool import BlockPool
+from engine.token2wav.flow.estimator import Estimator
+from engine.token2wav.flow.euler import euler_step
+from engine.token2wav.flow.modulation import time_embedding
+from engine.token2wav.flow.offline import WholeSequence
+from engine.token2wav.flow.pre_lookahead import HISTORY_TOKENS, PreLookahead
+from engine.token2wav.flow.prompt import FlowPrompt
+from engine.token2wav.flow.runner import FlowRunner
+from engine.token2wav.flow.weights import ESTIMATOR_PREFIX
 from engine.weights import load_state_dict
 from tests.support.flow import CPU, PARITY_ATOL, drain, flow_config, flow_state, make_model, make_runner, render_ready
 from tests.support.golden import GOLDEN_DIR, TINY_MODEL_DIR, load_arrays

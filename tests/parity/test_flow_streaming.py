@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.token2wav.flow import FlowRunner
-from engine.token2wav.flow_prompt import FlowPrompt
-from engine.token2wav.flow_stream import FlowStream
+from engine.token2wav.flow.prompt import FlowPrompt
+from engine.token2wav.flow.runner import FlowRunner
+from engine.token2wav.flow.stream import FlowStream
 from tests.support.flow import (
     PARITY_ATOL,
     drain,

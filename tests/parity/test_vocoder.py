@@ -6,9 +6,9 @@ import torch
 
 from engine import units
 from engine.model_config import VocoderConfig, load_model_config, vocoder_config
-from engine.token2wav.source import HarmonicSource
-from engine.token2wav.vocoder import VocoderJob, VocoderRunner
-from engine.token2wav.vocoder_weights import load_vocoder_weights
+from engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner
+from engine.token2wav.vocoder.source import HarmonicSource
+from engine.token2wav.vocoder.weights import load_vocoder_weights
 from engine.weights import load_state_dict
 from tests.support import golden
 

@@ -6,11 +6,11 @@ from functools import cache
 import torch
 
 from engine.model_config import EstimatorConfig, FlowConfig
-from engine.token2wav.euler import upstream_noise
-from engine.token2wav.flow import FlowRunner
-from engine.token2wav.flow_model import FlowModel
-from engine.token2wav.flow_prompt import FlowPrompt
-from engine.token2wav.flow_stream import FlowStream
+from engine.token2wav.flow.euler import upstream_noise
+from engine.token2wav.flow.model import FlowModel
+from engine.token2wav.flow.prompt import FlowPrompt
+from engine.token2wav.flow.runner import FlowRunner
+from engine.token2wav.flow.stream import FlowStream
 from tests.support.golden import golden_state_dict, tiny_config
 
 CPU = torch.device("cpu")

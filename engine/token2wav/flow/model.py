@@ -7,10 +7,10 @@ import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
 from engine import units
 from engine.model_config import FlowConfig
-from engine.token2wav.estimator import Estimator
-from engine.token2wav.euler import cosine_schedule, upstream_noise
-from engine.token2wav.flow_weights import ESTIMATOR_PREFIX, load_flow_state
-from engine.token2wav.pre_lookahead import HISTORY_TOKENS, PreLookahead
+from engine.token2wav.flow.estimator import Estimator
+from engine.token2wav.flow.euler import cosine_schedule, upstream_noise
+from engine.token2wav.flow.pre_lookahead import HISTORY_TOKENS, PreLookahead
+from engine.token2wav.flow.weights import ESTIMATOR_PREFIX, load_flow_state
 
 # A place in a token window that has no token: before the sequence, or past its end.
 ABSENT = -1

@@ -4,10 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
-from engine.token2wav.block_context import BlockContext, BlockRow
-from engine.token2wav.block_pool import BlockPool
-from engine.token2wav.estimator import Estimator, causal_conv, mish
-from engine.token2wav.flow_offline import WholeSequence
+from engine.token2wav.flow.block_context import BlockContext, BlockRow
+from engine.token2wav.flow.block_pool import BlockPool
+from engine.token2wav.flow.estimator import Estimator, causal_conv, mish
+from engine.token2wav.flow.offline import WholeSequence
 from tests.support.flow import CPU, flow_config, flow_state
 
 pytestmark = pytest.mark.unit

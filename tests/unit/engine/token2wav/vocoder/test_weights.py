@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from engine.model_config import VocoderConfig, vocoder_config
-from engine.token2wav.vocoder_weights import load_vocoder_weights, vocoder_shapes
+from engine.token2wav.vocoder.weights import load_vocoder_weights, vocoder_shapes
 from engine.weights import WeightsError
 from tests.support import golden
 

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
 from engine import units
-from engine.token2wav.estimator import CONV_HISTORY
-from engine.token2wav.euler import euler_step
-from engine.token2wav.flow_model import FlowModel
-from engine.token2wav.flow_prompt import PreparedPrompt
+from engine.token2wav.flow.estimator import CONV_HISTORY
+from engine.token2wav.flow.euler import euler_step
+from engine.token2wav.flow.model import FlowModel
+from engine.token2wav.flow.prompt import PreparedPrompt
 
 
 class WholeSequence:

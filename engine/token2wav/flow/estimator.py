@@ -13,8 +13,8 @@ import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
 from engine import units
 from engine.model_config import EstimatorConfig
-from engine.token2wav.flow_weights import CONV_GROUPS, CONV_TAPS, INV_FREQ
-from engine.token2wav.modulation import tabulate_modulations
+from engine.token2wav.flow.modulation import tabulate_modulations
+from engine.token2wav.flow.weights import CONV_GROUPS, CONV_TAPS, INV_FREQ
 
 _NORM_EPS = 1e-6
 # Beyond this mish(x) is x in float32, and exp(x)**2 would overflow.

@@ -1,7 +1,7 @@
 """Speech tokens -> mel in blocks of 50 frames, each frame computed exactly once, for many streams at a time.
 
 Exact: a stream's frames equal those of upstream's streaming mode over its whole sequence, however tokens arrive
-and whatever else runs (tests/parity/test_flow.py). One thread at a time.
+and whatever else runs (tests/parity/test_flow_streaming.py). One thread at a time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from engine.model_config import FlowConfig
-from engine.token2wav.block_pool import BlockPool
-from engine.token2wav.flow_errors import StreamsExhausted
-from engine.token2wav.flow_model import FlowModel
-from engine.token2wav.flow_offline import render_offline
-from engine.token2wav.flow_prompt import FlowPrompt, PreparedPrompt, load_prompt
-from engine.token2wav.flow_stream import FlowBatch, FlowStream
+from engine.token2wav.flow.block_pool import BlockPool
+from engine.token2wav.flow.errors import StreamsExhausted
+from engine.token2wav.flow.model import FlowModel
+from engine.token2wav.flow.offline import render_offline
+from engine.token2wav.flow.prompt import FlowPrompt, PreparedPrompt, load_prompt
+from engine.token2wav.flow.stream import FlowBatch, FlowStream
 
 
 class FlowRunner:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from engine import units
 from engine.model_config import VocoderConfig, vocoder_config
-from engine.token2wav.vocoder import VocoderJob, VocoderRunner, VocoderStream
-from engine.token2wav.vocoder_errors import VocoderStreamEnded, VocoderStreamsExhausted, VocoderStreamTooLong
+from engine.token2wav.vocoder.errors import VocoderStreamEnded, VocoderStreamsExhausted, VocoderStreamTooLong
+from engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner, VocoderStream
 from tests.support import golden
 
 pytestmark = pytest.mark.unit
@@ -169,7 +169,7 @@ def test_a_batch_equals_each_stream_alone(shared_runner: VocoderRunner, plans: l
 def test_first_middle_and_final_in_one_padded_call(
     shared_runner: VocoderRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.token2wav.vocoder.MIN_ROW_FILL", 0.0)  # one call, however uneven
+    monkeypatch.setattr("engine.token2wav.vocoder.runner.MIN_ROW_FILL", 0.0)  # one call, however uneven
     plans = [[10, 5, 30], [1, 20, 3], [5, 44, 0], [0, 6, 1]]
     mels = [MEL.roll(5 * index, dims=1)[:, : sum(plan)] for index, plan in enumerate(plans)]
     for mel, samples in zip(mels, feed_together(shared_runner, mels, plans), strict=True):

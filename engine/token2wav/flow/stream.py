@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from engine import units
-from engine.token2wav.block_context import BlockContext, BlockRow
-from engine.token2wav.block_pool import BlockPool
-from engine.token2wav.euler import euler_step
-from engine.token2wav.flow_errors import StreamTooLong
-from engine.token2wav.flow_model import FlowModel
-from engine.token2wav.flow_prompt import PreparedPrompt
+from engine.token2wav.flow.block_context import BlockContext, BlockRow
+from engine.token2wav.flow.block_pool import BlockPool
+from engine.token2wav.flow.errors import StreamTooLong
+from engine.token2wav.flow.euler import euler_step
+from engine.token2wav.flow.model import FlowModel
+from engine.token2wav.flow.prompt import PreparedPrompt
 
 
 class FlowStream:

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from engine.model_config import vocoder_config
-from engine.token2wav.f0 import LOOK_RIGHT_FRAMES, F0Predictor
-from engine.token2wav.vocoder_state import BatchRows, SlotTable
-from engine.token2wav.vocoder_weights import load_vocoder_weights
+from engine.token2wav.vocoder.f0 import LOOK_RIGHT_FRAMES, F0Predictor
+from engine.token2wav.vocoder.state import BatchRows, SlotTable
+from engine.token2wav.vocoder.weights import load_vocoder_weights
 from tests.support import golden
 
 pytestmark = pytest.mark.unit

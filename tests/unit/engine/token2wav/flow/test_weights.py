@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from engine.model_config import EstimatorConfig, load_model_config
-from engine.token2wav.flow_weights import flow_shapes, load_flow_state
+from engine.token2wav.flow.weights import flow_shapes, load_flow_state
 from engine.weights import WeightsError, load_state_dict
 from tests.support.flow import CPU, flow_config, flow_state
 from tests.support.golden import COSYVOICE3_DIR, TINY_MODEL_DIR

@@ -10,11 +10,11 @@ from torch.nn import functional
 
 from engine import units
 from engine.model_config import VocoderConfig
-from engine.token2wav.f0 import LOOK_RIGHT_FRAMES, F0Predictor
-from engine.token2wav.source import HarmonicSource
-from engine.token2wav.stft import hann_window
-from engine.token2wav.vocoder_network import POST_SLOPE
-from engine.token2wav.vocoder_weights import source_stride
+from engine.token2wav.vocoder.f0 import LOOK_RIGHT_FRAMES, F0Predictor
+from engine.token2wav.vocoder.network import POST_SLOPE
+from engine.token2wav.vocoder.source import HarmonicSource
+from engine.token2wav.vocoder.stft import hann_window
+from engine.token2wav.vocoder.weights import source_stride
 
 
 class OfflineVocoder:

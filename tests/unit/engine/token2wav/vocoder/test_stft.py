@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from engine.model_config import VocoderConfig, vocoder_config
-from engine.token2wav.stft import Analysis, Synthesis, hann_window
+from engine.token2wav.vocoder.stft import Analysis, Synthesis, hann_window
 from tests.support import golden
 
 pytestmark = pytest.mark.unit

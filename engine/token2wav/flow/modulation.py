@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
-from engine.token2wav.flow_weights import TIME_CHANNELS
+from engine.token2wav.flow.weights import TIME_CHANNELS
 
 
 @dataclass(frozen=True, slots=True)

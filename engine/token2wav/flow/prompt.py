@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import torch
 
 from engine import units
-from engine.token2wav.block_pool import BlockPool
-from engine.token2wav.flow_errors import StreamTooLong
-from engine.token2wav.flow_model import FlowModel
+from engine.token2wav.flow.block_pool import BlockPool
+from engine.token2wav.flow.errors import StreamTooLong
+from engine.token2wav.flow.model import FlowModel
 
 
 @dataclass(frozen=True, slots=True, eq=False)

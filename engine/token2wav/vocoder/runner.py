@@ -12,12 +12,12 @@ from torch.nn import functional
 
 from engine import units
 from engine.model_config import VocoderConfig
-from engine.token2wav.excitation import project, upstream_excitation
-from engine.token2wav.vocoder_errors import VocoderStreamEnded, VocoderStreamsExhausted, VocoderStreamTooLong
-from engine.token2wav.vocoder_network import VocoderNetwork
-from engine.token2wav.vocoder_offline import OfflineVocoder
-from engine.token2wav.vocoder_state import BatchRows, SlotTable
-from engine.token2wav.vocoder_weights import load_vocoder_weights
+from engine.token2wav.vocoder.errors import VocoderStreamEnded, VocoderStreamsExhausted, VocoderStreamTooLong
+from engine.token2wav.vocoder.excitation import project, upstream_excitation
+from engine.token2wav.vocoder.network import VocoderNetwork
+from engine.token2wav.vocoder.offline import OfflineVocoder
+from engine.token2wav.vocoder.state import BatchRows, SlotTable
+from engine.token2wav.vocoder.weights import load_vocoder_weights
 
 # Rows of one padded call are at least this full. Lower -> fewer calls, more of each spent on padding.
 MIN_ROW_FILL: Final = 0.75

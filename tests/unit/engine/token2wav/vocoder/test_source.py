@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from engine.model_config import VocoderConfig, vocoder_config
-from engine.token2wav.excitation import upstream_excitation
-from engine.token2wav.source import HarmonicSource
+from engine.token2wav.vocoder.excitation import upstream_excitation
+from engine.token2wav.vocoder.source import HarmonicSource
 from tests.support import golden
 
 pytestmark = pytest.mark.unit

@@ -12,8 +12,8 @@ import torch
 
 from engine import units
 from engine.model_config import EstimatorConfig
-from engine.token2wav.estimator import CONV_HISTORY
-from engine.token2wav.flow_errors import BlocksExhausted
+from engine.token2wav.flow.errors import BlocksExhausted
+from engine.token2wav.flow.estimator import CONV_HISTORY
 
 CFG_HALVES = 2
 NUM_CONVS = 2

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from engine.token2wav.block_pool import BlockPool, bytes_per_block
-from engine.token2wav.flow_errors import BlocksExhausted
+from engine.token2wav.flow.block_pool import BlockPool, bytes_per_block
+from engine.token2wav.flow.errors import BlocksExhausted
 from tests.support.flow import CPU, flow_config
 
 pytestmark = pytest.mark.unit

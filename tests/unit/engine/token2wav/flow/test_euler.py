@@ -5,7 +5,7 @@ import hashlib
 import pytest
 import torch
 
-from engine.token2wav.euler import cosine_schedule, euler_step, upstream_noise
+from engine.token2wav.flow.euler import cosine_schedule, euler_step, upstream_noise
 from tests.support.golden import load_arrays
 
 pytestmark = pytest.mark.unit

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from engine.token2wav.flow import FlowRunner
-from engine.token2wav.flow_errors import BlocksExhausted, StreamsExhausted, StreamTooLong
-from engine.token2wav.flow_prompt import FlowPrompt
-from engine.token2wav.flow_stream import FlowStream
+from engine.token2wav.flow.errors import BlocksExhausted, StreamsExhausted, StreamTooLong
+from engine.token2wav.flow.prompt import FlowPrompt
+from engine.token2wav.flow.runner import FlowRunner
+from engine.token2wav.flow.stream import FlowStream
 from tests.support.flow import (
     CPU,
     NOISE_FRAMES,
