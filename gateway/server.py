@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import errno
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from enum import Enum
 from typing import Final
 
@@ -230,19 +230,44 @@ class Gateway:
         await self._engine.close()
 
 
-def run_gateway(config: GatewayConfig, engine: Engine) -> int:
-    """Serve on uvloop until a signal; returns the exit status. What went wrong is in the log."""
+def run_gateway(
+    config: GatewayConfig,
+    engine: Engine,
+    *,
+    on_ready: Callable[[str, EngineInfo], None] | None = None,
+    on_failure: Callable[[str], None] | None = None,
+) -> int:
+    """Serve on uvloop until a signal; returns the exit status.
 
-    async def main() -> int:
-        return await Gateway(config, engine).run()
-
+    `on_ready` is told the url and what the engine is; `on_failure` why it could not listen or did not last, which is
+    an error in the log where nobody asks.
+    """
     log.info("starting", version=http.VERSION, **_shown(config))
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(main())
+            gateway = Gateway(config, engine)
+            status = runner.run(_run_announced(gateway, engine, on_ready))
+        failure = gateway.failure
     except GatewayError as error:
-        log.error("cannot start", reason=str(error))
-        return EXIT_FAILED
+        status, failure = EXIT_FAILED, str(error)
+        if on_failure is None:
+            log.error("cannot start", reason=failure)
+    if failure is not None and on_failure is not None:
+        on_failure(failure)
+    return status
+
+
+async def _run_announced(gateway: Gateway, engine: Engine, on_ready: Callable[[str, EngineInfo], None] | None) -> int:
+    async def announce() -> None:
+        await gateway.settled.wait()
+        if gateway.is_ready and on_ready is not None:
+            on_ready(gateway.url, engine.info)
+
+    announcing = asyncio.create_task(announce())
+    try:
+        return await gateway.run()
+    finally:
+        announcing.cancel()
 
 
 @contextlib.asynccontextmanager

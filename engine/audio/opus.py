@@ -18,16 +18,9 @@ def load_opuslib() -> Any:
     """The opuslib module. Raises Unsupported, with the remedy, where libopus is not to be found."""
     try:
         import opuslib  # noqa: PLC0415 - raises on import without libopus, which must not stop `voicegate doctor`
-        import opuslib.api.info  # noqa: PLC0415
     except Exception as error:  # opuslib raises a bare Exception
         raise Unsupported(MISSING_LIBOPUS) from error
     return opuslib
-
-
-def libopus_version() -> str:
-    """Such as "libopus 1.3.1". Raises Unsupported, with the remedy, where libopus is not to be found."""
-    version: bytes = load_opuslib().api.info.get_version_string()
-    return version.decode()
 
 
 class OpusEncoder:

@@ -39,10 +39,6 @@ def has_word(text: str) -> bool:
     return any(char.isalnum() for char in text)
 
 
-def has_digit(text: str) -> bool:
-    return any(char.isdigit() for char in text)
-
-
 def split_tail(word: str) -> tuple[str, str]:
     """`word` -> up to its last letter or digit without leading punctuation, and what follows: `("e.g.,` -> e.g + .,"""
     end = len(word)

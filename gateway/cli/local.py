@@ -1,16 +1,15 @@
 """The engine and the gateway in this process: the composition root. Imports torch, so commands import it late."""
 
-import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from engine.build import create_engine
 from engine.config import EngineConfig
-from engine.interface import Engine, EngineInfo
+from engine.interface import Engine
 from gateway.cli.terminal import CommandError
 from gateway.config import GatewayConfig
-from gateway.server import Gateway, GatewayError, running_gateway
+from gateway.server import GatewayError, running_gateway
 
 Progress = Callable[[str], None]
 
@@ -37,25 +36,3 @@ async def local_gateway(config: GatewayConfig, on_progress: Progress | None = No
             yield url
     except GatewayError as error:
         raise CommandError(str(error)) from error
-
-
-async def serve(config: GatewayConfig, on_ready: Callable[[str, EngineInfo], None]) -> int:
-    """Until a signal; returns the exit status. Raises CommandError if the gateway cannot listen or the engine fails."""
-    engine = build_engine(config)
-    gateway = Gateway(config, engine)
-
-    async def announce() -> None:
-        await gateway.settled.wait()
-        if gateway.is_ready:
-            on_ready(gateway.url, engine.info)
-
-    announcing = asyncio.create_task(announce())
-    try:
-        status = await gateway.run()
-    except GatewayError as error:
-        raise CommandError(str(error)) from error
-    finally:
-        announcing.cancel()
-    if gateway.failure is not None:
-        raise CommandError(gateway.failure)
-    return status

@@ -1,13 +1,11 @@
 """`voicegate serve`: every setting of GatewayConfig as a flag, then the gateway until a signal."""
 
 import argparse
-import asyncio
-import dataclasses
 import os
 from typing import Any
 
 from engine.interface import EngineInfo
-from gateway.cli.terminal import say
+from gateway.cli.terminal import CommandError, say
 from gateway.config import ConfigField, config_fields, from_environment
 
 
@@ -27,17 +25,17 @@ def run(options: argparse.Namespace) -> int:
     flags = {setting.name: getattr(options, setting.name) for setting in config_fields()}
     config = from_environment(os.environ, flags)
 
-    # Of the extra `server`, and torch: neither is needed for --help, nor by the other commands.
-    import uvloop  # noqa: PLC0415
-
-    from gateway.cli import local  # noqa: PLC0415
-    from gateway.logs import configure_logs, get_logger  # noqa: PLC0415
+    # They import uvloop and torch: neither is needed for --help, nor by the other commands.
+    from gateway.cli.local import build_engine  # noqa: PLC0415
+    from gateway.logs import configure_logs  # noqa: PLC0415
+    from gateway.server import run_gateway  # noqa: PLC0415
 
     configure_logs(config.log_level, config.log_format)
-    settings = {name: str(value) for name, value in dataclasses.asdict(config).items()}
-    get_logger(__name__).info("starting", **settings)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(local.serve(config, _announce))
+    failures: list[str] = []
+    status = run_gateway(config, build_engine(config), on_ready=_announce, on_failure=failures.append)
+    if failures:
+        raise CommandError(failures[0])
+    return status
 
 
 def _announce(url: str, info: EngineInfo) -> None:
