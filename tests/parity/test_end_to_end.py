@@ -9,12 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.model_config import EstimatorConfig, FlowConfig, vocoder_config
 from engine.token2wav.flow.prompt import FlowPrompt
 from engine.token2wav.flow.runner import FlowRunner
 from engine.token2wav.stretch import MelStretch
 from engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner
-from tests.support.golden import golden_state_dict, load_arrays, name_keyed_generator, tiny_config
+from tests.support.flow import CPU, flow_config
+from tests.support.golden import golden_state_dict, golden_vocoder_config, load_arrays, name_keyed_generator
 
 pytestmark = pytest.mark.parity
 
@@ -28,34 +28,20 @@ SPECTRAL_TOLERANCE = 0.05
 MAX_SAMPLES = 110_000
 # Upstream's last chunk, which it renders with full attention unless told to keep the streaming mask.
 LAST_CHUNK_SAMPLES = 11_520
-CPU = torch.device("cpu")
 
 GOLDEN = load_arrays("e2e.npz")
 
 
 @pytest.fixture(scope="module")
 def flow() -> FlowRunner:
-    raw = tiny_config()["flow"]
-    dit = raw["dit"]
-    config = FlowConfig(
-        vocab_size=raw["vocab_size"],
-        speaker_dim=raw["spk_embed_dim"],
-        lookahead_tokens=raw["pre_lookahead_len"],
-        pre_lookahead_channels=raw["pre_channels"],
-        cfg_rate=tiny_config()["cfm"]["inference_cfg_rate"],
-        estimator=EstimatorConfig(
-            dit["dim"], dit["depth"], dit["heads"], dit["dim_head"], dit["ff_mult"], dit["static_chunk_size"]
-        ),
-    )
-    return FlowRunner(config, golden_state_dict("flow"), num_blocks=32, max_streams=4, device=CPU)
+    return FlowRunner(flow_config(), golden_state_dict("flow"), num_blocks=32, max_streams=4, device=CPU)
 
 
 @pytest.fixture(scope="module")
 def vocoder() -> VocoderRunner:
-    raw = tiny_config()["hift"]
     excitation = name_keyed_generator("hift.sine_waves").random((MAX_SAMPLES, 9), dtype=np.float32)
     return VocoderRunner(
-        vocoder_config(raw, f0_channels=raw["f0_cond_channels"]),
+        golden_vocoder_config(),
         golden_state_dict("hift"),
         excitation=torch.from_numpy(excitation),
         max_samples=MAX_SAMPLES,

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from engine import units
-from engine.model_config import VocoderConfig, load_model_config, vocoder_config
+from engine.model_config import load_model_config
 from engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner
 from engine.token2wav.vocoder.source import HarmonicSource
 from engine.token2wav.vocoder.weights import load_vocoder_weights
@@ -18,11 +18,6 @@ CPU = torch.device("cpu")
 NUM_FRAMES = 60
 NUM_SAMPLES = NUM_FRAMES * units.SAMPLES_PER_FRAME
 Arrays = dict[str, torch.Tensor]
-
-
-def golden_config() -> VocoderConfig:
-    raw = golden.tiny_config()["hift"]
-    return vocoder_config(raw, f0_channels=raw["f0_cond_channels"])
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +34,7 @@ def excitation() -> torch.Tensor:
 @pytest.fixture(scope="module")
 def runner(excitation: torch.Tensor) -> VocoderRunner:
     return VocoderRunner(
-        golden_config(),
+        golden.golden_vocoder_config(),
         golden.golden_state_dict("hift"),
         excitation=excitation,
         max_samples=NUM_SAMPLES,
@@ -68,9 +63,9 @@ def test_f0(runner: VocoderRunner, arrays: Arrays) -> None:
 
 
 def test_excitation_before_the_merge(arrays: Arrays, excitation: torch.Tensor) -> None:
-    weights = load_vocoder_weights(golden_config(), golden.golden_state_dict("hift"), device=CPU)
+    weights = load_vocoder_weights(golden.golden_vocoder_config(), golden.golden_state_dict("hift"), device=CPU)
     f0 = arrays["f0_final"].to(torch.float32)
-    frames = HarmonicSource(golden_config(), weights).frames(f0, torch.zeros(1, 9, dtype=torch.float64))
+    frames = HarmonicSource(golden.golden_vocoder_config(), weights).frames(f0, torch.zeros(1, 9, dtype=torch.float64))
     assert torch.equal(excitation[None, :4], arrays["sine_noise_first"])
     gain = frames.noise_gain[:, :, None]
     at_frame_starts = frames.sine + gain * excitation[None, :: units.SAMPLES_PER_FRAME]

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from engine.model_config import VocoderConfig, vocoder_config
+
 GOLDEN_DIR = Path(__file__).parent.parent / "golden"
 COSYVOICE3_DIR = GOLDEN_DIR / "cosyvoice3"
 TINY_MODEL_DIR = Path(__file__).parent.parent.parent / "models" / "tiny"
@@ -67,3 +69,9 @@ def golden_state_dict(part: str) -> dict[str, torch.Tensor]:
         )
         state[name] = torch.from_numpy(array)
     return state
+
+
+def golden_vocoder_config() -> VocoderConfig:
+    """Sizes of the vocoder whose weights are `golden_state_dict("hift")`."""
+    raw = tiny_config()["hift"]
+    return vocoder_config(raw, f0_channels=raw["f0_cond_channels"])

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from engine.model_config import vocoder_config
 from engine.token2wav.vocoder.f0 import LOOK_RIGHT_FRAMES, F0Predictor
 from engine.token2wav.vocoder.state import BatchRows, SlotTable
 from engine.token2wav.vocoder.weights import load_vocoder_weights
@@ -16,8 +15,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def predictor() -> F0Predictor:
-    raw = golden.tiny_config()["hift"]
-    config = vocoder_config(raw, f0_channels=raw["f0_cond_channels"])
+    config = golden.golden_vocoder_config()
     return F0Predictor(load_vocoder_weights(config, golden.golden_state_dict("hift"), device=CPU))
 
 

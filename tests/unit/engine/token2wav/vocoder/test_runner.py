@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import units
-from engine.model_config import VocoderConfig, vocoder_config
 from engine.token2wav.vocoder.errors import VocoderStreamEnded, VocoderStreamsExhausted, VocoderStreamTooLong
 from engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner, VocoderStream
 from tests.support import golden
@@ -24,11 +23,6 @@ MAX_STREAMS = 4
 TOLERANCE = 1e-4
 
 
-def golden_config() -> VocoderConfig:
-    raw = golden.tiny_config()["hift"]
-    return vocoder_config(raw, f0_channels=raw["f0_cond_channels"])
-
-
 def golden_excitation(num_rows: int) -> torch.Tensor:
     return torch.from_numpy(golden.name_keyed_generator("hift.sine_waves").random((num_rows, 9), dtype=np.float32))
 
@@ -36,7 +30,7 @@ def golden_excitation(num_rows: int) -> torch.Tensor:
 def create_runner(*, max_frames: int = MAX_FRAMES, dtype: torch.dtype = torch.float32) -> VocoderRunner:
     num_samples = max_frames * units.SAMPLES_PER_FRAME
     return VocoderRunner(
-        golden_config(),
+        golden.golden_vocoder_config(),
         golden.golden_state_dict("hift"),
         excitation=golden_excitation(num_samples),
         max_samples=num_samples,
@@ -261,7 +255,7 @@ def test_malformed_jobs_are_refused(shared_runner: VocoderRunner) -> None:
 def test_a_short_excitation_table_is_refused() -> None:
     with pytest.raises(ValueError, match="10 rows"):
         VocoderRunner(
-            golden_config(),
+            golden.golden_vocoder_config(),
             golden.golden_state_dict("hift"),
             excitation=golden_excitation(10),
             max_samples=11,
@@ -272,7 +266,7 @@ def test_a_short_excitation_table_is_refused() -> None:
 
 def test_without_a_table_upstreams_is_drawn() -> None:
     runner = VocoderRunner(
-        golden_config(), golden.golden_state_dict("hift"), max_samples=9600, max_streams=1, device=CPU
+        golden.golden_vocoder_config(), golden.golden_state_dict("hift"), max_samples=9600, max_streams=1, device=CPU
     )
     mel = MEL[:, :20]
     assert_same(render(runner, mel, [9, 11]), runner.render_offline(mel, is_final=True))

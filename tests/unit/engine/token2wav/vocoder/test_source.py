@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from engine.model_config import VocoderConfig, vocoder_config
+from engine.model_config import VocoderConfig
 from engine.token2wav.vocoder.excitation import upstream_excitation
 from engine.token2wav.vocoder.source import HarmonicSource
 from tests.support import golden
@@ -21,8 +21,7 @@ START = torch.zeros(1, 9, dtype=torch.float64)
 
 @pytest.fixture(scope="module")
 def config() -> VocoderConfig:
-    raw = golden.tiny_config()["hift"]
-    return vocoder_config(raw, f0_channels=raw["f0_cond_channels"])
+    return golden.golden_vocoder_config()
 
 
 def pitches(num_frames: int) -> torch.Tensor:

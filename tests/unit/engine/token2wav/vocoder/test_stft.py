@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from engine.model_config import VocoderConfig, vocoder_config
+from engine.model_config import VocoderConfig
 from engine.token2wav.vocoder.stft import Analysis, Synthesis, hann_window
 from tests.support import golden
 
@@ -14,8 +14,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def config() -> VocoderConfig:
-    raw = golden.tiny_config()["hift"]
-    return vocoder_config(raw, f0_channels=raw["f0_cond_channels"])
+    return golden.golden_vocoder_config()
 
 
 def test_window_is_torchs_but_for_the_last_bits() -> None:

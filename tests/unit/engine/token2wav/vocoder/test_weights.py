@@ -6,7 +6,7 @@ import json
 import pytest
 import torch
 
-from engine.model_config import VocoderConfig, vocoder_config
+from engine.model_config import VocoderConfig
 from engine.token2wav.vocoder.weights import load_vocoder_weights, vocoder_shapes
 from engine.weights import WeightsError
 from tests.support import golden
@@ -18,8 +18,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def config() -> VocoderConfig:
-    raw = golden.tiny_config()["hift"]
-    return vocoder_config(raw, f0_channels=raw["f0_cond_channels"])
+    return golden.golden_vocoder_config()
 
 
 @pytest.fixture(scope="module")
