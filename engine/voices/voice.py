@@ -1,13 +1,17 @@
 """A voice: what zero-shot synthesis is conditioned on, and the one file that holds it.
 
 The file is safetensors with `speech_tokens` [P], `mel` [2P, 80], `embedding` [192] and, in its header's string
-table, `prompt_text` (as upstream conventions want it, with <|endofprompt|>), `transcript` and `description`.
+table, `prompt_text` (as upstream conventions want it, with <|endofprompt|>; empty without transcript),
+`transcript` and `description`; and, where it was made from a pair of files, `made_from` (see directory.py).
 """
 
+import os
+import secrets
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from safetensors.torch import save
 
 from engine import chunking, units
 from engine.weights import load_metadata, load_state_dict
@@ -33,6 +37,10 @@ class Voice:
     @property
     def num_tokens(self) -> int:
         return len(self.speech_tokens)
+
+    @property
+    def seconds(self) -> float:
+        return self.num_tokens / units.TOKEN_RATE_HZ
 
     def trimmed_for_first_block(self, *, wanted_tokens: int, max_trim: int) -> "Voice":
         """The voice whose prompt ends at the phase that makes the first block short (see chunking.prompt_trim)."""
@@ -74,6 +82,28 @@ def load_voice(path: Path, *, vocab_size: int, speaker_dim: int) -> Voice:
         mel=mel,
         embedding=embedding,
     )
+
+
+def save_voice(voice: Voice, path: Path, *, made_from: str | None = None) -> None:
+    """Write it whole or not at all: a reader sees the old file or the new one. Raises OSError."""
+    texts = {"prompt_text": voice.prompt_text, "transcript": voice.transcript, "description": voice.description}
+    if made_from is not None:
+        texts["made_from"] = made_from
+    tensors = {"speech_tokens": voice.speech_tokens.to(torch.int32), "mel": voice.mel, "embedding": voice.embedding}
+    write_whole(path, save({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata=texts))
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Through a file beside it, which takes its place once it is on the disk. Raises OSError."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _check_shapes(

@@ -1,8 +1,9 @@
-"""`voicegate voices`: of a running gateway, or of a model directory."""
+"""`voicegate voices`: lists those of a running gateway or of a model directory; the rest works on the directory."""
 
 import argparse
 import http.client
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from clients.python.link import stream_url
-from gateway.cli.model_files import UnfitFile, check_config, check_voice, voice_paths
-from gateway.cli.terminal import CommandError, say
+from engine import chunking, units
+from engine.config import EngineConfig
+from engine.interface import check_voice_name
+from engine.model_config import ModelConfig
+from gateway.cli.model_files import UnfitFile, check_config, check_voice, read_header, voice_paths
+from gateway.cli.terminal import CommandError, note, say
 from gateway.config import from_environment
 
 _TIMEOUT_S: Final = 5.0
@@ -36,26 +41,198 @@ class Voices:
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "voices",
-        help="list the voices",
-        description="List the voices of a running gateway, or of a model directory; * marks the default.",
+        help="list, show, add, remove and export voices",
+        description="The voices of a model directory; those of a running gateway can be listed.",
         allow_abbrev=False,
     )
+    _add_source(parser, default=None)
+    parser.set_defaults(run=_list)
+    actions = parser.add_subparsers(metavar="action", dest="action")
+
+    listing = actions.add_parser("list", help="list the voices; * marks the default (also without an action)")
+    _add_source(listing, default=argparse.SUPPRESS)
+
+    show = actions.add_parser("show", help="what one voice is")
+    add = actions.add_parser(
+        "add",
+        help="make a voice of a recording",
+        description="Make a voice of a recording: 1 to 30 s of one speaker, best 3 to 10, at 16 kHz or more.",
+    )
+    remove = actions.add_parser("remove", help="delete a voice")
+    export = actions.add_parser("export", help="copy a voice's file")
+    for action, run_action in ((show, _show), (add, _add), (remove, _remove), (export, _export)):
+        action.add_argument("name", metavar="NAME")
+        _add_model_dir(action, default=argparse.SUPPRESS)
+        action.set_defaults(run=run_action)
+
+    add.add_argument("--wav", type=Path, required=True, metavar="FILE", help="the recording: WAV, FLAC, Ogg or MP3")
+    text = add.add_mutually_exclusive_group()
+    text.add_argument("--text", help="what the recording says, word for word; none: for use across languages")
+    text.add_argument("--text-file", type=Path, metavar="FILE", help="a UTF-8 file with what the recording says")
+    add.add_argument("--description", default="", help="a few words for lists of voices")
+    for action in (add, export):
+        action.add_argument("--replace", action="store_true", help="overwrite what is there")
+    export.add_argument("path", type=Path, metavar="PATH", help="the file or directory to copy it to")
+
+
+def _add_source(parser: argparse.ArgumentParser, *, default: Any) -> None:
     source = parser.add_mutually_exclusive_group()
-    source.add_argument("--url", help="of a running gateway")
-    source.add_argument("--model-dir", type=Path, help="(default: the model that `voicegate serve` would serve)")
-    parser.set_defaults(run=run)
+    source.add_argument("--url", default=default, help="of a running gateway")
+    _add_model_dir(source, default=default)
 
 
-def run(options: argparse.Namespace) -> int:
-    if options.url is not None:
-        found = fetch_voices(options.url)
-    else:
-        found = read_voices(from_environment(os.environ, {"model_dir": options.model_dir}).model_dir)
+def _add_model_dir(parser: Any, *, default: Any) -> None:
+    parser.add_argument(
+        "--model-dir",
+        "--model",
+        type=Path,
+        default=default,
+        metavar="DIR",
+        help="(default: the model that `voicegate serve` would serve)",
+    )
+
+
+def _list(options: argparse.Namespace) -> int:
+    found = read_voices(_model_dir(options)) if options.url is None else fetch_voices(options.url)
     width = max((len(voice.name) for voice in found.voices), default=0)
     for voice in found.voices:
         mark = "*" if voice.name == found.default else " "
         say(f"{mark} {voice.name:<{width}}  {voice.description}".rstrip())
     return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    model_dir = _model_dir(options)
+    model = _checked_config(model_dir)
+    path = _existing(model_dir, options.name)
+    try:
+        description = check_voice(path, model)
+        header = read_header(path)
+    except UnfitFile as error:
+        raise CommandError(str(error)) from error
+    num_tokens = header.shapes["speech_tokens"][0]
+    facts = {
+        "name": options.name,
+        "description": description,
+        "transcript": header.texts["transcript"] or "(none: for use across languages)",
+        "prompt": _prompt_text(num_tokens),
+        "first sound": _first_sound_text(num_tokens),
+        "file": f"{path}, {path.stat().st_size} bytes",
+    }
+    for label, value in facts.items():
+        say(f"{label:<12} {value}".rstrip())
+    return 0
+
+
+def _add(options: argparse.Namespace) -> int:
+    model_dir = _model_dir(options)
+    model = _checked_config(model_dir)
+    check_voice_name(options.name)
+    path = _path(model_dir, options.name)
+    if path.exists() and not options.replace:
+        raise CommandError(f"{path} exists: --replace overwrites it")
+    transcript = options.text or ""
+    if options.text_file is not None:
+        transcript = _read_text(options.text_file)
+
+    from gateway.cli.enrol import NewVoice, add_voice  # noqa: PLC0415 - imports torch
+
+    new = NewVoice(options.name, options.wav, transcript, options.description)
+    added = add_voice(model_dir, model, new, path)
+    say(f"{path}: prompt of {_prompt_text(added.num_tokens)}")
+    say(f"first sound {_first_sound_text(added.num_tokens)}")
+    for remark in added.remarks:
+        note(remark)
+    return 0
+
+
+def _remove(options: argparse.Namespace) -> int:
+    model_dir = _model_dir(options)
+    model = _checked_config(model_dir)
+    path = _existing(model_dir, options.name)
+    names = [other.stem for other in voice_paths(model_dir)]
+    if len(names) == 1:
+        raise CommandError(f"{options.name!r} is the only voice of {model_dir}, which needs one: add another first")
+    if options.name == model.default_voice:
+        raise CommandError(
+            f"{options.name!r} is the default voice that {model_dir}/model.json names: change that first"
+        )
+    try:
+        path.unlink()
+    except OSError as error:
+        raise CommandError(f"{path} cannot be deleted: {error.strerror or error}") from error
+    say(f"removed {path}")
+    if path.with_suffix(".wav").exists() and path.with_suffix(".txt").exists():
+        note(f"{path.with_suffix('.wav')} and its text are still there: the next start makes the voice again")
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    source = _existing(_model_dir(options), options.name)
+    target = options.path / source.name if options.path.is_dir() else options.path
+    if target.exists() and not options.replace:
+        raise CommandError(f"{target} exists: --replace overwrites it")
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        shutil.copyfile(source, partial)
+        partial.replace(target)
+    except OSError as error:
+        raise CommandError(f"{target} cannot be written: {error.strerror or error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    say(f"wrote {target}")
+    return 0
+
+
+def _prompt_text(num_tokens: int) -> str:
+    return f"{num_tokens / units.TOKEN_RATE_HZ:.2f} s, {num_tokens} speech tokens"
+
+
+def _first_sound_text(num_tokens: int) -> str:
+    """When the voice's first block is full, on either kind of machine (chunking.prompt_trim)."""
+    sizes = []
+    for device_type in ("cpu", "cuda"):
+        config = EngineConfig(Path()).resolved(device_type)
+        wanted, max_trim = config.first_block_tokens, config.max_prompt_trim_tokens
+        trim = chunking.prompt_trim(num_tokens, wanted=wanted, max_trim=max_trim)
+        sizes.append(chunking.first_block_tokens(num_tokens - trim))
+    return f"after {sizes[0]} tokens of speech on a CPU, {sizes[1]} on a GPU"
+
+
+def _model_dir(options: argparse.Namespace) -> Path:
+    return from_environment(os.environ, {"model_dir": options.model_dir}).model_dir
+
+
+def _path(model_dir: Path, name: str) -> Path:
+    return model_dir / "voices" / f"{name}.safetensors"
+
+
+def _existing(model_dir: Path, name: str) -> Path:
+    """Raises CommandError."""
+    check_voice_name(name)
+    path = _path(model_dir, name)
+    if not path.is_file():
+        names = ", ".join(voice.name for voice in read_voices(model_dir).voices)
+        raise CommandError(f"{model_dir} has no voice {name!r}; it has {names}")
+    return path
+
+
+def _checked_config(model_dir: Path) -> ModelConfig:
+    """Raises CommandError."""
+    try:
+        return check_config(model_dir)
+    except UnfitFile as error:
+        raise CommandError(str(error)) from error
+
+
+def _read_text(path: Path) -> str:
+    """Raises CommandError."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise CommandError(f"{path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{path} is not UTF-8 text") from error
 
 
 def read_voices(model_dir: Path) -> Voices:

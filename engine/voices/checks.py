@@ -1,0 +1,84 @@
+"""Whether a recording and its transcript make a voice. Every refusal names what was measured and the limit."""
+
+import torch
+
+from engine.interface import MODEL_MARKS, VoiceRefused
+from engine.voices.audio_file import Recording
+
+MIN_SECONDS, MAX_SECONDS = 1.0, 30.0  # upstream's tokenizer takes no more
+# Below it a voice resembles its speaker less; nothing fails.
+RECOMMENDED_MIN_SECONDS = 3.0
+# Upstream's own floor: what lies above 8 kHz is not heard, what lies below is.
+_MIN_RATE_HZ = 16_000
+# Speech peaks at -20 to -3 dBFS, a quiet room lies below -60.
+_SPEECH_DBFS = -45.0
+_MIN_SPEECH_SECONDS = 0.5
+_LEVEL_FRAMES_A_SECOND = 50
+# A recording that touches full scale here and there is fine; an overdriven one lies there for whole half waves.
+_CLIP_LEVEL, _MAX_CLIPPED_SHARE = 0.999, 0.005
+# Readers say 8 to 20 letters a second, 4 to 6 Chinese characters: beyond these it is another recording's transcript.
+# One that is far too short makes a voice that says nothing: the LLM takes the text for said already.
+_MIN_LETTERS_PER_SECOND, _MAX_LETTERS_PER_SECOND = 1, 40
+# Of the LLM's 512 positions for text, a transcript of 30 s must leave most to the text.
+MAX_TRANSCRIPT_CHARS = 600
+_MAX_DESCRIPTION_CHARS = 200
+
+
+def check_texts(transcript: str, description: str) -> None:
+    """Raises VoiceRefused."""
+    if len(transcript) > MAX_TRANSCRIPT_CHARS:
+        raise VoiceRefused(
+            f"the transcript has {len(transcript)} characters; at most {MAX_TRANSCRIPT_CHARS}: use a shorter recording"
+        )
+    if any(mark in transcript for mark in MODEL_MARKS):
+        raise VoiceRefused(f"the transcript holds {' or '.join(MODEL_MARKS)}, the model's own marks: leave them out")
+    if len(description) > _MAX_DESCRIPTION_CHARS:
+        raise VoiceRefused(f"the description has {len(description)} characters; at most {_MAX_DESCRIPTION_CHARS}")
+
+
+def check_recording(recording: Recording, transcript: str = "") -> None:
+    """Raises VoiceRefused."""
+    samples, seconds = recording.samples, recording.seconds
+    if recording.rate_hz < _MIN_RATE_HZ:
+        raise VoiceRefused(
+            f"the recording has {recording.rate_hz} samples a second; at least {_MIN_RATE_HZ}, and converting "
+            "it does not bring back what is missing"
+        )
+    if not MIN_SECONDS <= seconds <= MAX_SECONDS:
+        raise VoiceRefused(
+            f"the recording is {seconds:.2f} s long; it must be {MIN_SECONDS:.0f} to {MAX_SECONDS:.0f} s, best 3 to 10"
+        )
+    if not samples.isfinite().all():
+        raise VoiceRefused("the recording holds values that are not numbers (NaN or infinity): export it again")
+    clipped = float((samples.abs() >= _CLIP_LEVEL).float().mean())
+    if clipped > _MAX_CLIPPED_SHARE:
+        raise VoiceRefused(
+            f"the recording is clipped: {clipped:.1%} of it lies at full scale, at most {_MAX_CLIPPED_SHARE:.1%}; "
+            "record it again at a lower level"
+        )
+    _check_loudness(recording)
+    letters = sum(char.isalnum() for char in transcript)
+    if transcript and not _MIN_LETTERS_PER_SECOND * seconds <= letters <= _MAX_LETTERS_PER_SECOND * seconds:
+        raise VoiceRefused(
+            f"the transcript has {letters} letters for {seconds:.1f} s of sound, which nobody says in that time: it "
+            "must be what the recording says, word for word"
+        )
+
+
+def _check_loudness(recording: Recording) -> None:
+    levels = _levels_dbfs(recording)
+    loud_seconds = float((levels > _SPEECH_DBFS).sum()) / _LEVEL_FRAMES_A_SECOND
+    if loud_seconds < _MIN_SPEECH_SECONDS:
+        raise VoiceRefused(
+            f"the recording is silent or too quiet: {loud_seconds:.2f} s of it are louder than "
+            f"{_SPEECH_DBFS:.0f} dBFS, at least {_MIN_SPEECH_SECONDS} s must be (its loudest 20 ms have "
+            f"{float(levels.max()):.0f} dBFS)"
+        )
+
+
+def _levels_dbfs(recording: Recording) -> torch.Tensor:
+    """[frames of 20 ms] RMS level without the offset that cheap converters add."""
+    size = recording.rate_hz // _LEVEL_FRAMES_A_SECOND
+    frames = recording.samples[: len(recording.samples) // size * size].reshape(-1, size)
+    power = (frames - recording.samples.mean()).square().mean(1)
+    return 10 * power.clamp(min=1e-12).log10()

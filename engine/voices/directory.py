@@ -1,0 +1,101 @@
+"""`NAME.wav` + `NAME.txt` in a directory of voices -> `NAME.safetensors`, made once and kept while both are the same.
+
+The header of the made file says what it was made from (`made_from`), so that a changed recording, text or checkpoint
+makes it anew, and a voice that came otherwise is never overwritten.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from engine.interface import VoiceRefused
+from engine.voices.enrolment import Enroller
+from engine.voices.voice import Voice, VoiceError, save_voice
+from engine.weights import load_metadata
+
+log = structlog.get_logger()
+
+MAX_RECORDING_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    name: str
+    recording: bytes
+    transcript: str
+
+    def made_from(self, enroller: Enroller) -> str:
+        digest = hashlib.sha256(enroller.identity.encode() + b"\0" + self.transcript.encode() + b"\0" + self.recording)
+        return digest.hexdigest()
+
+
+def enrol_pairs(directory: Path, enroller: Callable[[], Enroller], *, is_models_own: bool) -> dict[str, Voice]:
+    """Bring the voice files of a directory up to date. Returns the voices that could not be written, by name.
+
+    A recording without text is an error in a user's directory; a model's own may hold others (`is_models_own`).
+    Raises VoiceError; what `enroller` raises, if it is needed.
+    """
+    unwritten = {}
+    hears: Enroller | None = None
+    for pair in _pairs(directory, is_models_own=is_models_own):
+        hears = hears or enroller()
+        path = directory / f"{pair.name}.safetensors"
+        made_from = pair.made_from(hears)
+        if path.exists():
+            found = load_metadata(path).get("made_from")
+            if found == made_from:
+                continue
+            if found is None:
+                raise VoiceError(f"{path} was not made from {pair.name}.wav beside it: remove or rename one of the two")
+        voice = _enrol(hears, pair, directory)
+        try:
+            save_voice(voice, path, made_from=made_from)
+        except OSError as error:
+            log.warning("voice_not_saved", voice=pair.name, path=str(path), reason=error.strerror or str(error))
+            unwritten[pair.name] = voice
+        log.info("voice_enrolled", voice=pair.name, seconds=voice.seconds, has_transcript=bool(voice.transcript))
+    return unwritten
+
+
+def _enrol(enroller: Enroller, pair: _Pair, directory: Path) -> Voice:
+    try:
+        return enroller.enrol(pair.name, pair.recording, transcript=pair.transcript)
+    except VoiceRefused as error:
+        raise VoiceError(f"{directory / pair.name}.wav: {error}") from error
+
+
+def _pairs(directory: Path, *, is_models_own: bool) -> Iterator[_Pair]:
+    for path in sorted(directory.glob("*.wav")):
+        text_path = path.with_suffix(".txt")
+        if text_path.is_file():
+            yield _Pair(path.stem, read_recording(path), _read_text(text_path))
+        elif is_models_own:
+            log.debug("recording_ignored", path=str(path), reason="no text beside it")
+        else:
+            raise VoiceError(
+                f"{path} has no text: write what it says into {text_path.name}, or leave that file empty for a voice "
+                "that is used across languages"
+            )
+
+
+def read_recording(path: Path) -> bytes:
+    """Raises VoiceError."""
+    try:
+        size = path.stat().st_size
+        if size > MAX_RECORDING_BYTES:
+            raise VoiceError(f"{path} has {size / 1e6:.0f} MB; at most {MAX_RECORDING_BYTES / 1e6:.0f}: cut it shorter")
+        return path.read_bytes()
+    except OSError as error:
+        raise VoiceError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return " ".join(path.read_text(encoding="utf-8-sig").split())
+    except OSError as error:
+        raise VoiceError(f"{path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise VoiceError(f"{path} is not UTF-8 text") from error

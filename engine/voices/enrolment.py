@@ -1,0 +1,84 @@
+"""A recording and what it says -> a voice: checked, heard by the model's encoders, trimmed to whole tokens.
+
+Where the first block of a voice ends is decided when it is loaded (Voice.trimmed_for_first_block), for it depends on
+the engine's configuration and not on the voice.
+"""
+
+from pathlib import Path
+
+import torch
+
+from engine import units
+from engine.interface import EngineError, Unsupported, VoiceRefused, check_voice_name
+from engine.model_config import ModelConfig
+from engine.voices import onnx_analyser, tiny_analyser
+from engine.voices.analyser import Analyser
+from engine.voices.audio_file import decode_recording
+from engine.voices.checks import check_recording, check_texts
+from engine.voices.features import PromptAudio
+from engine.voices.onnx_analyser import OnnxAnalyser
+from engine.voices.tiny_analyser import TinyAnalyser
+from engine.voices.voice import Voice, load_voice
+
+
+class Enroller:
+    def __init__(self, analyser: Analyser, model: ModelConfig) -> None:
+        self._analyser = analyser
+        self._model = model
+
+    @property
+    def identity(self) -> str:
+        """Changes where another analyser hears, or another prefix is written: what its voices depend on."""
+        return f"{self._analyser.identity} {self._model.instruct_prefix}"
+
+    @torch.no_grad()
+    def enrol(self, name: str, recording: bytes, *, transcript: str = "", description: str = "") -> Voice:
+        """`recording`: a sound file's content. Without transcript the voice is for cross-lingual use only.
+
+        Takes seconds with upstream's encoders. Raises VoiceRefused, EngineError where the model's files are unfit.
+        """
+        transcript, description = " ".join(transcript.split()), " ".join(description.split())
+        check_voice_name(name)
+        check_texts(transcript, description)
+        decoded = decode_recording(recording)
+        check_recording(decoded, transcript)
+        audio = PromptAudio.from_samples(decoded.samples, decoded.rate_hz)
+        tokens = self._analyser.speech_tokens(audio)
+        embedding = self._analyser.embedding(audio)
+        self._check_analysis(tokens, embedding)
+        # Whichever ends first ends the prompt, as upstream trims it.
+        length = min(len(tokens), len(audio.mel) // units.FRAMES_PER_TOKEN)
+        if length == 0:
+            raise VoiceRefused("the speech tokenizer heard nothing in the recording")
+        return Voice(
+            name=name,
+            description=description,
+            prompt_text=self._model.instruct_prefix + transcript if transcript else "",
+            transcript=transcript,
+            speech_tokens=tokens[:length],
+            mel=audio.mel[: length * units.FRAMES_PER_TOKEN],
+            embedding=embedding,
+        )
+
+    def _check_analysis(self, tokens: torch.Tensor, embedding: torch.Tensor) -> None:
+        vocab_size, speaker_dim = self._model.flow.vocab_size, self._model.flow.speaker_dim
+        if len(tokens) and not (int(tokens.min()) >= 0 and int(tokens.max()) < vocab_size):
+            raise EngineError(f"the speech tokenizer gave ids beyond 0..{vocab_size - 1}: it is of another model")
+        if tuple(embedding.shape) != (speaker_dim,) or not embedding.isfinite().all():
+            raise EngineError(f"the speaker encoder gave {list(embedding.shape)}, not {speaker_dim} finite numbers")
+
+
+def load_enroller(model_dir: Path, model: ModelConfig) -> Enroller:
+    """The encoders that the model directory has. Raises Unsupported where it has none; EngineError, VoiceError."""
+    if any((model_dir / name).is_file() for name in (onnx_analyser.TOKENIZER_FILE, onnx_analyser.SPEAKER_FILE)):
+        return Enroller(OnnxAnalyser(model_dir), model)
+    if (model_dir / tiny_analyser.TOKENIZER_FILE).is_file():
+        known = [
+            load_voice(path, vocab_size=model.flow.vocab_size, speaker_dim=model.flow.speaker_dim)
+            for path in sorted((model_dir / "voices").glob("*.safetensors"))
+        ]
+        return Enroller(TinyAnalyser(model_dir, known), model)
+    raise Unsupported(
+        f"model {model.name!r} has fixed voices: {model_dir} lacks {onnx_analyser.TOKENIZER_FILE} and "
+        f"{onnx_analyser.SPEAKER_FILE}, which hear a recording; copy them from the checkpoint's directory"
+    )

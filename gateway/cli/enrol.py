@@ -1,0 +1,49 @@
+"""`voicegate voices add`: a recording -> a voice file in a model directory. Imports torch, so it is imported late."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.model_config import ModelConfig
+from engine.voices.checks import RECOMMENDED_MIN_SECONDS
+from engine.voices.directory import read_recording
+from engine.voices.enrolment import load_enroller
+from engine.voices.voice import Voice, save_voice
+from gateway.cli.terminal import CommandError
+
+
+@dataclass(frozen=True, slots=True)
+class NewVoice:
+    name: str
+    recording: Path
+    transcript: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    num_tokens: int
+    remarks: tuple[str, ...]  # what would make it better
+
+
+def add_voice(model_dir: Path, model: ModelConfig, new: NewVoice, path: Path) -> Added:
+    """Write the voice to `path`. Raises CommandError, EngineError."""
+    try:
+        enroller = load_enroller(model_dir, model)
+        voice = enroller.enrol(
+            new.name, read_recording(new.recording), transcript=new.transcript, description=new.description
+        )
+        path.parent.mkdir(exist_ok=True)
+        save_voice(voice, path)
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror or error}") from error
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    return Added(voice.num_tokens, tuple(_remarks(voice)))
+
+
+def _remarks(voice: Voice) -> Iterator[str]:
+    if not voice.transcript:
+        yield "no transcript: it speaks across languages only, and less like the recording; --text gives one"
+    if voice.seconds < RECOMMENDED_MIN_SECONDS:
+        yield f"shorter than {RECOMMENDED_MIN_SECONDS:.0f} s: 3 to 10 s resemble the speaker more"

@@ -1,0 +1,115 @@
+"""Voices that come and go while the engine speaks, by hand: they sound like voices of the start, and leave nothing."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from engine.interface import Done, EngineError, VoiceRefused
+from engine.stages import Stages, VoiceRoom
+from engine.voice_shelf import voice_room
+from engine.voices.voice import Voice
+from tests.support.tiny_engine import CONFIG, HandDrivenEngine, tiny_stages
+
+pytestmark = pytest.mark.parity
+
+
+@pytest.fixture
+def rms() -> Voice:
+    return tiny_stages().voices["rms"].voice
+
+
+@pytest.fixture
+def stages() -> Iterator[Stages]:
+    """As the test leaves them, so it found them."""
+    num_free = tiny_stages().flow.num_free_blocks
+    yield tiny_stages()
+    assert tiny_stages().flow.num_free_blocks == num_free
+
+
+def add(engine: HandDrivenEngine, voice: Voice) -> EngineError | None:
+    answers: list[EngineError | None] = []
+    engine.core.add_voice(voice, answers.append)
+    engine.step()
+    (answer,) = answers
+    return answer
+
+
+def test_a_voice_added_later_sounds_like_one_of_the_start(stages: Stages, rms: Voice) -> None:
+    engine = HandDrivenEngine(stages=stages)
+    wanted = engine.speak("own", ["Good day."], voice="rms")
+    assert add(engine, replace(rms, name="twin")) is None
+    heard = engine.speak("later", ["Good day."], voice="twin")
+    assert len(wanted.pcm) > 0
+    assert heard.pcm == wanted.pcm
+    engine.core.remove_voice("twin")
+
+
+def test_a_removed_voice_finishes_what_it_is_saying(stages: Stages, rms: Voice) -> None:
+    engine = HandDrivenEngine(stages=stages)
+    wanted = engine.speak("own", ["Good day. ", "And good night."], voice="rms")
+    num_free = stages.flow.num_free_blocks
+    assert add(engine, replace(rms, name="guest")) is None
+    held = num_free - stages.flow.num_free_blocks
+    assert held == rms.num_tokens // 25
+    utterance = engine.submit("guest", voice="guest")
+    engine.core.push_text(utterance, "Good day. ")
+    engine.step()
+    engine.core.remove_voice("guest")
+    engine.core.push_text(utterance, "And good night.")  # a later clause opens the prompt again
+    engine.core.end_text(utterance)
+    engine.run()
+    heard = engine.heard[utterance]
+    assert isinstance(heard.end, Done)
+    assert heard.pcm == wanted.pcm
+    assert stages.flow.num_free_blocks == num_free
+
+
+def test_a_replaced_voice_goes_when_its_last_utterance_does(stages: Stages, rms: Voice) -> None:
+    engine = HandDrivenEngine(stages=stages)
+    assert add(engine, replace(rms, name="guest")) is None
+    utterance = engine.submit("old", voice="guest")
+    engine.step()
+    num_free = stages.flow.num_free_blocks
+    assert add(engine, replace(stages.voices["slt"].voice, name="guest")) is None
+    assert stages.flow.num_free_blocks < num_free  # both are there
+    engine.core.cancel(utterance, None)
+    assert stages.flow.num_free_blocks == num_free
+    engine.core.remove_voice("guest")
+
+
+def test_only_so_many_fit(stages: Stages, rms: Voice) -> None:
+    num_own = sum(len(voice.flow_prompt.blocks) for voice in stages.voices.values())
+    room = VoiceRoom(num_own + 2 * 3, prompt_tokens=rms.num_tokens)
+    engine = HandDrivenEngine(stages=replace(stages, voice_room=room))
+    names = ("a", "b", "c", "d")
+    answers = [add(engine, replace(rms, name=name)) for name in names]
+    refused = [name for name, answer in zip(names, answers, strict=True) if answer is not None]
+    assert refused == ["c", "d"]
+    assert isinstance(answers[2], VoiceRefused)
+    assert "remove one" in str(answers[2])
+    engine.core.remove_voice("a")
+    assert add(engine, replace(rms, name="c")) is None
+    for name in ("b", "c"):
+        engine.core.remove_voice(name)
+
+
+def test_a_prompt_longer_than_the_room_is_refused(stages: Stages, rms: Voice) -> None:
+    room = VoiceRoom(100, prompt_tokens=rms.num_tokens - 1)
+    engine = HandDrivenEngine(stages=replace(stages, voice_room=room))
+    answer = add(engine, replace(rms, name="long"))
+    assert isinstance(answer, VoiceRefused)
+    assert "2.8 s long and this running engine has room for 2.7 s" in str(answer)
+
+
+def test_what_breaks_while_a_voice_is_taken_up_is_told_and_breaks_nothing_else(stages: Stages, rms: Voice) -> None:
+    engine = HandDrivenEngine(stages=stages)
+    answer = add(engine, replace(rms, name="bad", mel=rms.mel[:-50]))
+    assert "internal error" in str(answer)
+    assert isinstance(engine.speak("u", ["Good day."]).end, Done)
+
+
+def test_there_is_room_for_the_voices_that_the_configuration_promises(rms: Voice) -> None:
+    config = replace(CONFIG, spare_voices=3, spare_voice_tokens=260)
+    assert voice_room(config, [rms, rms]) == VoiceRoom(num_blocks=2 * 3 + 3 * 11, prompt_tokens=260)
+    assert voice_room(replace(config, spare_voices=0), [rms]) == VoiceRoom(num_blocks=3, prompt_tokens=rms.num_tokens)

@@ -1,0 +1,29 @@
+"""The three spectra equal those of upstream's front end (Matcha, Whisper, Kaldi)."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from engine.voices.features import mel_24k, speaker_fbank, whisper_log_mel
+from tests.support.golden import load_arrays
+
+pytestmark = pytest.mark.parity
+
+
+@pytest.mark.parametrize(
+    ("feature", "samples", "wanted", "tolerance"),
+    [
+        (lambda wav: mel_24k(wav).T, "wav24", "mel24", 2e-6),
+        (whisper_log_mel, "wav16", "whisper_logmel128", 1e-6),
+        # Upstream's own rounding: its filters are computed in float32.
+        (speaker_fbank, "wav16", "kaldi_fbank80_cmn", 3e-4),
+    ],
+)
+def test_features_equal_upstreams(
+    feature: Callable[[torch.Tensor], torch.Tensor], samples: str, wanted: str, tolerance: float
+) -> None:
+    golden = load_arrays("frontend_audio.npz")
+    got = feature(torch.from_numpy(golden[samples][0]))
+    expected = torch.from_numpy(golden[wanted]).reshape(got.shape)
+    torch.testing.assert_close(got, expected, rtol=0, atol=tolerance)

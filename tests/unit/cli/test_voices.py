@@ -1,0 +1,132 @@
+"""`voicegate voices` on a model directory: every action, every refusal in one line, and never half a file."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gateway.cli import main
+from gateway.config import DEFAULT_MODEL_DIR
+
+pytestmark = pytest.mark.unit
+
+Captured = pytest.CaptureFixture[str]
+RECORDING = str(DEFAULT_MODEL_DIR / "voices" / "slt_prompt.wav")
+TEXT = "Hello there, it is very nice to meet you."
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """What of the tiny model voices are made with."""
+    directory = tmp_path / "model"
+    (directory / "voices").mkdir(parents=True)
+    for name in ("model.json", "speech_tokenizer.safetensors", "voices/rms.safetensors", "voices/slt.safetensors"):
+        shutil.copy(DEFAULT_MODEL_DIR / name, directory / name)
+    return directory
+
+
+def run(capsys: Captured, *arguments: object) -> tuple[int, str, str]:
+    status = main.run(["voices", *map(str, arguments)])
+    shown = capsys.readouterr()
+    return status, shown.out, shown.err
+
+
+def refusal(capsys: Captured, *arguments: object) -> str:
+    status, out, err = run(capsys, *arguments)
+    assert (status, out) == (main.EXIT_FAILED, "")
+    assert err.count("\n") == 1
+    return err
+
+
+def voice_files(model_dir: Path) -> list[str]:
+    return sorted(path.name for path in (model_dir / "voices").iterdir())
+
+
+@pytest.mark.parametrize("action", [[], ["list"]])
+def test_the_list_marks_the_default(capsys: Captured, copy: Path, action: list[str]) -> None:
+    assert run(capsys, *action, "--model", copy) == (0, "* rms  male, US English\n  slt  female, US English\n", "")
+
+
+def test_the_directory_may_stand_before_the_action(capsys: Captured, copy: Path) -> None:
+    (copy / "voices" / "slt.safetensors").unlink()
+    assert run(capsys, "--model-dir", copy, "list")[1] == "* rms  male, US English\n"
+
+
+def test_show_tells_what_a_voice_is(capsys: Captured, copy: Path) -> None:
+    status, out, _ = run(capsys, "show", "slt", "--model", copy)
+    assert status == 0
+    for fact in ("female, US English", TEXT, "2.56 s, 64 speech tokens", str(copy / "voices" / "slt.safetensors")):
+        assert fact in out
+
+
+def test_a_voice_is_added_shown_exported_and_removed(capsys: Captured, copy: Path, tmp_path: Path) -> None:
+    status, out, err = run(capsys, "add", "anna", "--wav", RECORDING, "--text", TEXT, "--description", "me",
+                           "--model", copy)  # fmt: skip
+    assert status == 0
+    assert "prompt of 2.56 s, 64 speech tokens" in out
+    # 64 tokens leave 11 of a block's 25: enough for a GPU as they are; a CPU wants 12, so one is cut off.
+    assert "after 12 tokens of speech on a CPU, 11 on a GPU" in out
+    assert "shorter than 3 s" in err
+    assert "* rms" in run(capsys, "--model", copy)[1]
+    assert TEXT in run(capsys, "show", "anna", "--model", copy)[1]
+    target = tmp_path / "copy.safetensors"
+    assert run(capsys, "export", "anna", target, "--model", copy)[0] == 0
+    assert target.read_bytes() == (copy / "voices" / "anna.safetensors").read_bytes()
+    assert run(capsys, "export", "anna", tmp_path, "--model", copy)[0] == 0
+    assert (tmp_path / "anna.safetensors").read_bytes() == target.read_bytes()
+    assert run(capsys, "remove", "anna", "--model", copy)[0] == 0
+    assert voice_files(copy) == ["rms.safetensors", "slt.safetensors"]
+
+
+def test_the_text_may_come_from_a_file_or_not_at_all(capsys: Captured, copy: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text(TEXT + "\n")
+    run(capsys, "add", "anna", "--wav", RECORDING, "--text-file", text, "--model", copy)
+    assert TEXT in run(capsys, "show", "anna", "--model", copy)[1]
+    status, _, err = run(capsys, "add", "anna", "--wav", RECORDING, "--replace", "--model", copy)
+    assert status == 0
+    assert "no transcript" in err
+    assert "(none: for use across languages)" in run(capsys, "show", "anna", "--model", copy)[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["add", "rms", "--wav", RECORDING], "rms.safetensors exists: --replace overwrites it"),
+        (["add", "../x", "--wav", RECORDING], "cannot be a voice's name"),
+        (["add", "x", "--wav", "/nowhere.wav"], "/nowhere.wav cannot be read: No such file"),
+        (["add", "x", "--wav", __file__], "no sound file that can be read"),
+        (["add", "x", "--wav", RECORDING, "--text", "<|endofprompt|>"], "the model's own marks"),
+        (["add", "x", "--wav", RECORDING, "--text-file", "/nowhere.txt"], "/nowhere.txt cannot be read"),
+        (["show", "nobody"], "has no voice 'nobody'; it has rms, slt"),
+        (["remove", "nobody"], "has no voice 'nobody'"),
+        (["remove", "rms"], "'rms' is the default voice"),
+        (["export", "rms", "/nowhere/x"], "/nowhere/x cannot be written"),
+        (["export", "rms", __file__], "exists: --replace overwrites it"),
+    ],
+)
+def test_refusals_are_one_line_and_change_nothing(
+    capsys: Captured, copy: Path, arguments: list[str], reason: str
+) -> None:
+    before = {name: (copy / "voices" / name).read_bytes() for name in voice_files(copy)}
+    assert reason in refusal(capsys, *arguments, "--model", copy)
+    assert {name: (copy / "voices" / name).read_bytes() for name in voice_files(copy)} == before
+
+
+def test_the_last_voice_stays(capsys: Captured, copy: Path) -> None:
+    (copy / "voices" / "rms.safetensors").unlink()
+    assert "'slt' is the only voice" in refusal(capsys, "remove", "slt", "--model", copy)
+
+
+def test_a_model_with_fixed_voices_says_so(capsys: Captured, copy: Path) -> None:
+    (copy / "speech_tokenizer.safetensors").unlink()
+    assert "has fixed voices" in refusal(capsys, "add", "x", "--wav", RECORDING, "--model", copy)
+
+
+def test_removing_half_of_a_pair_is_told(capsys: Captured, copy: Path) -> None:
+    for name in ("slt.wav", "slt.txt"):
+        (copy / "voices" / name).touch()
+    status, out, err = run(capsys, "remove", "slt", "--model", copy)
+    assert status == 0
+    assert "removed" in out
+    assert "makes the voice again" in err

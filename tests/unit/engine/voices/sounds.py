@@ -1,0 +1,23 @@
+"""Recordings for the tests: something with the levels and pauses of speech, as a file of any kind."""
+
+import io
+
+import numpy as np
+import numpy.typing as npt
+import soundfile
+
+
+def speechlike(seconds: float = 2.0, *, rate_hz: int = 24_000, level: float = 0.3) -> npt.NDArray[np.float32]:
+    """A buzz that swells and falls three times a second."""
+    times_s = np.arange(round(seconds * rate_hz)) / rate_hz
+    buzz = sum(np.sin(2 * np.pi * 140 * harmonic * times_s) / harmonic for harmonic in range(1, 12))
+    swell = np.clip(np.sin(2 * np.pi * 3 * times_s), 0, None)
+    return (level * swell * buzz / np.abs(buzz).max()).astype(np.float32)
+
+
+def file_of(
+    samples: npt.NDArray[np.float32], *, rate_hz: int = 24_000, kind: str = "WAV", subtype: str | None = None
+) -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, samples, rate_hz, format=kind, subtype=subtype)
+    return file.getvalue()

@@ -1,0 +1,56 @@
+"""What is added while an engine runs is there again at its next start, if it was given a directory for it."""
+
+from pathlib import Path
+
+import pytest
+import structlog
+
+from engine.interface import EngineError, VoiceRefused
+from engine.model_config import ModelConfig, load_model_config
+from engine.voices.keeper import VoiceKeeper
+from engine.voices.store import load_voices
+from tests.support.golden import TINY_MODEL_DIR
+
+pytestmark = pytest.mark.unit
+
+RECORDING = (TINY_MODEL_DIR / "voices" / "slt_prompt.wav").read_bytes()
+TEXT = "Hello there, it is very nice to meet you."
+
+
+@pytest.fixture(scope="module")
+def model() -> ModelConfig:
+    return load_model_config(TINY_MODEL_DIR)
+
+
+def test_a_saved_voice_is_there_at_the_next_start_until_deleted(tmp_path: Path, model: ModelConfig) -> None:
+    keeper = VoiceKeeper(TINY_MODEL_DIR, model, tmp_path)
+    keeper.save(keeper.make("guest", RECORDING, transcript=TEXT, description="a guest"))
+    assert load_voices(TINY_MODEL_DIR, model, tmp_path)["guest"].description == "a guest"
+    keeper.delete("guest")
+    keeper.delete("rms")  # the model's own: nothing of it lies here
+    assert sorted(load_voices(TINY_MODEL_DIR, model, tmp_path)) == ["rms", "slt"]
+
+
+def test_without_a_directory_nothing_is_written(tmp_path: Path, model: ModelConfig) -> None:
+    keeper = VoiceKeeper(TINY_MODEL_DIR, model, None)
+    before = sorted((TINY_MODEL_DIR / "voices").iterdir())
+    keeper.save(keeper.make("guest", RECORDING, transcript="", description=""))
+    keeper.delete("rms")
+    assert sorted((TINY_MODEL_DIR / "voices").iterdir()) == before
+
+
+def test_a_directory_that_went_away_is_a_warning(tmp_path: Path, model: ModelConfig) -> None:
+    keeper = VoiceKeeper(TINY_MODEL_DIR, model, tmp_path / "gone")
+    voice = keeper.make("guest", RECORDING, transcript=TEXT, description="")
+    with structlog.testing.capture_logs() as lines:
+        keeper.save(voice)
+    assert [line["event"] for line in lines] == ["voice_not_saved"]
+
+
+def test_refusals_and_faults_are_told_apart(tmp_path: Path, model: ModelConfig) -> None:
+    with pytest.raises(VoiceRefused, match="no sound file"):
+        VoiceKeeper(TINY_MODEL_DIR, model, None).make("guest", b"", transcript="", description="")
+    (tmp_path / "voices").mkdir()
+    (tmp_path / "speech_tokenizer.safetensors").write_bytes(b"cut short")
+    with pytest.raises(EngineError, match=r"no voice can be made: .*speech_tokenizer\.safetensors cannot be read"):
+        VoiceKeeper(tmp_path, model, None).make("guest", RECORDING, transcript="", description="")
