@@ -4,6 +4,7 @@ A *wide* character is one written without blanks between words (Han, kana, bopom
 """
 
 import re
+import unicodedata
 from typing import Final
 
 _WIDE: Final = (
@@ -26,8 +27,29 @@ _WIDE_PATTERN: Final = re.compile(f"[{_WIDE}]")
 _HAN_PATTERN: Final = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 
+# Scripts with blanks between phrases only: Thai, Lao, Burmese, Khmer.
+_PHRASE_LETTER: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
+_JOINER: Final = "\u200d"
+
+
 def is_wide(char: str) -> bool:
     return char >= "\u3005" and _WIDE_PATTERN.match(char) is not None
+
+
+def ends_phrase(word: str) -> bool:
+    """Whether `word`, before a blank, is of a script in which the blank ends a phrase."""
+    return not word.isascii() and _PHRASE_LETTER.match(split_tail(word)[0][-1:]) is not None
+
+
+def grapheme_start(text: str, index: int) -> int:
+    """The last place up to `index` at which `text` can be cut without parting a letter from its marks; 0 if none."""
+    while index and (text[index - 1] == _JOINER or _joins_before(text[index])):
+        index -= 1
+    return index
+
+
+def _joins_before(char: str) -> bool:
+    return char >= "\u0300" and (char == _JOINER or unicodedata.category(char)[0] == "M")
 
 
 def has_han(text: str) -> bool:

@@ -11,15 +11,21 @@ from engine.text.characters import (
     WIDE_LIST_MARK,
     WIDE_SENTENCE_ENDS,
     WIDE_TRAILERS,
+    ends_phrase,
+    grapheme_start,
     has_word,
     is_wide,
 )
+from engine.text.english.abbreviations import opens_sentence
 from engine.text.word_endings import Ending, word_ending
 
 # Of a wide character, in letters: both take about 0.2 s to say. Lower -> spans of wide text last longer.
 WIDE_WEIGHT: Final = 3
 
-_LINE_MARKER: Final = re.compile(r"[-*+•‣▪>]|#{1,6}|[(\[]?(?:\d{1,3}|[A-Za-z])[.)\]]")
+# Of text that has blanks only between phrases (Thai), in letters a word.
+_PHRASE_WORD_CHARS: Final = 5
+
+_LINE_MARKER: Final = re.compile(r"[-*+•‣▪>|]|#{1,6}|[(\[]?(?:\d{1,3}|[A-Za-z])[.)\]]")
 
 
 class _Line(Enum):
@@ -56,14 +62,14 @@ class ClauseCutter:
 
     def next_cut(self, text: str) -> int | None:
         """Length of the first span of `text`, None while undecided. `text` only grows until it is cut."""
-        while self._pos < len(text):
-            cut = self._step(text)
-            if cut is None and self._size >= self._max_chars:
-                cut = self._forced_cut()
+        while (is_full := self._size >= self._max_chars) or self._pos < len(text):
+            cut = self._forced_cut(text) if is_full else self._step(text)
             if cut is not None:
                 assert cut.at > 0, "a cut that takes nothing would be found again for ever"
                 self._leave(text[: cut.at], cut.line)
                 return cut.at
+            if is_full:
+                return None
         return None
 
     def restart(self, text: str) -> None:
@@ -84,6 +90,7 @@ class ClauseCutter:
         self._word_start: int | None = None
         self._word_opens_line = False
         self._wait: Ending | _After | None = None
+        self._letters_end: tuple[_Cut, int] | None = None  # behind "U.S. ", and the size there
         self._mark: _Cut | None = None  # behind the last clause mark
         self._gap: _Cut | None = None  # behind the last whitespace
 
@@ -109,6 +116,8 @@ class ClauseCutter:
         opens_item = self._opens_item(word)
         if opens_item and self._num_words:
             return _Cut(self._line_start, _Line.BLANK)
+        if word and (letters_end := self._resolve_letters(word)):
+            return letters_end
         if self._size == self._lead:
             self._lead += 1
         line = self._line
@@ -132,6 +141,8 @@ class ClauseCutter:
         opens_item = self._opens_item(word)
         if opens_item and self._num_words:
             return _Cut(self._line_start, _Line.BLANK)
+        if word and (letters_end := self._resolve_letters(word)):
+            return letters_end
         cut = self._judge(word) if word and not opens_item else None
         if cut is None:
             cut = self._resolve(char)
@@ -184,7 +195,13 @@ class ClauseCutter:
         self._num_words += has_word(word)
         ending = word_ending(word)
         match ending:
+            case Ending.NONE if ends_phrase(word):
+                self._num_words += len(word) // _PHRASE_WORD_CHARS
+                return self._clause_mark()
             case Ending.NONE:
+                return None
+            case Ending.BEFORE_OPENER:
+                self._letters_end = (self._here(), self._size - self._lead)
                 return None
             case Ending.CLAUSE:
                 return self._clause_mark()
@@ -193,6 +210,17 @@ class ClauseCutter:
             case _:
                 self._wait = ending
                 return None
+
+    def _resolve_letters(self, word: str) -> _Cut | None:
+        """`word` is the one behind "U.S.": the sentence was over if it opens one."""
+        letters_end, self._letters_end = self._letters_end, None
+        if letters_end is None or not opens_sentence(word):
+            return None
+        cut, size = letters_end
+        if self._is_first or size >= self._min_chars:
+            return cut
+        self._mark = cut
+        return None
 
     def _resolve(self, char: str) -> _Cut | None:
         """`char` is the one that was waited for."""
@@ -226,8 +254,12 @@ class ClauseCutter:
         is_early = self._is_first and size >= self._first_min_chars and self._num_words >= self._first_min_words
         return self._mark if self._num_words and (is_early or size >= self._soft_min_chars) else None
 
-    def _forced_cut(self) -> _Cut:
+    def _forced_cut(self, text: str) -> _Cut | None:
         # A clause mark near the start would leave nearly all of it to be forced again.
         if self._mark is not None and self._mark.at * 4 >= self._max_chars:
             return self._mark
-        return self._gap or self._here()
+        if self._gap is not None:
+            return self._gap
+        if self._pos == len(text):  # what comes next may be a mark on the last letter
+            return None
+        return _Cut(grapheme_start(text, self._pos) or self._pos, self._line)

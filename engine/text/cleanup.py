@@ -12,7 +12,7 @@ from typing import Final
 PAUSE: Final = "\ue000"
 
 # Non-ASCII signs that have a reading; the readers replace them.
-SIGNS: Final = frozenset("€£¥₹₩°±×÷≈≤≥≠√∞§")
+SIGNS: Final = frozenset("€£¥₹₩°±×÷≈≤≥≠√∞§‰²³")
 WIDE_PUNCTUATION: Final = "，。：；？！、"
 
 _FOLDED: Final = {
@@ -37,14 +37,22 @@ _FOLDED: Final = {
     "⅓": " 1/3",
     "⅔": " 2/3",
     **dict.fromkeys("⁰¹⁴⁵⁶⁷⁸⁹", ""),  # rather footnotes than powers
-    "²": " squared",
-    "³": " cubed",
+    "㎡": "m²",  # NFKC would make it "m2"
+    "㎢": "km²",
+    "㎠": "cm²",
+    "㎥": "m³",
+    "㎤": "cm³",
+    "〇": "零",  # a number letter (Nl), which is no letter to Unicode
 }
-_PROTECTED: Final = re.compile(f"([{WIDE_PUNCTUATION}]+)")  # NFKC would make most of it ASCII
+_PROTECTED: Final = re.compile(f"([{WIDE_PUNCTUATION}²³]+)")  # NFKC would make ASCII of most
+# A keycap is a digit with marks, and a letter or sign that a selector turns into a picture is one too.
+_PICTURE: Final = re.compile("[0-9#*]\ufe0f?\u20e3|[^\x00-\x7f\u200d]\ufe0f")
 
 
 def clean_characters(text: str) -> str:
     text = text.replace("\r\n", "\n").replace(PAUSE, " ")
+    if not text.isascii():
+        text = _PICTURE.sub(" ", text)
     text = "".join(map(_folded, text))
     if text.isascii():
         return text

@@ -3,25 +3,71 @@
 Every pattern is bounded or stops at the next opening character, so that no input takes more than linear time.
 """
 
+import html
 import re
 from typing import Final
 
+from engine.text.cleanup import PAUSE
+
+_ENTITY: Final = re.compile(r"&(?:#\d{1,7}|#x[0-9A-Fa-f]{1,6}|[A-Za-z]{2,8});")
+_COMMENT: Final = re.compile(r"<!--[^<>]{0,400}-->")
 _MODEL_TAG: Final = re.compile(r"<\|[^<>|]{0,60}\|>")
-_HTML_TAG: Final = re.compile(r"</?(?!https?:)[A-Za-z][^<>\n]{0,200}>")
-_LINK: Final = re.compile(r"!?\[([^\[\]\n]{0,300})\]\([^()\s]{0,2000}\)")
+_HTML_TAG: Final = re.compile(r"</?(?!https?:)[A-Za-z](?:[^<>@\n]|(?<=[\"' ])@){0,200}>")
+# What is left of a tag that the segmenter cut: its start at the end, and attributes.
+_TORN_TAG: Final = re.compile(
+    r"</?(?:a|img|div|span|p|font|table|t[dhr]|video|audio|iframe|details)[ \t]*\Z", re.IGNORECASE
+)
+_ATTRIBUTE: Final = re.compile(r"(?<![\w-])[A-Za-z][A-Za-z-]{0,20}=\"[^\"<>\n]{0,200}\"(?:[ \t]{0,3}/?>)?")
+_AUTOLINK: Final = re.compile(r"<(https?://[^<>\s]{1,2000}|[^<>\s@]{1,64}@[^<>\s@]{1,255})>")
+_TARGET: Final = r"(?:[^()\s]|\([^()\s]{0,200}\)){0,2000}"
+_LINK: Final = re.compile(
+    rf"!?\[(?!\^|\d{{1,3}}\])([^\[\]\n]{{0,300}})\](?:\({_TARGET}(?: \"[^\"\n]{{0,200}}\")?\)|\[[^\[\]\n]{{0,60}}\])"
+)
+_TORN_LINK: Final = re.compile(rf"\]\({_TARGET}\)?")
+_LINK_TARGET: Final = re.compile(r"^[ ]{0,3}\[[^\[\]\n^]{1,60}\]: ?\S{1,2000}[^\n]{0,200}$", re.MULTILINE)
+_FOOTNOTE: Final = re.compile(
+    r"\[\^[^\[\]\s]{1,30}\]:?|(?<=\S)[ ]?\[\d{1,3}(?:[,-] ?\d{1,3}){0,5}\](?:\([^()\s]{0,2000}\))?"
+)
+# :smile: and :-)
+_SHORTCODE: Final = re.compile(r"(?<![\w:]):[a-z][a-z0-9_+-]{1,30}:(?![\w:])|(?<!\S)[:;=]['-]?[()DPp/|](?!\S)")
+_CHECKBOX: Final = re.compile(r"^([ \t]{0,40}(?:[-*+]|\d{1,3}[.)])[ \t])\[[ xX]\][ \t]", re.MULTILINE)
+_ESCAPE: Final = re.compile(r"\\(?=[`*_{}\[\]()#+.!|~>$%&-])")
 _LINE_MARKUP: Final = re.compile(r"[`*_#>~|\n+-]|\d[.)][ \t]")
-_ITEM: Final = re.compile(r"[ \t]{0,40}(?:[-*+][ \t]|>+ ?|#{1,6}[ \t]|(?P<number>\d{1,3})[.)][ \t])")
-_FENCE: Final = re.compile(r"[ \t]{0,40}(?:```|~~~)[\w+-]{0,20}[ \t]{0,40}")
+_ITEM: Final = re.compile(r"[ \t]{0,40}(?:[-*+][ \t]|(?:> ?)+|#{1,6}[ \t]|\||(?P<number>\d{1,3})[.)][ \t])")
+_SENTENCE_ENDS: Final = (".", "?", "!", "。", "？", "！")
 _RULE: Final = re.compile(r"[-*_=|: \t]{3,}")
 # Emphasis, not a product: "2 * 3" and "2*3" keep theirs.
 _STAR: Final = re.compile(r"\*{2,}|(?<!\d)(?<!\d )\*|\*(?! ?\d)")
 
 
+def unescape_entities(text: str) -> str:
+    """HTML's `&amp;` -> `&`. Before anything is looked at: they may hide any character."""
+    return _ENTITY.sub(lambda match: html.unescape(match[0]), text) if "&" in text else text
+
+
 def strip_tags_and_links(text: str) -> str:
-    """A link's text stays, its address does not."""
+    """A link's text stays, its address does not; nothing stays of tags, footnotes, checkboxes and emoji names."""
     if "<" in text:
-        text = _HTML_TAG.sub(" ", _MODEL_TAG.sub(" ", text))
-    return _LINK.sub(r"\1", text) if "](" in text else text
+        text = _HTML_TAG.sub(" ", _MODEL_TAG.sub(" ", _AUTOLINK.sub(r" \1 ", _COMMENT.sub(" ", text))))
+        text = _TORN_TAG.sub(" ", text)
+    if '="' in text:
+        text = _ATTRIBUTE.sub(" ", text)
+    if "]" in text:
+        text = _CHECKBOX.sub(r"\1", _LINK_TARGET.sub("", text))
+        text = _TORN_LINK.sub(" ", _FOOTNOTE.sub("", _LINK.sub(r"\1", text)))
+    if ":" in text:
+        text = _SHORTCODE.sub(" ", text)
+    return text
+
+
+def unescape(text: str) -> str:
+    """Markdown's `\\*` -> `*`. Formulas must be read already."""
+    return _ESCAPE.sub("", text) if "\\" in text else text
+
+
+def without_emphasis(text: str) -> str:
+    """For looking at words only: a product loses its star too."""
+    return text.replace("~~", "").replace("`", "").replace("*", "")
 
 
 def strip_line_markup(text: str) -> str:
@@ -38,9 +84,10 @@ def _joined_lines(text: str) -> str:
     is_item = False
     for line in text.split("\n"):
         marker = _ITEM.match(line)
-        is_blank = not line.strip() or _FENCE.fullmatch(line) is not None or _RULE.fullmatch(line) is not None
+        is_blank = not line.strip() or _RULE.fullmatch(line) is not None
         if parts:
-            parts.append(". " if is_item or is_blank or marker else " ")
+            is_end = (is_item or is_blank or marker) and not parts[-1].rstrip().endswith(_SENTENCE_ENDS)
+            parts.append(". " if is_end else " ")
         if is_blank:
             is_item = False
             continue
@@ -49,5 +96,8 @@ def _joined_lines(text: str) -> str:
             parts.append(line)
             continue
         number = marker["number"]
-        parts.append((f"{number}. " if number else "") + line[marker.end() :])
+        rest = line[marker.end() :]
+        parts.append(
+            (f"{number}. " if number else "") + (rest.replace("|", PAUSE) if marker[0].endswith("|") else rest)
+        )
     return "".join(parts)

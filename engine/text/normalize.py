@@ -1,31 +1,76 @@
-"""Text as written -> text as said. Pure; one span at a time, so that it knows nothing of what came before.
+"""Text as written -> text as said. Pure; nothing here knows models, but for the tags that they have.
 
-The order: characters, addresses, markup, then the language's reader, which leaves only words and `.,?!;:'-`.
+The order: characters, tags, markup, formulas, addresses, then the language's reader, which leaves only words, their
+marks, and the model's own tags.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Set
 from typing import Final
 
-from engine.text.characters import has_han
-from engine.text.chinese import read_chinese
+from engine.text.chinese.reader import read_chinese
 from engine.text.cleanup import clean_characters
 from engine.text.english.reader import read_english
-from engine.text.markup import strip_line_markup, strip_tags_and_links
+from engine.text.fences import without_fences
+from engine.text.language import base_language, detect_language, has_deciding_word
+from engine.text.latex import read_latex
+from engine.text.markup import strip_line_markup, strip_tags_and_links, unescape, unescape_entities, without_emphasis
 from engine.text.punctuation import tidy
-from engine.text.web import read_addresses
+from engine.text.segmenter import TextSpan
+from engine.text.tags import read_around_tags, split_tags, without_tags
+from engine.text.web import CHINESE, ENGLISH, read_addresses
 
-_READERS: Final[Mapping[str, Callable[[str], str]]] = {"en": read_english, "zh": read_chinese}
+# Regions that write 5/1 for the fifth of January.
+_DAY_FIRST_REGIONS: Final = frozenset({"gb", "uk", "ie", "au", "nz", "in", "za", "sg", "hk"})
+_UNBLANKED: Final = frozenset({"zh", "yue", "ja"})
 
 
-def speakable(text: str, language: str = "en") -> str:
+def speakable(text: str, language: str = "en", *, tags: Set[str] = frozenset()) -> str:
     """What the LLM is to say of `text`; "" if nothing. Never raises; changes nothing in what it has returned.
 
-    Text with Han characters is read as Chinese in any language. A language without a reader keeps its digits.
+    `language` is what the script leaves open (`language.detect_language`), as "en" or "en-GB": the region decides
+    whether 5/1/2024 is in May (no region: it is). A language without a reader keeps its digits.
+    `tags`: of `tags.EXPRESSIVE_TAGS`, those that the model knows. They stay as they are; the others are left out, as is
+    anything like <|...|>.
     """
-    cleaned = read_addresses(strip_tags_and_links(clean_characters(text)))
-    read = _READERS.get("zh" if has_han(cleaned) else language.lower().partition("-")[0], _read_other)
-    return read(strip_line_markup(cleaned))
+    cleaned = clean_characters(unescape_entities(without_fences(text)))
+    pieces = split_tags(without_tags(cleaned, tags))
+    pieces[::2] = [read_latex(strip_tags_and_links(piece)) for piece in pieces[::2]]
+    spoken = detect_language(without_emphasis(" ".join(pieces[::2])), language)
+    return read_around_tags(
+        pieces, lambda piece: _read(piece, spoken), has_blanks=base_language(spoken) not in _UNBLANKED
+    )
 
 
-def _read_other(text: str) -> str:
+class SpanReader:
+    """Reads the spans of one utterance, in order: "5 km" is in the language of what was before it."""
+
+    def __init__(self, language: str, *, tags: Set[str] = frozenset()) -> None:
+        self._language = language
+        self._tags = tags
+        self._latest = language
+
+    def read(self, span: TextSpan) -> str:
+        """`speakable` of a span of the segmenter; "" for fenced code."""
+        if span.is_code:
+            return ""
+        if has_deciding_word(span.text):
+            self._latest = detect_language(span.text, self._language)
+        return speakable(span.text, self._latest, tags=self._tags)
+
+
+def warm_up() -> None:
+    """Read one number in every language with a reader, so that the first clause pays for no table."""
+    for language in ("en", "zh"):
+        speakable("3.14", language)
+
+
+def _read(text: str, language: str) -> str:
+    base = base_language(language)
+    is_chinese = base in ("zh", "yue")
+    text = strip_line_markup(unescape(read_addresses(text, CHINESE if is_chinese else ENGLISH)))
+    if is_chinese:
+        return read_chinese(text)
+    if base == "en":
+        region = language.lower().replace("_", "-").partition("-")[2]
+        return read_english(text, is_day_first=region in _DAY_FIRST_REGIONS)
     return tidy(text, keep_digit_marks=True)

@@ -9,7 +9,8 @@ from enum import Enum
 from typing import Final, Protocol
 
 from engine.text.clause_cutter import ClauseCutter
-from engine.text.word_cutter import WordCutter
+from engine.text.fences import FenceSplitter, Piece
+from engine.text.word_cutter import WordCutter, finished_length
 
 # Lengths are in letters of alphabetic text; a wide character (Han, kana) counts for three (clause_cutter).
 
@@ -58,6 +59,7 @@ class TextSpan:
     text: str
     char_start: int  # into all text pushed
     char_end: int
+    is_code: bool = False  # of fenced code, with its fences: not to be said
 
 
 class _Cutter(Protocol):
@@ -82,32 +84,72 @@ class Segmenter:
                 min_chars=config.min_chars,
                 max_chars=config.max_chars,
             )
+        self._max_chars = config.max_chars
+        self._fences = FenceSplitter()
         self._pending = ""
+        self._is_code = False  # `_pending` is
         self._offset = 0  # of `_pending` in all text pushed
 
     @property
     def pending(self) -> str:
-        """Pushed, but in no span yet: at most `max_chars`."""
-        return self._pending
+        """Pushed, but in no span yet: at most `max_chars`, and the start of a line that may be a fence."""
+        return self._pending + self._fences.held
 
     def push(self, text: str) -> list[TextSpan]:
         """Take text of any size; return the spans that it decides."""
         spans: list[TextSpan] = []
         for start in range(0, len(text), _BLOCK_CHARS):
-            self._pending += text[start : start + _BLOCK_CHARS]
-            while (length := self._cutter.next_cut(self._pending)) is not None:
-                spans.append(self._release(length))
+            for piece in self._fences.push(text[start : start + _BLOCK_CHARS]):
+                self._take(piece, spans)
+                spans += self._decided()
         return spans
 
     def flush(self) -> list[TextSpan]:
-        """Everything pending as one span, now. Later pushes go on from here."""
+        """Everything pending, now: one span, or two where code begins in it. Later pushes go on from here."""
+        spans: list[TextSpan] = []
+        for piece in self._fences.flush():
+            self._take(piece, spans)
+            spans += self._decided()
+        return spans + self._release_all()
+
+    def flush_stalled(self) -> list[TextSpan]:
+        """What of the pending text can be said now, as one span, though more may follow: at most one.
+
+        Up to the last blank, or the last mark, at which all before it is whole: a number, an abbreviation, an address,
+        a link, a formula or a tag that may go on waits, and so does the last word until a blank or a mark ends it.
+        Nothing of fenced code, nor of the start of a line that may be a fence.
+        """
+        length = 0 if self._is_code else finished_length(self._pending)
+        if not length:
+            return []
+        self._cutter.restart(self._pending[:length])
+        return [self._release(length)]
+
+    def _take(self, piece: Piece, spans: list[TextSpan]) -> None:
+        """What is pending ends where code begins or ends."""
+        if piece.is_code is not self._is_code:
+            spans += self._release_all()
+            self._is_code = piece.is_code
+        self._pending += piece.text
+
+    def _decided(self) -> list[TextSpan]:
+        spans: list[TextSpan] = []
+        while (length := self._code_length() if self._is_code else self._cutter.next_cut(self._pending)) is not None:
+            spans.append(self._release(length))
+        return spans
+
+    def _code_length(self) -> int | None:
+        return self._max_chars if len(self._pending) >= self._max_chars else None
+
+    def _release_all(self) -> list[TextSpan]:
         if not self._pending:
             return []
-        self._cutter.restart(self._pending)
+        if not self._is_code:
+            self._cutter.restart(self._pending)
         return [self._release(len(self._pending))]
 
     def _release(self, length: int) -> TextSpan:
-        span = TextSpan(self._pending[:length], self._offset, self._offset + length)
+        span = TextSpan(self._pending[:length], self._offset, self._offset + length, self._is_code)
         self._pending = self._pending[length:]
         self._offset += length
         return span

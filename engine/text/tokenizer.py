@@ -1,7 +1,8 @@
 """Speakable text -> text ids, through a Hugging Face tokenizer file. Knows which text may hold special tokens.
 
 Special tokens are words of the model's format (<|endofprompt|>, [laughter], ...). In a prompt that this server wrote
-they are what they look like; in a client's text they are letters, or a client could end the prompt itself.
+they are what they look like. In a client's text they are letters, or a client could end the prompt itself; but what is
+to be said may hold the expressive ones (`tags.EXPRESSIVE_TAGS`).
 """
 
 import json
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
+
+from engine.text.tags import EXPRESSIVE_TAGS, split_tags
 
 END_OF_PROMPT = "<|endofprompt|>"
 
@@ -21,6 +24,10 @@ class TextTokenizer:
     def __init__(self, plain: Tokenizer, prompt: Tokenizer) -> None:
         self._plain = plain  # has no added tokens
         self._prompt = prompt
+        # An added token of the file; a vocabulary word that looks like one is text.
+        tag_ids = {tag: prompt.token_to_id(tag) for tag in EXPRESSIVE_TAGS if plain.token_to_id(tag) is None}
+        self._tag_ids = {tag: tag_id for tag, tag_id in tag_ids.items() if tag_id is not None}
+        self.tags = frozenset(self._tag_ids)  # the expressive tags that this model has
 
     @classmethod
     def from_file(cls, path: Path, *, end_of_prompt_id: int) -> "TextTokenizer":
@@ -47,6 +54,13 @@ class TextTokenizer:
     def encode(self, text: str) -> tuple[int, ...]:
         """A client's text. What looks like a special token is encoded letter by letter."""
         return _encode(self._plain, text)
+
+    def encode_spoken(self, text: str) -> tuple[int, ...]:
+        """What `normalize.speakable` returned for `tags`: a client's text in which expressive tags are meant."""
+        ids: list[int] = []
+        for index, piece in enumerate(split_tags(text)):
+            ids += (self._tag_ids[piece],) if index % 2 and piece in self._tag_ids else self.encode(piece)
+        return tuple(ids)
 
     def encode_prompt(self, text: str) -> tuple[int, ...]:
         """A prompt of a voice or of the model, in which special tokens are meant."""

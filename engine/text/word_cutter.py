@@ -5,9 +5,18 @@ Whitespace goes with the word behind it, as byte-level BPE has it.
 
 from typing import Final
 
-from engine.text.characters import RUN_END, WIDE_CLAUSE_MARKS, WIDE_LIST_MARK, WIDE_TRAILERS, is_wide, split_tail
-from engine.text.english.abbreviations import MONTH_BY_NAME, Kind, abbreviation_kind
+from engine.text.characters import (
+    RUN_END,
+    WIDE_CLAUSE_MARKS,
+    WIDE_LIST_MARK,
+    WIDE_TRAILERS,
+    grapheme_start,
+    is_wide,
+    split_tail,
+)
+from engine.text.english.abbreviations import MONTH_BY_NAME, Kind, abbreviation_kind, opens_sentence
 from engine.text.english.measures import AFTER_NUMBER
+from engine.text.open_markup import is_in_tag, open_markup_start
 from engine.text.word_endings import Ending, word_ending
 
 # Wide text has no blanks: it leaves in groups of this many. Lower -> BPE tokens of two or three characters are torn;
@@ -32,13 +41,13 @@ class WordCutter:
 
     def next_cut(self, text: str) -> int | None:
         """Length of the first span of `text`, None while undecided. `text` only grows until it is cut."""
-        while self._pos < len(text):
-            cut = self._step(text)
-            if cut is None and self._pos >= self._max_chars:
-                cut = self._held_end or self._pos
+        while (is_full := self._pos >= self._max_chars) or self._pos < len(text):
+            cut = self._forced_cut(text) if is_full else self._step(text)
             if cut is not None:
                 self._begin_span()
                 return cut
+            if is_full:
+                return None
         return None
 
     def restart(self, text: str) -> None:
@@ -63,6 +72,13 @@ class WordCutter:
         self._pos = run_end.start() if run_end else limit
         return None
 
+    def _forced_cut(self, text: str) -> int | None:
+        if self._held_end:
+            return self._held_end
+        if self._pos == len(text):  # what comes next may be a mark on the last letter
+            return None
+        return grapheme_start(text, self._pos) or self._pos
+
     def _parts_from(self, text: str) -> bool:
         """Whether the wide letter at `_pos` starts a new word."""
         if self._word_start is None:
@@ -74,6 +90,8 @@ class WordCutter:
         if self._word_start is None:
             return None
         word = text[self._word_start : self._pos]
+        if is_in_tag(text[self._word_start : self._pos + 1]):
+            return None
         if self._held and not _belongs(self._held, word):
             return self._held_end
         if not _may_be_continued(word) and not (self._held and word in _DASHES):
@@ -82,6 +100,24 @@ class WordCutter:
         self._word_start = None
         self._num_wide = 0
         return None
+
+
+def finished_length(text: str) -> int:
+    """Length of the longest start of `text` that ends with a word which nothing that follows can change."""
+    text = text[: open_markup_start(text)]
+    cutter, length = WordCutter(max_chars=len(text) + 1), 0
+    while (cut := cutter.next_cut(text[length:])) is not None:
+        length += cut
+    words = text[length:].split()
+    return len(text) if len(words) == 1 and _is_ended_by_mark(words[0]) else length
+
+
+def _is_ended_by_mark(word: str) -> bool:
+    """Whether a word is whole though no blank has come behind it. A dot behind a digit may be a decimal point."""
+    if word[-1] in _WIDE_MARKS and not word.isascii():
+        return True
+    is_number = split_tail(word)[0][-1:].isdigit()
+    return word_ending(word) is not Ending.NONE and not is_number and not _may_be_continued(word)
 
 
 def _may_be_continued(word: str) -> bool:
@@ -102,7 +138,13 @@ def _belongs(held: str, word: str) -> bool:
     starts_with_digit = stem[:1].isdigit()
     held_stem, held_tail = split_tail(held)
     if held_tail.startswith("."):
-        return starts_with_digit or abbreviation_kind(held_stem) is not Kind.NUMBER
+        match abbreviation_kind(held_stem):
+            case Kind.NUMBER:
+                return starts_with_digit
+            case Kind.LETTERS:
+                return not opens_sentence(word)
+            case _:
+                return True
     if held_stem[-1:].isdigit():
         is_month = stem[:1].isupper() and stem.lower() in MONTH_BY_NAME
         return (

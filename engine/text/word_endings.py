@@ -19,6 +19,8 @@ class Ending(Enum):
     UNLESS_LOWER = "unless lower case follows"  # "Stop!" she said; well... perhaps
     UNLESS_LOWER_OR_DIGIT = "unless lower case or a digit follows"  # etc. and; 5 p.m. Then
     UNLESS_DIGIT = "unless a digit follows"  # No. 5
+    # Decided by the whole next word:
+    BEFORE_OPENER = "if a word that opens sentences follows"  # U.S. They
 
     def is_sentence_before(self, char: str) -> bool:
         """Whether the sentence ended, now that the next word starts with `char`."""
@@ -49,6 +51,8 @@ def word_ending(word: str) -> Ending:
         match abbreviation_kind(stem):
             case Kind.CONTINUES | Kind.NAME:
                 return Ending.NONE
+            case Kind.LETTERS:
+                return Ending.BEFORE_OPENER
             case Kind.MAY_END:
                 return Ending.UNLESS_LOWER_OR_DIGIT
             case Kind.NUMBER:

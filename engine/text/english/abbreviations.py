@@ -11,6 +11,7 @@ class Kind(Enum):
     NAME = "name"  # an abbreviation only if written with a capital and before one: Gen. Lee, but: the next gen.
     NUMBER = "number"  # an abbreviation only before a number: No. 5, but: No. I won't.
     MAY_END = "may end"  # the sentence may be over: etc.
+    LETTERS = "letters"  # over only before a word that opens sentences: U.S. They, but: U.S. Army, J. Smith
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,60 @@ ABBREVIATIONS: Final[dict[str, Abbreviation]] = {
     "ph.d": Abbreviation("P H D", Kind.MAY_END),
 }
 
+# Written with a capital only at the start of a sentence, and no names.
+SENTENCE_OPENERS: Final = frozenset(
+    {
+        *(
+            "The",
+            "This",
+            "That",
+            "These",
+            "Those",
+            "There",
+            "Then",
+            "They",
+            "It",
+            "Its",
+            "He",
+            "She",
+            "His",
+            "Her",
+            "We",
+        ),
+        *(
+            "You",
+            "I",
+            "A",
+            "My",
+            "Our",
+            "Your",
+            "Their",
+            "In",
+            "On",
+            "At",
+            "As",
+            "If",
+            "When",
+            "While",
+            "But",
+            "And",
+            "So",
+        ),
+        *("However", "Also", "For", "From", "With", "What", "Why", "How", "Where", "Who", "After", "Before", "Since"),
+        *("Because", "Although", "Now", "Here", "Today", "Meanwhile", "Instead", "Still", "Yet", "Is", "Are", "Was"),
+        *("Do", "Does", "Did", "Can", "Could", "Would", "Should"),
+    }
+)
+
 _DOTTED_LETTERS: Final = re.compile(r"[A-Za-z](?:\.[A-Za-z])+")
+
+
+def opens_sentence(word: str) -> bool:
+    """Of a word as written: "They," and "It's", but not "I." (an initial)."""
+    stem = word.lstrip("\"'“‘([*_")
+    if stem.endswith("."):
+        return False
+    return stem.rstrip(",:;!?…\"'”’)]*_").partition("'")[0].partition("’")[0] in SENTENCE_OPENERS
 
 
 def abbreviation_kind(word: str) -> Kind | None:
@@ -113,4 +167,4 @@ def abbreviation_kind(word: str) -> Kind | None:
     if entry is not None:
         return None if entry.kind is Kind.NAME and not word[0].isupper() else entry.kind
     is_initial = len(word) == 1 and word.isascii() and word.isupper() and word != "I"
-    return Kind.CONTINUES if is_initial or _DOTTED_LETTERS.fullmatch(word) else None
+    return Kind.LETTERS if is_initial or _DOTTED_LETTERS.fullmatch(word) else None

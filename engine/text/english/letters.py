@@ -6,7 +6,7 @@ Takes tidied text without digits (`punctuation.tidy`, inner stops kept); what it
 import re
 from typing import Final
 
-from engine.text.english.abbreviations import ABBREVIATIONS, Kind
+from engine.text.english.abbreviations import ABBREVIATIONS, Kind, opens_sentence
 
 _VOWELS: Final = frozenset("AEIOUY")
 _MAX_SPELLED_LETTERS: Final = 5  # longer words in capitals are shouted, not spelled
@@ -49,6 +49,7 @@ _DOTTED: Final = re.compile(r"(?<![\w.'-])([A-Za-z](?:\.[A-Za-z])+|[Pp]h\.[Dd])(
 _WITHOUT_STOP: Final = re.compile(r"\b(Dr|Mr|Mrs|Ms|Prof|vs|PhD)\b(?![.'-])")
 _INITIAL: Final = re.compile(r"(?<!\b[A-Z] )\b([A-HJ-Z])\.(?= [A-Z])")
 _INNER_STOP: Final = re.compile(r"(?<=\w)\.(?=\w)")
+_NEXT_WORD: Final = re.compile(r" ([^\s]{1,20})(?!\S)")
 _CAPITALS_HYPHEN: Final = re.compile(r"(?<=[A-Z]{2})-(?=\w)|(?<=\w)-(?=[A-Z]{2})")
 _CAPITALS_APOSTROPHE: Final = re.compile(r"\b[A-Z]+(?:'[A-Z]+)+\b")
 _CAPITALS: Final = re.compile(r"\b([A-Z]{2,})('?s)?\b")
@@ -58,7 +59,7 @@ def read_letters(text: str) -> str:
     # Each step may look for what the ones before it leave: a blank, a capital, a single letter.
     text = _CAPITALS_HYPHEN.sub(" ", text)
     text = _INNER_STOP.sub(_inner_stop, _DOTTED.sub(_dotted, text))
-    text = _INITIAL.sub(r"\1", text)
+    text = _INITIAL.sub(_initial, text)
     text = _ABBREVIATION.sub(_abbreviation, text)
     text = _WITHOUT_STOP.sub(_title, text)
     text = _CAPITALS_APOSTROPHE.sub(lambda match: match[0].capitalize(), text)
@@ -70,12 +71,22 @@ def _behind(match: re.Match[str]) -> str:
     return match.string[match.end() : match.end() + 2].lstrip()[:1]
 
 
+def _opens_sentence_behind(match: re.Match[str]) -> bool:
+    word = _NEXT_WORD.match(match.string, match.end())
+    return word is not None and opens_sentence(word[1])
+
+
 def _dotted(match: re.Match[str]) -> str:
     entry = ABBREVIATIONS.get(match[1].lower())
     reading = entry.reading if entry else match[1].replace(".", " ")
     behind = _behind(match)
-    is_end = not behind or (entry is not None and entry.kind is Kind.MAY_END and behind.isupper())
+    may_end = entry is not None and entry.kind is Kind.MAY_END
+    is_end = not behind or (behind.isupper() if may_end else entry is None and _opens_sentence_behind(match))
     return reading + ("." if match[2] and is_end else "")
+
+
+def _initial(match: re.Match[str]) -> str:
+    return match[0] if _opens_sentence_behind(match) else match[1]
 
 
 def _abbreviation(match: re.Match[str]) -> str:

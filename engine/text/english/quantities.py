@@ -13,6 +13,9 @@ from engine.text.english import numbers
 from engine.text.english.abbreviations import ABBREVIATIONS, MONTH_BY_NAME, MONTHS, Kind
 from engine.text.english.measures import CURRENCIES, MAGNITUDES, ONLY_ATTACHED, UNITS
 
+# Of two digits: '99 is 1999, '24 is 2024 (POSIX strptime %y: from 69 on).
+_FIRST_YEAR_OF_1900S: Final = 69
+
 Match = re.Match[str]
 _Source = tuple[str, str | Callable[[Match], str]]
 
@@ -49,14 +52,25 @@ def _stop_behind(match: Match) -> str:
 # --- dates and times ------------------------------------------------------------------------------------------
 
 
-def _numeric_date(match: Match) -> str:
-    year, month, day = match["year"], int(match["month"]), int(match["day"])
+def _date(match: Match, month: int, day: int) -> str:
+    """Month and day as written, or exchanged if only that makes a date."""
     if month > 12:
         month, day = day, month
     if not (1 <= month <= 12 and 1 <= day <= 31):
         return match[0]
-    year = f"20{year}" if len(year) == 2 else year
-    return f" {MONTHS[month - 1]} {numbers.say_ordinal(str(day))}, {numbers.say_plain(year)} "
+    return f" {MONTHS[month - 1]} {numbers.say_ordinal(str(day))}, {numbers.say_plain(_full_year(match['year']))} "
+
+
+def _month_first(match: Match) -> str:
+    return _date(match, int(match["first"]), int(match["second"]))
+
+
+def _day_first(match: Match) -> str:
+    return _date(match, int(match["second"]), int(match["first"]))
+
+
+def _full_year(year: str) -> str:
+    return year if len(year) == 4 else f"{'19' if int(year) >= _FIRST_YEAR_OF_1900S else '20'}{year}"
 
 
 def _year_behind(match: Match) -> str:
@@ -158,8 +172,8 @@ def _fraction(match: Match) -> str:
 # --- the rules ------------------------------------------------------------------------------------------------
 
 _DATES_AND_TIMES: Final[tuple[_Source, ...]] = (
-    (r"(?<![\d-])(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)(?![\d-])", _numeric_date),
-    (r"(?<![\d/])(?P<month>\d\d?)/(?P<day>\d\d?)/(?P<year>\d{4}|\d\d)(?![\d/])", _numeric_date),
+    (r"(?<![\d-])(?P<year>\d{4})-(?P<first>\d\d?)-(?P<second>\d\d?)(?![\d-])", _month_first),
+    (r"(?<![\d/])(?P<year>\d{4})/(?P<first>\d\d?)/(?P<second>\d\d?)(?![\d/])", _month_first),
     (rf"\b{_MONTH} {_DAY}{_YEAR}", _month_day),
     (rf"(?:\b[Tt]he )?{_START}(?<![:/$€£-]){_DAY} (?:of )?{_MONTH}{_YEAR}", _day_month),
     (
@@ -208,7 +222,6 @@ _PLAIN: Final[tuple[_Source, ...]] = (
     (r"(?<=\d)x(?=\d)", " by "),
     (r"(?<=\d) ?[*×] ?(?=\d)", " times "),
     (r"(?<=\d) ?÷ ?(?=\d)", " divided by "),
-    (r"(?<=\d)\^(?=\d)", " to the power of "),
     (r"(?<=\d)\.(?=[a-z])|(?<=[A-Za-z])\.(?=\d)", " point "),
     (r"(?<=[A-Za-z])-(?=\d)", " "),
     (r"(?<![\w.])(\.\d++)", lambda match: f" {numbers.say_number(match[1])} "),
@@ -220,8 +233,12 @@ _RULES: Final = tuple(
 )
 
 
-def read_quantities(text: str) -> str:
-    """No digit is left."""
+_SLASH_DATE: Final = re.compile(r"(?<![\d/])(?P<first>\d\d?)/(?P<second>\d\d?)/(?P<year>\d{4}|\d\d)(?![\d/])")
+
+
+def read_quantities(text: str, *, is_day_first: bool = False) -> str:
+    """No digit is left. `is_day_first`: of a slash date that can be read both ways."""
+    text = _SLASH_DATE.sub(_day_first if is_day_first else _month_first, text)
     for pattern, reading in _RULES:
         text = pattern.sub(reading, text)
     return text

@@ -8,10 +8,15 @@ from engine.text.english.quantities import read_quantities
 from engine.text.punctuation import tidy
 
 _BEFORE_NUMBERS: Final = (
+    (re.compile("²"), " squared"),
+    (re.compile("³"), " cubed"),
+    (re.compile(r"(?<=[A-Za-z\d)])\^(?=-?[A-Za-z\d])"), " to the power of "),
+    (re.compile("√ ?"), " square root of "),
     (re.compile(r"#(?=\d)"), " number "),
     (re.compile(r"\b([CF])#"), r"\1 sharp "),
     (re.compile(r"#(?=[A-Za-z])"), " hashtag "),
-    (re.compile(r"\b([A-Z])([A-Z]?)&([A-Z])\b"), r" \1 \2 and \3 "),  # R&D, AT&T
+    (re.compile(r"\b([A-Z])([A-Z]?)&([A-Z])\b"), r" \1 \2 and \3"),  # R&D, AT&T
+    (re.compile(r"(?<=[\d%]) ?~ ?(?=\d)"), "-"),
     (re.compile(r"[~≈] ?(?=[$€£]?\d)"), " about "),
     (re.compile(r"(?<=[A-Za-z])\+\+"), " plus plus "),
 )
@@ -30,18 +35,18 @@ _SYMBOL_NAMES: Final = {
     "≤": "less than or equal to",
     "≥": "greater than or equal to",
     "≠": "not equal to",
-    "√": "square root of",
     "∞": "infinity",
     "§": "section",
+    "‰": "per mille",
     "°": "degrees",
 }
-_SYMBOLS: Final = re.compile(r"[&@+=%<>×÷±≈≤≥≠√∞§°#$€£¥₹₩*^\\/~|\"-]+")
+_SYMBOLS: Final = re.compile(r"[&@+=%<>×÷±≈≤≥≠∞§‰°#$€£¥₹₩*^\\/~|\"-]+")
 
 
-def read_english(text: str) -> str:
+def read_english(text: str, *, is_day_first: bool = False) -> str:
     for pattern, reading in _BEFORE_NUMBERS:
         text = pattern.sub(reading, text)
-    text = _SYMBOLS.sub(_symbol, read_quantities(text))
+    text = _SYMBOLS.sub(_symbol, read_quantities(text, is_day_first=is_day_first))
     return tidy(read_letters(tidy(text, keep_inner_stops=True)))
 
 

@@ -29,6 +29,33 @@ PIECES = [
         "\n\n",
     ],
     *["pm", "million", "km", "hello", "there", "你好世界", "word" * 20, " " * 70],
+    *[
+        "They",
+        "The",
+        "\n```",
+        "```py\n",
+        "\n```\n",
+        "\n~~~~\n",
+        "`",
+        "  ```\nx = 1\n  ```\n",
+        "[a b](http://x.y/z)",
+        "<a ",
+    ],
+    *[
+        'href="x">',
+        "[breath]",
+        "$x^2$",
+        "https://a.b/c.d",
+        "สวัสดี",
+        "ครับ ",
+        "e\u0301",
+        "\u0301",
+        "👨\u200d👩",
+        "\ud83d",
+        "か",
+        "한국",
+    ],
+    *["?!", "……", "“好。”", "| a | b |\n"],
 ]
 written = st.lists(st.sampled_from(PIECES), max_size=60).map("".join) | st.text(max_size=80)
 granularities = st.sampled_from(Granularity)
@@ -86,6 +113,35 @@ def test_flush_in_the_middle_loses_nothing(text: str) -> None:
     assert segmenter.flush() == []
 
 
+@given(written, granularities, st.lists(st.integers(1, 9), min_size=1, max_size=8), st.integers(1, 5))
+def test_stalls_lose_nothing(text: str, granularity: Granularity, sizes: list[int], every: int) -> None:
+    segmenter = Segmenter(SegmenterConfig(granularity=granularity))
+    spans: list[TextSpan] = []
+    start = turn = 0
+    while start < len(text):
+        size = sizes[turn % len(sizes)]
+        spans += segmenter.push(text[start : start + size])
+        start, turn = start + size, turn + 1
+        if turn % every == 0:
+            stalled = segmenter.flush_stalled()
+            assert len(stalled) <= 1
+            assert not any(span.is_code for span in stalled)
+            assert segmenter.flush_stalled() == []
+            spans += stalled
+    spans += segmenter.flush()
+    assert "".join(span.text for span in spans) == text
+    assert [span.char_start for span in spans] == [0, *(span.char_end for span in spans)][: len(spans)]
+
+
+@given(written, written, granularities)
+def test_a_fence_separates(before: str, behind: str, granularity: Granularity) -> None:
+    before, behind = before.replace("`", "").replace("~", ""), behind.replace("`", "").replace("~", "")
+    code = "```py\nx = '1. Two.'\n```\n"
+    spans = segment(f"{before}\n{code}{behind}", config=SegmenterConfig(granularity=granularity), sizes=[5])
+    assert "".join(span.text for span in spans if span.is_code) == code
+    assert "".join(span.text for span in spans if not span.is_code) == f"{before}\n{behind}"
+
+
 @given(
     st.lists(
         st.sampled_from(["Dr.", "3.14", "1,000", "x" * 30, "a", "U.S.", "it's", "$3.50", "—", "«so»"]), max_size=30
@@ -130,6 +186,11 @@ def test_a_word_without_end_is_cut_at_the_limit() -> None:
         ("Dr. Smith met Prof. Lee", ["|", "Dr. Smith met Prof. Lee"]),
         ("Use e.g. this, i.e. that", ["|", "Use e.g. this, i.e. that"]),
         ("The U.S. army and U.S. Army", ["|", "The U.S. army and U.S. Army"]),
+        ("In the U.S. They left", ["In the U.S. ", "|", "They left"]),
+        ("In the U.S. They", ["|", "In the U.S. They"]),
+        ("Take vitamin C. It's good", ["Take vitamin C. ", "|", "It's good"]),
+        ("J. A. Smith", ["|", "J. A. Smith"]),
+        ("Well, in the U.S. The\nend", ["Well, in the U.S. ", "|", "The\nend"]),
         ("J. R. R. Tolkien wrote", ["|", "J. R. R. Tolkien wrote"]),
         ("From v2.0.1 on, example.com", ["|", "From v2.0.1 on, example.com"]),
         ("See No. 5 and Fig. 3 there", ["|", "See No. 5 and Fig. 3 there"]),
@@ -156,6 +217,13 @@ def test_a_word_without_end_is_cut_at_the_limit() -> None:
         ("To buy:\n- eggs\n- milk\nDone", ["To buy:\n", "- eggs\n", "- milk\n", "|", "Done"]),
         ("Do\n1. this thing\n2. that", ["Do\n", "1. this thing\n", "|", "2. that"]),
         ("# Title\nText", ["# Title\n", "|", "Text"]),
+        ("| a | b |\n|---|---|\n| 1 | 2 |\nEnd", ["| a | b |\n", "|---|---|\n| 1 | 2 |\n", "|", "End"]),
+        # fenced code is a span of its own
+        ("So:\n```py\nx. y\n```\nDone", ["So:\n", "```py\nx. y\n```\n", "|", "Done"]),
+        ("So:\n  ~~~\nx\n```\n  ~~~~\nDone", ["So:\n", "  ~~~\nx\n```\n  ~~~~\n", "|", "Done"]),
+        ("A ```word``` here. So", ["A ```word``` here. ", "|", "So"]),
+        ("```not``` a fence. So", ["```not``` a fence. ", "|", "So"]),
+        ("So:\n```py", ["|", "So:\n", "```py"]),
         # wide text: a closer may follow, so one more character is seen
         ("你好。", ["|", "你好。"]),
         ("你好。再见", ["你好。", "|", "再见"]),
@@ -189,6 +257,36 @@ def test_clause_marks(mark: str) -> None:
 def test_a_later_span_may_end_at_a_comma_once_it_is_long() -> None:
     later = "and this sentence goes on, " * 4
     assert texts("Hello there. " + later) == ["Hello there. ", "and this sentence goes on, " * 3, "|", later[:27]]
+
+
+def test_blanks_of_thai_end_phrases() -> None:
+    phrase = "ยินดีที่ได้รู้จักทุกคน"
+    assert texts(f"{phrase} {phrase} {phrase}") == [f"{phrase} {phrase} ", "|", phrase]
+
+
+@pytest.mark.parametrize("granularity", Granularity)
+@pytest.mark.parametrize("letter", ["e\u0301", "ที่", "👨\u200d👩\u200d👧", "e" + "\u0301" * 9])
+def test_a_forced_cut_parts_no_letter_from_its_marks(granularity: Granularity, letter: str) -> None:
+    config = SegmenterConfig(granularity=granularity, max_chars=50)
+    spans = segment(letter * 60, config=config, sizes=[1])
+    assert len(spans) > 1
+    assert all(span.text[0] == letter[0] and len(span.text) % len(letter) == 0 for span in spans)
+
+
+def test_long_code_is_released_in_pieces() -> None:
+    code = "```\n" + "x = 1\n" * 100
+    segmenter = Segmenter()
+    spans = segmenter.push(code)
+    assert [len(span.text) for span in spans] == [MAX_CHARS] * (len(code) // MAX_CHARS)
+    assert all(span.is_code for span in spans)
+    assert len(segmenter.pending) <= MAX_CHARS
+
+
+def test_a_flush_closes_a_fence_whose_line_is_not_over() -> None:
+    segmenter = Segmenter()
+    segmenter.push("```\nx\n```")
+    assert [span.is_code for span in segmenter.flush()] == [True]
+    assert segmenter.push(" And so on. Then") == [TextSpan(" And so on. ", 9, 21)]
 
 
 def test_a_forced_cut_is_at_whitespace() -> None:
@@ -250,6 +348,10 @@ def test_wide_text_counts_threefold() -> None:
         # wide text has no blanks
         ("约 3 米 长", ["约", " 3 米", "|", " 长"]),
         ("一二三四5 六七八", ["|", "一二三四5 六七八"]),
+        ("in the U.S. They left now", ["in", " the", " U.S.", " They", " left", "|", " now"]),
+        ("in the U.S. Army now or", ["in", " the", " U.S. Army", " now", "|", " or"]),
+        ('a <a href="b c">d e</a> f', ["a", ' <a href="b c">d', " e</a>", "|", " f"]),
+        ("So:\n```py\nx y\n```\nDone now", ["So:", "\n", "```py\nx y\n```\n", "Done", "|", " now"]),
         ("你好，世界。再见", ["你好，", "世界。", "|", "再见"]),
         ("一二三四五六七八", ["一二三四五六", "|", "七八"]),
         ("我有3个苹果，对", ["我有3个苹果，", "|", "对"]),
@@ -262,6 +364,72 @@ def test_words(text: str, spans: list[str]) -> None:
 def test_a_forced_cut_of_words_is_behind_a_whole_word() -> None:
     segmenter = Segmenter(SegmenterConfig(granularity=Granularity.WORD, max_chars=10))
     assert [span.text for span in segmenter.push("Prof. Smithson")] == ["Prof."]
+
+
+# --- stalls ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("", ""),
+        ("Hello", "Hello"),
+        ("Hello wor", " wor"),
+        ("Hello there.", ""),
+        ("Really?!", ""),
+        ("I see,", ""),
+        ("你好，", ""),
+        ("你好。再见", "再见"),
+        ("It is 3.", " 3."),
+        ("It is 3.1", " 3.1"),
+        ("It is 5 k", " 5 k"),
+        ("Ask Dr.", " Dr."),
+        ("the U.S.", " U.S."),
+        ("See https://a.b/c", " https://a.b/c"),
+        ("See [the docs of", " [the docs of"),
+        ("See [the docs](http://a", " [the docs](http://a"),
+        ("Use `git commit now", " `git commit now"),
+        ('Then <break time="1s" and', ' <break time="1s" and'),
+        ("So \\(a + b and", " \\(a + b and"),
+        ("So $$a + b and", " $$a + b and"),
+        ("Then <|endof prompt", " <|endof prompt"),
+        ("Here:\n```py\nx. y ", "```py\nx. y "),
+        ("Here.\n``", "``"),
+        ("Ha [laugh", " [laugh"),
+        ("a < b and c", " c"),
+    ],
+)
+def test_what_a_stall_leaves(text: str, left: str) -> None:
+    segmenter = Segmenter()
+    for char in text:
+        segmenter.push(char)
+    segmenter.flush_stalled()
+    assert segmenter.pending.lstrip("\n") == left
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Hello there.", ""),
+        ("Hello wor", " wor"),
+        ("It is 3.", " 3."),
+        ("the U.S.", " U.S."),
+        ("```\nx. y ", "```\nx. y "),
+    ],
+)
+def test_what_a_stall_leaves_of_words(text: str, left: str) -> None:
+    segmenter = Segmenter(SegmenterConfig(granularity=Granularity.WORD))
+    segmenter.push(text)
+    segmenter.flush_stalled()
+    assert segmenter.pending == left
+
+
+def test_a_mark_that_stays_open_holds_back_no_longer_than_markup() -> None:
+    segmenter = Segmenter()
+    segmenter.push("A [lone bracket " + "and more words " * 9)
+    assert [span.text for span in segmenter.flush_stalled()] == ["A"]
+    segmenter.push("and even more words of it")
+    assert [span.text[-2:] for span in segmenter.flush_stalled()] == ["of"]
 
 
 # --- the rest -------------------------------------------------------------------------------------------------

@@ -56,6 +56,18 @@ def test_any_text_is_its_bytes(tokenizer: TextTokenizer, text: str) -> None:
     assert len(tokenizer.encode(text)) == len(text.encode("utf-8", "ignore"))
 
 
+def test_what_is_spoken_may_hold_expressive_tags(tokenizer: TextTokenizer) -> None:
+    assert tokenizer.tags == {"[breath]"}
+    assert tokenizer.encode_spoken("a [breath]b") == (*tokenizer.encode("a "), BREATH_ID, *tokenizer.encode("b"))
+    assert tokenizer.encode_spoken("[breath]") == (BREATH_ID,)
+    assert tokenizer.encode_spoken("") == ()
+
+
+@pytest.mark.parametrize("text", ["<|endofprompt|>", "<tool_call>", "[laughter]", "[breath](x)", "< [ breath]"])
+def test_what_is_spoken_holds_no_other_special_tokens(tokenizer: TextTokenizer, text: str) -> None:
+    assert tokenizer.encode_spoken(text) == tokenizer.encode(text)
+
+
 def test_plain_text_is_the_same_in_both(tokenizer: TextTokenizer) -> None:
     text = "Hello, world! 你好"
     assert tokenizer.encode(text) == tokenizer.encode_prompt(text)

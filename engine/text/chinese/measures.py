@@ -1,0 +1,111 @@
+"""Units, currencies and magnitudes as they stand at a number in Chinese text: how they are read. Pure tables."""
+
+from typing import Final
+
+# wetext knows some of these, but takes "mi" in "5 minutes" for miles: no Latin letter reaches it.
+UNITS: Final[dict[str, str]] = {
+    "km": "公里",
+    "m": "米",
+    "dm": "分米",
+    "cm": "厘米",
+    "mm": "毫米",
+    "μm": "微米",
+    "nm": "纳米",
+    "km²": "平方公里",
+    "m²": "平方米",
+    "cm²": "平方厘米",
+    "mm²": "平方毫米",
+    "m³": "立方米",
+    "cm³": "立方厘米",
+    "kg": "公斤",
+    "g": "克",
+    "mg": "毫克",
+    "μg": "微克",
+    "t": "吨",
+    "L": "升",
+    "l": "升",
+    "mL": "毫升",
+    "ml": "毫升",
+    "h": "小时",
+    "min": "分钟",
+    "s": "秒",
+    "ms": "毫秒",
+    "μs": "微秒",
+    "ns": "纳秒",
+    "km/h": "公里每小时",
+    "m/s": "米每秒",
+    "m/s²": "米每二次方秒",
+    "mph": "英里每小时",
+    "kg/m³": "千克每立方米",
+    "Hz": "赫兹",
+    "kHz": "千赫",
+    "MHz": "兆赫",
+    "GHz": "吉赫",
+    "W": "瓦",
+    "kW": "千瓦",
+    "MW": "兆瓦",
+    "kWh": "千瓦时",
+    "V": "伏",
+    "mA": "毫安",
+    "mAh": "毫安时",
+    "Ω": "欧姆",
+    "Pa": "帕",
+    "kPa": "千帕",
+    "MPa": "兆帕",
+    "N": "牛",
+    "J": "焦",
+    "kJ": "千焦",
+    "cal": "卡",
+    "kcal": "千卡",
+    "dB": "分贝",
+    "px": "像素",
+    "fps": "帧每秒",
+    "bps": "比特每秒",
+    "kbps": "千比特每秒",
+    "Mbps": "兆比特每秒",
+    "Gbps": "吉比特每秒",
+    "lb": "磅",
+    "lbs": "磅",
+    "oz": "盎司",
+    "ft": "英尺",
+    "mi": "英里",
+    "rpm": "转每分钟",
+    "°C": "摄氏度",
+    "°F": "华氏度",
+    "°": "度",
+}
+# Letters behind a number that are rather a name: 5 V 5, 3 N. Read only right at the digits.
+ONLY_ATTACHED: Final = frozenset({"h", "s", "t", "N", "J", "V", "W", "L", "l", "m", "g"})
+
+# ¥ is the yuan here: the yen is written 日元.
+CURRENCIES: Final[dict[str, str]] = {
+    "US$": "美元",
+    "HK$": "港元",
+    "$": "美元",
+    "€": "欧元",
+    "£": "英镑",
+    "¥": "元",
+    "₹": "卢比",
+    "₩": "韩元",
+}
+
+# Power of ten of an English magnitude: Chinese counts in 万 and 亿.
+MAGNITUDES: Final[dict[str, int]] = {
+    "k": 3,
+    "K": 3,
+    "w": 4,  # 万
+    "thousand": 3,
+    "M": 6,
+    "mn": 6,
+    "million": 6,
+    "B": 9,
+    "bn": 9,
+    "billion": 9,
+    "trillion": 12,
+}
+
+# Behind these words a number is a code, read digit by digit.
+CODE_WORDS: Final = (
+    "验证码|密码|口令|编号|单号|卡号|账号|帐号|学号|工号|房间号?|房号|手机号?码?|电话号?码?|号码|邮编|证件号|身份证号?码?"
+    "|QQ号?|ID|PIN"
+)

@@ -1,0 +1,197 @@
+"""What wetext reads wrongly, or not at all, written as Chinese does: money, units, ranges, codes, English forms. Pure.
+
+Rules run in order, each over the whole text, the special before the plain. They leave digits that `digits.say_numbers`
+reads, but where their reading is not that of a count.
+"""
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Final
+
+from engine.text.chinese.digits import MAX_CARDINAL_DIGITS, say_digits, say_numbers, say_telephone_digits
+from engine.text.chinese.measures import CODE_WORDS, CURRENCIES, MAGNITUDES, ONLY_ATTACHED, UNITS
+from engine.text.cleanup import PAUSE
+
+Match = re.Match[str]
+_Source = tuple[str, str | Callable[[Match], str]]
+
+_HAN: Final = "[\u3400-\u4dbf\u4e00-\u9fff]"
+_NUMBER: Final = r"\d++(?:\.\d++)?+"
+_START: Final = r"(?<![A-Za-z\d.])"
+
+
+def _any_of(names: set[str]) -> str:
+    return "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+
+
+_SIGN: Final = _any_of(set(CURRENCIES))
+_MAGNITUDE: Final = rf"(?: ?(?P<magnitude>{_any_of(set(MAGNITUDES))})(?![A-Za-z]))?"
+_UNIT: Final = _any_of(set(UNITS))
+_SPACED_UNIT: Final = _any_of(set(UNITS) - ONLY_ATTACHED)
+
+
+def _year(digits: str) -> str:
+    return f"{say_digits(digits)}年"
+
+
+def _date(match: Match) -> str:
+    month, day = int(match["month"]), int(match["day"])
+    if month > 12 >= day:
+        month, day = day, month
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        return match[0]
+    return f"{_year(match['year'])}{month}月{day}日"
+
+
+def _clock(match: Match) -> str:
+    half = "上午" if match["half"] in "aA" else "下午"
+    minutes = match["minutes"] or ""
+    return f"{half}{match['hour']}点" + (f"{minutes}分" if minutes.strip("0") else "")
+
+
+def _midnight(match: Match) -> str:
+    return "零点" + (f"{match['minutes']}分" if match["minutes"] != "00" else "整")
+
+
+def _telephone(match: Match) -> str:
+    plus = "加" if match[0].lstrip().startswith("+") else ""
+    return plus + PAUSE.join(say_telephone_digits(group) for group in re.findall(r"\d+", match[0]))
+
+
+def _dotted(match: Match) -> str:
+    """An address (four parts) by its digits, a version by its numbers."""
+    parts = match[0].split(".")
+    is_address = len(parts) == 4
+    return "点".join(say_digits(part) if is_address else say_numbers(part) for part in parts)
+
+
+def _digits(match: Match) -> str:
+    return say_digits(match[0])
+
+
+def _code(match: Match) -> str:
+    return match["word"] + say_digits(match["digits"])
+
+
+def _model_number(match: Match) -> str:
+    """RTX4090, but A100 is a count."""
+    digits = match["digits"]
+    is_code = len(digits) > 3 or (len(digits) == 3 and not digits.endswith("00"))
+    return match["name"] + (
+        say_telephone_digits(digits) if match["counter"] else say_digits(digits) if is_code else digits
+    )
+
+
+def _scaled(number: str, magnitude: str | None) -> str:
+    """ "5", "million" -> 500万."""
+    if magnitude is None:
+        return number
+    value = Decimal(number).scaleb(MAGNITUDES[magnitude])
+    for power, name in ((8, "亿"), (4, "万")):
+        if value >= 10**power:
+            return f"{value.scaleb(-power).normalize():f}{name}"
+    return f"{value.normalize():f}"
+
+
+def _money(match: Match) -> str:
+    amount = match["amount"]
+    if "." in amount:
+        amount = amount.rstrip("0").rstrip(".")
+    return _scaled(amount, match["magnitude"]) + (match["han"] or "") + CURRENCIES[match["sign"]]
+
+
+def _magnitude(match: Match) -> str:
+    return _scaled(match["amount"], match["magnitude"].strip())
+
+
+def _measure(match: Match) -> str:
+    return match["number"] + UNITS[match["unit"] or match["spaced"]]
+
+
+_SEPARATED: Final[tuple[_Source, ...]] = (
+    (r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])", lambda match: match[0].replace(",", "")),
+    (rf"(?<=\d) +(?={_HAN})", ""),
+)
+_DATES_AND_TIMES: Final[tuple[_Source, ...]] = (
+    (r"(?<![\d-])(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)(?![\d-])", _date),
+    (r"(?<![\d/])(?P<year>\d{4})/(?P<month>\d\d?)/(?P<day>\d\d?)(?![\d/])", _date),
+    (r"(?<![\d.])(?P<year>\d{4})\.(?P<month>\d\d?)\.(?P<day>\d\d?)(?![\d.])", _date),
+    (r"(?<![\d/])(?P<month>\d\d?)/(?P<day>\d\d?)/(?P<year>\d{4})(?![\d/])", _date),
+    (
+        r"(?<![\d.])((?:1[0-9]|20)\d\d)年?[-~]((?:1[0-9]|20)\d\d)年?(?![\d.%-])",
+        lambda match: f"{_year(match[1])}到{_year(match[2])}",
+    ),
+    (r"(?<!\d)(?:19|20)\d\d(?=Q[1-4])", lambda match: say_digits(match[0])),
+    (r"(?<!\d)(\d\d)年(?=\d{1,2}月)", lambda match: _year(match[1])),
+    (
+        r"(?<![\d:])(?P<hour>\d\d?)(?::(?P<minutes>[0-5]\d))? ?(?P<half>[aApP])\.?[mM](?![A-Za-z])\.?",
+        _clock,
+    ),
+    (r"(?<![\d:.])0?0:(?P<minutes>[0-5]\d)(?![\d:])", _midnight),
+)
+_CODES: Final[tuple[_Source, ...]] = (
+    (r"(?<![A-Za-z\d+.-])\+\d{1,3}(?:[ -]?\d{2,5}){2,5}(?![\d-])", _telephone),
+    (r"(?<![A-Za-z\d.-])1[3-9]\d[ -]?\d{4}[ -]?\d{4}(?![\d-])", _telephone),
+    (r"(?<![A-Za-z\d.-])(?:0\d{2,3}|\(0\d{2,3}\))[ -]?\d{7,8}(?![\d-])", _telephone),
+    (r"(?<![A-Za-z\d.-])[48]00-\d{3,4}-\d{3,4}(?![\d-])", _telephone),
+    (r"(?<![\d.])\d++(?:\.\d++){2,}+", _dotted),
+    (rf"(?P<word>(?:{CODE_WORDS})(?:[是为:：]|为?： ?|: ?| )?)(?P<digits>\d{{3,}}+)(?![.%])", _code),
+    (rf"\d{{{MAX_CARDINAL_DIGITS + 1},}}+", _digits),
+    (r"(?<![\d.:/-])0\d++(?![.:/\d%-])", _digits),
+    (r"\bNo\. ?(?=\d)|#(?=\d)", "第"),
+    (r"(?<=[A-Za-z])-(?=\d)", " "),
+    (
+        r"(?P<name>(?<![A-Za-z\d])[A-Za-z]{1,6} ?)(?P<digits>\d{3,4})(?![\d.:/%,])(?=(?P<counter>次|航班)?)",
+        _model_number,
+    ),
+)
+_MEASURES: Final[tuple[_Source, ...]] = (
+    (rf"(?P<sign>{_SIGN}) ?(?P<amount>{_NUMBER})(?P<han>[百千万亿]{{1,2}})?{_MAGNITUDE}", _money),
+    (rf"{_START}(?P<amount>{_NUMBER})(?P<han>)(?P<magnitude>)?? ?(?P<sign>{_SIGN})(?!\d)", _money),
+    (rf"{_START}(?P<amount>{_NUMBER})(?P<magnitude> (?:million|billion|trillion)|[kw])(?![A-Za-z])", _magnitude),
+    (
+        rf"{_START}(?P<number>{_NUMBER})(?:(?P<unit>{_UNIT})| (?P<spaced>{_SPACED_UNIT}))(?![A-Za-z\d²³])",
+        _measure,
+    ),
+    (r"(?<=\d) +%", "%"),
+    (rf"({_NUMBER})‰", r"千分之\1"),
+    (rf"(?<![A-Za-z\d)%°])-({_NUMBER})%", r"负百分之\1"),
+)
+_SIGNS: Final[tuple[_Source, ...]] = (
+    # Only where digits are tight: "5 - 3" is a difference.
+    (r"(?:(?<=[\d%])|(?<=\d[年月日号点分级度元])|(?<=[美欧港韩]元))[-~](?=\d)", "到"),
+    (r"(?<=\d)[xX×*](?=\d)|(?<=\w) {0,3}× {0,3}(?=\w)|(?<=\d) \* (?=\d)", "乘"),
+    (r"(?<=\d) - (?=\d)", "减"),
+    (r"(?<=\w) {0,3}÷ {0,3}(?=\w)", "除以"),
+    (r"(?<=[\w²³)%]) {0,3}\+ {0,3}(?=[\w√(])", "加"),
+    (r"(?<=[\w²³)]) {0,3}= {0,3}(?=[\w√(?-])", "等于"),
+    (r"(?<=\w) ?& ?(?=\w)", "和"),
+    (r"²", "的平方"),
+    (r"³", "的立方"),
+    (r"(?<=[A-Za-z\d)])\^ ?(-?[A-Za-z\d]{1,20})", r"的\1次方"),
+    (r"√", "根号"),
+    (r"±", "正负"),
+    (r"[≈~](?= ?\d)", "约"),
+    (r"≈", "约等于"),
+    (r"≤", "小于等于"),
+    (r"≥", "大于等于"),
+    (r"≠", "不等于"),
+    (r"∞", "无穷大"),
+    (r"(?<=[\w)]) ?<(?![-=<]) ?(?=[\w-])", "小于"),
+    (r"(?<=[\w)]) ?(?<![-=>])>(?![=>]) ?(?=[\w-])", "大于"),
+    (rf"(?<=[元里米克升吨])/(?={_HAN})", "每"),
+    (rf"(?<={_HAN})/(?={_HAN})", PAUSE),
+    (r"(?<=第)2(?![\d.:/%])", "二"),  # wetext says 第两名
+    (r"(?<![\d.第])2点(?!\d)|(?<![\d.第])2点(?=\d{1,2}分)", "两点"),
+)
+_RULES: Final = tuple(
+    (re.compile(pattern), reading) for pattern, reading in _SEPARATED + _DATES_AND_TIMES + _CODES + _MEASURES + _SIGNS
+)
+
+
+def write_quantities(text: str) -> str:
+    """`text` with all that stands at its numbers in Chinese; the numbers themselves are left as digits."""
+    for pattern, reading in _RULES:
+        text = pattern.sub(reading, text)
+    return text

@@ -1,0 +1,19 @@
+"""Chinese: cleaned text -> words and marks only; Latin words stay as they are. Pure."""
+
+import re
+from typing import Final
+
+from engine.text.chinese.digits import say_numbers
+from engine.text.chinese.quantities import write_quantities
+from engine.text.punctuation import tidy
+
+# Blanks stay between Latin words only: upstream's frontend leaves out the others (replace_blank, frontend_utils.py).
+_BLANK: Final = re.compile(r"(?<=[^\x00-\u2dff]) | (?=[^\x00-\u2dff])")
+_ASCII_MARK: Final = re.compile(r"([,.?!;:]) ?(?=[^\x00-\u2dff]|$)")
+_TO_WIDE: Final = str.maketrans(",.?!;:", "，。？！；：")
+
+
+def read_chinese(text: str) -> str:
+    """No ASCII digit is left."""
+    text = tidy(say_numbers(write_quantities(text)))
+    return _BLANK.sub("", _ASCII_MARK.sub(lambda match: match[1].translate(_TO_WIDE), text))

@@ -1,0 +1,53 @@
+"""What the script decides, and what it leaves to the hint."""
+
+import pytest
+
+from engine.text.language import base_language, detect_language
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("text", "hint", "language"),
+    [
+        ("Hello there", "en", "en"),
+        ("Hello there", "en-GB", "en-GB"),
+        ("Guten Tag", "de", "de"),
+        ("Hello there", "zh", "en"),
+        ("Hello there", "ru", "en"),
+        ("你好", "en", "zh"),
+        ("你好", "zh-CN", "zh-CN"),
+        ("你好", "yue", "yue"),
+        ("東京都", "ja", "ja"),
+        ("東京へ", "zh", "ja"),
+        ("コード", "en", "ja"),
+        ("안녕 3", "en", "ko"),
+        ("Привет", "en", "ru"),
+        ("Привіт", "uk", "uk"),
+        ("สวัสดี", "en", "th"),
+        ("مرحبا", "en", "ar"),
+        ("سلام", "fa", "fa"),
+        ("नमस्ते", "en", "hi"),
+        ("Γειά", "en", "el"),
+        ("שלום", "en", "he"),
+        ("α is 5", "en", "en"),
+        # mixed
+        ("CosyVoice 是 a good model吗", "en", "zh"),
+        ("请看https://www.example.com/docs/a/b", "en", "zh"),
+        ("The character 好 means good", "en", "en"),
+        ("The character 好 means good", "zh", "zh"),
+        # nothing that decides
+        ("", "de", "de"),
+        ("3.14", "zh", "zh"),
+        ("5 km", "zh", "zh"),
+        ("GPU", "zh", "zh"),
+        ("5 km", "en", "en"),
+    ],
+)
+def test_languages(text: str, hint: str, language: str) -> None:
+    assert detect_language(text, hint) == language
+
+
+@pytest.mark.parametrize(("tag", "base"), [("en", "en"), ("EN-gb", "en"), ("zh_CN", "zh"), ("", "")])
+def test_base_languages(tag: str, base: str) -> None:
+    assert base_language(tag) == base

@@ -1,0 +1,39 @@
+"""What is open at the end of a text, and what only looks like it."""
+
+import pytest
+
+from engine.text.open_markup import MAX_OPEN_CHARS, is_in_tag, open_markup_start
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("text", "open_text"),
+    [
+        ("a `b` c", ""),
+        ("a `b c", "`b c"),
+        ("a [b](c) d", ""),
+        ("a [b](c d", "[b](c d"),
+        ("a [b]", "[b]"),  # its address may follow
+        ("a [b] c", ""),
+        ("a <b>c</b> d", ""),
+        ("a <b c", "<b c"),
+        ("a < b c", ""),
+        ("a <|b", "<|b"),
+        ("$$a$$ b", ""),
+        ("$$a b", "$$a b"),
+        ("\\(a\\) b", ""),
+        ("\\[a b", "\\[a b"),
+        ("a [" + "b " * MAX_OPEN_CHARS, ""),
+    ],
+)
+def test_what_is_open(text: str, open_text: str) -> None:
+    assert text[open_markup_start(text) :] == open_text
+
+
+@pytest.mark.parametrize(
+    ("text", "is_in"),
+    [('<a href="x', True), ("<a ", True), ("<a", False), ("<a b>", False), ("x <y", False), ("a", False)],
+)
+def test_tags(text: str, is_in: bool) -> None:
+    assert is_in_tag(text) is is_in
