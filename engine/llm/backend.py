@@ -59,6 +59,35 @@ class SequenceOutput:
     error: str | None = None  # what was wrong with this sequence; safe to show
 
 
+class LaunchedStep(Protocol):
+    """A step that the device may still be computing."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether `outputs` would not wait for the device. Does not wait itself."""
+
+    def outputs(self) -> list[SequenceOutput]:
+        """What the step made, waiting for the device if need be; the same list at every call.
+
+        In the order of the launch, without the sequences that were aborted since, or that an earlier step has ended.
+        Steps take effect in the order of their launches: a later one's `outputs` waits for the earlier ones too.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedStep:
+    """A LaunchedStep that was computed by its launch."""
+
+    finished: list[SequenceOutput]
+
+    @property
+    def is_done(self) -> bool:
+        return True
+
+    def outputs(self) -> list[SequenceOutput]:
+        return self.finished
+
+
 class LlmBackend(Protocol):
     """Called from one thread. A sequence lives from `add` to its final or failed output, or to `abort`."""
 
@@ -82,12 +111,19 @@ class LlmBackend(Protocol):
         """End a sequence without output and free its slot at once. Idempotent; an unknown id is a no-op."""
 
     def is_runnable(self, sequence_id: int) -> bool:
-        """Whether `step` may be asked for it: alive, and not waiting for text."""
+        """Whether `step` or `launch` may be asked for it: alive, and not waiting for text.
+
+        While launched steps of it are in flight: whether another may be launched behind them.
+        """
+
+    def launch(self, sequence_ids: Sequence[int]) -> LaunchedStep:
+        """Begin what `step` does, without waiting for the device. Raises as `step`."""
 
     def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
         """One decode step (or prefill) of each of these; one output each, in their order.
 
         Every id must be runnable and named once, else UnknownSequence and nothing has run. A sequence that fails
         (too long for its slot, say) says so in its own output and leaves the others as they would have been.
-        An output may be empty: the step only fed text or closed a block of speech tokens.
+        An output may be empty: the step only fed text or closed a block of speech tokens. The same as
+        `launch(sequence_ids).outputs()`.
         """

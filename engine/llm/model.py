@@ -15,11 +15,11 @@ from engine.llm.linear import Linear
 from engine.model_config import LlmConfig
 from engine.weights import WeightsError
 
-_BODY = "llm.model.model."
-_TEXT_TABLE = _BODY + "embed_tokens.weight"
-_SPEECH_TABLE = "speech_embedding.weight"
-_HEAD = "llm_decoder.weight"
-_TIED_TEXT_HEAD = "llm.model.lm_head.weight"  # in the files, unused by speech
+BODY = "llm.model.model."
+TEXT_TABLE = BODY + "embed_tokens.weight"
+SPEECH_TABLE = "speech_embedding.weight"
+HEAD = "llm_decoder.weight"
+TIED_TEXT_HEAD = "llm.model.lm_head.weight"  # in the files, unused by speech
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,11 @@ class LlmModel:
             return _RmsNorm(state_dict[f"{name}.weight"].to(self.device, dtype), config.rms_norm_eps)
 
         def layer(index: int) -> _Layer:
-            name = f"{_BODY}layers.{index}."
+            name = f"{BODY}layers.{index}."
             gate_up = [state_dict[f"{name}mlp.{part}_proj.weight"] for part in ("gate", "up")]
             return _Layer(
                 attention_norm=norm(f"{name}input_layernorm"),
-                qkv=linear(*(_fused_qkv(config, state_dict, name, kind) for kind in ("weight", "bias"))),
+                qkv=linear(*(fused_qkv(config, state_dict, name, kind) for kind in ("weight", "bias"))),
                 attention_out=linear(state_dict[f"{name}self_attn.o_proj.weight"]),
                 mlp_norm=norm(f"{name}post_attention_layernorm"),
                 gate_up=linear(torch.cat(gate_up)),
@@ -75,11 +75,11 @@ class LlmModel:
             )
 
         # One table for both kinds of ids, so that any mix of them is one lookup: text rows, then speech rows.
-        self._table = torch.cat([state_dict[_TEXT_TABLE], state_dict[_SPEECH_TABLE]]).to(self.device)
+        self._table = torch.cat([state_dict[TEXT_TABLE], state_dict[SPEECH_TABLE]]).to(self.device)
         self._layers = [layer(index) for index in range(config.num_layers)]
-        self._norm = norm(f"{_BODY}norm")
-        self._head = linear(state_dict[_HEAD])
-        self._rotary = _rotary_table(config).to(self.device)
+        self._norm = norm(f"{BODY}norm")
+        self._head = linear(state_dict[HEAD])
+        self._rotary = rotary_table(config).to(self.device)
 
     @property
     def first_speech_row(self) -> int:
@@ -141,7 +141,7 @@ class _RmsNorm:
         return scale.mul_(x)
 
 
-def _fused_qkv(config: LlmConfig, state_dict: Mapping[str, torch.Tensor], layer: str, kind: str) -> torch.Tensor:
+def fused_qkv(config: LlmConfig, state_dict: Mapping[str, torch.Tensor], layer: str, kind: str) -> torch.Tensor:
     """Weight or bias of the three projections as one, query and key channels in `_rotate_`'s order."""
     parts = {part: state_dict[f"{layer}self_attn.{part}_proj.{kind}"] for part in "qkv"}
     half = config.head_dim // 2
@@ -152,7 +152,7 @@ def _fused_qkv(config: LlmConfig, state_dict: Mapping[str, torch.Tensor], layer:
     return torch.cat([parts[part] for part in "qkv"])
 
 
-def _rotary_table(config: LlmConfig) -> torch.Tensor:
+def rotary_table(config: LlmConfig) -> torch.Tensor:
     """[max_positions, 1, head_dim / 2] complex64: each position's rotations."""
     exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
     inverse = 1.0 / config.rope_theta**exponents
@@ -171,9 +171,9 @@ def _rotate_(heads: torch.Tensor, rotary: torch.Tensor) -> None:
 
 def check_state_dict(config: LlmConfig, state_dict: Mapping[str, torch.Tensor]) -> None:
     """Raises WeightsError listing each key that is missing, unknown or misshaped."""
-    expected = dict(_expected_shapes(config))
+    expected = llm_shapes(config)
     problems = [f"{key} is missing" for key in expected if key not in state_dict]
-    problems += [f"{key} is unknown" for key in state_dict if key not in expected and key != _TIED_TEXT_HEAD]
+    problems += [f"{key} is unknown" for key in state_dict if key not in expected and key != TIED_TEXT_HEAD]
     problems += [
         f"{key} has shape {tuple(state_dict[key].shape)}, not {shape}"
         for key, shape in expected.items()
@@ -183,17 +183,18 @@ def check_state_dict(config: LlmConfig, state_dict: Mapping[str, torch.Tensor]) 
         raise WeightsError(f"the LLM's weights do not fit its configuration: {'; '.join(problems)}")
 
 
-def _expected_shapes(config: LlmConfig) -> list[tuple[str, tuple[int, ...]]]:
+def llm_shapes(config: LlmConfig) -> dict[str, tuple[int, ...]]:
+    """Every parameter of the checkpoint but the text head, which is tied to the text table and unused by speech."""
     hidden, inner = config.hidden_size, config.intermediate_size
     query, key = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
     shapes: list[tuple[str, tuple[int, ...]]] = [
-        (_TEXT_TABLE, (config.vocab_size, hidden)),
-        (_SPEECH_TABLE, (config.num_speech_rows, hidden)),
-        (_HEAD, (config.num_speech_rows, hidden)),
-        (f"{_BODY}norm.weight", (hidden,)),
+        (TEXT_TABLE, (config.vocab_size, hidden)),
+        (SPEECH_TABLE, (config.num_speech_rows, hidden)),
+        (HEAD, (config.num_speech_rows, hidden)),
+        (f"{BODY}norm.weight", (hidden,)),
     ]
     for index in range(config.num_layers):
-        name = f"{_BODY}layers.{index}."
+        name = f"{BODY}layers.{index}."
         for part, width in (("q", query), ("k", key), ("v", key)):
             shapes.append((f"{name}self_attn.{part}_proj.weight", (width, hidden)))
             shapes.append((f"{name}self_attn.{part}_proj.bias", (width,)))
@@ -205,4 +206,4 @@ def _expected_shapes(config: LlmConfig) -> list[tuple[str, tuple[int, ...]]]:
             (f"{name}input_layernorm.weight", (hidden,)),
             (f"{name}post_attention_layernorm.weight", (hidden,)),
         ]
-    return shapes
+    return dict(shapes)

@@ -40,7 +40,10 @@ class BistreamPolicy(Enum):
 
     ROBUST: a special token inside a block counts as fill, and any special token ends the final phase; the final
     phase is limited as a unistream sequence is; only a single speech token is fed again, never a whole text block
-    (which upstream does where a block is closed before its first speech token); no text at all gives no speech.
+    (which upstream does where a block is closed before its first speech token); no text at all gives no speech;
+    without prompt speech the first block waits for its text, as in training, where upstream speaks a block from the
+    instruction alone; text too short to interleave the prompt speech is laid out as unistream, where upstream drops
+    the rest of the prompt speech.
 
     Neither depends on when text arrives. Blocks are opened by text tokens, each looked at once and in order, and
     the final phase by the end of the text; how far decoding has got by then, and whether the end is already known
@@ -80,16 +83,17 @@ class Unistream:
         self.decoded: list[int] = []  # what the sampler's repetition window looks at
         self.failure: str | None = None
         self._speech_token_size = config.speech_token_size
-        self._min_tokens = MIN_TOKENS_PER_TEXT_TOKEN * len(text_ids)
+        # Tokens before the first that may be eos by upstream's flag, and tokens at all.
+        self.min_tokens = MIN_TOKENS_PER_TEXT_TOKEN * len(text_ids)
         max_length = MAX_TOKENS_PER_TEXT_TOKEN * len(text_ids)
-        self._max_tokens = max_length if max_tokens is None else min(max_length, max_tokens)
+        self.max_tokens = max_length if max_tokens is None else min(max_length, max_tokens)
         items = (
             (Table.SPEECH, config.sos_id),
             *_text_items(text),
             (Table.SPEECH, config.task_id),
             *_speech_items(prompt.speech_ids),
         )
-        self.feed: Feed | None = Feed(items, ignore_eos=self._min_tokens > 0) if text_ids else None
+        self.feed: Feed | None = Feed(items, ignore_eos=self.min_tokens > 0) if text_ids else None
         self.state = SequenceState.RUNNABLE if text_ids else SequenceState.FINISHED
 
     def advance(self, token: int | None) -> int | None:
@@ -100,10 +104,10 @@ class Unistream:
             self.state = SequenceState.FINISHED
             return None
         self.decoded.append(token)
-        if len(self.decoded) == self._max_tokens:
+        if len(self.decoded) == self.max_tokens:
             self.state = SequenceState.TRUNCATED
         else:
-            self.feed = Feed(((Table.SPEECH, token),), ignore_eos=len(self.decoded) < self._min_tokens)
+            self.feed = Feed(((Table.SPEECH, token),), ignore_eos=len(self.decoded) < self.min_tokens)
         return token
 
 
@@ -112,9 +116,8 @@ class Bistream:
 
     Instruction first; then blocks of text and prompt speech until the prompt is used up; then each block of text is
     answered by a block of speech tokens that ends with fill; the rest of the text and `task` open the final phase.
-    Upstream's habits kept under every policy: the fill token is never fed; the last speech token of the last block
-    is fed again before the remaining text; without prompt speech the first block is spoken from the instruction
-    alone; prompt speech that the text does not suffice to interleave is dropped.
+    Upstream's habits kept under every policy: the fill token is never fed (nor was it in training); the last speech
+    token of the last block is fed again before the remaining text.
     """
 
     def __init__(
@@ -147,6 +150,7 @@ class Bistream:
         block_tokens = config.mix_ratio[1]
         self._next_fill = block_tokens - len(prompt.speech_ids) % block_tokens  # index into `decoded`
         self._is_in_final_phase = False
+        self._waits_for_first_text = policy is BistreamPolicy.ROBUST and not prompt.speech_ids
 
     def push_text(self, text_ids: Iterable[int]) -> None:
         """Append text. Raises InvalidRequest after `end_text`."""
@@ -227,10 +231,11 @@ class Bistream:
                 return False
             self._input += [*self._take_text(num_text), *_speech_items(self._prompt_speech[:num_speech])]
             del self._prompt_speech[:num_speech]
-        if self.decoded:  # then its last is the fill that closed a block
+        if self.decoded or self._waits_for_first_text:
             if len(self._text) < num_text:
                 return False
-            self._input = self._take_text(num_text)
+            unfed = [] if self.decoded else self._input  # decoded: its last is the fill that closed a block
+            self._input = unfed + self._take_text(num_text)
         return True
 
     def _take_text(self, count: int) -> list[Item]:
@@ -246,8 +251,19 @@ class Bistream:
                 return
             limit = self._num_emitted + MAX_TOKENS_PER_TEXT_TOKEN * self._num_text_tokens
             self._max_tokens = limit if self._max_tokens is None else min(limit, self._max_tokens)
-        self._input = [*self._input, *self._take_text(len(self._text)), (Table.SPEECH, self._config.task_id)]
+        late_speech = self._untangle_prompt() if self._policy is BistreamPolicy.ROBUST else []
+        task = (Table.SPEECH, self._config.task_id)
+        self._input = [*self._input, *self._take_text(len(self._text)), task, *late_speech]
         self._set_feed()
+
+    def _untangle_prompt(self) -> list[Item]:
+        """The whole prompt speech, taken out of the input again, where the text did not suffice to interleave it."""
+        if not self._prompt_speech:
+            return []
+        sos, *gathered = self._input  # nothing has been fed yet
+        self._input = [sos, *(item for item in gathered if item[0] is Table.TEXT)]
+        taken = [item for item in gathered if item[0] is Table.SPEECH]
+        return [*taken, *_speech_items(self._prompt_speech)]
 
     def _set_feed(self) -> None:
         self.state = SequenceState.RUNNABLE

@@ -3,17 +3,26 @@
 Owns the weights, the cache and the sampler's history; what to feed and what a token means is each sequence's own.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from engine.llm.backend import InvalidRequest, LlmPrompt, SequenceOutput, SequenceRequest, UnknownSequence
+from engine.llm.backend import (
+    FinishedStep,
+    InvalidRequest,
+    LaunchedStep,
+    LlmPrompt,
+    SequenceOutput,
+    SequenceRequest,
+    UnknownSequence,
+)
 from engine.llm.kv_cache import Attention, GatheredAttention, KvCache, RaggedAttention, Span
 from engine.llm.model import LlmModel
+from engine.llm.requests import check_text_ids, make_sequence, streaming
 from engine.llm.sampler import RepetitionAwareSampler, seed_key, uniforms
-from engine.llm.sequence import Bistream, BistreamPolicy, Feed, LlmSequence, SequenceState, Table, Unistream
+from engine.llm.sequence import BistreamPolicy, Feed, LlmSequence, SequenceState, Table
 from engine.model_config import LlmConfig, SamplingConfig
 
 # Gathered attention reads this many positions at a time: a CUDA graph per multiple. Lower -> less padding is read;
@@ -84,11 +93,7 @@ class TorchLlmRunner:
     def add(self, request: SequenceRequest) -> None:
         if request.sequence_id in self._rows:
             raise InvalidRequest(f"sequence {request.sequence_id} is alive already")
-        if request.max_tokens is not None and request.max_tokens < 1:
-            raise InvalidRequest(f"max_tokens is {request.max_tokens}; it must be at least 1")
-        self._check_ids("text", (*request.prompt.text_ids, *request.text_ids), self._config.vocab_size)
-        self._check_ids("speech", request.prompt.speech_ids, self._config.num_speech_rows)
-        sequence = self._make_sequence(request)
+        sequence = make_sequence(self._config, request, self._policy)
         slot = self._cache.allocate()
         self._history[slot] = _NO_ID
         self._seed_keys[slot] = seed_key(request.seed)
@@ -99,13 +104,13 @@ class TorchLlmRunner:
         row = self._rows.get(sequence_id)
         if row is None:
             return
-        self._check_ids("text", text_ids, self._config.vocab_size)
-        _streaming(row).push_text(text_ids)
+        check_text_ids(self._config, text_ids)
+        streaming(sequence_id, row.sequence).push_text(text_ids)
 
     def end_text(self, sequence_id: int) -> None:
         row = self._rows.get(sequence_id)
         if row is not None:
-            _streaming(row).end_text()
+            streaming(sequence_id, row.sequence).end_text()
 
     def abort(self, sequence_id: int) -> None:
         row = self._rows.pop(sequence_id, None)
@@ -115,6 +120,9 @@ class TorchLlmRunner:
     def is_runnable(self, sequence_id: int) -> bool:
         row = self._rows.get(sequence_id)
         return row is not None and row.sequence.state is not SequenceState.WAITING
+
+    def launch(self, sequence_ids: Sequence[int]) -> LaunchedStep:
+        return FinishedStep(self.step(sequence_ids))
 
     @torch.inference_mode()
     def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
@@ -140,19 +148,6 @@ class TorchLlmRunner:
             if self.is_runnable(_NO_ID):  # a model may end at once
                 self.step([_NO_ID])
         self.abort(_NO_ID)
-
-    def _make_sequence(self, request: SequenceRequest) -> LlmSequence:
-        if not request.is_streaming:
-            return Unistream(self._config, request.prompt, request.text_ids, max_tokens=request.max_tokens)
-        sequence = Bistream(self._config, request.prompt, policy=self._policy, max_tokens=request.max_tokens)
-        sequence.push_text(request.text_ids)
-        return sequence
-
-    @staticmethod
-    def _check_ids(kind: str, ids: Iterable[int], limit: int) -> None:
-        wrong = [id_ for id_ in ids if not 0 <= id_ < limit]
-        if wrong:
-            raise InvalidRequest(f"{kind} ids must lie in 0..{limit - 1}; these do not: {wrong[:5]}")
 
     def _rows_to_step(self, sequence_ids: Sequence[int]) -> list[_Row]:
         wrong = [sequence_id for sequence_id in sequence_ids if not self.is_runnable(sequence_id)]
@@ -249,9 +244,3 @@ class TorchLlmRunner:
         if is_final or error:
             self.abort(row.sequence_id)
         return SequenceOutput(row.sequence_id, emitted, is_final, is_truncated, error)
-
-
-def _streaming(row: _Row) -> Bistream:
-    if not isinstance(row.sequence, Bistream):
-        raise InvalidRequest(f"sequence {row.sequence_id} is not streaming: its text was complete from the start")
-    return row.sequence

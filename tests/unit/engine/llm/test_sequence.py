@@ -40,7 +40,8 @@ SPECIALS = {
     "bi_eos_in_stream": [(2, EOS)],
     "bi_prompt30": [(70, EOS)],
 }
-ENDING = [trace for trace in SPECIALS if trace != "bi_eos_in_stream"]
+# Where upstream raises, speaks before there is text, or drops prompt speech, ROBUST does something else.
+ROBUST_AS_UPSTREAM = [trace for trace in SPECIALS if trace not in ("bi_eos_in_stream", "bi_noprompt", "bi_shorttext")]
 INSTRUCTION = (11, END_OF_PROMPT)
 
 
@@ -142,8 +143,8 @@ def test_upstream_policy_names_the_special_token() -> None:
     assert "6562" in str(sequence.failure)
 
 
-@pytest.mark.parametrize("trace", ENDING)
-def test_robust_policy_equals_the_traces_that_upstream_can_end(trace: str) -> None:
+@pytest.mark.parametrize("trace", ROBUST_AS_UPSTREAM)
+def test_robust_policy_equals_the_traces_that_show_no_bug(trace: str) -> None:
     sequence = bi(trace, BistreamPolicy.ROBUST)
     run_bistream(sequence, ids(GOLDEN[f"{trace}.text"]), replay(trace)).assert_equals(GOLDEN, trace)
     assert sequence.state is SequenceState.FINISHED
@@ -171,10 +172,57 @@ def test_a_special_token_other_than_eos_at_the_end(policy: str, state: SequenceS
 @pytest.mark.parametrize(("policy", "repeated"), [("upstream", [20, 21, 22, 23, 24]), ("robust", [])])
 def test_a_text_block_that_was_answered_by_no_speech(policy: str, repeated: list[int]) -> None:
     """Its fill comes at once, and upstream then feeds the whole block again before the remaining text."""
-    sequence = Bistream(CONFIG, LlmPrompt(INSTRUCTION), policy=BistreamPolicy(policy))
+    prompt = LlmPrompt((*INSTRUCTION, *range(40, 45)), (1,) * 15)
+    sequence = Bistream(CONFIG, prompt, policy=BistreamPolicy(policy))
     recording = run_bistream(sequence, range(20, 27), scripted([*range(15), FILL, 30, EOS]))
     fed = [id_ for _, id_ in recording.fed]
-    assert fed == [SOS, *INSTRUCTION, *range(15), 20, 21, 22, 23, 24, *repeated, 25, 26, TASK, 30]
+    start = [SOS, *INSTRUCTION, *range(40, 45), *[1] * 15]
+    assert fed == [*start, *range(15), 20, 21, 22, 23, 24, *repeated, 25, 26, TASK, 30]
+
+
+@pytest.mark.parametrize(
+    ("policy", "fed_lens", "fed"),
+    [
+        ("upstream", [3, 1, 1], [*range(15), *range(20, 25)]),  # the instruction, then a block that answers no text
+        ("robust", [8, 1, 1], [*range(20, 25), *range(15)]),  # as in training
+    ],
+)
+def test_without_prompt_speech_robust_waits_for_the_first_text_block(
+    policy: str, fed_lens: list[int], fed: list[int]
+) -> None:
+    sequence = Bistream(CONFIG, LlmPrompt(INSTRUCTION), policy=BistreamPolicy(policy))
+    recording = run_bistream(sequence, range(20, 27), scripted([*range(15), EOS]))
+    assert recording.fed_lens[:3] == fed_lens
+    assert [id_ for _, id_ in recording.fed][:23] == [SOS, *INSTRUCTION, *fed]
+
+
+def test_robust_without_prompt_speech_says_short_text_in_the_final_phase() -> None:
+    sequence = Bistream(CONFIG, LlmPrompt(INSTRUCTION))
+    sequence.push_text([5, 6, 7, 8])
+    assert sequence.state is SequenceState.WAITING
+    sequence.end_text()
+    assert sequence.feed is not None
+    assert [id_ for _, id_ in sequence.feed.items] == [SOS, *INSTRUCTION, 5, 6, 7, 8, TASK]
+
+
+@pytest.mark.parametrize(
+    ("num_prompt_text", "num_prompt_speech", "num_text"), [(0, 15, 4), (3, 3, 1), (7, 37, 2), (7, 60, 12)]
+)
+def test_robust_keeps_the_prompt_speech_of_text_too_short_to_interleave(
+    num_prompt_text: int, num_prompt_speech: int, num_text: int
+) -> None:
+    """Then it feeds what unistream would; upstream drops what it had not interleaved."""
+    prompt_text = (*INSTRUCTION, *range(200, 200 + num_prompt_text))
+    prompt = LlmPrompt(prompt_text, tuple(range(300, 300 + num_prompt_speech)))
+    text = tuple(range(50, 50 + num_text))
+    sequence = Bistream(CONFIG, prompt)
+    sequence.push_text(text)
+    assert sequence.state is SequenceState.WAITING
+    sequence.end_text()
+    unistream = Unistream(CONFIG, prompt, text)
+    assert sequence.feed is not None
+    assert unistream.feed is not None
+    assert sequence.feed.items == unistream.feed.items
 
 
 def test_robust_policy_limits_the_final_phase() -> None:
@@ -186,7 +234,7 @@ def test_robust_policy_limits_the_final_phase() -> None:
 
 def test_max_tokens_ends_inside_a_block_too() -> None:
     sequence = Bistream(CONFIG, LlmPrompt(INSTRUCTION), max_tokens=4)
-    sequence.push_text([5])
+    sequence.push_text(range(5))
     recording = Recording()
     while sequence.feed is not None:
         advance_once(sequence, scripted([8] * 10), recording)

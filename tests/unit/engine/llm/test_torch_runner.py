@@ -284,6 +284,15 @@ def test_text_for_a_sequence_that_has_ended_is_no_error() -> None:
     assert not runner.is_runnable(9)
 
 
+def test_a_launched_step_is_computed_at_once() -> None:
+    runner = make_runner()
+    runner.add(request(0))
+    step = runner.launch([0])
+    assert step.is_done
+    assert step.outputs() is step.outputs()
+    assert tokens(step.outputs() + drain(runner)[0]) == expected(0)
+
+
 def test_warm_up_leaves_no_trace() -> None:
     runner = make_runner(num_slots=1)
     runner.warm_up()

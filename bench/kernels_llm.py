@@ -1,0 +1,225 @@
+"""The speech LLM's step on a GPU, by batch, by kernel and on the host, at full size with random weights.
+
+python -m bench.kernels_llm [--context 300] [--parts device host ablation] [--output bench/results/kernels-llm.json]
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bench import environment
+from bench.llm_fixture import FULL_SIZE, fill_work, graph_us, random_state_dict
+from engine.llm.backend import LlmPrompt, SequenceRequest
+from engine.llm.cuda.body import DecoderBody
+from engine.llm.cuda.config import CudaLlmConfig
+from engine.llm.cuda.runner import CudaLlmRunner
+from engine.model_config import SamplingConfig
+
+BATCHES = (1, 8, 32, 64, 128, 256, 384, 512)
+NUM_SLOTS = 512
+PROMPT_ROWS = 180  # a voice of 5 s, its transcript and a sentence
+
+# What the chip's memory gives, for the floor of a kernel: copy bandwidth measured on an H200.
+_BYTES_PER_US = 4.3e6
+
+
+def captured_us(work: Callable[[], None]) -> float:
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(stream):
+        work()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            work()
+        return graph_us(graph)
+
+
+def step_us(body: DecoderBody, num_rows: int, num_samples: int, position: int) -> float:
+    fill_work(body, num_rows, num_samples, position=position)
+
+    def step() -> None:
+        body.run(num_rows)
+        body.sample(num_samples)
+
+    return captured_us(step)
+
+
+def prefill_us(body: DecoderBody, num_prompts: int) -> float:
+    """Prompts of PROMPT_ROWS positions, in passes of up to 1024 rows."""
+    total = 0.0
+    rows = np.arange(num_prompts * PROMPT_ROWS)
+    for first in range(0, len(rows), 1024):
+        part = rows[first : first + 1024]
+        fill_work(body, 1024, 16, position=0)
+        words = body.work.cpu().numpy()
+        records = body.layout.rows(words, 1024)
+        records[:, 1] = body.padding_slot
+        records[: len(part), 1] = part // PROMPT_ROWS
+        records[: len(part), 2] = part % PROMPT_ROWS
+        body.work.copy_(torch.from_numpy(words))
+        num_rows = next(bucket for bucket in CudaLlmConfig().row_buckets if bucket >= len(part))
+
+        def run(num_rows: int = num_rows) -> None:
+            body.run(num_rows)
+            body.sample(min(num_prompts, 16))
+
+        total += captured_us(run)
+    return total
+
+
+def kernel_us(body: DecoderBody, num_rows: int, context: int) -> dict[str, tuple[float, float]]:
+    """Per launch, each kernel over all layers one after the other; and its floor: bytes over bandwidth."""
+    fill_work(body, num_rows, num_rows, position=context)
+    layers = range(FULL_SIZE.num_layers)
+    hidden, inner = FULL_SIZE.hidden_size, FULL_SIZE.intermediate_size
+    key_width = FULL_SIZE.num_kv_heads * FULL_SIZE.head_dim
+    work: dict[str, tuple[Callable[[int, int], None], int]] = {
+        "qkv": (body.project_qkv, 2 * hidden * (hidden + 2 * key_width)),
+        "attend": (body.attend, num_rows * (context + 1) * 2 * key_width * 2),
+        "out": (body.project_out, 2 * hidden * hidden),
+        "gate_up": (body.project_gate_up, 2 * 2 * hidden * inner),
+        "down": (body.project_down, 2 * hidden * inner),
+        "head": (lambda _, count: body.score(count), 2 * hidden * FULL_SIZE.num_speech_rows),
+        "draw": (lambda _, count: body.draw(count), 4 * num_rows * FULL_SIZE.num_speech_rows),
+    }
+    figures = {}
+    for name, (launch, num_bytes) in work.items():
+
+        def over_layers(launch: Callable[[int, int], None] = launch) -> None:
+            for layer in layers:
+                launch(layer, num_rows)
+
+        figures[name] = (captured_us(over_layers) / len(layers), num_bytes / _BYTES_PER_US)
+    return figures
+
+
+def host_us(runner: CudaLlmRunner, num_sequences: int, *, num_steps: int = 60) -> dict[str, float]:
+    """Of real decoding one step ahead: the host's time in launch and outputs, and the time of a whole step."""
+    prompt = LlmPrompt((FULL_SIZE.end_of_prompt_id,), tuple(range(100)))
+    for index in range(num_sequences):
+        runner.add(SequenceRequest(index, prompt, tuple(range(40)), seed=index))
+    ids = list(range(num_sequences))
+    runner.step(ids)
+    launches, outputs = [], []
+    last = runner.launch([id_ for id_ in ids if runner.is_runnable(id_)])
+    begun_s = time.perf_counter()
+    for _ in range(num_steps):
+        runnable = [id_ for id_ in ids if runner.is_runnable(id_)]
+        started_s = time.perf_counter()
+        step = runner.launch(runnable)
+        launched_s = time.perf_counter()
+        while not last.is_done:
+            pass
+        done_s = time.perf_counter()
+        last.outputs()
+        outputs.append(time.perf_counter() - done_s)
+        launches.append(launched_s - started_s)
+        last = step
+    step_s = (time.perf_counter() - begun_s) / num_steps
+    last.outputs()
+    for index in ids:
+        runner.abort(index)
+    return {
+        "launch": 1e6 * float(np.median(launches)),
+        "outputs": 1e6 * float(np.median(outputs)),
+        "step": 1e6 * step_s,
+    }
+
+
+def print_table(title: str, rows: Sequence[tuple[object, ...]]) -> None:
+    print(title)
+    for row in rows:
+        print("  ".join(f"{cell:9.2f}" if isinstance(cell, float) else f"{cell!s:>9}" for cell in row), flush=True)
+
+
+def make_runner(state: dict[str, torch.Tensor], cuda: CudaLlmConfig) -> CudaLlmRunner:
+    runner = CudaLlmRunner(FULL_SIZE, SamplingConfig(), state, num_slots=NUM_SLOTS, max_positions=1024, cuda=cuda)
+    runner.capture(print)
+    return runner
+
+
+def device_part(runner: CudaLlmRunner, context: int) -> dict[str, Any]:
+    body = runner.body
+    report: dict[str, Any] = {"context": context}
+    report["decode_us"] = {batch: step_us(body, batch, batch, context) for batch in BATCHES}
+    print_table("decode step: batch, us", list(report["decode_us"].items()))
+    report["prefill_us"] = {count: prefill_us(body, count) for count in (1, 4, 16)}
+    print_table(f"prefill of {PROMPT_ROWS} rows: prompts, us", list(report["prefill_us"].items()))
+    report["kernel_us"] = {batch: kernel_us(body, batch, context) for batch in (1, 64, 256)}
+    for batch, figures in report["kernel_us"].items():
+        print_table(f"kernel at batch {batch}: us, floor", [(name, *pair) for name, pair in figures.items()])
+    return report
+
+
+def host_part(runner: CudaLlmRunner) -> dict[str, Any]:
+    figures = {count: host_us(runner, count) for count in (1, 64, 256, 400)}
+    print_table("host: sequences, launch, outputs, step us", [(n, *found.values()) for n, found in figures.items()])
+    return {"host_us": figures}
+
+
+def ablation_part(state: dict[str, torch.Tensor]) -> dict[str, Any]:
+    """A whole step, the host's work included, of 1 and of 256 sequences."""
+    switches = {
+        "all on": CudaLlmConfig(),
+        "not ahead": CudaLlmConfig(max_in_flight=1),
+        "eager": CudaLlmConfig(has_graphs=False),
+        "cuBLAS": CudaLlmConfig(is_batch_invariant=False),
+    }
+    figures = {}
+    for name, cuda in switches.items():
+        runner = make_runner(state, cuda)
+        figures[name] = {
+            count: host_us(runner, count)["step"] if cuda.max_in_flight > 1 else blocking_us(runner, count)
+            for count in (1, 256)
+        }
+        del runner
+    print_table("step of 1 and of 256 sequences, us", [(n, *found.values()) for n, found in figures.items()])
+    return {"ablation_us": figures}
+
+
+def blocking_us(runner: CudaLlmRunner, num_sequences: int, *, num_steps: int = 60) -> float:
+    """A whole step where each waits for the tokens of the last."""
+    prompt = LlmPrompt((FULL_SIZE.end_of_prompt_id,), tuple(range(100)))
+    for index in range(num_sequences):
+        runner.add(SequenceRequest(index, prompt, tuple(range(40)), seed=index))
+    ids = list(range(num_sequences))
+    runner.step(ids)
+    begun_s = time.perf_counter()
+    for _ in range(num_steps):
+        runner.step([id_ for id_ in ids if runner.is_runnable(id_)])
+    step_s = (time.perf_counter() - begun_s) / num_steps
+    for index in ids:
+        runner.abort(index)
+    return 1e6 * step_s
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--context", type=int, default=300)
+    parser.add_argument("--parts", nargs="+", choices=("device", "host", "ablation"), default=("device", "host"))
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    state = random_state_dict(FULL_SIZE)
+    report: dict[str, Any] = {"environment": environment.describe()}
+    if "device" in options.parts or "host" in options.parts:
+        runner = make_runner(state, CudaLlmConfig())
+        report |= {"num_graphs": runner.buckets.num_graphs}
+        if "device" in options.parts:
+            report |= device_part(runner, options.context)
+        if "host" in options.parts:
+            report |= host_part(runner)
+        del runner
+    if "ablation" in options.parts:
+        report |= ablation_part(state)
+    if options.output is not None:
+        options.output.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

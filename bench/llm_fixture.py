@@ -1,0 +1,99 @@
+"""A speech LLM of full size with random weights, made on the device: what the LLM's kernel benchmarks run."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from engine.llm.cuda.body import DecoderBody
+from engine.llm.cuda.config import TileTable
+from engine.llm.cuda.weights import DecoderWeights
+from engine.llm.model import llm_shapes
+from engine.model_config import LlmConfig, SamplingConfig
+
+FULL_SIZE = LlmConfig(
+    vocab_size=151936,
+    hidden_size=896,
+    intermediate_size=4864,
+    num_layers=24,
+    num_heads=14,
+    num_kv_heads=2,
+    head_dim=64,
+    max_positions=32768,
+    rope_theta=1e6,
+    rms_norm_eps=1e-6,
+    speech_token_size=6561,
+    mix_ratio=(5, 15),
+    sos_id=6561,
+    eos_id=6562,
+    task_id=6563,
+    fill_id=6564,
+    end_of_prompt_id=151646,
+)
+
+
+def random_state_dict(config: LlmConfig, *, dtype: torch.dtype = torch.bfloat16) -> dict[str, torch.Tensor]:
+    """Upstream's names, normal numbers of variance 1 / fan-in, on the CUDA device; special ids are seldom drawn."""
+    generator = torch.Generator("cuda").manual_seed(0)
+
+    def normal(name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        if name.endswith("norm.weight"):
+            return torch.ones(shape, device="cuda", dtype=dtype)
+        scale = 1.0 if len(shape) == 1 or "embed" in name else shape[-1] ** -0.5
+        return torch.randn(shape, device="cuda", generator=generator).mul_(scale).to(dtype)
+
+    state = {name: normal(name, shape) for name, shape in llm_shapes(config).items()}
+    state["llm_decoder.weight"][config.speech_token_size :] = 0
+    state["llm_decoder.weight"][: config.speech_token_size] *= 3  # as peaked as a trained model's choices
+    return state
+
+
+def small(config: LlmConfig, num_layers: int) -> LlmConfig:
+    """The same network of fewer layers and with a short text table."""
+    return replace(config, num_layers=num_layers, vocab_size=1024, end_of_prompt_id=3)
+
+
+def make_body(
+    config: LlmConfig,
+    weights: DecoderWeights,
+    tiles: TileTable,
+    *,
+    max_rows: int = 1024,
+    max_positions: int = 512,
+) -> DecoderBody:
+    return DecoderBody(
+        config,
+        SamplingConfig(),
+        weights,
+        num_slots=512,
+        max_positions=max_positions,
+        max_rows=max_rows,
+        max_samples=512,
+        tiles=tiles,
+    )
+
+
+def fill_work(body: DecoderBody, num_rows: int, num_samples: int, *, position: int) -> None:
+    """Records of `num_rows` decodes, one a slot, at `position`; the first `num_samples` of them are sampled."""
+    words = np.zeros(body.layout.num_words, np.int32)
+    rows = body.layout.rows(words, num_rows)
+    rows[:, 0] = np.arange(num_rows) % body.config.vocab_size
+    rows[:, 1] = np.arange(num_rows) % body.padding_slot
+    rows[:, 2] = position + np.arange(num_rows) // body.padding_slot
+    samples = body.layout.samples(words, num_samples)
+    samples[:, 0] = samples[:, 1] = np.arange(num_samples)
+    samples[:, 4:] = np.random.default_rng(0).random((num_samples, 2)).view(np.int32)
+    body.work.copy_(torch.from_numpy(words))
+
+
+def graph_us(work: "torch.cuda.CUDAGraph", *, num_runs: int = 20) -> float:
+    """Median microseconds of a replay."""
+    times = []
+    for _ in range(num_runs + 3):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        begin.record()
+        work.replay()
+        end.record()
+        times.append((begin, end))
+    torch.cuda.synchronize()
+    return float(np.median([begin.elapsed_time(end) * 1000 for begin, end in times[3:]]))

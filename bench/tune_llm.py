@@ -1,0 +1,201 @@
+"""Which tile is fastest for each weight of the speech LLM, and whether all tiles give the same bits. Needs a GPU.
+
+python -m bench.tune_llm [--kinds qkv out gate_up down head] [--rows 1 16 64 256 1024]
+
+The tiles of engine/llm/cuda/config.py come from here. A tile other than the first of its kind is marked `differs`
+where its results are not bit for bit the first's: it then sums in another order.
+"""
+
+import argparse
+import itertools
+import multiprocessing
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+
+import torch
+
+from bench.llm_fixture import FULL_SIZE, fill_work, graph_us, make_body, random_state_dict, small
+from engine.llm.cuda.body import DecoderBody
+from engine.llm.cuda.config import AttentionTile, Tile, TileTable
+from engine.llm.cuda.weights import DecoderWeights
+
+_NUM_LAYERS = 24  # different weights one after the other: none is left in the cache by the call before
+
+
+def tiles(kind: str) -> list[Tile]:
+    """Candidates of (block_m, block_n, block_k, stages, warps, splits); the first one is the reference."""
+    common = [
+        (64, 32, 128, 5, 4, 1),
+        (64, 64, 64, 5, 4, 1),
+        (64, 128, 64, 4, 4, 1),
+        (128, 128, 64, 4, 8, 1),
+        (16, 32, 128, 6, 4, 1),
+        (16, 64, 128, 5, 4, 1),
+        (16, 128, 128, 4, 4, 1),
+    ]
+    split = [
+        (64, 32, 64, 8, 4, 4),
+        (64, 64, 64, 5, 4, 4),
+        (64, 128, 64, 4, 4, 4),
+        (128, 64, 64, 4, 4, 4),
+        (128, 128, 64, 4, 8, 4),
+        (16, 32, 64, 8, 4, 4),
+        (16, 32, 64, 6, 2, 4),
+        (16, 64, 64, 8, 4, 4),
+        (16, 64, 64, 6, 4, 4),
+        (16, 32, 64, 12, 4, 4),
+    ]
+    more = {
+        "qkv": [*common, (64, 16, 128, 6, 4, 1), (16, 16, 128, 7, 2, 1), (64, 64, 64, 4, 8, 1)],
+        "out": [*common, (16, 32, 128, 7, 2, 1)],
+        "gate_up": [
+            *common,
+            (16, 128, 64, 6, 4, 1),
+            (16, 64, 128, 4, 2, 1),
+            (16, 128, 128, 3, 8, 1),
+            (16, 128, 128, 2, 4, 1),
+            (16, 128, 64, 3, 4, 1),
+            (64, 128, 64, 3, 4, 1),
+            (128, 256, 64, 3, 8, 1),
+            (128, 128, 64, 3, 8, 1),
+        ],
+        "down": split,
+        "head": [*common, (64, 64, 64, 3, 4, 1)],
+    }
+    return [Tile(*numbers) for numbers in more[kind]]
+
+
+def body_for(kind: str, tile: Tile, num_layers: int, weights: DecoderWeights) -> DecoderBody:
+    table = replace(TileTable(), **{kind: ((1, tile),)})  # type: ignore[arg-type]
+    return make_body(small(FULL_SIZE, num_layers), weights, table)
+
+
+def launch(body: DecoderBody, kind: str, layer: int, num_rows: int) -> None:
+    match kind:
+        case "qkv":
+            body.project_qkv(layer, num_rows)
+        case "out":
+            body.project_out(layer, num_rows)
+        case "gate_up":
+            body.project_gate_up(layer, num_rows)
+        case "down":
+            body.project_down(layer, num_rows)
+        case "head":
+            body.score(min(num_rows, 512))
+        case "attend":
+            body.attend(layer, num_rows)
+        case _:
+            body.draw(min(num_rows, 512))
+
+
+def make_weights(num_layers: int) -> DecoderWeights:
+    config = small(FULL_SIZE, num_layers)
+    return DecoderWeights(config, random_state_dict(config), device=torch.device("cuda"), dtype=torch.bfloat16)
+
+
+def compile_some(work: Sequence[tuple[str, Tile]]) -> list[tuple[str, Tile]]:
+    """In a process of its own: leaves the kernels in Triton's cache on disk; returns those that compiled."""
+    weights = make_weights(1)
+    compiled = []
+    for kind, tile in work:
+        try:
+            launch(body_for(kind, tile, 1, weights), kind, 0, 1)
+            torch.cuda.synchronize()
+            compiled.append((kind, tile))
+        except Exception as error:  # noqa: BLE001 - a tile may need more shared memory than there is
+            print("left out:", kind, tile, str(error)[:80], flush=True)
+    return compiled
+
+
+def results(body: DecoderBody, kind: str, num_rows: int) -> list[torch.Tensor]:
+    """What the product leaves behind, from the same random input whatever the tile."""
+    generator = torch.Generator("cuda").manual_seed(1)
+    for buffer in (body.residual, *body.activations):
+        buffer.copy_(torch.randn(buffer.shape, device="cuda", generator=generator))
+    for squares in body.squares:
+        squares.zero_()
+        squares[0] = FULL_SIZE.hidden_size
+    fill_work(body, num_rows, min(num_rows, 512), position=7)
+    launch(body, kind, 0, num_rows)
+    torch.cuda.synchronize()
+    left = [
+        *(squares.t() for squares in body.squares),
+        body.residual,
+        *body.activations,
+        body.cache[0, :, :, :, 7:9],
+        body.scores[: min(num_rows, 512)],
+    ]
+    return [tensor[:num_rows].clone() if index < 7 else tensor.clone() for index, tensor in enumerate(left)]
+
+
+def capture(body: DecoderBody, kind: str, num_rows: int) -> torch.cuda.CUDAGraph:
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for layer in range(_NUM_LAYERS):
+            launch(body, kind, layer, num_rows)
+    return graph
+
+
+def tune(kind: str, candidates: Sequence[Tile], row_counts: Sequence[int], weights: DecoderWeights) -> None:
+    print(f"{kind:8} {'tile (m, n, k, stages, warps, splits)':40} us at rows {list(row_counts)}", flush=True)
+    references: dict[int, list[torch.Tensor]] = {}
+    for tile in candidates:
+        body = body_for(kind, tile, _NUM_LAYERS, weights)
+        cells = []
+        for num_rows in row_counts:
+            found = results(body, kind, num_rows)
+            expected = references.setdefault(num_rows, found)
+            same = all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+            cells.append(f"{graph_us(capture(body, kind, num_rows)) / _NUM_LAYERS:7.2f}{' ' if same else '!'}")
+        alone, batched = results(body, kind, 1), results(body, kind, max(row_counts))
+        is_invariant = all(torch.equal(one[:1], many[:1]) for one, many in zip(alone[:7], batched[:7], strict=True))
+        numbers = (tile.block_m, tile.block_n, tile.block_k, tile.num_stages, tile.num_warps, tile.num_splits)
+        print(f"{kind:8} {numbers!s:40} {' '.join(cells)} {'' if is_invariant else 'NOT INVARIANT'}", flush=True)
+
+
+def tune_attention(row_counts: Sequence[int], weights: DecoderWeights, *, context: int) -> None:
+    """No bits to compare here: `block_keys` is part of the order of summation."""
+    print(f"attend at context {context}: us at rows {list(row_counts)}", flush=True)
+    for numbers in itertools.product((32, 64, 128), (2, 3, 4), (2, 4, 8)):
+        table = replace(TileTable(), attention=AttentionTile(*numbers))
+        body = make_body(small(FULL_SIZE, _NUM_LAYERS), weights, table)
+        cells = []
+        for num_rows in row_counts:
+            fill_work(body, num_rows, 1, position=context)
+            body.attend(0, num_rows)
+            cells.append(f"{graph_us(capture(body, 'attend', num_rows)) / _NUM_LAYERS:7.2f}")
+        print(f"attend   {numbers!s:40} {' '.join(cells)}", flush=True)
+
+
+def tune_draw(row_counts: Sequence[int], weights: DecoderWeights) -> None:
+    for num_warps in (4, 8, 16):
+        body = make_body(small(FULL_SIZE, _NUM_LAYERS), weights, replace(TileTable(), num_draw_warps=num_warps))
+        cells = []
+        for num_rows in row_counts:
+            fill_work(body, num_rows, num_rows, position=1)
+            body.scores.normal_().mul_(3)
+            body.draw(num_rows)
+            cells.append(f"{graph_us(capture(body, 'draw', num_rows)) / _NUM_LAYERS:7.2f}")
+        print(f"draw     {num_warps!s:40} {' '.join(cells)}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kinds", nargs="+", default=["qkv", "out", "gate_up", "down", "head"])
+    parser.add_argument("--rows", nargs="+", type=int, default=[1, 16, 64, 256, 1024])
+    parser.add_argument("--processes", type=int, default=12, help="that compile")
+    options = parser.parse_args()
+    work = [(kind, tile) for kind in options.kinds for tile in tiles(kind)]
+    shares = [work[index :: options.processes] for index in range(options.processes)]
+    with ProcessPoolExecutor(options.processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        compiled = {item for share in pool.map(compile_some, shares) for item in share}
+    weights = make_weights(_NUM_LAYERS)
+    tune_attention(options.rows, weights, context=300)
+    tune_draw([1, 64, 256], weights)
+    for kind in options.kinds:
+        tune(kind, [tile for tile in tiles(kind) if (kind, tile) in compiled], options.rows, weights)
+
+
+if __name__ == "__main__":
+    main()

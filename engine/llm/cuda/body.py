@@ -1,0 +1,279 @@
+"""The decoder's network on static buffers: rows in, hidden states, scores and tokens out, by our Triton kernels.
+
+Owns weights, cache and buffers; knows nothing of sequences. Every call has a fixed shape and reads nothing back, so
+that it can be captured in a CUDA graph. The order of kernels of one layer: project_qkv, attend, project_residual,
+project_gate_up, project_residual.
+"""
+
+import math
+
+import numpy as np
+import torch
+import triton
+
+from engine.llm.cuda import attention_kernels, linear_kernels, packing, sampling_kernel
+from engine.llm.cuda.config import Tile, TileChoice, TileTable, tile_for
+from engine.llm.cuda.packing import WorkLayout
+from engine.llm.cuda.weights import DecoderWeights
+from engine.model_config import LlmConfig, SamplingConfig
+
+_ROWS_PER_TILE = 128  # of activations at most; buffers are that much longer than their rows
+
+
+class DecoderBody:
+    """A step is `embed_rows`, `run_layers`, then `score` and `draw`, all on the current CUDA stream."""
+
+    def __init__(
+        self,
+        config: LlmConfig,
+        sampling: SamplingConfig,
+        weights: DecoderWeights,
+        *,
+        num_slots: int,
+        max_positions: int,
+        max_rows: int,
+        max_samples: int,
+        tiles: TileTable,
+    ) -> None:
+        """One slot more than `num_slots` is made, for the rows that fill a bucket."""
+        device, dtype = weights.table.device, weights.table.dtype
+        self.config = config
+        self.layout = WorkLayout(max_rows=max_rows, max_samples=max_samples)
+        self.padding_slot = num_slots
+        self._sampling = sampling
+        self._tiles = tiles
+        self._max_positions = max_positions
+        self._qkv_width = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
+        self._weights = weights
+
+        def buffer(*shape: int, dtype: torch.dtype = dtype) -> torch.Tensor:
+            return torch.zeros(shape, device=device, dtype=dtype)
+
+        rows = max_rows + _ROWS_PER_TILE
+        hidden, query_width = config.hidden_size, config.num_heads * config.head_dim
+        self.cache = buffer(
+            config.num_layers, 2, num_slots + 1, config.num_kv_heads, max_positions, config.head_dim
+        )  # keys are stored rotated
+        self.work = buffer(self.layout.num_words, dtype=torch.int32)
+        self._row_words = self.work[self.layout.origin :]
+        self.last_token = buffer(num_slots + 1, dtype=torch.int32)
+        self.history = buffer(num_slots + 1, triton.next_power_of_2(sampling.window), dtype=torch.int32)
+        self.tokens = buffer(max_samples, dtype=torch.int32)
+        self.residual = buffer(rows, hidden, dtype=torch.float32)
+        widths = (hidden, query_width, query_width, config.intermediate_size)
+        self.activations = [buffer(rows, width) for width in widths]
+        self._x, self._query, self._attended, self._inner = self.activations
+        self.scores = buffer(max_samples, _round_up(config.num_speech_rows, 16), dtype=torch.float32)
+        self._num_parts = triton.cdiv(hidden, linear_kernels.SQUARES_COLUMNS.value)
+        self.squares = [buffer(self._num_parts, rows, dtype=torch.float32) for _ in range(2)]
+        self._squares_mlp, self._squares = self.squares
+        self._partials, self._arrivals = self._split_scratch(tiles, max_rows, device)
+
+    def _split_scratch(
+        self, tiles: TileTable, max_rows: int, device: torch.device
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Room for the partial sums of the tiles that cut along k, and for counting them."""
+        num_numbers, num_tiles = 1, 1
+        for _, tile in (*tiles.out, *tiles.down):
+            if tile.num_splits > 1:
+                num_tiles = max(num_tiles, math.prod(_grid(tile, max_rows, self.config.hidden_size)))
+                num_numbers = max(num_numbers, num_tiles * tile.num_splits * tile.block_m * tile.block_n)
+        partials = torch.empty(num_numbers, device=device, dtype=torch.float32)
+        return partials, torch.zeros(num_tiles, device=device, dtype=torch.int32)
+
+    def fill_with_padding(self) -> None:
+        """Records that touch no sequence's slot, everywhere."""
+        words = np.zeros(self.layout.num_words, np.int32)
+        self.layout.pad(words, padding_slot=self.padding_slot)
+        self.work.copy_(torch.from_numpy(words))
+
+    def run(self, num_rows: int) -> None:
+        """Feed the first `num_rows` row records: their keys and values to the cache, their states to `residual`."""
+        self._embed(num_rows)
+        for layer in range(self.config.num_layers):
+            self.project_qkv(layer, num_rows)
+            self.attend(layer, num_rows)
+            self.project_out(layer, num_rows)
+            self.project_gate_up(layer, num_rows)
+            self.project_down(layer, num_rows)
+
+    def sample(self, num_samples: int) -> None:
+        """Draw for the first `num_samples` sample records, from the rows of the `run` before."""
+        self.score(num_samples)
+        self.draw(num_samples)
+
+    def _embed(self, num_rows: int) -> None:
+        config = self.config
+        linear_kernels.embed[(num_rows,)](
+            self._row_words,
+            self._weights.table,
+            self.last_token,
+            self.residual,
+            self._x,
+            self._squares,
+            FIRST_SPEECH_ROW=config.vocab_size,
+            WIDTH=config.hidden_size,
+            BLOCK=triton.next_power_of_2(config.hidden_size),
+            SQUARES_STRIDE=self._squares.stride(0),
+            NUM_PARTS=triton.next_power_of_2(self._num_parts),
+        )
+
+    def project_qkv(self, layer: int, num_rows: int) -> None:
+        config, weights = self.config, self._weights.layers[layer]
+        tile = tile_for(self._tiles.qkv, num_rows)
+        cache = self.cache[layer]
+        linear_kernels.project_qkv[_grid(tile, num_rows, self._qkv_width)](
+            self._x,
+            self._squares,
+            weights.qkv,
+            weights.qkv_bias,
+            self._row_words,
+            self._weights.rotary,
+            self._query,
+            cache,
+            num_rows,
+            config.rms_norm_eps,
+            cache.stride(1),
+            cache.stride(0),
+            WIDTH=config.hidden_size,
+            NUM_HEADS=config.num_heads,
+            NUM_KV_HEADS=config.num_kv_heads,
+            HEAD_DIM=config.head_dim,
+            MAX_POSITIONS=self._max_positions,
+            SQUARES_STRIDE=self._squares.stride(0),
+            **_launch(tile),
+        )
+
+    def attend(self, layer: int, num_rows: int) -> None:
+        config, tile = self.config, self._tiles.attention
+        cache = self.cache[layer]
+        attention_kernels.attend[(num_rows, config.num_kv_heads)](
+            self._query,
+            self._row_words,
+            cache,
+            self._attended,
+            cache.stride(1),
+            cache.stride(0),
+            SCALE=math.log2(math.e) / math.sqrt(config.head_dim),
+            NUM_HEADS=config.num_heads,
+            NUM_KV_HEADS=config.num_kv_heads,
+            HEAD_DIM=config.head_dim,
+            MAX_POSITIONS=self._max_positions,
+            BLOCK_HEADS=max(16, triton.next_power_of_2(config.num_heads // config.num_kv_heads)),
+            BLOCK_DIM=max(16, triton.next_power_of_2(config.head_dim)),
+            BLOCK_KEYS=tile.block_keys,
+            NUM_STAGES=tile.num_stages,
+            num_warps=tile.num_warps,
+        )
+
+    def project_out(self, layer: int, num_rows: int) -> None:
+        self._add(self._attended, self._weights.layers[layer].out, self._tiles.out, self._squares_mlp, num_rows)
+
+    def project_down(self, layer: int, num_rows: int) -> None:
+        self._add(self._inner, self._weights.layers[layer].down, self._tiles.down, self._squares, num_rows)
+
+    def _add(
+        self, x: torch.Tensor, weight: torch.Tensor, choice: TileChoice, squares: torch.Tensor, num_rows: int
+    ) -> None:
+        tile = tile_for(choice, num_rows)
+        linear_kernels.project_residual[(*_grid(tile, num_rows, self.config.hidden_size), tile.num_splits)](
+            x,
+            weight,
+            self.residual,
+            self._x,
+            squares,
+            self._partials,
+            self._arrivals,
+            num_rows,
+            WIDTH=x.shape[1],
+            OUT=self.config.hidden_size,
+            SQUARES_STRIDE=squares.stride(0),
+            NUM_SPLITS=tile.num_splits,
+            **_launch(tile),
+        )
+
+    def project_gate_up(self, layer: int, num_rows: int) -> None:
+        config, weight = self.config, self._weights.layers[layer].gate_up
+        tile = tile_for(self._tiles.gate_up, num_rows)
+        linear_kernels.project_gate_up[_grid(tile, num_rows, 2 * config.intermediate_size)](
+            self._x,
+            self._squares_mlp,
+            weight,
+            self._inner,
+            num_rows,
+            config.rms_norm_eps,
+            WIDTH=config.hidden_size,
+            INNER=config.intermediate_size,
+            SQUARES_STRIDE=self._squares_mlp.stride(0),
+            **_launch(tile),
+        )
+
+    def score(self, num_samples: int) -> None:
+        """The head on the rows that the sample records name -> `scores`."""
+        config, weight = self.config, self._weights.head
+        tile = tile_for(self._tiles.head, num_samples)
+        linear_kernels.project_scores[_grid(tile, num_samples, config.num_speech_rows)](
+            self._x,
+            self._squares,
+            weight,
+            self._row_words,
+            self.scores,
+            num_samples,
+            config.rms_norm_eps,
+            WIDTH=config.hidden_size,
+            SCORES_STRIDE=self.scores.stride(0),
+            SQUARES_STRIDE=self._squares.stride(0),
+            **_launch(tile),
+        )
+
+    def draw(self, num_samples: int) -> None:
+        """A token for each of the first `num_samples` of `scores` -> `tokens`, `last_token`, `history`."""
+        config, sampling = self.config, self._sampling
+        sampling_kernel.sample[(num_samples,)](
+            self.scores,
+            self._row_words,
+            self.last_token,
+            self.history,
+            self.tokens,
+            NUM_IDS=config.num_speech_rows,
+            SCORES_STRIDE=self.scores.stride(0),
+            SPEECH_TOKEN_SIZE=config.speech_token_size,
+            FILL_ID=config.fill_id,
+            WINDOW=sampling.window,
+            HISTORY_STRIDE=self.history.stride(0),
+            TOP_P=sampling.top_p,
+            TOP_K=sampling.top_k,
+            MIN_REPEATS=math.ceil(sampling.window * sampling.tau_r),
+            BLOCK_IDS=triton.next_power_of_2(config.num_speech_rows),
+            BLOCK_K=triton.next_power_of_2(sampling.top_k),
+            IS_IGNORING_EOS=packing.IS_IGNORING_EOS,
+            IS_FORCED_FILL=packing.IS_FORCED_FILL,
+            COUNTS_AS_FILL=packing.COUNTS_AS_FILL,
+            IS_FRESH=packing.IS_FRESH,
+            num_warps=self._tiles.num_draw_warps,
+        )
+
+
+def max_shared_memory_bytes(device: torch.device) -> int:
+    """What one program may take on this CUDA device."""
+    properties = triton.runtime.driver.active.utils.get_device_properties(device.index or 0)
+    return int(properties["max_shared_mem"])
+
+
+def _launch(tile: Tile) -> dict[str, int | bool]:
+    return {
+        "BLOCK_M": tile.block_m,
+        "BLOCK_N": tile.block_n,
+        "BLOCK_K": tile.block_k,
+        "NUM_STAGES": tile.num_stages,
+        "num_warps": tile.num_warps,
+        "enable_fp_fusion": False,  # see linear_kernels
+    }
+
+
+def _grid(tile: Tile, num_rows: int, num_columns: int) -> tuple[int, int]:
+    return triton.cdiv(num_rows, tile.block_m), triton.cdiv(num_columns, tile.block_n)
+
+
+def _round_up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple

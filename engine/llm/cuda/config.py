@@ -1,0 +1,114 @@
+"""How the CUDA runner is cut: tiles, buckets and the off switch of each optimisation. No torch."""
+
+from dataclasses import dataclass, replace
+
+# Row counts with a CUDA graph of their own. More -> less padding; fewer -> a shorter start.
+ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One program's share of a matrix product, and how it reads it."""
+
+    block_m: int  # rows of activations
+    block_n: int  # rows of the weight
+    block_k: int
+    num_stages: int  # loads in flight; more -> more shared memory, fewer programs on a multiprocessor; changes no bit
+    num_warps: int = 4
+    num_splits: int = 1  # along k: that many programs share an output, and add their parts in a fixed order
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionTile:
+    """Keys are summed tile after tile, so `block_keys` belongs to the order of summation."""
+
+    block_keys: int = 64
+    num_stages: int = 3
+    num_warps: int = 4
+
+
+# (largest number of rows, tile), ascending; the last one takes any number.
+TileChoice = tuple[tuple[int, Tile], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TileTable:
+    """Tiles for each weight by the number of rows: bench/tune_llm.py's for Qwen2-0.5B on an H200, in bfloat16.
+
+    All of a weight's tiles give the same bits (the tuner checks it): what an output sums, and in which order, depends
+    on `num_splits` alone. Raises ValueError for tables that break this.
+    """
+
+    qkv: TileChoice = ((128, Tile(64, 32, 128, 5)), (512, Tile(64, 64, 64, 5)), (1024, Tile(64, 128, 64, 4)))
+    out: TileChoice = (
+        (64, Tile(16, 32, 128, 7, num_warps=2)),
+        (256, Tile(64, 32, 128, 5)),
+        (1024, Tile(64, 64, 64, 5)),
+    )
+    gate_up: TileChoice = (
+        (16, Tile(16, 64, 128, 4, num_warps=2)),
+        (128, Tile(64, 128, 64, 4)),
+        (256, Tile(64, 128, 64, 3)),
+        (1024, Tile(128, 128, 64, 3, num_warps=8)),
+    )
+    down: TileChoice = (
+        (16, Tile(16, 32, 64, 12, num_splits=4)),
+        (64, Tile(64, 32, 64, 8, num_splits=4)),
+        (256, Tile(64, 64, 64, 5, num_splits=4)),
+        (1024, Tile(64, 128, 64, 4, num_splits=4)),
+    )
+    head: TileChoice = ((16, Tile(16, 64, 128, 5)), (64, Tile(64, 64, 64, 5)), (1024, Tile(64, 128, 64, 4)))
+    attention: AttentionTile = AttentionTile()
+    num_draw_warps: int = 8
+
+    def __post_init__(self) -> None:
+        for name in ("qkv", "out", "gate_up", "down", "head"):
+            choice: TileChoice = getattr(self, name)
+            if len({tile.num_splits for _, tile in choice}) != 1:
+                raise ValueError(f"{name}: all tiles of a weight need the same num_splits")
+
+
+def tile_for(choice: TileChoice, num_rows: int) -> Tile:
+    return next((tile for largest, tile in choice if num_rows <= largest), choice[-1][1])
+
+
+@dataclass(frozen=True, slots=True)
+class CudaLlmConfig:
+    """The runner's optimisations; every one of them can be turned off."""
+
+    has_graphs: bool = True  # False: the same kernels launched one by one
+    is_batch_invariant: bool = True  # False: cuBLAS multiplies, and a row's bits depend on its batch
+    max_in_flight: int = 2  # steps of one sequence on the device; 1: the next waits for the token of the last
+    row_buckets: tuple[int, ...] = ROW_BUCKETS
+    tiles: TileTable | None = None  # None: `default_tiles`
+
+
+# Exact float32 takes twice the shared memory a number, and has no tensor cores to feed.
+_FLOAT32_CHOICE = ((1, Tile(64, 32, 32, 3)),)
+
+
+def default_tiles(*, is_float32: bool, shared_memory_bytes: int | None = None) -> TileTable:
+    """`shared_memory_bytes` that a program may take; None: as much as an H200's 227 KB."""
+    if is_float32:
+        choice = _FLOAT32_CHOICE
+        return TileTable(qkv=choice, out=choice, gate_up=choice, down=choice, head=choice)
+    tiles = TileTable()
+    if shared_memory_bytes is None:
+        return tiles
+    return TileTable(
+        qkv=_fitting(tiles.qkv, shared_memory_bytes),
+        out=_fitting(tiles.out, shared_memory_bytes),
+        gate_up=_fitting(tiles.gate_up, shared_memory_bytes),
+        down=_fitting(tiles.down, shared_memory_bytes),
+        head=_fitting(tiles.head, shared_memory_bytes),
+    )
+
+
+def _fitting(choice: TileChoice, shared_memory_bytes: int) -> TileChoice:
+    """The same tiles with no more stages than have room."""
+
+    def fit(tile: Tile) -> Tile:
+        stage_bytes = 2 * (tile.block_m + tile.block_n) * tile.block_k
+        return replace(tile, num_stages=max(1, min(tile.num_stages, shared_memory_bytes // stage_bytes)))
+
+    return tuple((largest, fit(tile)) for largest, tile in choice)

@@ -1,0 +1,72 @@
+"""The way of a launch to the device and back: pinned records there, kernels, pinned tokens back, an event behind."""
+
+from collections import deque
+
+import torch
+
+from engine.llm.cuda.body import DecoderBody
+from engine.llm.cuda.graphs import BucketedBody
+from engine.llm.cuda.packing import Words, padding_row, padding_sample
+
+# Launches whose tokens nobody has asked for yet; beyond that a launch waits for the oldest. Each holds 30 KB.
+_NUM_BUFFERS = 16
+
+
+class Transfer:
+    """One launch's host memory. Its tokens are valid once `is_done`."""
+
+    def __init__(self, body: DecoderBody, *, is_cuda: bool) -> None:
+        self.words = torch.zeros(body.layout.num_words, dtype=torch.int32, pin_memory=is_cuda)
+        self.tokens = torch.zeros(body.layout.max_samples, dtype=torch.int32, pin_memory=is_cuda)
+        self.event = torch.cuda.Event() if is_cuda else None  # type: ignore[no-untyped-call]
+        self.num_samples = 0
+
+    @property
+    def is_done(self) -> bool:
+        return self.event is None or self.event.query()  # type: ignore[no-untyped-call]
+
+    def wait(self) -> list[int]:
+        """The tokens of its samples, in order."""
+        if self.event is not None:
+            self.event.synchronize()
+        tokens: list[int] = self.tokens[: self.num_samples].tolist()
+        return tokens
+
+
+class DeviceQueue:
+    def __init__(self, body: DecoderBody, buckets: BucketedBody, *, is_cuda: bool) -> None:
+        self._body = body
+        self._buckets = buckets
+        self._padding_row = padding_row(body.padding_slot)
+        self._padding_sample = padding_sample(body.padding_slot)
+        self._idle = deque(Transfer(body, is_cuda=is_cuda) for _ in range(_NUM_BUFFERS))
+
+    @property
+    def has_idle(self) -> bool:
+        return bool(self._idle)
+
+    def give_back(self, transfer: Transfer) -> None:
+        """Its device work has ended, its tokens were taken."""
+        self._idle.append(transfer)
+
+    def send(self, rows: Words, samples: Words) -> Transfer:
+        """Run these records: at most `max_rows` and `max_samples` of the buckets. Needs `has_idle`. Does not wait."""
+        transfer = self._idle.popleft()
+        transfer.num_samples = len(samples)
+        num_rows, num_samples = self._buckets.padded(len(rows), len(samples))
+        layout, words = self._body.layout, transfer.words.numpy()
+        placed = layout.rows(words, num_rows)
+        placed[: len(rows)] = rows
+        placed[len(rows) :] = self._padding_row
+        placed = layout.samples(words, num_samples)
+        placed[: len(samples)] = samples
+        placed[len(samples) :] = self._padding_sample
+        begin, end = layout.span(num_rows, num_samples)
+        with self._buckets.on_stream():
+            self._body.work[begin:end].copy_(transfer.words[begin:end], non_blocking=True)
+            self._buckets.run(num_rows, num_samples)
+            if len(samples):
+                transfer.tokens[: len(samples)].copy_(self._body.tokens[: len(samples)], non_blocking=True)
+            if transfer.event is not None:
+                transfer.event.record()
+        return transfer

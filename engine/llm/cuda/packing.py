@@ -1,0 +1,58 @@
+"""The one array of int32 words that a launch sends to the device: what each row feeds and what each sample draws.
+
+    ... | record of sample 1 | record of sample 0 | record of row 0 | record of row 1 | ...
+                                                  ^ origin
+
+Samples grow downwards and rows upwards from one fixed origin, so that any launch is one contiguous copy and every
+CUDA graph finds its records at the same addresses. No Triton here.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+ROW_WORDS = 4  # table row (USE_LAST_TOKEN: the slot's last token), slot, position, unused
+SAMPLE_WORDS = 8  # row, slot, flags, place in the history ring, and two float64 uniforms
+
+USE_LAST_TOKEN = -1
+
+# Flags of a sample.
+IS_IGNORING_EOS = 1
+IS_FORCED_FILL = 2  # nothing is drawn that counts: fill goes into the history
+COUNTS_AS_FILL = 4  # bistream: a special token is remembered as fill
+IS_FRESH = 8  # the first draw of a sequence: what the slot remembers is not its own
+
+Words = npt.NDArray[np.int32]
+
+
+class WorkLayout:
+    """Where records lie for at most `max_rows` and `max_samples`."""
+
+    def __init__(self, *, max_rows: int, max_samples: int) -> None:
+        self.max_rows, self.max_samples = max_rows, max_samples
+        self.origin = SAMPLE_WORDS * max_samples
+        self.num_words = self.origin + ROW_WORDS * max_rows
+
+    def span(self, num_rows: int, num_samples: int) -> tuple[int, int]:
+        """Begin and end of the words of so many records."""
+        return self.origin - SAMPLE_WORDS * num_samples, self.origin + ROW_WORDS * num_rows
+
+    def rows(self, words: Words, num_rows: int) -> Words:
+        """View [num_rows, ROW_WORDS]."""
+        return words[self.origin : self.origin + ROW_WORDS * num_rows].reshape(num_rows, ROW_WORDS)
+
+    def samples(self, words: Words, num_samples: int) -> Words:
+        """View [num_samples, SAMPLE_WORDS] in the samples' order."""
+        return words[self.origin - SAMPLE_WORDS * num_samples : self.origin].reshape(num_samples, SAMPLE_WORDS)[::-1]
+
+    def pad(self, words: Words, *, padding_slot: int) -> None:
+        """Fill with records that touch only the padding slot."""
+        self.rows(words, self.max_rows)[:] = padding_row(padding_slot)
+        self.samples(words, self.max_samples)[:] = padding_sample(padding_slot)
+
+
+def padding_row(slot: int) -> Words:
+    return np.array([0, slot, 0, 0], np.int32)
+
+
+def padding_sample(slot: int) -> Words:
+    return np.array([0, slot, IS_FRESH, 0, 0, 0, 0, 0], np.int32)

@@ -1,0 +1,38 @@
+"""What every backend asks of a request before it takes a slot, and the sequence that it makes of it. No torch."""
+
+from collections.abc import Iterable
+
+from engine.llm.backend import InvalidRequest, SequenceRequest
+from engine.llm.sequence import Bistream, BistreamPolicy, LlmSequence, Unistream
+from engine.model_config import LlmConfig
+
+
+def make_sequence(config: LlmConfig, request: SequenceRequest, policy: BistreamPolicy) -> LlmSequence:
+    """Raises InvalidRequest for what the model cannot do."""
+    if request.max_tokens is not None and request.max_tokens < 1:
+        raise InvalidRequest(f"max_tokens is {request.max_tokens}; it must be at least 1")
+    check_text_ids(config, (*request.prompt.text_ids, *request.text_ids))
+    _check_ids("speech", request.prompt.speech_ids, config.num_speech_rows)
+    if not request.is_streaming:
+        return Unistream(config, request.prompt, request.text_ids, max_tokens=request.max_tokens)
+    sequence = Bistream(config, request.prompt, policy=policy, max_tokens=request.max_tokens)
+    sequence.push_text(request.text_ids)
+    return sequence
+
+
+def check_text_ids(config: LlmConfig, text_ids: Iterable[int]) -> None:
+    """Raises InvalidRequest for ids that the text table lacks."""
+    _check_ids("text", text_ids, config.vocab_size)
+
+
+def streaming(sequence_id: int, sequence: LlmSequence) -> Bistream:
+    """Raises InvalidRequest for a sequence whose text was complete from the start."""
+    if not isinstance(sequence, Bistream):
+        raise InvalidRequest(f"sequence {sequence_id} is not streaming: its text was complete from the start")
+    return sequence
+
+
+def _check_ids(kind: str, ids: Iterable[int], limit: int) -> None:
+    wrong = [id_ for id_ in ids if not 0 <= id_ < limit]
+    if wrong:
+        raise InvalidRequest(f"{kind} ids must lie in 0..{limit - 1}; these do not: {wrong[:5]}")

@@ -1,0 +1,63 @@
+"""Draws of the CUDA sampling kernel on scores of one's own, on a GPU or by Triton's interpreter."""
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from engine.llm.cuda import packing
+from engine.llm.cuda.body import DecoderBody
+from engine.llm.cuda.config import default_tiles
+from engine.llm.cuda.weights import DecoderWeights
+from engine.llm.model import llm_shapes
+from engine.model_config import LlmConfig, SamplingConfig
+
+
+class KernelSampler:
+    """Sample i draws for slot i. The network around it is all zeros and never run."""
+
+    def __init__(self, config: LlmConfig, *, num_slots: int, device: str) -> None:
+        self.config = replace(config, num_layers=1, vocab_size=8, end_of_prompt_id=3)
+        self.device = torch.device(device)
+        state = {name: torch.zeros(shape) for name, shape in llm_shapes(self.config).items()}
+        self.body = DecoderBody(
+            self.config,
+            SamplingConfig(),
+            DecoderWeights(self.config, state, device=self.device, dtype=torch.float32),
+            num_slots=num_slots,
+            max_positions=16,
+            max_rows=16,
+            max_samples=num_slots,
+            tiles=default_tiles(is_float32=True),
+        )
+
+    def set_history(self, history: npt.NDArray[np.int64]) -> None:
+        """[slots, window], -1 where there is none."""
+        self.body.history[: len(history), : history.shape[1]] = torch.from_numpy(history).to(self.device)
+
+    def draw(
+        self,
+        scores: torch.Tensor,
+        uniforms: npt.NDArray[np.float64],
+        *,
+        flags: npt.NDArray[np.int64] | int = 0,
+        history_places: npt.NDArray[np.int64] | int = 0,
+    ) -> list[int]:
+        """scores [B, num_speech_rows], uniforms [B, 2] -> B ids."""
+        num_samples = len(scores)
+        words = np.zeros(self.body.layout.num_words, np.int32)
+        samples = self.body.layout.samples(words, num_samples)
+        samples[:, 1] = np.arange(num_samples)
+        samples[:, 2] = flags
+        samples[:, 3] = history_places
+        samples[:, 4:] = uniforms.view(np.int32)
+        self.body.work.copy_(torch.from_numpy(words))
+        self.body.scores[:num_samples, : scores.shape[1]] = scores.to(self.device)
+        self.body.draw(num_samples)
+        drawn: list[int] = self.body.tokens[:num_samples].tolist()
+        return drawn
+
+
+def flags_of(ignore_eos: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    return np.where(ignore_eos, packing.IS_IGNORING_EOS, 0).astype(np.int64)

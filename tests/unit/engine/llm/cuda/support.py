@@ -1,0 +1,103 @@
+"""A small network and runners of it; its CUDA runner works by Triton's interpreter, which takes its time."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import cache
+
+import torch
+
+from engine.llm.backend import LaunchedStep, LlmBackend, LlmPrompt, SequenceOutput, SequenceRequest
+from engine.llm.cuda.config import AttentionTile, CudaLlmConfig, Tile, TileTable
+from engine.llm.cuda.runner import CudaLlmRunner
+from engine.llm.torch_runner import TorchLlmRunner
+from engine.model_config import SamplingConfig
+from tests.unit.engine.llm.support import small_llm_config, small_state_dict
+
+CONFIG = replace(small_llm_config(), num_layers=1, mix_ratio=(2, 3))  # a fill every fourth token of a bistream
+STATE = {name: tensor for name, tensor in small_state_dict().items() if ".layers.1." not in name}
+
+_WIDE = ((1, Tile(16, 128, 32, 1)),)
+# Few programs; `down` cut along k, as on a GPU.
+TILES = TileTable(
+    qkv=_WIDE,
+    out=((1, Tile(16, 32, 32, 1)),),
+    gate_up=_WIDE,
+    down=((1, Tile(16, 32, 32, 1, num_splits=2)),),
+    head=((1, Tile(16, 256, 32, 1)),),
+    attention=AttentionTile(block_keys=32, num_stages=1),
+)
+
+
+def make_runner(
+    *, num_slots: int = 4, max_positions: int = 128, max_in_flight: int = 1, is_batch_invariant: bool = True
+) -> CudaLlmRunner:
+    return CudaLlmRunner(
+        CONFIG,
+        SamplingConfig(),
+        STATE,
+        num_slots=num_slots,
+        max_positions=max_positions,
+        device="cpu",
+        dtype=torch.float32,
+        cuda=CudaLlmConfig(
+            max_in_flight=max_in_flight,
+            is_batch_invariant=is_batch_invariant,
+            row_buckets=(1, 4, 16),
+            tiles=TILES,
+        ),
+    )
+
+
+PROMPT = LlmPrompt((1, 2, 3, 9, 8), (5, 6, 7))
+
+
+def request(
+    sequence_id: int, *, seed: int = 0, num_text: int = 4, is_streaming: bool = False, max_tokens: int | None = 4
+) -> SequenceRequest:
+    text = tuple(range(10, 10 + num_text))
+    return SequenceRequest(sequence_id, PROMPT, text, is_streaming=is_streaming, seed=seed, max_tokens=max_tokens)
+
+
+def drain(
+    runner: LlmBackend, after_step: Callable[[int], None] = lambda _: None, ids: Iterable[int] = range(10)
+) -> dict[int, list[SequenceOutput]]:
+    """Step everything that is runnable until nothing is."""
+    outputs: dict[int, list[SequenceOutput]] = {}
+    for step in range(200):
+        runnable = [sequence_id for sequence_id in ids if runner.is_runnable(sequence_id)]
+        if not runnable:
+            return outputs
+        for output in runner.step(runnable):
+            outputs.setdefault(output.sequence_id, []).append(output)
+        after_step(step)
+    raise AssertionError("the sequences run on")
+
+
+def drain_ahead(runner: LlmBackend, *, depth: int, ids: Iterable[int] = range(10)) -> dict[int, list[SequenceOutput]]:
+    """As `drain`, with up to `depth` steps in flight before the oldest is asked for its outputs."""
+    outputs: dict[int, list[SequenceOutput]] = {}
+    launched: list[LaunchedStep] = []
+    for _ in range(400):
+        runnable = [sequence_id for sequence_id in ids if runner.is_runnable(sequence_id)]
+        if runnable:
+            launched.append(runner.launch(runnable))
+        if not launched:
+            return outputs
+        if len(launched) == depth or not runnable:
+            for output in launched.pop(0).outputs():
+                outputs.setdefault(output.sequence_id, []).append(output)
+    raise AssertionError("the sequences run on")
+
+
+def tokens(outputs: list[SequenceOutput]) -> list[int]:
+    return [token for output in outputs for token in output.tokens]
+
+
+@cache
+def reference(wanted: SequenceRequest) -> list[SequenceOutput]:
+    """What the CPU runner makes of a sequence alone, its text complete from the start."""
+    runner = TorchLlmRunner(CONFIG, SamplingConfig(), STATE, num_slots=1, max_positions=128)
+    runner.add(wanted)
+    if wanted.is_streaming:
+        runner.end_text(wanted.sequence_id)
+    return drain(runner)[wanted.sequence_id]

@@ -1,0 +1,89 @@
+"""The kernels' arithmetic against LlmModel, and what they may not read."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from engine.llm.cuda import packing
+from engine.llm.cuda.body import DecoderBody
+from engine.llm.cuda.config import Tile, TileTable, default_tiles, tile_for
+from engine.llm.cuda.packing import WorkLayout
+from engine.llm.cuda.weights import DecoderWeights
+from engine.llm.kv_cache import KvCache, RaggedAttention, Span
+from engine.llm.model import LlmModel
+from engine.model_config import SamplingConfig
+from tests.unit.engine.llm.cuda.support import TILES
+from tests.unit.engine.llm.support import small_llm_config, small_state_dict
+
+pytestmark = pytest.mark.unit
+
+CONFIG = small_llm_config()
+FED = [3, CONFIG.vocab_size + 5, 7, 9, CONFIG.vocab_size + 9]
+SLOT = 2
+
+
+def fed_body(tiles: TileTable) -> DecoderBody:
+    """A body that was fed FED at the beginning of a slot, in a cache full of NaN; sample 0 at row 4, 1 at row 1."""
+    weights = DecoderWeights(CONFIG, small_state_dict(), device=torch.device("cpu"), dtype=torch.float32)
+    body = DecoderBody(
+        CONFIG, SamplingConfig(), weights, num_slots=3, max_positions=40, max_rows=8, max_samples=4, tiles=tiles
+    )
+    body.cache.fill_(torch.nan)
+    body.last_token[SLOT] = 9
+    words = np.zeros(body.layout.num_words, np.int32)
+    rows = body.layout.rows(words, len(FED))
+    rows[:, 0] = FED
+    rows[-1, 0] = packing.USE_LAST_TOKEN
+    rows[:, 1] = SLOT
+    rows[:, 2] = np.arange(len(FED))
+    body.layout.samples(words, 2)[:, 0] = [4, 1]
+    body.work.copy_(torch.from_numpy(words))
+    body.run(len(FED))
+    body.score(2)
+    return body
+
+
+@pytest.mark.parametrize("num_splits", [1, 2])
+def test_states_keys_and_scores_equal_the_models(num_splits: int) -> None:
+    body = fed_body(replace(TILES, down=((1, Tile(16, 32, 32, 1, num_splits=num_splits)),)))
+    model = LlmModel(CONFIG, small_state_dict())
+    cache = KvCache(CONFIG, num_slots=1, max_positions=40, device="cpu", dtype=torch.float32)
+    attention = RaggedAttention(cache, [Span(cache.allocate(), 0, len(FED))])
+    hidden = model.forward(model.embed(torch.tensor(FED)), attention)
+    scores = body.scores[:2, : CONFIG.num_speech_rows]
+    torch.testing.assert_close(scores, model.logits(hidden[[4, 1]]), atol=3e-5, rtol=0)
+    stored = body.cache[:, :, SLOT, :, : len(FED)]
+    torch.testing.assert_close(stored, cache.data[:, :, 0, :, : len(FED)], atol=1e-5, rtol=0)
+    assert body.cache[:, :, SLOT, :, len(FED) :].isnan().all()
+    assert body.cache[:, :, :SLOT].isnan().all()
+
+
+def test_records_lie_where_the_kernels_look() -> None:
+    layout = WorkLayout(max_rows=4, max_samples=3)
+    words = np.zeros(layout.num_words, np.int32)
+    layout.rows(words, 2)[1] = [1, 2, 3, 4]
+    layout.samples(words, 2)[1, 0] = 7
+    begin, end = layout.span(2, 2)
+    assert words[begin : begin + 1].tolist() == [7]
+    assert words[end - 4 : end].tolist() == [1, 2, 3, 4]
+    assert not words[:begin].any()
+    assert not words[end:].any()
+
+
+def test_tiles_by_number_of_rows() -> None:
+    few, many = Tile(16, 32, 32, 1), Tile(64, 64, 32, 1)
+    choice = ((16, few), (64, many))
+    assert [tile_for(choice, num_rows) for num_rows in (1, 16, 17, 64, 65)] == [few, few, many, many, many]
+
+
+def test_a_weight_is_cut_alike_for_any_number_of_rows() -> None:
+    with pytest.raises(ValueError, match="out: all tiles"):
+        TileTable(out=((1, Tile(16, 32, 32, 1)), (2, Tile(16, 32, 32, 1, num_splits=2))))
+
+
+def test_a_smaller_chip_gets_fewer_stages() -> None:
+    for _, tile in default_tiles(is_float32=False, shared_memory_bytes=99 * 1024).qkv:
+        assert 2 * tile.num_stages * (tile.block_m + tile.block_n) * tile.block_k <= 99 * 1024
+    assert default_tiles(is_float32=False, shared_memory_bytes=227 * 1024) == TileTable()

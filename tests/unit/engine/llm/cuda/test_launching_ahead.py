@@ -1,0 +1,75 @@
+"""Steps launched before the outputs of the last are known change no output; aborted ones come to nothing."""
+
+import pytest
+
+from engine.llm.backend import UnknownSequence
+from engine.llm.cuda import device_queue
+from tests.unit.engine.llm.cuda.support import drain, drain_ahead, make_runner, reference, request, tokens
+
+pytestmark = pytest.mark.unit
+
+
+def test_steps_launched_ahead_give_the_same_outputs() -> None:
+    runner = make_runner(max_in_flight=3)
+    ending = request(1, seed=47, max_tokens=20)
+    assert len(reference(ending)) == 6  # ended by its own token, with two more steps in flight
+    wanted = [
+        request(0, seed=1),
+        ending,
+        request(2, seed=3, num_text=6, is_streaming=True, max_tokens=5),
+    ]
+    for each in wanted:
+        runner.add(each)
+    runner.end_text(2)
+    outputs = drain_ahead(runner, depth=3)
+    for each in wanted:
+        assert outputs[each.sequence_id] == reference(each)
+    assert runner.num_free_slots == 4
+
+
+def test_how_far_ahead_a_sequence_may_run() -> None:
+    runner = make_runner(max_in_flight=2)
+    runner.add(request(0, max_tokens=3))
+    runner.add(request(1, is_streaming=True))
+    runner.end_text(1)
+    first = runner.launch([0, 1])
+    assert runner.is_runnable(0)
+    assert not runner.is_runnable(1)  # what it feeds next depends on its token
+    second = runner.launch([0])
+    assert not runner.is_runnable(0)
+    with pytest.raises(UnknownSequence):
+        runner.launch([0])
+    assert [output.sequence_id for output in second.outputs()] == [0]  # takes the first step along
+    assert [output.sequence_id for output in first.outputs()] == [0, 1]
+    assert first.outputs() is first.outputs()
+    assert first.is_done
+    runner.launch([0])
+    assert not runner.is_runnable(0)  # the third token is the last that it may have
+
+
+def test_an_aborted_sequences_steps_come_to_nothing() -> None:
+    runner = make_runner(num_slots=2, max_in_flight=2)
+    runner.add(request(0, seed=1))
+    runner.add(request(1, seed=2))
+    steps = [runner.launch([0, 1]), runner.launch([0, 1])]
+    runner.abort(0)
+    runner.abort(0)
+    assert runner.num_free_slots == 1
+    runner.add(request(0, seed=4))  # the same name and slot, another sequence
+    steps.append(runner.launch([0]))
+    seen = [[output.sequence_id for output in step.outputs()] for step in steps]
+    assert seen == [[1], [1], [0]]
+    outputs = drain(runner)
+    assert tokens(steps[2].outputs() + outputs[0]) == tokens(reference(request(0, seed=4)))
+    assert tokens(steps[0].outputs() + steps[1].outputs() + outputs[1]) == tokens(reference(request(1, seed=2)))
+
+
+def test_more_prompts_than_there_are_buffers_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_queue, "_NUM_BUFFERS", 2)
+    runner = make_runner(max_in_flight=2)
+    wanted = [request(index, seed=index, max_tokens=2) for index in range(4)]  # 56 rows in passes of 16
+    for each in wanted:
+        runner.add(each)
+    outputs = drain_ahead(runner, depth=3)
+    for each in wanted:
+        assert outputs[each.sequence_id] == reference(each)

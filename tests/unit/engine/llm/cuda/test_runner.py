@@ -1,0 +1,111 @@
+"""The CUDA runner, kernels and all, against the CPU runner: the same tokens, however steps are batched and launched."""
+
+import pytest
+import torch
+
+from engine.llm.backend import InvalidRequest, LlmPrompt, NoFreeSlot, SequenceOutput, SequenceRequest, UnknownSequence
+from tests.unit.engine.llm.cuda.support import PROMPT, drain, drain_ahead, make_runner, reference, request, tokens
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_batch_of_everything_equals_the_cpu_runner() -> None:
+    runner = make_runner()
+    wanted = [
+        request(0, seed=5),
+        request(1, seed=6, num_text=9, max_tokens=6),  # 26 positions: cut in two passes of 16
+        request(2, seed=7, num_text=6, is_streaming=True, max_tokens=8),
+    ]
+    for each in wanted:
+        runner.add(each)
+    runner.end_text(2)
+    assert any(not output.tokens and not output.is_final for output in reference(wanted[2]))  # a forced fill
+    outputs = drain(runner)
+    for each in wanted:
+        assert outputs[each.sequence_id] == reference(each)
+    assert runner.num_free_slots == 4
+
+
+def test_a_reused_slots_old_contents_do_not_matter() -> None:
+    runner = make_runner(num_slots=1)
+    runner.body.cache.fill_(torch.nan)
+    runner.body.history.fill_(5)
+    runner.add(request(0, seed=2))
+    assert drain(runner)[0] == reference(request(0, seed=2))
+
+
+def test_a_sequence_too_long_for_its_slot_fails_alone() -> None:
+    runner = make_runner(max_positions=17, max_in_flight=2)
+    runner.add(request(0, seed=0, max_tokens=4))  # 14 positions and 3 tokens that are fed again
+    runner.add(request(1, seed=1, max_tokens=None))  # runs into the end of its slot
+    runner.add(request(2, num_text=20))  # does not even begin
+    outputs = drain_ahead(runner, depth=2)
+    assert tokens(outputs[0]) == tokens(reference(request(0)))[:4]
+    assert outputs[0][-1].is_truncated
+    assert "17 positions" in str(outputs[1][-1].error)
+    assert [output.error is None for output in outputs[2]] == [False]
+    assert runner.num_free_slots == 4
+
+
+@pytest.mark.parametrize("is_streaming", [False, True])
+def test_no_text_ends_with_nothing_said(is_streaming: bool) -> None:
+    runner = make_runner()
+    runner.add(request(0, num_text=0, is_streaming=is_streaming))
+    if is_streaming:
+        runner.end_text(0)
+    assert runner.step([0]) == [SequenceOutput(0, is_final=True)]
+    assert runner.num_free_slots == 4
+
+
+def test_text_streams_in() -> None:
+    wanted = request(0, seed=9, num_text=5, is_streaming=True, max_tokens=6)
+    runner = make_runner()
+    runner.add(request(0, seed=9, num_text=0, is_streaming=True, max_tokens=6))
+    assert not runner.is_runnable(0)
+    outputs: list[SequenceOutput] = []
+    for text_id in wanted.text_ids:
+        runner.push_text(0, [text_id])
+        outputs += drain(runner).get(0, [])
+    runner.end_text(0)
+    outputs += drain(runner).get(0, [])
+    assert tokens(outputs) == tokens(reference(wanted))
+
+
+def test_refusals_change_nothing() -> None:
+    runner = make_runner(num_slots=1)
+    for wrong, message in [
+        (SequenceRequest(0, LlmPrompt(), (1, 2)), "endofprompt"),
+        (SequenceRequest(0, PROMPT, (32,)), "text ids"),
+        (SequenceRequest(0, LlmPrompt((3,), (500,)), (1,)), "speech ids"),
+        (request(0, max_tokens=0), "max_tokens"),
+    ]:
+        with pytest.raises(InvalidRequest, match=message):
+            runner.add(wrong)
+    runner.add(request(0))
+    with pytest.raises(InvalidRequest, match="alive"):
+        runner.add(request(0))
+    with pytest.raises(NoFreeSlot):
+        runner.add(request(1))
+    with pytest.raises(InvalidRequest, match="not streaming"):
+        runner.push_text(0, [1])
+    for ids in ([0, 0], [0, 1], [7]):
+        with pytest.raises(UnknownSequence):
+            runner.step(ids)
+    runner.push_text(9, [1])
+    runner.end_text(9)
+    assert drain(runner)[0] == reference(request(0))
+
+
+def test_cublas_gives_the_same_tokens_in_float32() -> None:
+    runner = make_runner(is_batch_invariant=False)
+    wanted = [request(0, seed=5, max_tokens=2), request(1, seed=6, max_tokens=3)]
+    for each in wanted:
+        runner.add(each)
+    outputs = drain(runner)
+    for each in wanted:
+        assert outputs[each.sequence_id] == reference(each)
+
+
+def test_more_slots_than_rows_are_refused() -> None:
+    with pytest.raises(ValueError, match="row bucket"):
+        make_runner(num_slots=17)

@@ -1,0 +1,77 @@
+"""The sampling kernel chooses what the CPU's sampler chooses, from the same scores and uniforms."""
+
+import numpy as np
+import pytest
+import torch
+
+from engine.llm.cuda import packing
+from engine.llm.sampler import RepetitionAwareSampler
+from engine.model_config import SamplingConfig
+from tests.support.golden import load_arrays
+from tests.support.llm_draws import KernelSampler, flags_of
+from tests.unit.engine.llm.support import golden_llm_config, small_llm_config
+
+pytestmark = pytest.mark.unit
+
+SMALL = small_llm_config()
+NUM_IDS = SMALL.num_speech_rows
+NUM_STEPS = 24  # of upstream's 60; the rest runs on a GPU
+
+
+def test_upstreams_trace() -> None:
+    golden = load_arrays("ras.npz")
+    sampler = KernelSampler(golden_llm_config(), num_slots=1, device="cpu")
+    used = iter(golden["unif_used"].tolist())
+    drawn = []
+    for step in range(NUM_STEPS):
+        at = [next(used), next(used) if golden["unif_branch"][step] else 0.5]
+        scores = torch.from_numpy(golden["logits"][golden["logits_index"][step]])[None]
+        flags = packing.IS_IGNORING_EOS if golden["ignore_eos"][step] else 0
+        flags |= packing.IS_FRESH if step == 0 else 0
+        drawn += sampler.draw(scores, np.array([at]), flags=flags, history_places=step % 10)
+    assert drawn == golden["unif_tokens"][:NUM_STEPS].tolist()
+
+
+def test_random_scores() -> None:
+    random = np.random.default_rng(3)
+    scores = torch.from_numpy(random.normal(size=(24, NUM_IDS)) * random.uniform(0, 6, size=(24, 1))).float()
+    scores[::4] = scores[::4].round()  # ties
+    uniforms = random.random((24, 2))
+    history = scores.topk(10).indices.numpy()  # the likeliest: most draws are repeated
+    history[::3] = -1
+    ignore_eos = random.random(24) < 0.5
+    sampler = KernelSampler(SMALL, num_slots=24, device="cpu")
+    sampler.set_history(history)
+    drawn = sampler.draw(scores, uniforms, flags=flags_of(ignore_eos))
+    expected = RepetitionAwareSampler(SamplingConfig(), SMALL).sample(
+        scores.clone(),
+        history=torch.from_numpy(history),
+        ignore_eos=torch.from_numpy(ignore_eos),
+        uniforms=torch.from_numpy(uniforms),
+    )
+    assert drawn == expected.tolist()
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered")
+def test_scores_that_are_not_finite_concern_only_their_row() -> None:
+    scores = torch.randn(3, NUM_IDS, generator=torch.Generator().manual_seed(0))
+    uniforms = np.array([[0.3, 0.6]] * 3)
+    sampler = KernelSampler(SMALL, num_slots=3, device="cpu")
+    good = sampler.draw(scores, uniforms, flags=packing.IS_FRESH)
+    scores[1] = torch.nan
+    drawn = sampler.draw(scores, uniforms, flags=packing.IS_FRESH)
+    assert drawn[::2] == good[::2]
+    assert 0 <= drawn[1] < NUM_IDS
+
+
+def test_what_goes_into_the_history() -> None:
+    scores = torch.full((4, NUM_IDS), -30.0)
+    scores[[0, 1, 2, 3], [7, SMALL.eos_id, SMALL.eos_id, 7]] = 0.0
+    sampler = KernelSampler(SMALL, num_slots=4, device="cpu")
+    flags = np.array([0, 0, packing.COUNTS_AS_FILL, packing.IS_FORCED_FILL]) | packing.IS_FRESH
+    drawn = sampler.draw(scores, np.full((4, 2), 0.5), flags=flags, history_places=np.arange(4))
+    assert drawn == [7, SMALL.eos_id, SMALL.eos_id, 7]
+    assert sampler.body.last_token[:4].tolist() == drawn
+    entries = [sampler.body.history[slot, slot].item() for slot in range(4)]
+    assert entries == [7, SMALL.eos_id, SMALL.fill_id, SMALL.fill_id]
+    assert (sampler.body.history[:4] == -1).sum() == 4 * (sampler.body.history.shape[1] - 1)
