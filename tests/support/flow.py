@@ -6,6 +6,7 @@ from functools import cache
 import torch
 
 from engine.model_config import EstimatorConfig, FlowConfig
+from engine.token2wav.flow.cuda.config import FlowCudaConfig
 from engine.token2wav.flow.euler import upstream_noise
 from engine.token2wav.flow.model import FlowModel
 from engine.token2wav.flow.prompt import FlowPrompt
@@ -55,14 +56,23 @@ def make_model() -> FlowModel:
     return FlowModel(flow_config(), flow_state(), device=CPU, dtype=torch.float32, noise=short_noise())
 
 
-def make_runner(*, num_blocks: int = 40, max_streams: int = 8) -> FlowRunner:
-    """Free blocks hold NaN: whatever reads one shows it."""
+def make_runner(
+    *,
+    num_blocks: int = 40,
+    max_streams: int = 8,
+    cuda: FlowCudaConfig | None = None,
+    device: torch.device = CPU,
+    dtype: torch.dtype = torch.float32,
+) -> FlowRunner:
+    """Free blocks hold NaN: whatever reads one shows it. `cuda` on a CPU: the path of fixed shapes."""
     return FlowRunner(
         flow_config(),
         flow_state(),
         num_blocks=num_blocks,
         max_streams=max_streams,
-        device=CPU,
+        device=device,
+        dtype=dtype,
+        cuda=cuda,
         noise=short_noise(),
         poison_freed=True,
     )
@@ -92,10 +102,10 @@ def render_ready(runner: FlowRunner, streams: Sequence[FlowStream]) -> list[torc
 
 
 def drain(runner: FlowRunner, stream: FlowStream) -> torch.Tensor:
-    """All frames that can be rendered now: [80, n], n may be 0."""
+    """All frames that can be rendered now: [80, n] on the CPU, n may be 0."""
     mels = [torch.empty(80, 0)]
     while stream.is_ready:
-        mels += render_ready(runner, [stream])
+        mels += [mel.cpu() for mel in render_ready(runner, [stream])]
     return torch.cat(mels, dim=1)
 
 

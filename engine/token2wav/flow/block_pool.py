@@ -17,6 +17,7 @@ from engine.token2wav.flow.estimator import CONV_HISTORY
 
 CFG_HALVES = 2
 NUM_CONVS = 2
+_FP8_NAN = 0x7F  # of float8_e4m3fn, which torch does not fill
 
 
 class BlockPool:
@@ -34,19 +35,23 @@ class BlockPool:
         num_blocks: int,
         device: torch.device,
         dtype: torch.dtype,
+        kv_dtype: torch.dtype | None = None,
         poison: bool = False,
     ) -> None:
+        """`kv_dtype` of keys and values, by default `dtype`; the conv tails are always of `dtype`."""
         heads = CFG_HALVES * config.num_heads
-        kv_shape = (num_blocks, num_steps, config.depth, 2, heads, units.FRAMES_PER_BLOCK, config.head_dim)
-        # One tail more than there are blocks: zeros, the history of a sequence's first block.
-        tail_shape = (num_blocks + 1, num_steps, NUM_CONVS, CFG_HALVES, CONV_HISTORY, config.dim)
-        self.keys_values = torch.empty(kv_shape, device=device, dtype=dtype)
+        # One block more than is handed out: where the padding rows of a fixed-shape batch write.
+        self.scratch = num_blocks
+        kv_shape = (num_blocks + 1, num_steps, config.depth, 2, heads, units.FRAMES_PER_BLOCK, config.head_dim)
+        # And one tail more: zeros, the history of a sequence's first block.
+        self.before_first = num_blocks + 1
+        tail_shape = (num_blocks + 2, num_steps, NUM_CONVS, CFG_HALVES, CONV_HISTORY, config.dim)
+        self.keys_values = torch.empty(kv_shape, device=device, dtype=kv_dtype or dtype)
         self.tails = torch.empty(tail_shape, device=device, dtype=dtype)
-        self.before_first = num_blocks
         self._references: Counter[int] = Counter()
         self._free = list(reversed(range(num_blocks)))
         self._poison = poison
-        for block in self._free if poison else ():
+        for block in (*self._free, self.scratch) if poison else ():
             self._fill_with_nan(block)
         self.tails[self.before_first].zero_()
 
@@ -77,12 +82,17 @@ class BlockPool:
 
     def _fill_with_nan(self, block: int) -> None:
         """Tests: whoever reads a free block gets NaN in every frame that depends on it."""
-        self.keys_values[block].fill_(torch.nan)
+        if self.keys_values.dtype == torch.float8_e4m3fn:
+            self.keys_values[block].view(torch.uint8).fill_(_FP8_NAN)
+        else:
+            self.keys_values[block].fill_(torch.nan)
         self.tails[block].fill_(torch.nan)
 
 
-def bytes_per_block(config: EstimatorConfig, *, num_steps: int, dtype: torch.dtype) -> int:
+def bytes_per_block(
+    config: EstimatorConfig, *, num_steps: int, dtype: torch.dtype, kv_dtype: torch.dtype | None = None
+) -> int:
     """What one block costs: a second of speech or of prompt."""
     kv = config.depth * 2 * config.num_heads * config.head_dim * units.FRAMES_PER_BLOCK
     tails = NUM_CONVS * CONV_HISTORY * config.dim
-    return num_steps * CFG_HALVES * (kv + tails) * dtype.itemsize
+    return num_steps * CFG_HALVES * (kv * (kv_dtype or dtype).itemsize + tails * dtype.itemsize)

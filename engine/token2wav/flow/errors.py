@@ -3,6 +3,7 @@
 FlowError
   BlocksExhausted    the block pool has too few free blocks
   StreamsExhausted   all streams that the runner was built for are open
+  LanesExhausted     as many batches run as the CUDA path has buffers for
   StreamTooLong      prompt and tokens pass the end of the noise buffer
 """
 
@@ -19,6 +20,10 @@ class BlocksExhausted(FlowError):
 
 
 class StreamsExhausted(FlowError):
+    pass
+
+
+class LanesExhausted(FlowError):
     pass
 
 

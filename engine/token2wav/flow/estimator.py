@@ -6,20 +6,20 @@ ones will need. Shapes: C = 2 CFG halves, B rows, n frames, D = dim, H heads of 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
 from engine import units
 from engine.model_config import EstimatorConfig
-from engine.token2wav.flow.modulation import tabulate_modulations
+from engine.token2wav.flow.modulation import modulation_table, step_modulations
 from engine.token2wav.flow.weights import CONV_GROUPS, CONV_TAPS, INV_FREQ
 
-_NORM_EPS = 1e-6
+NORM_EPS: Final = 1e-6
 # Beyond this mish(x) is x in float32, and exp(x)**2 would overflow.
-_MISH_LIMIT = 20.0
-CONV_HISTORY = CONV_TAPS - 1
+MISH_LIMIT: Final = 20.0
+CONV_HISTORY: Final = CONV_TAPS - 1
 
 
 class FrameContext(Protocol):
@@ -33,7 +33,7 @@ class FrameContext(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Layer:
+class EstimatorLayer:
     qkv_weight: torch.Tensor  # [3 * H * d, D]
     qkv_bias: torch.Tensor
     attn_out_weight: torch.Tensor  # [D, H * d]
@@ -50,19 +50,21 @@ class Estimator:
     ) -> None:
         """`state` has upstream's names below `decoder.estimator.`; `times` are all that will ever be asked for."""
         self.config = config
-        self._dtype = dtype
-        self._modulations = tabulate_modulations(state, times, depth=config.depth, dtype=dtype)
-        self._layers = tuple(_load_layer(config, state, layer, dtype) for layer in range(config.depth))
+        self.dtype = dtype
+        self.modulation_table = modulation_table(state, times, depth=config.depth)
+        self._modulations = step_modulations(self.modulation_table, depth=config.depth, dtype=dtype)
+        self.layers = tuple(_load_layer(config, state, layer, dtype) for layer in range(config.depth))
         # Columns are x, cond, mu, speaker; only x changes from step to step.
-        proj = state["input_embed.proj.weight"].to(dtype)
+        proj = state["input_embed.proj.weight"]
         x_part, cond_mu_part = units.NUM_MELS, 2 * units.NUM_MELS
-        self._x_weight = proj[:, :x_part].contiguous()
+        self.x_weight = proj[:, :x_part].to(dtype).contiguous()
+        # Used once per block: float32 costs nothing.
         self._cond_mu_weight = proj[:, x_part : x_part + cond_mu_part].contiguous()
         self._speaker_weight = proj[:, x_part + cond_mu_part :].contiguous()
-        self._input_bias = state["input_embed.proj.bias"].to(dtype)
-        self._convs = tuple(_load_conv(state, f"input_embed.conv_pos_embed.conv{i}.0", dtype) for i in (1, 2))
-        self._out_weight = state["proj_out.weight"].to(dtype)
-        self._out_bias = state["proj_out.bias"].to(dtype)
+        self.input_bias = state["input_embed.proj.bias"]
+        self.convs = tuple(_load_conv(state, f"input_embed.conv_pos_embed.conv{i}.0", dtype) for i in (1, 2))
+        self.out_weight = state["proj_out.weight"].to(dtype)
+        self.out_bias = state["proj_out.bias"]
         self._inv_freq = state.get(INV_FREQ, _rotary_inv_freq(config.head_dim)).to(proj.device)
 
     def rotations(self, num_frames: int) -> torch.Tensor:
@@ -73,16 +75,19 @@ class Estimator:
 
     def speaker_bias(self, speaker: torch.Tensor) -> torch.Tensor:
         """[80] -> [D]: what the conditioned half adds to every frame, bias of the projection included."""
-        return F.linear(speaker.to(self._dtype), self._speaker_weight, self._input_bias)
+        return F.linear(speaker, self._speaker_weight, self.input_bias)
 
     def input_base(self, cond: torch.Tensor, mu: torch.Tensor, speaker_bias: torch.Tensor) -> torch.Tensor:
         """cond, mu [B, n, 80], speaker_bias [B, D] -> [C, B, n, D]: the input projection of all but x.
 
         The unconditioned half has zeros for cond, mu and speaker, so only the bias is left of it.
         """
-        known = torch.cat((cond, mu), dim=2).to(self._dtype)
-        conditioned = F.linear(known, self._cond_mu_weight) + speaker_bias[:, None]
-        return torch.stack((conditioned, self._input_bias.expand_as(conditioned)))
+        conditioned = self.conditioned_base(cond, mu, speaker_bias)
+        return torch.stack((conditioned, self.input_bias.expand_as(conditioned)))
+
+    def conditioned_base(self, cond: torch.Tensor, mu: torch.Tensor, speaker_bias: torch.Tensor) -> torch.Tensor:
+        """The conditioned half of input_base: [B, n, D] float32."""
+        return F.linear(torch.cat((cond, mu), dim=2), self._cond_mu_weight) + speaker_bias[:, None]
 
     def velocity(
         self, x: torch.Tensor, base: torch.Tensor, rotation: torch.Tensor, *, step: int, context: FrameContext
@@ -92,13 +97,15 @@ class Estimator:
         for layer in range(self.config.depth):
             hidden = self.transform(hidden, rotation, step=step, layer=layer, context=context)
         modulation = self._modulations[step]
-        return F.linear(_norm(hidden, modulation.out_scale, modulation.out_shift), self._out_weight, self._out_bias)
+        return F.linear(
+            _norm(hidden, modulation.out_scale, modulation.out_shift), self.out_weight, self.out_bias.to(self.dtype)
+        )
 
     def embed_input(self, x: torch.Tensor, base: torch.Tensor, *, step: int, context: FrameContext) -> torch.Tensor:
         """-> [C, B, n, D]. The two halves share x, so it is projected once."""
-        hidden = base + F.linear(x.to(self._dtype), self._x_weight)
+        hidden = base.to(self.dtype) + F.linear(x.to(self.dtype), self.x_weight)
         position = hidden
-        for conv, (weight, bias) in enumerate(self._convs):
+        for conv, (weight, bias) in enumerate(self.convs):
             window = context.with_history(position, step=step, conv=conv)
             position = mish(causal_conv(window, weight, bias))
         return hidden + position
@@ -107,7 +114,7 @@ class Estimator:
         self, hidden: torch.Tensor, rotation: torch.Tensor, *, step: int, layer: int, context: FrameContext
     ) -> torch.Tensor:
         """One DiT block: [C, B, n, D] -> [C, B, n, D]."""
-        weights = self._layers[layer]
+        weights = self.layers[layer]
         modulation = self._modulations[step].layers[layer]
         attended = self.attention(hidden, rotation, step=step, layer=layer, context=context)
         hidden = torch.addcmul(hidden, attended, modulation.attn_gate)
@@ -121,22 +128,22 @@ class Estimator:
         self, hidden: torch.Tensor, rotation: torch.Tensor, *, step: int, layer: int, context: FrameContext
     ) -> torch.Tensor:
         """The attention half of a block, before its gate: [C, B, n, D] -> [C, B, n, D]."""
-        weights = self._layers[layer]
+        weights = self.layers[layer]
         modulation = self._modulations[step].layers[layer]
         normed = _norm(hidden, modulation.attn_scale, modulation.attn_shift)
         qkv = F.linear(normed, weights.qkv_weight, weights.qkv_bias)
         qkv = qkv.view(*hidden.shape[:3], 3, self.config.num_heads, self.config.head_dim)
         # Upstream rotates before it splits heads, and only as many channels as one head has: head 0 alone.
-        _rotate(qkv[..., :2, 0, :], rotation)
+        rotate(qkv[..., :2, 0, :], rotation)
         attended = context.attend(qkv, step=step, layer=layer)
         return F.linear(attended, weights.attn_out_weight, weights.attn_out_bias)
 
 
 def _norm(hidden: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
-    return F.layer_norm(hidden, scale.shape, scale, shift, _NORM_EPS)
+    return F.layer_norm(hidden, scale.shape, scale, shift, NORM_EPS)
 
 
-def _rotate(pairs: torch.Tensor, rotation: torch.Tensor) -> None:
+def rotate(pairs: torch.Tensor, rotation: torch.Tensor) -> None:
     """In place: pairs [C, B, n, 2, d], channels (2i, 2i + 1) are one complex number; in float32 whatever the dtype."""
     numbers = torch.view_as_complex(pairs.float().view(*pairs.shape[:-1], -1, 2))
     turned = numbers * rotation[:, :, None]
@@ -156,12 +163,14 @@ def causal_conv(window: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) 
 
 def mish(x: torch.Tensor) -> torch.Tensor:
     """x * tanh(log(1 + e^x)) without the logarithm: a third of the time of torch's single-threaded kernel."""
-    power = x.clamp(max=_MISH_LIMIT).exp_()
+    power = x.clamp(max=MISH_LIMIT).exp_()
     ratio = power * (power + 2)
     return (ratio / (ratio + 2)).mul_(x)
 
 
-def _load_layer(config: EstimatorConfig, state: Mapping[str, torch.Tensor], layer: int, dtype: torch.dtype) -> _Layer:
+def _load_layer(
+    config: EstimatorConfig, state: Mapping[str, torch.Tensor], layer: int, dtype: torch.dtype
+) -> EstimatorLayer:
     prefix = f"transformer_blocks.{layer}."
     query_scale = config.head_dim**-0.5
 
@@ -170,7 +179,7 @@ def _load_layer(config: EstimatorConfig, state: Mapping[str, torch.Tensor], laye
         # The softmax scale is folded into the queries; it commutes with the rotation.
         return torch.cat((query * query_scale, key, value)).to(dtype)
 
-    return _Layer(
+    return EstimatorLayer(
         qkv_weight=fused("weight"),
         qkv_bias=fused("bias"),
         attn_out_weight=state[f"{prefix}attn.to_out.0.weight"].to(dtype),

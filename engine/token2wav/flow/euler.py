@@ -37,9 +37,12 @@ def cosine_schedule(num_steps: int) -> EulerSchedule:
 
 def euler_step(x: torch.Tensor, velocity: torch.Tensor, *, width: float, cfg_rate: float) -> torch.Tensor:
     """x [B, n, 80], velocity [2, B, n, 80] (conditioned, unconditioned) -> the next x."""
-    velocity = velocity.to(x.dtype)
-    guided = (1 + cfg_rate) * velocity[0] - cfg_rate * velocity[1]
-    return x + width * guided
+    return x + width * guide(velocity.to(x.dtype), cfg_rate=cfg_rate)
+
+
+def guide(velocity: torch.Tensor, *, cfg_rate: float) -> torch.Tensor:
+    """Classifier-free guidance (arXiv:2207.12598): [2, ...] (conditioned, unconditioned) -> [...]."""
+    return (1 + cfg_rate) * velocity[0] - cfg_rate * velocity[1]
 
 
 def upstream_noise() -> torch.Tensor:

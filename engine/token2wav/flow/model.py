@@ -66,7 +66,10 @@ class FlowModel:
 
     def mu(self, windows: Sequence[Sequence[int]]) -> torch.Tensor:
         """Token windows [2 before | m tokens | 3 ahead], ABSENT where there is none -> [B, 2m, 80]."""
-        ids = torch.tensor(windows, device=self.device)
+        return self.mu_of(torch.tensor(windows, device=self.device))
+
+    def mu_of(self, ids: torch.Tensor) -> torch.Tensor:
+        """mu of windows that are on the device already: [B, 2 + m + 3] int64 -> [B, 2m, 80] float32."""
         exists = ids != ABSENT
         embedded = self._embedding[ids.clamp(min=0)] * exists[..., None]
         mixed = self._pre_lookahead(embedded, exists=exists[:, : -self.config.lookahead_tokens])

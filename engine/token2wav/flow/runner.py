@@ -4,15 +4,18 @@ Exact: a stream's frames equal those of upstream's streaming mode over its whole
 and whatever else runs (tests/parity/test_flow_streaming.py). One thread at a time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
 from engine.model_config import FlowConfig
 from engine.token2wav.flow.block_pool import BlockPool
+from engine.token2wav.flow.cuda.config import FlowCudaConfig
+from engine.token2wav.flow.cuda.solver import CudaSolver
 from engine.token2wav.flow.errors import StreamsExhausted
 from engine.token2wav.flow.model import FlowModel
 from engine.token2wav.flow.offline import render_offline
+from engine.token2wav.flow.plain_solver import PlainSolver
 from engine.token2wav.flow.prompt import FlowPrompt, PreparedPrompt, load_prompt
 from engine.token2wav.flow.stream import FlowBatch, FlowStream
 
@@ -26,15 +29,23 @@ class FlowRunner:
         num_blocks: int,
         max_streams: int,
         device: torch.device,
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype | None = None,
+        cuda: FlowCudaConfig | None = None,
         noise: torch.Tensor | None = None,
         poison_freed: bool = False,
     ) -> None:
         """Blocks are shared by all streams and prompts: see block_pool.bytes_per_block for what one costs.
 
+        `dtype` of weights and activations: by default bfloat16 on CUDA, else float32. `cuda` chooses the path of fixed
+        shapes, the default on CUDA; it runs on a CPU too if graphs and kernels are off.
         `noise` [80, 50k] instead of upstream's buffer. `poison_freed` fills blocks with NaN when they are freed.
-        Raises WeightsError.
+        Raises WeightsError; ImportError if Triton is needed and missing.
         """
+        if device.type == "cuda":
+            cuda = cuda or FlowCudaConfig()
+            # cuDNN's default. It would cost the offline path's convolutions three digits.
+            torch.backends.cudnn.allow_tf32 = False
+        dtype = dtype or (torch.bfloat16 if device.type == "cuda" else torch.float32)
         self._model = FlowModel(config, state_dict, device=device, dtype=dtype, noise=noise)
         self._pool = BlockPool(
             config.estimator,
@@ -42,7 +53,13 @@ class FlowRunner:
             num_blocks=num_blocks,
             device=device,
             dtype=dtype,
+            kv_dtype=cuda.kv_dtype if cuda is not None else None,
             poison=poison_freed,
+        )
+        self._solver: PlainSolver | CudaSolver = (
+            CudaSolver(self._model, self._pool, cuda)
+            if cuda is not None
+            else PlainSolver(self._model, self._pool, max_streams=max_streams)
         )
         self._max_streams = max_streams
         self._num_open = 0
@@ -50,6 +67,26 @@ class FlowRunner:
     @property
     def num_free_blocks(self) -> int:
         return self._pool.num_free
+
+    @property
+    def max_batch(self) -> int:
+        """Streams that one batch can take."""
+        return self._solver.max_batch
+
+    @property
+    def num_free_lanes(self) -> int:
+        """Batches that can begin before another is done; on the CPU never the limit."""
+        return self._solver.num_free_lanes
+
+    @property
+    def num_graphs(self) -> int:
+        """CUDA graphs captured so far; constant after `capture`."""
+        return self._solver.num_graphs if isinstance(self._solver, CudaSolver) else 0
+
+    def capture(self, report: Callable[[str], None]) -> None:
+        """Compile and capture everything, before the first `prepare`; `report` gets a line. Nothing to do on a CPU."""
+        if isinstance(self._solver, CudaSolver):
+            self._solver.capture(report)
 
     def prepare(self, prompt: FlowPrompt) -> PreparedPrompt:
         """Render the complete blocks of a prompt. Raises ValueError, StreamTooLong, BlocksExhausted."""
@@ -84,10 +121,14 @@ class FlowRunner:
             self._abandon(stream)
 
     def begin(self, streams: Sequence[FlowStream]) -> FlowBatch:
-        """The next block of each. All must be ready. Raises BlocksExhausted, and then nothing has changed."""
+        """The next block of each. All must be ready.
+
+        Raises ValueError for streams that are not, or more than `max_batch`; BlocksExhausted; LanesExhausted. Then
+        nothing has changed.
+        """
         if not streams or len(set(streams)) != len(streams) or not all(stream.is_ready for stream in streams):
             raise ValueError("a batch takes one or more different streams that are ready")
-        return FlowBatch(self._model, self._pool, streams)
+        return FlowBatch(self._model, self._pool, self._solver, streams)
 
     def render_offline(
         self, prompt: FlowPrompt, token_ids: Sequence[int], *, streaming: bool, is_final: bool

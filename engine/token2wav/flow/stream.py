@@ -5,14 +5,14 @@ finished blocks, both plain lists: a batch changes neither until its result is t
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import torch
 
 from engine import units
-from engine.token2wav.flow.block_context import BlockContext, BlockRow
+from engine.token2wav.flow.block_context import BlockRow
 from engine.token2wav.flow.block_pool import BlockPool
 from engine.token2wav.flow.errors import StreamTooLong
-from engine.token2wav.flow.euler import euler_step
 from engine.token2wav.flow.model import FlowModel
 from engine.token2wav.flow.prompt import PreparedPrompt
 
@@ -89,9 +89,44 @@ class FlowStream:
     def next_num_prompt_frames(self) -> int:
         return min(max(self.prompt.num_frames - self.next_frame, 0), self.next_num_frames)
 
+    def next_window(self, num_tokens: int) -> list[int]:
+        """FlowModel.token_window around the next block's first `num_tokens` tokens."""
+        return self._model.token_window(self.tokens, self._next_token, num_tokens)
+
+    def next_prompt_mel(self, num_frames: int) -> torch.Tensor:
+        """[up to `num_frames`, 80]: the prompt's mel in the next block, a view."""
+        return self.prompt.mel[self.next_frame : self.next_frame + num_frames]
+
     @property
     def _next_token(self) -> int:
         return len(self.blocks) * units.TOKENS_PER_BLOCK
+
+
+class BlockSolve(Protocol):
+    """The ODE of one batch's blocks on its way: nothing but computation. Made by a BlockSolver."""
+
+    def advance(self) -> None:
+        """One Euler step for all rows. On CUDA this enqueues and returns."""
+
+    def frames(self, wanted: Sequence[slice | None]) -> list[torch.Tensor]:
+        """[80, n] copies of the wanted frames, a slice or None for each row; rows with None are left out."""
+
+    def release(self) -> None:
+        """Its buffers may be another's from now on."""
+
+
+class BlockSolver(Protocol):
+    """Two implementations: tensors as large as the batch, and fixed buffers for CUDA graphs."""
+
+    @property
+    def max_batch(self) -> int: ...
+
+    @property
+    def num_free_lanes(self) -> int:
+        """How many more batches may run at the same time."""
+
+    def begin(self, streams: Sequence[FlowStream], rows: Sequence[BlockRow]) -> BlockSolve:
+        """Raises LanesExhausted or ValueError, and then nothing has changed."""
 
 
 class FlowBatch:
@@ -100,24 +135,23 @@ class FlowBatch:
     It holds its own reference to every block that it reads or writes: a stream may close under it.
     """
 
-    @torch.inference_mode()
-    def __init__(self, model: FlowModel, pool: BlockPool, streams: Sequence[FlowStream]) -> None:
-        """Raises BlocksExhausted, and then nothing has changed."""
-        self._model = model
+    def __init__(self, model: FlowModel, pool: BlockPool, solver: BlockSolver, streams: Sequence[FlowStream]) -> None:
+        """Raises BlocksExhausted, LanesExhausted or ValueError, and then nothing has changed."""
+        self._num_steps = model.schedule.num_steps
         self._pool = pool
         self._streams: list[FlowStream | None] = [*streams]  # None: dropped
         self._step = 0
         self._prompt_frames = [stream.next_num_prompt_frames for stream in streams]
-        num_frames = max(stream.next_num_frames for stream in streams)
-        self._base = _input_base(model, streams, num_frames)
-        spans = [slice(stream.next_frame, stream.next_frame + num_frames) for stream in streams]
-        self._x = torch.stack([model.noise[span] for span in spans])  # [B, n, 80]
-        self._rotation = torch.stack([model.rotations[span] for span in spans])  # [B, n, d / 2]
+        blocks = pool.allocate(len(streams))
         self._rows = [
             BlockRow(finished=tuple(stream.blocks), block=block, num_frames=stream.next_num_frames)
-            for stream, block in zip(streams, pool.allocate(len(streams)), strict=True)
+            for stream, block in zip(streams, blocks, strict=True)
         ]
-        self._context = BlockContext(pool, self._rows)
+        try:
+            self._solve = solver.begin(streams, self._rows)
+        except BaseException:
+            pool.release(blocks)
+            raise
         for row, stream in zip(self._rows, streams, strict=True):
             pool.retain(row.finished)
             stream.batch = self
@@ -130,17 +164,12 @@ class FlowBatch:
     @property
     def is_done(self) -> bool:
         """All Euler steps have run, or every stream was dropped."""
-        return self._step == self._model.schedule.num_steps or not self.streams
+        return self._step == self._num_steps or not any(self._streams)
 
-    @torch.inference_mode()
     def advance(self) -> bool:
-        """One Euler step for all rows; True when it was the last."""
+        """One Euler step for all rows; True when it was the last. On CUDA it only enqueues on the current stream."""
         if not self.is_done:
-            velocity = self._model.estimator.velocity(
-                self._x, self._base, self._rotation, step=self._step, context=self._context
-            )
-            width = self._model.schedule.widths[self._step]
-            self._x = euler_step(self._x, velocity, width=width, cfg_rate=self._model.config.cfg_rate)
+            self._solve.advance()
             self._step += 1
         return self.is_done
 
@@ -156,17 +185,22 @@ class FlowBatch:
                 self._release()
 
     def result(self) -> list[torch.Tensor]:
-        """New mel frames [80, n] of each of `streams`, whose blocks are finished by this. The batch is then empty."""
+        """New mel frames [80, n] of each of `streams`, whose blocks are finished by this. The batch is then empty.
+
+        On CUDA they are there once the current stream is, and may be rows of one tensor.
+        """
         if not self.is_done:
             raise RuntimeError("the batch has Euler steps to run")
         if not self.streams:
             return []
-        mels = []
-        for i, (stream, row) in enumerate(zip(self._streams, self._rows, strict=True)):
+        mels = self._solve.frames(
+            [
+                slice(first, row.num_frames) if stream is not None else None
+                for stream, first, row in zip(self._streams, self._prompt_frames, self._rows, strict=True)
+            ]
+        )
+        for stream, row in zip(self._streams, self._rows, strict=True):
             if stream is not None:
-                new_frames = self._x[i, self._prompt_frames[i] : row.num_frames]
-                # A copy made outside of inference mode: an ordinary tensor for whoever comes next.
-                mels.append(new_frames.T.clone(memory_format=torch.contiguous_format))
                 self._pool.retain([row.block])
                 stream.blocks.append(row.block)
                 stream.batch = None
@@ -175,20 +209,6 @@ class FlowBatch:
         return mels
 
     def _release(self) -> None:
+        self._solve.release()
         for row in self._rows:
             self._pool.release((*row.finished, row.block))
-
-
-def _input_base(model: FlowModel, streams: Sequence[FlowStream], num_frames: int) -> torch.Tensor:
-    """[C, B, n, D]: what the estimator's input projection makes of everything but x."""
-    num_tokens = num_frames // units.FRAMES_PER_TOKEN
-    windows = [
-        model.token_window(stream.tokens, stream.next_frame // units.FRAMES_PER_TOKEN, num_tokens) for stream in streams
-    ]
-    mu = model.mu(windows)
-    cond = torch.zeros_like(mu)
-    for row, stream in zip(cond, streams, strict=True):
-        known = stream.prompt.mel[stream.next_frame : stream.next_frame + num_frames]
-        row[: len(known)] = known
-    speaker_bias = torch.stack([stream.prompt.speaker_bias for stream in streams])
-    return model.estimator.input_base(cond, mu, speaker_bias)

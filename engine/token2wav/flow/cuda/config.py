@@ -1,0 +1,64 @@
+"""How the flow runs on CUDA: shapes to capture, precision of the context, and a switch for every optimisation."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+
+from engine import units
+
+KV_DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowCudaConfig:
+    """Raises ValueError naming the field that does not fit."""
+
+    # A batch is padded to the next bucket of rows, and its blocks to the next of frames.
+    batch_buckets: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
+    frame_buckets: tuple[int, ...] = (16, 32, units.FRAMES_PER_BLOCK)
+    # Batches that may run interleaved; each has its own buffers and graphs.
+    num_lanes: int = 2
+    # Of keys and values in the pool; None: as the activations. float8_e4m3fn halves 90 MB per second of context and
+    # needs no scale: a trained model's keys stay below 11 and its values below 5, and the type's range is 2**-6 to 448.
+    kv_dtype: torch.dtype | None = None
+    use_graphs: bool = True
+    # Kernels start while the one before still runs and wait inside (programmatic dependent launch).
+    overlap_launches: bool = True
+    # Triton kernels instead of torch's operations, part by part.
+    fuse_input: bool = True  # input projection and positional convolutions
+    fuse_norm: bool = True  # gate, residual and adaLN
+    fuse_attention: bool = True  # rotary, write to the pool, paged attention
+    fuse_linear: bool = True  # products of few lines; the others are cuBLAS's anyway
+    fuse_gelu: bool = True  # in the product's epilogue
+    fuse_output: bool = True  # output projection, CFG and the Euler step
+
+    def __post_init__(self) -> None:
+        for name in ("batch_buckets", "frame_buckets"):
+            buckets = getattr(self, name)
+            if not buckets or buckets[0] < 1 or any(small >= large for small, large in pairwise(buckets)):
+                raise ValueError(f"{name} are {buckets}; they must be positive and ascending")
+        if self.frame_buckets[-1] != units.FRAMES_PER_BLOCK or any(
+            n % units.FRAMES_PER_TOKEN for n in self.frame_buckets
+        ):
+            raise ValueError(
+                f"frame_buckets are {self.frame_buckets}; they must be even and end with 50, a whole block"
+            )
+        if self.num_lanes < 1:
+            raise ValueError(f"num_lanes is {self.num_lanes}; at least one batch must be able to run")
+        if self.kv_dtype not in (None, *KV_DTYPES):
+            raise ValueError(f"kv_dtype is {self.kv_dtype}; it must be one of {KV_DTYPES} or None")
+
+    @property
+    def max_batch(self) -> int:
+        return self.batch_buckets[-1]
+
+    def batch_bucket(self, num_rows: int) -> int:
+        """Raises ValueError if no bucket holds so many."""
+        for bucket in self.batch_buckets:
+            if num_rows <= bucket:
+                return bucket
+        raise ValueError(f"a batch of {num_rows} streams; the largest that is captured has {self.max_batch}")
+
+    def frame_bucket(self, num_frames: int) -> int:
+        return next(bucket for bucket in self.frame_buckets if num_frames <= bucket)

@@ -1,0 +1,60 @@
+"""One Euler step, and what precedes the first, over a lane's fixed buffers: what a CUDA graph holds.
+
+Nothing here depends on the host's numbers but the shape: the Euler step, the lengths and the block tables are read
+on the device, so one graph per (lane, rows, frames) serves all steps of all batches.
+"""
+
+import torch
+
+from engine import units
+from engine.token2wav.flow.block_pool import CFG_HALVES
+from engine.token2wav.flow.cuda import lane
+from engine.token2wav.flow.cuda.lane import BlockBuffers
+from engine.token2wav.flow.cuda.ops import StepOps
+from engine.token2wav.flow.cuda.tensors import FlowTensors
+from engine.token2wav.flow.model import FlowModel
+from engine.token2wav.flow.modulation import ROWS_PER_LAYER
+from engine.token2wav.flow.pre_lookahead import HISTORY_TOKENS
+
+# Rows of the modulation table within a layer's; a shift follows its scale.
+_ATTN_SCALE, _ATTN_GATE, _FF_SCALE, _FF_GATE = 0, 2, 3, 5
+
+
+class FixedShapeEstimator:
+    def __init__(self, model: FlowModel, tensors: FlowTensors, ops: StepOps) -> None:
+        self._model = model
+        self._tensors = tensors
+        self._ops = ops
+
+    def begin(self, block: BlockBuffers) -> None:
+        """After Lane.fill: the input projection of all but x, and x at time 0."""
+        num_tokens = block.num_frames // units.FRAMES_PER_TOKEN
+        width = HISTORY_TOKENS + num_tokens + self._model.config.lookahead_tokens
+        mu = self._model.mu_of(block.rows[:, lane.WINDOW : lane.WINDOW + width])
+        block.base.copy_(self._model.estimator.conditioned_base(block.cond, mu, block.speaker))
+        frames = torch.arange(block.num_frames, device=block.x.device)
+        block.x.copy_(self._model.noise[block.rows[:, lane.FIRST_FRAME, None] + frames])
+
+    def advance(self, block: BlockBuffers) -> None:
+        """Euler step number `block.step`: x, the pool's new blocks and the number itself move on."""
+        tensors, ops = self._tensors, self._ops
+        shape = (CFG_HALVES, block.num_rows, block.num_frames, tensors.config.dim)
+        hidden = torch.empty(shape, dtype=torch.float32, device=block.x.device)
+        ops.embed(tensors, block, hidden)
+        normed = ops.norm(tensors, block, hidden, update=None, gate_row=0, scale_row=_ATTN_SCALE)
+        for number, layer in enumerate(tensors.layers):
+            row = number * ROWS_PER_LAYER
+            qkv = ops.linear(tensors, normed, layer.qkv_weight, layer.qkv_bias)
+            attended = ops.attend(tensors, block, qkv, number)
+            update = ops.linear(tensors, attended, layer.attn_out_weight, layer.attn_out_bias)
+            normed = ops.norm(
+                tensors, block, hidden, update=update, gate_row=row + _ATTN_GATE, scale_row=row + _FF_SCALE
+            )
+            wide = ops.widen(tensors, normed, layer.ff_in_weight, layer.ff_in_bias)
+            update = ops.linear(tensors, wide, layer.ff_out_weight, layer.ff_out_bias)
+            # The next layer's first norm; behind the last layer's rows are those of the output's.
+            normed = ops.norm(
+                tensors, block, hidden, update=update, gate_row=row + _FF_GATE, scale_row=row + ROWS_PER_LAYER
+            )
+        ops.euler(tensors, block, normed)
+        block.step.add_(1)

@@ -1,0 +1,43 @@
+"""CUDA graphs by key: captured before the first stream, replayed ever after."""
+
+from collections.abc import Callable, Hashable
+
+import torch
+
+
+class GraphNotCaptured(RuntimeError):
+    def __init__(self, key: Hashable) -> None:
+        super().__init__(f"no CUDA graph was captured for {key}: call capture() once before the first batch")
+
+
+class GraphSet:
+    """All graphs share one memory pool for what they compute on the way: replay them on one stream at a time."""
+
+    def __init__(self) -> None:
+        self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
+        self._pool = torch.cuda.graph_pool_handle()
+        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+
+    def __len__(self) -> int:
+        return len(self._graphs)
+
+    def capture(self, key: Hashable, work: Callable[[], None]) -> None:
+        """`work` must have run before, so that everything that it needs is compiled and loaded."""
+        graph = torch.cuda.CUDAGraph()
+        self._stream.wait_stream(torch.cuda.current_stream())
+        # Not torch.cuda.graph(): it collects garbage and empties the allocator's cache at every capture.
+        with torch.cuda.stream(self._stream):
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            try:
+                work()
+            finally:
+                graph.capture_end()
+        torch.cuda.current_stream().wait_stream(self._stream)
+        self._graphs[key] = graph
+
+    def replay(self, key: Hashable) -> None:
+        """Raises GraphNotCaptured."""
+        graph = self._graphs.get(key)
+        if graph is None:
+            raise GraphNotCaptured(key)
+        graph.replay()

@@ -1,0 +1,78 @@
+"""The parts of one Euler step that have two implementations, chosen part by part.
+
+The signatures are those of plain_ops, which is also what the kernels are tested against.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from engine.token2wav.flow.cuda import plain_ops
+from engine.token2wav.flow.cuda.config import FlowCudaConfig
+from engine.token2wav.flow.cuda.lane import BlockBuffers
+from engine.token2wav.flow.cuda.tensors import FlowTensors
+
+
+class NormOp(Protocol):
+    def __call__(
+        self,
+        tensors: FlowTensors,
+        block: BlockBuffers,
+        hidden: torch.Tensor,
+        *,
+        update: torch.Tensor | None,
+        gate_row: int,
+        scale_row: int,
+    ) -> torch.Tensor: ...
+
+
+LinearOp = Callable[[FlowTensors, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class StepOps:
+    """See plain_ops for what each does."""
+
+    embed: Callable[[FlowTensors, BlockBuffers, torch.Tensor], None]
+    norm: NormOp
+    attend: Callable[[FlowTensors, BlockBuffers, torch.Tensor, int], torch.Tensor]
+    linear: LinearOp
+    widen: LinearOp
+    euler: Callable[[FlowTensors, BlockBuffers, torch.Tensor], None]
+
+
+PLAIN_OPS = StepOps(
+    embed=plain_ops.embed,
+    norm=plain_ops.norm,
+    attend=plain_ops.attend,
+    linear=plain_ops.linear,
+    widen=plain_ops.widen,
+    euler=plain_ops.euler,
+)
+
+
+def choose_ops(config: FlowCudaConfig) -> StepOps:
+    """Raises ImportError if a Triton kernel is asked for and Triton is not installed (extra `gpu`)."""
+    if not any(
+        (
+            config.fuse_input,
+            config.fuse_norm,
+            config.fuse_attention,
+            config.fuse_linear,
+            config.fuse_gelu,
+            config.fuse_output,
+        )
+    ):
+        return PLAIN_OPS
+    import engine.token2wav.flow.cuda.fused_ops as fused_ops  # noqa: PLC0415 - Triton is optional
+
+    return StepOps(
+        embed=fused_ops.embed if config.fuse_input else plain_ops.embed,
+        norm=fused_ops.norm if config.fuse_norm else plain_ops.norm,
+        attend=fused_ops.attend if config.fuse_attention else plain_ops.attend,
+        linear=fused_ops.linear if config.fuse_linear else plain_ops.linear,
+        widen=fused_ops.widen if config.fuse_gelu else plain_ops.widen,
+        euler=fused_ops.euler if config.fuse_output else plain_ops.euler,
+    )

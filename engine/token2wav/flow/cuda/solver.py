@@ -1,0 +1,138 @@
+"""Solves a batch's blocks in fixed buffers: every Euler step is one CUDA graph replay, or the same calls eagerly.
+
+Nothing is copied back and nothing waits: all work goes to the current CUDA stream, which must always be the same one.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import partial
+
+import torch
+
+from engine.token2wav.flow.block_context import BlockRow
+from engine.token2wav.flow.block_pool import BlockPool
+from engine.token2wav.flow.cuda.config import FlowCudaConfig
+from engine.token2wav.flow.cuda.estimator import FixedShapeEstimator
+from engine.token2wav.flow.cuda.graphs import GraphSet
+from engine.token2wav.flow.cuda.lane import BlockBuffers, Lane
+from engine.token2wav.flow.cuda.ops import choose_ops
+from engine.token2wav.flow.cuda.tensors import flow_tensors
+from engine.token2wav.flow.errors import LanesExhausted
+from engine.token2wav.flow.model import FlowModel
+from engine.token2wav.flow.stream import FlowStream
+
+
+class Pass(Enum):
+    BEGIN = "begin"
+    STEP = "Euler step"
+
+
+_Key = tuple[int, int, int]  # lane, rows, frames
+
+
+class CudaSolver:
+    """Implements BlockSolver. Without graphs it runs on a CPU too, which is how its arithmetic is tested."""
+
+    def __init__(self, model: FlowModel, pool: BlockPool, config: FlowCudaConfig) -> None:
+        """Raises ValueError for graphs on a device without, ImportError for kernels without Triton."""
+        if config.use_graphs and model.device.type != "cuda":
+            raise ValueError(f"CUDA graphs were asked for on {model.device}: set use_graphs=False")
+        self._config = config
+        self._model = model
+        is_pdl = config.overlap_launches and model.device.type == "cuda"
+        self._estimator = FixedShapeEstimator(model, flow_tensors(model, pool, is_pdl=is_pdl), choose_ops(config))
+        self._lanes = [Lane(model, pool, max_batch=config.max_batch) for _ in range(config.num_lanes)]
+        self._buffers = {
+            (i, num_rows, num_frames): lane.buffers(num_rows, num_frames)
+            for i, lane in enumerate(self._lanes)
+            for num_rows in config.batch_buckets
+            for num_frames in config.frame_buckets
+        }
+        self._free = list(reversed(range(config.num_lanes)))
+        self._graphs = GraphSet() if config.use_graphs else None
+
+    @property
+    def max_batch(self) -> int:
+        return self._config.max_batch
+
+    @property
+    def num_free_lanes(self) -> int:
+        return len(self._free)
+
+    @property
+    def num_graphs(self) -> int:
+        return len(self._graphs) if self._graphs is not None else 0
+
+    def begin(self, streams: Sequence[FlowStream], rows: Sequence[BlockRow]) -> "CudaSolve":
+        num_rows = self._config.batch_bucket(len(rows))
+        num_frames = self._config.frame_bucket(max(row.num_frames for row in rows))
+        if not self._free:
+            raise LanesExhausted(f"all {len(self._lanes)} lanes run a batch: finish one, or build the flow with more")
+        lane = self._free.pop()
+        key = (lane, num_rows, num_frames)
+        try:
+            self._lanes[lane].fill(self._buffers[key], streams, rows)
+            self.run(Pass.BEGIN, key)
+        except BaseException:
+            self._free.append(lane)
+            raise
+        return CudaSolve(self, key, self._buffers[key])
+
+    def free(self, key: _Key) -> None:
+        self._free.append(key[0])
+
+    @torch.inference_mode()
+    def run(self, kind: Pass, key: _Key) -> None:
+        if self._graphs is not None:
+            self._graphs.replay((kind, key))
+        else:
+            self._run_eagerly(kind, self._buffers[key])
+
+    @torch.inference_mode()
+    def capture(self, report: Callable[[str], None]) -> None:
+        """Compile every kernel and capture every graph; afterwards nothing is compiled, captured or allocated.
+
+        Must run before the first batch. Without graphs it still compiles and warms up.
+        """
+        started_s = time.monotonic()
+        # Largest first: the memory that the graphs share is then allocated once.
+        keys = sorted(self._buffers, key=lambda key: key[1] * key[2], reverse=True)
+        for key in keys:
+            if key[0] == 0:  # the other lanes run the same kernels
+                self._lanes[0].fill(self._buffers[key], (), ())
+                for kind in Pass:
+                    self._run_eagerly(kind, self._buffers[key])
+        if self._graphs is not None:
+            torch.cuda.synchronize(self._model.device)
+            for key in keys:
+                for kind in Pass:
+                    self._graphs.capture((kind, key), partial(self._run_eagerly, kind, self._buffers[key]))
+        report(f"flow: {self.num_graphs} CUDA graphs in {time.monotonic() - started_s:.1f} s")
+
+    def _run_eagerly(self, kind: Pass, buffers: BlockBuffers) -> None:
+        match kind:
+            case Pass.BEGIN:
+                self._estimator.begin(buffers)
+            case Pass.STEP:
+                self._estimator.advance(buffers)
+
+
+class CudaSolve:
+    """Implements BlockSolve."""
+
+    def __init__(self, solver: CudaSolver, key: _Key, buffers: BlockBuffers) -> None:
+        self._solver = solver
+        self._key = key
+        self.buffers = buffers
+
+    def advance(self) -> None:
+        self._solver.run(Pass.STEP, self._key)
+
+    def frames(self, wanted: Sequence[slice | None]) -> list[torch.Tensor]:
+        """Rows of one copy, taken in stream order: the lane may be another batch's right after."""
+        mels = self.buffers.x.mT.clone(memory_format=torch.contiguous_format)  # [B, 80, n]
+        return [mel[:, span] for mel, span in zip(mels, wanted, strict=False) if span is not None]
+
+    def release(self) -> None:
+        self._solver.free(self._key)

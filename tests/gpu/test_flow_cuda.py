@@ -1,0 +1,267 @@
+"""The flow on a CUDA device: golden data, graphs against eager, kernels against torch, streams against each other.
+
+The numbers that bfloat16 and 8-bit contexts cost are printed: run with -s.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+
+from engine.model_config import load_model_config
+from engine.token2wav.flow.cuda.config import FlowCudaConfig
+from engine.token2wav.flow.prompt import FlowPrompt
+from engine.token2wav.flow.runner import FlowRunner
+from engine.weights import load_state_dict
+from tests.support.flow import drain, make_prompt, make_runner, make_tokens, render_ready
+from tests.support.golden import GOLDEN_DIR, TINY_MODEL_DIR, load_arrays
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+CUDA = torch.device("cuda")
+GRAPHS = FlowCudaConfig(batch_buckets=(1, 2, 4))
+EAGER = replace(GRAPHS, use_graphs=False)
+SWITCHES = ("fuse_input", "fuse_norm", "fuse_attention", "fuse_linear", "fuse_gelu", "fuse_output")
+_OFF: dict[str, Any] = dict.fromkeys(SWITCHES, False)
+PLAIN = replace(EAGER, **_OFF)
+# Float32, of two correct implementations of the golden modules: 1.2e-6 was seen, ten steps of sums in another order.
+FLOAT32_ATOL = 2e-5
+PROMPT_SIZES = (30, 13, 0)
+
+
+def make(config: FlowCudaConfig, *, dtype: torch.dtype = torch.float32, num_blocks: int = 24) -> FlowRunner:
+    runner = make_runner(num_blocks=num_blocks, cuda=config, device=CUDA, dtype=dtype)
+    runner.capture(lambda _: None)
+    return runner
+
+
+@cache
+def float32_runner() -> FlowRunner:
+    """Shared by the tests that leave it as they found it."""
+    return make(GRAPHS)
+
+
+def stream_all(
+    runner: FlowRunner, prompts: Sequence[FlowPrompt], tokens: Sequence[Sequence[int]]
+) -> list[torch.Tensor]:
+    """Whole streams together, as long as they last: [80, n] each, on the CPU."""
+    prepared = [runner.prepare(prompt) for prompt in prompts]
+    streams = [runner.open(each) for each in prepared]
+    for stream, ids in zip(streams, tokens, strict=True):
+        stream.append(ids)
+        stream.finish()
+    parts: list[list[torch.Tensor]] = [[] for _ in streams]
+    while ready := [i for i, stream in enumerate(streams) if stream.is_ready]:
+        for i, mel in zip(ready, render_ready(runner, [streams[i] for i in ready]), strict=True):
+            parts[i].append(mel.cpu())
+    for stream in streams:
+        runner.close(stream)
+    for each in prepared:
+        each.release()
+    return [torch.cat(mels, dim=1) for mels in parts]
+
+
+def three_streams(runner: FlowRunner) -> list[torch.Tensor]:
+    prompts = [make_prompt(size, seed=size) for size in PROMPT_SIZES]
+    return stream_all(runner, prompts, [make_tokens(40 + 9 * i, seed=i) for i in range(3)])
+
+
+def assert_near(actual: torch.Tensor, expected: torch.Tensor, *, atol: float = FLOAT32_ATOL) -> None:
+    torch.testing.assert_close(actual.cpu(), expected.cpu(), rtol=0, atol=atol)
+
+
+# --- golden -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def flow() -> dict[str, torch.Tensor]:
+    arrays: dict[str, npt.NDArray[Any]] = load_arrays("flow.npz")
+    return {key: torch.from_numpy(array) for key, array in arrays.items() if array.dtype.kind in "fi"}
+
+
+def golden_stream(flow: dict[str, torch.Tensor], num_tokens: int, *, has_prompt: bool, finish: bool) -> torch.Tensor:
+    runner = float32_runner()
+    prompt = (
+        FlowPrompt(flow["prompt_token"][0], flow["prompt_feat"][0], flow["embedding"][0])
+        if has_prompt
+        else FlowPrompt(torch.empty(0, dtype=torch.int64), torch.empty(0, 80), flow["embedding"][0])
+    )
+    prepared = runner.prepare(prompt)
+    stream = runner.open(prepared)
+    stream.append(flow["token"][0, :num_tokens].tolist())
+    if finish:
+        stream.finish()
+    mel = drain(runner, stream)
+    runner.close(stream)
+    prepared.release()
+    return mel
+
+
+def test_golden_float32(flow: dict[str, torch.Tensor]) -> None:
+    mel = golden_stream(flow, 103, has_prompt=True, finish=True)
+    print(f"\nfloat32 against golden data: max {(mel - flow['mel_full_stream'][0]).abs().max():.1e}")
+    assert_near(mel, flow["mel_full_stream"][0])
+    mel = golden_stream(flow, 48, has_prompt=True, finish=False)
+    assert_near(mel, flow["mel_stream_k45_notfinal"][0])
+    mel = golden_stream(flow, 28, has_prompt=False, finish=False)
+    assert_near(mel, flow["mel_noprompt_stream_25_notfinal"][0])
+
+
+@pytest.mark.parametrize(("streaming", "key"), [(True, "mel_full_stream"), (False, "mel_full_nonstream")])
+def test_offline_float32(flow: dict[str, torch.Tensor], streaming: bool, key: str) -> None:
+    prompt = FlowPrompt(flow["prompt_token"][0], flow["prompt_feat"][0], flow["embedding"][0])
+    tokens = flow["token"][0].tolist()
+    mel = float32_runner().render_offline(prompt, tokens, streaming=streaming, is_final=True)
+    assert_near(mel, flow[key][0])
+
+
+# --- the path of fixed shapes -----------------------------------------------------------------------------
+
+
+def test_graphs_equal_eager() -> None:
+    for captured, eager in zip(three_streams(float32_runner()), three_streams(make(EAGER)), strict=True):
+        assert torch.equal(captured, eager)
+
+
+def test_kernels_equal_torch() -> None:
+    """One switch at a time, so that a failure names the kernel."""
+    expected = three_streams(make(PLAIN))
+    for switch in SWITCHES:
+        runner = make(replace(PLAIN, **{switch: True}))
+        worst = max(
+            (actual - wanted).abs().max().item() for actual, wanted in zip(three_streams(runner), expected, strict=True)
+        )
+        print(f"\n{switch}: max {worst:.1e}", end="")
+        assert worst < FLOAT32_ATOL, switch
+
+
+def test_company_changes_nothing() -> None:
+    runner = float32_runner()
+    for i, mel in enumerate(three_streams(runner)):
+        prompt = make_prompt(PROMPT_SIZES[i], seed=PROMPT_SIZES[i])
+        (alone,) = stream_all(runner, [prompt], [make_tokens(40 + 9 * i, seed=i)])
+        assert_near(mel, alone)
+
+
+def test_padding_is_harmless() -> None:
+    """Three streams in a bucket of four are bit for bit the three of four."""
+    runner = float32_runner()
+    prompts = [make_prompt(13, seed=i) for i in range(4)]
+    tokens = [make_tokens(60, seed=i) for i in range(4)]
+    four = stream_all(runner, prompts, tokens)
+    for three, mel in zip(stream_all(runner, prompts[:3], tokens[:3]), four, strict=False):
+        assert torch.equal(three, mel)
+
+
+def test_streaming_equals_offline() -> None:
+    runner = float32_runner()
+    for size in PROMPT_SIZES:
+        prompt, tokens = make_prompt(size, seed=size), make_tokens(77, seed=size)
+        (mel,) = stream_all(runner, [prompt], [tokens])
+        assert_near(mel, runner.render_offline(prompt, tokens, streaming=True, is_final=True))
+
+
+def test_reused_blocks_leak_nothing() -> None:
+    runner = make(GRAPHS, num_blocks=4)
+    for seed in range(3):
+        prompt, tokens = make_prompt(30, seed=seed), make_tokens(65 - 10 * seed, seed=seed)
+        (mel,) = stream_all(runner, [prompt], [tokens])
+        (alone,) = stream_all(float32_runner(), [prompt], [tokens])
+        assert torch.equal(mel, alone)
+        assert runner.num_free_blocks == 4
+
+
+def test_batches_interleave_in_lanes() -> None:
+    runner = float32_runner()
+    prompts = [make_prompt(0, seed=i) for i in range(2)]
+    tokens = [make_tokens(28, seed=i) for i in range(2)]
+    streams = [runner.open(runner.prepare(prompt)) for prompt in prompts]
+    for stream, ids in zip(streams, tokens, strict=True):
+        stream.append(ids)
+    first = runner.begin(streams[:1])
+    for _ in range(4):
+        first.advance()
+    second = runner.begin(streams[1:])
+    assert runner.num_free_lanes == 0
+    while not second.advance():
+        first.advance()
+    mels = [*second.result()]
+    while not first.advance():
+        pass
+    mels = [*first.result(), *mels]
+    for mel, prompt, ids in zip(mels, prompts, tokens, strict=True):
+        assert_near(mel, float32_runner().render_offline(prompt, ids, streaming=True, is_final=False))
+    for stream in streams:
+        runner.close(stream)
+
+
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
+def test_nothing_is_captured_and_nothing_waits_after_start_up() -> None:
+    runner = float32_runner()
+    three_streams(runner)  # the pinned allocator's first blocks
+    num_graphs = runner.num_graphs
+    assert num_graphs == 2 * GRAPHS.num_lanes * len(GRAPHS.batch_buckets) * len(GRAPHS.frame_buckets)
+    prepared = runner.prepare(make_prompt(30))
+    streams = [runner.open(prepared) for _ in range(3)]
+    for i, stream in enumerate(streams):
+        stream.append(make_tokens(50, seed=i))
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        mels = render_ready(runner, streams)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert all(mel.isfinite().all() for mel in mels)
+    assert runner.num_graphs == num_graphs
+    for stream in streams:
+        runner.close(stream)
+    prepared.release()
+
+
+# --- precision --------------------------------------------------------------------------------------------
+
+
+def tiny_mels(dtype: torch.dtype, kv_dtype: torch.dtype | None) -> list[torch.Tensor]:
+    """What the trained tiny model says in both voices."""
+    config = load_model_config(TINY_MODEL_DIR).flow
+    runner = FlowRunner(
+        config,
+        load_state_dict(TINY_MODEL_DIR / "flow.safetensors"),
+        num_blocks=32,
+        max_streams=2,
+        device=CUDA,
+        dtype=dtype,
+        cuda=replace(GRAPHS, kv_dtype=kv_dtype),
+    )
+    runner.capture(lambda _: None)
+    with np.load(GOLDEN_DIR / "tiny_reference.npz") as archive:
+        tokens = [archive[f"{voice}.speech_tokens"].tolist() for voice in ("rms", "slt")]
+    prompts = []
+    for voice in ("rms", "slt"):
+        tensors = load_state_dict(TINY_MODEL_DIR / "voices" / f"{voice}.safetensors")
+        prompts.append(FlowPrompt(tensors["speech_tokens"].long(), tensors["mel"].float(), tensors["embedding"]))
+    return stream_all(runner, prompts, tokens)
+
+
+def test_precision_of_the_trained_model() -> None:
+    """Mels are natural logarithms: 0.05 is half a decibel."""
+    with np.load(GOLDEN_DIR / "tiny_reference.npz") as archive:
+        expected = [torch.from_numpy(archive[f"{voice}.mel"]) for voice in ("rms", "slt")]
+    for dtype, kv_dtype, limit in (
+        (torch.float32, None, 1e-3),
+        (torch.bfloat16, None, 0.05),
+        (torch.bfloat16, torch.float8_e4m3fn, 0.1),
+    ):
+        errors = torch.cat(
+            [(mel - wanted).abs().flatten() for mel, wanted in zip(tiny_mels(dtype, kv_dtype), expected, strict=True)]
+        )
+        rms = errors.square().mean().sqrt()
+        print(f"\n{dtype}, context {kv_dtype or dtype}: mel error rms {rms:.1e}, max {errors.max():.1e}", end="")
+        assert rms < limit

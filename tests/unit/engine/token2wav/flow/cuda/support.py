@@ -1,0 +1,86 @@
+"""A batch in fixed buffers with random history, as large as one needs it."""
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from engine.model_config import EstimatorConfig
+from engine.token2wav.flow.block_context import BlockRow
+from engine.token2wav.flow.block_pool import BlockPool
+from engine.token2wav.flow.cuda.config import FlowCudaConfig
+from engine.token2wav.flow.cuda.estimator import FixedShapeEstimator
+from engine.token2wav.flow.cuda.lane import BlockBuffers, Lane
+from engine.token2wav.flow.cuda.ops import PLAIN_OPS
+from engine.token2wav.flow.cuda.tensors import FlowTensors, flow_tensors
+from engine.token2wav.flow.model import FlowModel
+from engine.token2wav.flow.prompt import load_prompt
+from engine.token2wav.flow.stream import FlowStream
+from tests.support.flow import CPU, flow_config, flow_state, make_prompt, make_tokens, short_noise
+
+# Fixed shapes, torch's own operations: what runs anywhere.
+PLAIN = FlowCudaConfig(
+    batch_buckets=(1, 2, 4, 8),
+    use_graphs=False,
+    fuse_input=False,
+    fuse_norm=False,
+    fuse_attention=False,
+    fuse_linear=False,
+    fuse_gelu=False,
+    fuse_output=False,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A stream that has `num_finished` blocks behind it and `num_frames` in the next."""
+
+    num_finished: int
+    num_frames: int
+    prompt_tokens: int = 0
+
+
+class Bench:
+    """One filled lane and the pool behind it: keys, values and tails of finished blocks are random, others NaN."""
+
+    def __init__(
+        self,
+        rows: list[Row],
+        *,
+        num_rows: int,
+        num_frames: int,
+        step: int = 1,
+        dtype: torch.dtype = torch.float32,
+        kv_dtype: torch.dtype | None = None,
+    ) -> None:
+        config = replace(flow_config(), num_euler_steps=2)
+        self.model = FlowModel(config, flow_state(), device=CPU, dtype=dtype, noise=short_noise())
+        self.pool = BlockPool(
+            config.estimator, num_steps=2, num_blocks=12, device=CPU, dtype=dtype, kv_dtype=kv_dtype, poison=True
+        )
+        self.tensors: FlowTensors = flow_tensors(self.model, self.pool)
+        lane = Lane(self.model, self.pool, max_batch=num_rows)
+        self.block: BlockBuffers = lane.buffers(num_rows, num_frames)
+        streams = [self._stream(i, row) for i, row in enumerate(rows)]
+        self.rows = [
+            BlockRow(tuple(stream.blocks), self.pool.allocate(1)[0], stream.next_num_frames) for stream in streams
+        ]
+        lane.fill(self.block, streams, self.rows)
+        FixedShapeEstimator(self.model, self.tensors, PLAIN_OPS).begin(self.block)
+        self.block.step.fill_(step)
+
+    @property
+    def config(self) -> EstimatorConfig:
+        return self.tensors.config
+
+    def _stream(self, seed: int, row: Row) -> FlowStream:
+        generator = torch.Generator().manual_seed(seed)
+        prepared = load_prompt(self.model, self.pool, make_prompt(row.prompt_tokens, seed=seed))
+        stream = FlowStream(self.model, prepared)
+        num_tokens = 25 * row.num_finished + row.num_frames // 2 - row.prompt_tokens
+        stream.append(make_tokens(num_tokens, seed=seed))
+        stream.finish()
+        stream.blocks = self.pool.allocate(row.num_finished)
+        for block in stream.blocks:
+            for memory in (self.pool.keys_values, self.pool.tails):
+                memory[block] = torch.randn(memory[block].shape, generator=generator).to(memory.dtype)
+        return stream

@@ -1,0 +1,150 @@
+"""Each Triton kernel against the same step in torch's operations; in Triton's interpreter where there is no GPU."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from engine import units
+from engine.token2wav.flow.cuda import plain_ops
+from engine.token2wav.flow.cuda.config import FlowCudaConfig
+from engine.token2wav.flow.cuda.estimator import FixedShapeEstimator
+from engine.token2wav.flow.cuda.ops import PLAIN_OPS, choose_ops
+from tests.unit.engine.token2wav.flow.cuda.support import Bench, Row
+
+pytest.importorskip("triton", reason="the extra `gpu` is for Linux")
+
+from engine.token2wav.flow.cuda import fused_ops
+
+pytestmark = [
+    pytest.mark.unit,
+    pytest.mark.skipif(torch.cuda.is_available(), reason="CPU tensors; tests/gpu runs the kernels on CUDA"),
+]
+
+# Ragged: no history and a short block, some, and a prompt that ends within the block; the last row is padding.
+ROWS = [Row(0, 14), Row(2, 16), Row(1, 10, prompt_tokens=28)]
+FULL_ROWS = [Row(1, 50), Row(0, 44)]
+# Half precision as float16: the interpreter multiplies bfloat16 as integers.
+TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3}
+
+
+def benches(rows: list[Row], num_frames: int, *, num_padding: int = 1, **kwargs: Any) -> Iterator[Bench]:
+    """Two alike, one for each implementation."""
+    for _ in range(2):
+        yield Bench(rows, num_rows=len(rows) + num_padding, num_frames=num_frames, **kwargs)
+
+
+def random_lines(bench: Bench, width: int, *, dtype: torch.dtype) -> torch.Tensor:
+    block = bench.block
+    generator = torch.Generator().manual_seed(9)
+    return torch.randn(2 * block.num_rows * block.num_frames, width, generator=generator).to(dtype)
+
+
+def valid(bench: Bench, tensor: torch.Tensor) -> torch.Tensor:
+    """The frames that anybody will look at of [C, B, n, ...], one after another."""
+    frames = tensor.view(2, bench.block.num_rows, bench.block.num_frames, -1)
+    return torch.cat([frames[:, i, : row.num_frames].flatten() for i, row in enumerate(bench.rows)])
+
+
+def assert_near(actual: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype = torch.float32) -> None:
+    assert expected.isfinite().all()
+    torch.testing.assert_close(actual.float(), expected.float(), rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize(("row", "num_frames"), [(Row(2, 14), 16), (Row(1, 50), 50)])
+def test_embed_and_the_tails_it_keeps(row: Row, num_frames: int) -> None:
+    hiddens, tails = [], []
+    for bench, embed in zip(benches([row], num_frames, num_padding=0), (plain_ops.embed, fused_ops.embed), strict=True):
+        hidden = torch.empty(2, bench.block.num_rows, num_frames, bench.config.dim)
+        embed(bench.tensors, bench.block, hidden)
+        hiddens.append(valid(bench, hidden))
+        tails.append(bench.pool.tails[[row.block for row in bench.rows]])
+    assert_near(hiddens[1], hiddens[0])
+    if num_frames == units.FRAMES_PER_BLOCK:
+        assert_near(tails[1][:, 1], tails[0][:, 1])
+        assert tails[1][:, 0].isnan().all()  # of the other Euler step
+    else:
+        assert tails[1].isnan().all()
+
+
+@pytest.mark.parametrize("has_update", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_norm(has_update: bool, dtype: torch.dtype) -> None:
+    results = []
+    for bench, norm in zip(benches(ROWS, 16, dtype=dtype), (plain_ops.norm, fused_ops.norm), strict=True):
+        dim = bench.config.dim
+        hidden = (100 * random_lines(bench, dim, dtype=torch.float32)).view(2, -1, 16, dim)
+        update = random_lines(bench, dim, dtype=dtype) if has_update else None
+        out = norm(bench.tensors, bench.block, hidden, update=update, gate_row=5, scale_row=6)
+        assert out.dtype == dtype
+        results.append((out, hidden))
+    assert_near(results[1][0], results[0][0], dtype)
+    assert_near(results[1][1], results[0][1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize(("rows", "num_frames"), [(ROWS, 16), (FULL_ROWS, 50)])
+def test_attention_and_what_it_writes_to_the_pool(rows: list[Row], num_frames: int, dtype: torch.dtype) -> None:
+    results = []
+    for bench, attend in zip(benches(rows, num_frames, dtype=dtype), (plain_ops.attend, fused_ops.attend), strict=True):
+        qkv = random_lines(bench, 3 * bench.config.num_heads * bench.config.head_dim, dtype=dtype)
+        attended = attend(bench.tensors, bench.block, qkv, 1)
+        written = [
+            bench.pool.keys_values[row.block, 1, 1, :, :, : row.num_frames].flatten()
+            for row in bench.rows
+            if num_frames == units.FRAMES_PER_BLOCK
+        ]
+        results.append((valid(bench, attended), torch.cat(written) if written else torch.empty(0)))
+        assert all(bench.pool.keys_values[row.block, 0].isnan().all() for row in bench.rows)
+    assert_near(results[1][0], results[0][0], dtype)
+    assert_near(results[1][1], results[0][1], dtype)
+
+
+def test_attention_over_8_bit_context() -> None:
+    results = []
+    for bench, attend in zip(
+        benches(FULL_ROWS, 50, dtype=torch.float16, kv_dtype=torch.float8_e4m3fn),
+        (plain_ops.attend, fused_ops.attend),
+        strict=True,
+    ):
+        # Representable in 8 bits, all but head 0's rotated keys: the interpreter loses a carry where it rounds.
+        qkv = random_lines(bench, 3 * bench.config.num_heads * bench.config.head_dim, dtype=torch.float16)
+        qkv = qkv.to(torch.float8_e4m3fn).to(torch.float16)
+        attended = attend(bench.tensors, bench.block, qkv, 0)
+        written = bench.pool.keys_values[[row.block for row in bench.rows], 1, 0].float()[:, :, :, :44]
+        results.append((valid(bench, attended), written.unflatten(2, (2, bench.config.num_heads))[:, :, :, 1:]))
+    assert_near(results[1][0], results[0][0], torch.float16)
+    assert_near(results[1][1], results[0][1])
+
+
+@pytest.mark.parametrize("has_gelu", [False, True])
+def test_linear(has_gelu: bool) -> None:
+    generator = torch.Generator().manual_seed(1)
+    x, weight, bias = (0.2 * torch.randn(shape, generator=generator) for shape in ((40, 64), (32, 64), (32,)))
+    tile = fused_ops.LinearTile(lines=32, outs=16, depth=32, num_stages=1, num_warps=4)
+    actual = fused_ops.launch_linear(x, weight, bias, tile=tile, has_gelu=has_gelu, is_pdl=False)
+    expected = torch.nn.functional.linear(x, weight, bias)
+    assert_near(actual, torch.nn.functional.gelu(expected, approximate="tanh") if has_gelu else expected)
+
+
+def test_euler_step() -> None:
+    results = []
+    for bench, euler in zip(benches(ROWS, 16), (plain_ops.euler, fused_ops.euler), strict=True):
+        before = bench.block.x.clone()
+        euler(bench.tensors, bench.block, random_lines(bench, bench.config.dim, dtype=torch.float32))
+        assert not torch.equal(before, bench.block.x)
+        results.append(bench.block.x)
+    assert_near(results[1], results[0])
+
+
+def test_a_whole_step_of_kernels() -> None:
+    """But GELU, which on a CPU is another function of torch's, and the input, which is slow and has its test."""
+    fused = choose_ops(FlowCudaConfig(use_graphs=False, fuse_input=False, fuse_gelu=False))
+    results = []
+    for bench, ops in zip(benches([Row(2, 14)], 16, num_padding=0, step=0), (PLAIN_OPS, fused), strict=True):
+        FixedShapeEstimator(bench.model, bench.tensors, ops).advance(bench.block)
+        assert bench.block.step.item() == 1
+        x = torch.stack((bench.block.x, bench.block.x))
+        results.append(valid(bench, x))
+    assert_near(results[1], results[0])

@@ -1,0 +1,126 @@
+"""The path of fixed shapes, with torch's operations on a CPU: lanes, padding, and who shares what."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from engine.token2wav.flow.cuda.config import FlowCudaConfig
+from engine.token2wav.flow.errors import BlocksExhausted, LanesExhausted
+from engine.token2wav.flow.runner import FlowRunner
+from engine.token2wav.flow.stream import FlowStream
+from tests.support.flow import drain, make_prompt, make_runner, make_tokens, render_alone, render_ready
+from tests.unit.engine.token2wav.flow.cuda.support import PLAIN
+
+pytestmark = pytest.mark.unit
+
+# Of two runs of the same arithmetic in differently shaped products.
+BATCH_ATOL = 5e-6
+
+
+def open_stream(runner: FlowRunner, num_tokens: int, *, prompt_size: int = 0, seed: int = 0) -> FlowStream:
+    stream = runner.open(runner.prepare(make_prompt(prompt_size, seed=seed)))
+    stream.append(make_tokens(num_tokens, seed=seed))
+    stream.finish()
+    return stream
+
+
+@pytest.mark.parametrize("prompt_size", [0, 13, 28])
+def test_equals_the_plain_path(prompt_size: int) -> None:
+    mel = drain(runner := make_runner(cuda=PLAIN), open_stream(runner, 61, prompt_size=prompt_size))
+    expected = render_alone(make_prompt(prompt_size), make_tokens(61))
+    torch.testing.assert_close(mel, expected, rtol=0, atol=BATCH_ATOL)
+
+
+def test_short_blocks_take_a_smaller_bucket_and_padding_rows_are_harmless() -> None:
+    runner = make_runner(cuda=PLAIN)
+    streams = [open_stream(runner, size, seed=size) for size in (3, 8, 5)]
+    for stream, mel in zip(streams, render_ready(runner, streams), strict=True):
+        expected = render_alone(make_prompt(0, seed=len(stream.tokens)), stream.tokens)
+        torch.testing.assert_close(mel, expected, rtol=0, atol=BATCH_ATOL)
+    assert all(mel.isfinite().all() for mel in render_ready(runner, [open_stream(runner, 25), open_stream(runner, 3)]))
+
+
+def test_company_in_the_same_bucket_changes_no_bit() -> None:
+    """Same shape, same place: what the other rows hold, or that they are padding, cannot matter."""
+    config = replace(PLAIN, batch_buckets=(4,))
+
+    def first_of(num_others: int) -> torch.Tensor:
+        runner = make_runner(cuda=config)
+        streams = [open_stream(runner, 40, prompt_size=30)]
+        streams += [open_stream(runner, 55, prompt_size=13 * i, seed=i) for i in range(1, num_others + 1)]
+        mels = [render_ready(runner, streams)[0], render_ready(runner, streams)[0]]
+        return torch.cat(mels, dim=1)
+
+    alone = first_of(0)
+    assert torch.equal(first_of(1), alone)
+    assert torch.equal(first_of(3), alone)
+
+
+def test_batches_interleave_in_lanes_and_a_third_is_refused() -> None:
+    runner = make_runner(cuda=PLAIN)
+    first, second, third = (open_stream(runner, 28, seed=i) for i in range(3))
+    free_blocks = runner.num_free_blocks
+    slow = runner.begin([first])
+    for _ in range(4):
+        slow.advance()
+    assert runner.num_free_lanes == 1
+    urgent = runner.begin([second])
+    with pytest.raises(LanesExhausted, match="all 2 lanes"):
+        runner.begin([third])
+    assert third.is_ready
+    assert runner.num_free_blocks == free_blocks - 2
+    while not urgent.advance():
+        slow.advance()
+    while not slow.advance():
+        pass
+    mels = [*slow.result(), *urgent.result()]
+    assert runner.num_free_lanes == 2
+    for seed, mel in enumerate(mels):
+        expected = render_alone(make_prompt(0, seed=seed), make_tokens(28, seed=seed))[:, :50]
+        torch.testing.assert_close(mel, expected, rtol=0, atol=BATCH_ATOL)
+
+
+def test_a_batch_that_everybody_left_frees_its_lane_at_once() -> None:
+    runner = make_runner(cuda=PLAIN)
+    streams = [open_stream(runner, 28, seed=i) for i in range(2)]
+    batch = runner.begin(streams)
+    batch.advance()
+    batch.drop(streams[0])
+    assert runner.num_free_lanes == 1
+    runner.close(streams[1])
+    assert runner.num_free_lanes == 2
+    assert batch.result() == []
+    assert runner.num_free_lanes == 2
+    assert drain(runner, streams[0]).isfinite().all()
+
+
+def test_what_is_refused_changes_nothing() -> None:
+    runner = make_runner(cuda=replace(PLAIN, batch_buckets=(1, 2)), num_blocks=3)
+    streams = [open_stream(runner, 28, seed=i) for i in range(4)]
+    with pytest.raises(ValueError, match="batch of 3 streams; the largest"):
+        runner.begin(streams[:3])
+    assert (runner.num_free_blocks, runner.num_free_lanes) == (3, 2)
+    batch = runner.begin(streams[:2])
+    with pytest.raises(BlocksExhausted):
+        runner.begin(streams[2:])
+    assert (runner.num_free_blocks, runner.num_free_lanes) == (1, 1)
+    assert streams[2].is_ready
+    while not batch.advance():
+        pass
+    assert all(mel.isfinite().all() for mel in batch.result())
+
+
+def test_graphs_need_a_cuda_device() -> None:
+    with pytest.raises(ValueError, match="use_graphs=False"):
+        make_runner(cuda=FlowCudaConfig())
+
+
+def test_warm_up_reports_and_captures_nothing_on_a_cpu() -> None:
+    runner = make_runner(cuda=replace(PLAIN, batch_buckets=(1,)))
+    lines: list[str] = []
+    runner.capture(lines.append)
+    assert len(lines) == 1
+    assert lines[0].startswith("flow: 0 CUDA graphs in")
+    assert runner.num_graphs == 0
+    assert drain(runner, open_stream(runner, 10)).isfinite().all()
