@@ -79,9 +79,6 @@ class VocoderNetwork:
         self._slope = config.leaky_relu_slope
         self._audio_limit = config.audio_limit
         self._half_window = config.stft_size // 2
-        # One more spectrum touches this many samples before the frames to advance by, so a call starts there and ends
-        # that far from its own end.
-        self.num_held_samples = config.stft_hop
         self._spectra_per_frame = units.SAMPLES_PER_FRAME // config.stft_hop
         self._num_bins = config.stft_size + 2
         self._f0 = F0Predictor(weights)

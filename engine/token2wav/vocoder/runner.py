@@ -28,7 +28,7 @@ class VocoderStream:
     """One utterance's place in the vocoder, made by `VocoderRunner.open`."""
 
     slot: int | None  # None once closed
-    lookahead: torch.Tensor  # [at most 4, 80]: frames known, not advanced by
+    num_lookahead: int = 0  # frames known, not advanced by: at most 4, kept by the runner
     num_frames: int = 0  # advanced by
     is_ended: bool = False
 
@@ -68,29 +68,43 @@ class VocoderRunner:
         weights = load_vocoder_weights(config, state_dict, device=device)
         self._device = device
         self._look_right = config.look_right_frames
+        # One more spectrum touches this many samples before the frames to advance by, so a call starts there and ends
+        # that far from its own end.
+        self._num_held_samples = config.stft_hop
         self._max_frames = max_samples // units.SAMPLES_PER_FRAME
-        self._network = VocoderNetwork(config, weights, dtype=dtype, device=device)
-        merge_weight = self._network.harmonic_source.merge_weight.cpu()
+        merge_weight = weights["m_source.l_linear.weight"][0].cpu()
         if excitation is not None and len(excitation) < max_samples:
             raise ValueError(f"the excitation table has {len(excitation)} rows for {max_samples} samples")
         blocks = upstream_excitation(max_samples) if excitation is None else iter((excitation[:max_samples],))
         # A frame more: a final call looks one frame past the end, where only mirrored samples are used.
         self._noise = functional.pad(project(blocks, merge_weight), (0, units.SAMPLES_PER_FRAME)).to(device)
         self._offline = OfflineVocoder(config, weights, self._noise)
-        self._state = SlotTable(self._network.layout, max_streams, dtype=torch.float32, device=device)
-        self._exact_state = SlotTable(self._network.exact_layout, max_streams, dtype=torch.float64, device=device)
+        self._max_streams = max_streams
         self._free_slots = list(reversed(range(max_streams)))
+        self._build(config, weights, dtype)
+
+    def _build(self, config: VocoderConfig, weights: Mapping[str, torch.Tensor], dtype: torch.dtype) -> None:
+        """What advances streams, and what it keeps of them; a device with an implementation of its own replaces it."""
+        device = self._device
+        self._network = VocoderNetwork(config, weights, dtype=dtype, device=device)
+        self._state = SlotTable(self._network.layout, self._max_streams, dtype=torch.float32, device=device)
+        self._exact_state = SlotTable(self._network.exact_layout, self._max_streams, dtype=torch.float64, device=device)
+        self._lookaheads = [torch.zeros(0, units.NUM_MELS, device=device) for _ in range(self._max_streams)]
 
     # --- streams ------------------------------------------------------------------------------------------
 
     def open(self) -> VocoderStream:
         """A stream at its start. Raises VocoderStreamsExhausted."""
         if not self._free_slots:
-            raise VocoderStreamsExhausted(f"all {len(self._state.rows)} vocoder streams are open")
+            raise VocoderStreamsExhausted(f"all {self._max_streams} vocoder streams are open")
         slot = self._free_slots.pop()
+        self._reset(slot)
+        return VocoderStream(slot)
+
+    def _reset(self, slot: int) -> None:
         self._state.reset(slot)
         self._exact_state.reset(slot)
-        return VocoderStream(slot, torch.zeros(0, units.NUM_MELS, device=self._device))
+        self._lookaheads[slot] = self._lookaheads[slot][:0]
 
     def close(self, stream: VocoderStream) -> None:
         """Give the slot back; whatever was still to come is dropped. Idempotent."""
@@ -105,17 +119,20 @@ class VocoderRunner:
         Raises VocoderStreamTooLong or VocoderStreamEnded before anything is computed.
         """
         self._check(jobs)
+        return self._run_checked(jobs)
+
+    def _run_checked(self, jobs: Sequence[VocoderJob]) -> list[torch.Tensor]:
         samples = [torch.zeros(0, device=self._device) for _ in jobs]
         advances: list[_Advance] = []
         for index, job in enumerate(jobs):
-            known = torch.cat((job.stream.lookahead, job.mel.T.to(self._device)))
+            known = torch.cat((self._lookaheads[_slot(job.stream)], job.mel.T.to(self._device)))
             if job.is_final and len(known):
                 known = functional.pad(known, (0, 0, 0, self._look_right))  # upstream's right context at the end
             num_frames = len(known) - self._look_right
             if num_frames > 0:
                 advances.append(_Advance(index, job, known, num_frames))
             else:
-                job.stream.lookahead = known
+                self._keep_lookahead(job.stream, known)
                 job.stream.is_ended = job.is_final
         for batch in _batches(advances):
             for advance, pcm in zip(batch, self._run_batch(batch), strict=True):
@@ -131,7 +148,7 @@ class VocoderRunner:
                 raise VocoderStreamEnded("this vocoder stream is closed or has had its final frames")
             if job.mel.shape[0] != units.NUM_MELS or job.mel.dim() != 2:
                 raise ValueError(f"mel is {list(job.mel.shape)}, not [{units.NUM_MELS}, frames]")
-            self._check_length(stream.num_frames + len(stream.lookahead) + job.mel.shape[1])
+            self._check_length(stream.num_frames + stream.num_lookahead + job.mel.shape[1])
 
     def _check_length(self, num_frames: int) -> None:
         if num_frames > self._max_frames:
@@ -178,11 +195,16 @@ class VocoderRunner:
         stream = advance.job.stream
         is_first = stream.num_frames == 0
         stream.num_frames += advance.num_frames
-        stream.lookahead = advance.mel[advance.num_frames :].clone()
+        self._keep_lookahead(stream, advance.mel[advance.num_frames :].clone())
         stream.is_ended = advance.job.is_final
-        held = self._network.num_held_samples
+        held = self._num_held_samples
         end = advance.num_frames * units.SAMPLES_PER_FRAME + (held if advance.job.is_final else 0)
         return samples[held if is_first else 0 : end]
+
+    def _keep_lookahead(self, stream: VocoderStream, frames: torch.Tensor) -> None:
+        """frames [at most 4, 80]"""
+        self._lookaheads[_slot(stream)] = frames
+        stream.num_lookahead = len(frames)
 
     # --- the yardstick ------------------------------------------------------------------------------------
 
@@ -199,6 +221,12 @@ class VocoderRunner:
     def offline(self) -> OfflineVocoder:
         """The parts of `render_offline`, for comparing what lies between."""
         return self._offline
+
+
+def _slot(stream: VocoderStream) -> int:
+    if stream.slot is None:
+        raise VocoderStreamEnded("this vocoder stream is closed")
+    return stream.slot
 
 
 def _batches(advances: Sequence[_Advance]) -> list[list[_Advance]]:

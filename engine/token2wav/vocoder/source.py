@@ -31,12 +31,15 @@ class HarmonicSource:
         self.num_harmonics = config.num_harmonics + 1
         self.merge_weight = weights["m_source.l_linear.weight"][0]  # [9]
         self._merge_bias = weights["m_source.l_linear.bias"]  # [1]
-        self._multiples = torch.arange(1, self.num_harmonics + 1, dtype=torch.float32, device=self.merge_weight.device)
+        device = self.merge_weight.device
+        self._multiples = torch.arange(1, self.num_harmonics + 1, dtype=torch.float32, device=device)
+        # A tensor: CUDA multiplies by the reciprocal of a Python number, which is an ulp off a division.
+        self._sample_rate_hz = torch.tensor(float(units.SAMPLE_RATE_HZ), device=device)
 
     def frames(self, f0: torch.Tensor, cycles_before: torch.Tensor) -> FrameSource:
         """f0 [B, T] float32 and the sums up to the first frame [B, 9] float64 -> per-frame sources."""
         # The order of operations and the float32 roundings are upstream's: an ulp here is radians after minutes.
-        per_sample = (f0[:, :, None] * self._multiples / units.SAMPLE_RATE_HZ) % 1
+        per_sample = (f0[:, :, None] * self._multiples / self._sample_rate_hz) % 1
         # Torch's CPU cumsum of float32 adds up in float64 and rounds each output.
         summed = torch.cat((cycles_before[:, None], per_sample.to(torch.float64)), dim=1).cumsum(1)[:, 1:]
         phase = summed.to(torch.float32) * 2 * math.pi * units.SAMPLES_PER_FRAME

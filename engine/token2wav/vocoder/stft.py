@@ -4,6 +4,7 @@ Frame j covers samples 4j - 8 .. 4j + 7 (centred), so each sample lies in four f
 """
 
 import torch
+from torch.nn import functional
 
 from engine.model_config import VocoderConfig
 
@@ -26,6 +27,10 @@ class Analysis:
     def spectra(self, samples: torch.Tensor) -> torch.Tensor:
         """samples [B, 4n + 12] -> [B, n, 18]."""
         return samples.unfold(1, self._size, self._hop) @ self._basis
+
+    def padded_basis(self, num_channels: int) -> torch.Tensor:
+        """[16, num_channels]: `spectra`'s factor, zeros for the channels that are not there."""
+        return functional.pad(self._basis, (0, num_channels - self._basis.shape[1])).contiguous()
 
 
 class Synthesis:
@@ -65,6 +70,18 @@ class Synthesis:
             start = 3 - back
             blocks += quarters[:, back, :, start : start + num_blocks]
         return blocks.transpose(1, 2)
+
+    def block_bases(self) -> torch.Tensor:
+        """[4, 2, 16, 16], padded: what frame q + i's real and imaginary bins add to the samples of block q."""
+        num_frames = self._size // self._hop
+        parts = self._basis.view(num_frames, self._hop, 2, self._num_bins).flip(0)  # frame q gives its last quarter
+        room = (0, self._size - self._hop, 0, self._size - self._num_bins)
+        return functional.pad(parts.permute(0, 2, 3, 1), room).contiguous()
+
+    def end_gains(self) -> torch.Tensor:
+        """[2, 16], padded: what the samples of the first and of the last block are multiplied by."""
+        gains = torch.stack((self._first_gain, self._last_gain))
+        return functional.pad(gains, (0, self._size - self._hop)).contiguous()
 
     def scale_ends(self, blocks: torch.Tensor, is_first: torch.Tensor, last_block: torch.Tensor) -> torch.Tensor:
         """Blocks [B, n, 4]; block 1 of a first row and `last_block` [B, 1] of every row lack a frame."""

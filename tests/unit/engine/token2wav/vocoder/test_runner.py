@@ -198,6 +198,39 @@ def test_a_cancelled_stream_changes_no_other(shared_runner: VocoderRunner) -> No
     assert_same(torch.cat((first, rest)), shared_runner.render_offline(MEL, is_final=True))
 
 
+def test_a_poisoned_slot_reaches_neither_its_successor_nor_its_neighbours() -> None:
+    runner = create_runner()
+    kept, leaving = runner.open(), runner.open()
+    first, _ = runner.run([VocoderJob(stream, MEL[:, :20], is_final=False) for stream in (kept, leaving)])
+    freed_slot = leaving.slot
+    runner.close(leaving)
+    runner._state.rows[freed_slot] = torch.nan
+    runner._exact_state.rows[freed_slot] = torch.nan
+    successor = runner.open()
+    assert successor.slot == freed_slot
+    rest, fresh = runner.run(
+        [VocoderJob(kept, MEL[:, 20:], is_final=True), VocoderJob(successor, MEL[:, :30], is_final=True)]
+    )
+    assert_same(torch.cat((first, rest)), runner.render_offline(MEL, is_final=True))
+    assert_same(fresh, runner.render_offline(MEL[:, :30], is_final=True))
+
+
+def test_exhaustion_refuses_the_newcomer_only() -> None:
+    runner = create_runner()
+    streams = [runner.open() for _ in range(MAX_STREAMS)]
+    mels = [MEL.roll(9 * index, dims=1) for index in range(MAX_STREAMS)]
+    first = runner.run(
+        [VocoderJob(stream, mel[:, :20], is_final=False) for stream, mel in zip(streams, mels, strict=True)]
+    )
+    with pytest.raises(VocoderStreamsExhausted):
+        runner.open()
+    rest = runner.run(
+        [VocoderJob(stream, mel[:, 20:], is_final=True) for stream, mel in zip(streams, mels, strict=True)]
+    )
+    for mel, before, after in zip(mels, first, rest, strict=True):
+        assert_same(torch.cat((before, after)), runner.render_offline(mel, is_final=True))
+
+
 def test_slots_run_out_and_come_back_once(shared_runner: VocoderRunner) -> None:
     streams = [shared_runner.open() for _ in range(MAX_STREAMS)]
     with pytest.raises(VocoderStreamsExhausted, match="4"):

@@ -1,0 +1,92 @@
+"""How the vocoder runs on CUDA: shapes to capture, precision, and a switch for every optimisation. No Triton."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """Of the filter's products. Sums, residuals, the pitch and the excitation are never less than float32."""
+
+    dtype: torch.dtype  # of weights and of what convolutions read
+    product: str  # Triton's name for how float32 operands are multiplied
+    block_k: int  # channels per step of a product
+    is_rounded_to_tf32: bool = False
+    has_fast_sine: bool = True
+
+
+PRECISIONS: Final = {
+    "float32": Precision(torch.float32, "ieee", 32, has_fast_sine=False),
+    "tf32": Precision(torch.float32, "tf32", 32, is_rounded_to_tf32=True),
+    "float16": Precision(torch.float16, "ieee", 64),
+    "bfloat16": Precision(torch.bfloat16, "ieee", 64),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One program's share of a convolution."""
+
+    columns: int
+    outputs: int
+    num_warps: int
+    num_stages: int  # loads in flight
+
+
+MATRIX_UNIT_TILES: Final = (Tile(128, 128, 8, 3), Tile(128, 64, 4, 3), Tile(64, 64, 4, 4), Tile(64, 32, 4, 4))
+FLOAT32_TILES: Final = (Tile(32, 32, 4, 2),)  # without matrix units: larger ones spill
+
+
+@dataclass(frozen=True, slots=True)
+class VocoderCudaConfig:
+    """Raises ValueError naming the field that does not fit."""
+
+    # float16 has the same 10 bits as tf32, upstream's own, at twice the rate; see PRECISIONS.
+    precision: str = "float16"
+    # A call is padded to the next bucket of streams and of frames; a longer job takes several calls. Idle rows and
+    # the columns beyond a row's own cost a program's start each, so buckets may be coarse.
+    batch_buckets: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
+    frame_buckets: tuple[int, ...] = (8, 20, 32, 56)  # a last block brings 50 and the 4 that were held back
+    use_graphs: bool = True
+    # The excitation's branches run beside the filter's first stages.
+    use_side_streams: bool = True
+    # From the largest tile to the smallest: a convolution takes the first that makes min_programs of it. The last
+    # one's outputs divide 32. Empty: those of the precision.
+    tiles: tuple[Tile, ...] = ()
+    min_programs: int = 132
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision is {self.precision!r}; it must be one of {', '.join(PRECISIONS)}")
+        for name in ("batch_buckets", "frame_buckets"):
+            buckets = getattr(self, name)
+            if not buckets or buckets[0] < 1 or any(small >= large for small, large in pairwise(buckets)):
+                raise ValueError(f"{name} are {buckets}; they must be positive and ascending")
+
+    @property
+    def max_batch(self) -> int:
+        return self.batch_buckets[-1]
+
+    @property
+    def max_frames(self) -> int:
+        return self.frame_buckets[-1]
+
+    def batch_bucket(self, num_rows: int) -> int:
+        """The smallest that holds so many; at most max_batch."""
+        return next(bucket for bucket in self.batch_buckets if num_rows <= bucket)
+
+    def frame_bucket(self, num_frames: int) -> int:
+        """The smallest that holds so many; at most max_frames."""
+        return next(bucket for bucket in self.frame_buckets if num_frames <= bucket)
+
+    def tile(self, *, num_columns: int, num_outputs: int, num_products: int) -> Tile:
+        """For `num_products` convolutions at once, each [num_columns, num_outputs]."""
+        tiles = self.tiles or (FLOAT32_TILES if self.precision == "float32" else MATRIX_UNIT_TILES)
+        fitting = [tile for tile in tiles if num_outputs % tile.outputs == 0]
+        for tile in fitting:
+            if -(-num_columns // tile.columns) * (num_outputs // tile.outputs) * num_products >= self.min_programs:
+                return tile
+        return fitting[-1]

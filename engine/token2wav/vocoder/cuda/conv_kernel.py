@@ -1,0 +1,173 @@
+"""Triton kernel of every convolution: a matrix product over taps and channels, with what follows it fused in.
+
+Activations are channels last, [streams, columns, channels]; a layer's buffer begins with its tail of the call before,
+so a left-looking convolution is a product over shifted rows of one buffer and nothing is padded or concatenated.
+Only the CUDA path imports this module (Triton is optional).
+"""
+
+# mypy: disable-error-code="untyped-decorator, no-untyped-def, no-untyped-call"
+
+from typing import Final
+
+import triton
+import triton.language as tl
+
+from engine.token2wav.vocoder.cuda import rows
+
+# What becomes of a convolution's sum on its way to the next layer's input.
+NO_ACTIVATION: Final = 0
+SNAKE: Final = 1
+LEAKY: Final = 2
+
+_SNAKE: tl.constexpr = tl.constexpr(SNAKE)
+_LEAKY: tl.constexpr = tl.constexpr(LEAKY)
+_FIELDS: tl.constexpr = tl.constexpr(rows.NUM_FIELDS)
+_FRAMES: tl.constexpr = tl.constexpr(rows.FRAMES_FIELD)
+
+
+@triton.jit
+def fast_sin(x):
+    """The hardware's sine: wrong by 5e-7 within a half turn of zero, then by 6e-8 of the angle."""
+    return tl.inline_asm_elementwise("sin.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def snake(x, alpha, inverse_alpha, IS_FAST: tl.constexpr):
+    angle = x * alpha
+    sine = fast_sin(angle) if IS_FAST else tl.sin(angle)
+    return x + sine * sine * inverse_alpha
+
+
+@triton.jit
+def as_operand(x, dtype, ROUND_TF32: tl.constexpr):
+    """float32 -> what the matrix units read. float16 saturates: an overflow would become NaN in the next layer."""
+    if ROUND_TF32:
+        # The units drop the low 13 bits; adding half of their range first makes that rounding.
+        return ((x.to(tl.uint32, bitcast=True) + 0x1000) & 0xFFFFE000).to(tl.float32, bitcast=True)
+    if dtype == tl.float16:
+        return tl.minimum(tl.maximum(x, -65504.0), 65504.0).to(tl.float16)
+    return x.to(dtype)
+
+
+# Numbers that differ from layer to layer but change nothing in the code: one compilation serves them all.
+_UNSPECIALIZED: Final = (
+    "channel_shift",
+    "origin",
+    "dilation",
+    "rate",
+    "extra",
+    "slope",
+    "scale",
+    "taps_0",
+    "taps_1",
+    "taps_2",
+)
+
+
+@triton.jit(do_not_specialize=_UNSPECIALIZED)
+def conv_kernel(
+    x_ptr,  # [blocks, streams, buffer columns, channels]
+    w_ptr,  # [outputs, taps of all blocks, channels]
+    bias_ptr,  # [blocks, outputs] float32
+    residual_ptr,  # [blocks or 1, streams, columns, outputs] float32
+    raw_ptr,  # [blocks, streams, columns, outputs] float32
+    active_ptr,  # [blocks, streams, columns, outputs]
+    alpha_ptr,  # [blocks, outputs] float32
+    inverse_alpha_ptr,
+    rows_ptr,  # [streams, fields] int64
+    num_outputs,
+    channel_shift,  # log2 of BLOCK_K chunks in the channels
+    channels,
+    column_step,  # channels * stride: from an output column's input to the next one's
+    origin,  # buffer column that the newest tap of output column 0 reads
+    dilation,
+    x_stream,
+    x_block,
+    residual_stream,
+    residual_block,
+    raw_stream,
+    raw_block,
+    active_stream,
+    active_block,
+    rate,  # output columns per mel frame
+    extra,  # output columns beyond them
+    slope,
+    scale,
+    taps_0,
+    taps_1,
+    taps_2,
+    NUM_BLOCKS: tl.constexpr,
+    IS_SUM: tl.constexpr,  # all blocks into one output, scaled; else one output a block
+    HAS_RESIDUAL: tl.constexpr,
+    HAS_RAW: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    PRECISION: tl.constexpr,
+    ROUND_TF32: tl.constexpr,
+    IS_FAST: tl.constexpr,
+):
+    stream = tl.program_id(1)
+    frames = tl.load(rows_ptr + stream * _FIELDS + _FRAMES).to(tl.int32)
+    num_columns = tl.where(frames > 0, frames * rate + extra, 0)
+    tiles_n = num_outputs // BLOCK_N
+    first_column = (tl.program_id(0) // tiles_n) * BLOCK_M
+    if first_column >= num_columns:
+        return
+    first_output = (tl.program_id(0) % tiles_n) * BLOCK_N
+    block = tl.program_id(2)
+    total_taps = taps_0 + taps_1 + taps_2
+    begin = 0
+    end = total_taps
+    if not IS_SUM and NUM_BLOCKS > 1:
+        begin = tl.where(block == 0, 0, tl.where(block == 1, taps_0, taps_0 + taps_1))
+        end = tl.where(block == 0, taps_0, tl.where(block == 1, taps_0 + taps_1, total_taps))
+
+    columns = first_column + tl.arange(0, BLOCK_M)
+    outputs = first_output + tl.arange(0, BLOCK_N)
+    ks = tl.arange(0, BLOCK_K)
+    x_ptrs = x_ptr + stream.to(tl.int64) * x_stream + (columns[:, None] * column_step + ks[None, :])
+    w_ptrs = w_ptr + (outputs[None, :] * (total_taps << channel_shift) * BLOCK_K + ks[:, None])
+    sums = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    for step in range(begin << channel_shift, end << channel_shift):
+        tap = step >> channel_shift
+        source = block
+        newest = end - 1
+        if IS_SUM:
+            source = (tap >= taps_0).to(tl.int32) + (tap >= taps_0 + taps_1).to(tl.int32)
+            newest = tl.where(source == 0, taps_0, tl.where(source == 1, taps_0 + taps_1, total_taps)) - 1
+        column = origin + (tap - newest) * dilation
+        chunk = step - (tap << channel_shift)
+        x = tl.load(x_ptrs + (source.to(tl.int64) * x_block + (column * channels + chunk * BLOCK_K)))
+        w = tl.load(w_ptrs + step * BLOCK_K)
+        sums = tl.dot(x, w, sums, input_precision=PRECISION)
+
+    is_column = (columns < num_columns)[:, None]
+    at = columns[:, None] * num_outputs + outputs[None, :]
+    if IS_SUM:
+        # Not unrolled: all residuals in registers at once would spill.
+        for each in tl.range(0, NUM_BLOCKS, num_stages=1, loop_unroll_factor=1):
+            sums += tl.load(bias_ptr + each * num_outputs + outputs)[None, :]
+            if HAS_RESIDUAL:
+                residual = residual_ptr + each * residual_block + stream.to(tl.int64) * residual_stream
+                sums += tl.load(residual + at, mask=is_column, other=0.0)
+        sums *= scale
+    else:
+        sums += tl.load(bias_ptr + block * num_outputs + outputs)[None, :]
+        if HAS_RESIDUAL:
+            residual = residual_ptr + block.to(tl.int64) * residual_block + stream.to(tl.int64) * residual_stream
+            sums += tl.load(residual + at, mask=is_column, other=0.0)
+    if HAS_RAW:
+        raw = raw_ptr + block.to(tl.int64) * raw_block + stream.to(tl.int64) * raw_stream
+        tl.store(raw + at, sums, mask=is_column)
+    if ACTIVATION == _SNAKE:
+        alpha = tl.load(alpha_ptr + block * num_outputs + outputs)[None, :]
+        inverse_alpha = tl.load(inverse_alpha_ptr + block * num_outputs + outputs)[None, :]
+        sums = snake(sums, alpha, inverse_alpha, IS_FAST)
+    if ACTIVATION == _LEAKY:
+        sums = tl.where(sums > 0, sums, sums * slope)
+    if ACTIVATION != 0:
+        active = active_ptr + block.to(tl.int64) * active_block + stream.to(tl.int64) * active_stream
+        operand = as_operand(sums, active_ptr.dtype.element_ty, ROUND_TF32)
+        tl.store(active + at, operand, mask=is_column)

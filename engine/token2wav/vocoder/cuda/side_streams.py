@@ -1,0 +1,25 @@
+"""CUDA streams beside the current one, for branches that meet again; they become branches of a captured graph."""
+
+from collections.abc import Callable
+
+import torch
+
+
+class SideStreams:
+    def __init__(self, num_streams: int) -> None:
+        """With none, work that is forked runs where it stands."""
+        self._streams = [torch.cuda.Stream() for _ in range(num_streams)]  # type: ignore[no-untyped-call]
+
+    def fork(self, number: int, work: Callable[[], None]) -> None:
+        """Run `work` after what the current stream has been given, beside what it is given next."""
+        if not self._streams:
+            work()
+            return
+        self._streams[number].wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._streams[number]):
+            work()
+
+    def join(self, number: int) -> None:
+        """What the current stream is given next waits for that work."""
+        if self._streams:
+            torch.cuda.current_stream().wait_stream(self._streams[number])

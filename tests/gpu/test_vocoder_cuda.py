@@ -1,0 +1,256 @@
+"""The vocoder on a CUDA device: golden data, graphs against eager, streams against each other, used slots.
+
+What the faster precisions cost is printed: run with -s.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from engine import units
+from engine.token2wav.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
+from engine.token2wav.vocoder.cuda.runner import CudaVocoderRunner
+from engine.token2wav.vocoder.errors import VocoderStreamsExhausted, VocoderStreamTooLong
+from engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner, VocoderStream
+from tests.support import golden
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+CUDA = torch.device("cuda")
+NUM_FRAMES = 60
+NUM_SAMPLES = NUM_FRAMES * units.SAMPLES_PER_FRAME
+MAX_STREAMS = 5
+# The golden README: two correct float32 implementations differ by 2e-5; ten times that.
+TOLERANCE = 2e-4
+
+
+def make(precision: str = "float32", *, use_graphs: bool = True, use_side_streams: bool = True) -> CudaVocoderRunner:
+    table = golden.name_keyed_generator("hift.sine_waves").random((NUM_SAMPLES, 9), dtype=np.float32)
+    runner = CudaVocoderRunner(
+        golden.golden_vocoder_config(),
+        golden.golden_state_dict("hift"),
+        excitation=torch.from_numpy(table),
+        max_samples=NUM_SAMPLES,
+        max_streams=MAX_STREAMS,
+        device=CUDA,
+        cuda=VocoderCudaConfig(
+            precision=precision,
+            batch_buckets=(1, 2, 4),
+            frame_buckets=(4, 20, 40),
+            use_graphs=use_graphs,
+            use_side_streams=use_side_streams,
+        ),
+    )
+    runner.state.fill_(-1)  # NaN, whatever the type
+    runner.capture(lambda _: None)
+    runner.state.fill_(-1)
+    return runner
+
+
+@cache
+def shared() -> CudaVocoderRunner:
+    """Used by the tests that leave it as they found it."""
+    return make()
+
+
+@cache
+def reference() -> VocoderRunner:
+    """The portable vocoder, on the CPU."""
+    table = golden.name_keyed_generator("hift.sine_waves").random((NUM_SAMPLES, 9), dtype=np.float32)
+    return VocoderRunner(
+        golden.golden_vocoder_config(),
+        golden.golden_state_dict("hift"),
+        excitation=torch.from_numpy(table),
+        max_samples=NUM_SAMPLES,
+        max_streams=1,
+        device=torch.device("cpu"),
+    )
+
+
+@cache
+def arrays() -> dict[str, torch.Tensor]:
+    return {key: torch.from_numpy(array) for key, array in golden.load_arrays("hift.npz").items()}
+
+
+def mel() -> torch.Tensor:
+    return arrays()["mel"][0].to(CUDA)
+
+
+def feed(runner: VocoderRunner, stream: VocoderStream, frames: torch.Tensor, pieces: Sequence[int]) -> torch.Tensor:
+    chunks = torch.split(frames, list(pieces), dim=1)
+    samples = [
+        runner.run([VocoderJob(stream, chunk, is_final=number == len(chunks))])[0]
+        for number, chunk in enumerate(chunks, 1)
+    ]
+    return torch.cat(samples)
+
+
+def render(runner: VocoderRunner, frames: torch.Tensor, *pieces: int) -> torch.Tensor:
+    stream = runner.open()
+    samples = feed(runner, stream, frames, pieces)
+    runner.close(stream)
+    return samples.cpu()
+
+
+def assert_close(samples: torch.Tensor, expected: torch.Tensor, tolerance: float = TOLERANCE) -> None:
+    assert samples.shape == expected.shape
+    assert (samples - expected).abs().max() <= tolerance  # false for NaN
+
+
+@pytest.mark.parametrize("pieces", [(60,), (20, 40), (20, 20, 20), (1, 2, 3, 4, 50, 0), (7, 0, 53), (1,) * 60])
+def test_golden_speech_at_any_split(pieces: tuple[int, ...]) -> None:
+    assert_close(render(shared(), mel(), *pieces), arrays()["speech_final"][0])
+
+
+def test_offline_on_the_device() -> None:
+    assert_close(shared().render_offline(mel(), is_final=True).cpu(), arrays()["speech_final"][0])
+
+
+def test_short_lives() -> None:
+    for num_frames in range(1, 9):
+        frames = mel()[:, :num_frames]
+        expected = reference().render_offline(frames.cpu(), is_final=True)
+        assert_close(render(shared(), frames, num_frames), expected)
+        assert_close(render(shared(), frames, *[1] * num_frames, 0), expected)
+
+
+def test_strided_frames_and_frames_on_the_cpu_are_the_same() -> None:
+    expected = render(shared(), mel(), 60)
+    by_frame = mel().T.contiguous().T  # [80, n], a frame's bands side by side
+    assert torch.equal(render(shared(), by_frame, 60), expected)
+    assert torch.equal(render(shared(), mel().cpu(), 60), expected)
+
+
+def test_graphs_and_side_streams_change_no_sample() -> None:
+    pieces = (5, 20, 35)
+    for precision in ("float32", "float16"):
+        expected = render(make(precision, use_graphs=False, use_side_streams=False), mel(), *pieces)
+        assert expected.isfinite().all()
+        assert torch.equal(render(make(precision, use_graphs=False), mel(), *pieces), expected)
+        assert torch.equal(render(make(precision), mel(), *pieces), expected)
+
+
+def test_every_bucket_is_captured_once() -> None:
+    runner = make()
+    assert runner.num_graphs == 9
+    render(runner, mel(), 1, 20, 39)
+    assert runner.num_graphs == 9
+
+
+def test_a_job_before_capture_says_what_to_do() -> None:
+    table = torch.zeros(NUM_SAMPLES, 9)
+    runner = CudaVocoderRunner(
+        golden.golden_vocoder_config(),
+        golden.golden_state_dict("hift"),
+        excitation=table,
+        max_samples=NUM_SAMPLES,
+        max_streams=1,
+        device=CUDA,
+    )
+    with pytest.raises(RuntimeError, match="capture"):
+        runner.run([VocoderJob(runner.open(), mel(), is_final=True)])
+
+
+# --- batches and slots ------------------------------------------------------------------------------------------
+
+PLANS: tuple[tuple[int, ...], ...] = ((20, 20, 20), (3, 50), (1, 0, 40, 2), (33,), (60,))
+
+
+def feed_together(runner: VocoderRunner, plans: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+    """Streams that join together and leave at their plans' ends, each with frames of its own."""
+    streams = [runner.open() for _ in plans]
+    outputs: list[list[torch.Tensor]] = [[] for _ in plans]
+    chunks = [torch.split(own_mel(number, sum(plan)), list(plan), dim=1) for number, plan in enumerate(plans)]
+    for step in range(max(len(plan) for plan in plans)):
+        members = [number for number, plan in enumerate(plans) if step < len(plan)]
+        jobs = [
+            VocoderJob(streams[number], chunks[number][step], is_final=step == len(plans[number]) - 1)
+            for number in members
+        ]
+        for number, samples in zip(members, runner.run(jobs), strict=True):
+            outputs[number].append(samples)
+            if step == len(plans[number]) - 1:
+                runner.close(streams[number])
+    return [torch.cat(parts).cpu() for parts in outputs]
+
+
+def own_mel(number: int, num_frames: int) -> torch.Tensor:
+    return mel().roll(7 * number, dims=1)[:, :num_frames]
+
+
+def test_a_ragged_batch_equals_each_stream_alone() -> None:
+    runner, on_cpu = make(), reference()
+    for number, samples in enumerate(feed_together(runner, PLANS)):
+        frames = own_mel(number, sum(PLANS[number]))
+        assert_close(samples, on_cpu.render_offline(frames.cpu(), is_final=True))
+        assert_close(samples, render(runner, frames, *PLANS[number]), 1e-6)
+
+
+def test_a_used_and_poisoned_slot_is_a_fresh_one() -> None:
+    runner = make()
+    expected = render(runner, mel(), 20, 40)
+    abandoned = runner.open()
+    runner.run([VocoderJob(abandoned, mel()[:, :20], is_final=False)])
+    runner.close(abandoned)
+    runner.state.fill_(-1)
+    for _ in range(MAX_STREAMS + 1):
+        assert torch.equal(render(runner, mel(), 20, 40), expected)
+
+
+def test_who_joins_leaves_or_is_refused_changes_no_other() -> None:
+    runner = make()
+    expected = render(runner, mel(), 20, 20, 20)
+    kept = runner.open()
+    outputs = []
+    others: list[VocoderStream] = []
+    for step in range(3):
+        for other in others:
+            runner.close(other)
+        others = [runner.open() for _ in range(MAX_STREAMS - 1)]
+        with pytest.raises(VocoderStreamsExhausted):
+            runner.open()
+        jobs = [VocoderJob(other, own_mel(step, 11 * (step + 1)), is_final=False) for other in others]
+        too_long = VocoderJob(others[0], torch.zeros(80, 61, device=CUDA), is_final=False)
+        own = VocoderJob(kept, mel()[:, 20 * step : 20 * (step + 1)], is_final=step == 2)
+        with pytest.raises(VocoderStreamTooLong):
+            runner.run([own, too_long])
+        outputs.append(runner.run([*jobs, own])[-1])
+    assert_close(torch.cat(outputs).cpu(), expected, 1e-6)
+
+
+def test_samples_of_a_call_outlive_the_next() -> None:
+    runner = shared()
+    streams = [runner.open() for _ in range(2)]
+    first = [runner.run([VocoderJob(stream, mel(), is_final=True)])[0] for stream in streams]
+    assert torch.equal(first[0], first[1])
+    assert first[0].data_ptr() != first[1].data_ptr()
+    for stream in streams:
+        runner.close(stream)
+
+
+# --- precisions -------------------------------------------------------------------------------------------------
+
+
+def log_spectrum(samples: torch.Tensor) -> torch.Tensor:
+    window = torch.hann_window(960)
+    return torch.stft(samples, 960, 480, window=window, return_complex=True).abs().clamp(min=1e-3).log()
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("tf32", 0.02), ("float16", 0.02), ("bfloat16", 0.2)])
+def test_precisions_are_close(precision: str, tolerance: float) -> None:
+    expected = arrays()["speech_final"][0]
+    samples = render(make(precision), mel(), 20, 40)
+    relative = ((samples - expected).norm() / expected.norm()).item()
+    spectral = (log_spectrum(samples) - log_spectrum(expected)).abs().mean().item()
+    print(f"\n{precision}: {relative:.2e} of the signal, log spectrum {spectral:.2e}", end="")
+    assert relative < tolerance
+
+
+def test_every_precision_is_tested() -> None:
+    assert set(PRECISIONS) == {"float32", "tf32", "float16", "bfloat16"}

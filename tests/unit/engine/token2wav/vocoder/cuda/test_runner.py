@@ -1,0 +1,163 @@
+"""The CUDA vocoder by Triton's interpreter equals the CPU's layers: any history, any company, any slot."""
+
+import math
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from engine import units
+from engine.model_config import VocoderConfig
+from engine.token2wav.vocoder.cuda.config import Tile, VocoderCudaConfig
+from engine.token2wav.vocoder.cuda.runner import CudaVocoderRunner
+from engine.token2wav.vocoder.errors import VocoderStreamsExhausted
+from engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner
+from engine.token2wav.vocoder.weights import vocoder_shapes
+from engine.weights import WeightsError
+from tests.support import golden
+
+pytestmark = pytest.mark.unit
+
+CPU = torch.device("cpu")
+# Every kind of layer, and few taps: the interpreter takes a millisecond for each step of a product.
+SMALL = VocoderConfig(
+    base_channels=16,
+    f0_channels=8,
+    num_harmonics=8,
+    sine_amplitude=0.1,
+    noise_std=0.003,
+    voiced_threshold_hz=10,
+    upsample_rates=(8, 15),
+    upsample_kernels=(16, 31),
+    stft_size=16,
+    stft_hop=4,
+    resblock_kernels=(2, 3),
+    resblock_dilations=((3,), (3,)),
+    source_resblock_kernels=(2, 2),
+    source_resblock_dilations=((2,), (1, 2)),
+    leaky_relu_slope=0.1,
+    audio_limit=0.99,
+    look_right_frames=4,
+)
+EAGER = VocoderCudaConfig(
+    precision="float32",
+    batch_buckets=(1, 2),
+    frame_buckets=(2, 5),
+    use_graphs=False,
+    tiles=(Tile(1024, 128, 4, 2), Tile(1024, 32, 4, 2)),
+    min_programs=0,
+)
+MAX_FRAMES = 7
+TOLERANCE = 1e-5
+
+
+def state_dict() -> dict[str, torch.Tensor]:
+    scale = {"f0_predictor.classifier.weight": 150.0, "conv_post.parametrizations.weight.original0": 0.1}
+    return {
+        name: torch.from_numpy(
+            golden.weight(name, shape, scale=scale.get(name, 1.0), shift=-1.5 if name == "conv_post.bias" else 0.0)
+        )
+        for name, shape in vocoder_shapes(SMALL).items()
+    }
+
+
+NUM_SAMPLES = MAX_FRAMES * units.SAMPLES_PER_FRAME
+EXCITATION = torch.rand(NUM_SAMPLES, 9, generator=torch.Generator().manual_seed(3))
+MEL = torch.randn(2, units.NUM_MELS, MAX_FRAMES, generator=torch.Generator().manual_seed(4))
+
+
+def create_cuda(config: VocoderCudaConfig = EAGER) -> CudaVocoderRunner:
+    return CudaVocoderRunner(
+        SMALL,
+        state_dict(),
+        excitation=EXCITATION,
+        max_samples=NUM_SAMPLES,
+        max_streams=2,
+        device=CPU,
+        cuda=config,
+    )
+
+
+@pytest.fixture(scope="module")
+def reference() -> VocoderRunner:
+    return VocoderRunner(SMALL, state_dict(), excitation=EXCITATION, max_samples=NUM_SAMPLES, max_streams=2, device=CPU)
+
+
+@pytest.fixture(scope="module")
+def runner() -> CudaVocoderRunner:
+    runner = create_cuda()
+    runner.state.fill_(-1)  # NaN in every type: what is not written must not be read
+    return runner
+
+
+def feed_together(runner: VocoderRunner, plans: Sequence[Sequence[int]]) -> list[list[torch.Tensor]]:
+    """Call number i takes piece number i of each stream that has one; streams leave when they end."""
+    streams = [runner.open() for _ in plans]
+    outputs: list[list[torch.Tensor]] = [[] for _ in plans]
+    chunks = [torch.split(MEL[index, :, : sum(plan)], list(plan), dim=1) for index, plan in enumerate(plans)]
+    for number in range(max(len(plan) for plan in plans)):
+        members = [index for index, plan in enumerate(plans) if number < len(plan)]
+        jobs = [
+            VocoderJob(streams[index], chunks[index][number], is_final=number == len(plans[index]) - 1)
+            for index in members
+        ]
+        for index, samples in zip(members, runner.run(jobs), strict=True):
+            outputs[index].append(samples)
+            if number == len(plans[index]) - 1:
+                runner.close(streams[index])
+    return outputs
+
+
+def test_first_later_last_and_waiting_in_one_batch(runner: CudaVocoderRunner, reference: VocoderRunner) -> None:
+    plans = [[6, 1], [2, 0]]
+    expected = feed_together(reference, plans)
+    for samples, wanted in zip(feed_together(runner, plans), expected, strict=True):
+        assert [len(each) for each in samples] == [len(each) for each in wanted]
+        assert torch.allclose(torch.cat(samples), torch.cat(wanted), atol=TOLERANCE, rtol=0)
+
+
+def test_a_slot_full_of_nan_is_a_fresh_one(runner: CudaVocoderRunner, reference: VocoderRunner) -> None:
+    (expected,) = feed_together(reference, [[1]])
+    runner.close(runner.open())
+    runner.state.fill_(-1)
+    (samples,) = feed_together(runner, [[1]])
+    assert torch.allclose(samples[0], expected[0], atol=TOLERANCE, rtol=0)
+
+
+def test_exhaustion_refuses_the_newcomer_only(runner: CudaVocoderRunner) -> None:
+    streams = [runner.open() for _ in range(2)]
+    with pytest.raises(VocoderStreamsExhausted):
+        runner.open()
+    for stream in streams:
+        runner.close(stream)
+
+
+def test_a_long_job_takes_several_calls_and_mel_may_be_strided(
+    runner: CudaVocoderRunner, reference: VocoderRunner
+) -> None:
+    (expected,) = feed_together(reference, [[7]])
+    stream = runner.open()
+    by_frame = MEL[0, :, :7].T.contiguous().T
+    (samples,) = runner.run([VocoderJob(stream, by_frame, is_final=True)])
+    runner.close(stream)
+    assert torch.allclose(samples, expected[0], atol=TOLERANCE, rtol=0)
+
+
+def test_capture_without_graphs_runs_every_bucket() -> None:
+    runner = create_cuda(
+        VocoderCudaConfig(precision="float16", batch_buckets=(1,), frame_buckets=(1,), use_graphs=False)
+    )
+    reports: list[str] = []
+    runner.capture(reports.append)
+    assert runner.num_graphs == 0
+    assert len(reports) == 1
+    assert "1 buckets" in reports[0]
+    assert math.isfinite(runner.state.view(torch.float16).abs().amax().item())
+
+
+def test_blocks_that_the_kernels_cannot_join_are_refused() -> None:
+    uneven = VocoderConfig(
+        **{name: getattr(SMALL, name) for name in VocoderConfig.__slots__} | {"resblock_dilations": ((3,), (5,))}
+    )
+    with pytest.raises(WeightsError, match="same dilations"):
+        CudaVocoderRunner(uneven, {}, max_samples=480, max_streams=1, device=CPU)
