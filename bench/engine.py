@@ -1,155 +1,193 @@
-"""Time to first audio and real-time factor of the CPU path, by stage, at the engine seam: no sockets, no thread.
+"""Measures the engine at its seam: no sockets, real time, many listeners. Definitions: bench/load.py, bench/report.py.
 
-python -m bench.cpu [--runs 20] [--threads N] [--voice rms] [--output bench/results/cpu.json]
+    python -m bench.engine                          # CPU, tiny model: one utterance at a time, time by stage
+    python -m bench.engine --scenario all --device cuda --model DIR --set max_active_clauses=448 --baseline
+
+Scenarios, any number of them; N: streams, or --streams where the name has none
+
+    first-audio   one stream at a time, a short text given whole
+    live-N        N live streams in real time: first audio of newcomers beside them
+    sustain-N     the same; the verdict is whether N were sustained (C100, first audio p95, nothing refused)
+    burst-N       N at once as fast as it goes: throughput
+    cancel-N      cancels beside N live streams: cancel -> slot free
+    memory        GPU memory a second of context and a stream (loads three small engines)
+    all           first-audio, live-16, live-128, sustain-300, burst-400, cancel-16, memory
+    stages        the default: see bench/stages.py
+
+Any EngineConfig field is `--set NAME=VALUE`, for ablations. `--baseline` then runs the plain way (bench/plain.py) on
+the same weights and texts, in this process, and gives the ratios.
 """
 
 import argparse
+import asyncio
 import json
-import time
-from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
-from unittest import mock
+from typing import Any, Final
 
-from bench import environment, sentences
-from bench.stats import summary
-from engine import units
-from engine.build import load_stages, set_threads
+import msgspec
+import uvloop
+
+from bench import environment
+from bench.load import StartPattern
+from bench.run import ALL_SCENARIOS, Run, ScenarioName, measure, parse_scenario
+from bench.stages import by_stage
+from bench.texts import Lengths
 from engine.config import EngineConfig
-from engine.core import EngineCore
-from engine.interface import AudioReady, Done, Failed, UtteranceId, UtteranceRequest
-from engine.model_config import load_model_config
-from engine.scheduler import AdvanceBatch, BeginBlocks, LlmStep
-from engine.stages import Stages
-from engine.voices.store import load_voices
+from engine.interface import EngineError, SpeakingMode
+from engine.loading import choose_device
+from gateway.logs import configure_logs
+
+_RESULTS: Final = environment.REPOSITORY / "bench" / "results"
+_STAGES: Final = "stages"
+_NUM_STAGE_RUNS: Final = 20
+_NUM_SAMPLES: Final = 100
 
 
-class StageClock:
-    """Wall time of the engine's steps by what they did; the vocoder's is taken out of the flow step it follows."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = defaultdict(float)
-        self.num_calls: dict[str, int] = defaultdict(int)
-        self._vocoder_s = 0.0
-
-    @contextmanager
-    def watching_vocoder(self, stages: Stages) -> Iterator["StageClock"]:
-        run = stages.vocoder.run
-
-        def timed(*arguments: Any) -> Any:
-            started_s = time.perf_counter()
-            result = run(*arguments)
-            self._vocoder_s += time.perf_counter() - started_s
-            return result
-
-        with mock.patch.object(stages.vocoder, "run", timed):
-            yield self
-
-    def step(self, core: EngineCore) -> bool:
-        started_s = time.perf_counter()
-        work = core.step().work
-        duration_s = time.perf_counter() - started_s
-        vocoder_s, self._vocoder_s = self._vocoder_s, 0.0
-        match work:
-            case LlmStep():
-                self._add("llm", duration_s)
-            case BeginBlocks() | AdvanceBatch():
-                self._add("flow", duration_s - vocoder_s)
-                if vocoder_s:
-                    self._add("vocoder", vocoder_s)
-            case None:
-                return False
-        return True
-
-    def _add(self, stage: str, duration_s: float) -> None:
-        self.seconds[stage] += duration_s
-        self.num_calls[stage] += 1
+class UsageError(ValueError):
+    """The command line asks for something that there is not. The message says what there is."""
 
 
-def speak(core: EngineCore, clock: StageClock, text: str, voice: str, seed: int) -> dict[str, float]:
-    """One utterance given whole, alone: milliseconds to its packets, its audio and what it took."""
-    utterance_id = UtteranceId(f"bench {seed}")
-    started_s = time.perf_counter()
-    core.submit(UtteranceRequest(utterance_id, voice), seed=seed)
-    core.push_text(utterance_id, text)
-    core.end_text(utterance_id)
-    arrivals: list[tuple[float, int]] = []
-    while True:
-        is_working = clock.step(core)
-        for event in core.take_events():
-            elapsed_ms = (time.perf_counter() - started_s) * 1000
-            if isinstance(event, AudioReady):
-                arrivals.append((elapsed_ms, len(event.packets) * units.MS_PER_FRAME))
-            elif isinstance(event, Failed):
-                raise RuntimeError(event.message)
-            elif isinstance(event, Done):
-                return _figures(arrivals, event.audio_ms, elapsed_ms)
-        if not is_working:
-            raise RuntimeError("the engine has no work, yet the utterance is not done")
+def parse_setting(setting: str) -> tuple[str, Any]:
+    """NAME=VALUE -> a field of EngineConfig and a value of its type: none, true, 12, text, a,b. Raises UsageError."""
+    name, equals, value = setting.partition("=")
+    types = {each.name: each.type for each in fields(EngineConfig) if each.name != "model_dir"}
+    if not equals or name not in types:
+        raise UsageError(f"--set {setting}: expected NAME=VALUE with NAME one of {', '.join(types)}")
+    if types[name] == Path | None:
+        return name, Path(value)
+    plain: object = None if value.lower() == "none" else value
+    if types[name] == tuple[str, ...]:
+        plain = value.split(",") if value else []
+    try:
+        return name, msgspec.convert(plain, types[name], strict=False)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"--set {setting}: {error}") from error
 
 
-def _figures(arrivals: list[tuple[float, int]], audio_ms: int, total_ms: float) -> dict[str, float]:
-    first_ms, lead_ms = arrivals[0]
-    headroom_ms = first_ms + lead_ms - arrivals[1][0] if len(arrivals) > 1 else float(lead_ms)
-    return {
-        "first_audio_ms": first_ms,
-        "second_chunk_headroom_ms": headroom_ms,
-        "audio_ms": audio_ms,
-        "total_ms": total_ms,
-        "rtf": total_ms / audio_ms,
-    }
+def parse_range(text: str) -> tuple[float, float]:
+    """3..15 -> (3.0, 15.0). Raises UsageError."""
+    low, dots, high = text.partition("..")
+    try:
+        limits = (float(low), float(high if dots else low))
+    except ValueError as error:
+        raise UsageError(f"{text!r} is not a range of seconds such as 3..15") from error
+    if not 0 < limits[0] <= limits[1]:
+        raise UsageError(f"{text!r}: a range goes from a length above 0 up to one that is not smaller")
+    return limits
 
 
-def measure(core: EngineCore, clock: StageClock, text: str, voice: str, num_runs: int) -> dict[str, Any]:
-    runs = [speak(core, clock, text, voice, seed) for seed in range(num_runs)]
-    audio_s = sum(run["audio_ms"] for run in runs) / 1000
-    stages = {
-        stage: {
-            "ms_per_call": round(1000 * seconds / clock.num_calls[stage], 3),
-            "num_calls": clock.num_calls[stage],
-            "rtf": round(seconds / audio_s, 4),
-        }
-        for stage, seconds in clock.seconds.items()
-    }
-    return {
-        "text": text,
-        "first_audio_ms": summary([run["first_audio_ms"] for run in runs]),
-        "second_chunk_headroom_ms_worst": round(min(run["second_chunk_headroom_ms"] for run in runs), 1),
-        "rtf": summary([run["rtf"] for run in runs]),
-        "audio_s": round(audio_s, 2),
-        "stages": stages,
-    }
+def engine_config(options: argparse.Namespace, scenarios: Sequence[ScenarioName]) -> EngineConfig:
+    """With the device's numbers, and room for every scenario's utterances unless --set says how much.
+
+    Raises UsageError, EngineError.
+    """
+    config = EngineConfig(options.model, device=options.device or "auto", threads=options.threads)
+    config = config.resolved(choose_device(config.device).type)
+    # Poisson arrivals and cancels overshoot the number of live streams. A burst waits; it is not to be refused.
+    room = 2 * max((each.num_streams for each in scenarios), default=1) + 32
+    config = replace(
+        config,
+        max_utterances=max(config.max_utterances, room),
+        max_waiting_utterances=max(config.max_waiting_utterances, room),
+    )
+    return replace(config, **dict(map(parse_setting, options.set)))
 
 
-def main() -> None:
+def scenarios_of(options: argparse.Namespace) -> list[ScenarioName]:
+    names = [name for each in options.scenario for name in (ALL_SCENARIOS if each == "all" else (each,))]
+    try:
+        return [parse_scenario(name, default_streams=options.streams) for name in names]
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def run_stages(options: argparse.Namespace) -> dict[str, Any]:
+    if options.device not in (None, "cpu"):
+        raise UsageError("the scenario 'stages' times the CPU; on a GPU name another, such as --scenario all")
+    config = replace(
+        EngineConfig(options.model, device="cpu", threads=options.threads), **dict(map(parse_setting, options.set))
+    )
+    voice = options.voices[0] if options.voices else None
+    measured = by_stage(config, voice=voice, num_runs=options.samples or _NUM_STAGE_RUNS)
+    return {"label": options.label, "environment": environment.describe(), **measured}
+
+
+def run_of(options: argparse.Namespace) -> Run:
+    scenarios = scenarios_of(options)
+    shortest_s, longest_s = parse_range(options.audio_s)
+    return Run(
+        config=engine_config(options, scenarios),
+        scenarios=tuple(scenarios),
+        label=options.label,
+        mode=SpeakingMode(options.mode),
+        tokens_per_s=options.tokens_per_s if options.text == "paced" else None,
+        shortest_s=shortest_s,
+        longest_s=longest_s,
+        lengths=Lengths(options.lengths) if options.lengths else None,
+        voices=tuple(options.voices),
+        pattern=StartPattern(options.arrival),
+        num_samples=options.samples or _NUM_SAMPLES,
+        duration_s=options.duration_s,
+        limit_s=options.limit_s,
+        seed=options.seed,
+        num_plain=options.baseline_utterances if options.baseline else 0,
+        plain_dtype=options.baseline_dtype,
+    )
+
+
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scenario", nargs="+", default=[_STAGES], metavar="NAME")
     parser.add_argument("--model", type=Path, default=environment.REPOSITORY / "models" / "tiny")
-    parser.add_argument("--voice", default="rms")
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--threads", type=int, default=None, help="of torch; default: one per core")
-    parser.add_argument("--output", type=Path, help="default: bench/results/engine-DEVICE.json")
-    options = parser.parse_args()
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), help="(default: auto; of stages: cpu)")
+    parser.add_argument("--threads", type=int, help="of torch on a CPU (default: one per core)")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an EngineConfig field")
+    parser.add_argument("--streams", type=int, default=16, help="of scenarios named without a number (default: 16)")
+    parser.add_argument("--samples", type=int, help=f"utterances at least (default: {_NUM_SAMPLES}; stages: 20)")
+    parser.add_argument("--duration-s", type=float, default=20.0, help="measured at least, of live streams")
+    parser.add_argument("--limit-s", type=float, default=150.0, help="a scenario is cut off then (default: 150)")
+    parser.add_argument("--arrival", choices=[each.value for each in StartPattern], default="staggered")
+    parser.add_argument("--text", choices=("whole", "paced"), default="whole")
+    parser.add_argument("--tokens-per-s", type=float, default=30.0, help="of paced text (default: 30)")
+    parser.add_argument("--audio-s", default="3..15", help="audio lengths of utterances (default: 3..15)")
+    parser.add_argument("--lengths", choices=[each.value for each in Lengths], help="(default: by trying)")
+    parser.add_argument("--mode", choices=[each.value for each in SpeakingMode], default="auto")
+    parser.add_argument("--voices", nargs="+", default=[], help="mixed (default: all of the model)")
+    parser.add_argument("--seed", type=int, default=0, help="of lengths, voices and arrivals")
+    parser.add_argument("--baseline", action="store_true", help="the plain way too, and the ratios")
+    parser.add_argument("--baseline-utterances", type=int, default=5)
+    parser.add_argument("--baseline-dtype", choices=("float32", "bfloat16"), help="(default: bfloat16; CPU: float32)")
+    parser.add_argument("--label", default="", help="goes into the result")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="(default of stages: bench/results/engine-cpu.json)")
+    return parser
 
-    output = options.output or environment.REPOSITORY / "bench" / "results" / f"engine-{options.device}.json"
-    # The lead would hold a lone utterance back to real time; here it is to run as fast as it can.
-    config = EngineConfig(options.model, device=options.device, threads=options.threads, lead_ms=3_600_000)
-    set_threads(config)
-    started_s = time.perf_counter()
-    model = load_model_config(options.model)
-    stages = load_stages(config, model, load_voices(options.model, model))
-    load_s = time.perf_counter() - started_s
-    core = EngineCore(config, stages, time.monotonic)
-    report: dict[str, Any] = {"environment": environment.describe(), "voice": options.voice, "load_s": round(load_s, 2)}
-    speak(core, StageClock(), sentences.PARAGRAPH, options.voice, seed=10_000)  # warm
-    for name, text in (("short", sentences.SHORT), ("paragraph", sentences.PARAGRAPH)):
-        with StageClock().watching_vocoder(stages) as clock:
-            report[name] = measure(core, clock, text, options.voice, options.runs)
-    output.write_text(json.dumps(report, indent=1) + "\n")
-    print(json.dumps(report, indent=1))
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    # A model that never stops has every clause of thousands cut, which the engine warns of. Failures are reported.
+    configure_logs("error", "console")
+
+    def save(report: dict[str, Any], path: Path | None = options.json) -> None:
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(report, indent=1) + "\n")
+
+    try:
+        if options.scenario == [_STAGES]:
+            report = run_stages(options)
+            save(report, options.json or _RESULTS / "engine-cpu.json")
+            print(json.dumps(report, indent=1))
+        else:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(measure(run_of(options), save))
+    except (UsageError, EngineError) as error:
+        print(f"bench.engine: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

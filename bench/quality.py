@@ -23,7 +23,16 @@ from engine import units
 from engine.build import load_stages, set_threads
 from engine.config import EngineConfig
 from engine.core import EngineCore
-from engine.interface import AudioFormat, AudioReady, Codec, Failed, SpeakingMode, UtteranceId, UtteranceRequest
+from engine.interface import (
+    AudioFormat,
+    AudioReady,
+    Codec,
+    EngineEvent,
+    Failed,
+    SpeakingMode,
+    UtteranceId,
+    UtteranceRequest,
+)
 from engine.model_config import load_model_config
 from engine.voices.store import load_voices
 
@@ -57,30 +66,35 @@ def _resample(samples: npt.NDArray[np.int16], rate_hz: int) -> npt.NDArray[np.in
     return out
 
 
-def speak(core: EngineCore, text: str, voice: str, mode: SpeakingMode, seed: int) -> npt.NDArray[np.int16]:
-    """The whole text as PCM at the engine's rate. The text's end is told late, so that bistream has to stream."""
+def speak(
+    core: EngineCore, events: list[EngineEvent], text: str, voice: str, mode: SpeakingMode, seed: int
+) -> npt.NDArray[np.int16]:
+    """The whole text as PCM at the engine's rate; `events` is the core's sink.
+
+    The text's end is told late, so that bistream has to stream.
+    """
     utterance_id = UtteranceId(f"quality {seed}")
     core.submit(UtteranceRequest(utterance_id, voice, AudioFormat(Codec.PCM_S16LE), mode), seed=seed)
     core.push_text(utterance_id, text)
-    pcm = b""
     for is_ended in (False, True):
         if is_ended:
             core.end_text(utterance_id)
-        while core.step().work is not None:
-            pass
-        for event in core.take_events():
-            if isinstance(event, AudioReady):
-                pcm += b"".join(event.packets)
-            elif isinstance(event, Failed):
-                raise RuntimeError(event.message)
+        core.run_until_idle()
+    pcm = b""
+    for event in events:
+        if isinstance(event, AudioReady):
+            pcm += b"".join(event.packets)
+        elif isinstance(event, Failed):
+            raise RuntimeError(event.message)
+    events.clear()
     return np.frombuffer(pcm, "<i2")
 
 
-def measure(core: EngineCore, voice: str, mode: SpeakingMode) -> dict[str, Any]:
+def measure(core: EngineCore, events: list[EngineEvent], voice: str, mode: SpeakingMode) -> dict[str, Any]:
     recogniser = Recogniser()
     rows: list[dict[str, Any]] = []
     for seed, text in enumerate(sentences.EVERYDAY):
-        heard = recogniser.words(speak(core, text, voice, mode, seed), units.SAMPLE_RATE_HZ)
+        heard = recogniser.words(speak(core, events, text, voice, mode, seed), units.SAMPLE_RATE_HZ)
         wanted = words_of(text)
         rows.append(
             {"text": text, "heard": " ".join(heard), "errors": word_errors(wanted, heard), "words": len(wanted)}
@@ -105,13 +119,17 @@ def main() -> None:
     options = parser.parse_args()
 
     # The lead would hold a lone utterance back to real time; here it is to run as fast as it can.
-    config = EngineConfig(options.model, device="cpu", lead_ms=3_600_000)
+    config = EngineConfig(options.model, device="cpu", lead_ms=3_600_000).resolved("cpu")
     set_threads(config)
     model = load_model_config(options.model)
-    core = EngineCore(config, load_stages(config, model, load_voices(options.model, model)), time.monotonic)
+    stages = load_stages(config, model, load_voices(options.model, model))
+    events: list[EngineEvent] = []
+    core = EngineCore(config, stages, time.monotonic, events.extend)
     report: dict[str, Any] = {
         "environment": environment.describe(),
-        "results": [measure(core, voice, SpeakingMode(mode)) for mode in options.modes for voice in options.voices],
+        "results": [
+            measure(core, events, voice, SpeakingMode(mode)) for mode in options.modes for voice in options.voices
+        ],
     }
     options.output.write_text(json.dumps(report, indent=1) + "\n")
     for result in report["results"]:

@@ -2,18 +2,104 @@
 
     python -m bench.table
 
-Replaces what stands between `<!-- NAME -->` and `<!-- /NAME -->` in README.md, for NAME headline and bench.
+Replaces what stands between `<!-- NAME -->` and `<!-- /NAME -->` in README.md, for NAME headline and bench. What was
+measured on a GPU comes first, where it was: engine-h200.json.
 """
 
 import json
-from typing import Any
+from typing import Any, Final
 
 from bench.environment import REPOSITORY
+from bench.report import best_throughput, most_sustained
+from bench.texts import Lengths
+
+_RESULTS: Final = REPOSITORY / "bench" / "results"
 
 
-def results(name: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads((REPOSITORY / "bench" / "results" / name).read_text())
+def results(name: str) -> dict[str, Any] | None:
+    """None: that was not measured."""
+    path = _RESULTS / name
+    if not path.exists():
+        return None
+    loaded: dict[str, Any] = json.loads(path.read_text())
     return loaded
+
+
+def gpu_headline(run: dict[str, Any]) -> str:
+    """One sentence of what the run has measured."""
+    scenarios = run["scenarios"]
+    parts = []
+    if "first-audio" in scenarios:
+        parts.append(f"first audio {scenarios['first-audio']['first_audio_ms']['p50']:.0f} ms after a short text")
+    num_sustained, rate = most_sustained(scenarios), best_throughput(scenarios)
+    if num_sustained:
+        parts.append(f"{num_sustained} streams sustained in real time")
+    if rate:
+        parts.append(f"{rate:.0f} seconds of audio a second")
+    return f"**{_capitalised(', '.join(parts))}**, on one {run['environment']['gpu']}, {_weights(run)}."
+
+
+def gpu_table(run: dict[str, Any]) -> list[str]:
+    machine = run["environment"]
+    lines = [
+        f"One {machine['gpu']}, torch {machine['torch']}, commit {machine['commit']}, {_weights(run)}; at the engine "
+        f"seam, no sockets; utterances of {_span(run)}; text {_pace(run)}. C50, C100: share of listeners whose player, "
+        "without a prebuffer, never waited longer than 50 or 100 ms.",
+        "",
+        "| load | utterances | first audio p50 / p95 / p99 | C50 / C100 | RTF p50 | audio-s/s |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, row in run["scenarios"].items():
+        if not row.get("first_audio_ms") or name.startswith("cancel"):
+            continue
+        first = row["first_audio_ms"]
+        times = " / ".join("-" if first[key] is None else f"{first[key]:.0f}" for key in ("p50", "p95", "p99"))
+        shares = " / ".join("-" if row[key] is None else f"{100 * row[key]:.1f} %" for key in ("c50", "c100"))
+        rtf = "-" if row["rtf"] is None else f"{row['rtf']['p50']:.3f}"
+        rate = "-" if row["audio_s_per_s"] is None else f"{row['audio_s_per_s']:.0f}"
+        lines.append(f"| {name} | {row['num']} | {times} ms | {shares} | {rtf} | {rate} |")
+    return [*lines, "", *_gpu_remarks(run)]
+
+
+def _gpu_remarks(run: dict[str, Any]) -> list[str]:
+    remarks = []
+    for name, row in run["scenarios"].items():
+        if row.get("cancel_ms"):
+            times = row["cancel_ms"]
+            remarks.append(f"Cancel to slot free ({name}): p50 {times['p50']:.1f} ms, p95 {times['p95']:.1f} ms.")
+        if "mib_per_stream_second" in row:
+            remarks.append(f"GPU memory: {row['mib_per_stream_second']:.0f} MiB a second of context and stream.")
+    if run.get("plain"):
+        ratios = run["ratios"]
+        named = (("first_audio", "first audio"), ("throughput", "throughput"))
+        shown = [f"{word} {ratios[key]:.0f} times better" for key, word in named if ratios[key]]
+        if shown:
+            remarks.append(
+                "Against the plain way on the same weights in the same run (one stream at a time, whole-prefix "
+                f"recomputation, eager, {run['plain']['dtype']}; bench/plain.py): {', '.join(shown)}."
+            )
+    return [" ".join(remarks), ""] if remarks else []
+
+
+def _weights(run: dict[str, Any]) -> str:
+    """A model that never stops has not learned when to: nobody may take its numbers for a voice's."""
+    if run["lengths"] == Lengths.LIMIT.value:
+        return f"the model {run['model']}, whose weights are generated (its speech is noise; speed is the same)"
+    return f"the model {run['model']}"
+
+
+def _span(run: dict[str, Any]) -> str:
+    shortest, longest = run["load"]["wanted_audio_s"]
+    return f"{shortest:g} to {longest:g} s"
+
+
+def _pace(run: dict[str, Any]) -> str:
+    rate = run["load"]["tokens_per_s"]
+    return "given whole" if rate is None else f"at {rate:g} tokens a second"
+
+
+def _capitalised(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def headline(report: dict[str, Any]) -> str:
@@ -60,11 +146,24 @@ def replace_section(text: str, name: str, lines: list[str]) -> str:
     return "\n".join([f"{before}{begin}", *lines, f"{end}{rest.split(end)[1]}"])
 
 
+def sections(gpu: dict[str, Any] | None, cpu: dict[str, Any], quality: dict[str, Any]) -> dict[str, list[str]]:
+    """Lines of the README by the name of their section."""
+    first = [gpu_headline(gpu), ""] if gpu is not None else []
+    table = gpu_table(gpu) if gpu is not None else []
+    return {
+        "headline": [*first, headline(cpu)],
+        "bench": [*table, *speed_table(cpu), "", quality_line(quality)],
+    }
+
+
 def main() -> None:
     readme = REPOSITORY / "README.md"
-    speed, quality = results("engine-cpu.json"), results("quality.json")
-    text = replace_section(readme.read_text(), "headline", [headline(speed)])
-    text = replace_section(text, "bench", [*speed_table(speed), "", quality_line(quality)])
+    cpu, quality = results("engine-cpu.json"), results("quality.json")
+    if cpu is None or quality is None:
+        raise SystemExit(f"{_RESULTS} lacks engine-cpu.json (make bench) or quality.json (python -m bench.quality)")
+    text = readme.read_text()
+    for name, lines in sections(results("engine-h200.json"), cpu, quality).items():
+        text = replace_section(text, name, lines)
     readme.write_text(text)
 
 

@@ -1,0 +1,66 @@
+"""The README's lines: from the CPU's result alone, and with a GPU's before it."""
+
+from typing import Any
+
+import pytest
+
+from bench.report import outcome_report
+from bench.table import replace_section, results, sections
+from tests.unit.bench.test_report import GOOD, PLAIN, outcome, scenarios
+
+pytestmark = pytest.mark.unit
+
+
+def cpu() -> dict[str, Any]:
+    loaded = results("engine-cpu.json")
+    assert loaded is not None
+    return loaded
+
+
+QUALITY = {"results": [{"voice": "rms", "mode": "clause", "wer": 0.05, "errors": 10, "words": 200}]}
+
+
+def gpu() -> dict[str, Any]:
+    return {
+        "environment": {"gpu": "NVIDIA H200", "torch": "2.11.0", "commit": "abc"},
+        "model": "generated",
+        "lengths": "limit",
+        "load": {"wanted_audio_s": [3.0, 15.0], "tokens_per_s": None},
+        "scenarios": {
+            **scenarios(),
+            "cancel-4": {**outcome_report(outcome(GOOD)), "cancel_ms": {"p50": 1.04, "p95": 2.0}},
+            "memory": {"mib_per_stream_second": 90.2, "mib_per_stream": 3.0},
+        },
+        "plain": {**PLAIN, "dtype": "bfloat16"},
+        "ratios": {"first_audio": 25.0, "throughput": 120.0},
+    }
+
+
+def test_without_a_gpus_result_the_cpus_stands_alone() -> None:
+    made = sections(None, cpu(), QUALITY)
+    assert len(made["headline"]) == 1
+    assert "without a GPU" in made["headline"][0]
+    assert any(line.startswith("| short, ") for line in made["bench"])
+    assert made["bench"][-1].endswith("rms clause 0.050 (10/200).")
+
+
+def test_a_gpus_result_comes_first_and_says_what_its_weights_are() -> None:
+    made = sections(gpu(), cpu(), QUALITY)
+    assert made["headline"][0] == (
+        "**First audio 100 ms after a short text, 300 streams sustained in real time, 600 seconds of audio a second**, "
+        "on one NVIDIA H200, the model generated, whose weights are generated (its speech is noise; speed is the same)."
+    )
+    assert made["headline"][-1] == sections(None, cpu(), QUALITY)["headline"][0]
+    lines = made["bench"]
+    assert "| sustain-300 | 100 | 100 / 100 / 100 ms | 100.0 % / 100.0 % | 0.250 | 12 |" in lines
+    assert not any(line.startswith(("| cancel-4", "| memory")) for line in lines)
+    remarks = next(line for line in lines if line.startswith("Cancel"))
+    assert "p50 1.0 ms" in remarks
+    assert "90 MiB a second" in remarks
+    assert "first audio 25 times better, throughput 120 times better" in remarks
+    assert any(line.startswith("| short, ") for line in lines)
+
+
+def test_a_section_is_replaced_and_nothing_else() -> None:
+    text = "a\n<!-- x -->\nold\n<!-- /x -->\nb\n"
+    assert replace_section(text, "x", ["new", "lines"]) == "a\n<!-- x -->\nnew\nlines\n<!-- /x -->\nb\n"
