@@ -3,13 +3,13 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 
 import structlog
 import torch
 
-from engine import chunking
+from engine.audio.outlet import Sink
 from engine.audio.packets import create_packet_encoder
 from engine.config import EngineConfig
 from engine.core import EngineCore
@@ -25,51 +25,54 @@ from engine.interface import (
     UtteranceRequest,
     VoiceInfo,
 )
-from engine.llm.backend import LlmPrompt
-from engine.llm.torch_runner import TorchLlmRunner
+from engine.loading import choose_device, load_flow, load_llm, load_vocoder, open_device
 from engine.model_config import ModelConfig, load_model_config
-from engine.stages import ReadyVoice, Stages
+from engine.prompting import MAX_INSTRUCT_CHARS
+from engine.stages import Stages
+from engine.text.normalize import warm_up as warm_up_reading
 from engine.text.tokenizer import TextTokenizer
-from engine.token2wav.flow.prompt import FlowPrompt
-from engine.token2wav.flow.runner import FlowRunner
-from engine.token2wav.vocoder.runner import VocoderRunner
-from engine.units import SAMPLES_PER_TOKEN
+from engine.voice_shelf import ready_voice, voice_room
+from engine.voices.keeper import VoiceKeeper
 from engine.voices.store import load_voices
 from engine.voices.voice import Voice
-from engine.weights import load_state_dict
+from engine.watcher import Watch
 from engine.worker import LoadedEngine, ThreadedEngine
 
 log = structlog.get_logger()
 
 Progress = Callable[[str], None]
 
-# Text tokens of the longest clause, its prompt and the special ids around them, on top of its speech tokens.
-_LLM_TEXT_ROOM = 512
-
 _WARM_UP_TEXT = "Good morning."
 
 
 def create_engine(config: EngineConfig, *, on_progress: Progress | None = None) -> Engine:
     """An engine that loads and warms up when started. `on_progress` is called from its thread, a line a part."""
-    return ThreadedEngine(partial(load_engine, config, on_progress=on_progress))
+    return ThreadedEngine(lambda sink, watch: load_engine(config, sink, watch, on_progress=on_progress))
 
 
-def load_engine(config: EngineConfig, *, on_progress: Progress | None = None) -> LoadedEngine:
+def load_engine(
+    config: EngineConfig, sink: Sink, watch: Watch | None = None, *, on_progress: Progress | None = None
+) -> LoadedEngine:
     """Load, check and warm up everything, in the calling thread. Raises EngineError with the remedy."""
     set_threads(config)
+    config = config.resolved(choose_device(config.device).type)
     report = on_progress if on_progress is not None else _nothing
     try:
         with _timed("configuration and voices", report):
             model = load_model_config(config.model_dir)
-            voices = load_voices(config.model_dir, model)
+            voices = load_voices(config.model_dir, model, config.voices_dir)
         stages = load_stages(config, model, voices, report)
     except (ValueError, OSError) as error:
         raise EngineError(f"cannot load the model in {config.model_dir}: {error}") from error
-    core = EngineCore(config, stages, time.monotonic)
     info = engine_info(config, model, voices)
+    keeper = VoiceKeeper(config.model_dir, model, config.voices_dir)
     with _timed("warm-up", report):
-        _warm_up(core, info)
-    return LoadedEngine(core, info)
+        _warm_up(config, stages, info)
+    if not config.encoder_threads:
+        return LoadedEngine(EngineCore(config, stages, time.monotonic, sink, watch=watch), info, voices=keeper)
+    encoders = ThreadPoolExecutor(config.encoder_threads, thread_name_prefix="opus")
+    core = EngineCore(config, stages, time.monotonic, sink, run_encoder=encoders.submit, watch=watch)
+    return LoadedEngine(core, info, close=encoders.shutdown, voices=keeper)
 
 
 def load_stages(
@@ -77,68 +80,38 @@ def load_stages(
 ) -> Stages:
     """The models on their device, and every voice prepared for them. Raises ValueError for unfit files."""
     report = report if report is not None else _nothing
-    device = choose_device(config.device)
-    num_prompt_blocks = sum(chunking.max_blocks(voice.num_tokens, 0) for voice in voices.values())
-    blocks_per_clause = chunking.max_blocks(0, config.max_clause_tokens) + 1
-    longest_prompt = max(voice.num_tokens for voice in voices.values())
-    with _timed("text tokenizer", report):
+    device = open_device(config.device)
+    room = voice_room(config, voices.values())
+    with _timed("text", report):
+        warm_up_reading()
         tokenizer = TextTokenizer.from_file(
             config.model_dir / "tokenizer.json", end_of_prompt_id=model.llm.end_of_prompt_id
         )
     with _timed("speech LLM", report):
-        llm = TorchLlmRunner(
-            model.llm,
-            model.sampling,
-            load_state_dict(config.model_dir / "llm.safetensors"),
-            num_slots=config.max_active_clauses,
-            max_positions=min(model.llm.max_positions, config.max_clause_tokens + longest_prompt + _LLM_TEXT_ROOM),
-            device=device,
-        )
-    with _timed("flow", report):
-        flow = FlowRunner(
-            model.flow,
-            load_state_dict(config.model_dir / "flow.safetensors"),
-            num_blocks=num_prompt_blocks + config.max_active_clauses * blocks_per_clause,
-            max_streams=config.max_active_clauses,
-            device=device,
-        )
+        llm = load_llm(config, model, device, num_prompt_tokens=room.prompt_tokens, report=report)
     with _timed("vocoder", report):
-        vocoder = VocoderRunner(
-            model.vocoder,
-            load_state_dict(config.model_dir / "vocoder.safetensors"),
-            max_samples=2 * config.max_clause_tokens * SAMPLES_PER_TOKEN,  # at half speed
-            max_streams=config.max_active_clauses,
-            device=device,
-        )
-    with _timed("voice prompts", report):
-        ready = {name: _ready_voice(voice, tokenizer, flow, config) for name, voice in voices.items()}
-    return Stages(model, tokenizer, llm, flow, vocoder, ready)
+        vocoder = load_vocoder(config, model, device, report=report)
+    with _timed("flow", report):
+        flow = load_flow(config, model, device, num_voice_blocks=room.num_blocks, report=report)
+    with _timed("voice prompts", report), device.token2wav_lane.active():
+        ready = {name: ready_voice(voice, model, tokenizer, flow, config) for name, voice in voices.items()}
+    return Stages(
+        model,
+        tokenizer,
+        llm,
+        flow,
+        vocoder,
+        ready,
+        voice_room=room,
+        llm_lane=device.llm_lane,
+        token2wav_lane=device.token2wav_lane,
+        is_concurrent=device.is_cuda,
+    )
 
 
 def set_threads(config: EngineConfig) -> None:
     """torch's CPU kernels use `threads` cores, by default all of this machine's."""
     torch.set_num_threads(config.threads or os.cpu_count() or 1)
-
-
-def choose_device(name: str) -> torch.device:
-    """auto: CUDA where there is one. Raises EngineError for a device that is not there."""
-    if name == "cuda" and not torch.cuda.is_available():
-        raise EngineError("device 'cuda' was asked for, but torch sees no CUDA device; use --device cpu")
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
-
-
-def _ready_voice(voice: Voice, tokenizer: TextTokenizer, flow: FlowRunner, config: EngineConfig) -> ReadyVoice:
-    """The LLM keeps the whole prompt; the flow's is trimmed so that its first block is short."""
-    prompt = LlmPrompt(
-        text_ids=tokenizer.encode_prompt(voice.prompt_text), speech_ids=tuple(voice.speech_tokens.tolist())
-    )
-    trimmed = voice.trimmed_for_first_block(
-        wanted_tokens=config.first_block_tokens, max_trim=config.max_prompt_trim_tokens
-    )
-    flow_prompt = flow.prepare(FlowPrompt(trimmed.speech_tokens, trimmed.mel, trimmed.embedding))
-    return ReadyVoice(voice, prompt, flow_prompt)
 
 
 def engine_info(config: EngineConfig, model: ModelConfig, voices: Mapping[str, Voice]) -> EngineInfo:
@@ -150,20 +123,20 @@ def engine_info(config: EngineConfig, model: ModelConfig, voices: Mapping[str, V
         pre_skip_48k=create_packet_encoder(AudioFormat()).pre_skip_48k,
         max_utterances=config.max_utterances,
         max_lead_ms=config.max_lead_ms,
+        max_instruct_chars=MAX_INSTRUCT_CHARS if model.supports_instruct else 0,
     )
 
 
-def _warm_up(core: EngineCore, info: EngineInfo) -> None:
+def _warm_up(config: EngineConfig, stages: Stages, info: EngineInfo) -> None:
     """Speak once with every voice through the real path, so that nothing is allocated or compiled later."""
+    events: list[EngineEvent] = []
+    core = EngineCore(config, stages, time.monotonic, events.extend)
     for voice in info.voices:
         utterance_id = UtteranceId(f"warm-up {voice.name}")
-        core.submit(UtteranceRequest(utterance_id, voice.name), seed=0)
+        core.submit(UtteranceRequest(utterance_id, voice.name, lead_ms=config.max_lead_ms), seed=0)
         core.push_text(utterance_id, _WARM_UP_TEXT)
         core.end_text(utterance_id)
-    events: list[EngineEvent] = []
-    while core.step().work is not None:
-        events += core.take_events()
-    events += core.take_events()
+    core.run_until_idle()
     num_done = sum(isinstance(event, Done) for event in events)
     if num_done != len(info.voices):
         raise EngineError(f"warm-up: {num_done} of {len(info.voices)} voices spoke; see the log")

@@ -1,20 +1,32 @@
 """How this process runs a model: device, room and pace. What the model is stands in model_config. No torch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
+    """Where 0 stands for what suits the device, `resolved` puts it in; the engine's parts take a resolved one."""
+
     model_dir: Path
     device: str = "auto"  # auto, cpu, cuda
     threads: int | None = None  # of torch's CPU kernels; None: one per core
 
+    # On a GPU alone (a CPU computes in float32). Weights and activations of LLM and flow: bfloat16 or float32.
+    precision: str = "bfloat16"
+    # Keys and values that the flow keeps, 90 MB a second of context and stream in bfloat16: that, float32 or float8,
+    # which halves it (its error: bench/results/full-size-cuda.json).
+    kv_dtype: str = "bfloat16"
+    # The vocoder's products: float16, bfloat16, tf32 or float32.
+    vocoder_precision: str = "float16"
+    # Optimisations to do without, as part.switch (see engine/*/cuda/config.py): "llm.has_graphs", "flow.fuse_norm".
+    without: tuple[str, ...] = ()
+
     # Utterances open at once. An idle one costs no model memory, so agents may open theirs early.
-    max_utterances: int = 64
-    # LLM passes at once: each holds an LLM slot and room for max_clause_tokens in the flow's cache.
+    max_utterances: int = 0
+    # LLM passes at once: each holds an LLM slot, and flow blocks for what it has said.
     # Higher -> more streams share a step; lower -> less memory and a shorter step.
-    max_active_clauses: int = 8
+    max_active_clauses: int = 0
     # Speech tokens of one LLM pass, 40 ms each; a pass that would run on is cut here and logged.
     max_clause_tokens: int = 750
 
@@ -25,10 +37,54 @@ class EngineConfig:
     # Speech tokens that the LLM may be ahead of the flow. Lower -> the LLM idles between blocks.
     llm_ahead_tokens: int = 100
 
+    # Text that waits for more (half a sentence) is said once none has come for this long and its listener has less
+    # than stall_lead_ms left to hear. 0: never; then speech depends on the text alone, not on when it came.
+    # An LLM's tokens come every 10 to 60 ms, a slow one's every 200; a tool call takes seconds.
+    # Lower -> seams inside sentences of a jittery writer; higher -> a longer silence before a pausing one is heard.
+    stall_ms: int = 350
+    # Lower -> a gap in the sound at a stall; higher -> a seam where the text would still have come in time.
+    stall_lead_ms: int = 500
+
     # The flow's first block ends where the prompt leaves off plus this many tokens; voices are trimmed by up to
-    # max_prompt_trim_tokens to make it so. Lower -> first audio sooner, but less of it to cover the second block.
-    first_block_tokens: int = 10
+    # max_prompt_trim_tokens to make it so. Lower -> first audio sooner, but less of it to cover the second block: at
+    # 7 ms an LLM step and 18 ms an Euler step, 10 left the listener 60 ms without sound, and 12 none.
+    first_block_tokens: int = 0
     max_prompt_trim_tokens: int = 10
 
+    # The user's own voices, beside the model's: NAME.wav + NAME.txt or NAME.safetensors (engine/voices/store.py).
+    # Voices added while the engine runs are kept here; without it they last until it ends.
+    voices_dir: Path | None = None
+    # Voices that may be added while the engine runs, and the longest prompt that they and the LLM's slots have room
+    # for: a second of prompt costs a flow block. Higher -> more and longer voices; lower -> more streams.
+    spare_voices: int = 2
+    spare_voice_tokens: int = 250
+
+    # libopus's 0..10 at equal bitrate. Higher -> a little less noise for several times the CPU time.
+    opus_complexity: int = 5
+    # Threads that encode packets beside the engine's own; 0: it encodes itself. 400 streams keep about three busy.
+    encoder_threads: int = 4
+
+    # Utterances that may wait for room in the models before newcomers are refused.
+    # Higher -> bursts are smoothed; lower -> a client knows sooner that it should ask another server.
+    max_waiting_utterances: int = 32
+    # Flow blocks (a second each) are set aside for a clause by this guess at its length; English has about 6.
+    # Higher -> fewer clauses at once; lower -> a clause may have to wait for memory in the middle.
+    expected_tokens_per_text_token: int = 8
+    # A listener who has less than this to play overtakes utterances that nobody has heard yet.
+    # Higher -> fewer underruns under load; lower -> sooner first audio under load.
+    guard_ms: int = 150
+
     # Streams whose blocks are solved in one call. Higher -> more throughput; lower -> less waiting for company.
-    max_flow_batch: int = 4
+    max_flow_batch: int = 0
+
+    def resolved(self, device_type: str) -> "EngineConfig":
+        """With the device's own numbers where this has 0; `device_type` is cpu or cuda."""
+        is_gpu = device_type == "cuda"
+        return replace(
+            self,
+            max_utterances=self.max_utterances or (1024 if is_gpu else 64),
+            max_active_clauses=self.max_active_clauses or (256 if is_gpu else 8),
+            max_flow_batch=self.max_flow_batch or (32 if is_gpu else 4),
+            # A GPU's steps are so short that a block of 10 tokens is followed in time by the next.
+            first_block_tokens=self.first_block_tokens or (10 if is_gpu else 12),
+        )

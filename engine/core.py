@@ -1,23 +1,32 @@
-"""The loop to read first: what is most urgent -> one LLM step or one Euler step -> samples -> packets -> events.
+"""The loop to read first: fetch what is done -> what is most urgent -> launch an LLM step, an Euler step -> and again.
 
 Single-threaded and without a clock of its own: `worker` drives it in a thread, tests by hand. It decides nothing
 (scheduler) and computes nothing (pipeline); it moves utterances along and turns failures into their end events.
 """
 
-from collections.abc import Callable, Iterable
-from typing import assert_never
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
+import numpy as np
+import numpy.typing as npt
 import structlog
 
+from engine.audio.outlet import Outlet, Runner, Sink, run_inline
 from engine.audio.packets import create_packet_encoder
 from engine.clause import Clause, ClauseState
 from engine.clause_feed import ClauseFeed
 from engine.config import EngineConfig
-from engine.interface import EngineEvent, Failed, SpeakingMode, UtteranceId, UtteranceRequest
+from engine.interface import SpeakingMode, UtteranceId, UtteranceRequest
+from engine.lanes import Mark
+from engine.llm.backend import SequenceOutput
 from engine.pipeline import Pipeline
-from engine.scheduler import AdvanceBatch, BeginBlocks, Decision, LlmStep, StreamView, Work, decide, urgency
+from engine.prompting import instruct_prompt
+from engine.scheduler import AdvanceBatch, BeginBlocks, Decision, Limits, StreamView, decide, due_at_s
 from engine.stages import Stages
 from engine.utterance import Utterance
+from engine.voice_shelf import Answer, VoiceShelf
+from engine.voices.voice import Voice
+from engine.watchlist import WatchList
 
 log = structlog.get_logger()
 
@@ -26,15 +35,37 @@ _INTERNAL_FAILURE = "internal error while speaking this utterance"
 
 
 class EngineCore:
-    def __init__(self, config: EngineConfig, stages: Stages, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        stages: Stages,
+        clock: Callable[[], float],
+        sink: Sink,
+        *,
+        run_encoder: Runner = run_inline,
+        watch: Callable[[Mark], None] | None = None,
+    ) -> None:
+        """`sink` takes events as they happen, from this thread and from those of `run_encoder`.
+
+        `watch` is given the marks of work that a GPU does meanwhile: step again when one is reached.
+        """
         self._config = config
         self._stages = stages
         self._clock = clock
-        self._pipeline = Pipeline(stages, max_clause_tokens=config.max_clause_tokens)
+        self._sink = sink
+        self._run_encoder = run_encoder
+        self._pipeline = Pipeline(config, stages, watch=watch)
+        self._limits = Limits(
+            max_flow_batch=min(config.max_flow_batch, stages.flow.max_batch),
+            guard_s=config.guard_ms / 1000,
+            is_concurrent=stages.is_concurrent,
+        )
         self._utterances: dict[int, Utterance] = {}  # by key: the order of submission
         self._keys: dict[UtteranceId, int] = {}
         self._num_submitted = 0
-        self._events: list[EngineEvent] = []
+        self._watched = WatchList()
+        self._voices = VoiceShelf(config, stages)
+        self._waiting_for_room: set[int] = set()
 
     # --- commands: unknown or ended utterances are no-ops (interface.py) --------------------------------------
 
@@ -45,76 +76,159 @@ class EngineCore:
         if mode is SpeakingMode.AUTO:
             mode = SpeakingMode(self._stages.model.default_mode)
         feed = ClauseFeed(key, mode, self._stages.tokenizer, language=self._stages.model.languages[0])
-        voice = self._stages.voices[request.voice]
-        self._utterances[key] = Utterance(request, voice, feed, create_packet_encoder(request.audio), seed=seed)
+        voice = self._voices[request.voice]
+        if request.instruct is not None and request.instruct.strip():
+            prefix = self._stages.model.instruct_prefix
+            prompt = instruct_prompt(request.instruct, self._stages.tokenizer, instruct_prefix=prefix)
+            voice = replace(voice, llm_prompt=prompt)
+        encoder = create_packet_encoder(request.audio, opus_complexity=self._config.opus_complexity)
+        outlet = Outlet(
+            request.utterance_id,
+            encoder,
+            frame_ms=request.audio.frame_ms,
+            run=self._run_encoder,
+            sink=self._sink,
+            clock=self._clock,
+        )
+        utterance = Utterance(request, voice, feed, outlet, seed=seed, pre_skip_48k=encoder.pre_skip_48k)
+        self._utterances[key] = utterance
         self._keys[request.utterance_id] = key
 
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
-        utterance = self._find(utterance_id)
-        if utterance is not None:
+        key = self._keys.get(utterance_id)
+        if key is not None:
+            now_s = self._clock()
+            utterance = self._utterances[key]
             utterance.feed.push(text)
-            self._after_text(utterance)
+            utterance.last_text_s = now_s
+            self._after_text(key, utterance)
+            self._speak_if_stalled(key, now_s)
 
     def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
-        utterance = self._find(utterance_id)
-        if utterance is not None:
-            utterance.feed.flush(flush_id)
-            self._after_text(utterance)
+        key = self._keys.get(utterance_id)
+        if key is not None:
+            self._utterances[key].feed.flush(flush_id)
+            self._after_text(key, self._utterances[key])
 
     def end_text(self, utterance_id: UtteranceId) -> None:
-        utterance = self._find(utterance_id)
-        if utterance is not None:
-            utterance.feed.end()
-            self._after_text(utterance)
+        key = self._keys.get(utterance_id)
+        if key is not None:
+            self._utterances[key].feed.end()
+            self._after_text(key, self._utterances[key])
 
     def cancel(self, utterance_id: UtteranceId, played_ms: int | None) -> None:
-        utterance = self._find(utterance_id)
-        if utterance is not None:
-            self._end(utterance, utterance.cancelled(played_ms))
+        key = self._keys.get(utterance_id)
+        if key is not None:
+            self._utterances[key].cancel(played_ms)
+            self._forget(self._utterances[key])
+
+    def add_voice(self, voice: Voice, answer: Answer) -> None:
+        """Within a few steps `answer` is told None, or why not; see VoiceShelf."""
+        self._voices.add(voice, answer)
+
+    def remove_voice(self, name: str) -> None:
+        """Utterances that run keep it; submit none with it any more."""
+        self._voices.remove(name)
+        self._release_voices()
+
+    def _release_voices(self) -> None:
+        self._voices.release_unused(utterance.voice for utterance in self._utterances.values())
 
     def fail_all(self, message: str) -> None:
         for utterance in list(self._utterances.values()):
-            self._end(utterance, Failed(utterance.utterance_id, message))
-
-    def take_events(self) -> list[EngineEvent]:
-        """Everything that has happened since the last call, in order."""
-        events, self._events = self._events, []
-        return events
+            self._fail_utterance(utterance, message)
 
     # --- the loop ---------------------------------------------------------------------------------------------
 
     def step(self) -> Decision:
-        """Do the one most urgent piece of work; says what it was, or when to come back if nothing is due."""
-        self._start_clauses()
-        views = [view for key, utterance in self._utterances.items() if (view := self._view(key, utterance))]
-        decision = decide(views, self._clock(), max_flow_batch=self._config.max_flow_batch)
-        if decision.work is not None:
-            self._perform(decision.work)
-        return decision
-
-    def _perform(self, work: Work) -> None:
-        match work:
-            case LlmStep(keys):
-                self._llm_step([clause for key in keys if (clause := self._generating(self._utterances[key]))])
+        """Fetch what is done and launch the most urgent work; says what that was, or when to come back."""
+        self._fetch()
+        if self._voices.put_up_arrivals():
+            self._release_voices()
+        now_s = self._clock()
+        for key in self._watched.ring(now_s):
+            self._speak_if_stalled(key, now_s)
+        self._start_clauses(now_s)
+        views = self._views(now_s)
+        decision = decide(views, now_s, self._limits, self._pipeline.room)
+        if decision.llm is not None:
+            self._launch_llm(decision.llm.keys)
+        match decision.flow:
             case BeginBlocks(keys):
-                self._begin_blocks([self._utterances[key].clauses[0] for key in keys])
+                self._begin_blocks([self._utterances[key].clauses[0] for key in keys if key in self._utterances])
             case AdvanceBatch(batch):
                 self._advance(batch)
-            case _:
-                assert_never(work)
+            case None:
+                pass
+        self._fetch()
+        if not decision.is_idle:
+            return decision
+        if views and not self.is_busy:  # there is work, and no room for it that anything could free
+            self._give_up_youngest()
+            return self.step()
+        return Decision(wake_at_s=self._watched.next_alarm_s)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the GPU is at work on something whose result is not here."""
+        return self._pipeline.is_busy
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a newcomer would wait behind others for room in the models."""
+        return len(self._waiting_for_room) >= self._config.max_waiting_utterances
+
+    @property
+    def counters(self) -> Mapping[str, float]:
+        """What the models did since the start: llm_steps, _rows, _seconds; the same of flow (Euler steps), vocoder."""
+        return self._pipeline.counters
+
+    def wait(self) -> None:
+        """Until what was launched is done: for callers without `watch`."""
+        self._pipeline.wait()
+
+    def run_until_idle(self) -> None:
+        """Step until nothing is left to do now, waiting for the GPU where there is one."""
+        while not self.step().is_idle or self.is_busy:
+            self.wait()
+
+    def _fetch(self) -> None:
+        for clause, output in self._pipeline.fetch_tokens():
+            self._take_output(clause, output)
+        for clause, samples in self._pipeline.fetch_samples():
+            self._take_samples(clause, samples)
+
+    # --- who is looked at -------------------------------------------------------------------------------------
+
+    def _views(self, now_s: float) -> list[StreamView]:
+        """Of those awake that have work now; the others sleep until an event or their alarm."""
+        views = []
+        for key in list(self._watched.awake):
+            view = self._view(key, self._utterances[key])
+            if view is not None and (view.batch is not None or due_at_s(view) <= now_s):
+                views.append(view)
+                continue
+            self._watched.awake.discard(key)
+            if view is not None:
+                self._watched.set_alarm(key, due_at_s(view))
+        return views
 
     def _view(self, key: int, utterance: Utterance) -> StreamView | None:
-        """What the scheduler sees of an utterance; None while it has nothing to say."""
+        """What the scheduler sees of an utterance; None while there is nothing to do for it."""
         if not utterance.clauses or utterance.stamps.first_text_s is None:
             return None
         front = utterance.clauses[0]
+        wants_llm = self._generating(utterance) is not None
+        has_block = self._pipeline.has_block(front)
+        if not (wants_llm or has_block or front.batch is not None):
+            return None
         return StreamView(
             key=key,
             waiting_since_s=utterance.stamps.first_text_s,
             deadline_s=utterance.deadline_s,
             max_lead_s=self._max_lead_s(utterance),
-            wants_llm=self._generating(utterance) is not None,
-            has_block=self._pipeline.has_block(front),
+            wants_llm=wants_llm,
+            has_block=has_block,
             batch=front.batch,
         )
 
@@ -123,33 +237,59 @@ class EngineCore:
         lead_ms = self._config.lead_ms if asked_ms is None else min(asked_ms, self._config.max_lead_ms)
         return lead_ms / 1000
 
+    def _speak_if_stalled(self, key: int, now_s: float) -> None:
+        """Let text be said that has waited for more too long, or set the alarm for it."""
+        if not self._config.stall_ms:
+            return
+        utterance = self._utterances[key]
+        due_s = utterance.stalls_at_s(stall_s=self._config.stall_ms / 1000, lead_s=self._config.stall_lead_ms / 1000)
+        if due_s is None:
+            return
+        if due_s > now_s:
+            self._watched.set_alarm(key, due_s)
+            return
+        utterance.last_text_s = None
+        utterance.feed.stalled()
+        self._after_text(key, utterance)
+
     # --- clauses: waiting -> generating -> rendering -> spoken ------------------------------------------------
 
-    def _start_clauses(self) -> None:
-        """Give free places to the clauses that are next in their utterances, the most urgent utterances first."""
-        num_active = sum(clause.is_active for utterance in self._utterances.values() for clause in utterance.clauses)
-        num_free = self._config.max_active_clauses - num_active
-        waiting = [
-            (view, utterance, clause)
-            for key, utterance in self._utterances.items()
-            if (clause := self._startable(utterance)) and (view := self._view(key, utterance))
-        ]
-        waiting.sort(key=lambda entry: urgency(entry[0]))
-        for _, utterance, clause in waiting[: max(num_free, 0)]:
-            self._start(utterance, clause)
+    def _start_clauses(self, now_s: float) -> None:
+        """Give room to the clauses that are next in their utterances, the most urgent utterances first."""
+        waiting = []
+        for key in self._watched.awake | self._waiting_for_room:
+            utterance = self._utterances[key]
+            clause = self._startable(key, utterance, now_s)
+            if clause is not None:
+                since_s = utterance.stamps.first_text_s if utterance.deadline_s is None else utterance.deadline_s
+                waiting.append((since_s, key, clause))
+        self._waiting_for_room.clear()
+        waiting.sort(key=lambda entry: entry[:2])
+        for index, (_, key, clause) in enumerate(waiting):
+            if not self._pipeline.can_start(clause):
+                self._waiting_for_room.update(key for _, key, _ in waiting[index:])
+                return
+            self._start(key, clause)
 
-    def _startable(self, utterance: Utterance) -> Clause | None:
+    def _startable(self, key: int, utterance: Utterance, now_s: float) -> Clause | None:
         """The next clause, once the one before has all its tokens, if neither flow nor listener is far behind."""
-        if utterance.deadline_s is not None and utterance.deadline_s - self._max_lead_s(utterance) > self._clock():
-            return None
         num_ahead = 0
         for clause in utterance.clauses:
             if clause.state is ClauseState.GENERATING or num_ahead >= self._config.llm_ahead_tokens:
                 return None
             if clause.state is ClauseState.WAITING:
-                return clause if clause.text_ids else None
+                return clause if clause.text_ids and self._is_due(key, utterance, now_s) else None
             num_ahead += clause.num_ahead_tokens
         return None
+
+    def _is_due(self, key: int, utterance: Utterance, now_s: float) -> bool:
+        """Whether its listener has not too much ahead; if so, sets the alarm for the moment at which that ends."""
+        if utterance.deadline_s is None:
+            return True
+        due_s = utterance.deadline_s - self._max_lead_s(utterance)
+        if due_s > now_s:
+            self._watched.set_alarm(key, due_s)
+        return due_s <= now_s
 
     def _generating(self, utterance: Utterance) -> Clause | None:
         """The clause whose LLM pass can go on now: one an utterance, and not too far ahead of the flow."""
@@ -161,19 +301,28 @@ class EngineCore:
                 return clause if is_wanted and self._pipeline.can_generate(clause) else None
         return None
 
-    def _start(self, utterance: Utterance, clause: Clause) -> None:
+    def _start(self, key: int, clause: Clause) -> None:
+        utterance = self._utterances[key]
         seed = clause_seed(utterance.seed, utterance.num_started_clauses)
         try:
-            self._pipeline.start(clause, utterance.voice, speed=utterance.request.speed, seed=seed)
+            self._pipeline.start(
+                clause,
+                utterance.voice,
+                is_streaming=utterance.feed.is_bistream,
+                speed=utterance.request.speed,
+                seed=seed,
+            )
         except Exception:
             log.exception("clause_start_failed", utterance=utterance.utterance_id)
-            self._end(utterance, Failed(utterance.utterance_id, _INTERNAL_FAILURE))
+            self._fail_utterance(utterance, _INTERNAL_FAILURE)
             return
+        self._watched.awake.add(key)
         utterance.num_started_clauses += 1
         if utterance.stamps.llm_started_s is None:
             utterance.stamps.llm_started_s = self._clock()
 
-    def _after_text(self, utterance: Utterance) -> None:
+    def _after_text(self, key: int, utterance: Utterance) -> None:
+        self._watched.awake.add(key)
         if utterance.stamps.first_text_s is None and any(clause.text_ids for clause in utterance.clauses):
             utterance.stamps.first_text_s = self._clock()
         if utterance.feed.is_bistream:
@@ -190,46 +339,53 @@ class EngineCore:
                 return
             self._pipeline.release(front)
             utterance.clauses.popleft()
-            self._events += utterance.flushed(front, now_s)
+            utterance.flush(front, now_s)
         if utterance.is_finished:
-            events = utterance.done(now_s)
-            self._events += events[:-1]
-            self._end(utterance, events[-1])
+            utterance.finish()
+            self._forget(utterance)
 
-    def _end(self, utterance: Utterance, event: EngineEvent) -> None:
+    def _fail_utterance(self, utterance: Utterance, message: str) -> None:
+        utterance.fail(message)
+        self._forget(utterance)
+
+    def _forget(self, utterance: Utterance) -> None:
+        """Its end event has left, or will behind its last packet: give back at once what it holds."""
         for clause in utterance.clauses:
             self._pipeline.release(clause)
         utterance.clauses.clear()
-        del self._utterances[self._keys.pop(utterance.utterance_id)]
-        self._events.append(event)
-
-    def _find(self, utterance_id: UtteranceId) -> Utterance | None:
-        key = self._keys.get(utterance_id)
-        return None if key is None else self._utterances[key]
+        key = self._keys.pop(utterance.utterance_id)
+        del self._utterances[key]
+        self._watched.forget(key)
+        self._waiting_for_room.discard(key)
+        self._release_voices()
 
     # --- work -------------------------------------------------------------------------------------------------
 
-    def _llm_step(self, clauses: list[Clause]) -> None:
+    def _launch_llm(self, keys: tuple[int, ...]) -> None:
+        clauses = [clause for key in keys if (clause := self._generating(self._utterances[key]))]
         try:
-            results = self._pipeline.llm_step(clauses)
+            self._pipeline.launch_llm(clauses)
         except Exception:
             log.exception("llm_step_failed", num_clauses=len(clauses))
             self._fail(clauses)
+
+    def _take_output(self, clause: Clause, output: SequenceOutput) -> None:
+        utterance = self._utterances.get(clause.utterance_key)
+        if utterance is None:
             return
-        now_s = self._clock()
-        for clause, output in results:
-            utterance = self._utterances[clause.utterance_key]
-            if output.error is not None:
-                log.warning("clause_failed", utterance=utterance.utterance_id, reason=output.error)
-                self._end(utterance, Failed(utterance.utterance_id, output.error))
-                continue
-            if output.tokens and utterance.stamps.first_token_s is None:
-                utterance.stamps.first_token_s = now_s
-            if output.is_final:
-                if output.is_truncated:
-                    log.warning("clause_truncated", utterance=utterance.utterance_id, num_tokens=clause.num_tokens)
-                self._events += utterance.align(clause)
-                self._retire_spoken(utterance)
+        self._watched.awake.add(clause.utterance_key)
+        if output.error is not None:
+            log.warning("clause_failed", utterance=utterance.utterance_id, reason=output.error)
+            self._fail_utterance(utterance, output.error)
+            return
+        if output.tokens and utterance.stamps.first_token_s is None:
+            utterance.stamps.first_token_s = self._clock()
+        if output.is_final:
+            if output.is_truncated:
+                utterance.is_truncated = True
+                log.warning("clause_truncated", utterance=utterance.utterance_id, num_tokens=clause.num_tokens)
+            utterance.align(clause)
+            self._retire_spoken(utterance)
 
     def _begin_blocks(self, clauses: list[Clause]) -> None:
         try:
@@ -243,24 +399,37 @@ class EngineCore:
     def _advance(self, number: int) -> None:
         clauses = self._pipeline.clauses_of(number)
         try:
-            results = self._pipeline.advance(number)
+            self._pipeline.advance(number)
         except Exception:
             log.exception("token2wav_failed", num_clauses=len(clauses))
             self._fail(clauses)
+
+    def _take_samples(self, clause: Clause, samples: npt.NDArray[np.float32]) -> None:
+        utterance = self._utterances.get(clause.utterance_key)
+        if utterance is None:
             return
-        now_s = self._clock()
-        for clause, samples in results:
-            utterance = self._utterances[clause.utterance_key]
-            if clause.start_ms is None:
-                clause.start_ms = utterance.audio_ms
-            self._events += utterance.deliver(samples, now_s)
-            self._events += utterance.align(clause)
+        self._watched.awake.add(clause.utterance_key)
+        if clause.start_ms is None:
+            clause.start_ms = utterance.audio_ms
+        utterance.deliver(samples, self._clock())
+        utterance.align(clause)
+        if utterance.has_ended:  # its encoder failed
+            self._forget(utterance)
+        else:
             self._retire_spoken(utterance)
+
+    def _give_up_youngest(self) -> None:
+        """All flow memory is held by clauses that need more of it to go on: one has to make room for the others."""
+        holding = [u for u in self._utterances.values() if any(clause.is_active for clause in u.clauses)]
+        youngest = max(holding, key=lambda utterance: utterance.stamps.first_text_s or 0.0)
+        log.error("flow_memory_exhausted", utterance=youngest.utterance_id, num_active=self._pipeline.num_active)
+        self._fail_utterance(youngest, "the server ran out of memory for speech; try again later")
 
     def _fail(self, clauses: Iterable[Clause]) -> None:
         for clause in clauses:
-            utterance = self._utterances[clause.utterance_key]
-            self._end(utterance, Failed(utterance.utterance_id, _INTERNAL_FAILURE))
+            utterance = self._utterances.get(clause.utterance_key)
+            if utterance is not None:
+                self._fail_utterance(utterance, _INTERNAL_FAILURE)
 
 
 def clause_seed(utterance_seed: int, clause_index: int) -> int:

@@ -28,9 +28,18 @@ from engine.interface import (
     UnknownVoice,
     UtteranceId,
     UtteranceRequest,
+    VoiceInfo,
+    VoiceRefused,
+    check_instruct,
+    check_new_voice,
+    check_removable,
 )
 
 __all__ = ["VOICES", "FakeEngine", "Fault", "FaultKind", "Script", "tone_hz"]
+
+
+# What WAV, FLAC, Ogg and tagged MP3 files begin with.
+_SOUND_FILES = (b"RIFF", b"fLaC", b"OggS", b"ID3")
 
 
 class FaultKind(Enum):
@@ -89,6 +98,7 @@ class FakeEngine:
         self._loop_task: asyncio.Task[None] | None = None
         self._num_submits = 0
         self._is_dead = False
+        self._voices = list(VOICES)
         self.requests: list[UtteranceRequest] = []
         self.cancels: list[tuple[UtteranceId, int | None]] = []
 
@@ -109,12 +119,13 @@ class FakeEngine:
         self._require_running()
         return EngineInfo(
             model="fake",
-            voices=VOICES,
+            voices=tuple(self._voices),
             default_voice=VOICES[0].name,
             modes=(SpeakingMode.AUTO, SpeakingMode.CLAUSE, SpeakingMode.BISTREAM),
             pre_skip_48k=create_packet_encoder(AudioFormat()).pre_skip_48k,
             max_utterances=self._script.max_utterances,
             max_lead_ms=self._script.max_lead_ms,
+            max_instruct_chars=200,
         )
 
     async def start(self) -> None:
@@ -135,9 +146,10 @@ class FakeEngine:
         number, self._num_submits = self._num_submits, self._num_submits + 1
         if number in self._script.refusals:
             raise self._script.refusals[number]
-        names = [voice.name for voice in VOICES]
+        names = [voice.name for voice in self._voices]
         if request.voice not in names:
             raise UnknownVoice(f"no voice {request.voice!r}; there are {', '.join(names)}")
+        check_instruct(request.instruct, self.info)
         if self.num_live >= self._script.max_utterances:
             raise Overloaded(f"{self.num_live} utterances run already", retry_after_ms=500)
         speech = FakeSpeech(request, number, create_packet_encoder(request.audio))
@@ -167,6 +179,20 @@ class FakeEngine:
             spoken, remaining = speech.split(played_ms)
             self._emit_end(Cancelled(utterance_id, speech.audio_ms, speech.end_pts_48k, spoken, remaining))
         self._changed.set()
+
+    async def add_voice(
+        self, name: str, recording: bytes, *, transcript: str = "", description: str = "", replace: bool = False
+    ) -> VoiceInfo:
+        check_new_voice(name, self.info, replace=replace)
+        if not recording.startswith(_SOUND_FILES):
+            raise VoiceRefused("the recording is no sound file that can be read")
+        added = VoiceInfo(name, description)
+        self._voices = [voice for voice in self._voices if voice.name != name] + [added]
+        return added
+
+    async def remove_voice(self, name: str) -> None:
+        check_removable(name, self.info)
+        self._voices = [voice for voice in self._voices if voice.name != name]
 
     async def next_event(self) -> EngineEvent:
         event = await self._events.get()

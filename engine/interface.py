@@ -7,14 +7,21 @@ Promises, each a test that runs against every implementation (tests/contract):
 * `AudioReady` events of an utterance are in order and their timestamps are contiguous;
 * `push_text`, `flush_text`, `end_text`, `cancel` on an utterance that has ended or never was are no-ops,
   because its end event may still be on its way to the caller;
+* text that waits for more of it is spoken, up to the last whole word, when none comes for a while (`stall_ms` of the
+  real engine's configuration); nothing else of what is said depends on when text comes;
 * one utterance's failure never touches another.
 """
 
+import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import NewType, Protocol
+from typing import Final, NewType, Protocol
 
 UtteranceId = NewType("UtteranceId", str)
+
+# Around the model's control words (<|endofprompt|>): not to be said by a client.
+MODEL_MARKS: Final = ("<|", "|>")
+_VOICE_NAME: Final = re.compile(r"\w[\w.-]{0,63}")
 
 
 class Codec(Enum):
@@ -60,7 +67,7 @@ class VoiceInfo:
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """Fixed once the engine is ready."""
+    """Fixed once the engine is ready, but for `voices`, which `add_voice` and `remove_voice` change: ask anew."""
 
     model: str
     voices: tuple[VoiceInfo, ...]
@@ -69,6 +76,7 @@ class EngineInfo:
     pre_skip_48k: int  # Opus encoder delay in 48 kHz samples (RFC 7845)
     max_utterances: int
     max_lead_ms: int
+    max_instruct_chars: int = 0  # longest `instruct` of a request; 0: the model follows none
 
 
 # --- events -----------------------------------------------------------------------------------------------
@@ -125,6 +133,7 @@ class Done:
     num_packets: int
     end_pts_48k: int  # exact end of the audio on the pts clock; what packets hold beyond it is padding
     timing: Timing = Timing()
+    is_truncated: bool = False  # the engine's length limit cut speech off: not all of the text may have been said
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +157,7 @@ EngineEvent = AudioReady | Alignment | Flushed | Done | Cancelled | Failed
 EndEvent = Done | Cancelled | Failed
 
 
-# --- errors raised by submit ------------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------
 
 
 class EngineError(Exception):
@@ -157,6 +166,8 @@ class EngineError(Exception):
     EngineError
       UnknownVoice     no such voice; the message lists those there are
       Unsupported      the loaded model or this build cannot do what was asked
+      BadRequest       what was asked is wrong in itself, whatever the model
+      VoiceRefused     no voice can be made of this, or this one cannot be taken away; the message says why
       Overloaded       no room now; try again after `retry_after_ms`
       EngineStopped    the engine is not running
     """
@@ -170,6 +181,14 @@ class Unsupported(EngineError):
     pass
 
 
+class BadRequest(EngineError):
+    pass
+
+
+class VoiceRefused(EngineError):
+    pass
+
+
 class Overloaded(EngineError):
     def __init__(self, message: str, *, retry_after_ms: int) -> None:
         super().__init__(message)
@@ -178,6 +197,44 @@ class Overloaded(EngineError):
 
 class EngineStopped(EngineError):
     pass
+
+
+def check_instruct(instruct: str | None, info: EngineInfo) -> None:
+    """What every engine refuses alike. Raises Unsupported, BadRequest."""
+    if instruct is None or not instruct.strip():
+        return
+    if not info.max_instruct_chars:
+        raise Unsupported(f"model {info.model!r} does not follow instructions; leave `instruct` out")
+    if len(instruct) > info.max_instruct_chars:
+        raise BadRequest(
+            f"instruct has {len(instruct)} characters; model {info.model!r} takes {info.max_instruct_chars}"
+        )
+    if any(mark in instruct for mark in MODEL_MARKS):
+        raise BadRequest(f"instruct holds {' or '.join(MODEL_MARKS)}, the model's own marks; say it in plain words")
+
+
+def check_voice_name(name: str) -> None:
+    """It becomes a file name, and goes over the wire. Raises VoiceRefused."""
+    if not _VOICE_NAME.fullmatch(name):
+        raise VoiceRefused(
+            f"{name[:80]!r} cannot be a voice's name: up to 64 letters, digits, _ . and -, no . or - in front"
+        )
+
+
+def check_new_voice(name: str, info: EngineInfo, *, replace: bool) -> None:
+    """What every engine refuses alike. Raises VoiceRefused."""
+    check_voice_name(name)
+    if not replace and any(voice.name == name for voice in info.voices):
+        raise VoiceRefused(f"there is a voice {name!r} already; replace it, or choose another name")
+
+
+def check_removable(name: str, info: EngineInfo) -> None:
+    """What every engine refuses alike. Raises UnknownVoice, VoiceRefused."""
+    names = [voice.name for voice in info.voices]
+    if name not in names:
+        raise UnknownVoice(f"no voice {name!r}; there are {', '.join(names)}")
+    if name == info.default_voice:
+        raise VoiceRefused(f"{name!r} is the default voice, which cannot be taken away; it can be replaced")
 
 
 class Engine(Protocol):
@@ -194,7 +251,10 @@ class Engine(Protocol):
         """Fail what still runs, release everything, end `next_event` with EngineStopped."""
 
     def submit(self, request: UtteranceRequest) -> None:
-        """Start an utterance. Raises UnknownVoice, Unsupported, Overloaded, EngineStopped; then nothing started."""
+        """Start an utterance; then it has an end event.
+
+        Raises UnknownVoice, Unsupported, BadRequest, Overloaded, EngineStopped; then nothing started.
+        """
 
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
         """Append text exactly as written, any size, any split."""
@@ -207,6 +267,22 @@ class Engine(Protocol):
 
     def cancel(self, utterance_id: UtteranceId, played_ms: int | None = None) -> None:
         """Stop within one engine step; answered by `Cancelled`. Idempotent."""
+
+    async def add_voice(
+        self, name: str, recording: bytes, *, transcript: str = "", description: str = "", replace: bool = False
+    ) -> VoiceInfo:
+        """Make a voice of a recording (a WAV, FLAC, Ogg or MP3 file's content); when it returns, `submit` takes it.
+
+        `transcript`: what the recording says; without one the voice speaks, but less like it. `replace`: of a voice
+        that is there; its running utterances go on with the old one. What runs is not held up but by milliseconds.
+        Raises VoiceRefused, Unsupported where the model has fixed voices, EngineStopped; then nothing has changed.
+        """
+
+    async def remove_voice(self, name: str) -> None:
+        """No further utterance can be submitted with it; those that run end in peace.
+
+        Raises UnknownVoice; VoiceRefused for the default voice; EngineStopped.
+        """
 
     async def next_event(self) -> EngineEvent:
         """The next event of any utterance. Raises EngineStopped once closed and drained."""

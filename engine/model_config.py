@@ -7,11 +7,16 @@ carried over unchanged. Anything that a module needs to know about its size come
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from engine import units
+
+# Of `voicegate convert` (engine.checkpoint.directory): the name of a directory that is still being written ends so,
+# and what is finished in it is listed in this file.
+PARTIAL_SUFFIX: Final = ".partial"
+JOURNAL_FILE: Final = "conversion.json"
 
 
 class ModelConfigError(ValueError):
@@ -111,6 +116,7 @@ class ModelConfig:
     default_voice: str | None = None
     default_mode: str = "clause"
     languages: tuple[str, ...] = ("en", "zh")
+    supports_instruct: bool = False  # whether it was trained to follow an instruction before <|endofprompt|>
 
 
 def load_model_config(model_dir: Path) -> ModelConfig:
@@ -119,7 +125,7 @@ def load_model_config(model_dir: Path) -> ModelConfig:
     try:
         raw = msgspec.json.decode(path.read_bytes())
     except FileNotFoundError as error:
-        raise ModelConfigError(f"{path} is missing: {model_dir} is not a voicegate model directory") from error
+        raise ModelConfigError(f"{path} is missing: {_why_missing(model_dir)}") from error
     except msgspec.DecodeError as error:
         raise ModelConfigError(f"{path} is not valid JSON: {error}") from error
     try:
@@ -128,6 +134,13 @@ def load_model_config(model_dir: Path) -> ModelConfig:
         raise ModelConfigError(f"{path} lacks the key {error}") from error
     except (TypeError, ValueError, AttributeError) as error:
         raise ModelConfigError(f"{path}: {error}") from error
+
+
+def _why_missing(model_dir: Path) -> str:
+    partial = model_dir.with_name(model_dir.name + PARTIAL_SUFFIX)
+    if (model_dir / JOURNAL_FILE).exists() or (partial / JOURNAL_FILE).exists():
+        return "its conversion was not finished; run `voicegate convert` again, it goes on where it stopped"
+    return f"{model_dir} is not a voicegate model directory"
 
 
 def parse_model_config(raw: Mapping[str, Any], *, name: str) -> ModelConfig:
@@ -154,6 +167,7 @@ def parse_model_config(raw: Mapping[str, Any], *, name: str) -> ModelConfig:
         default_voice=raw.get("default_voice"),
         default_mode=raw.get("default_mode", "clause"),
         languages=tuple(raw.get("languages", ("en", "zh"))),
+        supports_instruct=bool(raw.get("supports_instruct", False)),
     )
 
 

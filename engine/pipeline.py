@@ -1,23 +1,37 @@
 """Runs the models for clauses: LLM steps, flow batches, vocoder. Knows no utterance and decides no order.
 
-A stage's exception is the caller's to handle; the clauses it concerned are then released, the others go on.
+Work is launched on one of two lanes and its results are fetched later: at once on a CPU, when the GPU has reached
+them otherwise. A stage's exception is the caller's to handle; the clauses it concerned are then released, the others
+go on.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
-from engine import units
+from engine import chunking, units
 from engine.clause import Clause, ClauseState, ModelStreams
-from engine.llm.backend import SequenceOutput, SequenceRequest
+from engine.config import EngineConfig
+from engine.lanes import Mark
+from engine.llm.backend import LaunchedStep, SequenceOutput, SequenceRequest
 from engine.llm.silent_filter import SilentTokenFilter
+from engine.scheduler import Room
 from engine.stages import ReadyVoice, Stages
 from engine.token2wav.flow.stream import FlowBatch
 from engine.token2wav.stretch import MelStretch
 from engine.token2wav.vocoder.runner import VocoderJob
+
+# Launched but not finished, per lane. More would only let a cancel or a newcomer wait longer; fewer would let a GPU
+# wait for Python between steps.
+_MAX_STEPS_IN_FLIGHT = 2
+
+# What a bistream pass is expected to get in all, when only its first words are known: a sentence or two.
+_STREAMED_TEXT_TOKENS = 30
 
 
 @dataclass(slots=True)
@@ -26,17 +40,47 @@ class _RunningBatch:
     clauses: list[Clause]
 
 
+@dataclass(frozen=True, slots=True)
+class _DecodingStep:
+    launched: LaunchedStep
+    begin: Mark
+    mark: Mark
+    clauses: dict[int, Clause]  # by sequence id
+
+
+@dataclass(frozen=True, slots=True)
+class _Rendered:
+    """Samples on their way to the host: of each clause, and whether they are its last."""
+
+    begin: Mark
+    mark: Mark
+    clauses: list[Clause]
+    sequence_ids: list[int]  # whose the samples are: a clause may be released meanwhile
+    samples: list[torch.Tensor]
+    is_last: list[bool]
+
+
 class Pipeline:
-    def __init__(self, stages: Stages, *, max_clause_tokens: int) -> None:
+    def __init__(self, config: EngineConfig, stages: Stages, *, watch: Callable[[Mark], None] | None = None) -> None:
+        """`watch` is given every mark that is not reached when its work is launched."""
+        self._config = config
         self._stages = stages
-        self._max_clause_tokens = max_clause_tokens
+        self._watch = watch
+        self._active: dict[int, Clause] = {}  # by sequence id: between `start` and `release`
         self._numbers = count()
         self._batches: dict[int, _RunningBatch] = {}
+        self._decoding: deque[_DecodingStep] = deque()
+        self._solving: deque[tuple[Mark, Mark]] = deque()  # begin and end of Euler steps
+        self._rendered: deque[_Rendered] = deque()
+        self.counters: defaultdict[str, float] = defaultdict(float)
 
     # --- a clause's life --------------------------------------------------------------------------------------
 
-    def start(self, clause: Clause, voice: ReadyVoice, *, speed: float, seed: int) -> None:
-        """Begin the clause's LLM pass. Raises what the models raise when they have no room; then nothing is held."""
+    def start(self, clause: Clause, voice: ReadyVoice, *, is_streaming: bool, speed: float, seed: int) -> None:
+        """Begin the clause's LLM pass. Raises what the models raise when they have no room; then nothing is held.
+
+        `is_streaming`: bistream, also where all text has come before the pass begins: when it came changes nothing.
+        """
         stages = self._stages
         flow = stages.flow.open(voice.flow_prompt)
         try:
@@ -50,21 +94,25 @@ class Pipeline:
         except Exception:
             stages.flow.close(flow)
             raise
+        clause.num_expected_blocks = self._expected_blocks(clause)
         clause.streams = streams
         clause.state = ClauseState.GENERATING
-        text_ids, clause.text_ids = tuple(clause.text_ids), []
-        is_streaming = not clause.is_text_complete
+        self._active[streams.sequence_id] = clause
+        prompt, text_ids = voice.llm_prompt.before(clause.text_ids, is_streaming=is_streaming)
+        clause.text_ids = []
         try:
             stages.llm.add(
                 SequenceRequest(
                     sequence_id=streams.sequence_id,
-                    prompt=voice.llm_prompt,
+                    prompt=prompt,
                     text_ids=text_ids,
                     is_streaming=is_streaming,
                     seed=seed,
-                    max_tokens=self._max_clause_tokens,
+                    max_tokens=self._config.max_clause_tokens,
                 )
             )
+            if is_streaming and clause.is_text_complete:
+                stages.llm.end_text(streams.sequence_id)
         except Exception:
             self.release(clause)
             raise
@@ -84,6 +132,7 @@ class Pipeline:
         streams, clause.streams = clause.streams, None
         if streams is None:
             return
+        del self._active[streams.sequence_id]
         self._stages.llm.abort(streams.sequence_id)
         self._leave_batch(clause)
         self._stages.flow.close(streams.flow)
@@ -100,6 +149,24 @@ class Pipeline:
 
     # --- questions --------------------------------------------------------------------------------------------
 
+    @property
+    def num_active(self) -> int:
+        """Clauses between `start` and `release`."""
+        return len(self._active)
+
+    def can_start(self, clause: Clause) -> bool:
+        """Whether the models have room for it, the flow blocks that it is expected to fill among them."""
+        if self.num_active >= self._config.max_active_clauses or not self._stages.llm.num_free_slots:
+            return False
+        reserved = sum(_num_missing_blocks(active) for active in self._active.values())
+        return self._stages.flow.num_free_blocks - reserved >= self._expected_blocks(clause)
+
+    def _expected_blocks(self, clause: Clause) -> int:
+        """A guess: what it turns out to need beyond this it takes while there is some, or waits for."""
+        num_text_tokens = len(clause.text_ids) if clause.is_text_complete else _STREAMED_TEXT_TOKENS
+        num_tokens = min(num_text_tokens * self._config.expected_tokens_per_text_token, self._config.max_clause_tokens)
+        return chunking.max_blocks(0, num_tokens) + 1
+
     def can_generate(self, clause: Clause) -> bool:
         return (
             clause.streams is not None
@@ -110,21 +177,63 @@ class Pipeline:
     def has_block(self, clause: Clause) -> bool:
         return clause.streams is not None and clause.batch is None and clause.streams.flow.is_ready
 
-    # --- work -------------------------------------------------------------------------------------------------
+    @property
+    def room(self) -> Room:
+        """What the lanes take now."""
+        while self._solving and self._solving[0][1].is_reached:
+            begin, end = self._solving.popleft()
+            self.counters["flow_seconds"] += end.seconds_since(begin)
+        return Room(
+            takes_llm_step=len(self._decoding) < _MAX_STEPS_IN_FLIGHT,
+            takes_flow_step=len(self._solving) < _MAX_STEPS_IN_FLIGHT,
+            num_new_batches=self._stages.flow.num_free_lanes,
+            num_blocks=self._stages.flow.num_free_blocks,
+        )
 
-    def llm_step(self, clauses: Sequence[Clause]) -> list[tuple[Clause, SequenceOutput]]:
-        """One decode step; the tokens are in the clauses' flows when it returns."""
+    @property
+    def is_busy(self) -> bool:
+        """Whether something launched has not been fetched."""
+        return bool(self._decoding or self._rendered or self._solving)
+
+    def wait(self) -> None:
+        """Until everything launched is done."""
+        for step in self._decoding:
+            step.mark.wait()
+        for _, end in self._solving:
+            end.wait()
+        for rendered in self._rendered:
+            rendered.mark.wait()
+
+    # --- the LLM's lane ---------------------------------------------------------------------------------------
+
+    def launch_llm(self, clauses: Sequence[Clause]) -> None:
+        """One decode step (or prefill) of these; `fetch_tokens` has what comes of it."""
         by_sequence = {clause.streams.sequence_id: clause for clause in clauses if clause.streams is not None}
+        lane = self._stages.llm_lane
+        with lane.active():
+            begin = lane.mark()
+            launched = self._stages.llm.launch(list(by_sequence))
+            mark = lane.mark()
+        self._decoding.append(_DecodingStep(launched, begin, mark, by_sequence))
+        self._watch_for(mark)
+        self.counters["llm_steps"] += 1
+        self.counters["llm_rows"] += len(by_sequence)
+
+    def fetch_tokens(self) -> list[tuple[Clause, SequenceOutput]]:
+        """Outputs of the steps that are done, in order; their tokens are in the clauses' flows when it returns."""
         results = []
-        for output in self._stages.llm.step(list(by_sequence)):
-            clause = by_sequence[output.sequence_id]
-            self._take_tokens(clause, output)
-            results.append((clause, output))
+        while self._decoding and self._decoding[0].mark.is_reached:
+            step = self._decoding.popleft()
+            self.counters["llm_seconds"] += step.mark.seconds_since(step.begin)
+            for output in step.launched.outputs():
+                clause = step.clauses[output.sequence_id]
+                if clause.streams is not None and clause.streams.sequence_id == output.sequence_id:
+                    self._take_tokens(clause, clause.streams, output)
+                    results.append((clause, output))
         return results
 
-    def _take_tokens(self, clause: Clause, output: SequenceOutput) -> None:
-        streams = clause.streams
-        if streams is None or output.error is not None:
+    def _take_tokens(self, clause: Clause, streams: ModelStreams, output: SequenceOutput) -> None:
+        if output.error is not None:
             return
         tokens = streams.silent_filter.keep(output.tokens)
         clause.num_tokens += len(tokens)
@@ -135,42 +244,91 @@ class Pipeline:
             if streams.flow.is_exhausted:
                 clause.state = ClauseState.SPOKEN
 
+    # --- the lane of flow and vocoder -------------------------------------------------------------------------
+
     def begin(self, clauses: Sequence[Clause]) -> int:
         """Start solving the clauses' ready blocks together; returns the batch's number."""
-        flow_batch = self._stages.flow.begin([clause.streams.flow for clause in clauses if clause.streams is not None])
+        with self._stages.token2wav_lane.active():
+            flow_batch = self._stages.flow.begin(
+                [clause.streams.flow for clause in clauses if clause.streams is not None]
+            )
         number = next(self._numbers)
         self._batches[number] = _RunningBatch(flow_batch, list(clauses))
         for clause in clauses:
             clause.batch = number
         return number
 
-    def advance(self, number: int) -> list[tuple[Clause, npt.NDArray[np.float32]]]:
-        """One Euler step of a batch. After its last: each clause with the samples [n] that have become final."""
+    def advance(self, number: int) -> None:
+        """One Euler step of a batch; behind the last one the vocoder. `fetch_samples` has what comes of it."""
         batch = self._batches[number]
-        if not batch.flow_batch.advance():
-            return []
-        del self._batches[number]
-        for clause in batch.clauses:
-            clause.batch = None
-        return self._vocode(batch)
+        lane = self._stages.token2wav_lane
+        with lane.active():
+            begin = lane.mark()
+            is_solved = batch.flow_batch.advance()
+            mark = lane.mark()
+            self._solving.append((begin, mark))
+            if is_solved:
+                del self._batches[number]
+                for clause in batch.clauses:
+                    clause.batch = None
+                self._vocode(batch)
+                mark = lane.mark()
+        self.counters["flow_steps"] += 1
+        self.counters["flow_rows"] += len(batch.clauses)
+        self._watch_for(mark)
 
     def clauses_of(self, number: int) -> list[Clause]:
         batch = self._batches.get(number)
         return list(batch.clauses) if batch is not None else []
 
-    def _vocode(self, batch: _RunningBatch) -> list[tuple[Clause, npt.NDArray[np.float32]]]:
+    def _vocode(self, batch: _RunningBatch) -> None:
         clauses: list[Clause] = []
         jobs: list[VocoderJob] = []
+        is_last: list[bool] = []
         for clause, mel in zip(batch.clauses, batch.flow_batch.result(), strict=True):
             assert clause.streams is not None
             clause.num_rendered_tokens += mel.shape[1] // units.FRAMES_PER_TOKEN
-            is_last = clause.streams.flow.is_exhausted
-            if is_last:
-                clause.state = ClauseState.SPOKEN
-            mel = clause.streams.stretch.push(mel, is_final=is_last)
+            is_final = clause.streams.flow.is_exhausted
+            mel = clause.streams.stretch.push(mel, is_final=is_final)
             # A block may be all prompt: a voice whose prompt ends on a block border.
-            if mel.shape[1] or is_last:
+            if mel.shape[1] or is_final:
                 clauses.append(clause)
-                jobs.append(VocoderJob(clause.streams.vocoder, mel, is_last))
+                jobs.append(VocoderJob(clause.streams.vocoder, mel, is_final))
+                is_last.append(is_final)
+        if not jobs:
+            return
+        lane = self._stages.token2wav_lane
+        begin = lane.mark()
         samples = self._stages.vocoder.run(jobs)
-        return [(clause, pcm.cpu().numpy()) for clause, pcm in zip(clauses, samples, strict=True)]
+        on_host = torch.split(lane.to_host(torch.cat(samples)), [len(each) for each in samples])
+        ids = [clause.streams.sequence_id for clause in clauses if clause.streams is not None]
+        self._rendered.append(_Rendered(begin, lane.mark(), clauses, ids, list(on_host), is_last))
+        self.counters["vocoder_calls"] += 1
+        self.counters["vocoder_rows"] += len(jobs)
+
+    def fetch_samples(self) -> list[tuple[Clause, npt.NDArray[np.float32]]]:
+        """Each clause whose samples [n] have become final, in order."""
+        results = []
+        while self._rendered and self._rendered[0].mark.is_reached:
+            rendered = self._rendered.popleft()
+            self.counters["vocoder_seconds"] += rendered.mark.seconds_since(rendered.begin)
+            rows = zip(rendered.clauses, rendered.sequence_ids, rendered.samples, rendered.is_last, strict=True)
+            for clause, sequence_id, samples, is_last in rows:
+                if clause.streams is None or clause.streams.sequence_id != sequence_id:
+                    continue
+                if is_last:
+                    clause.state = ClauseState.SPOKEN
+                results.append((clause, samples.numpy()))
+        return results
+
+    def _watch_for(self, mark: Mark) -> None:
+        if self._watch is not None and not mark.is_reached:
+            self._watch(mark)
+
+
+def _num_missing_blocks(clause: Clause) -> int:
+    """Of those that the clause is expected to fill, how many it has not taken yet."""
+    if clause.streams is None:
+        return 0
+    flow = clause.streams.flow
+    return max(clause.num_expected_blocks - (len(flow.blocks) - len(flow.prompt.blocks)), 0)

@@ -1,12 +1,14 @@
 """Which work next: a pure function of what the live utterances need and of the time. No torch, no clock.
 
-Order: utterances that have not been heard yet, oldest first; then whoever's listener runs dry soonest.
-Work is one LLM step of a batch or one Euler step of a batch of blocks, so a cancel or a newcomer waits milliseconds.
+First audio before all else, in the order in which the texts came; then the listeners by what they have left to play.
+But a listener about to run dry goes before newcomers, until these have waited long themselves: a late start is better
+than a gap, and nobody waits for ever. Work is one LLM step of a batch or one Euler step of a batch of blocks, so a
+cancel or a newcomer waits milliseconds. Where the device runs both side by side, both are chosen.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,28 @@ class StreamView:
     wants_llm: bool  # an LLM step is possible and useful
     has_block: bool  # a flow block is complete and not being solved
     batch: int | None = None  # the running flow batch that solves its block
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Fixed for an engine."""
+
+    max_flow_batch: int
+    # A listener with less than this to play overtakes newcomers: about two blocks' time.
+    # Higher -> fewer underruns under load; lower -> sooner first audio under load.
+    guard_s: float = 0.15
+    patience_s: float = 1.0  # a newcomer who has waited for so long is overtaken no more
+    is_concurrent: bool = False  # the device runs an LLM step and an Euler step side by side
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What can be launched at this moment."""
+
+    takes_llm_step: bool = True
+    takes_flow_step: bool = True
+    num_new_batches: int = 2  # flow batches that may be begun beside the running ones
+    num_blocks: int = 1_000_000  # free blocks: rows that may be begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,47 +67,84 @@ class AdvanceBatch:
     batch: int
 
 
-Work = LlmStep | BeginBlocks | AdvanceBatch
-
-
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`wake_at_s`: when nothing is due, the moment at which something will be; None if only an event can help."""
+    """What to launch. `wake_at_s`: where nothing is due, when something will be; None if only an event can help."""
 
-    work: Work | None
+    llm: LlmStep | None = None
+    flow: BeginBlocks | AdvanceBatch | None = None
     wake_at_s: float | None = None
 
-
-def urgency(view: StreamView) -> tuple[int, float, int]:
-    """Sort key, most urgent first. Unheard utterances come before all others (architecture, section 6)."""
-    if view.deadline_s is None:
-        return (0, view.waiting_since_s, view.key)
-    return (1, view.deadline_s, view.key)
+    @property
+    def is_idle(self) -> bool:
+        return self.llm is None and self.flow is None
 
 
-def decide(views: Sequence[StreamView], now_s: float, *, max_flow_batch: int) -> Decision:
-    """The one piece of work to do now. Equal inputs give equal decisions."""
-    workable = [view for view in views if view.wants_llm or view.has_block or view.batch is not None]
-    due = sorted((view for view in workable if _due_at_s(view) <= now_s), key=urgency)
-    if not due:
-        return Decision(None, wake_at_s=min(map(_due_at_s, workable), default=None))
-    first = due[0]
-    if first.batch is not None:
-        return Decision(AdvanceBatch(first.batch))
-    if first.has_block:
-        return Decision(BeginBlocks(_flow_companions(first, due, max_flow_batch)))
-    return Decision(LlmStep(tuple(view.key for view in due if view.wants_llm)))
+_EMPTY_ROOM = Room()
 
 
-def _due_at_s(view: StreamView) -> float:
+def due_at_s(view: StreamView) -> float:
     """When its next work is allowed: a running batch and a first audio at once, the rest within the lead."""
     if view.deadline_s is None or view.batch is not None:
         return -math.inf
     return view.deadline_s - view.max_lead_s
 
 
-def _flow_companions(first: StreamView, due: Sequence[StreamView], max_flow_batch: int) -> tuple[int, ...]:
-    """Ready blocks solved along with the most urgent one. Nobody's first audio waits for the company of old ones."""
-    is_unheard = first.deadline_s is None
-    ready = [view.key for view in due if view.has_block and (view.deadline_s is None) == is_unheard]
-    return tuple(ready[:max_flow_batch])
+def urgency(view: StreamView, now_s: float, limits: Limits) -> tuple[int, float, int]:
+    """Sort key, most urgent first."""
+    if view.deadline_s is None:
+        is_overdue = now_s - view.waiting_since_s >= limits.patience_s
+        return (0 if is_overdue else 1, view.waiting_since_s, view.key)
+    is_at_edge = view.deadline_s - now_s < limits.guard_s
+    return (0 if is_at_edge else 2, view.deadline_s, view.key)
+
+
+def decide(views: Iterable[StreamView], now_s: float, limits: Limits, room: Room = _EMPTY_ROOM) -> Decision:
+    """The work to launch now. Equal inputs give equal decisions."""
+    workable = [view for view in views if view.wants_llm or view.has_block or view.batch is not None]
+    due = sorted((view for view in workable if due_at_s(view) <= now_s), key=lambda view: urgency(view, now_s, limits))
+    if not due:
+        return Decision(wake_at_s=min(map(due_at_s, workable), default=None))
+    llm_keys = tuple(view.key for view in due if view.wants_llm) if room.takes_llm_step else ()
+    llm = LlmStep(llm_keys) if llm_keys else None
+    flow = _flow_work(due, limits, room) if room.takes_flow_step else None
+    if limits.is_concurrent or llm is None or flow is None:
+        return Decision(llm, flow)
+    # One processor: the most urgent utterance's next work, and a block before further tokens of it.
+    first = due[0]
+    return Decision(flow=flow) if first.batch is not None or first.has_block else Decision(llm=llm)
+
+
+@dataclass(slots=True)
+class _Side:
+    """The flow's batches are of unheard utterances or of heard ones; one of each may run at a time.
+
+    So a first chunk waits for one Euler step of the others, and no batch is left half solved for its equal.
+    """
+
+    running: int | None = None
+    ready: list[int] = field(default_factory=list)
+
+
+def _flow_work(due: Sequence[StreamView], limits: Limits, room: Room) -> BeginBlocks | AdvanceBatch | None:
+    sides = {True: _Side(), False: _Side()}
+    order: list[bool] = []  # sides by their most urgent member
+    for view in due:
+        is_unheard = view.deadline_s is None
+        side = sides[is_unheard]
+        if view.batch is not None:
+            side.running = view.batch if side.running is None else side.running
+        elif view.has_block:
+            side.ready.append(view.key)
+        else:
+            continue
+        if is_unheard not in order:
+            order.append(is_unheard)
+    num_rows = min(limits.max_flow_batch, room.num_blocks)
+    for is_unheard in order:
+        side = sides[is_unheard]
+        if side.running is not None:
+            return AdvanceBatch(side.running)
+        if room.num_new_batches and num_rows:
+            return BeginBlocks(tuple(side.ready[:num_rows]))
+    return None

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine.llm.backend import LlmBackend, LlmPrompt
+from engine.lanes import HOST_LANE, Lane
+from engine.llm.backend import LlmBackend
 from engine.model_config import ModelConfig
+from engine.prompting import PassPrompt
 from engine.text.tokenizer import TextTokenizer
 from engine.token2wav.flow.prompt import PreparedPrompt
 from engine.token2wav.flow.runner import FlowRunner
@@ -17,8 +19,16 @@ class ReadyVoice:
     """A voice with what the models keep of it: the LLM's prompt and the flow's computed prompt blocks."""
 
     voice: Voice
-    llm_prompt: LlmPrompt
+    llm_prompt: PassPrompt
     flow_prompt: PreparedPrompt
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceRoom:
+    """What the models were built to hold of voices, those that may be added later included."""
+
+    num_blocks: int  # of the flow, over all prompts
+    prompt_tokens: int  # of the longest prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,4 +38,8 @@ class Stages:
     llm: LlmBackend
     flow: FlowRunner
     vocoder: VocoderRunner
-    voices: Mapping[str, ReadyVoice]
+    voices: Mapping[str, ReadyVoice]  # at the start; see engine.voice_shelf
+    llm_lane: Lane = HOST_LANE
+    token2wav_lane: Lane = HOST_LANE
+    is_concurrent: bool = False  # the lanes run side by side
+    voice_room: VoiceRoom = VoiceRoom(0, 0)

@@ -1,6 +1,6 @@
 """An utterance: the one object that travels the whole pipe, from its text to its packets and its end event.
 
-It owns its text, its encoder and its idea of what the listener has, and builds its own events. It knows neither the
+It owns its text, its outlet and its idea of what the listener has, and builds its own events. It knows neither the
 scheduler nor the models nor other utterances; `core` moves it along.
 """
 
@@ -11,15 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from engine import units
-from engine.audio.packets import PacketEncoder
+from engine.audio.outlet import Delivered, Outlet
 from engine.clause import Clause, ClauseState
 from engine.clause_feed import ClauseFeed
 from engine.interface import (
     AlignedText,
     Alignment,
-    AudioReady,
     Cancelled,
     Done,
+    Failed,
     Flushed,
     Timing,
     UtteranceId,
@@ -37,14 +37,13 @@ class Stamps:
     llm_started_s: float | None = None
     first_token_s: float | None = None
     first_chunk_s: float | None = None
-    first_packet_s: float | None = None
 
-    def timing(self) -> Timing:
+    def timing(self, first_packet_s: float | None) -> Timing:
         return Timing(
             queue_ms=self._since_text_ms(self.llm_started_s),
             llm_first_token_ms=self._since_text_ms(self.first_token_s),
             first_chunk_ms=self._since_text_ms(self.first_chunk_s),
-            first_packet_ms=self._since_text_ms(self.first_packet_s),
+            first_packet_ms=self._since_text_ms(first_packet_s),
         )
 
     def _since_text_ms(self, stamp_s: float | None) -> float | None:
@@ -55,7 +54,14 @@ class Stamps:
 
 class Utterance:
     def __init__(
-        self, request: UtteranceRequest, voice: ReadyVoice, feed: ClauseFeed, encoder: PacketEncoder, *, seed: int
+        self,
+        request: UtteranceRequest,
+        voice: ReadyVoice,
+        feed: ClauseFeed,
+        outlet: Outlet,
+        *,
+        seed: int,
+        pre_skip_48k: int,
     ) -> None:
         self.request = request
         self.voice = voice
@@ -63,12 +69,15 @@ class Utterance:
         self.seed = seed
         self.stamps = Stamps()
         self.num_started_clauses = 0
+        self.is_truncated = False  # a length limit, not the model, ended one of its passes
+        self.last_text_s: float | None = None  # more text may still come for what waits; None: that was given up
         self.deadline_s: float | None = None  # the listener runs dry; None while nothing was sent
-        self._encoder = encoder
+        self._outlet = outlet
+        self._pre_skip_48k = pre_skip_48k
         self._ms_per_letter = voice.voice.ms_per_letter() / request.speed
         self._words: list[AlignedText] = []
-        self._num_samples = 0
-        self._num_packets = 0
+        self._packet_samples = units.ms_to_samples(request.audio.frame_ms)
+        self._num_samples = 0  # handed to the outlet, silence that fills packets at flushes among them
 
     @property
     def utterance_id(self) -> UtteranceId:
@@ -86,73 +95,90 @@ class Utterance:
     def is_finished(self) -> bool:
         return self.feed.is_ended and not self.clauses
 
+    @property
+    def has_ended(self) -> bool:
+        """Its end event has left, though nobody here sent one: its encoder failed."""
+        return self._outlet.is_closed
+
+    def stalls_at_s(self, *, stall_s: float, lead_s: float) -> float | None:
+        """When text that waits for more is to be said without it; None: none waits."""
+        if self.last_text_s is None or not self.feed.is_waiting:
+            return None
+        due_s = self.last_text_s + stall_s
+        return due_s if self.deadline_s is None else max(due_s, self.deadline_s - lead_s)
+
     # --- audio ------------------------------------------------------------------------------------------------
 
-    def deliver(self, samples: npt.NDArray[np.float32], now_s: float) -> list[AudioReady]:
-        """Samples [n] at SAMPLE_RATE_HZ, in order -> packets, if they complete any."""
+    def deliver(self, samples: npt.NDArray[np.float32], now_s: float) -> None:
+        """Samples [n] at SAMPLE_RATE_HZ, in order, on their way to the listener."""
         if not len(samples):
-            return []
+            return
         if self.stamps.first_chunk_s is None:
             self.stamps.first_chunk_s = now_s
-        self._num_samples += len(samples)
-        return self._audio_ready(self._encoder.encode(samples), now_s)
+        self._outlet.send_audio(samples)
+        self._count(len(samples), now_s)
 
-    def _audio_ready(self, packets: list[bytes], now_s: float) -> list[AudioReady]:
-        if not packets:
-            return []
-        if self.stamps.first_packet_s is None:
-            self.stamps.first_packet_s = now_s
-        packet_ms = self.request.audio.frame_ms
-        pts_48k = self._num_packets * packet_ms * units.OPUS_CLOCK_HZ // 1000
-        self._num_packets += len(packets)
-        # A listener who ran dry resumes when audio comes: the deadline counts from then.
-        self.deadline_s = max(self.deadline_s or now_s, now_s) + len(packets) * packet_ms / 1000
-        return [AudioReady(self.utterance_id, tuple(packets), pts_48k)]
+    def _count(self, num_samples: int, now_s: float) -> None:
+        before = self._num_samples // self._packet_samples
+        self._num_samples += num_samples
+        num_packets = self._num_samples // self._packet_samples - before
+        if num_packets:
+            # A listener who ran dry resumes when audio comes: the deadline counts from then.
+            start_s = now_s if self.deadline_s is None else max(self.deadline_s, now_s)
+            self.deadline_s = start_s + num_packets * self.request.audio.frame_ms / 1000
 
-    @property
-    def _end_pts_48k(self) -> int:
-        if not self._num_samples:
-            return 0
-        return self._encoder.pre_skip_48k + self._num_samples * units.OPUS_CLOCK_PER_SAMPLE
+    def _end_pts_48k(self, num_samples: int) -> int:
+        return self._pre_skip_48k + num_samples * units.OPUS_CLOCK_PER_SAMPLE if num_samples else 0
 
     # --- events that end something ----------------------------------------------------------------------------
 
-    def flushed(self, clause: Clause, now_s: float) -> list[AudioReady | Flushed]:
+    def flush(self, clause: Clause, now_s: float) -> None:
         """What a spoken clause owes to the flushes that wait for it; pads so that its last packet leaves now."""
         if not clause.flush_ids:
-            return []
-        packets, num_padding = self._encoder.flush()
-        self._num_samples += num_padding
-        events: list[AudioReady | Flushed] = list(self._audio_ready(packets, now_s))
-        events += [Flushed(self.utterance_id, flush_id, self.audio_ms) for flush_id in clause.flush_ids]
-        return events
+            return
+        self._outlet.flush()
+        self._count(-self._num_samples % self._packet_samples, now_s)
+        for flush_id in clause.flush_ids:
+            self._outlet.send(Flushed(self.utterance_id, flush_id, self.audio_ms))
 
-    def done(self, now_s: float) -> list[AudioReady | Done]:
-        packets = self._encoder.finish() if self._num_samples else []
-        events: list[AudioReady | Done] = list(self._audio_ready(packets, now_s))
-        timing = self.stamps.timing()
-        events.append(Done(self.utterance_id, self.audio_ms, self._num_packets, self._end_pts_48k, timing))
-        return events
+    def finish(self) -> None:
+        self._outlet.finish(self._done)
 
-    def cancelled(self, played_ms: int | None) -> Cancelled:
-        heard_ms = self.audio_ms if played_ms is None else min(played_ms, self.audio_ms)
+    def _done(self, delivered: Delivered) -> Done:
+        end_pts_48k = self._end_pts_48k(delivered.num_samples)
+        timing = self.stamps.timing(delivered.first_packet_s)
+        return Done(
+            self.utterance_id, self.audio_ms, delivered.num_packets, end_pts_48k, timing, is_truncated=self.is_truncated
+        )
+
+    def cancel(self, played_ms: int | None) -> None:
+        self._outlet.close(lambda delivered: self._cancelled(delivered, played_ms))
+
+    def fail(self, message: str) -> None:
+        self._outlet.close(lambda _: Failed(self.utterance_id, message))
+
+    def _cancelled(self, delivered: Delivered, played_ms: int | None) -> Cancelled:
+        audio_ms = units.samples_to_ms(delivered.num_samples)
+        heard_ms = audio_ms if played_ms is None else min(played_ms, audio_ms)
         words = [*self._words, *(word for clause in self.clauses for word in self._estimate(clause))]
         text = self.feed.text
         cut = split_spoken(words, heard_ms)
-        return Cancelled(self.utterance_id, self.audio_ms, self._end_pts_48k, text[:cut], text[cut:])
+        end_pts_48k = self._end_pts_48k(delivered.num_samples)
+        return Cancelled(self.utterance_id, audio_ms, end_pts_48k, text[:cut], text[cut:])
 
     # --- alignment --------------------------------------------------------------------------------------------
 
-    def align(self, clause: Clause) -> list[Alignment]:
-        """The clause's words on the audio clock, once both its borders are known."""
+    def align(self, clause: Clause) -> None:
+        """Tell the clause's words on the audio clock, once both its borders are known."""
         has_all_tokens = clause.state in (ClauseState.RENDERING, ClauseState.SPOKEN)
         if clause.is_aligned or clause.start_ms is None or not has_all_tokens:
-            return []
+            return
         clause.is_aligned = True
         duration_ms = round(clause.num_tokens * units.MS_PER_TOKEN / self.request.speed)
         items = align_span(clause.text, clause.char_start, clause.start_ms, clause.start_ms + duration_ms)
         self._words += items
-        return [Alignment(self.utterance_id, tuple(items), estimated=True)] if items else []
+        if items:
+            self._outlet.send(Alignment(self.utterance_id, tuple(items), estimated=True))
 
     def _estimate(self, clause: Clause) -> tuple[AlignedText, ...]:
         """Words of a clause whose end is not known yet, at the voice's usual rate."""

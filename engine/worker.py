@@ -4,16 +4,19 @@ The thread owns the core and the GPU; the loop owns the set of live utterances, 
 """
 
 import asyncio
+import dataclasses
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from queue import Empty, SimpleQueue
 
 import structlog
 
+from engine.audio.outlet import Sink
 from engine.audio.packets import create_packet_encoder
 from engine.core import EngineCore
 from engine.interface import (
@@ -30,7 +33,14 @@ from engine.interface import (
     Unsupported,
     UtteranceId,
     UtteranceRequest,
+    VoiceInfo,
+    check_instruct,
+    check_new_voice,
+    check_removable,
 )
+from engine.voices.keeper import VoiceKeeper
+from engine.voices.voice import Voice
+from engine.watcher import Watch, Watcher
 
 log = structlog.get_logger()
 
@@ -44,12 +54,17 @@ Command = Callable[[EngineCore], None]
 class LoadedEngine:
     core: EngineCore
     info: EngineInfo
+    voices: VoiceKeeper | None = None  # makes new ones; None: the voices are fixed
+    close: Callable[[], None] = lambda: None  # ends what loading started: all encoded audio has left when it returns
 
 
 class ThreadedEngine:
-    """`engine.interface.Engine` over an EngineCore that `load` builds, in the thread that will run it."""
+    """`engine.interface.Engine` over an EngineCore that `load` builds, in the thread that will run it.
 
-    def __init__(self, load: Callable[[], LoadedEngine]) -> None:
+    `load` is given the sink for the core's events, and what its marks are to be given to.
+    """
+
+    def __init__(self, load: Callable[[Sink, Watch], LoadedEngine]) -> None:
         self._load = load
         self._commands: SimpleQueue[Command | None] = SimpleQueue()
         self._events: asyncio.Queue[EngineEvent | None] = asyncio.Queue()
@@ -57,6 +72,12 @@ class ThreadedEngine:
         self._info: EngineInfo | None = None
         self._thread: threading.Thread | None = None
         self._stop_reason: str | None = "the engine has not been started"
+        # As of the engine's last step:
+        self._is_full = False
+        self._stats: Mapping[str, float] = {}
+        self._keeper: VoiceKeeper | None = None
+        self._voice_change = asyncio.Lock()  # one at a time
+        self._arriving: asyncio.Future[None] | None = None
 
     # --- from the asyncio loop --------------------------------------------------------------------------------
 
@@ -68,10 +89,11 @@ class ThreadedEngine:
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
-        ready: asyncio.Future[EngineInfo] = loop.create_future()
+        ready: asyncio.Future[LoadedEngine] = loop.create_future()
         self._thread = threading.Thread(target=self._run, args=(loop, ready), name="engine", daemon=True)
         self._thread.start()
-        self._info = await ready
+        loaded = await ready
+        self._info, self._keeper = loaded.info, loaded.voices
         self._stop_reason = None
 
     async def close(self) -> None:
@@ -81,15 +103,18 @@ class ThreadedEngine:
             await asyncio.to_thread(thread.join)
 
     def submit(self, request: UtteranceRequest) -> None:
-        info = self.info
-        if self._stop_reason is not None:
-            raise EngineStopped(self._stop_reason)
+        info = self._running_info()
         if request.utterance_id in self._live:
             raise EngineError(f"utterance {request.utterance_id!r} is already running")
         _check_request(request, info)
         if len(self._live) >= info.max_utterances:
             raise Overloaded(
                 f"all {info.max_utterances} utterances are in use; try again shortly", retry_after_ms=_RETRY_AFTER_MS
+            )
+        if self._is_full:
+            raise Overloaded(
+                "the models have no room, and others are waiting for it already; try again shortly",
+                retry_after_ms=_RETRY_AFTER_MS,
             )
         self._live.add(request.utterance_id)
         seed = secrets.randbits(63) if request.seed is None else request.seed
@@ -107,12 +132,64 @@ class ThreadedEngine:
     def cancel(self, utterance_id: UtteranceId, played_ms: int | None = None) -> None:
         self._commands.put(lambda core: core.cancel(utterance_id, played_ms))
 
+    async def add_voice(
+        self, name: str, recording: bytes, *, transcript: str = "", description: str = "", replace: bool = False
+    ) -> VoiceInfo:
+        async with self._voice_change:
+            info, keeper = self._running_info(), self._keeper
+            if keeper is None:
+                raise Unsupported(f"model {info.model!r} has fixed voices")
+            check_new_voice(name, info, replace=replace)
+            voice = await asyncio.to_thread(
+                keeper.make, name, recording, transcript=transcript, description=description
+            )
+            await self._put_up(voice)
+            added = VoiceInfo(voice.name, voice.description)
+            others = tuple(other for other in self.info.voices if other.name != name)
+            self._info = dataclasses.replace(self.info, voices=(*others, added))
+            await asyncio.to_thread(keeper.save, voice)
+            return added
+
+    async def remove_voice(self, name: str) -> None:
+        async with self._voice_change:
+            info = self._running_info()
+            check_removable(name, info)
+            # First here, so that no further utterance names it; those submitted are ahead of the command.
+            self._info = dataclasses.replace(info, voices=tuple(voice for voice in info.voices if voice.name != name))
+            self._commands.put(lambda core: core.remove_voice(name))
+            if self._keeper is not None:
+                await asyncio.to_thread(self._keeper.delete, name)
+
+    async def _put_up(self, voice: Voice) -> None:
+        """Returns when the engine speaks with it. Raises what the engine's thread answers, EngineStopped."""
+        self._running_info()  # it may have stopped meanwhile
+        loop = asyncio.get_running_loop()
+        arriving = self._arriving = loop.create_future()
+
+        def answer(error: EngineError | None) -> None:
+            _call_soon(loop, _settle, arriving, error)
+
+        self._commands.put(lambda core: core.add_voice(voice, answer))
+        try:
+            await arriving
+        finally:
+            self._arriving = None
+
+    def stats(self) -> Mapping[str, float]:
+        """What the models did since the start (EngineCore.counters), and the thread's own CPU time, host_seconds."""
+        return self._stats
+
     async def next_event(self) -> EngineEvent:
         event = await self._events.get()
         if event is None:
             self._events.put_nowait(None)  # for the next caller
             raise EngineStopped(self._stop_reason or "the engine was closed")
         return event
+
+    def _running_info(self) -> EngineInfo:
+        if self._stop_reason is not None:
+            raise EngineStopped(self._stop_reason)
+        return self.info
 
     def _publish(self, events: list[EngineEvent]) -> None:
         for event in events:
@@ -122,38 +199,42 @@ class ThreadedEngine:
 
     def _stopped(self, reason: str) -> None:
         self._stop_reason = reason
+        if self._arriving is not None:
+            _settle(self._arriving, EngineStopped(reason))
         self._events.put_nowait(None)
 
     # --- in the engine's thread -------------------------------------------------------------------------------
 
-    def _run(self, loop: asyncio.AbstractEventLoop, ready: "asyncio.Future[EngineInfo]") -> None:
+    def _run(self, loop: asyncio.AbstractEventLoop, ready: "asyncio.Future[LoadedEngine]") -> None:
         try:
-            loaded = self._load()
+            watcher = Watcher(lambda: self._commands.put(_look_again))
+            loaded = self._load(lambda events: _call_soon(loop, self._publish, events), watcher.watch)
         except BaseException as error:  # noqa: BLE001 - handed to the caller of start()
             _call_soon(loop, ready.set_exception, error)
             return
-        _call_soon(loop, ready.set_result, loaded.info)
+        _call_soon(loop, ready.set_result, loaded)
         reason = "the engine was closed"
         try:
-            self._serve(loaded.core, loop)
+            self._serve(loaded.core)
         except Exception:
             log.exception("engine_died")
             reason = "the engine died; see the log"
         loaded.core.fail_all(reason)
-        _call_soon(loop, self._publish, loaded.core.take_events())
+        watcher.close()
+        loaded.close()
         _call_soon(loop, self._stopped, reason)
 
-    def _serve(self, core: EngineCore, loop: asyncio.AbstractEventLoop) -> None:
+    def _serve(self, core: EngineCore) -> None:
         wait_s: float | None = None
+        num_steps = count(1)
         while self._take_commands(core, wait_s):
             decision = core.step()
-            events = core.take_events()
-            if events:
-                _call_soon(loop, self._publish, events)
-            if decision.work is not None:
+            if not decision.is_idle:
                 wait_s = 0.0
             else:
                 wait_s = None if decision.wake_at_s is None else max(decision.wake_at_s - time.monotonic(), 0.0)
+            self._is_full = core.is_full
+            self._stats = {**core.counters, "host_seconds": time.thread_time(), "host_steps": next(num_steps)}
 
     def _take_commands(self, core: EngineCore, wait_s: float | None) -> bool:
         """Apply all commands there are, waiting up to `wait_s` (None: for ever) for the first. False: stop."""
@@ -168,15 +249,28 @@ class ThreadedEngine:
         return True
 
 
+def _settle(future: "asyncio.Future[None]", error: EngineError | None) -> None:
+    """Unless its waiter has given up, or was told already."""
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
+
+
+def _look_again(_: EngineCore) -> None:
+    """The command of a GPU that has reached something: the step that follows fetches it."""
+
+
 def _check_request(request: UtteranceRequest, info: EngineInfo) -> None:
-    """Refuse what cannot work before anything starts. Raises UnknownVoice, Unsupported."""
+    """Refuse what cannot work before anything starts. Raises UnknownVoice, Unsupported, BadRequest."""
     if request.voice not in {voice.name for voice in info.voices}:
         names = ", ".join(voice.name for voice in info.voices)
         raise UnknownVoice(f"unknown voice {request.voice!r}; this model has {names}")
     if request.mode is not SpeakingMode.AUTO and request.mode not in info.modes:
         raise Unsupported(f"model {info.model!r} has no mode {request.mode.value!r}")
-    if request.instruct is not None:
-        raise Unsupported(f"model {info.model!r} does not take instructions")
+    check_instruct(request.instruct, info)
     create_packet_encoder(request.audio)
 
 

@@ -38,6 +38,10 @@ class GatewayConfig:
     host: str = field(default="127.0.0.1", metadata=_help("address to listen on; 0.0.0.0 for all"))
     port: int = field(default=8080, metadata=_help("port to listen on; 0 for any free one"))
     model_dir: Path = field(default=DEFAULT_MODEL_DIR, metadata=_help("directory of the model to serve"))
+    voices_dir: Path | None = field(
+        default=None,
+        metadata=_help("directory of your own voices: NAME.wav with NAME.txt, which says what it says; unset: none"),
+    )
     log_level: LogLevel = field(
         default="info", metadata=_help("least severe log lines shown; debug may contain user text")
     )
@@ -55,6 +59,9 @@ class GatewayConfig:
     drain_s: float = field(default=30.0, metadata=_help("time from SIGTERM to exit, for contexts to finish in"))
     lead_ms: int = field(
         default=3_000, metadata=_help("audio made ahead of real time, where a client names no lead; lower wastes less")
+    )
+    stall_ms: int = field(
+        default=350, metadata=_help("a client that pauses for this long has what it sent spoken; 0: only flush does")
     )
     max_utterances: int | None = field(
         default=None, metadata=_help("utterances spoken at once; unset: as many as the device carries")
@@ -96,6 +103,7 @@ _RANGES: Final = (
     _Range("write_stall_s", 0.05, 86_400),
     _Range("drain_s", 0, 86_400),
     _Range("lead_ms", 200),
+    _Range("stall_ms", 0, 60_000),
     _Range("max_utterances", 1),
     _Range("threads", 1),
 )

@@ -9,13 +9,22 @@ import secrets
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, assert_never
 
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 from websockets.protocol import State
 
-from engine.interface import AudioReady, Engine, EngineError, EngineEvent, EngineInfo, UtteranceRequest
+from engine.interface import (
+    AudioReady,
+    Engine,
+    EngineError,
+    EngineEvent,
+    EngineInfo,
+    EngineStopped,
+    UtteranceRequest,
+)
 from gateway.actions import Action, CancelUtterance, Close, EndText, FlushText, PushText, Send, SendAudio, Submit
 from gateway.dispatch import Dispatcher
 from gateway.logs import get_logger
@@ -138,6 +147,9 @@ class Connection:
             if isinstance(raw, bytes):
                 raise ProtocolViolation(ErrorCode.BAD_MESSAGE, "a client sends text messages only")
             message = codec.decode_client(raw)
+            if isinstance(message, wire.Open):
+                with suppress(EngineStopped):  # the dispatcher will say so
+                    self._session.learn(self._engine.info)
         except ProtocolViolation as violation:
             return self._session.violation(violation)
         return self._session.receive(message, self._clock())
@@ -184,7 +196,10 @@ class Connection:
     def _log_end(self, message: ServerMessage) -> None:
         match message:
             case wire.Done(context=context, audio_ms=audio_ms, timing=timing):
-                self._log.info("context done", context=context, audio_ms=audio_ms, ttfb_ms=timing.ttfb_ms)
+                truncated = message.truncated is True
+                self._log.info(
+                    "context done", context=context, audio_ms=audio_ms, ttfb_ms=timing.ttfb_ms, truncated=truncated
+                )
             case wire.Cancelled(context=context, audio_ms=audio_ms):
                 self._log.info("context cancelled", context=context, audio_ms=audio_ms)
             case wire.Error(code=code, context=str(context)) if message.fatal:

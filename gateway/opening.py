@@ -31,14 +31,13 @@ class Refusal:
     message: str
 
 
-def find_refusal(message: Open, info: EngineInfo, limits: SessionLimits) -> Refusal | None:
-    """Why this server cannot do what `message` asks for; None when it can."""
+def find_refusal(message: Open, info: EngineInfo) -> Refusal | None:
+    """Why this server cannot do what `message` asks for; None when it can, as far as the gateway knows."""
     return (
         _check_voice(message, info)
         or _check_format(message.format)
         or _check_mode(message, info)
         or _check_pace(message)
-        or _check_instruct(message, limits)
     )
 
 
@@ -96,9 +95,3 @@ def _check_pace(message: Open) -> Refusal | None:
     if message.pace.burst_ms is None:
         return None
     return Refusal(ErrorCode.UNSUPPORTED, "pace.burst_ms is not honoured yet; leave it out")
-
-
-def _check_instruct(message: Open, limits: SessionLimits) -> Refusal | None:
-    if message.instruct is None or len(message.instruct.encode()) <= limits.text_bytes:
-        return None
-    return Refusal(ErrorCode.BAD_MESSAGE, f"instruct is longer than {limits.text_bytes} bytes")

@@ -12,6 +12,7 @@ import errno
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from enum import Enum
+from pathlib import Path
 from typing import Final
 
 import uvloop
@@ -19,7 +20,7 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
-from engine.interface import Engine, EngineError, EngineInfo
+from engine.interface import Engine, EngineError, EngineInfo, EngineStopped
 from gateway import http
 from gateway.config import GatewayConfig
 from gateway.connection import CLOSE_TIMEOUT_S, WRITE_LIMIT_BYTES, Connection
@@ -163,18 +164,27 @@ class Gateway:
         log.error("engine died")
         return "the engine died"
 
+    @property
+    def _info_now(self) -> EngineInfo | None:
+        """With the voices that there are now; as it last was, of an engine that has stopped."""
+        if self._info is not None:
+            with contextlib.suppress(EngineStopped):
+                self._info = self._engine.info
+        return self._info
+
     # --- sockets ------------------------------------------------------------------------------------------
 
     def _respond(self, _connection: ServerConnection, request: Request) -> Response | None:
         is_full = len(self._connections) >= self._config.max_sockets
-        return http.respond(request, http.Status(self._phase.value, is_full, self._info))
+        return http.respond(request, http.Status(self._phase.value, is_full, self._info_now))
 
     async def _handle_socket(self, websocket: ServerConnection) -> None:
-        assert self._info is not None, "no socket is let in before the engine is ready"
+        info = self._info_now
+        assert info is not None, "no socket is let in before the engine is ready"
         connection = Connection(
             websocket,
             engine=self._engine,
-            info=self._info,
+            info=info,
             dispatcher=self._dispatcher,
             limits=self._limits,
             write_stall_s=self._config.write_stall_s,
@@ -297,7 +307,9 @@ def _select_subprotocol(_connection: ServerConnection, offered: Sequence[Subprot
 
 
 def _shown(config: GatewayConfig) -> dict[str, object]:
-    return {name: str(value) if name == "model_dir" else value for name, value in dataclasses.asdict(config).items()}
+    return {
+        name: str(value) if isinstance(value, Path) else value for name, value in dataclasses.asdict(config).items()
+    }
 
 
 def _why_not_listening(error: OSError, host: str, port: int) -> str:

@@ -42,6 +42,10 @@ class Session:
         """The live ones, by id."""
         return MappingProxyType(self._contexts)
 
+    def learn(self, info: EngineInfo) -> None:
+        """What the engine is now: voices come and go. What `greet` said of them may be older."""
+        self._info = info
+
     # --- from the socket ----------------------------------------------------------------------------------
 
     def greet(self) -> list[Action]:
@@ -153,7 +157,9 @@ class Session:
                 # The engine may have finished just before it heard of a cancel: then there is no last message.
                 is_cancelling = context.state is ContextState.CANCELLING
                 last = [] if is_cancelling else [context.audio((), event.end_pts_48k, is_last=True)]
-                done = wire.Done(context.context_id, audio_ms, num_packets, context.timing(event.timing))
+                truncated = True if event.is_truncated else UNSET
+                timing = context.timing(event.timing)
+                done = wire.Done(context.context_id, audio_ms, num_packets, timing, truncated)
                 return [*last, *self._end(context, Send(done))]
             case engine.Cancelled(spoken_text=spoken, remaining_text=remaining):
                 return self._end(context, Send(wire.Cancelled(context.context_id, event.audio_ms, spoken, remaining)))
@@ -173,7 +179,7 @@ class Session:
         if len(self._contexts) >= self._limits.contexts:
             text = f"{self._limits.contexts} contexts are open on this socket, which is its limit"
             return [_error(ErrorCode.TOO_MANY_CONTEXTS, text, context_id, fatal=True)]
-        if (refusal := find_refusal(message, self._info, self._limits)) is not None:
+        if (refusal := find_refusal(message, self._info)) is not None:
             return [_error(refusal.code, refusal.message, context_id, fatal=True)]
         utterance_id = UtteranceId(f"{self.session_id}-{self._num_incarnations}")
         self._num_incarnations += 1
@@ -271,6 +277,8 @@ def _refusal(error: EngineError, context_id: str) -> Send:
             code = ErrorCode.UNKNOWN_VOICE
         case engine.Unsupported():
             code = ErrorCode.UNSUPPORTED
+        case engine.BadRequest():
+            code = ErrorCode.BAD_MESSAGE
         case engine.Overloaded():
             code, retry_after_ms = ErrorCode.OVERLOADED, error.retry_after_ms
         case _:  # EngineStopped, and what an engine may add

@@ -148,6 +148,7 @@ class Done(Struct, frozen=True, tag="done"):
     audio_ms: int
     packets: int
     timing: Timing
+    truncated: bool | UnsetType = UNSET  # true: a length limit cut speech off; else absent
 
 
 class Cancelled(Struct, frozen=True, tag="cancelled"):

@@ -1,5 +1,6 @@
 """One libopus encoder (RFC 6716) through opuslib: mono float32 at the engine's rate in, raw packets out."""
 
+import ctypes
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +14,9 @@ MISSING_LIBOPUS: Final = (
     "`brew install opus` (macOS)"
 )
 
+# RFC 6716 section 3.4: the largest frame is 1275 bytes; a 60 ms packet holds three and their lengths.
+_MAX_PACKET_BYTES: Final = 4000
+
 
 def load_opuslib() -> Any:
     """The opuslib module. Raises Unsupported, with the remedy, where libopus is not to be found."""
@@ -24,15 +28,25 @@ def load_opuslib() -> Any:
 
 
 class OpusEncoder:
-    """libopus's AUDIO application at its default complexity, VBR. Not thread-safe: libopus encoders are not."""
+    """libopus's AUDIO application, VBR. One thread at a time; libopus runs without Python's lock."""
 
-    def __init__(self, *, bitrate_bps: int) -> None:
+    def __init__(self, *, bitrate_bps: int, complexity: int) -> None:
+        """`complexity` 0..10 trades CPU time for quality at the same bitrate."""
         opuslib = load_opuslib()
+        self._opuslib = opuslib
         self._encoder = opuslib.Encoder(units.SAMPLE_RATE_HZ, 1, opuslib.APPLICATION_AUDIO)
         self._encoder.bitrate = bitrate_bps
+        self._encoder.complexity = complexity
         self.lookahead_samples: int = int(self._encoder.lookahead)
+        # The library's function under opuslib's wrapper, which copies the samples and makes a buffer for each packet.
+        self._encode = opuslib.api.encoder.libopus_encode_float
+        self._float_pointer = opuslib.api.c_float_pointer
+        self._packet = ctypes.create_string_buffer(_MAX_PACKET_BYTES)
 
     def encode(self, samples: npt.NDArray[np.float32]) -> bytes:
-        """One packet from exactly 20, 40 or 60 ms of samples in [-1, 1]."""
-        packet: bytes = self._encoder.encode_float(samples.tobytes(), len(samples))
-        return packet
+        """One packet from exactly 20, 40 or 60 ms of contiguous samples in [-1, 1]."""
+        pointer = samples.ctypes.data_as(self._float_pointer)
+        size = self._encode(self._encoder.encoder_state, pointer, len(samples), self._packet, _MAX_PACKET_BYTES)
+        if size < 0:
+            raise self._opuslib.OpusError(size)
+        return ctypes.string_at(self._packet, size)

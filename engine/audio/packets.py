@@ -4,7 +4,7 @@ Packets hold exactly `frame_ms` of audio; what does not fill one waits. `finish`
 silence (and drains the encoder's delay); the exact end is `end_pts_48k`, which players trim to (RFC 7845).
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,10 @@ from engine.audio.opus import OpusEncoder
 from engine.interface import AudioFormat, Codec, Unsupported
 
 Samples = npt.NDArray[np.float32]
+
+# The highest without libopus's music detector, whose analysis takes three quarters of the time of 7 and above and
+# decides nothing for speech at these bitrates (bench/results/opus.json).
+DEFAULT_OPUS_COMPLEXITY: Final = 5
 
 
 class PacketEncoder(Protocol):
@@ -30,8 +34,8 @@ class PacketEncoder(Protocol):
 
 
 class OpusPacketEncoder:
-    def __init__(self, audio: AudioFormat) -> None:
-        self._encoder = OpusEncoder(bitrate_bps=audio.bitrate_bps)
+    def __init__(self, audio: AudioFormat, *, complexity: int) -> None:
+        self._encoder = OpusEncoder(bitrate_bps=audio.bitrate_bps, complexity=complexity)
         self._framer = _Framer(audio.frame_ms)
         self.pre_skip_48k = self._encoder.lookahead_samples * units.OPUS_CLOCK_PER_SAMPLE
 
@@ -67,11 +71,11 @@ class PcmPacketEncoder:
         return [_to_s16le(rest)] if len(rest) else []
 
 
-def create_packet_encoder(audio: AudioFormat) -> PacketEncoder:
+def create_packet_encoder(audio: AudioFormat, *, opus_complexity: int = DEFAULT_OPUS_COMPLEXITY) -> PacketEncoder:
     """Raises Unsupported for a format that this build cannot make."""
     match audio.codec:
         case Codec.OPUS:
-            return OpusPacketEncoder(audio)
+            return OpusPacketEncoder(audio, complexity=opus_complexity)
         case Codec.PCM_S16LE:
             if audio.sample_rate_hz != units.SAMPLE_RATE_HZ:
                 raise Unsupported(f"pcm_s16le comes at {units.SAMPLE_RATE_HZ} Hz, not {audio.sample_rate_hz}")

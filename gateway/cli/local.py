@@ -17,7 +17,12 @@ Progress = Callable[[str], None]
 def engine_config(config: GatewayConfig) -> EngineConfig:
     """The engine's share of the settings; what is unset stays the engine's own default."""
     chosen = EngineConfig(
-        model_dir=config.model_dir, device=config.device, threads=config.threads, lead_ms=config.lead_ms
+        model_dir=config.model_dir,
+        device=config.device,
+        threads=config.threads,
+        lead_ms=config.lead_ms,
+        stall_ms=config.stall_ms,
+        voices_dir=config.voices_dir,
     )
     if config.max_utterances is not None:
         return dataclasses.replace(chosen, max_utterances=config.max_utterances)

@@ -7,7 +7,7 @@ from typing import Final, NoReturn
 
 from clients.python.errors import GateError
 from engine.interface import EngineError
-from gateway.cli import doctor, say, serve, version, voices
+from gateway.cli import convert, doctor, say, serve, version, voices
 from gateway.cli.terminal import CommandError, note
 from gateway.config import ConfigError
 
@@ -16,7 +16,7 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
 
-_COMMANDS: Final = (serve, say, voices, version, doctor)
+_COMMANDS: Final = (serve, say, voices, version, doctor, convert)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -36,7 +36,7 @@ def create_case(name: str) -> Case:
             )
         case "tiny":
             return Case(
-                engine=tiny_engine(),
+                engine=tiny_engine(stall_ms=350),
                 failing_engine=tiny_engine(breaks_first=True),
                 small_engine=tiny_engine(max_utterances=2),
                 text="One two three. ",

@@ -32,12 +32,19 @@ class Listener:
         self._timeout_s = timeout_s
 
     def submit(
-        self, name: str, *, text: str = "", end: bool = False, audio: AudioFormat | None = None, **more: object
+        self,
+        name: str,
+        *,
+        text: str = "",
+        end: bool = False,
+        voice: str | None = None,
+        audio: AudioFormat | None = None,
+        **more: object,
     ) -> UtteranceId:
         utterance_id = UtteranceId(name)
         request = UtteranceRequest(
             utterance_id,
-            self.engine.info.default_voice,
+            voice or self.engine.info.default_voice,
             audio or AudioFormat(),
             seed=1,
             **more,  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from engine.interface import (
     Alignment,
     AudioFormat,
     AudioReady,
+    BadRequest,
     Cancelled,
     Codec,
     Done,
@@ -24,9 +25,12 @@ from engine.interface import (
     Unsupported,
     UtteranceId,
     UtteranceRequest,
+    VoiceInfo,
+    VoiceRefused,
 )
 from tests.contract.conftest import Case
 from tests.contract.listener import Listener
+from tests.support.golden import TINY_MODEL_DIR
 
 pytestmark = pytest.mark.contract
 
@@ -177,6 +181,32 @@ async def test_flushes_are_answered_in_order_and_before_done(listener: Listener)
     assert [answer.audio_ms for answer in answers] == sorted(answer.audio_ms for answer in answers)
 
 
+# --- stalls and instructions ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
+async def test_a_writer_who_pauses_is_spoken_without_a_flush(listener: Listener, mode: SpeakingMode) -> None:
+    utterance = listener.submit("u", text="hello there ", mode=mode)
+    await listener.until(utterance, AudioReady)
+    listener.engine.end_text(utterance)
+    done = await listener.until_end(utterance)
+    assert isinstance(done, Done)
+    assert done.audio_ms > 0
+
+
+async def test_an_instruction_is_followed_or_refused(listener: Listener) -> None:
+    max_chars = listener.engine.info.max_instruct_chars
+    if max_chars:
+        assert isinstance(await listener.until_end(listener.submit("u", end=True, instruct="Whisper.")), Done)
+        for instruct in ("x" * (max_chars + 1), "<|endofprompt|>"):
+            with pytest.raises(BadRequest, match="instruct"):
+                listener.submit("v", instruct=instruct)
+    else:
+        with pytest.raises(Unsupported, match="instructions"):
+            listener.submit("u", instruct="Whisper.")
+    await listener.until_quiet()
+
+
 # --- cancel -----------------------------------------------------------------------------------------------
 
 
@@ -280,3 +310,62 @@ async def test_a_failure_never_touches_another(case: Case) -> None:
     done = await listener.until_end(other)
     assert isinstance(done, Done)
     assert done.audio_ms > 0
+
+
+# --- voices that come and go ------------------------------------------------------------------------------
+
+RECORDING = (TINY_MODEL_DIR / "voices" / "slt_prompt.wav").read_bytes()
+TRANSCRIPT = "Hello there, it is very nice to meet you."
+
+
+def voice_names(engine: Engine) -> list[str]:
+    return [voice.name for voice in engine.info.voices]
+
+
+async def test_an_added_voice_speaks_and_can_be_taken_away_while_it_does(listener: Listener, case: Case) -> None:
+    engine, before = listener.engine, voice_names(listener.engine)
+    added = await engine.add_voice("guest", RECORDING, transcript=TRANSCRIPT, description="a guest")
+    assert added == VoiceInfo("guest", "a guest")
+    assert voice_names(engine) == [*before, "guest"]
+    utterance = listener.submit("u", text=case.text, voice="guest")
+    await engine.remove_voice("guest")
+    assert voice_names(engine) == before
+    with pytest.raises(UnknownVoice, match="guest"):
+        listener.submit("v", voice="guest")
+    engine.end_text(utterance)
+    done = await listener.until_end(utterance)
+    assert isinstance(done, Done)
+    assert done.audio_ms > 0
+
+
+async def test_a_voice_is_overwritten_only_if_asked(listener: Listener) -> None:
+    engine = listener.engine
+    await engine.add_voice("guest", RECORDING, description="first")
+    with pytest.raises(VoiceRefused, match="there is a voice 'guest' already"):
+        await engine.add_voice("guest", RECORDING, description="second")
+    await engine.add_voice("guest", RECORDING, description="third", replace=True)
+    assert [voice.description for voice in engine.info.voices if voice.name == "guest"] == ["third"]
+    await engine.remove_voice("guest")
+
+
+async def test_what_makes_no_voice_changes_nothing(listener: Listener) -> None:
+    engine, before = listener.engine, listener.engine.info
+    for name, recording in (("guest", b"<html>"), ("guest", b""), ("../guest", RECORDING), ("", RECORDING)):
+        with pytest.raises(VoiceRefused):
+            await engine.add_voice(name, recording)
+    with pytest.raises(VoiceRefused, match="default voice"):
+        await engine.remove_voice(before.default_voice)
+    with pytest.raises(UnknownVoice, match="nobody"):
+        await engine.remove_voice("nobody")
+    assert engine.info.voices == before.voices
+
+
+async def test_voices_need_a_running_engine(case: Case) -> None:
+    with pytest.raises(EngineStopped):
+        await case.engine.add_voice("guest", RECORDING)
+    await case.engine.start()
+    await case.engine.close()
+    with pytest.raises(EngineStopped):
+        await case.engine.add_voice("guest", RECORDING)
+    with pytest.raises(EngineStopped):
+        await case.engine.remove_voice("rms")

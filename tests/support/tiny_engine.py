@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
+from engine.audio.outlet import Sink
 from engine.build import engine_info, load_stages
 from engine.config import EngineConfig
 from engine.core import EngineCore
@@ -20,15 +21,17 @@ from engine.interface import (
     UtteranceId,
     UtteranceRequest,
 )
-from engine.llm.backend import LlmBackend, SequenceOutput, SequenceRequest
+from engine.llm.backend import FinishedStep, LaunchedStep, LlmBackend, SequenceOutput, SequenceRequest
 from engine.model_config import load_model_config
 from engine.stages import Stages
+from engine.voices.keeper import VoiceKeeper
 from engine.voices.store import load_voices
+from engine.watcher import Watch
 from engine.worker import LoadedEngine, ThreadedEngine
 from tests.support.golden import TINY_MODEL_DIR
 
-# No lead: an utterance runs as fast as it can.
-CONFIG = EngineConfig(TINY_MODEL_DIR, device="cpu", lead_ms=3_600_000)
+# No lead: an utterance runs as fast as it can. No stalls: what is said depends on the text alone.
+CONFIG = EngineConfig(TINY_MODEL_DIR, device="cpu", lead_ms=3_600_000, stall_ms=0).resolved("cpu")
 PCM = AudioFormat(codec=Codec.PCM_S16LE)
 
 
@@ -39,16 +42,17 @@ def tiny_stages() -> Stages:
     return load_stages(CONFIG, model, load_voices(TINY_MODEL_DIR, model))
 
 
-def tiny_engine(*, max_utterances: int = 64, breaks_first: bool = False) -> ThreadedEngine:
+def tiny_engine(*, max_utterances: int = 64, breaks_first: bool = False, stall_ms: int = 0) -> ThreadedEngine:
     """The real engine in its thread, over the stages that all tests share."""
-    config = replace(CONFIG, max_utterances=max_utterances)
+    config = replace(CONFIG, max_utterances=max_utterances, stall_ms=stall_ms)
 
-    def load() -> LoadedEngine:
+    def load(sink: Sink, watch: Watch) -> LoadedEngine:
         stages = tiny_stages()
         if breaks_first:
             stages = replace(stages, llm=FirstSequenceFails(stages.llm))
-        core = EngineCore(config, stages, time.monotonic)
-        return LoadedEngine(core, engine_info(config, stages.model, {n: v.voice for n, v in stages.voices.items()}))
+        core = EngineCore(config, stages, time.monotonic, sink, watch=watch)
+        info = engine_info(config, stages.model, {n: v.voice for n, v in stages.voices.items()})
+        return LoadedEngine(core, info, VoiceKeeper(TINY_MODEL_DIR, stages.model, None))
 
     return ThreadedEngine(load)
 
@@ -82,6 +86,9 @@ class FirstSequenceFails:
     def is_runnable(self, sequence_id: int) -> bool:
         return self._llm.is_runnable(sequence_id)
 
+    def launch(self, sequence_ids: Sequence[int]) -> LaunchedStep:
+        return FinishedStep(self.step(sequence_ids))
+
     def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
         outputs = self._llm.step(sequence_ids)
         if self._first not in sequence_ids:
@@ -112,7 +119,7 @@ class Heard:
 class HandDrivenEngine:
     def __init__(self, config: EngineConfig = CONFIG, stages: Stages | None = None) -> None:
         self.now_s = 0.0
-        self.core = EngineCore(config, stages or tiny_stages(), lambda: self.now_s)
+        self.core = EngineCore(config, stages or tiny_stages(), lambda: self.now_s, self._hear)
         self.heard: dict[UtteranceId, Heard] = {}
 
     def submit(
@@ -130,12 +137,17 @@ class HandDrivenEngine:
         return utterance_id
 
     def step(self) -> bool:
-        """One engine step; False when there was nothing to do."""
-        did_work = self.core.step().work is not None
+        """One engine step; False when there was nothing to do. Where a GPU is still at work it is waited for."""
+        did_work = not self.core.step().is_idle
+        if not did_work and self.core.is_busy:
+            self.core.wait()
+            did_work = True
         self.now_s += 0.001
-        for event in self.core.take_events():
-            self.heard[event.utterance_id].events.append(event)
         return did_work
+
+    def _hear(self, events: list[EngineEvent]) -> None:
+        for event in events:
+            self.heard[event.utterance_id].events.append(event)
 
     def run(self, max_steps: int = 100_000) -> None:
         """Until nothing is left to do."""

@@ -18,7 +18,8 @@ Captured = pytest.CaptureFixture[str]
     ("arguments", "line"),
     [
         (["serve", "--prot", "1"], "voicegate serve: --prot is unknown here; see voicegate serve --help"),
-        (["voices", "extra"], "voicegate voices: extra is unknown here; see voicegate voices --help"),
+        (["voices", "extra"], "voicegate voices: argument action: invalid choice: 'extra' (choose from"),
+        (["voices", "show", "x", "y"], "voicegate voices: y is unknown here; see voicegate voices --help"),
         (["say", "x", "--speed", "fast"], "voicegate say: argument --speed: invalid float value: 'fast'; see"),
         (["sing"], "voicegate: argument command: invalid choice: 'sing' (choose from"),
     ],

@@ -98,6 +98,7 @@ def test_pcm_has_no_pre_skip() -> None:
     [
         (engine.UnknownVoice("no such voice"), "unknown_voice", None),
         (engine.Unsupported("no instruct"), "unsupported", None),
+        (engine.BadRequest("instruct is too long"), "bad_message", None),
         (engine.Overloaded("full", retry_after_ms=250), "overloaded", 250),
         (engine.EngineStopped("stopped"), "engine_failed", None),
         (engine.EngineError("other"), "engine_failed", None),
@@ -214,6 +215,13 @@ def test_audio_is_numbered_and_the_last_message_is_the_exact_end() -> None:
     ]
     assert messages[3] == wire.Done("a", 53, 3, wire.Timing())
     assert not session.contexts
+
+
+def test_done_tells_that_speech_was_cut_off() -> None:
+    session = new_session()
+    utterance_id = open_context(session)
+    _, done = sent(session.engine_event(engine.Done(utterance_id, 0, 0, 0, is_truncated=True), NOW))
+    assert done.truncated is True
 
 
 def test_a_context_without_sound_has_a_last_message_too() -> None:

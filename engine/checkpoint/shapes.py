@@ -1,0 +1,76 @@
+"""Which tensors a checkpoint must have: worked out from the configuration, and what to say where they are others."""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+import torch
+
+from engine.checkpoint.errors import UnfitTensors
+from engine.llm.model import TIED_TEXT_HEAD, llm_shapes
+from engine.model_config import ModelConfig
+from engine.token2wav.flow.weights import ESTIMATOR_PREFIX, INV_FREQ, flow_shapes
+from engine.token2wav.vocoder.weights import vocoder_shapes
+
+PARTS: Final = ("llm", "flow", "vocoder")
+
+Shape = tuple[int, ...]
+
+_ROTARY: Final = ESTIMATOR_PREFIX + INV_FREQ
+
+
+def expected_shapes(part: str, model: ModelConfig) -> dict[str, Shape]:
+    """All that the engine reads of a part."""
+    match part:
+        case "llm":
+            return llm_shapes(model.llm)
+        case "flow":
+            return flow_shapes(model.flow)
+        case _:
+            return vocoder_shapes(model.vocoder)
+
+
+def optional_shapes(part: str, model: ModelConfig) -> dict[str, Shape]:
+    """What upstream's files hold besides."""
+    match part:
+        case "llm":
+            return {TIED_TEXT_HEAD: (model.llm.vocab_size, model.llm.hidden_size)}
+        case "flow":
+            return {_ROTARY: (model.flow.estimator.head_dim // 2,)}
+        case _:
+            return {}
+
+
+@cache
+def released_shapes(part: str) -> Mapping[str, Shape]:
+    """Of the released Fun-CosyVoice3-0.5B: every entry of its files."""
+    manifest = json.loads(resources.files("engine.checkpoint").joinpath("manifest_cosyvoice3.json").read_bytes())
+    return {name: tuple(shape) for name, shape in manifest["hift" if part == "vocoder" else part].items()}
+
+
+def check_tensors(file_name: str, part: str, model: ModelConfig, found: Mapping[str, Any]) -> None:
+    """Raises UnfitTensors with everything that is missing, unknown or of another shape."""
+    expected = expected_shapes(part, model)
+    known = expected | optional_shapes(part, model)
+    faults = [f"missing: {name} {list(shape)}" for name, shape in expected.items() if name not in found]
+    for name, value in found.items():
+        if not isinstance(value, torch.Tensor):
+            faults.append(f"unknown: {name}, a {type(value).__name__}")
+        elif name not in known:
+            faults.append(f"unknown: {name} {list(value.shape)}")
+        elif tuple(value.shape) != known[name]:
+            faults.append(f"misshaped: {name} is {list(value.shape)}, not {list(known[name])}")
+    if not faults:
+        return
+    counts = {kind: sum(fault.startswith(kind) for fault in faults) for kind in ("missing", "unknown", "misshaped")}
+    counted = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    summary = f"{file_name} does not fit the configuration: {counted} of {len(expected)} tensors"
+    if _shapes_of(found) == dict(released_shapes(part)):
+        summary += "; it is the released model's, so the configuration is of another one"
+    raise UnfitTensors(summary, [f"{file_name}: {fault}" for fault in faults])
+
+
+def _shapes_of(found: Mapping[str, Any]) -> dict[str, Shape]:
+    return {name: tuple(value.shape) for name, value in found.items() if isinstance(value, torch.Tensor)}

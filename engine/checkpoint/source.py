@@ -1,0 +1,101 @@
+"""An upstream directory as it comes: which file is what, and its tensors, read without running anything in them."""
+
+import json
+import pickle
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from engine.checkpoint.errors import CheckpointError
+
+TOKENIZER_DIR: Final = "CosyVoice-BlankEN"
+UPSTREAM_CONFIG: Final = "cosyvoice3.yaml"
+OWN_CONFIG: Final = "model.json"
+ONNX_FILES: Final = ("speech_tokenizer_v3.onnx", "campplus.onnx")  # for making voices; not needed to speak
+SPEAKERS: Final = "spk2info.pt"
+
+_GAN_PREFIX: Final = "generator."  # on the vocoder's keys where they come from GAN training; upstream drops it
+_LFS_POINTER: Final = b"version https://git-lfs"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """`llm` is the file's name: llm.pt, or llm.rl.pt for the release that reinforcement learning went on with."""
+
+    directory: Path
+    llm: str = "llm.pt"
+
+    def weights(self, part: str) -> Path:
+        return self.directory / {"llm": self.llm, "flow": "flow.pt", "vocoder": "hift.pt"}[part]
+
+    def tokenizer(self, name: str) -> Path:
+        return self.directory / TOKENIZER_DIR / name
+
+    @property
+    def config(self) -> Path:
+        """Upstream's yaml, or a model.json of our own in its place."""
+        upstream = self.directory / UPSTREAM_CONFIG
+        return upstream if upstream.exists() else self.directory / OWN_CONFIG
+
+    @property
+    def onnx(self) -> list[Path]:
+        return [path for name in ONNX_FILES if (path := self.directory / name).exists()]
+
+    @property
+    def speakers(self) -> Path | None:
+        path = self.directory / SPEAKERS
+        return path if path.exists() else None
+
+    def check(self) -> None:
+        """Raises CheckpointError naming every file that is needed and not there."""
+        needed = [self.weights(part) for part in ("llm", "flow", "vocoder")] + [self.config]
+        needed += [self.tokenizer(name) for name in ("vocab.json", "merges.txt")]
+        if self.config.name == UPSTREAM_CONFIG:
+            needed.append(self.tokenizer("config.json"))
+        missing = [str(path.relative_to(self.directory)) for path in needed if not path.is_file()]
+        if missing:
+            raise CheckpointError(f"{self.directory} is no CosyVoice3 directory: it lacks {', '.join(missing)}")
+
+
+def fingerprint(*paths: Path) -> dict[str, list[int]]:
+    """Tells whether files are still the ones that were read, without reading them again: size and time of change."""
+    return {path.name: [path.stat().st_size, path.stat().st_mtime_ns] for path in paths}
+
+
+def load_json(path: Path) -> Any:
+    """Raises CheckpointError."""
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise CheckpointError(f"{path} is not valid JSON: {error}") from error
+
+
+def load_pickle(path: Path) -> Any:
+    """What torch.save wrote, mapped into memory rather than read. Raises CheckpointError for anything but data."""
+    with path.open("rb") as file:
+        if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
+            raise CheckpointError(f"{path} is a Git LFS pointer, not the file: fetch it with `git lfs pull`")
+    try:
+        # weights_only: a pickle can call any function; this reader knows tensors and plain containers alone.
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+        first_line = str(error).strip().partition("\n")[0]
+        raise CheckpointError(
+            f"{path} is damaged or holds more than tensors; it was not loaded, since that could run code ({first_line})"
+        ) from error
+
+
+def load_weights(path: Path, part: str) -> Mapping[str, Any]:
+    """The state dict of one part, upstream's names; entries that are no tensors are still in it. See load_pickle."""
+    loaded = load_pickle(path)
+    if not isinstance(loaded, dict) or not all(isinstance(key, str) for key in loaded):
+        raise CheckpointError(f"{path} holds a {type(loaded).__name__}, not a state dict of named tensors")
+    if part == "vocoder":
+        return {key.replace(_GAN_PREFIX, ""): value for key, value in loaded.items()}
+    return loaded

@@ -1,0 +1,109 @@
+"""Where work runs and how its end is known: a CPU has done it when the call returns, a GPU does it on a stream.
+
+A lane keeps its work in order. The LLM has one and the flow with the vocoder another, so that on a GPU a decode step
+runs beside an Euler step; nothing that one writes is read by the other except through the host.
+"""
+
+import time
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+import torch
+
+
+class Mark(Protocol):
+    """A point behind all work that its lane was given before."""
+
+    @property
+    def lane(self) -> object:
+        """The same for all marks of a lane, which reaches them in their order."""
+
+    @property
+    def is_reached(self) -> bool: ...
+
+    def seconds_since(self, earlier: "Mark") -> float:
+        """Between two marks of a lane that are reached."""
+
+    def wait(self) -> None:
+        """Returns once it is reached; other Python threads run meanwhile."""
+
+
+class Lane(Protocol):
+    def active(self) -> AbstractContextManager[object]:
+        """Work launched inside runs on this lane."""
+
+    def mark(self) -> Mark:
+        """Behind everything launched so far."""
+
+    def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A copy in host memory (or the tensor itself, if it is there); valid once a later mark is reached."""
+
+
+class _HostMark:
+    lane = None
+    is_reached = True
+
+    def __init__(self) -> None:
+        self._at_s = time.perf_counter()
+
+    def seconds_since(self, earlier: Mark) -> float:
+        assert isinstance(earlier, _HostMark)
+        return self._at_s - earlier._at_s
+
+    def wait(self) -> None:
+        pass
+
+
+class HostLane:
+    """A CPU: everything is done when the call returns."""
+
+    def active(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def mark(self) -> Mark:
+        return _HostMark()
+
+    def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor
+
+
+HOST_LANE = HostLane()
+
+
+class _CudaMark:
+    def __init__(self, event: torch.cuda.Event, lane: object) -> None:
+        self._event = event
+        self.lane = lane
+
+    @property
+    def is_reached(self) -> bool:
+        reached: bool = self._event.query()  # type: ignore[no-untyped-call]
+        return reached
+
+    def seconds_since(self, earlier: Mark) -> float:
+        assert isinstance(earlier, _CudaMark)
+        return float(earlier._event.elapsed_time(self._event)) / 1000
+
+    def wait(self) -> None:
+        self._event.synchronize()
+
+
+class CudaLane:
+    def __init__(self, device: torch.device, *, is_urgent: bool) -> None:
+        """`is_urgent`: its kernels are scheduled before those of other lanes as multiprocessors become free."""
+        lowest, highest = torch.cuda.Stream.priority_range()  # type: ignore[call-arg]
+        priority = highest if is_urgent else lowest
+        self.stream = torch.cuda.Stream(device, priority=priority)  # type: ignore[no-untyped-call]
+
+    def active(self) -> AbstractContextManager[object]:
+        return torch.cuda.stream(self.stream)
+
+    def mark(self) -> Mark:
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record(self.stream)
+        return _CudaMark(event, self)
+
+    def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
+        # torch's pinned allocator keeps what it once has taken from the driver, so this costs no allocation.
+        host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        return host.copy_(tensor, non_blocking=True)

@@ -1,0 +1,198 @@
+"""The three models of an engine on their device: the one place that knows which runner a device gets.
+
+CUDA's runners need Triton, which CPU installations lack, so they are imported when a GPU is used.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+
+from engine import chunking
+from engine.config import EngineConfig
+from engine.interface import EngineError
+from engine.lanes import HOST_LANE, CudaLane, Lane
+from engine.llm.backend import LlmBackend
+from engine.llm.torch_runner import TorchLlmRunner
+from engine.model_config import ModelConfig
+from engine.token2wav.flow.block_pool import bytes_per_block
+from engine.token2wav.flow.runner import FlowRunner
+from engine.token2wav.vocoder.runner import VocoderRunner
+from engine.units import SAMPLES_PER_TOKEN
+from engine.weights import load_state_dict
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Report = Callable[[str], None]
+
+# Text tokens of the longest clause, its prompt and the special ids around them, on top of its speech tokens.
+_LLM_TEXT_ROOM = 512
+
+# What the flow's blocks leave of the GPU's free memory: CUDA graphs, activations, a voice that is enrolled later.
+_SPARE_GPU_BYTES = 6 << 30
+
+_DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+_KV_DTYPES = {**_DTYPES, "float16": torch.float16, "float8": torch.float8_e4m3fn}
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Where the models run, and on which lanes."""
+
+    device: torch.device
+    llm_lane: Lane
+    token2wav_lane: Lane
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.device.type == "cuda"
+
+
+def choose_device(name: str) -> torch.device:
+    """auto: CUDA where there is one. Raises EngineError for a device that is not there."""
+    if name == "cuda" and not torch.cuda.is_available():
+        raise EngineError("device 'cuda' was asked for, but torch sees no CUDA device; use --device cpu")
+    if name not in ("auto", "cpu", "cuda"):
+        raise EngineError(f"unknown device {name!r}; use auto, cpu or cuda")
+    if name == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def open_device(name: str) -> Device:
+    """Raises as `choose_device`."""
+    device = choose_device(name)
+    if device.type == "cpu":
+        return Device(device, HOST_LANE, HOST_LANE)
+    return Device(device, CudaLane(device, is_urgent=True), CudaLane(device, is_urgent=False))
+
+
+def load_llm(
+    config: EngineConfig, model: ModelConfig, device: Device, *, num_prompt_tokens: int, report: Report
+) -> LlmBackend:
+    """Raises WeightsError, ValueError."""
+    state_dict = load_state_dict(config.model_dir / "llm.safetensors")
+    num_positions = min(model.llm.max_positions, config.max_clause_tokens + num_prompt_tokens + _LLM_TEXT_ROOM)
+    if not isinstance(device.llm_lane, CudaLane):
+        return TorchLlmRunner(
+            model.llm,
+            model.sampling,
+            state_dict,
+            num_slots=config.max_active_clauses,
+            max_positions=num_positions,
+            device=device.device,
+        )
+    from engine.llm.cuda.config import CudaLlmConfig  # noqa: PLC0415 - see the module's docstring
+    from engine.llm.cuda.runner import CudaLlmRunner  # noqa: PLC0415
+
+    runner = CudaLlmRunner(
+        model.llm,
+        model.sampling,
+        state_dict,
+        num_slots=config.max_active_clauses,
+        max_positions=num_positions,
+        device=device.device,
+        dtype=_DTYPES[config.precision],
+        cuda=_switched(CudaLlmConfig(), "llm", config),
+        stream=device.llm_lane.stream,
+    )
+    runner.capture(report)
+    return runner
+
+
+def load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, *, report: Report) -> VocoderRunner:
+    """Raises WeightsError, ValueError."""
+    state_dict = load_state_dict(config.model_dir / "vocoder.safetensors")
+    max_samples = 2 * config.max_clause_tokens * SAMPLES_PER_TOKEN  # at half speed
+    if not device.is_cuda:
+        return VocoderRunner(
+            model.vocoder,
+            state_dict,
+            max_samples=max_samples,
+            max_streams=config.max_active_clauses,
+            device=device.device,
+        )
+    from engine.token2wav.vocoder.cuda.config import VocoderCudaConfig  # noqa: PLC0415 - see the module's docstring
+    from engine.token2wav.vocoder.cuda.runner import CudaVocoderRunner  # noqa: PLC0415
+
+    cuda = VocoderCudaConfig(precision=config.vocoder_precision)
+    runner = CudaVocoderRunner(
+        model.vocoder,
+        state_dict,
+        max_samples=max_samples,
+        max_streams=config.max_active_clauses,
+        device=device.device,
+        cuda=_switched(cuda, "vocoder", config),
+    )
+    with device.token2wav_lane.active():
+        runner.capture(report)
+    return runner
+
+
+def load_flow(
+    config: EngineConfig, model: ModelConfig, device: Device, *, num_voice_blocks: int, report: Report
+) -> FlowRunner:
+    """Last of the three: on a GPU its blocks take the memory that is left. Raises WeightsError, ValueError."""
+    state_dict = load_state_dict(config.model_dir / "flow.safetensors")
+    blocks_per_clause = chunking.max_blocks(0, config.max_clause_tokens) + 1
+    num_blocks = num_voice_blocks + config.max_active_clauses * blocks_per_clause
+    noise = _stored_noise(config.model_dir)
+    if not device.is_cuda:
+        return FlowRunner(
+            model.flow,
+            state_dict,
+            num_blocks=num_blocks,
+            max_streams=config.max_active_clauses,
+            device=device.device,
+            noise=noise,
+        )
+    from engine.token2wav.flow.cuda.config import FlowCudaConfig  # noqa: PLC0415 - see the module's docstring
+
+    kv_dtype = _KV_DTYPES[config.kv_dtype]
+    block_bytes = bytes_per_block(
+        model.flow.estimator, num_steps=model.flow.num_euler_steps, dtype=_DTYPES[config.precision], kv_dtype=kv_dtype
+    )
+    weight_bytes = sum(tensor.numel() * tensor.element_size() for tensor in state_dict.values())
+    free_bytes, _ = torch.cuda.mem_get_info(device.device)
+    fitting = (free_bytes - _SPARE_GPU_BYTES - 2 * weight_bytes) // block_bytes
+    if fitting < num_voice_blocks + blocks_per_clause:
+        raise EngineError(
+            f"{free_bytes >> 20} MiB are free on the GPU: too little for the voices and one clause "
+            f"({block_bytes >> 20} MiB a second of context); free memory or use kv_dtype float8"
+        )
+    runner = FlowRunner(
+        model.flow,
+        state_dict,
+        num_blocks=min(num_blocks, fitting),
+        max_streams=config.max_active_clauses,
+        device=device.device,
+        dtype=_DTYPES[config.precision],
+        cuda=_switched(FlowCudaConfig(kv_dtype=kv_dtype), "flow", config),
+        noise=noise,
+    )
+    report(f"flow: {min(num_blocks, fitting)} blocks of {block_bytes >> 20} MiB, a second of context each")
+    with device.token2wav_lane.active():
+        runner.capture(report)
+    return runner
+
+
+def _stored_noise(model_dir: Path) -> torch.Tensor | None:
+    """Converted models bring it, for the CPUs whose torch draws other bits; None: it is drawn here."""
+    path = model_dir / "flow_noise.safetensors"
+    return load_state_dict(path)["noise"] if path.exists() else None
+
+
+_Switches = TypeVar("_Switches", bound="DataclassInstance")
+
+
+def _switched(part: _Switches, name: str, config: EngineConfig) -> _Switches:
+    """The part's configuration without the optimisations that `config.without` names as `part.switch`."""
+    switches = [field.name for field in fields(part) if isinstance(getattr(part, field.name), bool)]
+    off = {switch.partition(".")[2] for switch in config.without if switch.partition(".")[0] == name}
+    unknown = off - set(switches)
+    if unknown:
+        raise EngineError(f"{name} has no optimisation {', '.join(sorted(unknown))}; it has {', '.join(switches)}")
+    return replace(part, **dict.fromkeys(off, False))

@@ -1,0 +1,101 @@
+"""`voicegate convert`: an upstream CosyVoice3 directory -> a model directory for `voicegate serve`."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from engine.checkpoint.options import DTYPE_NAMES, ConvertOptions
+from gateway.cli.terminal import CommandError, note, say
+
+_DEFAULTS: Final = ConvertOptions()
+_BAR_CELLS: Final = 30
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "convert",
+        help="make a model directory from an upstream CosyVoice3 one",
+        description="Convert Fun-CosyVoice3's own files into a model directory. A run that was stopped goes on where "
+        "it was; nothing in the source is executed.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("source", metavar="SRC", type=Path, help="with llm.pt, flow.pt, hift.pt, cosyvoice3.yaml")
+    parser.add_argument("target", metavar="DST", type=Path, help="the model directory to make")
+    parser.add_argument("--llm", metavar="FILE", default=_DEFAULTS.llm_file, help="such as llm.rl.pt (default: llm.pt)")
+    for part in ("llm", "flow", "vocoder"):
+        default = _DEFAULTS.dtype_of(part)
+        parser.add_argument(
+            f"--{part}-dtype", choices=DTYPE_NAMES, default=default, help=f"of its weights (default: {default})"
+        )
+    parser.add_argument("--name", help="of the model, as clients see it (default: SRC's)")
+    parser.add_argument("--merged-hf", metavar="DIR", type=Path, help="also write the LLM for TensorRT-LLM and vLLM")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    # They import torch, which --help and the other commands do not need.
+    from engine.checkpoint.convert import convert  # noqa: PLC0415
+    from engine.checkpoint.errors import CheckpointError, UnfitTensors  # noqa: PLC0415
+
+    chosen = ConvertOptions(
+        llm_file=options.llm,
+        llm_dtype=options.llm_dtype,
+        flow_dtype=options.flow_dtype,
+        vocoder_dtype=options.vocoder_dtype,
+        name=options.name,
+        merged_hf_dir=options.merged_hf,
+    )
+    try:
+        convert(options.source, options.target, chosen, TerminalProgress())
+    except UnfitTensors as error:
+        for fault in error.faults:
+            note(fault)
+        raise CommandError(str(error)) from error
+    except (CheckpointError, OSError) as error:
+        raise CommandError(str(error)) from error
+    say(f"{options.target} is ready: voicegate serve --model-dir {options.target}")
+    if not any((options.target / "voices").glob("*.safetensors")):
+        say("it has no voice yet, and the gateway needs one: see voicegate voices add --help")
+    return 0
+
+
+class TerminalProgress:
+    """A bar per part where stderr is a terminal, a line per part where it is not. See engine.checkpoint.progress."""
+
+    def __init__(self) -> None:
+        self._is_terminal = sys.stderr.isatty()
+        self._part = ""
+        self._num_bytes = 0
+        self._num_done = 0
+        self._num_cells = -1
+
+    def begin(self, part: str, num_bytes: int) -> None:
+        self._part, self._num_bytes, self._num_done, self._num_cells = part, num_bytes, 0, -1
+        self._draw()
+
+    def advance(self, num_bytes: int) -> None:
+        self._num_done += num_bytes
+        self._draw()
+
+    def finish(self, outcome: str) -> None:
+        self._clear()
+        note(f"{self._part}: {outcome}")
+
+    def remark(self, text: str) -> None:
+        self._clear()
+        note(f"note: {text}")
+
+    def _draw(self) -> None:
+        share = min(self._num_done / self._num_bytes, 1.0) if self._num_bytes else 0.0
+        num_cells = int(share * _BAR_CELLS)
+        if not self._is_terminal or num_cells == self._num_cells:
+            return
+        self._num_cells = num_cells
+        bar = "#" * num_cells + "." * (_BAR_CELLS - num_cells)
+        sys.stderr.write(f"\r{self._part} [{bar}] {share:4.0%}")
+        sys.stderr.flush()
+
+    def _clear(self) -> None:
+        if self._is_terminal:
+            sys.stderr.write("\r\x1b[K")

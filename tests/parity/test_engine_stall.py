@@ -1,0 +1,146 @@
+"""The stall timer on the tiny model: what an agent leaves unfinished is said, once and in time, on a clock of ours."""
+
+from dataclasses import replace
+
+import pytest
+
+from engine.interface import Alignment, AudioReady, Done, Flushed, SpeakingMode, UtteranceId
+from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
+
+pytestmark = pytest.mark.parity
+
+STALL_S = 0.35
+STALLING = replace(CONFIG, stall_ms=350, stall_lead_ms=500)
+UNFINISHED = "Good morning, let me see what"  # "what" may go on as "whatever"
+
+
+def audio_ms(heard: Heard) -> int:
+    return sum(len(event.packets) * 20 for event in heard.events if isinstance(event, AudioReady))
+
+
+def said(heard: Heard) -> str:
+    return " ".join(item.text for event in heard.events if isinstance(event, Alignment) for item in event.items)
+
+
+def pushed(text: str, mode: SpeakingMode, engine: HandDrivenEngine) -> UtteranceId:
+    utterance_id = engine.submit("u", mode=mode)
+    engine.core.push_text(utterance_id, text)
+    return utterance_id
+
+
+def until_idle(engine: HandDrivenEngine) -> float | None:
+    """Work until nothing is due, on a clock that stands still; when to come back."""
+    now_s = engine.now_s
+    while True:
+        decision = engine.core.step()
+        if decision.is_idle:
+            assert engine.now_s == now_s
+            return decision.wake_at_s
+
+
+def said_at_s(engine: HandDrivenEngine, utterance_id: UtteranceId) -> float | None:
+    """When more is heard without more text; None: never. The engine may also wake and find nothing to do."""
+    num_events = len(engine.heard[utterance_id].events)
+    while (wake_s := until_idle(engine)) is not None:
+        engine.now_s = wake_s
+        until_idle(engine)
+        if len(engine.heard[utterance_id].events) > num_events:
+            return wake_s
+    return None
+
+
+@pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
+def test_what_waits_is_said_after_the_stall_up_to_the_last_whole_word(mode: SpeakingMode) -> None:
+    engine = HandDrivenEngine(STALLING)
+    utterance_id = pushed(UNFINISHED, mode, engine)
+    heard = engine.heard[utterance_id]
+    wake_s = until_idle(engine)
+    assert wake_s is not None
+    engine.now_s = wake_s - 0.001
+    assert until_idle(engine) == wake_s
+    before_ms = audio_ms(heard)
+    engine.now_s = wake_s
+    assert until_idle(engine) is None, "one stall is spoken once"
+    assert audio_ms(heard) > before_ms + 300
+    assert said(heard) == "Good morning, let me see"
+
+    engine.core.push_text(utterance_id, "ever there is.")
+    engine.core.end_text(utterance_id)
+    until_idle(engine)
+    assert isinstance(heard.end, Done)
+    assert said(heard) == "Good morning, let me see whatever there is."
+
+
+def test_nothing_heard_yet_is_due_as_soon_as_the_writer_has_paused_for_so_long() -> None:
+    engine = HandDrivenEngine(STALLING)
+    engine.now_s = 10.0
+    pushed("Let me see ", SpeakingMode.CLAUSE, engine)
+    assert until_idle(engine) == pytest.approx(10.0 + STALL_S)
+
+
+def test_every_push_starts_the_wait_anew() -> None:
+    engine = HandDrivenEngine(STALLING)
+    utterance_id = pushed("Let me ", SpeakingMode.CLAUSE, engine)
+    for _ in range(5):
+        engine.now_s += STALL_S * 0.9
+        engine.core.push_text(utterance_id, "see ")
+        until_idle(engine)
+    last_s = engine.now_s
+    assert not engine.heard[utterance_id].events
+    assert said_at_s(engine, utterance_id) == pytest.approx(last_s + STALL_S)
+
+
+def test_a_listener_with_audio_left_is_not_given_half_a_sentence() -> None:
+    """The rest of the sentence may come before it is missed."""
+    engine = HandDrivenEngine(STALLING)
+    utterance_id = pushed("Good morning, and how are you today? I think that ", SpeakingMode.CLAUSE, engine)
+    until_idle(engine)
+    left_ms = audio_ms(engine.heard[utterance_id])
+    assert left_ms > 1000
+    due_s = engine.now_s + left_ms / 1000 - 0.5
+    assert said_at_s(engine, utterance_id) == pytest.approx(due_s, abs=0.021)
+
+
+@pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
+@pytest.mark.parametrize("stall_ms", [0, 350])
+def test_without_anything_that_waits_there_is_nothing_to_wake_for(mode: SpeakingMode, stall_ms: int) -> None:
+    engine = HandDrivenEngine(replace(STALLING, stall_ms=stall_ms))
+    utterance_id = pushed("Good morning. ", mode, engine)
+    engine.core.flush_text(utterance_id, "f")
+    until_idle(engine)
+    assert isinstance(engine.heard[utterance_id].events[-1], Flushed)
+    engine.core.push_text(utterance_id, "  \n")
+    assert said_at_s(engine, utterance_id) is None
+
+
+def test_off_means_that_text_waits_for_ever() -> None:
+    engine = HandDrivenEngine(replace(STALLING, stall_ms=0))
+    utterance_id = pushed("Let me see ", SpeakingMode.CLAUSE, engine)
+    assert until_idle(engine) is None
+    engine.now_s = 3600.0
+    assert until_idle(engine) is None
+    assert not engine.heard[utterance_id].events
+
+
+def test_half_a_number_waits_also_through_a_stall() -> None:
+    engine = HandDrivenEngine(STALLING)
+    utterance_id = pushed("It is 3", SpeakingMode.CLAUSE, engine)
+    wake_s = until_idle(engine)
+    assert wake_s is not None
+    engine.now_s = wake_s
+    assert until_idle(engine) is None
+    assert said(engine.heard[utterance_id]) == "It is"
+    engine.core.push_text(utterance_id, ":30 now.")
+    engine.core.end_text(utterance_id)
+    until_idle(engine)
+    assert said(engine.heard[utterance_id]).endswith("3:30 now.")
+
+
+def test_a_stall_that_has_nothing_to_say_is_over() -> None:
+    engine = HandDrivenEngine(STALLING)
+    utterance_id = pushed("3", SpeakingMode.CLAUSE, engine)
+    wake_s = until_idle(engine)
+    assert wake_s is not None
+    engine.now_s = wake_s
+    assert until_idle(engine) is None
+    assert not engine.heard[utterance_id].events

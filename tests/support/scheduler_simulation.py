@@ -1,0 +1,168 @@
+"""A device and its listeners on a fake clock, driven by `engine.scheduler.decide`: no model, no torch, no sleeping.
+
+Step times are about those of an H200 (bench/results); what matters is that they grow with the batch. The LLM and the
+flow are lanes of their own, or share one processor where `limits.is_concurrent` is false.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from engine.scheduler import AdvanceBatch, BeginBlocks, Limits, LlmStep, Room, StreamView, decide
+
+EULER_STEPS = 10
+FIRST_BLOCK_TOKENS = 10
+BLOCK_TOKENS = 25
+LOOKAHEAD_TOKENS = 3
+LLM_AHEAD_TOKENS = 100
+TOKEN_S = 0.04
+PREBUFFER_S = 0.08
+
+
+@dataclass
+class SimulatedStream:
+    """One utterance: text arrives, tokens are decoded, blocks are solved, a listener plays."""
+
+    key: int
+    arrives_s: float
+    num_tokens: int
+    cancelled_at_s: float = math.inf
+    stalls: dict[int, float] = field(default_factory=dict)  # decoded tokens -> seconds without text from then on
+    tokens: int = 0
+    solved: int = 0
+    batch: int | None = None
+    is_decoding: bool = False
+    blocked_until_s: float = 0.0
+    first_audio_s: float | None = None
+    deadline_s: float | None = None
+    underrun_s: float = 0.0  # beyond the stalls of its own text
+    is_done: bool = False
+
+    def is_live(self, now_s: float) -> bool:
+        return self.arrives_s <= now_s < self.cancelled_at_s and not self.is_done
+
+    @property
+    def next_block(self) -> int:
+        size = BLOCK_TOKENS if self.solved else FIRST_BLOCK_TOKENS
+        return min(size, self.num_tokens - self.solved)
+
+    @property
+    def has_block(self) -> bool:
+        is_last = self.tokens == self.num_tokens
+        needed = self.solved + self.next_block + (0 if is_last else LOOKAHEAD_TOKENS)
+        return self.batch is None and self.next_block > 0 and self.tokens >= needed
+
+    def view(self, now_s: float) -> StreamView:
+        can_decode = not self.is_decoding and self.tokens < self.num_tokens and now_s >= self.blocked_until_s
+        return StreamView(
+            key=self.key,
+            waiting_since_s=self.arrives_s,
+            deadline_s=self.deadline_s,
+            max_lead_s=3.0,
+            wants_llm=can_decode and self.tokens - self.solved < LLM_AHEAD_TOKENS,
+            has_block=self.has_block,
+            batch=self.batch,
+        )
+
+    def take_token(self, now_s: float) -> None:
+        self.is_decoding = False
+        self.tokens += 1
+        if self.tokens in self.stalls:
+            self.blocked_until_s = now_s + self.stalls[self.tokens]
+
+    def take_block(self, now_s: float) -> None:
+        self.batch = None
+        audio_s = self.next_block * TOKEN_S
+        self.solved += self.next_block
+        if self.deadline_s is None:
+            self.first_audio_s = now_s
+            self.deadline_s = now_s + PREBUFFER_S
+        if not self.stalls:
+            self.underrun_s = max(self.underrun_s, now_s - self.deadline_s)
+        self.deadline_s = max(self.deadline_s, now_s) + audio_s
+        self.is_done = self.solved == self.num_tokens
+
+
+@dataclass
+class Simulation:
+    streams: Sequence[SimulatedStream]
+    limits: Limits
+    now_s: float = 0.0
+    llm_until_s: float = 0.0
+    flow_until_s: float = 0.0
+    num_decisions: int = 0
+
+    def __post_init__(self) -> None:
+        self._by_key = {stream.key: stream for stream in self.streams}
+        self._decoding: list[SimulatedStream] = []
+        self._batches: dict[int, tuple[list[SimulatedStream], int]] = {}
+        self._stepping: int | None = None
+
+    def run(self, until_s: float) -> None:
+        while self.now_s < until_s and not all(s.is_done or s.cancelled_at_s <= self.now_s for s in self.streams):
+            self._collect()
+            live = [stream for stream in self.streams if stream.is_live(self.now_s)]
+            room = Room(
+                takes_llm_step=self.llm_until_s <= self.now_s,
+                takes_flow_step=self.flow_until_s <= self.now_s,
+                num_new_batches=2 - len(self._batches),
+            )
+            if not self.limits.is_concurrent and not (room.takes_llm_step and room.takes_flow_step):
+                self._sleep()
+                continue
+            decision = decide([stream.view(self.now_s) for stream in live], self.now_s, self.limits, room)
+            self.num_decisions += 1
+            if decision.llm is not None:
+                self._launch_llm(decision.llm)
+            if decision.flow is not None:
+                self._launch_flow(decision.flow)
+            if decision.is_idle:
+                self._sleep()
+
+    def _sleep(self) -> None:
+        """To the next thing that can change a decision."""
+        later = [self.llm_until_s, self.flow_until_s]
+        later += [s.arrives_s for s in self.streams] + [s.cancelled_at_s for s in self.streams]
+        for stream in self.streams:
+            later.append(stream.blocked_until_s)
+            if stream.deadline_s is not None:
+                later.append(stream.deadline_s - 3.0)
+        self.now_s = min((moment for moment in later if moment > self.now_s), default=math.inf)
+
+    def _launch_llm(self, step: LlmStep) -> None:
+        self._decoding = [self._by_key[key] for key in step.keys]
+        for stream in self._decoding:
+            stream.is_decoding = True
+        num_prefill = sum(stream.tokens == 0 for stream in self._decoding)
+        self.llm_until_s = self.now_s + 0.0007 + 0.000006 * len(self._decoding) + 0.001 * num_prefill
+
+    def _launch_flow(self, work: BeginBlocks | AdvanceBatch) -> None:
+        if isinstance(work, BeginBlocks):
+            number = self.num_decisions
+            rows = [self._by_key[key] for key in work.keys]
+            self._batches[number] = (rows, 0)
+            for stream in rows:
+                stream.batch = number
+        else:
+            number = work.batch
+        rows, _ = self._batches[number]
+        self._stepping = number
+        self.flow_until_s = self.now_s + 0.0005 + 0.0001 * len(rows)
+
+    def _collect(self) -> None:
+        if self._decoding and self.llm_until_s <= self.now_s:
+            for stream in self._decoding:
+                stream.take_token(self.now_s)
+            self._decoding = []
+        if self._stepping is not None and self.flow_until_s <= self.now_s:
+            rows, num_steps = self._batches[self._stepping]
+            self._batches[self._stepping] = (rows, num_steps + 1)
+            alive = [stream for stream in rows if stream.is_live(self.now_s)]
+            if num_steps + 1 == EULER_STEPS or not alive:
+                del self._batches[self._stepping]
+                for stream in alive:
+                    stream.take_block(self.now_s)
+            self._stepping = None
+        for number, (rows, _) in list(self._batches.items()):  # cancelled to the last one
+            if number != self._stepping and not any(stream.is_live(self.now_s) for stream in rows):
+                del self._batches[number]

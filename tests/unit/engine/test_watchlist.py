@@ -1,0 +1,56 @@
+"""Who is looked at, against a plain model of it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.watchlist import WatchList
+
+pytestmark = pytest.mark.unit
+
+
+def test_an_alarm_wakes_its_key_once_and_in_time() -> None:
+    watched = WatchList()
+    watched.set_alarm(1, 5.0)
+    watched.set_alarm(2, 3.0)
+    assert watched.next_alarm_s == 3.0
+    assert watched.ring(2.9) == []
+    assert watched.ring(5.0) == [2, 1]
+    assert watched.awake == {1, 2}
+    assert (watched.ring(9.0), watched.next_alarm_s) == ([], None)
+
+
+def test_the_earliest_alarm_of_a_key_stands() -> None:
+    watched = WatchList()
+    watched.set_alarm(1, 5.0)
+    watched.set_alarm(1, 2.0)
+    watched.set_alarm(1, 7.0)
+    assert watched.ring(2.0) == [1]
+    assert watched.next_alarm_s is None
+
+
+def test_a_forgotten_key_never_rings() -> None:
+    watched = WatchList()
+    watched.awake.add(1)
+    watched.set_alarm(1, 5.0)
+    watched.forget(1)
+    assert (watched.ring(9.0), watched.awake, watched.next_alarm_s) == ([], set(), None)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["alarm", "ring", "forget"]), st.integers(0, 4), st.integers(0, 20))))
+def test_it_behaves_as_a_table_of_alarms(calls: list[tuple[str, int, int]]) -> None:
+    watched = WatchList()
+    table: dict[int, float] = {}
+    for call, key, moment in calls:
+        match call:
+            case "alarm":
+                watched.set_alarm(key, moment)
+                table[key] = min(moment, table.get(key, moment))
+            case "ring":
+                due = {due_key for due_key, due_s in table.items() if due_s <= moment}
+                assert set(watched.ring(moment)) == due
+                table = {other: due_s for other, due_s in table.items() if other not in due}
+            case "forget":
+                watched.forget(key)
+                table.pop(key, None)
+        assert watched.next_alarm_s == min(table.values(), default=None)
