@@ -38,6 +38,8 @@ class Clause:
     flush_ids: list[str] = field(default_factory=list)  # flushes that are met when it is spoken
     streams: ModelStreams | None = None
     batch: int | None = None  # the running flow batch that solves its block
+    begun_s: float = 0.0  # engine clock, when its LLM pass was started
+    is_prefilled: bool = False  # the LLM has read its prompt
     num_expected_blocks: int = 0  # flow blocks set aside for it at its start
     num_tokens: int = 0  # speech tokens handed to the flow
     num_rendered_tokens: int = 0  # of these, already mel

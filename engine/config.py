@@ -2,22 +2,41 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
+
+DEVICES: Final = ("auto", "cpu", "cuda")
+PRECISIONS: Final = ("bfloat16", "float32")
+KV_DTYPES: Final = ("bfloat16", "float32", "float8")
+VOCODER_PRECISIONS: Final = ("float16", "bfloat16", "tf32", "float32")
+# What `without` takes to launch every kernel by itself instead of replaying CUDA graphs.
+GRAPH_SWITCHES: Final = ("llm.has_graphs", "flow.use_graphs", "vocoder.use_graphs")
+
+_CHOICES: Final = {
+    "device": DEVICES,
+    "precision": PRECISIONS,
+    "kv_dtype": KV_DTYPES,
+    "vocoder_precision": VOCODER_PRECISIONS,
+}
+_PARTS: Final = ("llm", "flow", "vocoder")
 
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """Where 0 stands for what suits the device, `resolved` puts it in; the engine's parts take a resolved one."""
+    """Where 0 stands for what suits the device, `resolved` puts it in; the engine's parts take a resolved one.
+
+    Raises ValueError naming the field that has none of its choices, and them.
+    """
 
     model_dir: Path
-    device: str = "auto"  # auto, cpu, cuda
+    device: str = "auto"  # of DEVICES
     threads: int | None = None  # of torch's CPU kernels; None: one per core
 
-    # On a GPU alone (a CPU computes in float32). Weights and activations of LLM and flow: bfloat16 or float32.
+    # On a GPU alone (a CPU computes in float32). Weights and activations of LLM and flow.
     precision: str = "bfloat16"
-    # Keys and values that the flow keeps, 90 MB a second of context and stream in bfloat16: that, float32 or float8,
-    # which halves it (its error: bench/results/full-size-cuda.json).
+    # Keys and values that the flow keeps, 90 MB a second of context and stream in bfloat16;
+    # float8 halves it (its error: docs/adr/0013).
     kv_dtype: str = "bfloat16"
-    # The vocoder's products: float16, bfloat16, tf32 or float32.
+    # Of the vocoder's products.
     vocoder_precision: str = "float16"
     # Optimisations to do without, as part.switch (see engine/*/cuda/config.py): "llm.has_graphs", "flow.fuse_norm".
     without: tuple[str, ...] = ()
@@ -30,10 +49,13 @@ class EngineConfig:
     # Speech tokens of one LLM pass, 40 ms each; a pass that would run on is cut here and logged.
     max_clause_tokens: int = 750
 
-    # Audio generated ahead of real time, unless a request names its own lead, which max_lead_ms bounds.
+    # Audio generated ahead of real time before another clause is begun. A clause that is begun is finished, since it
+    # holds flow memory for as long as it is active; but a request that names its own lead (max_lead_ms bounds it), or
+    # paces_within_clauses, holds it back in the middle too.
     # Higher -> survives longer stalls; lower -> a barge-in that nobody reports wastes less.
     lead_ms: int = 3_000
     max_lead_ms: int = 60_000
+    paces_within_clauses: bool = False
     # Speech tokens that the LLM may be ahead of the flow. Lower -> the LLM idles between blocks.
     llm_ahead_tokens: int = 100
 
@@ -76,6 +98,15 @@ class EngineConfig:
 
     # Streams whose blocks are solved in one call. Higher -> more throughput; lower -> less waiting for company.
     max_flow_batch: int = 0
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in choices:
+                raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
+        for switch in self.without:
+            if switch.partition(".")[0] not in _PARTS:
+                raise ValueError(f"without has {switch!r}; it must be PART.SWITCH with PART one of {', '.join(_PARTS)}")
 
     def resolved(self, device_type: str) -> "EngineConfig":
         """With the device's own numbers where this has 0; `device_type` is cpu or cuda."""

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 
+from engine.admission import Admission
 from engine.audio.outlet import Outlet, Runner, Sink, run_inline
 from engine.audio.packets import create_packet_encoder
 from engine.clause import Clause, ClauseState
@@ -19,9 +20,10 @@ from engine.config import EngineConfig
 from engine.interface import SpeakingMode, UtteranceId, UtteranceRequest
 from engine.lanes import Mark
 from engine.llm.backend import SequenceOutput
+from engine.outlook import Outlook
 from engine.pipeline import Pipeline
 from engine.prompting import instruct_prompt
-from engine.scheduler import AdvanceBatch, BeginBlocks, Decision, Limits, StreamView, decide, due_at_s
+from engine.scheduler import AdvanceBatch, BeginBlocks, Decision, Limits, StreamView, decide
 from engine.stages import Stages
 from engine.utterance import Utterance
 from engine.voice_shelf import Answer, VoiceShelf
@@ -65,7 +67,8 @@ class EngineCore:
         self._num_submitted = 0
         self._watched = WatchList()
         self._voices = VoiceShelf(config, stages)
-        self._waiting_for_room: set[int] = set()
+        self._outlook = Outlook(config, self._pipeline)
+        self._admission = Admission(config, self._pipeline, self._outlook, self._watched)
 
     # --- commands: unknown or ended utterances are no-ops (interface.py) --------------------------------------
 
@@ -148,25 +151,32 @@ class EngineCore:
         now_s = self._clock()
         for key in self._watched.ring(now_s):
             self._speak_if_stalled(key, now_s)
-        self._start_clauses(now_s)
-        views = self._views(now_s)
-        decision = decide(views, now_s, self._limits, self._pipeline.room)
+        for key, clause in self._admission.admit(self._utterances, now_s):
+            self._start(key, clause)
+        room = self._pipeline.room
+        if not (room.takes_llm_step or room.takes_flow_step):
+            return Decision(wake_at_s=self._watched.next_alarm_s)
+        views = self._watched.look(now_s, self._view)
+        decision = decide(views, now_s, self._limits, room)
+        if not decision.is_idle:
+            self._launch(decision)
+            self._fetch()
+            return decision
+        if views and not self.is_busy:  # work, and nothing under way that would make room for it
+            self._give_up_youngest()
+            return self.step()
+        return Decision(wake_at_s=self._watched.next_alarm_s)
+
+    def _launch(self, decision: Decision) -> None:
         if decision.llm is not None:
             self._launch_llm(decision.llm.keys)
         match decision.flow:
             case BeginBlocks(keys):
-                self._begin_blocks([self._utterances[key].clauses[0] for key in keys if key in self._utterances])
+                self._begin_blocks([key for key in keys if key in self._utterances])
             case AdvanceBatch(batch):
                 self._advance(batch)
             case None:
                 pass
-        self._fetch()
-        if not decision.is_idle:
-            return decision
-        if views and not self.is_busy:  # there is work, and no room for it that anything could free
-            self._give_up_youngest()
-            return self.step()
-        return Decision(wake_at_s=self._watched.next_alarm_s)
 
     @property
     def is_busy(self) -> bool:
@@ -176,7 +186,7 @@ class EngineCore:
     @property
     def is_full(self) -> bool:
         """Whether a newcomer would wait behind others for room in the models."""
-        return len(self._waiting_for_room) >= self._config.max_waiting_utterances
+        return self._admission.is_full
 
     @property
     def counters(self) -> Mapping[str, float]:
@@ -198,44 +208,8 @@ class EngineCore:
         for clause, samples in self._pipeline.fetch_samples():
             self._take_samples(clause, samples)
 
-    # --- who is looked at -------------------------------------------------------------------------------------
-
-    def _views(self, now_s: float) -> list[StreamView]:
-        """Of those awake that have work now; the others sleep until an event or their alarm."""
-        views = []
-        for key in list(self._watched.awake):
-            view = self._view(key, self._utterances[key])
-            if view is not None and (view.batch is not None or due_at_s(view) <= now_s):
-                views.append(view)
-                continue
-            self._watched.awake.discard(key)
-            if view is not None:
-                self._watched.set_alarm(key, due_at_s(view))
-        return views
-
-    def _view(self, key: int, utterance: Utterance) -> StreamView | None:
-        """What the scheduler sees of an utterance; None while there is nothing to do for it."""
-        if not utterance.clauses or utterance.stamps.first_text_s is None:
-            return None
-        front = utterance.clauses[0]
-        wants_llm = self._generating(utterance) is not None
-        has_block = self._pipeline.has_block(front)
-        if not (wants_llm or has_block or front.batch is not None):
-            return None
-        return StreamView(
-            key=key,
-            waiting_since_s=utterance.stamps.first_text_s,
-            deadline_s=utterance.deadline_s,
-            max_lead_s=self._max_lead_s(utterance),
-            wants_llm=wants_llm,
-            has_block=has_block,
-            batch=front.batch,
-        )
-
-    def _max_lead_s(self, utterance: Utterance) -> float:
-        asked_ms = utterance.request.lead_ms
-        lead_ms = self._config.lead_ms if asked_ms is None else min(asked_ms, self._config.max_lead_ms)
-        return lead_ms / 1000
+    def _view(self, key: int) -> StreamView | None:
+        return self._outlook.view(key, self._utterances[key])
 
     def _speak_if_stalled(self, key: int, now_s: float) -> None:
         """Let text be said that has waited for more too long, or set the alarm for it."""
@@ -254,53 +228,6 @@ class EngineCore:
 
     # --- clauses: waiting -> generating -> rendering -> spoken ------------------------------------------------
 
-    def _start_clauses(self, now_s: float) -> None:
-        """Give room to the clauses that are next in their utterances, the most urgent utterances first."""
-        waiting = []
-        for key in self._watched.awake | self._waiting_for_room:
-            utterance = self._utterances[key]
-            clause = self._startable(key, utterance, now_s)
-            if clause is not None:
-                since_s = utterance.stamps.first_text_s if utterance.deadline_s is None else utterance.deadline_s
-                waiting.append((since_s, key, clause))
-        self._waiting_for_room.clear()
-        waiting.sort(key=lambda entry: entry[:2])
-        for index, (_, key, clause) in enumerate(waiting):
-            if not self._pipeline.can_start(clause):
-                self._waiting_for_room.update(key for _, key, _ in waiting[index:])
-                return
-            self._start(key, clause)
-
-    def _startable(self, key: int, utterance: Utterance, now_s: float) -> Clause | None:
-        """The next clause, once the one before has all its tokens, if neither flow nor listener is far behind."""
-        num_ahead = 0
-        for clause in utterance.clauses:
-            if clause.state is ClauseState.GENERATING or num_ahead >= self._config.llm_ahead_tokens:
-                return None
-            if clause.state is ClauseState.WAITING:
-                return clause if clause.text_ids and self._is_due(key, utterance, now_s) else None
-            num_ahead += clause.num_ahead_tokens
-        return None
-
-    def _is_due(self, key: int, utterance: Utterance, now_s: float) -> bool:
-        """Whether its listener has not too much ahead; if so, sets the alarm for the moment at which that ends."""
-        if utterance.deadline_s is None:
-            return True
-        due_s = utterance.deadline_s - self._max_lead_s(utterance)
-        if due_s > now_s:
-            self._watched.set_alarm(key, due_s)
-        return due_s <= now_s
-
-    def _generating(self, utterance: Utterance) -> Clause | None:
-        """The clause whose LLM pass can go on now: one an utterance, and not too far ahead of the flow."""
-        num_ahead = 0
-        for clause in utterance.clauses:
-            num_ahead += clause.num_ahead_tokens
-            if clause.state is ClauseState.GENERATING:
-                is_wanted = num_ahead < self._config.llm_ahead_tokens
-                return clause if is_wanted and self._pipeline.can_generate(clause) else None
-        return None
-
     def _start(self, key: int, clause: Clause) -> None:
         utterance = self._utterances[key]
         seed = clause_seed(utterance.seed, utterance.num_started_clauses)
@@ -316,13 +243,14 @@ class EngineCore:
             log.exception("clause_start_failed", utterance=utterance.utterance_id)
             self._fail_utterance(utterance, _INTERNAL_FAILURE)
             return
-        self._watched.awake.add(key)
+        self._watched.touched.add(key)
+        clause.begun_s = self._clock()
         utterance.num_started_clauses += 1
         if utterance.stamps.llm_started_s is None:
-            utterance.stamps.llm_started_s = self._clock()
+            utterance.stamps.llm_started_s = clause.begun_s
 
     def _after_text(self, key: int, utterance: Utterance) -> None:
-        self._watched.awake.add(key)
+        self._watched.touched.add(key)
         if utterance.stamps.first_text_s is None and any(clause.text_ids for clause in utterance.clauses):
             utterance.stamps.first_text_s = self._clock()
         if utterance.feed.is_bistream:
@@ -356,13 +284,22 @@ class EngineCore:
         key = self._keys.pop(utterance.utterance_id)
         del self._utterances[key]
         self._watched.forget(key)
-        self._waiting_for_room.discard(key)
+        self._admission.forget(key)
         self._release_voices()
 
     # --- work -------------------------------------------------------------------------------------------------
 
     def _launch_llm(self, keys: tuple[int, ...]) -> None:
-        clauses = [clause for key in keys if (clause := self._generating(self._utterances[key]))]
+        clauses = []
+        for key in keys:
+            clause = self._outlook.generating(self._utterances[key])
+            # None: its steps are in flight, and nothing has happened since it was looked at.
+            if clause is None or not clause.is_prefilled:
+                self._watched.touched.add(key)
+            if clause is not None:
+                clauses.append(clause)
+        if not clauses:
+            return
         try:
             self._pipeline.launch_llm(clauses)
         except Exception:
@@ -373,7 +310,7 @@ class EngineCore:
         utterance = self._utterances.get(clause.utterance_key)
         if utterance is None:
             return
-        self._watched.awake.add(clause.utterance_key)
+        self._watched.touched.add(clause.utterance_key)
         if output.error is not None:
             log.warning("clause_failed", utterance=utterance.utterance_id, reason=output.error)
             self._fail_utterance(utterance, output.error)
@@ -387,7 +324,9 @@ class EngineCore:
             utterance.align(clause)
             self._retire_spoken(utterance)
 
-    def _begin_blocks(self, clauses: list[Clause]) -> None:
+    def _begin_blocks(self, keys: list[int]) -> None:
+        clauses = [self._utterances[key].clauses[0] for key in keys]
+        self._watched.touched.update(keys)
         try:
             number = self._pipeline.begin(clauses)
         except Exception:
@@ -399,16 +338,19 @@ class EngineCore:
     def _advance(self, number: int) -> None:
         clauses = self._pipeline.clauses_of(number)
         try:
-            self._pipeline.advance(number)
+            is_solved = self._pipeline.advance(number)
         except Exception:
             log.exception("token2wav_failed", num_clauses=len(clauses))
             self._fail(clauses)
+            return
+        if is_solved:
+            self._watched.touched.update(clause.utterance_key for clause in clauses)
 
     def _take_samples(self, clause: Clause, samples: npt.NDArray[np.float32]) -> None:
         utterance = self._utterances.get(clause.utterance_key)
         if utterance is None:
             return
-        self._watched.awake.add(clause.utterance_key)
+        self._watched.touched.add(clause.utterance_key)
         if clause.start_ms is None:
             clause.start_ms = utterance.audio_ms
         utterance.deliver(samples, self._clock())

@@ -3,7 +3,9 @@
 CUDA's runners need Triton, which CPU installations lack, so they are imported when a GPU is used.
 """
 
-from collections.abc import Callable
+import importlib.util
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -15,11 +17,14 @@ from engine.config import EngineConfig
 from engine.interface import EngineError
 from engine.lanes import HOST_LANE, CudaLane, Lane
 from engine.llm.backend import LlmBackend
+from engine.llm.model import llm_shapes
 from engine.llm.torch_runner import TorchLlmRunner
 from engine.model_config import ModelConfig
 from engine.token2wav.flow.block_pool import bytes_per_block
 from engine.token2wav.flow.runner import FlowRunner
+from engine.token2wav.flow.weights import flow_shapes
 from engine.token2wav.vocoder.runner import VocoderRunner
+from engine.token2wav.vocoder.weights import vocoder_shapes
 from engine.units import SAMPLES_PER_TOKEN
 from engine.weights import load_state_dict
 
@@ -31,11 +36,13 @@ Report = Callable[[str], None]
 # Text tokens of the longest clause, its prompt and the special ids around them, on top of its speech tokens.
 _LLM_TEXT_ROOM = 512
 
+NO_TRITON = "the GPU's kernels need Triton: `pip install 'voicegate[gpu]'`, or use device cpu"
+
 # What the flow's blocks leave of the GPU's free memory: CUDA graphs, activations, a voice that is enrolled later.
 _SPARE_GPU_BYTES = 6 << 30
 
 _DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
-_KV_DTYPES = {**_DTYPES, "float16": torch.float16, "float8": torch.float8_e4m3fn}
+_KV_DTYPES = {**_DTYPES, "float8": torch.float8_e4m3fn}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +70,40 @@ def choose_device(name: str) -> torch.device:
 
 
 def open_device(name: str) -> Device:
-    """Raises as `choose_device`."""
+    """Raises as `choose_device`, and EngineError for a GPU without Triton."""
     device = choose_device(name)
     if device.type == "cpu":
         return Device(device, HOST_LANE, HOST_LANE)
+    if importlib.util.find_spec("triton") is None:
+        raise EngineError(NO_TRITON)
     return Device(device, CudaLane(device, is_urgent=True), CudaLane(device, is_urgent=False))
+
+
+def least_gpu_bytes(config: EngineConfig, model: ModelConfig) -> int:
+    """About what a resolved `config` takes of a GPU before a second clause and any voice have their flow blocks."""
+    dtype = _DTYPES[config.precision]
+    llm, num_layers = model.llm, model.llm.num_layers
+    cache = (
+        num_layers * 2 * config.max_active_clauses * _llm_positions(config, model, 0) * llm.num_kv_heads * llm.head_dim
+    )
+    block_bytes = bytes_per_block(
+        model.flow.estimator, num_steps=model.flow.num_euler_steps, dtype=dtype, kv_dtype=_KV_DTYPES[config.kv_dtype]
+    )
+    return (
+        dtype.itemsize * (_num_weights(llm_shapes(llm)) + cache)
+        + 4 * _num_weights(vocoder_shapes(model.vocoder))
+        + 2 * 4 * _num_weights(flow_shapes(model.flow))
+        + block_bytes * (chunking.max_blocks(0, config.max_clause_tokens) + 1)
+        + _SPARE_GPU_BYTES
+    )
+
+
+def _num_weights(shapes: Mapping[str, tuple[int, ...]]) -> int:
+    return sum(map(math.prod, shapes.values()))
+
+
+def _llm_positions(config: EngineConfig, model: ModelConfig, num_prompt_tokens: int) -> int:
+    return min(model.llm.max_positions, config.max_clause_tokens + num_prompt_tokens + _LLM_TEXT_ROOM)
 
 
 def load_llm(
@@ -75,7 +111,7 @@ def load_llm(
 ) -> LlmBackend:
     """Raises WeightsError, ValueError."""
     state_dict = load_state_dict(config.model_dir / "llm.safetensors")
-    num_positions = min(model.llm.max_positions, config.max_clause_tokens + num_prompt_tokens + _LLM_TEXT_ROOM)
+    num_positions = _llm_positions(config, model, num_prompt_tokens)
     if not isinstance(device.llm_lane, CudaLane):
         return TorchLlmRunner(
             model.llm,

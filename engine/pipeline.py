@@ -67,6 +67,7 @@ class Pipeline:
         self._stages = stages
         self._watch = watch
         self._active: dict[int, Clause] = {}  # by sequence id: between `start` and `release`
+        self.num_releases = 0
         self._numbers = count()
         self._batches: dict[int, _RunningBatch] = {}
         self._decoding: deque[_DecodingStep] = deque()
@@ -133,6 +134,7 @@ class Pipeline:
         if streams is None:
             return
         del self._active[streams.sequence_id]
+        self.num_releases += 1
         self._stages.llm.abort(streams.sequence_id)
         self._leave_batch(clause)
         self._stages.flow.close(streams.flow)
@@ -214,6 +216,8 @@ class Pipeline:
             begin = lane.mark()
             launched = self._stages.llm.launch(list(by_sequence))
             mark = lane.mark()
+        for clause in clauses:
+            clause.is_prefilled = True
         self._decoding.append(_DecodingStep(launched, begin, mark, by_sequence))
         self._watch_for(mark)
         self.counters["llm_steps"] += 1
@@ -258,8 +262,8 @@ class Pipeline:
             clause.batch = number
         return number
 
-    def advance(self, number: int) -> None:
-        """One Euler step of a batch; behind the last one the vocoder. `fetch_samples` has what comes of it."""
+    def advance(self, number: int) -> bool:
+        """One Euler step of a batch, and True if it was the last: the vocoder follows, then `fetch_samples`."""
         batch = self._batches[number]
         lane = self._stages.token2wav_lane
         with lane.active():
@@ -276,6 +280,7 @@ class Pipeline:
         self.counters["flow_steps"] += 1
         self.counters["flow_rows"] += len(batch.clauses)
         self._watch_for(mark)
+        return is_solved
 
     def clauses_of(self, number: int) -> list[Clause]:
         batch = self._batches.get(number)

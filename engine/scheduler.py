@@ -2,13 +2,17 @@
 
 First audio before all else, in the order in which the texts came; then the listeners by what they have left to play.
 But a listener about to run dry goes before newcomers, until these have waited long themselves: a late start is better
-than a gap, and nobody waits for ever. Work is one LLM step of a batch or one Euler step of a batch of blocks, so a
-cancel or a newcomer waits milliseconds. Where the device runs both side by side, both are chosen.
+than a gap, and nobody waits for ever. Listeners who have plenty left are served clause by clause, oldest first: a
+clause holds memory until it is finished, and to let all of them creep on together would hold the most of it.
+Work is one LLM step of a batch or one Euler step of a batch of blocks, so a cancel or a newcomer waits milliseconds.
+Where the device runs both side by side, both are chosen.
 """
 
+import heapq
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass
+from operator import attrgetter, itemgetter
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,8 @@ class StreamView:
     wants_llm: bool  # an LLM step is possible and useful
     has_block: bool  # a flow block is complete and not being solved
     batch: int | None = None  # the running flow batch that solves its block
+    begun_s: float = 0.0  # its clause was started
+    needs_prefill: bool = False  # its next LLM step reads the whole prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,11 @@ class Limits:
     # Higher -> fewer underruns under load; lower -> sooner first audio under load.
     guard_s: float = 0.15
     patience_s: float = 1.0  # a newcomer who has waited for so long is overtaken no more
+    # A listener with more than this to play can wait. Higher -> clauses hold memory longer; lower -> less reserve.
+    comfort_s: float = 1.0
+    # Prompts that one LLM step reads. Higher -> a burst of newcomers is through sooner; lower -> nobody's next token
+    # waits long for it.
+    max_prefills: int = 8
     is_concurrent: bool = False  # the device runs an LLM step and an Euler step side by side
 
 
@@ -95,56 +106,66 @@ def urgency(view: StreamView, now_s: float, limits: Limits) -> tuple[int, float,
     if view.deadline_s is None:
         is_overdue = now_s - view.waiting_since_s >= limits.patience_s
         return (0 if is_overdue else 1, view.waiting_since_s, view.key)
-    is_at_edge = view.deadline_s - now_s < limits.guard_s
-    return (0 if is_at_edge else 2, view.deadline_s, view.key)
+    left_s = view.deadline_s - now_s
+    if left_s >= limits.comfort_s:
+        return (3, view.begun_s, view.key)
+    return (0 if left_s < limits.guard_s else 2, view.deadline_s, view.key)
 
 
-def decide(views: Iterable[StreamView], now_s: float, limits: Limits, room: Room = _EMPTY_ROOM) -> Decision:
-    """The work to launch now. Equal inputs give equal decisions."""
+def decide(views: Collection[StreamView], now_s: float, limits: Limits, room: Room = _EMPTY_ROOM) -> Decision:
+    """The work to launch now. Equal inputs give equal decisions. One pass over the views: there may be hundreds."""
     workable = [view for view in views if view.wants_llm or view.has_block or view.batch is not None]
-    due = sorted((view for view in workable if due_at_s(view) <= now_s), key=lambda view: urgency(view, now_s, limits))
+    due = [(urgency(view, now_s, limits), view) for view in workable if due_at_s(view) <= now_s]
     if not due:
         return Decision(wake_at_s=min(map(due_at_s, workable), default=None))
-    llm_keys = tuple(view.key for view in due if view.wants_llm) if room.takes_llm_step else ()
-    llm = LlmStep(llm_keys) if llm_keys else None
+    llm = _llm_work(due, limits) if room.takes_llm_step else None
     flow = _flow_work(due, limits, room) if room.takes_flow_step else None
     if limits.is_concurrent or llm is None or flow is None:
         return Decision(llm, flow)
     # One processor: the most urgent utterance's next work, and a block before further tokens of it.
-    first = due[0]
+    _, first = min(due, key=itemgetter(0))
     return Decision(flow=flow) if first.batch is not None or first.has_block else Decision(llm=llm)
 
 
-@dataclass(slots=True)
+_Rank = tuple[int, float, int]
+
+
+def _llm_work(due: list[tuple[_Rank, StreamView]], limits: Limits) -> LlmStep | None:
+    keys = [view.key for _, view in due if view.wants_llm and not view.needs_prefill]
+    prompts = [(rank, view.key) for rank, view in due if view.wants_llm and view.needs_prefill]
+    keys += [key for _, key in heapq.nsmallest(limits.max_prefills, prompts)]
+    return LlmStep(tuple(keys)) if keys else None
+
+
 class _Side:
     """The flow's batches are of unheard utterances or of heard ones; one of each may run at a time.
 
     So a first chunk waits for one Euler step of the others, and no batch is left half solved for its equal.
     """
 
-    running: int | None = None
-    ready: list[int] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.first: _Rank | None = None  # of the most urgent member, running or ready
+        self.running: int | None = None
+        self.ready: list[tuple[_Rank, int]] = []
 
 
-def _flow_work(due: Sequence[StreamView], limits: Limits, room: Room) -> BeginBlocks | AdvanceBatch | None:
-    sides = {True: _Side(), False: _Side()}
-    order: list[bool] = []  # sides by their most urgent member
-    for view in due:
-        is_unheard = view.deadline_s is None
-        side = sides[is_unheard]
+def _flow_work(due: list[tuple[_Rank, StreamView]], limits: Limits, room: Room) -> BeginBlocks | AdvanceBatch | None:
+    unheard, heard = _Side(), _Side()
+    for rank, view in due:
+        side = unheard if view.deadline_s is None else heard
         if view.batch is not None:
-            side.running = view.batch if side.running is None else side.running
+            side.running = view.batch
         elif view.has_block:
-            side.ready.append(view.key)
+            side.ready.append((rank, view.key))
         else:
             continue
-        if is_unheard not in order:
-            order.append(is_unheard)
+        if side.first is None or rank < side.first:
+            side.first = rank
     num_rows = min(limits.max_flow_batch, room.num_blocks)
-    for is_unheard in order:
-        side = sides[is_unheard]
+    sides = sorted((side for side in (unheard, heard) if side.first is not None), key=attrgetter("first"))
+    for side in sides:
         if side.running is not None:
             return AdvanceBatch(side.running)
         if room.num_new_batches and num_rows:
-            return BeginBlocks(tuple(side.ready[:num_rows]))
+            return BeginBlocks(tuple(key for _, key in heapq.nsmallest(num_rows, side.ready)))
     return None

@@ -92,6 +92,11 @@ class Utterance:
         return units.samples_to_ms(self._num_samples)
 
     @property
+    def urgency(self) -> float:
+        """Engine clock, seconds: since when it waits to be heard, or when its listener runs dry. Lower: sooner."""
+        return (self.stamps.first_text_s or 0.0) if self.deadline_s is None else self.deadline_s
+
+    @property
     def is_finished(self) -> bool:
         return self.feed.is_ended and not self.clauses
 

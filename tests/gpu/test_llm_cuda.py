@@ -12,7 +12,7 @@ pytest.importorskip("triton")
 if not torch.cuda.is_available():
     pytest.skip("no CUDA device", allow_module_level=True)
 
-from bench.llm_fixture import FULL_SIZE, fill_work, make_body, random_state_dict, small
+from bench.kernels.llm_model import FULL_SIZE, fill_work, make_body, random_state_dict, small
 from engine.llm.backend import LaunchedStep, LlmPrompt, SequenceOutput, SequenceRequest
 from engine.llm.cuda import packing
 from engine.llm.cuda.body import DecoderBody

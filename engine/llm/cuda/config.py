@@ -33,7 +33,7 @@ TileChoice = tuple[tuple[int, Tile], ...]
 
 @dataclass(frozen=True, slots=True)
 class TileTable:
-    """Tiles for each weight by the number of rows: bench/tune_llm.py's for Qwen2-0.5B on an H200, in bfloat16.
+    """Tiles for each weight by the number of rows: bench/kernels/tune_llm.py's for Qwen2-0.5B on an H200, in bfloat16.
 
     All of a weight's tiles give the same bits (the tuner checks it): what an output sums, and in which order, depends
     on `num_splits` alone. Raises ValueError for tables that break this.

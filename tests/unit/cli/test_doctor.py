@@ -1,9 +1,11 @@
 """Each check of `voicegate doctor`, good and bad; fail alone decides the exit status."""
 
+import re
 import shutil
 import socket
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -82,9 +84,37 @@ def test_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cuda_that_was_asked_for_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert [finding.level for finding in check_torch(GatewayConfig(device="cuda", threads=1))] == [Level.OK, Level.FAIL]
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.get_device_name", lambda: "a card")
-    assert list(check_torch(GatewayConfig(threads=1)))[1] == Finding(Level.OK, "cuda", "a card")
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (79 << 30, 80 << 30))
+    monkeypatch.setitem(sys.modules, "triton", SimpleNamespace(__version__="3.6.0"))
+
+
+@pytest.mark.usefixtures("card")
+def test_a_card_has_memory_and_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, cuda, triton = check_torch(GatewayConfig(threads=1))
+    assert cuda == Finding(Level.OK, "cuda", "a card, 79.0 of 80.0 GiB free")
+    assert triton == Finding(Level.OK, "triton", "3.6.0")
+    monkeypatch.setitem(sys.modules, "triton", None)
+    assert list(check_torch(GatewayConfig(device="cpu", threads=1)))[1:] == [
+        Finding(Level.OK, "cuda", "a card, not used: device is cpu")
+    ]
+    _, _, triton = check_torch(GatewayConfig(threads=1))
+    assert (triton.level, "`pip install 'voicegate[gpu]'`" in triton.text) == (Level.FAIL, True)
+
+
+@pytest.mark.usefixtures("card")
+def test_a_card_that_is_full_is_told_with_what_is_wanted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (2 << 30, 80 << 30))
+    _, cuda, _ = check_torch(GatewayConfig(threads=1))
+    assert cuda.level is Level.WARN
+    assert re.fullmatch(r"a card, 2\.0 of 80\.0 GiB free, at least \d\.\d wanted: end what .*", cuda.text)
+    _, cuda, _ = check_torch(GatewayConfig(model_dir=tmp_path, threads=1))
+    assert cuda.level is Level.OK  # a model that is not there wants nothing
 
 
 def test_what_is_missing_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import EngineConfig
+from engine.config import DEVICES, GRAPH_SWITCHES, KV_DTYPES, PRECISIONS, VOCODER_PRECISIONS, EngineConfig
+from engine.llm.cuda.config import ROW_BUCKETS, CudaLlmConfig
+from engine.token2wav.flow.cuda.config import FlowCudaConfig
+from engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
 from gateway.cli.local import engine_config
-from gateway.config import GatewayConfig
+from gateway.config import ConfigError, GatewayConfig, config_fields
 
 pytestmark = pytest.mark.unit
 
@@ -19,3 +22,44 @@ def test_settings_of_the_engine() -> None:
     assert GatewayConfig().stall_ms == EngineConfig(Path("m")).stall_ms
     unset = engine_config(replace(config, max_utterances=None, threads=None))
     assert (unset.max_utterances, unset.threads) == (EngineConfig(Path("m")).max_utterances, None)
+
+
+def test_settings_of_a_gpu() -> None:
+    config = GatewayConfig(
+        model_dir=Path("m"),
+        precision="float32",
+        kv_dtype="float8",
+        vocoder_precision="tf32",
+        eager=True,
+        max_active_clauses=5,
+        max_flow_batch=3,
+    )
+    assert engine_config(config) == EngineConfig(
+        Path("m"),
+        precision="float32",
+        kv_dtype="float8",
+        vocoder_precision="tf32",
+        without=GRAPH_SWITCHES,
+        max_active_clauses=5,
+        max_flow_batch=3,
+    )
+    assert engine_config(GatewayConfig(model_dir=Path("m"))) == EngineConfig(Path("m"))
+
+
+def test_eager_turns_off_switches_that_there_are() -> None:
+    parts = {"llm": CudaLlmConfig(), "flow": FlowCudaConfig(), "vocoder": VocoderCudaConfig()}
+    for switch in GRAPH_SWITCHES:
+        part, _, name = switch.partition(".")
+        assert getattr(parts[part], name) is True
+
+
+def test_choices_and_limits_are_the_engines() -> None:
+    choices = {field.name: field.choices for field in config_fields()}
+    assert choices["device"] == DEVICES
+    assert choices["precision"] == PRECISIONS
+    assert choices["kv_dtype"] == KV_DTYPES
+    assert choices["vocoder_precision"] == VOCODER_PRECISIONS
+    for name, limit in (("max_active_clauses", ROW_BUCKETS[-1]), ("max_flow_batch", FlowCudaConfig().max_batch)):
+        assert getattr(GatewayConfig(**{name: limit}), name) == limit
+        with pytest.raises(ConfigError, match=f"{name} is {limit + 1}"):
+            GatewayConfig(**{name: limit + 1})

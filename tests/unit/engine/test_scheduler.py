@@ -34,7 +34,7 @@ def test_the_oldest_unheard_utterance_goes_first() -> None:
 
 def test_heard_utterances_go_by_deadline_and_share_a_batch() -> None:
     views = [
-        replace(IDLE, key=key, deadline_s=deadline, has_block=True) for key, deadline in enumerate([3.0, 1.0, 2.0])
+        replace(IDLE, key=key, deadline_s=deadline, has_block=True) for key, deadline in enumerate([0.9, 0.3, 0.6])
     ]
     assert decide(views, 0.0, Limits(max_flow_batch=2)).flow == BeginBlocks((1, 2))
 
@@ -55,7 +55,19 @@ def test_llm_steps_take_along_everyone_who_is_due() -> None:
     newcomer = replace(IDLE, key=1, wants_llm=True)
     heard = replace(IDLE, key=2, deadline_s=2.0, wants_llm=True)
     far_ahead = replace(IDLE, key=3, deadline_s=50.0, wants_llm=True)
-    assert decide([far_ahead, heard, newcomer], 0.0, LIMITS).llm == LlmStep((1, 2))
+    step = decide([far_ahead, heard, newcomer], 0.0, LIMITS).llm
+    assert step is not None
+    assert set(step.keys) == {1, 2}
+
+
+def test_a_burst_of_prompts_is_read_in_parts_the_oldest_first() -> None:
+    newcomers = [
+        replace(IDLE, key=9 - key, waiting_since_s=key, wants_llm=True, needs_prefill=True) for key in range(9)
+    ]
+    heard = replace(IDLE, key=20, deadline_s=12.0, wants_llm=True)
+    step = decide([heard, *newcomers], 10.0, Limits(max_flow_batch=4, max_prefills=3)).llm
+    assert step is not None
+    assert set(step.keys) == {20, 9, 8, 7}
 
 
 def test_an_utterance_beyond_its_lead_waits_until_it_is_due() -> None:
@@ -125,6 +137,15 @@ def test_a_listener_at_the_edge_overtakes_newcomers_and_newcomers_age() -> None:
     newcomer = replace(IDLE, key=1, waiting_since_s=9.99, has_block=True)
     assert decide([edge, newcomer], 10.0, LIMITS).flow == BeginBlocks((0,))
     assert decide([edge, replace(newcomer, waiting_since_s=8.9)], 10.0, LIMITS).flow == BeginBlocks((1,))
+
+
+def test_listeners_with_plenty_left_are_served_by_the_age_of_their_clauses() -> None:
+    views = [
+        replace(IDLE, key=0, deadline_s=3.0, begun_s=2.0, has_block=True),
+        replace(IDLE, key=1, deadline_s=4.0, begun_s=1.0, has_block=True),
+        replace(IDLE, key=2, deadline_s=0.9, begun_s=3.0, has_block=True),
+    ]
+    assert decide(views, 0.0, LIMITS).flow == BeginBlocks((2, 1, 0))
 
 
 def test_a_batch_takes_as_many_rows_as_there_are_blocks() -> None:

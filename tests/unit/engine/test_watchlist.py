@@ -4,19 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.scheduler import StreamView
 from engine.watchlist import WatchList
 
 pytestmark = pytest.mark.unit
 
 
-def test_an_alarm_wakes_its_key_once_and_in_time() -> None:
+def test_an_alarm_touches_its_key_once_and_in_time() -> None:
     watched = WatchList()
     watched.set_alarm(1, 5.0)
     watched.set_alarm(2, 3.0)
     assert watched.next_alarm_s == 3.0
     assert watched.ring(2.9) == []
     assert watched.ring(5.0) == [2, 1]
-    assert watched.awake == {1, 2}
+    assert watched.touched == {1, 2}
     assert (watched.ring(9.0), watched.next_alarm_s) == ([], None)
 
 
@@ -31,10 +32,42 @@ def test_the_earliest_alarm_of_a_key_stands() -> None:
 
 def test_a_forgotten_key_never_rings() -> None:
     watched = WatchList()
-    watched.awake.add(1)
+    watched.touched.add(1)
     watched.set_alarm(1, 5.0)
     watched.forget(1)
-    assert (watched.ring(9.0), watched.awake, watched.next_alarm_s) == ([], set(), None)
+    assert (watched.ring(9.0), watched.touched, watched.next_alarm_s) == ([], set(), None)
+
+
+def view(key: int, *, deadline_s: float | None = None) -> StreamView:
+    return StreamView(key, 0.0, deadline_s, max_lead_s=3.0, wants_llm=True, has_block=False)
+
+
+def test_only_what_was_touched_is_looked_at_and_the_rest_is_remembered() -> None:
+    watched = WatchList()
+    watched.touched |= {1, 2}
+    seen: list[int] = []
+
+    def view_of(key: int) -> StreamView:
+        seen.append(key)
+        return view(key)
+
+    assert {each.key for each in watched.look(0.0, view_of)} == {1, 2}
+    watched.touched.add(2)
+    assert {each.key for each in watched.look(0.0, view_of)} == {1, 2}
+    assert sorted(seen) == [1, 2, 2]
+    watched.touched.add(1)
+    assert {each.key for each in watched.look(0.0, lambda _: None)} == {2}, "1 has nothing to do any more"
+    watched.forget(2)
+    assert not watched.look(0.0, view_of)
+
+
+def test_what_is_due_later_comes_back_by_its_alarm() -> None:
+    watched = WatchList()
+    watched.touched.add(1)
+    assert not watched.look(5.0, lambda key: view(key, deadline_s=10.0))
+    assert watched.next_alarm_s == 7.0
+    assert watched.ring(7.0) == [1]
+    assert [each.key for each in watched.look(7.0, lambda key: view(key, deadline_s=10.0))] == [1]
 
 
 @given(st.lists(st.tuples(st.sampled_from(["alarm", "ring", "forget"]), st.integers(0, 4), st.integers(0, 20))))

@@ -46,6 +46,16 @@ def test_variables_and_flags() -> None:
         ({"VOICEGATE_DRAIN_S": "nan"}, {}, "drain_s is nan"),
         ({"VOICEGATE_THREADS": "0"}, {}, "threads is 0; it must be at least 1"),
         ({"VOICEGATE_DEVICE": "tpu"}, {}, "VOICEGATE_DEVICE is 'tpu'; it must be one of auto, cpu, cuda"),
+        ({"VOICEGATE_PRECISION": "fp4"}, {}, "VOICEGATE_PRECISION is 'fp4'; it must be one of bfloat16, float32"),
+        ({}, {"kv_dtype": "int8"}, "--kv-dtype is 'int8'; it must be one of bfloat16, float32, float8"),
+        (
+            {"VOICEGATE_VOCODER_PRECISION": "fp16"},
+            {},
+            "VOICEGATE_VOCODER_PRECISION is 'fp16'; it must be one of float16, bfloat16, tf32, float32",
+        ),
+        ({"VOICEGATE_EAGER": "yes"}, {}, "VOICEGATE_EAGER is 'yes'; it must be one of true, false"),
+        ({}, {"max_flow_batch": "64"}, "max_flow_batch is 64; it must be at least 1 and at most 32"),
+        ({"VOICEGATE_MAX_ACTIVE_CLAUSES": "0"}, {}, "max_active_clauses is 0; it must be at least 1 and at most 1024"),
         ({}, {"text_bytes": "1000000"}, "max_message_bytes is 1048576; text of 1000000 bytes can need"),
     ],
 )
@@ -55,9 +65,20 @@ def test_errors_name_the_setting_and_the_remedy(env: dict[str, str], overrides: 
     assert message in str(caught.value)
 
 
+def test_settings_of_a_gpu() -> None:
+    env = {"VOICEGATE_PRECISION": "float32", "VOICEGATE_KV_DTYPE": "float8", "VOICEGATE_EAGER": "true"}
+    config = from_environment(env, {"vocoder_precision": "tf32", "max_active_clauses": "400", "max_flow_batch": "16"})
+    assert (config.precision, config.kv_dtype, config.vocoder_precision) == ("float32", "float8", "tf32")
+    assert (config.max_active_clauses, config.max_flow_batch, config.eager) == (400, 16, True)
+    assert not from_environment({"VOICEGATE_EAGER": "false"}).eager
+    assert not from_environment({"VOICEGATE_EAGER": "true"}, {"eager": "false"}).eager
+
+
 def test_values_given_in_code_are_checked_too() -> None:
     with pytest.raises(ConfigError, match="log_level is 'loud'; it must be one of debug"):
         GatewayConfig(log_level="loud")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="eager is 'off'; it must be one of true, false"):
+        GatewayConfig(eager="off")  # type: ignore[arg-type]
 
 
 def test_every_field_has_a_help_text_and_names() -> None:

@@ -160,7 +160,7 @@ def norm(
 
 
 def _attend_tile(dtype: torch.dtype, num_rows: int) -> AttendTile:
-    """The fastest of bench/tune_flow.py on an H200."""
+    """The fastest of bench/kernels/tune_flow.py on an H200."""
     if dtype.itemsize > 2:
         return AttendTile(keys=32, num_stages=1, num_warps=8)  # float32 fills registers and shared memory sooner
     if num_rows <= _FEW_ROWS:
@@ -212,7 +212,7 @@ def attend(
 
 
 def _linear_tile(x: torch.Tensor, width_out: int) -> LinearTile | None:
-    """The fastest of bench/tune_flow.py on an H200; None: leave it to cuBLAS."""
+    """The fastest of bench/kernels/tune_flow.py on an H200; None: leave it to cuBLAS."""
     num_lines, width_in = x.shape
     if num_lines > _FEW_LINES or width_in > width_out or x.dtype.itemsize > 2:
         return None

@@ -1,0 +1,56 @@
+"""Which clauses get room in the models next, and who waits for it. Decides by urgency; starts nothing itself."""
+
+from collections.abc import Iterator, Mapping
+from operator import itemgetter
+
+from engine.clause import Clause
+from engine.config import EngineConfig
+from engine.outlook import Outlook
+from engine.pipeline import Pipeline
+from engine.utterance import Utterance
+from engine.watchlist import WatchList
+
+
+class Admission:
+    def __init__(self, config: EngineConfig, pipeline: Pipeline, outlook: Outlook, watched: WatchList) -> None:
+        self._config = config
+        self._pipeline = pipeline
+        self._outlook = outlook
+        self._watched = watched
+        self._waiting: set[int] = set()
+        self._num_releases = 0  # of the pipeline, when those who wait were last looked at
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a newcomer would wait behind others."""
+        return len(self._waiting) >= self._config.max_waiting_utterances
+
+    def forget(self, key: int) -> None:
+        self._waiting.discard(key)
+
+    def admit(self, utterances: Mapping[int, Utterance], now_s: float) -> Iterator[tuple[int, Clause]]:
+        """Clauses to start, each before the next is asked for: the most urgent first, until there is no room.
+
+        Of the utterances that were touched, and of those who wait if something was given back since.
+        """
+        if self._pipeline.num_releases != self._num_releases:
+            self._num_releases = self._pipeline.num_releases
+            self._watched.touched |= self._waiting
+        candidates = []
+        for key in self._watched.touched:
+            utterance = utterances[key]
+            clause = self._outlook.startable(utterance)
+            self._waiting.discard(key)
+            if clause is None:
+                continue
+            starts_at_s = self._outlook.starts_at_s(utterance)
+            if starts_at_s > now_s:
+                self._watched.set_alarm(key, starts_at_s)
+            else:
+                candidates.append((utterance.urgency, key, clause))
+        candidates.sort(key=itemgetter(0, 1))
+        for index, (_, key, clause) in enumerate(candidates):
+            if not self._pipeline.can_start(clause):
+                self._waiting.update(waiting for _, waiting, _ in candidates[index:])
+                return
+            yield key, clause
