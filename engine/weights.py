@@ -1,13 +1,18 @@
-"""Checkpoint files -> state dicts. Checking keys and shapes is the business of the module that takes them."""
+"""Checkpoint files -> state dicts, checked against the shapes that the module which takes them asks for."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 
 
+Shape = tuple[int, ...]
+
+
 class WeightsError(ValueError):
-    """A weights file is missing, truncated or not what its name says. The message names the file."""
+    """A weights file is missing, truncated or not what its name says. The message names the file or its tensors."""
 
 
 def load_state_dict(path: Path) -> dict[str, torch.Tensor]:
@@ -28,3 +33,31 @@ def load_metadata(path: Path) -> dict[str, str]:
             return dict(file.metadata() or {})
     except (SafetensorError, OSError) as error:
         raise WeightsError(f"{path} cannot be read: {error}") from error
+
+
+def shape_faults(
+    found: Mapping[str, Any], expected: Mapping[str, Shape], optional: Mapping[str, Shape] | None = None
+) -> list[str]:
+    """A line for each tensor that is `missing`, `unknown` (or no tensor) or `misshaped`: its first word."""
+    known = {**expected, **(optional or {})}
+    faults = [f"missing: {name} {list(shape)}" for name, shape in expected.items() if name not in found]
+    for name, value in found.items():
+        if not isinstance(value, torch.Tensor):
+            faults.append(f"unknown: {name}, a {type(value).__name__}")
+        elif name not in known:
+            faults.append(f"unknown: {name} {list(value.shape)}")
+        elif tuple(value.shape) != known[name]:
+            faults.append(f"misshaped: {name} is {list(value.shape)}, not {list(known[name])}")
+    return faults
+
+
+def check_shapes(
+    part: str,
+    state_dict: Mapping[str, torch.Tensor],
+    expected: Mapping[str, Shape],
+    optional: Mapping[str, Shape] | None = None,
+) -> None:
+    """Raises WeightsError with all of `shape_faults`."""
+    faults = shape_faults(state_dict, expected, optional)
+    if faults:
+        raise WeightsError(f"these {part} weights do not fit model.json: {'; '.join(faults)}")

@@ -13,10 +13,9 @@ from engine.llm.model import TIED_TEXT_HEAD, llm_shapes
 from engine.model_config import ModelConfig
 from engine.token2wav.flow.weights import ESTIMATOR_PREFIX, INV_FREQ, flow_shapes
 from engine.token2wav.vocoder.weights import vocoder_shapes
+from engine.weights import Shape, shape_faults
 
 PARTS: Final = ("llm", "flow", "vocoder")
-
-Shape = tuple[int, ...]
 
 _ROTARY: Final = ESTIMATOR_PREFIX + INV_FREQ
 
@@ -53,15 +52,7 @@ def released_shapes(part: str) -> Mapping[str, Shape]:
 def check_tensors(file_name: str, part: str, model: ModelConfig, found: Mapping[str, Any]) -> None:
     """Raises UnfitTensors with everything that is missing, unknown or of another shape."""
     expected = expected_shapes(part, model)
-    known = expected | optional_shapes(part, model)
-    faults = [f"missing: {name} {list(shape)}" for name, shape in expected.items() if name not in found]
-    for name, value in found.items():
-        if not isinstance(value, torch.Tensor):
-            faults.append(f"unknown: {name}, a {type(value).__name__}")
-        elif name not in known:
-            faults.append(f"unknown: {name} {list(value.shape)}")
-        elif tuple(value.shape) != known[name]:
-            faults.append(f"misshaped: {name} is {list(value.shape)}, not {list(known[name])}")
+    faults = shape_faults(found, expected, optional_shapes(part, model))
     if not faults:
         return
     counts = {kind: sum(fault.startswith(kind) for fault in faults) for kind in ("missing", "unknown", "misshaped")}

@@ -13,7 +13,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from engine.llm.kv_cache import Attention
 from engine.llm.linear import Linear
 from engine.model_config import LlmConfig
-from engine.weights import WeightsError
+from engine.weights import check_shapes
 
 BODY = "llm.model.model."
 TEXT_TABLE = BODY + "embed_tokens.weight"
@@ -171,16 +171,8 @@ def _rotate_(heads: torch.Tensor, rotary: torch.Tensor) -> None:
 
 def check_state_dict(config: LlmConfig, state_dict: Mapping[str, torch.Tensor]) -> None:
     """Raises WeightsError listing each key that is missing, unknown or misshaped."""
-    expected = llm_shapes(config)
-    problems = [f"{key} is missing" for key in expected if key not in state_dict]
-    problems += [f"{key} is unknown" for key in state_dict if key not in expected and key != TIED_TEXT_HEAD]
-    problems += [
-        f"{key} has shape {tuple(state_dict[key].shape)}, not {shape}"
-        for key, shape in expected.items()
-        if key in state_dict and tuple(state_dict[key].shape) != shape
-    ]
-    if problems:
-        raise WeightsError(f"the LLM's weights do not fit its configuration: {'; '.join(problems)}")
+    used = {key: tensor for key, tensor in state_dict.items() if key != TIED_TEXT_HEAD}
+    check_shapes("LLM", used, llm_shapes(config))
 
 
 def llm_shapes(config: LlmConfig) -> dict[str, tuple[int, ...]]:

@@ -8,10 +8,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import Enum
+from functools import partial
 from itertools import product
 
 import torch
 
+from engine.cuda_graphs import GraphSet
 from engine.llm.cuda.body import DecoderBody
 
 
@@ -36,11 +38,9 @@ class BucketedBody:
         """`stream` is None only on a CPU, where Triton's interpreter runs the kernels; then `is_eager`."""
         self._body = body
         self._stream = stream
-        self._is_eager = is_eager or stream is None
         self._row_buckets = sorted(row_buckets)
         self._sample_buckets = self._row_buckets[: bisect_left(self._row_buckets, num_slots) + 1]
-        self._pool = None if self._is_eager else torch.cuda.graph_pool_handle()
-        self._graphs: dict[tuple[Call, int], torch.cuda.CUDAGraph] = {}
+        self._graphs = None if is_eager or stream is None else GraphSet(stream)
 
     @property
     def max_rows(self) -> int:
@@ -52,7 +52,7 @@ class BucketedBody:
 
     @property
     def num_graphs(self) -> int:
-        return len(self._graphs)
+        return len(self._graphs) if self._graphs is not None else 0
 
     def padded(self, num_rows: int, num_samples: int) -> tuple[int, int]:
         """How many records of each a call with so many reads; those beyond must be padding."""
@@ -82,28 +82,18 @@ class BucketedBody:
             self._body.fill_with_padding()
             for key in reversed(keys):  # the largest first: the others fit into its memory
                 self._perform(*key)  # compiles, and lets libraries make their workspaces
-                if not self._is_eager:
+                if self._graphs is not None:
                     torch.cuda.synchronize()
-                    self._graphs[key] = self._captured(*key)
-        if not self._is_eager:
+                    self._graphs.capture(key, partial(self._perform, *key))
+        if self._graphs is not None:
             torch.cuda.synchronize()
-        report(f"LLM: {len(self._graphs)} CUDA graphs in {time.perf_counter() - started_s:.1f} s")
-
-    def _captured(self, call: Call, size: int) -> torch.cuda.CUDAGraph:
-        graph = torch.cuda.CUDAGraph()
-        # Other threads may use CUDA meanwhile.
-        graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-        try:
-            self._perform(call, size)
-        finally:
-            graph.capture_end()
-        return graph
+        report(f"LLM: {self.num_graphs} CUDA graphs in {time.perf_counter() - started_s:.1f} s")
 
     def _call(self, call: Call, size: int) -> None:
-        if self._is_eager:
+        if self._graphs is None:
             self._perform(call, size)
         else:
-            self._graphs[call, size].replay()
+            self._graphs.replay((call, size))
 
     def _perform(self, call: Call, size: int) -> None:
         if call is not Call.SAMPLES:

@@ -148,6 +148,11 @@ class CudaLlmRunner:
 
     # --- steps ------------------------------------------------------------------------------------------------
 
+    @property
+    def num_graphs(self) -> int:
+        """CUDA graphs captured so far; constant after `capture`."""
+        return self.buckets.num_graphs
+
     def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
         return self.launch(sequence_ids).outputs()
 

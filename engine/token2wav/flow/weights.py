@@ -7,7 +7,7 @@ import torch
 
 from engine import units
 from engine.model_config import EstimatorConfig, FlowConfig
-from engine.weights import WeightsError
+from engine.weights import Shape, check_shapes
 
 # Constructor constants of upstream's DiT that no checkpoint of the family changes and model.json does not carry.
 TIME_CHANNELS: Final = 256
@@ -19,25 +19,13 @@ INPUT_PARTS: Final = 4
 ESTIMATOR_PREFIX: Final = "decoder.estimator."
 INV_FREQ: Final = "rotary_embed.inv_freq"
 
-Shape = tuple[int, ...]
-
 
 def load_flow_state(
     config: FlowConfig, state_dict: Mapping[str, torch.Tensor], *, device: torch.device
 ) -> dict[str, torch.Tensor]:
     """The state dict as float32 on `device`, every key and shape checked. Raises WeightsError listing all faults."""
-    expected = flow_shapes(config)
-    faults = [f"missing {key} {list(shape)}" for key, shape in expected.items() if key not in state_dict]
-    rotary_key = ESTIMATOR_PREFIX + INV_FREQ
-    optional = {rotary_key: (config.estimator.head_dim // 2,)}
-    known = expected | optional
-    for key, tensor in state_dict.items():
-        if key not in known:
-            faults.append(f"unexpected {key} {list(tensor.shape)}")
-        elif tuple(tensor.shape) != known[key]:
-            faults.append(f"{key} is {list(tensor.shape)}, not {list(known[key])}")
-    if faults:
-        raise WeightsError("these flow weights do not fit model.json: " + "; ".join(faults))
+    optional = {ESTIMATOR_PREFIX + INV_FREQ: (config.estimator.head_dim // 2,)}
+    check_shapes("flow", state_dict, flow_shapes(config), optional)
     return {key: tensor.to(device, torch.float32) for key, tensor in state_dict.items()}
 
 

@@ -7,9 +7,7 @@ import torch
 
 from engine import units
 from engine.model_config import VocoderConfig
-from engine.weights import WeightsError
-
-Shape = tuple[int, ...]
+from engine.weights import Shape, WeightsError, check_shapes
 
 # Constructor constants of upstream's f0 predictor, which no checkpoint of the family changes.
 F0_KERNELS: Final = (4, 3, 3, 3, 3)  # the first looks right, the others left
@@ -31,15 +29,7 @@ def load_vocoder_weights(
     _check_config(config)
     # Checkpoints written during GAN training carry the prefix, released ones do not; upstream drops it from both.
     state = {key.replace("generator.", ""): tensor for key, tensor in state_dict.items()}
-    expected = vocoder_shapes(config)
-    faults = [f"missing {key} {list(shape)}" for key, shape in expected.items() if key not in state]
-    for key, tensor in state.items():
-        if key not in expected:
-            faults.append(f"unexpected {key} {list(tensor.shape)}")
-        elif tuple(tensor.shape) != expected[key]:
-            faults.append(f"{key} is {list(tensor.shape)}, not {list(expected[key])}")
-    if faults:
-        raise WeightsError("these vocoder weights do not fit model.json: " + "; ".join(faults))
+    check_shapes("vocoder", state, vocoder_shapes(config))
     return {key: _placed(key, tensor, device) for key, tensor in _folded(state).items()}
 
 

@@ -10,11 +10,11 @@ from functools import partial
 
 import torch
 
+from engine.cuda_graphs import GraphSet
 from engine.token2wav.flow.block_context import BlockRow
 from engine.token2wav.flow.block_pool import BlockPool
 from engine.token2wav.flow.cuda.config import FlowCudaConfig
 from engine.token2wav.flow.cuda.estimator import FixedShapeEstimator
-from engine.token2wav.flow.cuda.graphs import GraphSet
 from engine.token2wav.flow.cuda.lane import BlockBuffers, Lane
 from engine.token2wav.flow.cuda.ops import choose_ops
 from engine.token2wav.flow.cuda.tensors import flow_tensors

@@ -8,11 +8,11 @@ import torch
 from torch.backends import cudnn
 
 from engine import units
+from engine.cuda_graphs import GraphSet
 from engine.model_config import VocoderConfig
 from engine.token2wav.vocoder.cuda.buffers import Workspace
 from engine.token2wav.vocoder.cuda.calls import PlannedRow, group_calls, plan_rows
 from engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
-from engine.token2wav.vocoder.cuda.graphs import Bucket, VocoderGraphs
 from engine.token2wav.vocoder.cuda.network import CudaNetwork
 from engine.token2wav.vocoder.cuda.rows import idle_row
 from engine.token2wav.vocoder.cuda.staging import RowStaging
@@ -56,8 +56,9 @@ class CudaVocoderRunner(VocoderRunner):
             config, weights, self._noise, self._cuda, max_streams=self._max_streams, device=self._device
         )
         self._staging = RowStaging(self.network.rows)
-        self._graphs = VocoderGraphs() if self._cuda.use_graphs else None
-        self._workspaces: dict[Bucket, Workspace] = {
+        self._graphs = GraphSet() if self._cuda.use_graphs else None
+        # By streams and frames, as the graphs: they compute in the same buffers, one after the other.
+        self._workspaces: dict[tuple[int, int], Workspace] = {
             (num_streams, num_frames): self.network.workspace(num_streams, num_frames)
             for num_streams in self._cuda.batch_buckets
             for num_frames in self._cuda.frame_buckets

@@ -1,4 +1,4 @@
-"""CUDA graphs by key: captured before the first stream, replayed ever after."""
+"""CUDA graphs by key: captured before the first work, replayed ever after. Flow, vocoder and LLM each have a set."""
 
 from collections.abc import Callable, Hashable
 
@@ -13,10 +13,11 @@ class GraphNotCaptured(RuntimeError):
 class GraphSet:
     """All graphs share one memory pool for what they compute on the way: replay them on one stream at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, stream: torch.cuda.Stream | None = None) -> None:
+        """`stream` to capture on; None: one of its own."""
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
         self._pool = torch.cuda.graph_pool_handle()
-        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self._stream = stream if stream is not None else torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
     def __len__(self) -> int:
         return len(self._graphs)
@@ -27,6 +28,7 @@ class GraphSet:
         self._stream.wait_stream(torch.cuda.current_stream())
         # Not torch.cuda.graph(): it collects garbage and empties the allocator's cache at every capture.
         with torch.cuda.stream(self._stream):
+            # thread_local: other threads may use CUDA meanwhile.
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
                 work()
