@@ -1,4 +1,5 @@
 # The gateway with the tiny model on a CPU. Not built in CI (no container engine there): see docs/operations.md.
+# libopus is all that wheels do not bring: soundfile's have libsndfile in them.
 FROM python:3.12-slim
 
 RUN apt-get update && apt-get install -y --no-install-recommends libopus0 && rm -rf /var/lib/apt/lists/*

@@ -67,6 +67,16 @@ def parse_setting(setting: str) -> tuple[str, Any]:
         raise UsageError(f"--set {setting}: {error}") from error
 
 
+def with_settings(config: EngineConfig, settings: Sequence[str]) -> EngineConfig:
+    """Raises UsageError."""
+    try:
+        return replace(config, **dict(map(parse_setting, settings)))
+    except UsageError:
+        raise
+    except ValueError as error:
+        raise UsageError(f"--set: {error}") from error
+
+
 def parse_range(text: str) -> tuple[float, float]:
     """3..15 -> (3.0, 15.0). Raises UsageError."""
     low, dots, high = text.partition("..")
@@ -93,7 +103,7 @@ def engine_config(options: argparse.Namespace, scenarios: Sequence[ScenarioName]
         max_utterances=max(config.max_utterances, room),
         max_waiting_utterances=max(config.max_waiting_utterances, room),
     )
-    return replace(config, **dict(map(parse_setting, options.set)))
+    return with_settings(config, options.set)
 
 
 def scenarios_of(options: argparse.Namespace) -> list[ScenarioName]:
@@ -107,9 +117,7 @@ def scenarios_of(options: argparse.Namespace) -> list[ScenarioName]:
 def run_stages(options: argparse.Namespace) -> dict[str, Any]:
     if options.device not in (None, "cpu"):
         raise UsageError("the scenario 'stages' times the CPU; on a GPU name another, such as --scenario all")
-    config = replace(
-        EngineConfig(options.model, device="cpu", threads=options.threads), **dict(map(parse_setting, options.set))
-    )
+    config = with_settings(EngineConfig(options.model, device="cpu", threads=options.threads), options.set)
     voice = options.voices[0] if options.voices else None
     measured = by_stage(config, voice=voice, num_runs=options.samples or _NUM_STAGE_RUNS)
     return {"label": options.label, "environment": environment.describe(), **measured}

@@ -1,6 +1,11 @@
-"""CUDA graphs by key: captured before the first work, replayed ever after. Flow, vocoder and LLM each have a set."""
+"""CUDA graphs by key: captured before the first work, replayed ever after. Flow, vocoder and LLM each have a set.
 
-from collections.abc import Callable, Hashable
+A graph has fixed shapes, so they are captured for a few sizes, the buckets, and work is padded to the next of them.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Sequence
+from itertools import pairwise
 
 import torch
 
@@ -43,3 +48,17 @@ class GraphSet:
         if graph is None:
             raise GraphNotCaptured(key)
         graph.replay()
+
+
+def check_buckets(name: str, buckets: Sequence[int]) -> None:
+    """Raises ValueError by `name`."""
+    if not buckets or buckets[0] < 1 or any(small >= large for small, large in pairwise(buckets)):
+        raise ValueError(f"{name} are {buckets}; they must be positive and ascending")
+
+
+def bucket_for(buckets: Sequence[int], number: int) -> int:
+    """The smallest that holds `number`. Raises ValueError if none does."""
+    index = bisect_left(buckets, number)
+    if index == len(buckets):
+        raise ValueError(f"{number} do not fit in the largest bucket that is captured, {buckets[-1]}")
+    return buckets[index]

@@ -26,7 +26,7 @@ from engine.token2wav.flow.weights import flow_shapes
 from engine.token2wav.vocoder.runner import VocoderRunner
 from engine.token2wav.vocoder.weights import vocoder_shapes
 from engine.units import SAMPLES_PER_TOKEN
-from engine.weights import load_state_dict
+from engine.weights import Shape, load_state_dict
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -98,7 +98,7 @@ def least_gpu_bytes(config: EngineConfig, model: ModelConfig) -> int:
     )
 
 
-def _num_weights(shapes: Mapping[str, tuple[int, ...]]) -> int:
+def _num_weights(shapes: Mapping[str, Shape]) -> int:
     return sum(map(math.prod, shapes.values()))
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
-
 Shape = tuple[int, ...]
 
 

@@ -23,6 +23,11 @@ _JSON_OVERHEAD_BYTES: Final = 1024
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["json", "console"]
 Device = Literal["auto", "cpu", "cuda"]
+Precision = Literal["bfloat16", "float32"]
+KvDtype = Literal["bfloat16", "float32", "float8"]
+VocoderPrecision = Literal["float16", "bfloat16", "tf32", "float32"]
+
+_BOOLEANS: Final = {"true": True, "false": False}
 
 
 class ConfigError(ValueError):
@@ -68,6 +73,23 @@ class GatewayConfig:
     )
     threads: int | None = field(default=None, metadata=_help("CPU threads of the engine; unset: chosen by the engine"))
     device: Device = field(default="auto", metadata=_help("where the engine runs; auto takes CUDA where there is one"))
+    max_active_clauses: int | None = field(
+        default=None,
+        metadata=_help("clauses spoken at once, each with memory of its own; unset: 256 on a GPU, 8 on a CPU"),
+    )
+    max_flow_batch: int | None = field(
+        default=None, metadata=_help("clauses whose audio is made in one call; unset: 32 on a GPU, 4 on a CPU")
+    )
+    precision: Precision = field(
+        default="bfloat16", metadata=_help("on a GPU: of the speech LLM and the flow; a CPU computes in float32")
+    )
+    kv_dtype: KvDtype = field(
+        default="bfloat16", metadata=_help("on a GPU: of the context that the flow keeps; float8 halves its memory")
+    )
+    vocoder_precision: VocoderPrecision = field(
+        default="float16", metadata=_help("on a GPU: of the vocoder's products")
+    )
+    eager: bool = field(default=False, metadata=_help("on a GPU: no CUDA graphs; starts sooner and speaks slower"))
 
     def __post_init__(self) -> None:
         for check in _RANGES:
@@ -77,7 +99,8 @@ class GatewayConfig:
                 raise ConfigError(f"{check.name} is {value}; it must be at least {check.minimum}{most}")
         for config_field in config_fields():
             value = getattr(self, config_field.name)
-            if config_field.choices and value not in config_field.choices:
+            choices = (True, False) if config_field.value_type is bool else config_field.choices
+            if choices and value not in choices:
                 raise ConfigError(f"{config_field.name} is {value!r}; it must be one of {config_field.choices_text}")
         needed = self.text_bytes * _JSON_BYTES_PER_BYTE + _JSON_OVERHEAD_BYTES
         if self.max_message_bytes < needed:
@@ -106,6 +129,8 @@ _RANGES: Final = (
     _Range("stall_ms", 0, 60_000),
     _Range("max_utterances", 1),
     _Range("threads", 1),
+    _Range("max_active_clauses", 1, 1024),  # the largest CUDA graph of the speech LLM
+    _Range("max_flow_batch", 1, 32),  # the flow's
 )
 
 
@@ -116,7 +141,7 @@ class ConfigField:
     name: str
     help: str
     default: Any
-    value_type: type  # str, int, float or Path
+    value_type: type  # str, int, float, bool or Path
     is_optional: bool  # whether "" or unset means None
     choices: tuple[str, ...]
 
@@ -165,7 +190,7 @@ def _describe(item: "dataclasses.Field[Any]", hint: Any) -> ConfigField:
     elif isinstance(hint, UnionType):
         value_type, is_optional, choices = get_args(hint)[0], True, ()
     else:
-        value_type, is_optional, choices = hint, False, ()
+        value_type, is_optional, choices = hint, False, tuple(_BOOLEANS) if hint is bool else ()
     return ConfigField(item.name, item.metadata["help"], item.default, value_type, is_optional, choices)
 
 
@@ -174,6 +199,8 @@ def _parse(config_field: ConfigField, text: str, *, source: str) -> Any:
         return None
     if config_field.choices and text not in config_field.choices:
         raise ConfigError(f"{source} is {text!r}; it must be one of {config_field.choices_text}")
+    if config_field.value_type is bool:
+        return _BOOLEANS[text]
     try:
         return config_field.value_type(text)
     except ValueError as error:

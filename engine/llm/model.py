@@ -13,7 +13,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from engine.llm.kv_cache import Attention
 from engine.llm.linear import Linear
 from engine.model_config import LlmConfig
-from engine.weights import check_shapes
+from engine.weights import Shape, check_shapes
 
 BODY = "llm.model.model."
 TEXT_TABLE = BODY + "embed_tokens.weight"
@@ -89,14 +89,6 @@ class LlmModel:
     def embed(self, rows: torch.Tensor) -> torch.Tensor:
         """Rows of the joint table [N] int64 -> [N, hidden]."""
         return torch.embedding(self._table, rows).to(self.dtype)
-
-    def embed_text(self, text_ids: torch.Tensor) -> torch.Tensor:
-        """[N] int64, below vocab_size -> [N, hidden]."""
-        return self.embed(text_ids)
-
-    def embed_speech(self, speech_ids: torch.Tensor) -> torch.Tensor:
-        """[N] int64, below num_speech_rows -> [N, hidden]."""
-        return self.embed(speech_ids + self.first_speech_row)
 
     def forward(self, embeddings: torch.Tensor, attention: Attention) -> torch.Tensor:
         """[N, hidden] at `attention.positions` -> [N, hidden] behind the final RMSNorm, what the head reads.
@@ -175,11 +167,11 @@ def check_state_dict(config: LlmConfig, state_dict: Mapping[str, torch.Tensor]) 
     check_shapes("LLM", used, llm_shapes(config))
 
 
-def llm_shapes(config: LlmConfig) -> dict[str, tuple[int, ...]]:
+def llm_shapes(config: LlmConfig) -> dict[str, Shape]:
     """Every parameter of the checkpoint but the text head, which is tied to the text table and unused by speech."""
     hidden, inner = config.hidden_size, config.intermediate_size
     query, key = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    shapes: list[tuple[str, tuple[int, ...]]] = [
+    shapes: list[tuple[str, Shape]] = [
         (TEXT_TABLE, (config.vocab_size, hidden)),
         (SPEECH_TABLE, (config.num_speech_rows, hidden)),
         (HEAD, (config.num_speech_rows, hidden)),

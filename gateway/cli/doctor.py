@@ -23,6 +23,7 @@ from gateway.config import GatewayConfig, from_environment
 _PYTHONS: Final = ((3, 11), (3, 12))  # of pyproject.toml
 _INSTALL_SERVER: Final = "`pip install 'voicegate[server]'`"
 _PROBE_TIMEOUT_S: Final = 1.0
+_GIB: Final = 1 << 30
 
 
 class Level(Enum):
@@ -47,11 +48,12 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--model-dir", type=Path, help="(default: the model that `voicegate serve` would serve)")
     parser.add_argument("--port", help="that it would listen on")
+    parser.add_argument("--device", metavar="auto|cpu|cuda", help="where the engine would run")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    config = from_environment(os.environ, {"model_dir": options.model_dir, "port": options.port})
+    config = from_environment(os.environ, {name: getattr(options, name) for name in ("model_dir", "port", "device")})
     worst = Level.OK
     for finding in examine(config):
         say(f"{finding.level.value:<5} {finding.subject:<11} {finding.text}")
@@ -99,12 +101,45 @@ def check_torch(config: GatewayConfig) -> Iterator[Finding]:
     else:
         yield Finding(Level.OK, "torch", f"{torch.__version__}, {threads} threads on {cores} cores")
     if torch.cuda.is_available():
-        yield Finding(Level.OK, "cuda", torch.cuda.get_device_name())
+        yield from _check_gpu(config)
     elif config.device == "cuda":
         text = "device is cuda, and torch sees none: install a driver and a torch for CUDA, or use device cpu"
         yield Finding(Level.FAIL, "cuda", text)
     else:
         yield Finding(Level.OK, "cuda", "none; models run on the CPU")
+
+
+def _check_gpu(config: GatewayConfig) -> Iterator[Finding]:
+    """Of a GPU that is there, and whether the configuration's model would find room on it."""
+    try:
+        import torch  # noqa: PLC0415 - as above
+
+        from engine.loading import NO_TRITON, least_gpu_bytes  # noqa: PLC0415
+        from gateway.cli.local import engine_config  # noqa: PLC0415
+    except ImportError as error:
+        yield Finding(Level.FAIL, "engine", f"cannot be imported ({error}): {_INSTALL_SERVER}")
+        return
+    name = torch.cuda.get_device_name()
+    if config.device == "cpu":
+        yield Finding(Level.OK, "cuda", f"{name}, not used: device is cpu")
+        return
+    free, total = (size / _GIB for size in torch.cuda.mem_get_info())
+    text = f"{name}, {free:.1f} of {total:.1f} GiB free"
+    try:
+        needed = least_gpu_bytes(engine_config(config).resolved("cuda"), check_config(config.model_dir)) / _GIB
+    except UnfitFile:  # told where the model is checked
+        needed = 0.0
+    if free < needed:
+        text += f", at least {needed:.1f} wanted: end what else uses it, or lower max_active_clauses"
+        yield Finding(Level.WARN, "cuda", text)
+    else:
+        yield Finding(Level.OK, "cuda", text)
+    try:
+        import triton  # noqa: PLC0415
+    except ImportError as error:
+        yield Finding(Level.FAIL, "triton", f"cannot be imported ({error}): {NO_TRITON}")
+    else:
+        yield Finding(Level.OK, "triton", triton.__version__)
 
 
 def check_model(model_dir: Path) -> Iterator[Finding]:

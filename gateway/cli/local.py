@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from engine.build import create_engine
-from engine.config import EngineConfig
+from engine.config import GRAPH_SWITCHES, EngineConfig
 from engine.interface import Engine
 from gateway.cli.terminal import CommandError
 from gateway.config import GatewayConfig
@@ -23,10 +23,13 @@ def engine_config(config: GatewayConfig) -> EngineConfig:
         lead_ms=config.lead_ms,
         stall_ms=config.stall_ms,
         voices_dir=config.voices_dir,
+        precision=config.precision,
+        kv_dtype=config.kv_dtype,
+        vocoder_precision=config.vocoder_precision,
+        without=GRAPH_SWITCHES if config.eager else (),
     )
-    if config.max_utterances is not None:
-        return dataclasses.replace(chosen, max_utterances=config.max_utterances)
-    return chosen
+    rooms = {name: getattr(config, name) for name in ("max_utterances", "max_active_clauses", "max_flow_batch")}
+    return dataclasses.replace(chosen, **{name: room for name, room in rooms.items() if room is not None})
 
 
 def build_engine(config: GatewayConfig, on_progress: Progress | None = None) -> Engine:

@@ -17,7 +17,8 @@ def add_parser(subparsers: Any) -> None:
         allow_abbrev=False,
     )
     for setting in config_fields():
-        parser.add_argument(setting.flag, dest=setting.name, metavar=_metavar(setting), help=_help(setting))
+        alone: dict[str, Any] = {"nargs": "?", "const": setting.choices[0]} if setting.value_type is bool else {}
+        parser.add_argument(setting.flag, dest=setting.name, metavar=_metavar(setting), help=_help(setting), **alone)
     parser.set_defaults(run=run)
 
 
@@ -49,4 +50,6 @@ def _metavar(setting: ConfigField) -> str:
 
 def _help(setting: ConfigField) -> str:
     default = "unset" if setting.default is None else setting.default
+    if setting.value_type is bool:
+        default = setting.choices[0 if setting.default else 1]
     return f"{setting.help} (default: {default}; {setting.env})".replace("%", "%%")

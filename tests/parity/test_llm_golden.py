@@ -100,8 +100,9 @@ def test_unistream_states_scores_and_tokens(model: LlmModel) -> None:
 def test_embeddings_by_table(model: LlmModel) -> None:
     state = golden_state_dict("llm")
     text, speech = torch.tensor([0, 151935]), torch.tensor([0, 6760])
-    torch.testing.assert_close(model.embed_text(text), state["llm.model.model.embed_tokens.weight"][text])
-    torch.testing.assert_close(model.embed_speech(speech), state["speech_embedding.weight"][speech])
+    torch.testing.assert_close(model.embed(text), state["llm.model.model.embed_tokens.weight"][text])
+    speech_rows = speech + model.first_speech_row
+    torch.testing.assert_close(model.embed(speech_rows), state["speech_embedding.weight"][speech])
 
 
 def test_unistream_without_prompt_speech(model: LlmModel) -> None:

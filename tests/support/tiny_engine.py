@@ -42,9 +42,15 @@ def tiny_stages() -> Stages:
     return load_stages(CONFIG, model, load_voices(TINY_MODEL_DIR, model))
 
 
-def tiny_engine(*, max_utterances: int = 64, breaks_first: bool = False, stall_ms: int = 0) -> ThreadedEngine:
+def tiny_engine(
+    *,
+    max_utterances: int = 64,
+    breaks_first: bool = False,
+    stall_ms: int = 0,
+    max_clause_tokens: int = CONFIG.max_clause_tokens,
+) -> ThreadedEngine:
     """The real engine in its thread, over the stages that all tests share."""
-    config = replace(CONFIG, max_utterances=max_utterances, stall_ms=stall_ms)
+    config = replace(CONFIG, max_utterances=max_utterances, stall_ms=stall_ms, max_clause_tokens=max_clause_tokens)
 
     def load(sink: Sink, watch: Watch) -> LoadedEngine:
         stages = tiny_stages()

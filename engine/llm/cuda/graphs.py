@@ -13,7 +13,7 @@ from itertools import product
 
 import torch
 
-from engine.cuda_graphs import GraphSet
+from engine.cuda_graphs import GraphSet, bucket_for
 from engine.llm.cuda.body import DecoderBody
 
 
@@ -56,10 +56,10 @@ class BucketedBody:
 
     def padded(self, num_rows: int, num_samples: int) -> tuple[int, int]:
         """How many records of each a call with so many reads; those beyond must be padding."""
-        sample_bucket = _bucket(self._sample_buckets, num_samples) if num_samples else 0
+        sample_bucket = bucket_for(self._sample_buckets, num_samples) if num_samples else 0
         if num_rows == num_samples:
             return sample_bucket, sample_bucket
-        return _bucket(self._row_buckets, num_rows), sample_bucket
+        return bucket_for(self._row_buckets, num_rows), sample_bucket
 
     def run(self, num_rows: int, num_samples: int) -> None:
         """Feed and draw `padded` numbers of records, on the current stream."""
@@ -100,7 +100,3 @@ class BucketedBody:
             self._body.run(size)
         if call is not Call.ROWS:
             self._body.sample(size)
-
-
-def _bucket(buckets: Sequence[int], number: int) -> int:
-    return buckets[bisect_left(buckets, number)]

@@ -1,11 +1,11 @@
 """How the flow runs on CUDA: shapes to capture, precision of the context, and a switch for every optimisation."""
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 
 from engine import units
+from engine.cuda_graphs import bucket_for, check_buckets
 
 KV_DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn)
 
@@ -35,9 +35,7 @@ class FlowCudaConfig:
 
     def __post_init__(self) -> None:
         for name in ("batch_buckets", "frame_buckets"):
-            buckets = getattr(self, name)
-            if not buckets or buckets[0] < 1 or any(small >= large for small, large in pairwise(buckets)):
-                raise ValueError(f"{name} are {buckets}; they must be positive and ascending")
+            check_buckets(name, getattr(self, name))
         if self.frame_buckets[-1] != units.FRAMES_PER_BLOCK or any(
             n % units.FRAMES_PER_TOKEN for n in self.frame_buckets
         ):
@@ -55,10 +53,7 @@ class FlowCudaConfig:
 
     def batch_bucket(self, num_rows: int) -> int:
         """Raises ValueError if no bucket holds so many."""
-        for bucket in self.batch_buckets:
-            if num_rows <= bucket:
-                return bucket
-        raise ValueError(f"a batch of {num_rows} streams; the largest that is captured has {self.max_batch}")
+        return bucket_for(self.batch_buckets, num_rows)
 
     def frame_bucket(self, num_frames: int) -> int:
-        return next(bucket for bucket in self.frame_buckets if num_frames <= bucket)
+        return bucket_for(self.frame_buckets, num_frames)

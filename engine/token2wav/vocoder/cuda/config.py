@@ -1,10 +1,11 @@
 """How the vocoder runs on CUDA: shapes to capture, precision, and a switch for every optimisation. No Triton."""
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 import torch
+
+from engine.cuda_graphs import bucket_for, check_buckets
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,7 @@ class VocoderCudaConfig:
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision is {self.precision!r}; it must be one of {', '.join(PRECISIONS)}")
         for name in ("batch_buckets", "frame_buckets"):
-            buckets = getattr(self, name)
-            if not buckets or buckets[0] < 1 or any(small >= large for small, large in pairwise(buckets)):
-                raise ValueError(f"{name} are {buckets}; they must be positive and ascending")
+            check_buckets(name, getattr(self, name))
 
     @property
     def max_batch(self) -> int:
@@ -76,11 +75,11 @@ class VocoderCudaConfig:
 
     def batch_bucket(self, num_rows: int) -> int:
         """The smallest that holds so many; at most max_batch."""
-        return next(bucket for bucket in self.batch_buckets if num_rows <= bucket)
+        return bucket_for(self.batch_buckets, num_rows)
 
     def frame_bucket(self, num_frames: int) -> int:
         """The smallest that holds so many; at most max_frames."""
-        return next(bucket for bucket in self.frame_buckets if num_frames <= bucket)
+        return bucket_for(self.frame_buckets, num_frames)
 
     def tile(self, *, num_columns: int, num_outputs: int, num_products: int) -> Tile:
         """For `num_products` convolutions at once, each [num_columns, num_outputs]."""

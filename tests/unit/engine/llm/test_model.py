@@ -28,9 +28,9 @@ def test_every_problem_of_a_state_dict_is_named() -> None:
     with pytest.raises(WeightsError) as caught:
         LlmModel(CONFIG, state)
     message = str(caught.value)
-    assert "llm_decoder.weight is missing" in message
-    assert "llm_decoder.bias is unknown" in message
-    assert "llm.model.model.norm.weight has shape (25,), not (24,)" in message
+    assert "missing: llm_decoder.weight [" in message
+    assert "unknown: llm_decoder.bias [1]" in message
+    assert "misshaped: llm.model.model.norm.weight is [25], not [24]" in message
 
 
 def test_the_tied_text_head_may_be_there_or_not() -> None:

@@ -25,9 +25,9 @@ def test_every_fault_is_listed() -> None:
     with pytest.raises(WeightsError) as caught:
         load_flow_state(flow_config(), state, device=CPU)
     message = str(caught.value)
-    assert "missing spk_embed_affine_layer.bias [80]" in message
-    assert "decoder.estimator.proj_out.weight is [80, 63], not [80, 64]" in message
-    assert "unexpected decoder.estimator.transformer_blocks.2.attn.to_q.bias [64]" in message
+    assert "missing: spk_embed_affine_layer.bias [80]" in message
+    assert "misshaped: decoder.estimator.proj_out.weight is [80, 63], not [80, 64]" in message
+    assert "unknown: decoder.estimator.transformer_blocks.2.attn.to_q.bias [64]" in message
 
 
 def test_half_precision_is_loaded_as_float32() -> None:

@@ -58,9 +58,9 @@ def test_all_faults_are_named_at_once(config: VocoderConfig, state: dict[str, to
     with pytest.raises(WeightsError) as raised:
         load_vocoder_weights(config, broken, device=CPU)
     message = str(raised.value)
-    assert "missing conv_pre.bias [32]" in message
-    assert "conv_post.bias is [17], not [18]" in message
-    assert "unexpected stranger [3]" in message
+    assert "missing: conv_pre.bias [32]" in message
+    assert "misshaped: conv_post.bias is [17], not [18]" in message
+    assert "unknown: stranger [3]" in message
 
 
 @pytest.mark.parametrize(

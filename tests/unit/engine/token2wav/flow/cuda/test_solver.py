@@ -98,7 +98,7 @@ def test_a_batch_that_everybody_left_frees_its_lane_at_once() -> None:
 def test_what_is_refused_changes_nothing() -> None:
     runner = make_runner(cuda=replace(PLAIN, batch_buckets=(1, 2)), num_blocks=3)
     streams = [open_stream(runner, 28, seed=i) for i in range(4)]
-    with pytest.raises(ValueError, match="batch of 3 streams; the largest"):
+    with pytest.raises(ValueError, match="3 do not fit in the largest bucket"):
         runner.begin(streams[:3])
     assert (runner.num_free_blocks, runner.num_free_lanes) == (3, 2)
     batch = runner.begin(streams[:2])

@@ -5,31 +5,14 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from bench.kernels.floors import FULL
 from engine.llm.cuda.body import DecoderBody
 from engine.llm.cuda.config import TileTable
 from engine.llm.cuda.weights import DecoderWeights
 from engine.llm.model import llm_shapes
 from engine.model_config import LlmConfig, SamplingConfig
 
-FULL_SIZE = LlmConfig(
-    vocab_size=151936,
-    hidden_size=896,
-    intermediate_size=4864,
-    num_layers=24,
-    num_heads=14,
-    num_kv_heads=2,
-    head_dim=64,
-    max_positions=32768,
-    rope_theta=1e6,
-    rms_norm_eps=1e-6,
-    speech_token_size=6561,
-    mix_ratio=(5, 15),
-    sos_id=6561,
-    eos_id=6562,
-    task_id=6563,
-    fill_id=6564,
-    end_of_prompt_id=151646,
-)
+FULL_SIZE = FULL.llm
 
 
 def random_state_dict(config: LlmConfig, *, dtype: torch.dtype = torch.bfloat16) -> dict[str, torch.Tensor]:
@@ -84,16 +67,3 @@ def fill_work(body: DecoderBody, num_rows: int, num_samples: int, *, position: i
     samples[:, 0] = samples[:, 1] = np.arange(num_samples)
     samples[:, 4:] = np.random.default_rng(0).random((num_samples, 2)).view(np.int32)
     body.work.copy_(torch.from_numpy(words))
-
-
-def graph_us(work: "torch.cuda.CUDAGraph", *, num_runs: int = 20) -> float:
-    """Median microseconds of a replay."""
-    times = []
-    for _ in range(num_runs + 3):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-        begin.record()
-        work.replay()
-        end.record()
-        times.append((begin, end))
-    torch.cuda.synchronize()
-    return float(np.median([begin.elapsed_time(end) * 1000 for begin, end in times[3:]]))

@@ -1,6 +1,6 @@
 """Which tile is fastest for each weight of the speech LLM, and whether all tiles give the same bits. Needs a GPU.
 
-python -m bench.tune_llm [--kinds qkv out gate_up down head] [--rows 1 16 64 256 1024]
+python -m bench.kernels.tune_llm [--kinds qkv out gate_up down head] [--rows 1 16 64 256 1024]
 
 The tiles of engine/llm/cuda/config.py come from here. A tile other than the first of its kind is marked `differs`
 where its results are not bit for bit the first's: it then sums in another order.
@@ -15,7 +15,8 @@ from dataclasses import replace
 
 import torch
 
-from bench.llm_fixture import FULL_SIZE, fill_work, graph_us, make_body, random_state_dict, small
+from bench.kernels.llm_model import FULL_SIZE, fill_work, make_body, random_state_dict, small
+from bench.kernels.timing import back_to_back_us
 from engine.llm.cuda.body import DecoderBody
 from engine.llm.cuda.config import AttentionTile, Tile, TileTable
 from engine.llm.cuda.weights import DecoderWeights
@@ -147,7 +148,7 @@ def tune(kind: str, candidates: Sequence[Tile], row_counts: Sequence[int], weigh
             found = results(body, kind, num_rows)
             expected = references.setdefault(num_rows, found)
             same = all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
-            cells.append(f"{graph_us(capture(body, kind, num_rows)) / _NUM_LAYERS:7.2f}{' ' if same else '!'}")
+            cells.append(f"{back_to_back_us(capture(body, kind, num_rows)) / _NUM_LAYERS:7.2f}{' ' if same else '!'}")
         alone, batched = results(body, kind, 1), results(body, kind, max(row_counts))
         is_invariant = all(torch.equal(one[:1], many[:1]) for one, many in zip(alone[:7], batched[:7], strict=True))
         numbers = (tile.block_m, tile.block_n, tile.block_k, tile.num_stages, tile.num_warps, tile.num_splits)
@@ -164,7 +165,7 @@ def tune_attention(row_counts: Sequence[int], weights: DecoderWeights, *, contex
         for num_rows in row_counts:
             fill_work(body, num_rows, 1, position=context)
             body.attend(0, num_rows)
-            cells.append(f"{graph_us(capture(body, 'attend', num_rows)) / _NUM_LAYERS:7.2f}")
+            cells.append(f"{back_to_back_us(capture(body, 'attend', num_rows)) / _NUM_LAYERS:7.2f}")
         print(f"attend   {numbers!s:40} {' '.join(cells)}", flush=True)
 
 
@@ -176,7 +177,7 @@ def tune_draw(row_counts: Sequence[int], weights: DecoderWeights) -> None:
             fill_work(body, num_rows, num_rows, position=1)
             body.scores.normal_().mul_(3)
             body.draw(num_rows)
-            cells.append(f"{graph_us(capture(body, 'draw', num_rows)) / _NUM_LAYERS:7.2f}")
+            cells.append(f"{back_to_back_us(capture(body, 'draw', num_rows)) / _NUM_LAYERS:7.2f}")
         print(f"draw     {num_warps!s:40} {' '.join(cells)}", flush=True)
 
 

@@ -1,6 +1,6 @@
 """Which tiles of the flow's kernels are fastest on this GPU: the source of the choices in cuda/fused_ops.py.
 
-python -m bench.tune_flow
+python -m bench.kernels.tune_flow
 """
 
 from dataclasses import astuple
@@ -8,7 +8,9 @@ from dataclasses import astuple
 import torch
 from triton.runtime.errors import OutOfResources
 
-from bench.kernels_flow import CONTEXTS, DEVICE, FULL_SIZE, Fixture, begin, captured_us
+from bench.kernels.flow import begin
+from bench.kernels.flow_model import CONTEXTS, FULL_SIZE, FlowFixture
+from bench.kernels.timing import DEVICE, captured_us
 from engine import units
 from engine.token2wav.flow.cuda import fused_ops
 from engine.token2wav.flow.cuda.config import FlowCudaConfig
@@ -44,7 +46,7 @@ LINEAR_TILES = [
 ]
 
 
-def tune_attention(fixture: Fixture, tensors: FlowTensors) -> None:
+def tune_attention(fixture: FlowFixture, tensors: FlowTensors) -> None:
     solver = CudaSolver(fixture.model, fixture.pool, FlowCudaConfig(num_lanes=1, use_graphs=False))
     for context in CONTEXTS:
         print(f"attend, context {context}: us by tile (keys, stages, warps, registers) and B={BATCHES}")
@@ -57,7 +59,7 @@ def tune_attention(fixture: Fixture, tensors: FlowTensors) -> None:
 
 
 def attend_us(
-    solver: CudaSolver, fixture: Fixture, tensors: FlowTensors, tile: AttendTile, num_rows: int, context: int
+    solver: CudaSolver, fixture: FlowFixture, tensors: FlowTensors, tile: AttendTile, num_rows: int, context: int
 ) -> float:
     solve = begin(solver, fixture, num_rows, context, units.FRAMES_PER_BLOCK)
     width = 3 * FULL_SIZE.estimator.dim
@@ -118,7 +120,7 @@ def linear_us(
 
 @torch.inference_mode()
 def main() -> None:
-    fixture = Fixture(num_blocks=32 * (CONTEXTS[-1] // units.FRAMES_PER_BLOCK + 1))
+    fixture = FlowFixture()
     tensors = flow_tensors(fixture.model, fixture.pool, is_pdl=True)
     tune_attention(fixture, tensors)
     tune_linear(tensors)

@@ -1,32 +1,29 @@
-"""The speech LLM's step on a GPU, by batch, by kernel and on the host, at full size with random weights.
+"""The speech LLM's step on a GPU, by batch, by kernel and on the host, at full size with random weights."""
 
-python -m bench.kernels_llm [--context 300] [--parts device host ablation] [--output bench/results/kernels-llm.json]
-"""
-
-import argparse
-import json
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
 
-from bench import environment
-from bench.llm_fixture import FULL_SIZE, fill_work, graph_us, random_state_dict
+from bench.kernels.floors import llm_kernels, llm_prefill, llm_step
+from bench.kernels.llm_model import FULL_SIZE, fill_work, random_state_dict
+from bench.kernels.timing import back_to_back_us
 from engine.llm.backend import LlmPrompt, SequenceRequest
 from engine.llm.cuda.body import DecoderBody
 from engine.llm.cuda.config import CudaLlmConfig
 from engine.llm.cuda.runner import CudaLlmRunner
 from engine.model_config import SamplingConfig
 
-BATCHES = (1, 8, 32, 64, 128, 256, 384, 512)
-NUM_SLOTS = 512
-PROMPT_ROWS = 180  # a voice of 5 s, its transcript and a sentence
+SECTIONS: Final = ("device", "host", "ablation")
+DEFAULT_SECTIONS: Final = ("device", "host")
 
-# What the chip's memory gives, for the floor of a kernel: copy bandwidth measured on an H200.
-_BYTES_PER_US = 4.3e6
+BATCHES: Final = (1, 8, 32, 64, 128, 256, 384, 512)
+NUM_SLOTS: Final = 512
+CONTEXT: Final = 300  # positions before the one that is decoded
+PROMPT_ROWS: Final = 180  # a voice of 5 s, its transcript and a sentence
+_ROWS_PER_PASS: Final = 1024
 
 
 def captured_us(work: Callable[[], None]) -> float:
@@ -37,7 +34,7 @@ def captured_us(work: Callable[[], None]) -> float:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=stream):
             work()
-        return graph_us(graph)
+        return back_to_back_us(graph)
 
 
 def step_us(body: DecoderBody, num_rows: int, num_samples: int, position: int) -> float:
@@ -51,14 +48,14 @@ def step_us(body: DecoderBody, num_rows: int, num_samples: int, position: int) -
 
 
 def prefill_us(body: DecoderBody, num_prompts: int) -> float:
-    """Prompts of PROMPT_ROWS positions, in passes of up to 1024 rows."""
+    """Prompts of PROMPT_ROWS positions, in passes of up to _ROWS_PER_PASS."""
     total = 0.0
     rows = np.arange(num_prompts * PROMPT_ROWS)
-    for first in range(0, len(rows), 1024):
-        part = rows[first : first + 1024]
-        fill_work(body, 1024, 16, position=0)
+    for first in range(0, len(rows), _ROWS_PER_PASS):
+        part = rows[first : first + _ROWS_PER_PASS]
+        fill_work(body, _ROWS_PER_PASS, 16, position=0)
         words = body.work.cpu().numpy()
-        records = body.layout.rows(words, 1024)
+        records = body.layout.rows(words, _ROWS_PER_PASS)
         records[:, 1] = body.padding_slot
         records[: len(part), 1] = part // PROMPT_ROWS
         records[: len(part), 2] = part % PROMPT_ROWS
@@ -73,29 +70,28 @@ def prefill_us(body: DecoderBody, num_prompts: int) -> float:
     return total
 
 
-def kernel_us(body: DecoderBody, num_rows: int, context: int) -> dict[str, tuple[float, float]]:
-    """Per launch, each kernel over all layers one after the other; and its floor: bytes over bandwidth."""
-    fill_work(body, num_rows, num_rows, position=context)
+def kernel_us(body: DecoderBody, num_rows: int) -> dict[str, tuple[float, float]]:
+    """Per launch, each kernel over all layers one after the other, so that weights come from memory; and its floor."""
+    fill_work(body, num_rows, num_rows, position=CONTEXT)
     layers = range(FULL_SIZE.num_layers)
-    hidden, inner = FULL_SIZE.hidden_size, FULL_SIZE.intermediate_size
-    key_width = FULL_SIZE.num_kv_heads * FULL_SIZE.head_dim
-    work: dict[str, tuple[Callable[[int, int], None], int]] = {
-        "qkv": (body.project_qkv, 2 * hidden * (hidden + 2 * key_width)),
-        "attend": (body.attend, num_rows * (context + 1) * 2 * key_width * 2),
-        "out": (body.project_out, 2 * hidden * hidden),
-        "gate_up": (body.project_gate_up, 2 * 2 * hidden * inner),
-        "down": (body.project_down, 2 * hidden * inner),
-        "head": (lambda _, count: body.score(count), 2 * hidden * FULL_SIZE.num_speech_rows),
-        "draw": (lambda _, count: body.draw(count), 4 * num_rows * FULL_SIZE.num_speech_rows),
+    launches: dict[str, Callable[[int, int], None]] = {
+        "qkv": body.project_qkv,
+        "attend": body.attend,
+        "out": body.project_out,
+        "gate_up": body.project_gate_up,
+        "down": body.project_down,
+        "head": lambda _, count: body.score(count),
+        "draw": lambda _, count: body.draw(count),
     }
+    costs = llm_kernels(FULL_SIZE, num_rows, CONTEXT + 1)
     figures = {}
-    for name, (launch, num_bytes) in work.items():
+    for name, launch in launches.items():
 
         def over_layers(launch: Callable[[int, int], None] = launch) -> None:
             for layer in layers:
                 launch(layer, num_rows)
 
-        figures[name] = (captured_us(over_layers) / len(layers), num_bytes / _BYTES_PER_US)
+        figures[name] = (captured_us(over_layers) / len(layers), costs[name].floor_us())
     return figures
 
 
@@ -144,14 +140,24 @@ def make_runner(state: dict[str, torch.Tensor], cuda: CudaLlmConfig) -> CudaLlmR
     return runner
 
 
-def device_part(runner: CudaLlmRunner, context: int) -> dict[str, Any]:
+def device_part(runner: CudaLlmRunner) -> dict[str, Any]:
     body = runner.body
-    report: dict[str, Any] = {"context": context}
-    report["decode_us"] = {batch: step_us(body, batch, batch, context) for batch in BATCHES}
-    print_table("decode step: batch, us", list(report["decode_us"].items()))
-    report["prefill_us"] = {count: prefill_us(body, count) for count in (1, 4, 16)}
-    print_table(f"prefill of {PROMPT_ROWS} rows: prompts, us", list(report["prefill_us"].items()))
-    report["kernel_us"] = {batch: kernel_us(body, batch, context) for batch in (1, 64, 256)}
+    report: dict[str, Any] = {"context": CONTEXT}
+    report["decode_us"] = {
+        batch: (step_us(body, batch, batch, CONTEXT), llm_step(FULL_SIZE, batch, batch, CONTEXT + 1).floor_us())
+        for batch in BATCHES
+    }
+    print_table("decode step: batch, us, floor", [(batch, *pair) for batch, pair in report["decode_us"].items()])
+    report["prefill_us"] = {
+        count: (
+            prefill_us(body, count),
+            llm_prefill(FULL_SIZE, count, PROMPT_ROWS, rows_per_pass=_ROWS_PER_PASS).floor_us(),
+        )
+        for count in (1, 4, 16)
+    }
+    title = f"prefill of {PROMPT_ROWS} rows: prompts, us, floor"
+    print_table(title, [(count, *pair) for count, pair in report["prefill_us"].items()])
+    report["kernel_us"] = {batch: kernel_us(body, batch) for batch in (1, 64, 256)}
     for batch, figures in report["kernel_us"].items():
         print_table(f"kernel at batch {batch}: us, floor", [(name, *pair) for name, pair in figures.items()])
     return report
@@ -199,27 +205,18 @@ def blocking_us(runner: CudaLlmRunner, num_sequences: int, *, num_steps: int = 6
     return 1e6 * step_s
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--context", type=int, default=300)
-    parser.add_argument("--parts", nargs="+", choices=("device", "host", "ablation"), default=("device", "host"))
-    parser.add_argument("--output", type=Path)
-    options = parser.parse_args()
+def measure(sections: Sequence[str]) -> dict[str, Any]:
+    """Pairs are [measured, floor]."""
     state = random_state_dict(FULL_SIZE)
-    report: dict[str, Any] = {"environment": environment.describe()}
-    if "device" in options.parts or "host" in options.parts:
+    report: dict[str, Any] = {}
+    if "device" in sections or "host" in sections:
         runner = make_runner(state, CudaLlmConfig())
         report |= {"num_graphs": runner.buckets.num_graphs}
-        if "device" in options.parts:
-            report |= device_part(runner, options.context)
-        if "host" in options.parts:
+        if "device" in sections:
+            report |= device_part(runner)
+        if "host" in sections:
             report |= host_part(runner)
         del runner
-    if "ablation" in options.parts:
+    if "ablation" in sections:
         report |= ablation_part(state)
-    if options.output is not None:
-        options.output.write_text(json.dumps(report, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    return report

@@ -1,0 +1,220 @@
+"""The flow's Euler step on a GPU, by batch, by kernel and by switch, at full size with random weights.
+
+A block is 50 mel frames, one second of speech: 10 Euler steps of two CFG halves.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import torch
+
+from bench.kernels.floors import flow_block, flow_kernels
+from bench.kernels.flow_model import CONTEXTS, FULL_SIZE, FlowFixture, random_state_dict
+from bench.kernels.timing import DEVICE, captured_us, device_ms, host_ms
+from engine import units
+from engine.token2wav.flow.block_context import BlockRow
+from engine.token2wav.flow.cuda.config import FlowCudaConfig
+from engine.token2wav.flow.cuda.lane import BlockBuffers
+from engine.token2wav.flow.cuda.ops import choose_ops
+from engine.token2wav.flow.cuda.solver import CudaSolve, CudaSolver
+from engine.token2wav.flow.cuda.tensors import flow_tensors
+from engine.token2wav.flow.estimator import EstimatorLayer
+from engine.token2wav.flow.prompt import FlowPrompt
+from engine.token2wav.flow.runner import FlowRunner
+from engine.token2wav.flow.stream import FlowStream
+
+SECTIONS: Final = ("blocks", "kinds", "switches", "fp8", "precision")
+DEFAULT_SECTIONS: Final = SECTIONS
+_KIND_BATCHES: Final = (1, 4, 16, 32)
+
+
+def begin(solver: CudaSolver, fixture: FlowFixture, num_rows: int, context: int, num_frames: int) -> CudaSolve:
+    return solver.begin(*fixture.batch(num_rows, context, num_frames))
+
+
+def block_ms(solver: CudaSolver, fixture: FlowFixture, num_rows: int, context: int, num_frames: int = 50) -> float:
+    """All Euler steps of one block."""
+    solve = begin(solver, fixture, num_rows, context, num_frames)
+
+    def work() -> None:
+        solve.buffers.step.zero_()
+        for _ in range(FULL_SIZE.num_euler_steps):
+            solve.advance()
+
+    work()
+    figure = device_ms(work)
+    solve.release()
+    return figure
+
+
+def begin_once(solver: CudaSolver, streams: Sequence[FlowStream], rows: Sequence[BlockRow]) -> None:
+    solver.begin(streams, rows).release()
+
+
+def measure_blocks(fixture: FlowFixture, kv_dtype: torch.dtype | None) -> dict[str, Any]:
+    config = FlowCudaConfig(kv_dtype=kv_dtype)
+    solver = CudaSolver(fixture.model, fixture.pool, config)
+    started_s = time.perf_counter()
+    solver.capture(print)
+    torch.cuda.synchronize()
+    capture_s = time.perf_counter() - started_s
+    kv_itemsize = (kv_dtype or torch.bfloat16).itemsize
+    print(f"captured in {capture_s:.1f} s; keys and values of {kv_itemsize} bytes")
+    print("block of 50 frames      " + "".join(f"  B={num_rows:<7}" for num_rows in config.batch_buckets))
+    figures: dict[str, Any] = {"capture_s": capture_s, "num_graphs": solver.num_graphs}
+    for context in CONTEXTS:
+        times = {b: block_ms(solver, fixture, b, context) for b in config.batch_buckets}
+        floors = {b: flow_block(FULL_SIZE, b, context, kv_itemsize=kv_itemsize).floor_us() / 1e3 for b in times}
+        print(f"context {context}: ms          " + "".join(f"{value:9.2f}  " for value in times.values()))
+        print("             of floor   " + "".join(f"{100 * floors[b] / times[b]:8.0f} % " for b in times), flush=True)
+        figures[f"block_ms_context_{context}"] = {b: (times[b], floors[b]) for b in times}
+    for num_frames in (16, 32):
+        times = {b: block_ms(solver, fixture, b, 450, num_frames) for b in config.batch_buckets}
+        print(f"{num_frames} frames, 450: ms      " + "".join(f"{value:9.2f}  " for value in times.values()))
+        figures[f"block_ms_frames_{num_frames}"] = times
+    return figures | {
+        f"host_ms_{num_rows}": host_figures(solver, fixture, num_rows) for num_rows in (1, config.max_batch)
+    }
+
+
+def host_figures(solver: CudaSolver, fixture: FlowFixture, num_rows: int) -> dict[str, float]:
+    """Milliseconds of Python for each call of a batch."""
+    streams, rows = fixture.batch(num_rows, 450, 50)
+    begin_and_release = partial(begin_once, solver, streams, rows)
+    begin_host, begin_device = host_ms(begin_and_release), device_ms(begin_and_release)
+    solve = solver.begin(streams, rows)
+    advance_host = host_ms(solve.advance)
+    frames_host = host_ms(partial(solve.frames, [slice(0, units.FRAMES_PER_BLOCK)] * num_rows))
+    solve.release()
+    print(
+        f"B={num_rows}: begin {begin_device:.3f} ms on the device, {begin_host:.3f} ms of Python; "
+        f"advance {advance_host:.3f} ms, result {frames_host:.3f} ms of Python",
+        flush=True,
+    )
+    return {"begin": begin_host, "advance": advance_host, "result": frames_host}
+
+
+def kinds_us(fixture: FlowFixture, block: BlockBuffers, *, with_products: bool) -> dict[str, float]:
+    """Per launch, each kind over all layers one after the other, so that weights and context come from memory."""
+    tensors, ops = flow_tensors(fixture.model, fixture.pool, is_pdl=True), choose_ops(FlowCudaConfig())
+    layers, dim = tensors.layers, tensors.config.dim
+    lines = 2 * block.num_rows * block.num_frames
+    hidden = torch.randn(2, block.num_rows, block.num_frames, dim, device=DEVICE)
+    normed, wide, qkv = (torch.randn(lines, n * dim, device=DEVICE).bfloat16() for n in (1, 2, 3))
+
+    def over_layers(launch: Callable[[int, EstimatorLayer], Any]) -> float:
+        def work() -> None:
+            for number, layer in enumerate(layers):
+                launch(number, layer)
+
+        return captured_us(work) / len(layers)
+
+    figures = {"attend": over_layers(lambda i, _: ops.attend(tensors, block, qkv, i))}
+    if with_products:
+        figures |= {
+            "qkv": over_layers(lambda _, w: ops.linear(tensors, normed, w.qkv_weight, w.qkv_bias)),
+            "out": over_layers(lambda _, w: ops.linear(tensors, normed, w.attn_out_weight, w.attn_out_bias)),
+            "ff in, gelu": over_layers(lambda _, w: ops.widen(tensors, normed, w.ff_in_weight, w.ff_in_bias)),
+            "ff out": over_layers(lambda _, w: ops.linear(tensors, wide, w.ff_out_weight, w.ff_out_bias)),
+            "norm": over_layers(
+                lambda i, _: ops.norm(tensors, block, hidden, update=normed, gate_row=6 * i + 2, scale_row=6 * i + 3)
+            ),
+            "embed": captured_us(lambda: ops.embed(tensors, block, hidden)),
+            "euler": captured_us(lambda: ops.euler(tensors, block, normed)),
+        }
+    return figures
+
+
+def measure_kinds(fixture: FlowFixture) -> dict[str, dict[int, tuple[float, float | None]]]:
+    """[measured, floor] us per launch; None: no floor."""
+    solver = CudaSolver(fixture.model, fixture.pool, FlowCudaConfig(num_lanes=1, use_graphs=False))
+    figures: dict[str, dict[int, tuple[float, float | None]]] = {}
+    for num_rows in _KIND_BATCHES:
+        for context in CONTEXTS:
+            costs = flow_kernels(FULL_SIZE, num_rows, context)
+            solve = begin(solver, fixture, num_rows, context, units.FRAMES_PER_BLOCK)
+            for name, time_us in kinds_us(fixture, solve.buffers, with_products=context == CONTEXTS[0]).items():
+                label = f"attend {context}" if name == "attend" else name
+                floor = costs[name].floor_us() if name in costs else None
+                figures.setdefault(label, {})[num_rows] = (time_us, floor)
+            solve.release()
+    print("us per launch, floor" + "".join(f"          B={num_rows:<3}" for num_rows in _KIND_BATCHES))
+    for name, pairs in figures.items():
+        cells = "".join(f"{time_us:9.2f}{_floor_cell(floor)}" for time_us, floor in pairs.values())
+        print(f"{name:20}{cells}", flush=True)
+    return figures
+
+
+def _floor_cell(floor: float | None) -> str:
+    return 6 * " " if floor is None else f"{floor:6.2f}"
+
+
+def measure_switches(fixture: FlowFixture, batches: Sequence[int] = (1, 32)) -> dict[str, dict[int, float]]:
+    """A block at 450 frames of context with one optimisation off at a time."""
+    everything = FlowCudaConfig(batch_buckets=tuple(batches), frame_buckets=(50,), num_lanes=1)
+    switches = tuple(name for name in FlowCudaConfig.__slots__ if name.startswith(("use_", "overlap_", "fuse_")))
+    figures = {}
+    print("ms per block  " + "".join(f"     B={num_rows:<3}" for num_rows in batches))
+    for name in ("everything", *switches):
+        off: dict[str, Any] = {} if name == "everything" else {name: False}
+        config = replace(everything, **off)
+        solver = CudaSolver(fixture.model, fixture.pool, config)
+        solver.capture(lambda _: None)
+        figures[name] = {b: block_ms(solver, fixture, b, 450) for b in batches}
+        label = name if name == "everything" else f"no {name.split('_', 1)[1]}"
+        print(f"{label:14}" + "".join(f"{value:10.2f}" for value in figures[name].values()), flush=True)
+        del solver
+    return figures
+
+
+def measure_precision() -> dict[str, float]:
+    """Root mean square of what rounding does to three blocks of mel, relative to that of the mel itself."""
+    noise = torch.randn(units.NUM_MELS, 2_000, device=DEVICE)
+    state = random_state_dict(FULL_SIZE)
+
+    def render(dtype: torch.dtype, kv_dtype: torch.dtype | None) -> torch.Tensor:
+        cuda = FlowCudaConfig(batch_buckets=(1,), num_lanes=1, use_graphs=False, kv_dtype=kv_dtype)
+        runner = FlowRunner(
+            FULL_SIZE, state, num_blocks=8, max_streams=1, device=DEVICE, dtype=dtype, cuda=cuda, noise=noise
+        )
+        prompt = FlowPrompt(torch.arange(60), torch.ones(120, units.NUM_MELS), torch.ones(192))
+        stream = runner.open(runner.prepare(prompt))
+        stream.append(range(75))
+        stream.finish()
+        mels = []
+        while stream.is_ready:
+            batch = runner.begin([stream])
+            while not batch.advance():
+                pass
+            mels += batch.result()
+        return torch.cat(mels, dim=1)
+
+    exact = render(torch.float32, None)
+    figures = {}
+    for kv_dtype in (torch.bfloat16, torch.float8_e4m3fn):
+        error = (render(torch.bfloat16, kv_dtype) - exact).square().mean().sqrt() / exact.square().mean().sqrt()
+        figures[f"context {kv_dtype}"] = error.item()
+        print(f"bfloat16, context {kv_dtype}: relative error of mel {error.item():.1e}", flush=True)
+    return figures
+
+
+@torch.inference_mode()
+def measure(sections: Sequence[str]) -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    fixture = FlowFixture()
+    if "blocks" in sections:
+        figures["blocks"] = measure_blocks(fixture, None)
+    if "kinds" in sections:
+        figures["kinds_us"] = measure_kinds(fixture)
+    if "switches" in sections:
+        figures["switches_ms"] = measure_switches(fixture)
+    del fixture
+    if "fp8" in sections:
+        print("context in float8_e4m3fn")
+        figures["fp8"] = measure_blocks(FlowFixture(kv_dtype=torch.float8_e4m3fn), torch.float8_e4m3fn)
+    if "precision" in sections:
+        figures["precision"] = measure_precision()
+    return figures

@@ -1,0 +1,66 @@
+"""A flow of full size with random weights and a pool of random context: what the flow's kernel benchmarks run."""
+
+from typing import Final
+
+import torch
+
+from bench.kernels.floors import FULL
+from bench.kernels.timing import DEVICE
+from engine import units
+from engine.model_config import FlowConfig
+from engine.token2wav.flow.block_context import BlockRow
+from engine.token2wav.flow.block_pool import BlockPool
+from engine.token2wav.flow.model import FlowModel
+from engine.token2wav.flow.prompt import FlowPrompt, PreparedPrompt, load_prompt
+from engine.token2wav.flow.stream import FlowStream
+from engine.token2wav.flow.weights import flow_shapes
+
+FULL_SIZE: Final = FULL.flow
+CONTEXTS: Final = (150, 450)  # frames
+NUM_BLOCKS: Final = 32 * (CONTEXTS[-1] // units.FRAMES_PER_BLOCK + 1)
+
+
+def random_state_dict(config: FlowConfig) -> dict[str, torch.Tensor]:
+    generator = torch.Generator(DEVICE).manual_seed(0)
+    return {
+        key: torch.randn(shape, device=DEVICE, generator=generator)
+        * (0.1 if len(shape) == 1 else torch.Size(shape[1:]).numel() ** -0.5)
+        for key, shape in flow_shapes(config).items()
+    }
+
+
+class FlowFixture:
+    """A model with a pool of random context, and batches of streams at any place in it."""
+
+    def __init__(self, *, kv_dtype: torch.dtype | None = None) -> None:
+        noise = torch.randn(units.NUM_MELS, 2_000, device=DEVICE)
+        state = random_state_dict(FULL_SIZE)
+        self.model = FlowModel(FULL_SIZE, state, device=DEVICE, dtype=torch.bfloat16, noise=noise)
+        self.pool = BlockPool(
+            FULL_SIZE.estimator,
+            num_steps=FULL_SIZE.num_euler_steps,
+            num_blocks=NUM_BLOCKS,
+            device=DEVICE,
+            dtype=torch.bfloat16,
+            kv_dtype=kv_dtype,
+        )
+        self.pool.tails.normal_()
+        for block in self.pool.keys_values:
+            block.copy_(torch.randn(block.shape, device=DEVICE))
+        empty = FlowPrompt(torch.empty(0, dtype=torch.int64), torch.empty(0, units.NUM_MELS), torch.randn(192))
+        self._prompt: PreparedPrompt = load_prompt(self.model, self.pool, empty)
+
+    def batch(self, num_rows: int, context: int, num_frames: int) -> tuple[list[FlowStream], list[BlockRow]]:
+        """Streams with `context` finished frames each, in blocks of their own as far as the pool goes."""
+        num_finished = context // units.FRAMES_PER_BLOCK
+        streams, rows = [], []
+        for i in range(num_rows):
+            stream = FlowStream(self.model, self._prompt)
+            stream.append(range(num_finished * units.TOKENS_PER_BLOCK + num_frames // units.FRAMES_PER_TOKEN))
+            stream.finish()
+            first = i * (num_finished + 1)
+            blocks = [(first + j) % self.pool.scratch for j in range(num_finished + 1)]
+            stream.blocks = blocks[:-1]
+            streams.append(stream)
+            rows.append(BlockRow(tuple(blocks[:-1]), blocks[-1], num_frames))
+        return streams, rows

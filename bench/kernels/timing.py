@@ -1,0 +1,64 @@
+"""Time on the device by events, time on the host by the clock; medians."""
+
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any, Final
+
+import torch
+
+DEVICE: Final = torch.device("cuda")
+
+
+def device_ms(work: Callable[[], object], *, num_runs: int = 7, calls_per_run: int = 1) -> float:
+    """Of one call."""
+    times: list[float] = []
+    for _ in range(num_runs):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        start.record()
+        for _ in range(calls_per_run):
+            work()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end) / calls_per_run)
+    return median(times)
+
+
+def host_ms(work: Callable[[], Any], *, num_runs: int = 7) -> float:
+    """Until a call returns, whatever the device does meanwhile."""
+    times: list[float] = []
+    for _ in range(num_runs):
+        torch.cuda.synchronize()
+        started_s = time.perf_counter()
+        work()
+        times.append(1e3 * (time.perf_counter() - started_s))
+    return median(times)
+
+
+def captured(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    """Run once, which compiles; then captured, and replayed once."""
+    work()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    graph.replay()
+    return graph
+
+
+def captured_us(work: Callable[[], None], *, num_runs: int = 7, calls_per_run: int = 1) -> float:
+    return 1e3 * device_ms(captured(work).replay, num_runs=num_runs, calls_per_run=calls_per_run)
+
+
+def back_to_back_us(graph: torch.cuda.CUDAGraph, *, num_runs: int = 20) -> float:
+    """Of a replay among others that were launched before it ends: none waits for the host."""
+    runs = []
+    for _ in range(num_runs + 3):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        begin.record()
+        graph.replay()
+        end.record()
+        runs.append((begin, end))
+    torch.cuda.synchronize()
+    times: list[float] = [begin.elapsed_time(end) for begin, end in runs[3:]]
+    return 1e3 * median(times)

@@ -1,0 +1,221 @@
+"""The vocoder on a GPU at full size with random weights: checks, then milliseconds by batch, part and precision."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from statistics import median
+from typing import Any, Final
+
+import torch
+
+from bench.kernels.floors import Cost, total, vocoder_parts
+from bench.kernels.timing import DEVICE, captured_us, device_ms
+from bench.kernels.vocoder_model import BATCHES, FULL_SIZE, VocoderFixture
+from engine.token2wav.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
+from engine.token2wav.vocoder.cuda.rows import Row
+from engine.token2wav.vocoder.cuda.runner import CudaVocoderRunner
+from engine.token2wav.vocoder.runner import VocoderJob
+
+_CPU: Final = torch.device("cpu")
+_NUM_RUNS: Final = 15
+_CALLS_PER_RUN: Final = 3
+
+
+def log_spectrum(samples: torch.Tensor) -> torch.Tensor:
+    window = torch.hann_window(960, device=samples.device)
+    return torch.stft(samples, 960, 480, window=window, return_complex=True).abs().clamp(min=1e-3).log()
+
+
+def error(samples: torch.Tensor, expected: torch.Tensor) -> dict[str, float]:
+    difference = samples - expected
+    return {
+        "max": difference.abs().max().item(),
+        "relative_rms": (difference.norm() / expected.norm()).item(),
+        "log_spectrum_mean": (log_spectrum(samples) - log_spectrum(expected)).abs().mean().item(),
+    }
+
+
+# --- sections ---------------------------------------------------------------------------------------------------
+
+
+def check(fixture: VocoderFixture) -> dict[str, Any]:
+    """float32 kernels against the CPU's layers, by pieces."""
+    mel = fixture.mel[0, :, :30].cpu()
+    expected = fixture.torch_runner(_CPU).render_offline(mel, is_final=True)
+    cuda = VocoderCudaConfig(precision="float32", batch_buckets=(1,), frame_buckets=(8, 20), use_graphs=False)
+    runner = fixture.runner(cuda)
+    runner.state.fill_(-1)
+    return error(fixture.render(runner, 0, [20, 10]).cpu(), expected) | {"std": expected.std().item()}
+
+
+def precision(fixture: VocoderFixture) -> dict[str, Any]:
+    """Against float32, over 120 frames; the pitch and so the phases are the same in all."""
+    pieces = [20, 50, 50]
+    buckets = VocoderCudaConfig(precision="float32", batch_buckets=(1,), use_graphs=False)
+    expected = fixture.render(fixture.runner(buckets), 1, pieces)
+    return {
+        name: error(fixture.render(fixture.runner(replace(buckets, precision=name)), 1, pieces), expected)
+        for name in PRECISIONS
+        if name != "float32"
+    }
+
+
+def batches(fixture: VocoderFixture) -> dict[str, Any]:
+    """A call's graph, and the whole of `run` as the engine's thread sees it."""
+    results: dict[str, Any] = {}
+    for name in ("float16", "tf32"):
+        runner = fixture.runner(VocoderCudaConfig(precision=name))
+        started_s = time.perf_counter()
+        runner.capture(partial(print, flush=True))
+        results[f"{name} capture"] = {"s": time.perf_counter() - started_s}
+        for num_frames in (20, 50):
+            for num_streams in BATCHES:
+                key = f"{name} {num_streams}x{num_frames}"
+                results[key] = _batch(fixture, runner, name, num_streams, num_frames)
+        del runner
+    return results
+
+
+def _batch(
+    fixture: VocoderFixture, runner: CudaVocoderRunner, name: str, num_streams: int, num_frames: int
+) -> dict[str, float]:
+    streams = [runner.open() for _ in range(num_streams)]
+    jobs = [
+        VocoderJob(stream, mel[:, :num_frames], is_final=False)
+        for stream, mel in zip(streams, fixture.mel, strict=False)
+    ]
+    host_s = []
+
+    def run() -> None:
+        for stream in streams:
+            stream.num_frames, stream.num_lookahead = 100, 4
+        started_s = time.perf_counter()
+        runner.run(jobs)
+        host_s.append(time.perf_counter() - started_s)
+
+    run()
+    milliseconds = device_ms(run, num_runs=_NUM_RUNS, calls_per_run=_CALLS_PER_RUN)
+    for stream in streams:
+        runner.close(stream)
+    cost = total(_costs(name, num_streams, num_frames).values())
+    return {
+        "ms": milliseconds,
+        "floor_ms": cost.floor_us(name) / 1e3,
+        "tflop_per_s": cost.flop / milliseconds / 1e9,
+        "host_us": median(host_s) * 1e6,
+    }
+
+
+def _costs(precision_name: str, num_streams: int, num_frames: int) -> dict[str, Cost]:
+    itemsize = PRECISIONS[precision_name].dtype.itemsize
+    return vocoder_parts(FULL_SIZE, num_streams, num_frames, itemsize=itemsize)
+
+
+def replay_us(work: Callable[[], None]) -> float:
+    return captured_us(work, num_runs=_NUM_RUNS, calls_per_run=_CALLS_PER_RUN)
+
+
+def busy_rows(runner: CudaVocoderRunner, mel: torch.Tensor, num_streams: int, num_frames: int) -> None:
+    for number in range(num_streams):
+        new = mel[number]
+        row = Row(number, num_frames, 0, 0, 100, 4, num_frames, new.data_ptr(), new.stride(0), new.stride(1))
+        runner.network.rows[number] = torch.tensor(row, device=DEVICE)
+
+
+def _part_us(fixture: VocoderFixture, runner: CudaVocoderRunner, num_streams: int, num_frames: int) -> dict[str, float]:
+    """Each part of a call in a graph of its own, without side streams."""
+    network = runner.network
+    space = network.workspace(num_streams, num_frames)
+    busy_rows(runner, fixture.mel, num_streams, num_frames)
+    works: dict[str, Callable[[], None]] = {
+        "load": partial(network.load_tails, space),
+        "gather": partial(network.gather, space),
+        "pitch": partial(network.pitch.run, space, network.rows),
+        "analyse": partial(network.analyse, space),
+        **convolution_works(runner, num_streams, num_frames),
+        "synthesise": partial(network.synthesise, space),
+        "save": partial(network.save_tails, space),
+    }
+    return {name: replay_us(work) for name, work in works.items()}
+
+
+def convolution_works(runner: CudaVocoderRunner, num_streams: int, num_frames: int) -> dict[str, Callable[[], None]]:
+    network = runner.network
+    space = network.workspace(num_streams, num_frames)
+    works: dict[str, Callable[[], None]] = {"enter": partial(network.enter_filter, space)}
+    for number, stage in enumerate(network.stages):
+        works[f"excite{number}"] = partial(network.excite, space, number)
+        if number:
+            works[f"up{number}"] = lambda stage=stage: stage.upsample(network.convolve, space)  # type: ignore[misc]
+        works[f"filter{number}"] = partial(network.filter_stage, space, number)
+    works["leave"] = partial(network.leave_filter, space)
+    return works
+
+
+def parts(fixture: VocoderFixture) -> dict[str, Any]:
+    """us of each part, and where it has convolutions its floor."""
+    results: dict[str, Any] = {}
+    for name in ("float16", "tf32"):
+        runner = fixture.runner(VocoderCudaConfig(precision=name, use_graphs=False))
+        for num_streams, num_frames in ((1, 20), (1, 56), (32, 50)):
+            key = f"{name} {num_streams}x{num_frames}"
+            results[key] = _part_us(fixture, runner, num_streams, num_frames)
+            costs = _costs(name, num_streams, num_frames)
+            results[f"{key} floor"] = {part: cost.floor_us(name) for part, cost in costs.items()}
+        del runner
+    return results
+
+
+def torch_operations(fixture: VocoderFixture) -> dict[str, Any]:
+    """ms of the portable vocoder on the same device: cuDNN convolutions in tf32, launched one by one."""
+    runner = fixture.torch_runner(DEVICE)
+    results: dict[str, Any] = {}
+    for num_streams in (1, 32):
+        streams = [runner.open() for _ in range(num_streams)]
+        mels = fixture.mel[:num_streams, :, :50]
+        runner.run([VocoderJob(stream, mel, is_final=False) for stream, mel in zip(streams, mels, strict=True)])
+
+        def run(streams: list[Any] = streams, mels: torch.Tensor = mels) -> None:
+            for stream in streams:
+                stream.num_frames = 100
+            runner.run([VocoderJob(stream, mel, is_final=False) for stream, mel in zip(streams, mels, strict=True)])
+
+        results[f"{num_streams}x50"] = device_ms(run, num_runs=_NUM_RUNS, calls_per_run=_CALLS_PER_RUN)
+        for stream in streams:
+            runner.close(stream)
+    return results
+
+
+_SECTIONS: Final[dict[str, Callable[[VocoderFixture], dict[str, Any]]]] = {
+    "check": check,
+    "precision": precision,
+    "batches": batches,
+    "parts": parts,
+    "torch": torch_operations,
+}
+SECTIONS: Final = tuple(_SECTIONS)
+DEFAULT_SECTIONS: Final = SECTIONS
+
+
+def _print(name: str, result: dict[str, Any]) -> None:
+    print(f"--- {name}")
+    for key, value in result.items():
+        if isinstance(value, dict):
+            cells = " ".join(f"{cell}={number:.4g}" for cell, number in value.items())
+            print(f"{key:28} {cells}")
+        else:
+            print(f"{key:28} {value:.4g}")
+
+
+@torch.inference_mode()
+def measure(sections: Sequence[str]) -> dict[str, Any]:
+    fixture = VocoderFixture()
+    results: dict[str, Any] = {}
+    for name in sections:
+        started_s = time.perf_counter()
+        results[name] = _SECTIONS[name](fixture)
+        _print(name, results[name])
+        peak_gib = torch.cuda.max_memory_allocated() / 2**30
+        print(f"({time.perf_counter() - started_s:.0f} s, {peak_gib:.1f} GiB)", flush=True)
+    return results

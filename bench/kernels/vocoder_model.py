@@ -1,0 +1,78 @@
+"""A vocoder of full size with random weights: what its kernel benchmarks run."""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import torch
+
+from bench.kernels.floors import FULL
+from bench.kernels.timing import DEVICE
+from engine import units
+from engine.model_config import VocoderConfig
+from engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
+from engine.token2wav.vocoder.cuda.runner import CudaVocoderRunner
+from engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner
+from engine.token2wav.vocoder.weights import F0_PREFIX, vocoder_shapes
+
+FULL_SIZE: Final = FULL.vocoder
+BATCHES: Final = (1, 2, 4, 8, 16, 32)
+MAX_FRAMES: Final = 400
+
+
+def random_state_dict(config: VocoderConfig) -> dict[str, torch.Tensor]:
+    """The golden README's rule with another generator: pitch of 0 to 400 Hz, audio inside its limits."""
+    generator = torch.Generator().manual_seed(0)
+    state: dict[str, torch.Tensor] = {}
+    for name, shape in vocoder_shapes(config).items():
+        normal = torch.randn(shape, generator=generator)
+        if name.endswith("original0"):
+            state[name] = 1 + 0.1 * normal.abs()
+        elif len(shape) >= 2:
+            state[name] = normal / math.sqrt(math.prod(shape[1:]))
+        else:
+            state[name] = 0.1 * normal + (1 if name.endswith((".weight", ".alpha")) else 0)
+    state[f"{F0_PREFIX}classifier.weight"] *= 150
+    state["conv_post.parametrizations.weight.original0"] *= 0.1
+    state["conv_post.bias"] -= 1.5
+    return state
+
+
+class VocoderFixture:
+    def __init__(self) -> None:
+        self.state = random_state_dict(FULL_SIZE)
+        num_samples = MAX_FRAMES * units.SAMPLES_PER_FRAME
+        generator = torch.Generator().manual_seed(1)
+        self.excitation = torch.rand(num_samples, 9, generator=generator)
+        self.mel = torch.randn(max(BATCHES), units.NUM_MELS, MAX_FRAMES, generator=generator).to(DEVICE)
+
+    def runner(self, cuda: VocoderCudaConfig) -> CudaVocoderRunner:
+        return CudaVocoderRunner(
+            FULL_SIZE,
+            self.state,
+            excitation=self.excitation,
+            max_samples=len(self.excitation),
+            max_streams=max(BATCHES),
+            device=DEVICE,
+            cuda=cuda,
+        )
+
+    def torch_runner(self, device: torch.device) -> VocoderRunner:
+        return VocoderRunner(
+            FULL_SIZE,
+            self.state,
+            excitation=self.excitation,
+            max_samples=len(self.excitation),
+            max_streams=max(BATCHES),
+            device=device,
+        )
+
+    def render(self, runner: VocoderRunner, number: int, pieces: Sequence[int]) -> torch.Tensor:
+        stream = runner.open()
+        chunks = torch.split(self.mel[number, :, : sum(pieces)], list(pieces), dim=1)
+        samples = [
+            runner.run([VocoderJob(stream, chunk, is_final=index == len(chunks))])[0]
+            for index, chunk in enumerate(chunks, 1)
+        ]
+        runner.close(stream)
+        return torch.cat(samples)
