@@ -3,12 +3,13 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import structlog
 import torch
 
+from engine.audio.encoder_pool import EncoderProcesses
+from engine.audio.encoding import Encoders
 from engine.audio.outlet import Sink
 from engine.audio.packets import create_packet_encoder
 from engine.config import EngineConfig
@@ -68,11 +69,12 @@ def load_engine(
     keeper = VoiceKeeper(config.model_dir, model, config.voices_dir)
     with _timed("warm-up", report):
         _warm_up(config, stages, info)
-    if not config.encoder_threads:
-        return LoadedEngine(EngineCore(config, stages, time.monotonic, sink, watch=watch), info, voices=keeper)
-    encoders = ThreadPoolExecutor(config.encoder_threads, thread_name_prefix="opus")
-    core = EngineCore(config, stages, time.monotonic, sink, run_encoder=encoders.submit, watch=watch)
-    return LoadedEngine(core, info, close=encoders.shutdown, voices=keeper)
+    encoders: Encoders | None = None
+    if config.encoder_processes:
+        with _timed("encoder processes", report):
+            encoders = EncoderProcesses(config.encoder_processes, opus_complexity=config.opus_complexity)
+    core = EngineCore(config, stages, time.monotonic, sink, encoders=encoders, watch=watch)
+    return LoadedEngine(core, info, close=encoders.close if encoders is not None else lambda: None, voices=keeper)
 
 
 def load_stages(

@@ -1,5 +1,6 @@
 """How this process runs a model: device, room and pace. What the model is stands in model_config. No torch."""
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -83,8 +84,9 @@ class EngineConfig:
 
     # libopus's 0..10 at equal bitrate. Higher -> a little less noise for several times the CPU time.
     opus_complexity: int = 5
-    # Threads that encode packets beside the engine's own; 0: it encodes itself. 400 streams keep about three busy.
-    encoder_threads: int = 4
+    # Processes that encode packets beside the engine's; 0: it encodes itself, as a CPU's few streams need. 400 streams
+    # keep about two cores busy. None: by device, on a GPU half the cores and at most 8.
+    encoder_processes: int | None = None
 
     # Utterances that may wait for room in the models before newcomers are refused.
     # Higher -> bursts are smoothed; lower -> a client knows sooner that it should ask another server.
@@ -118,4 +120,9 @@ class EngineConfig:
             max_flow_batch=self.max_flow_batch or (32 if is_gpu else 4),
             # A GPU's steps are so short that a block of 10 tokens is followed in time by the next.
             first_block_tokens=self.first_block_tokens or (10 if is_gpu else 12),
+            encoder_processes=_encoder_processes(is_gpu) if self.encoder_processes is None else self.encoder_processes,
         )
+
+
+def _encoder_processes(is_gpu: bool) -> int:
+    return min(max((os.cpu_count() or 2) // 2, 1), 8) if is_gpu else 0

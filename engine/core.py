@@ -12,8 +12,9 @@ import numpy.typing as npt
 import structlog
 
 from engine.admission import Admission
-from engine.audio.outlet import Outlet, Runner, Sink, run_inline
-from engine.audio.packets import create_packet_encoder
+from engine.audio.encoding import Encoders, LocalEncoders
+from engine.audio.outlet import Outlet, Sink
+from engine.audio.packets import pre_skip_48k
 from engine.clause import Clause, ClauseState
 from engine.clause_feed import ClauseFeed
 from engine.config import EngineConfig
@@ -44,10 +45,10 @@ class EngineCore:
         clock: Callable[[], float],
         sink: Sink,
         *,
-        run_encoder: Runner = run_inline,
+        encoders: Encoders | None = None,
         watch: Callable[[Mark], None] | None = None,
     ) -> None:
-        """`sink` takes events as they happen, from this thread and from those of `run_encoder`.
+        """`sink` takes events as they happen, from this thread and from those of `encoders` (None: none of its own).
 
         `watch` is given the marks of work that a GPU does meanwhile: step again when one is reached.
         """
@@ -55,7 +56,7 @@ class EngineCore:
         self._stages = stages
         self._clock = clock
         self._sink = sink
-        self._run_encoder = run_encoder
+        self._encoders = encoders or LocalEncoders(opus_complexity=config.opus_complexity)
         self._pipeline = Pipeline(config, stages, watch=watch)
         self._limits = Limits(
             max_flow_batch=min(config.max_flow_batch, stages.flow.max_batch),
@@ -84,16 +85,14 @@ class EngineCore:
             prefix = self._stages.model.instruct_prefix
             prompt = instruct_prompt(request.instruct, self._stages.tokenizer, instruct_prefix=prefix)
             voice = replace(voice, llm_prompt=prompt)
-        encoder = create_packet_encoder(request.audio, opus_complexity=self._config.opus_complexity)
         outlet = Outlet(
             request.utterance_id,
-            encoder,
+            self._encoders.open(request.audio),
             frame_ms=request.audio.frame_ms,
-            run=self._run_encoder,
             sink=self._sink,
             clock=self._clock,
         )
-        utterance = Utterance(request, voice, feed, outlet, seed=seed, pre_skip_48k=encoder.pre_skip_48k)
+        utterance = Utterance(request, voice, feed, outlet, seed=seed, pre_skip_48k=pre_skip_48k(request.audio))
         self._utterances[key] = utterance
         self._keys[request.utterance_id] = key
 

@@ -4,6 +4,7 @@ Packets hold exactly `frame_ms` of audio; what does not fill one waits. `finish`
 silence (and drains the encoder's delay); the exact end is `end_pts_48k`, which players trim to (RFC 7845).
 """
 
+from functools import cache
 from typing import Final, Protocol
 
 import numpy as np
@@ -80,6 +81,12 @@ def create_packet_encoder(audio: AudioFormat, *, opus_complexity: int = DEFAULT_
             if audio.sample_rate_hz != units.SAMPLE_RATE_HZ:
                 raise Unsupported(f"pcm_s16le comes at {units.SAMPLE_RATE_HZ} Hz, not {audio.sample_rate_hz}")
             return PcmPacketEncoder(audio)
+
+
+@cache
+def pre_skip_48k(audio: AudioFormat) -> int:
+    """48 kHz samples of encoder delay at the start of the decoded audio. Raises Unsupported."""
+    return create_packet_encoder(audio).pre_skip_48k
 
 
 class _Framer:

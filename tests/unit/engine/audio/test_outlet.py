@@ -1,15 +1,14 @@
 """What leaves an outlet, in which order, from which thread, and what does not after its end."""
 
-import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from engine import units
-from engine.audio.outlet import Delivered, Outlet, Runner, run_inline
+from engine.audio.encoding import Answer, Encoded, Encoding, LocalEncoding
+from engine.audio.outlet import Delivered, Outlet
 from engine.audio.packets import Samples, create_packet_encoder
 from engine.interface import (
     AudioFormat,
@@ -30,23 +29,34 @@ PCM = AudioFormat(codec=Codec.PCM_S16LE)
 FRAME = units.ms_to_samples(20)
 
 
-class LateRunner:
-    """Encoding happens when the test says so."""
+class LateEncoding:
+    """Answers come when the test says so, as from an encoder process."""
 
     def __init__(self) -> None:
-        self._jobs: deque[Callable[[], None]] = deque()
+        self._encoding = LocalEncoding(create_packet_encoder(PCM))
+        self._calls: deque[Callable[[], None]] = deque()
+        self.is_closed = False
 
-    def __call__(self, job: Callable[[], None], /) -> None:
-        self._jobs.append(job)
+    def encode(self, samples: Samples, answer: Answer) -> None:
+        self._calls.append(lambda: self._encoding.encode(samples, answer))
 
-    def run_all(self) -> None:
-        while self._jobs:
-            self._jobs.popleft()()
+    def flush(self, answer: Answer) -> None:
+        self._calls.append(lambda: self._encoding.flush(answer))
+
+    def finish(self, answer: Answer) -> None:
+        self._calls.append(lambda: self._encoding.finish(answer))
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def answer_all(self) -> None:
+        while self._calls:
+            self._calls.popleft()()
 
 
-def outlet(events: list[EngineEvent], run: Runner = run_inline, audio: AudioFormat = PCM) -> Outlet:
-    encoder = create_packet_encoder(audio)
-    return Outlet(NAME, encoder, frame_ms=20, run=run, sink=events.extend, clock=lambda: 7.0)
+def outlet(events: list[EngineEvent], encoding: Encoding | None = None, audio: AudioFormat = PCM) -> Outlet:
+    encoding = encoding or LocalEncoding(create_packet_encoder(audio))
+    return Outlet(NAME, encoding, frame_ms=20, sink=events.extend, clock=lambda: 7.0)
 
 
 def done(delivered: Delivered) -> Done:
@@ -67,35 +77,20 @@ def packets(events: list[EngineEvent]) -> list[bytes]:
 
 def test_everything_leaves_in_the_order_in_which_it_came() -> None:
     events: list[EngineEvent] = []
-    late = LateRunner()
+    late = LateEncoding()
     way_out = outlet(events, late)
     way_out.send_audio(ramp(2.5))
     way_out.flush()
     way_out.send(Flushed(NAME, "f", 60))
     way_out.send_audio(ramp(1))
     way_out.finish(done)
-    assert events == [], "nothing is encoded in the engine's thread"
-    late.run_all()
+    assert events == [], "an event waits for the packets before it"
+    late.answer_all()
     kinds = [type(event) for event in events]
     assert kinds == [AudioReady, AudioReady, Flushed, AudioReady, Done]
     assert [event.pts_48k for event in events if isinstance(event, AudioReady)] == [0, 1920, 2880]
     assert isinstance(events[-1], Done)
     assert events[-1].num_packets == 4
-
-
-@pytest.mark.parametrize("audio", [PCM, AudioFormat()])
-def test_a_pool_encodes_what_the_caller_itself_would(audio: AudioFormat) -> None:
-    alone: list[EngineEvent] = []
-    pooled: list[EngineEvent] = []
-    samples = np.random.default_rng(0).uniform(-0.3, 0.3, 40 * FRAME).astype(np.float32)
-    with ThreadPoolExecutor(3) as pool:
-        for events, run in ((alone, run_inline), (pooled, pool.submit)):
-            way_out = outlet(events, run, audio)
-            for part in np.array_split(samples, 7):
-                way_out.send_audio(part)
-            way_out.finish(done)
-    assert packets(pooled) == packets(alone)
-    assert pooled[-1] == alone[-1]
 
 
 def test_the_first_packets_do_not_wait_for_the_whole_block() -> None:
@@ -106,16 +101,16 @@ def test_the_first_packets_do_not_wait_for_the_whole_block() -> None:
 
 def test_closing_drops_what_is_queued_and_says_how_much_has_left() -> None:
     events: list[EngineEvent] = []
-    late = LateRunner()
+    late = LateEncoding()
     way_out = outlet(events, late)
     way_out.send_audio(ramp(2))
-    late.run_all()
+    late.answer_all()
     way_out.send_audio(ramp(50))
     way_out.close(cancelled)
-    late.run_all()
+    late.answer_all()
     way_out.send_audio(ramp(1))
     way_out.finish(done)
-    late.run_all()
+    late.answer_all()
     assert [type(event) for event in events] == [AudioReady, Cancelled]
     assert isinstance(events[-1], Cancelled)
     assert events[-1].audio_ms == 40
@@ -130,38 +125,12 @@ def test_closing_twice_says_one_end() -> None:
 
 
 def test_an_encoder_that_fails_ends_its_utterance() -> None:
-    class Broken:
-        pre_skip_48k = 0
-
-        def encode(self, samples: Samples) -> list[bytes]:
-            raise RuntimeError("no")
-
-        def flush(self) -> tuple[list[bytes], int]:
-            return [], 0
-
-        def finish(self) -> list[bytes]:
-            return []
+    class Broken(LateEncoding):
+        def encode(self, samples: Samples, answer: Answer) -> None:
+            answer(Encoded(error="no"))
 
     events: list[EngineEvent] = []
-    way_out = Outlet(NAME, Broken(), frame_ms=20, run=run_inline, sink=events.extend, clock=lambda: 0.0)
+    way_out = outlet(events, Broken())
     way_out.send_audio(ramp(1))
     assert [type(event) for event in events] == [Failed]
     assert way_out.is_closed
-
-
-def test_a_cancel_amid_encoding_loses_or_keeps_a_packet_whole() -> None:
-    """Many closes race with the pool: whatever left before the end event is counted in it, and nothing follows it."""
-    for _ in range(50):
-        events: list[EngineEvent] = []
-        with ThreadPoolExecutor(2) as pool:
-            way_out = outlet(events, pool.submit)
-            for _ in range(10):
-                way_out.send_audio(ramp(3))
-            closer = threading.Thread(target=lambda way_out=way_out: way_out.close(cancelled))
-            closer.start()
-            closer.join()
-        ends = [index for index, event in enumerate(events) if isinstance(event, Cancelled)]
-        assert ends == [len(events) - 1]
-        delivered = Delivered(len(packets(events)), 0, None)
-        assert isinstance(events[-1], Cancelled)
-        assert events[-1].audio_ms >= delivered.num_packets * 20

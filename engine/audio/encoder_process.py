@@ -1,0 +1,65 @@
+"""An encoder process: `python -m engine.audio.encoder_process`, started and fed by EncoderProcesses alone.
+
+It imports neither torch nor the models. It ends when its standard input does.
+"""
+
+import signal
+import sys
+from typing import BinaryIO
+
+import msgspec
+import numpy as np
+
+from engine.audio.encoder_wire import Opening, Operation, Status, pack_packets, read_frame, write_frame
+from engine.audio.packets import PacketEncoder, create_packet_encoder
+
+
+class EncoderServer:
+    def __init__(self) -> None:
+        self._encoders: dict[int, PacketEncoder] = {}
+        self._heard: set[int] = set()  # has been given samples
+
+    def serve(self, source: BinaryIO, target: BinaryIO) -> None:
+        write_frame(target, Status.READY, 0, 0, b"")
+        while (frame := read_frame(source)) is not None:
+            kind, number, _, body = frame
+            try:
+                answer = self._perform(Operation(kind), number, body)
+            except Exception as error:  # noqa: BLE001 - told to the engine, which fails this utterance alone
+                self._forget(number)
+                write_frame(target, Status.FAILED, number, 0, f"{type(error).__name__}: {error}".encode())
+                continue
+            if answer is not None:
+                packets, num_samples = answer
+                write_frame(target, Status.DONE, number, num_samples, pack_packets(packets))
+
+    def _perform(self, operation: Operation, number: int, body: bytes) -> tuple[list[bytes], int] | None:
+        match operation:
+            case Operation.OPEN:
+                opening = msgspec.json.decode(body, type=Opening)
+                self._encoders[number] = create_packet_encoder(opening.audio, opus_complexity=opening.opus_complexity)
+                return None
+            case Operation.ENCODE:
+                samples = np.frombuffer(body, np.float32)
+                self._heard.add(number)
+                return self._encoders[number].encode(samples), len(samples)
+            case Operation.FLUSH:
+                return self._encoders[number].flush()
+            case Operation.FINISH:
+                return self._encoders[number].finish() if number in self._heard else [], 0
+            case Operation.CLOSE:
+                self._forget(number)
+                return None
+
+    def _forget(self, number: int) -> None:
+        self._encoders.pop(number, None)
+        self._heard.discard(number)
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the engine's to handle; it closes our input
+    EncoderServer().serve(sys.stdin.buffer, sys.stdout.buffer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""Encoder processes make what an encoder here makes, in order; a lost process fails its own utterances alone."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from io import BytesIO
+
+import numpy as np
+import pytest
+
+from engine import units
+from engine.audio.encoder_pool import EncoderProcesses
+from engine.audio.encoder_process import EncoderServer
+from engine.audio.encoder_wire import Operation, Status, pack_packets, read_frame, unpack_packets, write_frame
+from engine.audio.encoding import Encoded, Encoders, LocalEncoders
+from engine.audio.outlet import Delivered, Outlet
+from engine.interface import AudioFormat, AudioReady, Cancelled, Codec, Done, EngineEvent, Unsupported, UtteranceId
+
+pytestmark = pytest.mark.unit
+
+OPUS = AudioFormat()
+PCM = AudioFormat(codec=Codec.PCM_S16LE)
+NAME = UtteranceId("a")
+SOUND = np.random.default_rng(0).uniform(-0.3, 0.3, 40 * units.SAMPLES_PER_FRAME + 123).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[EncoderProcesses]:
+    pool = EncoderProcesses(2, opus_complexity=5)
+    yield pool
+    pool.close()
+
+
+def spoken(encoders: Encoders, audio: AudioFormat) -> list[EngineEvent]:
+    """All of SOUND through an outlet, with a flush in the middle; returns when the end event has left."""
+    events: list[EngineEvent] = []
+    has_ended = threading.Event()
+
+    def sink(new: list[EngineEvent]) -> None:
+        events.extend(new)
+        if isinstance(events[-1], Done):
+            has_ended.set()
+
+    way_out = Outlet(NAME, encoders.open(audio), frame_ms=20, sink=sink, clock=lambda: 0.0)
+    for index, part in enumerate(np.array_split(SOUND, 7)):
+        way_out.send_audio(part)
+        if index == 3:
+            way_out.flush()
+    way_out.finish(lambda delivered: Done(NAME, delivered.num_samples, delivered.num_packets, 0))
+    assert has_ended.wait(20)
+    return events
+
+
+def packets(events: list[EngineEvent]) -> list[bytes]:
+    return [packet for event in events if isinstance(event, AudioReady) for packet in event.packets]
+
+
+@pytest.mark.parametrize("audio", [OPUS, PCM])
+def test_a_process_makes_the_packets_that_are_made_here(processes: EncoderProcesses, audio: AudioFormat) -> None:
+    here = spoken(LocalEncoders(opus_complexity=5), audio)
+    for _ in range(3):  # one process or the other, a fresh encoder each time
+        there = spoken(processes, audio)
+        assert packets(there) == packets(here)
+        assert there[-1] == here[-1]
+
+
+def test_a_format_that_cannot_be_made_is_refused_at_once(processes: EncoderProcesses) -> None:
+    with pytest.raises(Unsupported):
+        processes.open(AudioFormat(codec=Codec.PCM_S16LE, sample_rate_hz=16_000))
+
+
+def test_cancels_amid_encoding_end_with_one_event_that_counts_what_left(processes: EncoderProcesses) -> None:
+    for _ in range(30):
+        events: list[EngineEvent] = []
+        way_out = Outlet(NAME, processes.open(OPUS), frame_ms=20, sink=events.extend, clock=lambda: 0.0)
+        for part in np.array_split(SOUND, 5):
+            way_out.send_audio(part)
+        told: list[Delivered] = []
+
+        def end(delivered: Delivered, told: list[Delivered] = told) -> Cancelled:
+            told.append(delivered)
+            return Cancelled(NAME, 0, 0, "", "")
+
+        way_out.close(end)
+        assert isinstance(events[-1], Cancelled)
+        assert told[0].num_packets == len(packets(events))
+    assert packets(spoken(processes, OPUS)), "the processes go on"
+
+
+def test_closing_waits_for_what_was_asked() -> None:
+    pool = EncoderProcesses(1, opus_complexity=5)
+    answers: list[Encoded] = []
+    encoding = pool.open(OPUS)
+    for _ in range(5):
+        encoding.encode(SOUND, answers.append)
+    pool.close()
+    assert len(answers) == 5
+    assert all(answer.error is None for answer in answers)
+
+
+def test_a_lost_process_fails_what_waits_for_it_and_what_comes_later() -> None:
+    pool = EncoderProcesses(1, opus_complexity=5)
+    encoding = pool.open(OPUS)
+    (process,) = pool._processes
+    os.kill(process._child.pid, signal.SIGKILL)
+    process._child.wait()
+    failed = threading.Event()
+    answers: list[Encoded] = []
+
+    def answer(encoded: Encoded) -> None:
+        answers.append(encoded)
+        failed.set()
+
+    encoding.encode(SOUND, answer)
+    assert failed.wait(10)
+    assert answers[0].error is not None
+    later: list[Encoded] = []
+    encoding.encode(SOUND, later.append)
+    process._threads[1].join(10)
+    assert later
+    assert later[0].error is not None
+    pool.close()
+
+
+def test_an_encoder_that_fails_says_so_and_the_others_go_on() -> None:
+    source, target = BytesIO(), BytesIO()
+    write_frame(source, Operation.ENCODE, 7, 0, b"1234")  # was never opened
+    source.seek(0)
+    EncoderServer().serve(source, target)
+    target.seek(0)
+    assert read_frame(target) == (Status.READY, 0, 0, b"")
+    failed = read_frame(target)
+    assert failed is not None
+    assert failed[:2] == (Status.FAILED, 7)
+    assert read_frame(target) is None
+
+
+@pytest.mark.parametrize("sizes", [[], [1], [80, 1275, 0, 3]])
+def test_packets_survive_the_wire(sizes: list[int]) -> None:
+    made = [bytes([size % 251]) * size for size in sizes]
+    assert list(unpack_packets(pack_packets(made))) == made
