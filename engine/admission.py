@@ -33,7 +33,8 @@ class Admission:
 
         Of the utterances that were touched, and of those who wait if something was given back since.
         """
-        if self._pipeline.num_releases != self._num_releases:
+        is_closed = bool(self._waiting) and self._pipeline.num_releases == self._num_releases
+        if not is_closed:
             self._num_releases = self._pipeline.num_releases
             self._watched.touched |= self._waiting
         candidates = []
@@ -50,7 +51,8 @@ class Admission:
                 candidates.append((utterance.urgency, key, clause))
         candidates.sort(key=itemgetter(0, 1))
         for index, (_, key, clause) in enumerate(candidates):
-            if not self._pipeline.can_start(clause):
+            # While some wait for room, a smaller newcomer waits with them: else a large clause might wait for ever.
+            if is_closed or not self._pipeline.can_start(clause):
                 self._waiting.update(waiting for _, waiting, _ in candidates[index:])
                 return
             yield key, clause

@@ -11,17 +11,17 @@ def first_block_tokens(num_prompt_tokens: int) -> int:
 def prompt_trim(num_prompt_tokens: int, *, wanted: int, max_trim: int) -> int:
     """Tokens to cut off a prompt's end so that the first block is the smallest with at least `wanted` tokens.
 
-    The flow is exact only at block borders, which are counted from the prompt's start: the prompt's length alone
-    decides how soon the first audio can exist. Never trims more than `max_trim` nor the whole prompt.
+    Where no trim reaches `wanted`, the largest. The flow is exact only at block borders, which are counted from the
+    prompt's start: the prompt's length alone decides how soon the first audio can exist. Never trims more than
+    `max_trim` nor the whole prompt.
     """
-    best = 0
-    for trim in range(min(max_trim, num_prompt_tokens - 1) + 1):
-        size = first_block_tokens(num_prompt_tokens - trim)
-        best_size = first_block_tokens(num_prompt_tokens - best)
-        is_better = size < best_size if best_size >= wanted else size > best_size
-        if size >= wanted and is_better:
-            best = trim
-    return best
+    sizes = {
+        trim: first_block_tokens(num_prompt_tokens - trim) for trim in range(min(max_trim, num_prompt_tokens - 1) + 1)
+    }
+    reaching = [trim for trim, size in sizes.items() if size >= wanted]
+    if reaching:
+        return min(reaching, key=lambda trim: (sizes[trim], trim))
+    return max(sizes, key=lambda trim: (sizes[trim], -trim), default=0)
 
 
 def max_blocks(num_prompt_tokens: int, num_tokens: int) -> int:

@@ -37,6 +37,12 @@ def test_trimming_never_makes_the_first_block_worse(prompt: int) -> None:
     assert after == before or (10 <= after < before) or (before < 10 <= after)
 
 
+def test_where_no_trim_reaches_the_wanted_size_the_largest_is_taken() -> None:
+    assert chunking.first_block_tokens(49) == 1
+    assert chunking.prompt_trim(49, wanted=12, max_trim=10) == 10
+    assert chunking.first_block_tokens(39) == 11
+
+
 @pytest.mark.parametrize(("prompt", "tokens", "blocks"), [(0, 0, 0), (0, 1, 1), (25, 0, 1), (25, 1, 2), (65, 100, 7)])
 def test_max_blocks_counts_the_ragged_one(prompt: int, tokens: int, blocks: int) -> None:
     assert chunking.max_blocks(prompt, tokens) == blocks
