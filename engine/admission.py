@@ -25,6 +25,11 @@ class Admission:
         """Whether a newcomer would wait behind others."""
         return len(self._waiting) >= self._config.max_waiting_utterances
 
+    @property
+    def is_short(self) -> bool:
+        """Whether anybody waits."""
+        return bool(self._waiting)
+
     def forget(self, key: int) -> None:
         self._waiting.discard(key)
 

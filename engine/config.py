@@ -50,13 +50,11 @@ class EngineConfig:
     # Speech tokens of one LLM pass, 40 ms each; a pass that would run on is cut here and logged.
     max_clause_tokens: int = 750
 
-    # Audio generated ahead of real time before another clause is begun. A clause that is begun is finished, since it
-    # holds flow memory for as long as it is active; but a request that names its own lead (max_lead_ms bounds it), or
-    # paces_within_clauses, holds it back in the middle too.
+    # Audio generated ahead of real time, unless a request names its own lead, which max_lead_ms bounds. While others
+    # wait for room, a clause that is begun is finished all the same: it holds flow memory for as long as it is active.
     # Higher -> survives longer stalls; lower -> a barge-in that nobody reports wastes less.
     lead_ms: int = 3_000
     max_lead_ms: int = 60_000
-    paces_within_clauses: bool = False
     # Speech tokens that the LLM may be ahead of the flow. Lower -> the LLM idles between blocks.
     llm_ahead_tokens: int = 100
 

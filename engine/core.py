@@ -152,6 +152,9 @@ class EngineCore:
             self._speak_if_stalled(key, now_s)
         for key, clause in self._admission.admit(self._utterances, now_s):
             self._start(key, clause)
+        if self._admission.is_short is not self._outlook.is_room_short:
+            self._outlook.is_room_short = self._admission.is_short
+            self._watched.touched.update(self._utterances)  # who was held back within a clause, and who will be
         room = self._pipeline.room
         if not (room.takes_llm_step or room.takes_flow_step):
             return Decision(wake_at_s=self._watched.next_alarm_s)

@@ -13,6 +13,7 @@ class Outlook:
     def __init__(self, config: EngineConfig, pipeline: Pipeline) -> None:
         self._config = config
         self._pipeline = pipeline
+        self.is_room_short = False  # somebody waits for a clause to end (admission tells)
 
     def view(self, key: int, utterance: Utterance) -> StreamView | None:
         """What the scheduler sees of an utterance; None while there is nothing to do for it."""
@@ -63,9 +64,9 @@ class Outlook:
         return utterance.deadline_s - self._max_lead_s(utterance)
 
     def _max_lead_within_clause_s(self, utterance: Utterance) -> float:
-        """A clause holds flow memory for as long as it is active: what is begun is finished (ADR 0015)."""
-        is_paced = self._config.paces_within_clauses or utterance.request.lead_ms is not None
-        return self._max_lead_s(utterance) if is_paced else math.inf
+        """A clause holds flow memory for as long as it is active: where that is short it is finished (ADR 0015)."""
+        is_finished_first = self.is_room_short and utterance.request.lead_ms is None
+        return math.inf if is_finished_first else self._max_lead_s(utterance)
 
     def _max_lead_s(self, utterance: Utterance) -> float:
         asked_ms = utterance.request.lead_ms

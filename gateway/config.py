@@ -89,7 +89,7 @@ class GatewayConfig:
     vocoder_precision: VocoderPrecision = field(
         default="float16", metadata=_help("on a GPU: of the vocoder's products")
     )
-    eager: bool = field(default=False, metadata=_help("on a GPU: no CUDA graphs; starts sooner and speaks slower"))
+    eager: bool = field(default=False, metadata=_help("on a GPU: no CUDA graphs; slower, for finding faults"))
 
     def __post_init__(self) -> None:
         for check in _RANGES:

@@ -35,8 +35,8 @@ TileChoice = tuple[tuple[int, Tile], ...]
 class TileTable:
     """Tiles for each weight by the number of rows: bench/kernels/tune_llm.py's for Qwen2-0.5B on an H200, in bfloat16.
 
-    All of a weight's tiles give the same bits (the tuner checks it): what an output sums, and in which order, depends
-    on `num_splits` alone. Raises ValueError for tables that break this.
+    A weight's tiles here give the same bits (tests/gpu checks it; two of the tuner's others did not): what an output
+    sums, and in which order, depends on `num_splits` alone. Raises ValueError for tables that break this.
     """
 
     qkv: TileChoice = ((128, Tile(64, 32, 128, 5)), (512, Tile(64, 64, 64, 5)), (1024, Tile(64, 128, 64, 4)))

@@ -3,7 +3,7 @@
 One order of summation per weight, whatever the number of rows: a row's result depends on that row alone, so a
 sequence draws the same tokens alone, in any batch and beside any prefill. Rows are independent in every kernel here.
 That holds for other tiles too: tensor cores add the products of one output in ascending order of k whatever the tile
-(all instructions and tiles of bench/kernels/tune_llm.py gave the same bits on an H200), and launches turn off the
+(the tiles in config.TileTable give the same bits on an H200: tests/gpu), and launches turn off the
 fusion of multiplications and additions, which the compiler would choose differently for different tiles.
 Only the CUDA path imports this module (Triton is optional).
 """
