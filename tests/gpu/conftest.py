@@ -1,0 +1,6 @@
+"""Tests of the CUDA path: marker `gpu`, run on a GPU machine by `python -m bench.gpu_tests`."""
+
+from importlib.util import find_spec
+
+# Where Triton does not exist (macOS) these modules cannot even be imported.
+collect_ignore_glob = [] if find_spec("triton") else ["test_*.py"]
