@@ -1,41 +1,44 @@
 """The engine with encoder processes beside it says what it says without, and ends them with itself."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 
 from engine.build import create_engine
-from engine.interface import AudioReady, Cancelled, Done, UtteranceId, UtteranceRequest
+from engine.interface import AudioReady, Cancelled, Done, Engine, EngineEvent, UtteranceId, UtteranceRequest
 from tests.support.tiny_engine import CONFIG
 
 pytestmark = pytest.mark.parity
 
-TEXT = "Good morning, it rains."
+
+async def events_of(engine: Engine, name: str, text: str) -> AsyncIterator[EngineEvent]:
+    """Alone: other utterances would change the shapes of batches, hence the last bits of the samples."""
+    engine.submit(UtteranceRequest(UtteranceId(name), "rms", seed=3))
+    engine.push_text(UtteranceId(name), text)
+    engine.end_text(UtteranceId(name))
+    while True:
+        event = await engine.next_event()
+        assert event.utterance_id == name
+        yield event
+        if isinstance(event, Done | Cancelled):
+            return
 
 
 async def packets_of(num_processes: int) -> tuple[bytes, ...]:
+    """Of an utterance that is spoken after one that is cancelled at its first packet."""
     engine = create_engine(replace(CONFIG, encoder_processes=num_processes, max_active_clauses=2, threads=1))
     await engine.start()
     try:
-        for name in ("kept", "cancelled"):
-            engine.submit(UtteranceRequest(UtteranceId(name), "rms", seed=3))
-            engine.push_text(UtteranceId(name), TEXT)
-            engine.end_text(UtteranceId(name))
+        async for event in events_of(engine, "cancelled", "It rains today. We stay at home."):
+            engine.cancel(UtteranceId("cancelled"))
+        assert isinstance(event, Cancelled)
         packets: list[bytes] = []
-        ended: dict[str, object] = {}
-        while len(ended) < 2:
-            event = await engine.next_event()
-            if isinstance(event, AudioReady):
-                assert event.utterance_id not in ended
-                if event.utterance_id == "kept":
-                    packets += event.packets
-                else:
-                    engine.cancel(event.utterance_id)
-            elif isinstance(event, Done | Cancelled):
-                ended[event.utterance_id] = event
-        assert isinstance(ended["kept"], Done)
-        assert ended["kept"].num_packets == len(packets)
+        async for event in events_of(engine, "kept", "Good morning."):
+            packets += event.packets if isinstance(event, AudioReady) else ()
+        assert isinstance(event, Done)
+        assert event.num_packets == len(packets)
         return tuple(packets)
     finally:
         await engine.close()
