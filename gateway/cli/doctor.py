@@ -16,7 +16,7 @@ from clients.python.decode import check_opus
 from clients.python.errors import MissingDependency
 from clients.python.playback import find_sound_device
 from engine.model_config import ModelConfig
-from gateway.cli.model_files import UnfitFile, check_config, check_tokenizer, check_voice, check_weights, voice_paths
+from gateway.cli.model_files import UnfitFile, check_config, check_tokenizer, check_voice, check_weights, unmade_pairs
 from gateway.cli.terminal import say
 from gateway.config import GatewayConfig, from_environment
 
@@ -67,7 +67,7 @@ def examine(config: GatewayConfig) -> Iterator[Finding]:
     yield check_python(sys.version_info[:2])
     yield check_libopus()
     yield from check_torch(config)
-    yield from check_model(config.model_dir)
+    yield from check_model(config.model_dir, config.voices_dir)
     yield check_port(config.host, config.port)
     yield check_sound()
 
@@ -142,7 +142,7 @@ def _check_gpu(config: GatewayConfig) -> Iterator[Finding]:
         yield Finding(Level.OK, "triton", triton.__version__)
 
 
-def check_model(model_dir: Path) -> Iterator[Finding]:
+def check_model(model_dir: Path, voices_dir: Path | None = None) -> Iterator[Finding]:
     try:
         model = check_config(model_dir)
     except UnfitFile as error:
@@ -152,14 +152,28 @@ def check_model(model_dir: Path) -> Iterator[Finding]:
     yield _file("tokenizer", partial(check_tokenizer, model_dir))
     for part in ("llm", "flow", "vocoder"):
         yield _file(part, partial(check_weights, model_dir, model, part))
-    try:
-        paths = voice_paths(model_dir)
-    except UnfitFile as error:
-        yield Finding(Level.FAIL, "voices", str(error))
+    yield from _check_voices(model_dir, voices_dir, model)
+
+
+def _check_voices(model_dir: Path, voices_dir: Path | None, model: ModelConfig) -> Iterator[Finding]:
+    """As `serve` will find them: the user's win over the model's, and pairs become voices at the start."""
+    if voices_dir is not None and not voices_dir.is_dir():
+        text = f"{voices_dir} is no directory: make it, or leave out the directory of voices"
+        yield Finding(Level.FAIL, "voices", text)
+        voices_dir = None
+    directories = [model_dir / "voices", *([voices_dir] if voices_dir is not None else [])]
+    made = {path.stem: path for directory in directories for path in sorted(directory.glob("*.safetensors"))}
+    pairs = unmade_pairs(directories)
+    if not made and not pairs:
+        where = " and ".join(map(str, directories))
+        text = f"no voice (*.safetensors) in {where}: see `voicegate voices add --help`"
+        yield Finding(Level.FAIL, "voices", text)
         return
-    for path in paths:
+    for path in made.values():
         yield _file("voice", partial(_describe_voice, path, model))
-    if model.default_voice is not None and model.default_voice not in {path.stem for path in paths}:
+    for path in pairs:
+        yield Finding(Level.OK, "voice", f"{path.stem}: is made of {path} and its text when the gateway starts")
+    if model.default_voice is not None and model.default_voice not in {*made, *(path.stem for path in pairs)}:
         text = f"model.json names the default voice {model.default_voice!r}, which is not there"
         yield Finding(Level.FAIL, "voices", text)
 

@@ -4,7 +4,7 @@ safetensors: eight bytes of header length, a JSON header of names, types, shapes
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -106,6 +106,16 @@ def voice_paths(model_dir: Path) -> list[Path]:
     if not paths:
         raise UnfitFile(f"{model_dir / 'voices'} holds no voice (*.safetensors)")
     return paths
+
+
+def unmade_pairs(directories: Sequence[Path]) -> list[Path]:
+    """Recordings with a text beside them and no voice made of them yet (engine/voices/directory.py)."""
+    return [
+        path
+        for directory in directories
+        for path in sorted(directory.glob("*.wav"))
+        if path.with_suffix(".txt").exists() and not path.with_suffix(".safetensors").exists()
+    ]
 
 
 def _landmarks(model: ModelConfig) -> dict[str, dict[str, tuple[int, ...]]]:

@@ -62,6 +62,20 @@ def test_a_default_voice_that_is_not_there(tmp_path: Path) -> None:
     assert list(check_model(tmp_path))[-1].text == "model.json names the default voice 'rms', which is not there"
 
 
+def test_the_users_own_voices_count_too_and_pairs_that_will_become_voices(tmp_path: Path) -> None:
+    shutil.copy(DEFAULT_MODEL_DIR / "model.json", tmp_path)
+    own = tmp_path / "own"
+    own.mkdir()
+    shutil.copy(DEFAULT_MODEL_DIR / "voices" / "rms.safetensors", own)
+    shutil.copy(DEFAULT_MODEL_DIR / "voices" / "rms_prompt.wav", own / "anna.wav")
+    (own / "anna.txt").write_text("what she says")
+    voices = [finding for finding in check_model(tmp_path, own) if finding.subject.startswith("voice")]
+    assert [finding.level for finding in voices] == [Level.OK, Level.OK]
+    assert voices[1].text.startswith("anna: is made of ")
+    missing = [finding for finding in check_model(tmp_path, tmp_path / "nowhere") if finding.subject == "voices"]
+    assert "is no directory" in missing[0].text
+
+
 def test_port(free_port: int) -> None:
     assert check_port("127.0.0.1", free_port).level is Level.OK
     with socket.socket() as taken:
