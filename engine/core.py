@@ -5,7 +5,6 @@ Single-threaded and without a clock of its own: `worker` drives it in a thread, 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -13,17 +12,15 @@ import structlog
 
 from engine.admission import Admission
 from engine.audio.encoding import Encoders, LocalEncoders
-from engine.audio.outlet import Outlet, Sink
-from engine.audio.packets import pre_skip_48k
+from engine.audio.outlet import Sink
 from engine.clause import Clause, ClauseState
-from engine.clause_feed import ClauseFeed
 from engine.config import EngineConfig
-from engine.interface import SpeakingMode, UtteranceId, UtteranceRequest
+from engine.interface import UtteranceId, UtteranceRequest
 from engine.lanes import Mark
 from engine.llm.backend import SequenceOutput
 from engine.outlook import Outlook
 from engine.pipeline import Pipeline
-from engine.prompting import instruct_prompt
+from engine.reception import Reception
 from engine.scheduler import AdvanceBatch, BeginBlocks, Decision, Limits, StreamView, decide
 from engine.stages import Stages
 from engine.utterance import Utterance
@@ -53,10 +50,9 @@ class EngineCore:
         `watch` is given the marks of work that a GPU does meanwhile: step again when one is reached.
         """
         self._config = config
-        self._stages = stages
         self._clock = clock
-        self._sink = sink
-        self._encoders = encoders or LocalEncoders(opus_complexity=config.opus_complexity)
+        encoders = encoders or LocalEncoders(opus_complexity=config.opus_complexity)
+        self._reception = Reception(stages, encoders, sink, clock)
         self._pipeline = Pipeline(config, stages, watch=watch)
         self._limits = Limits(
             max_flow_batch=min(config.max_flow_batch, stages.flow.max_batch),
@@ -76,23 +72,7 @@ class EngineCore:
     def submit(self, request: UtteranceRequest, *, seed: int) -> None:
         """Start an utterance; what the interface promises to refuse was refused before."""
         key, self._num_submitted = self._num_submitted, self._num_submitted + 1
-        mode = request.mode
-        if mode is SpeakingMode.AUTO:
-            mode = SpeakingMode(self._stages.model.default_mode)
-        feed = ClauseFeed(key, mode, self._stages.tokenizer, language=self._stages.model.languages[0])
-        voice = self._voices[request.voice]
-        if request.instruct is not None and request.instruct.strip():
-            prefix = self._stages.model.instruct_prefix
-            prompt = instruct_prompt(request.instruct, self._stages.tokenizer, instruct_prefix=prefix)
-            voice = replace(voice, llm_prompt=prompt)
-        outlet = Outlet(
-            request.utterance_id,
-            self._encoders.open(request.audio),
-            frame_ms=request.audio.frame_ms,
-            sink=self._sink,
-            clock=self._clock,
-        )
-        utterance = Utterance(request, voice, feed, outlet, seed=seed, pre_skip_48k=pre_skip_48k(request.audio))
+        utterance = self._reception.open(key, request, self._voices[request.voice], seed=seed)
         self._utterances[key] = utterance
         self._keys[request.utterance_id] = key
 
