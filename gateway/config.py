@@ -80,6 +80,10 @@ class GatewayConfig:
     max_flow_batch: int | None = field(
         default=None, metadata=_help("clauses whose audio is made in one call; unset: 32 on a GPU, 4 on a CPU")
     )
+    encoder_processes: int | None = field(
+        default=None,
+        metadata=_help("processes that encode Opus; 0: the engine itself; unset: on a GPU half the cores, at most 8"),
+    )
     precision: Precision = field(
         default="bfloat16", metadata=_help("on a GPU: of the speech LLM and the flow; a CPU computes in float32")
     )
@@ -131,6 +135,7 @@ _RANGES: Final = (
     _Range("threads", 1),
     _Range("max_active_clauses", 1, 1024),  # the largest CUDA graph of the speech LLM
     _Range("max_flow_batch", 1, 32),  # the flow's
+    _Range("encoder_processes", 0, 64),
 )
 
 

@@ -28,7 +28,8 @@ def engine_config(config: GatewayConfig) -> EngineConfig:
         vocoder_precision=config.vocoder_precision,
         without=GRAPH_SWITCHES if config.eager else (),
     )
-    rooms = {name: getattr(config, name) for name in ("max_utterances", "max_active_clauses", "max_flow_batch")}
+    numbers = ("max_utterances", "max_active_clauses", "max_flow_batch", "encoder_processes")
+    rooms = {name: getattr(config, name) for name in numbers}
     return dataclasses.replace(chosen, **{name: room for name, room in rooms.items() if room is not None})
 
 

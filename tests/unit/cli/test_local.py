@@ -33,6 +33,7 @@ def test_settings_of_a_gpu() -> None:
         eager=True,
         max_active_clauses=5,
         max_flow_batch=3,
+        encoder_processes=0,
     )
     assert engine_config(config) == EngineConfig(
         Path("m"),
@@ -42,6 +43,7 @@ def test_settings_of_a_gpu() -> None:
         without=GRAPH_SWITCHES,
         max_active_clauses=5,
         max_flow_batch=3,
+        encoder_processes=0,
     )
     assert engine_config(GatewayConfig(model_dir=Path("m"))) == EngineConfig(Path("m"))
 
