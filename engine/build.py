@@ -11,7 +11,7 @@ import torch
 from engine.audio.encoder_pool import EncoderProcesses
 from engine.audio.encoding import Encoders
 from engine.audio.outlet import Sink
-from engine.audio.packets import create_packet_encoder
+from engine.audio.packets import pre_skip_48k
 from engine.config import EngineConfig
 from engine.core import EngineCore
 from engine.interface import (
@@ -122,7 +122,7 @@ def engine_info(config: EngineConfig, model: ModelConfig, voices: Mapping[str, V
         voices=tuple(VoiceInfo(voice.name, voice.description) for voice in voices.values()),
         default_voice=model.default_voice or min(voices),
         modes=tuple(SpeakingMode),
-        pre_skip_48k=create_packet_encoder(AudioFormat()).pre_skip_48k,
+        pre_skip_48k=pre_skip_48k(AudioFormat()),
         max_utterances=config.max_utterances,
         max_lead_ms=config.max_lead_ms,
         max_instruct_chars=MAX_INSTRUCT_CHARS if model.supports_instruct else 0,

@@ -154,6 +154,7 @@ class EngineCore:
             self._launch_llm(decision.llm.keys)
         match decision.flow:
             case BeginBlocks(keys):
+                # A launch that failed just now has ended utterances; their blocks and batches went with them.
                 self._begin_blocks([key for key in keys if key in self._utterances])
             case AdvanceBatch(batch):
                 self._advance(batch)
@@ -307,6 +308,8 @@ class EngineCore:
             self._retire_spoken(utterance)
 
     def _begin_blocks(self, keys: list[int]) -> None:
+        if not keys:
+            return
         clauses = [self._utterances[key].clauses[0] for key in keys]
         self._watched.touched.update(keys)
         try:
@@ -319,6 +322,8 @@ class EngineCore:
 
     def _advance(self, number: int) -> None:
         clauses = self._pipeline.clauses_of(number)
+        if not clauses:
+            return
         try:
             is_solved = self._pipeline.advance(number)
         except Exception:

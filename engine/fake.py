@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from engine.audio.packets import create_packet_encoder
+from engine.audio.packets import create_packet_encoder, pre_skip_48k
 from engine.fake_speech import VOICES, FakeSpeech, tone_hz
 from engine.interface import (
     AudioFormat,
@@ -122,7 +122,7 @@ class FakeEngine:
             voices=tuple(self._voices),
             default_voice=VOICES[0].name,
             modes=(SpeakingMode.AUTO, SpeakingMode.CLAUSE, SpeakingMode.BISTREAM),
-            pre_skip_48k=create_packet_encoder(AudioFormat()).pre_skip_48k,
+            pre_skip_48k=pre_skip_48k(AudioFormat()),
             max_utterances=self._script.max_utterances,
             max_lead_ms=self._script.max_lead_ms,
             max_instruct_chars=200,

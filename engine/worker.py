@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 import structlog
 
 from engine.audio.outlet import Sink
-from engine.audio.packets import create_packet_encoder
+from engine.audio.packets import pre_skip_48k
 from engine.core import EngineCore
 from engine.interface import (
     Cancelled,
@@ -271,7 +271,7 @@ def _check_request(request: UtteranceRequest, info: EngineInfo) -> None:
     if request.mode is not SpeakingMode.AUTO and request.mode not in info.modes:
         raise Unsupported(f"model {info.model!r} has no mode {request.mode.value!r}")
     check_instruct(request.instruct, info)
-    create_packet_encoder(request.audio)
+    pre_skip_48k(request.audio)
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> None:

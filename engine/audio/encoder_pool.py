@@ -21,7 +21,7 @@ import structlog
 
 from engine.audio.encoder_wire import Opening, Operation, Status, read_frame, unpack_packets, write_frame
 from engine.audio.encoding import Answer, Encoded
-from engine.audio.packets import Samples, create_packet_encoder
+from engine.audio.packets import Samples, pre_skip_48k
 from engine.interface import AudioFormat, EngineError
 
 log = structlog.get_logger()
@@ -161,7 +161,7 @@ class EncoderProcesses:
             process.wait_until_ready()
 
     def open(self, audio: AudioFormat) -> _RemoteEncoding:
-        create_packet_encoder(audio, opus_complexity=self._opus_complexity)  # refuses here what would fail there
+        pre_skip_48k(audio)  # refuses here what would fail there
         process = min(self._processes, key=lambda process: process.num_open)
         number = next(self._numbers)
         process.open(number, Opening(audio, self._opus_complexity))

@@ -7,7 +7,7 @@ whatever has not left by then is lost.
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import structlog
@@ -43,7 +43,7 @@ class _Place:
 
     encoded: Encoded | None = None
     events: tuple[EngineEvent, ...] = ()
-    end_event_of: EndEventOf | None = field(default=None)
+    end_event_of: EndEventOf | None = None
 
 
 class Outlet:

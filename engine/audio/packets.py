@@ -4,7 +4,7 @@ Packets hold exactly `frame_ms` of audio; what does not fill one waits. `finish`
 silence (and drains the encoder's delay); the exact end is `end_pts_48k`, which players trim to (RFC 7845).
 """
 
-from functools import cache
+from functools import lru_cache
 from typing import Final, Protocol
 
 import numpy as np
@@ -83,9 +83,10 @@ def create_packet_encoder(audio: AudioFormat, *, opus_complexity: int = DEFAULT_
             return PcmPacketEncoder(audio)
 
 
-@cache
+# Clients choose formats, so the cache has a bound.
+@lru_cache(maxsize=256)
 def pre_skip_48k(audio: AudioFormat) -> int:
-    """48 kHz samples of encoder delay at the start of the decoded audio. Raises Unsupported."""
+    """48 kHz samples of encoder delay at the start of the decoded audio. Raises Unsupported, as an encoder would."""
     return create_packet_encoder(audio).pre_skip_48k
 
 

@@ -39,6 +39,25 @@ def test_any_split_of_the_text_gives_the_same_samples(mode: SpeakingMode, cuts: 
     assert split.pcm == whole.pcm
 
 
+def test_lanes_side_by_side_say_what_one_processor_says() -> None:
+    side_by_side = HandDrivenEngine(CONFIG, replace(tiny_stages(), is_concurrent=True))
+    assert side_by_side.speak("u", [TEXT]).pcm == HandDrivenEngine().speak("u", [TEXT]).pcm
+
+
+def test_an_llm_launch_that_fails_beside_a_running_batch_ends_those_it_was_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    stages = replace(tiny_stages(), is_concurrent=True)
+    engine = HandDrivenEngine(CONFIG, stages)
+    broken = engine.submit("u")
+    engine.core.push_text(broken, TEXT)
+    while not engine.core.counters["flow_steps"]:
+        engine.step()
+    with monkeypatch.context() as patched:
+        patched.setattr(stages.llm, "launch", lambda _: 1 / 0)
+        engine.step()
+    assert isinstance(engine.heard[broken].end, Failed)
+    assert engine.speak("v", [TEXT], seed=1).pcm == HandDrivenEngine().speak("v", [TEXT], seed=1).pcm
+
+
 def test_speech_at_once_with_others_is_the_speech_alone() -> None:
     texts = {
         "a": ("rms", "The coffee is still hot."),

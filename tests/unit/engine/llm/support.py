@@ -8,7 +8,7 @@ from typing import Any
 import numpy.typing as npt
 import torch
 
-from engine.llm.backend import LlmPrompt
+from engine.llm.backend import LlmBackend, LlmPrompt, SequenceOutput
 from engine.llm.sequence import Bistream, Feed, LlmSequence, SequenceState, Table, Unistream
 from engine.model_config import LlmConfig
 from tests.support.golden import tiny_config, weight
@@ -198,3 +198,20 @@ def run_unistream(sequence: Unistream, sample: Sampler, on_feed: Callable[[Feed]
 def scripted(tokens: Sequence[int]) -> Sampler:
     """Returns the n-th token at call n, whatever was fed."""
     return lambda _, call: tokens[call]
+
+
+def drain(
+    runner: LlmBackend, after_step: Callable[[int], None] = lambda _: None, ids: Iterable[int] = range(10)
+) -> dict[int, list[SequenceOutput]]:
+    """Step everything that is runnable until nothing is."""
+    outputs: dict[int, list[SequenceOutput]] = {}
+    for step in range(2000):
+        runnable = [sequence_id for sequence_id in ids if runner.is_runnable(sequence_id)]
+        if not runnable:
+            return outputs
+        results = runner.step(runnable)
+        assert [output.sequence_id for output in results] == runnable
+        for output in results:
+            outputs.setdefault(output.sequence_id, []).append(output)
+        after_step(step)
+    raise AssertionError("the sequences run on")

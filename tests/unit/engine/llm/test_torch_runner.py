@@ -1,6 +1,5 @@
 """The runner's promises on a small random model: batched = alone, slots, failures, text that streams in."""
 
-from collections.abc import Callable, Iterable
 from functools import cache
 
 import numpy as np
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 
 from engine.llm.backend import (
     InvalidRequest,
-    LlmBackend,
     LlmPrompt,
     NoFreeSlot,
     SequenceOutput,
@@ -23,7 +21,7 @@ from engine.llm.model import LlmModel
 from engine.llm.sampler import RepetitionAwareSampler, seed_key, uniforms
 from engine.llm.torch_runner import TorchLlmRunner
 from engine.model_config import SamplingConfig
-from tests.unit.engine.llm.support import small_llm_config, small_state_dict
+from tests.unit.engine.llm.support import drain, small_llm_config, small_state_dict
 
 pytestmark = pytest.mark.unit
 
@@ -48,23 +46,6 @@ def request(
 ) -> SequenceRequest:
     text = tuple(range(10, 10 + num_text))
     return SequenceRequest(sequence_id, PROMPT, text, is_streaming=is_streaming, seed=seed, max_tokens=max_tokens)
-
-
-def drain(
-    runner: LlmBackend, after_step: Callable[[int], None] = lambda _: None, ids: Iterable[int] = range(10)
-) -> dict[int, list[SequenceOutput]]:
-    """Step everything that is runnable until nothing is."""
-    outputs: dict[int, list[SequenceOutput]] = {}
-    for step in range(2000):
-        runnable = [sequence_id for sequence_id in ids if runner.is_runnable(sequence_id)]
-        if not runnable:
-            return outputs
-        results = runner.step(runnable)
-        assert [output.sequence_id for output in results] == runnable
-        for output in results:
-            outputs.setdefault(output.sequence_id, []).append(output)
-        after_step(step)
-    raise AssertionError("the sequences run on")
 
 
 def tokens(outputs: list[SequenceOutput]) -> list[int]:

@@ -1,6 +1,6 @@
 """A small network and runners of it; its CUDA runner works by Triton's interpreter, which takes its time."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
@@ -11,7 +11,7 @@ from engine.llm.cuda.config import AttentionTile, CudaLlmConfig, Tile, TileTable
 from engine.llm.cuda.runner import CudaLlmRunner
 from engine.llm.torch_runner import TorchLlmRunner
 from engine.model_config import SamplingConfig
-from tests.unit.engine.llm.support import small_llm_config, small_state_dict
+from tests.unit.engine.llm.support import drain, small_llm_config, small_state_dict
 
 CONFIG = replace(small_llm_config(), num_layers=1, mix_ratio=(2, 3))  # a fill every fourth token of a bistream
 STATE = {name: tensor for name, tensor in small_state_dict().items() if ".layers.1." not in name}
@@ -56,21 +56,6 @@ def request(
 ) -> SequenceRequest:
     text = tuple(range(10, 10 + num_text))
     return SequenceRequest(sequence_id, PROMPT, text, is_streaming=is_streaming, seed=seed, max_tokens=max_tokens)
-
-
-def drain(
-    runner: LlmBackend, after_step: Callable[[int], None] = lambda _: None, ids: Iterable[int] = range(10)
-) -> dict[int, list[SequenceOutput]]:
-    """Step everything that is runnable until nothing is."""
-    outputs: dict[int, list[SequenceOutput]] = {}
-    for step in range(200):
-        runnable = [sequence_id for sequence_id in ids if runner.is_runnable(sequence_id)]
-        if not runnable:
-            return outputs
-        for output in runner.step(runnable):
-            outputs.setdefault(output.sequence_id, []).append(output)
-        after_step(step)
-    raise AssertionError("the sequences run on")
 
 
 def drain_ahead(runner: LlmBackend, *, depth: int, ids: Iterable[int] = range(10)) -> dict[int, list[SequenceOutput]]:

@@ -4,7 +4,8 @@ import pytest
 
 from engine.llm.backend import UnknownSequence
 from engine.llm.cuda import device_queue
-from tests.unit.engine.llm.cuda.support import drain, drain_ahead, make_runner, reference, request, tokens
+from tests.unit.engine.llm.cuda.support import drain_ahead, make_runner, reference, request, tokens
+from tests.unit.engine.llm.support import drain
 
 pytestmark = pytest.mark.unit
 
