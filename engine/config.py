@@ -18,7 +18,7 @@ _CHOICES: Final = {
     "kv_dtype": KV_DTYPES,
     "vocoder_precision": VOCODER_PRECISIONS,
 }
-_PARTS: Final = ("llm", "flow", "vocoder")
+_PARTS: Final = ("llm", "flow", "vocoder", "lanes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,10 @@ class EngineConfig:
     # A listener who has less than this to play overtakes utterances that nobody has heard yet.
     # Higher -> fewer underruns under load; lower -> sooner first audio under load.
     guard_ms: int = 150
+
+    # On a GPU: tokens that nobody waits for are not decoded while the flow solves first blocks or has two batches in
+    # waiting, because each slows the other down.
+    llm_yields: bool = True
 
     # Streams whose blocks are solved in one call. Higher -> more throughput; lower -> less waiting for company.
     max_flow_batch: int = 0

@@ -58,6 +58,7 @@ class EngineCore:
             max_flow_batch=min(config.max_flow_batch, stages.flow.max_batch),
             guard_s=config.guard_ms / 1000,
             is_concurrent=stages.is_concurrent,
+            llm_yields=config.llm_yields,
         )
         self._utterances: dict[int, Utterance] = {}  # by key: the order of submission
         self._keys: dict[UtteranceId, int] = {}

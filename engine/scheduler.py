@@ -5,7 +5,9 @@ But a listener about to run dry goes before newcomers, until these have waited l
 than a gap, and nobody waits for ever. Listeners who have plenty left are served clause by clause, oldest first: a
 clause holds memory until it is finished, and to let all of them creep on together would hold the most of it.
 Work is one LLM step of a batch or one Euler step of a batch of blocks, so a cancel or a newcomer waits milliseconds.
-Where the device runs both side by side, both are chosen.
+Where the device runs both side by side, both are chosen; but each slows the other down, so the LLM makes way for first
+blocks, and waits where more blocks are ready than the flow can take: its rows then gather, and a step of many costs
+little more than one of few.
 """
 
 import heapq
@@ -45,6 +47,7 @@ class Limits:
     # waits long for it.
     max_prefills: int = 8
     is_concurrent: bool = False  # the device runs an LLM step and an Euler step side by side
+    llm_yields: bool = True  # see _has_right_of_way; only where is_concurrent
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,14 @@ class Decision:
 _EMPTY_ROOM = Room()
 
 
+# Ready blocks, in batches, that keep the flow busy while the LLM waits and comes back. Lower -> the flow runs out;
+# higher -> the LLM steps for few rows at a time.
+_ENOUGH_BATCHES = 2
+
+# The last of urgency's classes: listeners with plenty left to play.
+_CALM = 3
+
+
 def due_at_s(view: StreamView) -> float:
     """When its next work is allowed: a running batch and a first audio at once, the rest within the lead."""
     if view.deadline_s is None or view.batch is not None:
@@ -108,7 +119,7 @@ def urgency(view: StreamView, now_s: float, limits: Limits) -> tuple[int, float,
         return (0 if is_overdue else 1, view.waiting_since_s, view.key)
     left_s = view.deadline_s - now_s
     if left_s >= limits.comfort_s:
-        return (3, view.begun_s, view.key)
+        return (_CALM, view.begun_s, view.key)
     return (0 if left_s < limits.guard_s else 2, view.deadline_s, view.key)
 
 
@@ -118,8 +129,11 @@ def decide(views: Collection[StreamView], now_s: float, limits: Limits, room: Ro
     due = [(urgency(view, now_s, limits), view) for view in workable if due_at_s(view) <= now_s]
     if not due:
         return Decision(wake_at_s=min(map(due_at_s, workable), default=None))
-    llm = _llm_work(due, limits) if room.takes_llm_step else None
-    flow = _flow_work(due, limits, room) if room.takes_flow_step else None
+    unheard, heard = _sides(due)
+    flow = _flow_work(unheard, heard, limits, room) if room.takes_flow_step else None
+    is_flow_busy = flow is not None or not room.takes_flow_step
+    yields = limits.is_concurrent and limits.llm_yields and is_flow_busy and _has_right_of_way(unheard, heard, limits)
+    llm = _llm_work(due, limits, yields=yields) if room.takes_llm_step else None
     if limits.is_concurrent or llm is None or flow is None:
         return Decision(llm, flow)
     # One processor: the most urgent utterance's next work, and a block before further tokens of it.
@@ -130,9 +144,15 @@ def decide(views: Collection[StreamView], now_s: float, limits: Limits, room: Ro
 _Rank = tuple[int, float, int]
 
 
-def _llm_work(due: list[tuple[_Rank, StreamView]], limits: Limits) -> LlmStep | None:
-    keys = [view.key for _, view in due if view.wants_llm and not view.needs_prefill]
-    prompts = [(rank, view.key) for rank, view in due if view.wants_llm and view.needs_prefill]
+def _llm_work(due: list[tuple[_Rank, StreamView]], limits: Limits, *, yields: bool) -> LlmStep | None:
+    """`yields`: only for those who lack tokens of their next block and whose listeners have little left or nothing."""
+    wanting = [
+        (rank, view)
+        for rank, view in due
+        if view.wants_llm and not (yields and (rank[0] == _CALM or view.has_block or view.batch is not None))
+    ]
+    keys = [view.key for _, view in wanting if not view.needs_prefill]
+    prompts = [(rank, view.key) for rank, view in wanting if view.needs_prefill]
     keys += [key for _, key in heapq.nsmallest(limits.max_prefills, prompts)]
     return LlmStep(tuple(keys)) if keys else None
 
@@ -149,7 +169,7 @@ class _Side:
         self.ready: list[tuple[_Rank, int]] = []
 
 
-def _flow_work(due: list[tuple[_Rank, StreamView]], limits: Limits, room: Room) -> BeginBlocks | AdvanceBatch | None:
+def _sides(due: list[tuple[_Rank, StreamView]]) -> tuple[_Side, _Side]:
     unheard, heard = _Side(), _Side()
     for rank, view in due:
         side = unheard if view.deadline_s is None else heard
@@ -161,6 +181,16 @@ def _flow_work(due: list[tuple[_Rank, StreamView]], limits: Limits, room: Room) 
             continue
         if side.first is None or rank < side.first:
             side.first = rank
+    return unheard, heard
+
+
+def _has_right_of_way(unheard: _Side, heard: _Side, limits: Limits) -> bool:
+    """Whether tokens that nobody waits for would only slow the flow down: it is at first blocks, or has enough
+    in waiting."""
+    return unheard.first is not None or len(heard.ready) >= _ENOUGH_BATCHES * limits.max_flow_batch
+
+
+def _flow_work(unheard: _Side, heard: _Side, limits: Limits, room: Room) -> BeginBlocks | AdvanceBatch | None:
     num_rows = min(limits.max_flow_batch, room.num_blocks)
     sides = sorted((side for side in (unheard, heard) if side.first is not None), key=attrgetter("first"))
     for side in sides:

@@ -1,7 +1,7 @@
 """A device and its listeners on a fake clock, driven by `engine.scheduler.decide`: no model, no torch, no sleeping.
 
-Step times are about those of an H200 (bench/results); what matters is that they grow with the batch. The LLM and the
-flow are lanes of their own, or share one processor where `limits.is_concurrent` is false.
+Step times are about those of an H200 (bench/results); what matters is that they grow with the batch, and that a step
+takes longer beside one of the other lane. LLM and flow share one processor where `limits.is_concurrent` is false.
 """
 
 import math
@@ -17,6 +17,9 @@ LOOKAHEAD_TOKENS = 3
 LLM_AHEAD_TOKENS = 100
 TOKEN_S = 0.04
 PREBUFFER_S = 0.08
+# Beside a step of the other lane.
+LLM_SLOWDOWN = 1.6
+FLOW_SLOWDOWN = 1.25
 
 
 @dataclass
@@ -27,6 +30,7 @@ class SimulatedStream:
     arrives_s: float
     num_tokens: int
     cancelled_at_s: float = math.inf
+    max_lead_s: float = 3.0
     stalls: dict[int, float] = field(default_factory=dict)  # decoded tokens -> seconds without text from then on
     tokens: int = 0
     solved: int = 0
@@ -58,7 +62,7 @@ class SimulatedStream:
             key=self.key,
             waiting_since_s=self.arrives_s,
             deadline_s=self.deadline_s,
-            max_lead_s=3.0,
+            max_lead_s=self.max_lead_s,
             wants_llm=can_decode and self.tokens - self.solved < LLM_AHEAD_TOKENS,
             has_block=self.has_block,
             batch=self.batch,
@@ -99,8 +103,10 @@ class Simulation:
         self._stepping: int | None = None
 
     def run(self, until_s: float) -> None:
-        while self.now_s < until_s and not all(s.is_done or s.cancelled_at_s <= self.now_s for s in self.streams):
+        while self.now_s < until_s:
             self._collect()
+            if all(stream.is_done or stream.cancelled_at_s <= self.now_s for stream in self.streams):
+                return
             live = [stream for stream in self.streams if stream.is_live(self.now_s)]
             room = Room(
                 takes_llm_step=self.llm_until_s <= self.now_s,
@@ -126,7 +132,7 @@ class Simulation:
         for stream in self.streams:
             later.append(stream.blocked_until_s)
             if stream.deadline_s is not None:
-                later.append(stream.deadline_s - 3.0)
+                later.append(stream.deadline_s - stream.max_lead_s)
         self.now_s = min((moment for moment in later if moment > self.now_s), default=math.inf)
 
     def _launch_llm(self, step: LlmStep) -> None:
@@ -134,7 +140,8 @@ class Simulation:
         for stream in self._decoding:
             stream.is_decoding = True
         num_prefill = sum(stream.tokens == 0 for stream in self._decoding)
-        self.llm_until_s = self.now_s + 0.0007 + 0.000006 * len(self._decoding) + 0.001 * num_prefill
+        step_s = 0.0007 + 0.000003 * len(self._decoding) + 0.0005 * num_prefill
+        self.llm_until_s = self.now_s + step_s * (LLM_SLOWDOWN if self.flow_until_s > self.now_s else 1.0)
 
     def _launch_flow(self, work: BeginBlocks | AdvanceBatch) -> None:
         if isinstance(work, BeginBlocks):
@@ -147,7 +154,8 @@ class Simulation:
             number = work.batch
         rows, _ = self._batches[number]
         self._stepping = number
-        self.flow_until_s = self.now_s + 0.0005 + 0.0001 * len(rows)
+        step_s = 0.0007 + 0.0001 * len(rows)
+        self.flow_until_s = self.now_s + step_s * (FLOW_SLOWDOWN if self.llm_until_s > self.now_s else 1.0)
 
     def _collect(self) -> None:
         if self._decoding and self.llm_until_s <= self.now_s:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.scheduler import AdvanceBatch, BeginBlocks, Limits, LlmStep, Room, StreamView, decide
+from engine.scheduler import AdvanceBatch, BeginBlocks, Decision, Limits, LlmStep, Room, StreamView, decide
 
 pytestmark = pytest.mark.unit
 
@@ -152,3 +152,36 @@ def test_a_batch_takes_as_many_rows_as_there_are_blocks() -> None:
     views = [replace(IDLE, key=key, waiting_since_s=key, has_block=True) for key in range(4)]
     assert decide(views, 9.0, LIMITS, Room(num_blocks=2)).flow == BeginBlocks((0, 1))
     assert decide(views, 9.0, LIMITS, Room(num_blocks=0)).is_idle
+
+
+LANES = Limits(max_flow_batch=2, is_concurrent=True)
+
+
+def calm(key: int, *, has_block: bool = False) -> StreamView:
+    return replace(IDLE, key=key, deadline_s=3.0, wants_llm=True, has_block=has_block)
+
+
+def test_tokens_that_nobody_waits_for_make_way_for_a_first_block() -> None:
+    starting = replace(IDLE, key=1, has_block=True, wants_llm=True)
+    decision = decide([starting, calm(2)], 0.0, LANES)
+    assert (decision.flow, decision.llm) == (BeginBlocks((1,)), None)
+    running = replace(starting, has_block=False, batch=7)
+    decision = decide([running, calm(2)], 0.0, LANES, Room(takes_flow_step=False))
+    assert decision.llm is None, "its Euler steps are on their way"
+    newcomer = replace(IDLE, key=3, wants_llm=True)
+    at_edge = replace(IDLE, key=4, wants_llm=True, deadline_s=0.1)
+    step = decide([running, calm(2), newcomer, at_edge], 0.0, LANES).llm
+    assert step is not None
+    assert set(step.keys) == {3, 4}
+
+
+def test_tokens_that_nobody_waits_for_wait_while_two_batches_of_blocks_do() -> None:
+    backlog = [calm(key, has_block=True) for key in range(4)]
+    assert decide([*backlog, calm(9)], 0.0, LANES).llm is None
+    assert decide([*backlog[:3], calm(9)], 0.0, LANES).llm == LlmStep((0, 1, 2, 9))
+
+
+def test_the_llm_yields_only_where_asked_to_and_only_to_work_that_is_done() -> None:
+    views = [replace(IDLE, key=1, has_block=True), calm(2)]
+    assert decide(views, 0.0, replace(LANES, llm_yields=False)).llm == LlmStep((2,))
+    assert decide(views, 0.0, LANES, Room(num_blocks=0)) == Decision(llm=LlmStep((2,)))

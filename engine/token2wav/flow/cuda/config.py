@@ -14,8 +14,9 @@ KV_DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn)
 class FlowCudaConfig:
     """Raises ValueError naming the field that does not fit."""
 
-    # A batch is padded to the next bucket of rows, and its blocks to the next of frames.
-    batch_buckets: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
+    # A batch is padded to the next bucket of rows, and its blocks to the next of frames. From 8 rows on, a row of
+    # padding costs as much as any other; more buckets make the start longer.
+    batch_buckets: tuple[int, ...] = (1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32)
     frame_buckets: tuple[int, ...] = (16, 32, units.FRAMES_PER_BLOCK)
     # Batches that may run interleaved; each has its own buffers and graphs.
     num_lanes: int = 2
