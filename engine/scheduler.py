@@ -6,8 +6,8 @@ than a gap, and nobody waits for ever. Listeners who have plenty left are served
 clause holds memory until it is finished, and to let all of them creep on together would hold the most of it.
 Work is one LLM step of a batch or one Euler step of a batch of blocks, so a cancel or a newcomer waits milliseconds.
 Where the device runs both side by side, both are chosen; but each slows the other down, so the LLM makes way for first
-blocks, and waits where more blocks are ready than the flow can take: its rows then gather, and a step of many costs
-little more than one of few.
+blocks, and waits where more blocks are ready than the flow can take; its rows gather meanwhile, and a step of many
+costs little more than one of few.
 """
 
 import heapq
@@ -145,12 +145,10 @@ _Rank = tuple[int, float, int]
 
 
 def _llm_work(due: list[tuple[_Rank, StreamView]], limits: Limits, *, yields: bool) -> LlmStep | None:
-    """`yields`: only for those who lack tokens of their next block and whose listeners have little left or nothing."""
-    wanting = [
-        (rank, view)
-        for rank, view in due
-        if view.wants_llm and not (yields and (rank[0] == _CALM or view.has_block or view.batch is not None))
-    ]
+    """`yields`: only if somebody lacks tokens of the next block who is unheard or has little left; all come along."""
+    wanting = [(rank, view) for rank, view in due if view.wants_llm]
+    if yields and all(rank[0] == _CALM or view.has_block or view.batch is not None for rank, view in wanting):
+        return None
     keys = [view.key for _, view in wanting if not view.needs_prefill]
     prompts = [(rank, view.key) for rank, view in wanting if view.needs_prefill]
     keys += [key for _, key in heapq.nsmallest(limits.max_prefills, prompts)]
