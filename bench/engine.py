@@ -14,8 +14,9 @@ Scenarios, any number of them; N: streams, or --streams where the name has none
     all           first-audio, live-16, live-128, sustain-300, burst-400, cancel-16, memory
     stages        the default: see bench/stages.py
 
-Any EngineConfig field is `--set NAME=VALUE`, for ablations. `--baseline` then runs the plain way (bench/plain.py) on
-the same weights and texts, in this process, and gives the ratios.
+Any EngineConfig field is `--set NAME=VALUE`; a table of ablations: bench.ablation. `--baseline` then runs the plain way
+(bench/plain.py) on the same weights and texts, in this process, with each of its decoders (bench/plain_llm.py), and
+gives the ratios.
 """
 
 import argparse
@@ -32,6 +33,7 @@ import uvloop
 
 from bench import environment
 from bench.load import StartPattern
+from bench.plain_llm import PlainLlmKind, has_transformers
 from bench.run import ALL_SCENARIOS, Run, ScenarioName, measure, parse_scenario
 from bench.stages import by_stage
 from bench.texts import Lengths
@@ -114,6 +116,17 @@ def scenarios_of(options: argparse.Namespace) -> list[ScenarioName]:
         raise UsageError(str(error)) from error
 
 
+def plain_llms_of(options: argparse.Namespace) -> tuple[PlainLlmKind, ...]:
+    """Empty without --baseline. By default both where transformers is installed. Raises UsageError."""
+    if not options.baseline:
+        return ()
+    if options.baseline_llm is None:
+        return tuple(PlainLlmKind) if has_transformers() else (PlainLlmKind.LEAN,)
+    if PlainLlmKind.TRANSFORMERS.value in options.baseline_llm and not has_transformers():
+        raise UsageError("--baseline-llm transformers: not installed; pip install 'voicegate[baseline]'")
+    return tuple(kind for kind in PlainLlmKind if kind.value in options.baseline_llm)
+
+
 def run_stages(options: argparse.Namespace) -> dict[str, Any]:
     if options.device not in (None, "cpu"):
         raise UsageError("the scenario 'stages' times the CPU; on a GPU name another, such as --scenario all")
@@ -141,7 +154,8 @@ def run_of(options: argparse.Namespace) -> Run:
         duration_s=options.duration_s,
         limit_s=options.limit_s,
         seed=options.seed,
-        num_plain=options.baseline_utterances if options.baseline else 0,
+        plain_llms=plain_llms_of(options),
+        num_plain=options.baseline_utterances,
         plain_dtype=options.baseline_dtype,
     )
 
@@ -166,7 +180,13 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--voices", nargs="+", default=[], help="mixed (default: all of the model)")
     parser.add_argument("--seed", type=int, default=0, help="of lengths, voices and arrivals")
     parser.add_argument("--baseline", action="store_true", help="the plain way too, and the ratios")
-    parser.add_argument("--baseline-utterances", type=int, default=5)
+    parser.add_argument(
+        "--baseline-llm",
+        nargs="+",
+        choices=[each.value for each in PlainLlmKind],
+        help="its decoders (default: both, where transformers is installed)",
+    )
+    parser.add_argument("--baseline-utterances", type=int, default=5, help="(default: 5; transformers says one)")
     parser.add_argument("--baseline-dtype", choices=("float32", "bfloat16"), help="(default: bfloat16; CPU: float32)")
     parser.add_argument("--label", default="", help="goes into the result")
     parser.add_argument("--json", type=Path, metavar="FILE", help="(default of stages: bench/results/engine-cpu.json)")

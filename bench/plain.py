@@ -1,27 +1,27 @@
 """The plain way on the same weights, as the reference runtimes of CosyVoice 3 do it: the yardstick of the ratios.
 
-One utterance at a time; the LLM decodes eagerly, one token a step; for every chunk the flow runs over prompt and all
-tokens so far, and the vocoder over all mel so far. Schedule: upstream's CosyVoice3Model.tts (cosyvoice/cli/model.py),
-with the hop kept per utterance. Kinder to it than upstream: no thread, no 100 ms poll, no encoding; LLM and flow run
-by turns, so `audio_s_per_s_overlapped` says what a perfect overlap of the two would give.
+One utterance at a time; the LLM decodes eagerly, one token a step, in one of two ways (bench/plain_llm.py); for every
+chunk the flow runs over prompt and all tokens so far, and the vocoder over all mel so far. Schedule: upstream's
+CosyVoice3Model.tts (cosyvoice/cli/model.py), with the hop kept per utterance. Kinder to it than upstream: no thread,
+no 100 ms poll, no encoding; LLM and flow run by turns, so `audio_s_per_s_overlapped` says what a perfect overlap of
+the two would give.
 """
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 
+from bench.plain_llm import LeanLlm, PlainLlm, PlainLlmKind, TransformersLlm
 from bench.stats import summary
 from engine import units
 from engine.clause_feed import ClauseFeed
 from engine.interface import SpeakingMode
-from engine.llm.backend import SequenceRequest
 from engine.llm.silent_filter import SilentTokenFilter
-from engine.llm.torch_runner import TorchLlmRunner
 from engine.loading import choose_device
 from engine.model_config import load_model_config
 from engine.prompting import voice_prompt
@@ -80,23 +80,14 @@ class PlainSpeaker:
 
     def __init__(self, model_dir: Path, *, device: str, dtype: torch.dtype, max_clause_tokens: int) -> None:
         """Raises what loading raises: ValueError, OSError, EngineError."""
+        self._model_dir = model_dir
         self._device = choose_device(device)
+        self._dtype = dtype
         self._model = load_model_config(model_dir)
         self._voices = load_voices(model_dir, self._model)
         self._max_clause_tokens = max_clause_tokens
         self._tokenizer = TextTokenizer.from_file(
             model_dir / "tokenizer.json", end_of_prompt_id=self._model.llm.end_of_prompt_id
-        )
-        longest_prompt = max(voice.num_tokens for voice in self._voices.values())
-        self._llm = TorchLlmRunner(
-            self._model.llm,
-            self._model.sampling,
-            load_state_dict(model_dir / "llm.safetensors"),
-            num_slots=1,
-            max_positions=min(self._model.llm.max_positions, max_clause_tokens + longest_prompt + _TEXT_ROOM),
-            device=self._device,
-            dtype=dtype,
-            gathers_decodes=False,
         )
         # Without a runner: that brings the path of fixed shapes on a GPU.
         self._flow = FlowModel(
@@ -124,24 +115,48 @@ class PlainSpeaker:
         # torch's default, which upstream keeps and the engine's runners switch off.
         torch.backends.cudnn.allow_tf32 = True
 
-    def speak(self, text: str, voice_name: str, *, seed: int) -> Spoken:
-        """The whole text, clause by clause as the engine cuts it. Raises RuntimeError where the LLM fails."""
+    def load_llm(self, kind: PlainLlmKind) -> PlainLlm:
+        """Raises WeightsError, and ImportError where its package is not installed."""
+        state_dict = load_state_dict(self._model_dir / "llm.safetensors")
+        if kind is PlainLlmKind.TRANSFORMERS:
+            return TransformersLlm(self._model, state_dict, device=self._device, dtype=self._dtype)
+        longest_prompt = max(voice.num_tokens for voice in self._voices.values())
+        max_positions = self._max_clause_tokens + longest_prompt + _TEXT_ROOM
+        return LeanLlm(self._model, state_dict, max_positions=max_positions, device=self._device, dtype=self._dtype)
+
+    def speak(self, llm: PlainLlm, text: str, voice_name: str, *, seed: int, only_first_audio: bool = False) -> Spoken:
+        """The whole text, clause by clause as the engine cuts it, unless `only_first_audio`.
+
+        Raises RuntimeError where the LLM fails.
+        """
         feed = ClauseFeed(0, SpeakingMode.CLAUSE, self._tokenizer, language=self._model.languages[0])
         feed.push(text)
         feed.end()
         spoken = Spoken()
         started_s = time.perf_counter()
-        for index, clause in enumerate(feed.clauses):
-            if clause.text_ids:
-                self._speak_clause(clause.text_ids, self._voices[voice_name], seed + index, spoken, started_s)
+        texts = [clause.text_ids for clause in feed.clauses if clause.text_ids]
+        with closing(self._utter(llm, texts, self._voices[voice_name], seed, spoken)) as sizes:
+            for num_samples in sizes:
+                spoken.num_samples += num_samples
+                if spoken.first_audio_s is None and num_samples:
+                    spoken.first_audio_s = time.perf_counter() - started_s
+                    if only_first_audio:
+                        break
         spoken.total_s = time.perf_counter() - started_s
         return spoken
 
-    def _speak_clause(self, text_ids: Sequence[int], voice: Voice, seed: int, spoken: Spoken, started_s: float) -> None:
+    def _utter(
+        self, llm: PlainLlm, texts: Iterable[Sequence[int]], voice: Voice, seed: int, spoken: Spoken
+    ) -> Generator[int, None, None]:
+        """Samples of each chunk, once it is on the host."""
         prompt = voice_prompt(voice, self._tokenizer, instruct_prefix=self._model.instruct_prefix)
-        llm_prompt, ids = prompt.before(text_ids, is_streaming=False)
-        self._llm.add(SequenceRequest(0, llm_prompt, ids, seed=seed, max_tokens=self._max_clause_tokens))
-        decoding = _Decoding(self._llm, SilentTokenFilter(self._model.silent_tokens, self._model.max_silent_run))
+        for index, text_ids in enumerate(texts):
+            llm_prompt, ids = prompt.before(text_ids, is_streaming=False)
+            with closing(llm.speech(llm_prompt, ids, seed=seed + index, max_tokens=self._max_clause_tokens)) as speech:
+                decoding = _Decoding(speech, SilentTokenFilter(self._model.silent_tokens, self._model.max_silent_run))
+                yield from self._render_clause(decoding, voice, spoken)
+
+    def _render_clause(self, decoding: "_Decoding", voice: Voice, spoken: Spoken) -> Iterator[int]:
         mel = torch.zeros(units.NUM_MELS, 0, device=self._device)
         num_emitted = 0
         for chunk in self._chunks(decoding, voice.num_tokens, spoken):
@@ -160,9 +175,7 @@ class PlainSpeaker:
             with _timed(spoken, "vocoder", self._device):
                 samples = self._vocoder.render_offline(mel, is_final=chunk.is_final)[num_emitted:].cpu()
             num_emitted += len(samples)
-            spoken.num_samples += len(samples)
-            if spoken.first_audio_s is None and len(samples):
-                spoken.first_audio_s = time.perf_counter() - started_s
+            yield len(samples)
 
     def _chunks(self, decoding: "_Decoding", num_prompt_tokens: int, spoken: Spoken) -> Iterator[Chunk]:
         """Decodes on until the next chunk is certain: one more token could not change it."""
@@ -182,20 +195,20 @@ class PlainSpeaker:
 
 
 class _Decoding:
-    """One LLM pass, a token a step."""
+    """One LLM pass, a token a step, behind the filter of silences."""
 
-    def __init__(self, llm: TorchLlmRunner, silent_filter: SilentTokenFilter) -> None:
+    def __init__(self, speech: Iterator[int], silent_filter: SilentTokenFilter) -> None:
         self.tokens: list[int] = []
         self.is_ended = False
-        self._llm = llm
+        self._speech = speech
         self._silent_filter = silent_filter
 
     def step(self) -> None:
-        (output,) = self._llm.step([0])
-        if output.error is not None:
-            raise RuntimeError(f"the plain LLM failed: {output.error}")
-        self.tokens += self._silent_filter.keep(output.tokens)
-        self.is_ended = output.is_final
+        token = next(self._speech, None)
+        if token is None:
+            self.is_ended = True
+        else:
+            self.tokens += self._silent_filter.keep((token,))
 
 
 @contextmanager
@@ -209,16 +222,26 @@ def _timed(spoken: Spoken, stage: str, device: torch.device) -> Iterator[None]:
 
 
 def measure(
-    speaker: PlainSpeaker, short_texts: Sequence[str], texts: Sequence[str], voices: Sequence[str]
+    speaker: PlainSpeaker, llm: PlainLlm, short_texts: Sequence[str], texts: Sequence[str], voices: Sequence[str]
 ) -> dict[str, Any]:
-    """First audio over the short texts, throughput over the others; the first text is said once before, unmeasured."""
-    speaker.speak(short_texts[0], voices[0], seed=0)
-    short = [speaker.speak(text, voices[i % len(voices)], seed=i) for i, text in enumerate(short_texts)]
-    long = [speaker.speak(text, voices[i % len(voices)], seed=100 + i) for i, text in enumerate(texts)]
+    """First audio over the short texts, throughput over the others.
+
+    Unmeasured before: the shortest of them, and each one's beginning. Without the latter one in five took 0.7 s more
+    on an H200: other lengths may take kernels that CUDA has yet to load.
+    """
+    speaker.speak(llm, min(short_texts, key=len), voices[0], seed=0)
+    for i, text in enumerate(short_texts):
+        speaker.speak(llm, text, voices[i % len(voices)], seed=i, only_first_audio=True)
+    short = [
+        speaker.speak(llm, text, voices[i % len(voices)], seed=i, only_first_audio=True)
+        for i, text in enumerate(short_texts)
+    ]
+    long = [speaker.speak(llm, text, voices[i % len(voices)], seed=100 + i) for i, text in enumerate(texts)]
     audio_s, total_s = sum(each.audio_s for each in long), sum(each.total_s for each in long)
     stages_s = {stage: sum(each.stages_s[stage] for each in long) for stage in ("llm", "flow", "vocoder")}
     overlapped_s = max(stages_s["llm"], stages_s["flow"] + stages_s["vocoder"])
     return {
+        **llm.describe(),
         "first_audio_ms": summary([each.first_audio_s * 1000 for each in short if each.first_audio_s is not None]),
         "rtf": summary([each.total_s / each.audio_s for each in long], digits=4),
         "audio_s": round(audio_s, 2),

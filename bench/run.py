@@ -17,6 +17,7 @@ from bench import environment, plain, report, sentences
 from bench.driver import Driver, Speech, driving
 from bench.load import StartPattern
 from bench.memory import free_gpu_memory, memory_growth
+from bench.plain_llm import PlainLlmKind
 from bench.scenarios import Load, Outcome, burst, cancel, first_audio, live
 from bench.texts import Lengths, Script, ScriptWriter, Seconds, candidates, limit_seconds
 from bench.usage import gpu_memory
@@ -34,8 +35,11 @@ _LOADS: Final = {"live": live, "sustain": live, "burst": burst, "cancel": cancel
 
 _NUM_SCRIPTS: Final = 200
 _SHORT_S: Final = (3.0, 5.0)
+# Short texts whose first audio the plain way is timed by: cheap, since it stops there.
+_NUM_PLAIN_FIRST_AUDIO: Final = 5
 
 Save = Callable[[dict[str, Any]], None]
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,8 @@ class Run:
     duration_s: float
     limit_s: float
     seed: int
-    num_plain: int  # utterances of the plain way; 0: leave it out
+    plain_llms: tuple[PlainLlmKind, ...]  # the plain way with each of these; empty: leave it out
+    num_plain: int  # utterances of it
     plain_dtype: str | None
 
 
@@ -94,12 +99,11 @@ async def measure(run: Run, save: Save) -> None:
         },
         "scenarios": {},
     }
-    load = await _measure_engine(run, result, save)
+    load = await measure_engine(run, result, save, _tell)
     if any(name.kind == "memory" for name in run.scenarios):
         result["scenarios"]["memory"] = await memory_growth(run.config)
-    if run.num_plain:
-        result["plain"] = _measure_plain(run, load)
-        result["ratios"] = report.ratios(result["scenarios"], result["plain"])
+    if run.plain_llms:
+        _measure_plain(run, load, result, save)
     # Of an H200; elsewhere nobody promised anything.
     result["targets"] = report.targets_report(result) if result["environment"]["gpu"] else []
     save(result)
@@ -107,9 +111,12 @@ async def measure(run: Run, save: Save) -> None:
         print(line, flush=True)
 
 
-async def _measure_engine(run: Run, result: dict[str, Any], save: Save) -> Load:
-    """Everything that needs the one engine under test; it is closed, and its memory free, when this returns."""
-    engine = create_engine(run.config, on_progress=_tell)
+async def measure_engine(run: Run, result: dict[str, Any], save: Save, tell: Tell) -> Load:
+    """Everything that needs the one engine under test; it is closed, and its memory free, when this returns.
+
+    `result["scenarios"]`, which the caller has made, grows with each. Raises EngineError.
+    """
+    engine = create_engine(run.config, on_progress=tell)
     started_s = time.monotonic()
     await engine.start()
     result["start_s"] = round(time.monotonic() - started_s, 2)
@@ -128,14 +135,14 @@ async def _measure_engine(run: Run, result: dict[str, Any], save: Save) -> Load:
             for name in run.scenarios:
                 if name.kind == "memory":
                     continue
-                _warn_of_queueing(name, run.config)
+                _warn_of_queueing(name, run.config, tell)
                 outcome = await _play(name, driver, load)
                 row = report.outcome_report(outcome)
                 if name.kind in _REAL_TIME:
                     row["is_sustained"] = report.is_sustained(row)
                 result["scenarios"][str(name)] = row
                 save(result)
-                _tell(f"{name}: first audio {row['first_audio_ms']}")
+                tell(f"{name}: first audio {row['first_audio_ms']}")
     finally:
         await engine.close()
     del engine, driver
@@ -196,25 +203,35 @@ def _load(run: Run, lengths: Lengths, seconds_of: Seconds, voices: tuple[str, ..
     )
 
 
-def _measure_plain(run: Run, load: Load) -> dict[str, Any]:
+def _measure_plain(run: Run, load: Load, result: dict[str, Any], save: Save) -> None:
+    """Fills `plain`, and `ratios` to each of its decoders."""
     device = choose_device(run.config.device)
     dtype_name = run.plain_dtype or ("float32" if device.type == "cpu" else "bfloat16")
-    before = gpu_memory()
-    _tell(f"the plain way, {dtype_name}; GPU memory before it: {before}")
+    result["plain"] = {"dtype": dtype_name, "gpu_memory_before_gib": gpu_memory(), "by_llm": {}}
+    result["ratios"] = {}
     speaker = plain.PlainSpeaker(
         run.config.model_dir,
         device=run.config.device,
         dtype=getattr(torch, dtype_name),
         max_clause_tokens=run.config.max_clause_tokens,
     )
-    short = [script.text for script in load.short_scripts[: run.num_plain]]
-    texts = [script.text for script in load.scripts[: run.num_plain]]
-    return {"dtype": dtype_name, "gpu_memory_before_gib": before, **plain.measure(speaker, short, texts, load.voices)}
+    short = [script.text for script in load.short_scripts[: max(run.num_plain, _NUM_PLAIN_FIRST_AUDIO)]]
+    scripts = load.scripts[: run.num_plain]
+    for kind in run.plain_llms:
+        _tell(f"the plain way, {dtype_name}, {kind.value}; {result['plain']['gpu_memory_before_gib']}")
+        if kind is PlainLlmKind.TRANSFORMERS:
+            # A token takes more than twice as long, and as long in any text: one of middle length will do.
+            scripts = sorted(scripts, key=lambda script: script.expected_s)[len(scripts) // 2 :][:1]
+        llm = speaker.load_llm(kind)
+        figures = plain.measure(speaker, llm, short, [script.text for script in scripts], load.voices)
+        result["plain"]["by_llm"][kind.value] = figures
+        result["ratios"][kind.value] = report.ratios(result["scenarios"], figures)
+        save(result)
 
 
-def _warn_of_queueing(name: ScenarioName, config: EngineConfig) -> None:
+def _warn_of_queueing(name: ScenarioName, config: EngineConfig, tell: Tell) -> None:
     if name.num_streams > config.max_active_clauses:
-        _tell(f"{name}: only {config.max_active_clauses} passes run at once; --set max_active_clauses=... for more")
+        tell(f"{name}: only {config.max_active_clauses} passes run at once; --set max_active_clauses=... for more")
 
 
 def _plain_data(value: object) -> object:

@@ -14,6 +14,10 @@ from bench.report import best_throughput, most_sustained
 from bench.texts import Lengths
 
 _RESULTS: Final = REPOSITORY / "bench" / "results"
+_PLAIN_LLMS: Final = (
+    ("transformers", "where Hugging Face's Qwen2 decodes, as in the reference"),
+    ("lean", "where the engine's own network does"),
+)
 
 
 def results(name: str) -> dict[str, Any] | None:
@@ -69,16 +73,20 @@ def _gpu_remarks(run: dict[str, Any]) -> list[str]:
             remarks.append(f"Cancel to slot free ({name}): p50 {times['p50']:.1f} ms, p95 {times['p95']:.1f} ms.")
         if "mib_per_stream_second" in row:
             remarks.append(f"GPU memory: {row['mib_per_stream_second']:.0f} MiB a second of context and stream.")
-    if run.get("plain"):
-        ratios = run["ratios"]
-        named = (("first_audio", "first audio"), ("throughput", "throughput"))
-        shown = [f"{word} {ratios[key]:.0f} times better" for key, word in named if ratios[key]]
-        if shown:
-            remarks.append(
-                "Against the plain way on the same weights in the same run (one stream at a time, whole-prefix "
-                f"recomputation, eager, {run['plain']['dtype']}; bench/plain.py): {', '.join(shown)}."
-            )
+    ratios = run.get("ratios", {})
+    compared = [f"{better} {words}" for llm, words in _PLAIN_LLMS if (better := _better(ratios.get(llm, {})))]
+    if compared:
+        remarks.append(
+            "Against the plain way on the same weights in the same run (one stream at a time, whole-prefix "
+            f"recomputation, eager, {run['plain']['dtype']}; bench/plain.py): {'; '.join(compared)}."
+        )
     return [" ".join(remarks), ""] if remarks else []
+
+
+def _better(ratios: dict[str, float | None]) -> str:
+    """Of what was measured."""
+    named = (("first_audio", "first audio"), ("throughput", "throughput"))
+    return ", ".join(f"{word} {ratios[key]:.0f} times better" for key, word in named if ratios.get(key))
 
 
 def _weights(run: dict[str, Any]) -> str:

@@ -56,6 +56,7 @@ class EngineCore:
         self._pipeline = Pipeline(config, stages, watch=watch)
         self._limits = Limits(
             max_flow_batch=min(config.max_flow_batch, stages.flow.max_batch),
+            max_calm_flow_batch=min(config.max_calm_flow_batch, stages.flow.max_batch),
             guard_s=config.guard_ms / 1000,
             is_concurrent=stages.is_concurrent,
             llm_yields=config.llm_yields,

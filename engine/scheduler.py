@@ -37,6 +37,9 @@ class Limits:
     """Fixed for an engine."""
 
     max_flow_batch: int
+    # The same where all its listeners have plenty left. Higher -> more throughput; lower -> a listener who has not
+    # waits less long for the batch that runs.
+    max_calm_flow_batch: int = 0  # below max_flow_batch: as that
     # A listener with less than this to play overtakes newcomers: about two blocks' time.
     # Higher -> fewer underruns under load; lower -> sooner first audio under load.
     guard_s: float = 0.15
@@ -189,11 +192,13 @@ def _has_right_of_way(unheard: _Side, heard: _Side, limits: Limits) -> bool:
 
 
 def _flow_work(unheard: _Side, heard: _Side, limits: Limits, room: Room) -> BeginBlocks | AdvanceBatch | None:
-    num_rows = min(limits.max_flow_batch, room.num_blocks)
     sides = sorted((side for side in (unheard, heard) if side.first is not None), key=attrgetter("first"))
     for side in sides:
         if side.running is not None:
             return AdvanceBatch(side.running)
+        is_calm = side.first is not None and side.first[0] == _CALM
+        max_rows = max(limits.max_flow_batch, limits.max_calm_flow_batch if is_calm else 0)
+        num_rows = min(max_rows, room.num_blocks)
         if room.num_new_batches and num_rows:
             return BeginBlocks(tuple(key for _, key in heapq.nsmallest(num_rows, side.ready)))
     return None

@@ -134,7 +134,7 @@ _RANGES: Final = (
     _Range("max_utterances", 1),
     _Range("threads", 1),
     _Range("max_active_clauses", 1, 1024),  # the largest CUDA graph of the speech LLM
-    _Range("max_flow_batch", 1, 32),  # the flow's
+    _Range("max_flow_batch", 1, 64),  # the flow's
     _Range("encoder_processes", 0, 64),
 )
 

@@ -6,6 +6,7 @@ import pytest
 
 from bench import engine
 from bench.engine import UsageError, engine_config, main, parse_range, parse_setting, parser, run_of, scenarios_of
+from bench.plain_llm import PlainLlmKind
 from bench.run import ScenarioName, parse_scenario
 
 pytestmark = pytest.mark.unit
@@ -69,8 +70,18 @@ def test_paced_text_and_the_baseline_are_asked_for() -> None:
     options = parser().parse_args(["--scenario", "live-2", "--device", "cpu", "--text", "paced", "--baseline"])
     run = run_of(options)
     assert (run.tokens_per_s, run.num_plain, run.num_samples) == (30.0, 5, 100)
-    plain = run_of(parser().parse_args(["--scenario", "live-2", "--device", "cpu"]))
-    assert (plain.tokens_per_s, plain.num_plain) == (None, 0)
+    assert run.plain_llms == tuple(PlainLlmKind)
+    without = run_of(parser().parse_args(["--scenario", "live-2", "--device", "cpu"]))
+    assert (without.tokens_per_s, without.plain_llms) == (None, ())
+
+
+def test_the_baseline_without_transformers_is_the_lean_one_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ["--scenario", "live-2", "--device", "cpu", "--baseline", "--baseline-llm"]
+    assert run_of(parser().parse_args([*asked, "transformers"])).plain_llms == (PlainLlmKind.TRANSFORMERS,)
+    monkeypatch.setattr(engine, "has_transformers", lambda: False)
+    assert run_of(parser().parse_args(asked[:-1])).plain_llms == (PlainLlmKind.LEAN,)
+    with pytest.raises(UsageError, match=r"pip install 'voicegate\[baseline\]'"):
+        run_of(parser().parse_args([*asked, "lean", "transformers"]))
 
 
 def test_a_wrong_command_is_one_line_and_status_1(

@@ -86,6 +86,8 @@ def scenarios() -> dict[str, Any]:
 
 
 PLAIN = {"first_audio_ms": {"p50": 2500.0}, "audio_s_per_s": 5.0, "audio_s_per_s_overlapped": 6.0}
+SLOW = {"first_audio_ms": {"p50": 1500.0}, "audio_s_per_s": 1.0, "audio_s_per_s_overlapped": 1.2}
+PLAIN_RUN = {"dtype": "bfloat16", "by_llm": {"lean": PLAIN, "transformers": SLOW}}
 
 
 def test_ratios_to_the_plain_way() -> None:
@@ -100,7 +102,10 @@ def test_the_most_streams_sustained() -> None:
 
 
 def test_targets_are_met_missed_or_not_measured() -> None:
-    run = {"scenarios": scenarios(), "ratios": ratios(scenarios(), PLAIN)}
+    run = {
+        "scenarios": scenarios(),
+        "ratios": {"lean": ratios(scenarios(), PLAIN), "transformers": ratios(scenarios(), SLOW)},
+    }
     verdicts = {row["target"]: row["is_met"] for row in targets_report(run)}
     assert verdicts == {
         "first audio, 1 stream, p50 ms": False,
@@ -112,11 +117,17 @@ def test_targets_are_met_missed_or_not_measured() -> None:
         "audio-s/s, second goal": False,
         "first audio, times the plain way": True,
         "throughput, times the plain way": True,
+        "first audio, times the reference": False,
+        "throughput, times the reference": True,
     }
 
 
 def test_the_printed_table_has_a_line_a_scenario_and_every_judged_target() -> None:
-    run: dict[str, Any] = {"scenarios": scenarios(), "plain": PLAIN, "ratios": ratios(scenarios(), PLAIN)}
+    run: dict[str, Any] = {
+        "scenarios": scenarios(),
+        "plain": PLAIN_RUN,
+        "ratios": {"lean": ratios(scenarios(), PLAIN), "transformers": ratios(scenarios(), SLOW)},
+    }
     run["scenarios"]["cancel-4"] = {
         **outcome_report(outcome(GOOD, failures=("refused",))),
         "cancel_ms": {"p50": 1.0, "p95": 2.0, "p99": None},
@@ -126,7 +137,9 @@ def test_the_printed_table_has_a_line_a_scenario_and_every_judged_target() -> No
     run["targets"] = targets_report(run)
     lines = table(run)
     assert [line.split()[0] for line in lines[1:7]] == [name for name in run["scenarios"] if name != "memory"]
-    assert sum(line.startswith("target ") for line in lines) == 7
+    assert sum(line.startswith("target ") for line in lines) == 9
     text = "\n".join(lines)
     assert "cancel-4: 1 failed refused" in text
     assert "90.0 MiB a second" in text
+    assert "plain way, lean: the engine is better by {'first_audio': 25.0, 'throughput': 120.0" in text
+    assert "plain way, transformers: the engine is better by {'first_audio': 15.0, 'throughput': 600.0" in text

@@ -58,9 +58,11 @@ def test_every_scenario_and_the_plain_way_on_a_model_that_never_stops(
         assert rows[name]["audio_as_expected"] == pytest.approx(1.0, abs=0.1)
     assert rows["live-2"]["is_sustained"] in (True, False)
     assert rows["cancel-1"]["cancel_ms"]["num"] >= 2
-    assert run["plain"]["audio_s"] > 0
-    assert run["ratios"]["first_audio"] > 0
-    assert run["ratios"]["throughput"] > 0
+    assert list(run["plain"]["by_llm"]) == list(run["ratios"]) == ["lean", "transformers"]
+    for llm, figures in run["plain"]["by_llm"].items():
+        assert (figures["first_audio_ms"]["num"], figures["rtf"]["num"]) == (5, 1)
+        assert run["ratios"][llm]["first_audio"] > 0
+        assert run["ratios"][llm]["throughput"] > 0
     assert run["targets"] == []  # those are a GPU's
     printed = capsys.readouterr().out
     assert "plain way" in printed

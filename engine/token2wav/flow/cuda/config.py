@@ -16,7 +16,7 @@ class FlowCudaConfig:
 
     # A batch is padded to the next bucket of rows, and its blocks to the next of frames. From 8 rows on, a row of
     # padding costs as much as any other; more buckets make the start longer.
-    batch_buckets: tuple[int, ...] = (1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32)
+    batch_buckets: tuple[int, ...] = (1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64)
     frame_buckets: tuple[int, ...] = (16, 32, units.FRAMES_PER_BLOCK)
     # Batches that may run interleaved; each has its own buffers and graphs.
     num_lanes: int = 2
