@@ -39,6 +39,7 @@ ROWS: Final = (
     Row("llm-graphs", ("without=llm.has_graphs",)),
     Row("flow-graphs", ("without=flow.use_graphs",)),
     Row("llm-yields", ("llm_yields=false",)),
+    Row("calm-batches", ("max_calm_flow_batch=1",)),
     Row("vocoder-lane", ("without=lanes.has_vocoder_lane",)),
     Row("batch-invariant", ("without=llm.is_batch_invariant",)),
     Row("encoder-processes", ("encoder_processes=0",)),

@@ -102,7 +102,7 @@ class EngineConfig:
 
     # Streams whose blocks are solved in one call. Higher -> more throughput; lower -> less waiting for company.
     max_flow_batch: int = 0
-    # The same where every listener of a call has more than a second left to play: twice as many, on a GPU.
+    # The same where every listener of a call has more than a second left to play.
     max_calm_flow_batch: int = 0
 
     def __post_init__(self) -> None:
@@ -117,13 +117,13 @@ class EngineConfig:
     def resolved(self, device_type: str) -> "EngineConfig":
         """With the device's own numbers where this has 0; `device_type` is cpu or cuda."""
         is_gpu = device_type == "cuda"
-        max_flow_batch = self.max_flow_batch or (32 if is_gpu else 4)
+        max_flow_batch = self.max_flow_batch or (34 if is_gpu else 4)
         return replace(
             self,
             max_utterances=self.max_utterances or (1024 if is_gpu else 64),
             max_active_clauses=self.max_active_clauses or (256 if is_gpu else 8),
             max_flow_batch=max_flow_batch,
-            max_calm_flow_batch=self.max_calm_flow_batch or (2 * max_flow_batch if is_gpu else max_flow_batch),
+            max_calm_flow_batch=self.max_calm_flow_batch or (84 if is_gpu and not self.max_flow_batch else max_flow_batch),
             # A GPU's steps are so short that a block of 10 tokens is followed in time by the next.
             first_block_tokens=self.first_block_tokens or (10 if is_gpu else 12),
             encoder_processes=_encoder_processes(is_gpu) if self.encoder_processes is None else self.encoder_processes,

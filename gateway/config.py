@@ -78,7 +78,7 @@ class GatewayConfig:
         metadata=_help("clauses spoken at once, each with memory of its own; unset: 256 on a GPU, 8 on a CPU"),
     )
     max_flow_batch: int | None = field(
-        default=None, metadata=_help("clauses whose audio is made in one call; unset: 32 on a GPU, 4 on a CPU")
+        default=None, metadata=_help("clauses whose audio is made in one call; unset: 34 on a GPU, 4 on a CPU")
     )
     encoder_processes: int | None = field(
         default=None,
@@ -134,7 +134,7 @@ _RANGES: Final = (
     _Range("max_utterances", 1),
     _Range("threads", 1),
     _Range("max_active_clauses", 1, 1024),  # the largest CUDA graph of the speech LLM
-    _Range("max_flow_batch", 1, 64),  # the flow's
+    _Range("max_flow_batch", 1, 84),  # the flow's
     _Range("encoder_processes", 0, 64),
 )
 

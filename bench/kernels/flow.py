@@ -28,7 +28,7 @@ from engine.token2wav.flow.stream import FlowStream
 
 SECTIONS: Final = ("blocks", "kinds", "switches", "fp8", "precision")
 DEFAULT_SECTIONS: Final = SECTIONS
-_KIND_BATCHES: Final = (1, 4, 16, 32)
+_KIND_BATCHES: Final = (1, 4, 18, 34, 84)
 
 
 def begin(solver: CudaSolver, fixture: FlowFixture, num_rows: int, context: int, num_frames: int) -> CudaSolve:

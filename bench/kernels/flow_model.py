@@ -10,6 +10,7 @@ from engine import units
 from engine.model_config import FlowConfig
 from engine.token2wav.flow.block_context import BlockRow
 from engine.token2wav.flow.block_pool import BlockPool
+from engine.token2wav.flow.cuda.config import FlowCudaConfig
 from engine.token2wav.flow.model import FlowModel
 from engine.token2wav.flow.prompt import FlowPrompt, PreparedPrompt, load_prompt
 from engine.token2wav.flow.stream import FlowStream
@@ -17,7 +18,8 @@ from engine.token2wav.flow.weights import flow_shapes
 
 FULL_SIZE: Final = FULL.flow
 CONTEXTS: Final = (150, 450)  # frames
-NUM_BLOCKS: Final = 32 * (CONTEXTS[-1] // units.FRAMES_PER_BLOCK + 1)
+# Of the largest batch, each stream with a context of its own.
+NUM_BLOCKS: Final = FlowCudaConfig().max_batch * (CONTEXTS[-1] // units.FRAMES_PER_BLOCK + 1)
 
 
 def random_state_dict(config: FlowConfig) -> dict[str, torch.Tensor]:

@@ -54,7 +54,7 @@ def test_variables_and_flags() -> None:
             "VOICEGATE_VOCODER_PRECISION is 'fp16'; it must be one of float16, bfloat16, tf32, float32",
         ),
         ({"VOICEGATE_EAGER": "yes"}, {}, "VOICEGATE_EAGER is 'yes'; it must be one of true, false"),
-        ({}, {"max_flow_batch": "65"}, "max_flow_batch is 65; it must be at least 1 and at most 64"),
+        ({}, {"max_flow_batch": "85"}, "max_flow_batch is 85; it must be at least 1 and at most 84"),
         ({"VOICEGATE_MAX_ACTIVE_CLAUSES": "0"}, {}, "max_active_clauses is 0; it must be at least 1 and at most 1024"),
         ({}, {"text_bytes": "1000000"}, "max_message_bytes is 1048576; text of 1000000 bytes can need"),
     ],
