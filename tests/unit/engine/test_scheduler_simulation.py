@@ -12,7 +12,7 @@ from tests.support.scheduler_simulation import SimulatedStream, Simulation
 
 pytestmark = pytest.mark.unit
 
-LANES = Limits(max_flow_batch=32, is_concurrent=True)
+LANES = Limits(max_flow_batch=34, max_calm_flow_batch=84, is_concurrent=True)
 ONE_PROCESSOR = Limits(max_flow_batch=4)
 
 
