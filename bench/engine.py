@@ -1,7 +1,7 @@
 """Measures the engine at its seam: no sockets, real time, many listeners. Definitions: bench/load.py, bench/report.py.
 
     python -m bench.engine                          # CPU, tiny model: one utterance at a time, time by stage
-    python -m bench.engine --scenario all --device cuda --model DIR --set max_active_clauses=448 --baseline
+    python -m bench.engine --scenario all --device cuda --model DIR --baseline
 
 Scenarios, any number of them; N: streams, or --streams where the name has none
 
@@ -39,7 +39,7 @@ from bench.stages import by_stage
 from bench.texts import Lengths
 from engine.config import EngineConfig
 from engine.interface import EngineError, SpeakingMode
-from engine.loading import choose_device
+from engine.loading import resolved_for_device
 from gateway.logs import configure_logs
 
 _RESULTS: Final = environment.REPOSITORY / "bench" / "results"
@@ -97,7 +97,7 @@ def engine_config(options: argparse.Namespace, scenarios: Sequence[ScenarioName]
     Raises UsageError, EngineError.
     """
     config = EngineConfig(options.model, device=options.device or "auto", threads=options.threads)
-    config = config.resolved(choose_device(config.device).type)
+    config = resolved_for_device(config)
     # Poisson arrivals and cancels overshoot the number of live streams. A burst waits; it is not to be refused.
     room = 2 * max((each.num_streams for each in scenarios), default=1) + 32
     config = replace(

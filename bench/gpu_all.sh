@@ -31,13 +31,13 @@ measured() { # MODULE NAME SECONDS OPTIONS...
 }
 
 [ -f "$model/model.json" ] || part engine-dir 60 "$python" -u -m bench.full_size engine-dir "$model" --never-stop
-measured bench.engine engine-h200 240 --set max_active_clauses=448 --audio-s 3..15 --duration-s 10 --limit-s 40 \
+measured bench.engine engine-h200 240 --audio-s 3..15 --duration-s 10 --limit-s 40 \
     --scenario first-audio live-128 sustain-300 sustain-400 burst-400 cancel-16 --baseline --baseline-utterances 3
 part gpu-tests 110 "$python" -u -m bench.gpu_tests "$out/gpu-tests-h200.txt"
 # A row takes about 12 s, without graphs 25. 128 streams: fewer shapes to capture, so that a row starts sooner.
 measured bench.ablation ablation-h200 150 --set max_active_clauses=128
-measured bench.engine engine-h200-live16 40 --set max_active_clauses=448 --audio-s 3..5 --duration-s 10 --limit-s 40 \
+measured bench.engine engine-h200-live16 40 --audio-s 3..5 --duration-s 10 --limit-s 40 \
     --scenario live-16
 part kernels 120 "$python" -u -m bench.kernels --part llm llm.ablation flow vocoder --json "$out/kernels-h200.json"
-measured bench.engine engine-h200-float8 60 --set max_active_clauses=448 --audio-s 3..15 --duration-s 10 --limit-s 30 \
+measured bench.engine engine-h200-float8 60 --audio-s 3..15 --duration-s 10 --limit-s 30 \
     --scenario sustain-400 --set kv_dtype=float8

@@ -26,7 +26,7 @@ from engine.interface import (
     UtteranceRequest,
     VoiceInfo,
 )
-from engine.loading import choose_device, load_flow, load_llm, load_vocoder, open_device
+from engine.loading import load_flow, load_llm, load_vocoder, open_device, resolved_for_device
 from engine.model_config import ModelConfig, load_model_config
 from engine.prompting import MAX_INSTRUCT_CHARS
 from engine.stages import Stages
@@ -56,7 +56,7 @@ def load_engine(
 ) -> LoadedEngine:
     """Load, check and warm up everything, in the calling thread. Raises EngineError with the remedy."""
     set_threads(config)
-    config = config.resolved(choose_device(config.device).type)
+    config = resolved_for_device(config)
     report = on_progress if on_progress is not None else _nothing
     try:
         with _timed("configuration and voices", report):
@@ -82,7 +82,7 @@ def load_stages(
 ) -> Stages:
     """The models on their device, and every voice prepared for them. Raises ValueError for unfit files."""
     report = report if report is not None else _nothing
-    device = open_device(config.device)
+    device = open_device(config)
     room = voice_room(config, voices.values())
     with _timed("text", report):
         warm_up_reading()
@@ -95,7 +95,7 @@ def load_stages(
         vocoder = load_vocoder(config, model, device, report=report)
     with _timed("flow", report):
         flow = load_flow(config, model, device, num_voice_blocks=room.num_blocks, report=report)
-    with _timed("voice prompts", report), device.token2wav_lane.active():
+    with _timed("voice prompts", report), device.flow_lane.active():
         ready = {name: ready_voice(voice, model, tokenizer, flow, config) for name, voice in voices.items()}
     return Stages(
         model,
@@ -106,7 +106,8 @@ def load_stages(
         ready,
         voice_room=room,
         llm_lane=device.llm_lane,
-        token2wav_lane=device.token2wav_lane,
+        flow_lane=device.flow_lane,
+        vocoder_lane=device.vocoder_lane,
         is_concurrent=device.is_cuda,
     )
 

@@ -39,7 +39,8 @@ class EngineConfig:
     kv_dtype: str = "bfloat16"
     # Of the vocoder's products.
     vocoder_precision: str = "float16"
-    # Optimisations to do without, as part.switch (see engine/*/cuda/config.py): "llm.has_graphs", "flow.fuse_norm".
+    # Optimisations to do without, as part.switch (see engine/*/cuda/config.py): "llm.has_graphs", "flow.fuse_norm";
+    # and "lanes.has_vocoder_lane".
     without: tuple[str, ...] = ()
 
     # Utterances open at once. An idle one costs no model memory, so agents may open theirs early.
@@ -114,20 +115,28 @@ class EngineConfig:
             if switch.partition(".")[0] not in _PARTS:
                 raise ValueError(f"without has {switch!r}; it must be PART.SWITCH with PART one of {', '.join(_PARTS)}")
 
-    def resolved(self, device_type: str) -> "EngineConfig":
-        """With the device's own numbers where this has 0; `device_type` is cpu or cuda."""
+    def resolved(self, device_type: str, *, gpu_bytes: int | None = None) -> "EngineConfig":
+        """With the device's own numbers where this has 0; `device_type` is cpu or cuda, `gpu_bytes` all its memory."""
         is_gpu = device_type == "cuda"
         max_flow_batch = self.max_flow_batch or (34 if is_gpu else 4)
+        max_calm_flow_batch = 84 if is_gpu and not self.max_flow_batch else max_flow_batch
         return replace(
             self,
             max_utterances=self.max_utterances or (1024 if is_gpu else 64),
-            max_active_clauses=self.max_active_clauses or (256 if is_gpu else 8),
+            max_active_clauses=self.max_active_clauses or (_active_clauses(gpu_bytes) if is_gpu else 8),
             max_flow_batch=max_flow_batch,
-            max_calm_flow_batch=self.max_calm_flow_batch or (84 if is_gpu and not self.max_flow_batch else max_flow_batch),
+            max_calm_flow_batch=self.max_calm_flow_batch or max_calm_flow_batch,
             # A GPU's steps are so short that a block of 10 tokens is followed in time by the next.
             first_block_tokens=self.first_block_tokens or (10 if is_gpu else 12),
             encoder_processes=_encoder_processes(is_gpu) if self.encoder_processes is None else self.encoder_processes,
         )
+
+
+def _active_clauses(gpu_bytes: int | None) -> int:
+    """About 3 a GiB: each has a slot of the LLM and of the vocoder, and a second or more of the flow's context."""
+    if gpu_bytes is None:
+        return 256
+    return min(max(16 * round(gpu_bytes / (5 << 30)), 16), 448)
 
 
 def _encoder_processes(is_gpu: bool) -> int:

@@ -1,7 +1,7 @@
 """Where work runs and how its end is known: a CPU has done it when the call returns, a GPU does it on a stream.
 
-A lane keeps its work in order. The LLM has one and the flow with the vocoder another, so that on a GPU a decode step
-runs beside an Euler step; nothing that one writes is read by the other except through the host.
+A lane keeps its work in order. LLM, flow and vocoder have one each, so that on a GPU a decode step and a vocoder call
+run beside an Euler step. What the LLM writes the others get through the host; the vocoder's lane waits for the flow's.
 """
 
 import time
@@ -35,6 +35,12 @@ class Lane(Protocol):
     def mark(self) -> Mark:
         """Behind everything launched so far."""
 
+    def wait_for(self, mark: Mark) -> None:
+        """Work launched from now on begins behind `mark`, another lane's perhaps. The host does not wait.
+
+        It keeps no memory: what the other lane allocated must be held until this one has read it.
+        """
+
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         """A copy in host memory (or the tensor itself, if it is there); valid once a later mark is reached."""
 
@@ -63,6 +69,9 @@ class HostLane:
     def mark(self) -> Mark:
         return _HostMark()
 
+    def wait_for(self, mark: Mark) -> None:
+        pass
+
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor
 
@@ -72,27 +81,30 @@ HOST_LANE = HostLane()
 
 class _CudaMark:
     def __init__(self, event: torch.cuda.Event, lane: object) -> None:
-        self._event = event
+        self.event = event
         self.lane = lane
 
     @property
     def is_reached(self) -> bool:
-        reached: bool = self._event.query()  # type: ignore[no-untyped-call]
+        reached: bool = self.event.query()  # type: ignore[no-untyped-call]
         return reached
 
     def seconds_since(self, earlier: Mark) -> float:
         assert isinstance(earlier, _CudaMark)
-        return float(earlier._event.elapsed_time(self._event)) / 1000
+        return float(earlier.event.elapsed_time(self.event)) / 1000
 
     def wait(self) -> None:
-        self._event.synchronize()
+        self.event.synchronize()
 
 
 class CudaLane:
-    def __init__(self, device: torch.device, *, is_urgent: bool) -> None:
-        """`is_urgent`: its kernels are scheduled before those of other lanes as multiprocessors become free."""
+    def __init__(self, device: torch.device, *, urgency: int) -> None:
+        """0, 1, ...: the most urgent lane's kernels are scheduled first as multiprocessors become free.
+
+        A graph's kernels keep the urgency of the stream that it was captured on, wherever it is replayed.
+        """
         lowest, highest = torch.cuda.Stream.priority_range()  # type: ignore[call-arg]
-        priority = highest if is_urgent else lowest
+        priority = max(lowest - urgency, highest)  # CUDA's most urgent is the lowest number
         self.stream = torch.cuda.Stream(device, priority=priority)  # type: ignore[no-untyped-call]
 
     def active(self) -> AbstractContextManager[object]:
@@ -102,6 +114,10 @@ class CudaLane:
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record(self.stream)
         return _CudaMark(event, self)
+
+    def wait_for(self, mark: Mark) -> None:
+        assert isinstance(mark, _CudaMark)
+        self.stream.wait_event(mark.event)
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         # torch's pinned allocator keeps what it once has taken from the driver, so this costs no allocation.

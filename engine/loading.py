@@ -46,12 +46,18 @@ _KV_DTYPES = {**_DTYPES, "float8": torch.float8_e4m3fn}
 
 
 @dataclass(frozen=True, slots=True)
+class LaneSwitches:
+    has_vocoder_lane: bool = True  # it runs beside the flow's next steps; off: on the flow's lane, before them
+
+
+@dataclass(frozen=True, slots=True)
 class Device:
     """Where the models run, and on which lanes."""
 
     device: torch.device
     llm_lane: Lane
-    token2wav_lane: Lane
+    flow_lane: Lane
+    vocoder_lane: Lane
 
     @property
     def is_cuda(self) -> bool:
@@ -69,14 +75,25 @@ def choose_device(name: str) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
-def open_device(name: str) -> Device:
+def resolved_for_device(config: EngineConfig) -> EngineConfig:
+    """With what suits the device where `config` leaves it open. Raises as `choose_device`."""
+    device = choose_device(config.device)
+    gpu_bytes = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
+    return config.resolved(device.type, gpu_bytes=gpu_bytes)
+
+
+def open_device(config: EngineConfig) -> Device:
     """Raises as `choose_device`, and EngineError for a GPU without Triton."""
-    device = choose_device(name)
+    device = choose_device(config.device)
     if device.type == "cpu":
-        return Device(device, HOST_LANE, HOST_LANE)
+        return Device(device, HOST_LANE, HOST_LANE, HOST_LANE)
     if importlib.util.find_spec("triton") is None:
         raise EngineError(NO_TRITON)
-    return Device(device, CudaLane(device, is_urgent=True), CudaLane(device, is_urgent=False))
+    switches = _switched(LaneSwitches(), "lanes", config)
+    flow_lane = CudaLane(device, urgency=0)
+    # A listener waits for the vocoder's call, a small part of the flow's time; the LLM's next step is smaller still.
+    vocoder_lane = CudaLane(device, urgency=1) if switches.has_vocoder_lane else flow_lane
+    return Device(device, CudaLane(device, urgency=2), flow_lane, vocoder_lane)
 
 
 def least_gpu_bytes(config: EngineConfig, model: ModelConfig) -> int:
@@ -143,7 +160,7 @@ def load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, *, re
     """Raises WeightsError, ValueError."""
     state_dict = load_state_dict(config.model_dir / "vocoder.safetensors")
     max_samples = 2 * config.max_clause_tokens * SAMPLES_PER_TOKEN  # at half speed
-    if not device.is_cuda:
+    if not isinstance(device.vocoder_lane, CudaLane):
         return VocoderRunner(
             model.vocoder,
             state_dict,
@@ -162,8 +179,9 @@ def load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, *, re
         max_streams=config.max_active_clauses,
         device=device.device,
         cuda=_switched(cuda, "vocoder", config),
+        stream=device.vocoder_lane.stream,
     )
-    with device.token2wav_lane.active():
+    with device.vocoder_lane.active():
         runner.capture(report)
     return runner
 
@@ -210,7 +228,7 @@ def load_flow(
         noise=noise,
     )
     report(f"flow: {min(num_blocks, fitting)} blocks of {block_bytes >> 20} MiB, a second of context each")
-    with device.token2wav_lane.active():
+    with device.flow_lane.active():
         runner.capture(report)
     return runner
 

@@ -1,6 +1,6 @@
 """Runs the models for clauses: LLM steps, flow batches, vocoder. Knows no utterance and decides no order.
 
-Work is launched on one of two lanes and its results are fetched later: at once on a CPU, when the GPU has reached
+Work is launched on its model's lane and its results are fetched later: at once on a CPU, when the GPU has reached
 them otherwise. A stage's exception is the caller's to handle; the clauses it concerned are then released, the others
 go on.
 """
@@ -26,8 +26,8 @@ from engine.token2wav.flow.stream import FlowBatch
 from engine.token2wav.stretch import MelStretch
 from engine.token2wav.vocoder.runner import VocoderJob
 
-# Launched but not finished, per lane. More would only let a cancel or a newcomer wait longer; fewer would let a GPU
-# wait for Python between steps.
+# Launched but not finished, of the LLM and of the flow. More would only let a cancel or a newcomer wait longer; fewer
+# would let a GPU wait for Python between steps.
 _MAX_STEPS_IN_FLIGHT = 2
 
 # What a bistream pass is expected to get in all, when only its first words are known: a sentence or two.
@@ -50,14 +50,15 @@ class _DecodingStep:
 
 @dataclass(frozen=True, slots=True)
 class _Rendered:
-    """Samples on their way to the host: of each clause, and whether they are its last."""
+    """Samples on their way to the host, of each clause."""
 
     begin: Mark
     mark: Mark
     clauses: list[Clause]
     sequence_ids: list[int]  # whose the samples are: a clause may be released meanwhile
     samples: list[torch.Tensor]
-    is_last: list[bool]
+    # Their mel is memory of the flow's lane, which is given it again once it is let go: not before `mark` is reached.
+    jobs: list[VocoderJob]
 
 
 class Pipeline:
@@ -248,11 +249,11 @@ class Pipeline:
             if streams.flow.is_exhausted:
                 clause.state = ClauseState.SPOKEN
 
-    # --- the lane of flow and vocoder -------------------------------------------------------------------------
+    # --- the flow's lane, and the vocoder's -------------------------------------------------------------------
 
     def begin(self, clauses: Sequence[Clause]) -> int:
         """Start solving the clauses' ready blocks together; returns the batch's number."""
-        with self._stages.token2wav_lane.active():
+        with self._stages.flow_lane.active():
             flow_batch = self._stages.flow.begin(
                 [clause.streams.flow for clause in clauses if clause.streams is not None]
             )
@@ -265,49 +266,56 @@ class Pipeline:
     def advance(self, number: int) -> bool:
         """One Euler step of a batch, and True if it was the last: the vocoder follows, then `fetch_samples`."""
         batch = self._batches[number]
-        lane = self._stages.token2wav_lane
+        lane = self._stages.flow_lane
         with lane.active():
             begin = lane.mark()
             is_solved = batch.flow_batch.advance()
             mark = lane.mark()
-            self._solving.append((begin, mark))
-            if is_solved:
-                del self._batches[number]
-                for clause in batch.clauses:
-                    clause.batch = None
-                self._vocode(batch)
-                mark = lane.mark()
+        self._solving.append((begin, mark))
+        self._watch_for(mark)
         self.counters["flow_steps"] += 1
         self.counters["flow_rows"] += len(batch.clauses)
-        self._watch_for(mark)
+        if is_solved:
+            del self._batches[number]
+            for clause in batch.clauses:
+                clause.batch = None
+            self._vocode(*self._take_jobs(batch))
         return is_solved
 
     def clauses_of(self, number: int) -> list[Clause]:
         batch = self._batches.get(number)
         return list(batch.clauses) if batch is not None else []
 
-    def _vocode(self, batch: _RunningBatch) -> None:
+    def _take_jobs(self, batch: _RunningBatch) -> tuple[list[Clause], list[VocoderJob], Mark]:
+        """Of each clause with frames for the vocoder; the flow's lane has computed them when the mark is reached."""
         clauses: list[Clause] = []
         jobs: list[VocoderJob] = []
-        is_last: list[bool] = []
-        for clause, mel in zip(batch.clauses, batch.flow_batch.result(), strict=True):
-            assert clause.streams is not None
-            clause.num_rendered_tokens += mel.shape[1] // units.FRAMES_PER_TOKEN
-            is_final = clause.streams.flow.is_exhausted
-            mel = clause.streams.stretch.push(mel, is_final=is_final)
-            # A block may be all prompt: a voice whose prompt ends on a block border.
-            if mel.shape[1] or is_final:
-                clauses.append(clause)
-                jobs.append(VocoderJob(clause.streams.vocoder, mel, is_final))
-                is_last.append(is_final)
+        lane = self._stages.flow_lane
+        with lane.active():
+            for clause, mel in zip(batch.clauses, batch.flow_batch.result(), strict=True):
+                assert clause.streams is not None
+                clause.num_rendered_tokens += mel.shape[1] // units.FRAMES_PER_TOKEN
+                is_final = clause.streams.flow.is_exhausted
+                mel = clause.streams.stretch.push(mel, is_final=is_final)
+                # A block may be all prompt: a voice whose prompt ends on a block border.
+                if mel.shape[1] or is_final:
+                    clauses.append(clause)
+                    jobs.append(VocoderJob(clause.streams.vocoder, mel, is_final))
+            return clauses, jobs, lane.mark()
+
+    def _vocode(self, clauses: list[Clause], jobs: list[VocoderJob], mels_done: Mark) -> None:
         if not jobs:
             return
-        lane = self._stages.token2wav_lane
-        begin = lane.mark()
-        samples = self._stages.vocoder.run(jobs)
-        on_host = torch.split(lane.to_host(torch.cat(samples)), [len(each) for each in samples])
+        lane = self._stages.vocoder_lane
+        lane.wait_for(mels_done)
+        with lane.active():
+            begin = lane.mark()
+            samples = self._stages.vocoder.run(jobs)
+            on_host = torch.split(lane.to_host(torch.cat(samples)), [len(each) for each in samples])
+            mark = lane.mark()
         ids = [clause.streams.sequence_id for clause in clauses if clause.streams is not None]
-        self._rendered.append(_Rendered(begin, lane.mark(), clauses, ids, list(on_host), is_last))
+        self._rendered.append(_Rendered(begin, mark, clauses, ids, list(on_host), jobs))
+        self._watch_for(mark)
         self.counters["vocoder_calls"] += 1
         self.counters["vocoder_rows"] += len(jobs)
 
@@ -317,11 +325,11 @@ class Pipeline:
         while self._rendered and self._rendered[0].mark.is_reached:
             rendered = self._rendered.popleft()
             self.counters["vocoder_seconds"] += rendered.mark.seconds_since(rendered.begin)
-            rows = zip(rendered.clauses, rendered.sequence_ids, rendered.samples, rendered.is_last, strict=True)
-            for clause, sequence_id, samples, is_last in rows:
+            rows = zip(rendered.clauses, rendered.sequence_ids, rendered.samples, rendered.jobs, strict=True)
+            for clause, sequence_id, samples, job in rows:
                 if clause.streams is None or clause.streams.sequence_id != sequence_id:
                     continue
-                if is_last:
+                if job.is_final:
                     clause.state = ClauseState.SPOKEN
                 results.append((clause, samples.numpy()))
         return results

@@ -40,6 +40,7 @@ class Stages:
     vocoder: VocoderRunner
     voices: Mapping[str, ReadyVoice]  # at the start; see engine.voice_shelf
     llm_lane: Lane = HOST_LANE
-    token2wav_lane: Lane = HOST_LANE
+    flow_lane: Lane = HOST_LANE
+    vocoder_lane: Lane = HOST_LANE
     is_concurrent: bool = False  # the lanes run side by side
     voice_room: VoiceRoom = VoiceRoom(0, 0)

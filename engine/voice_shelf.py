@@ -96,7 +96,7 @@ class VoiceShelf:
         self._check_room(voice)
         stages = self._stages
         try:
-            with stages.token2wav_lane.active():
+            with stages.flow_lane.active():
                 ready = ready_voice(voice, stages.model, stages.tokenizer, stages.flow, self._config)
         except BlocksExhausted as error:
             raise VoiceRefused("the flow's memory is full of speech just now; try again when less is spoken") from error

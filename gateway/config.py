@@ -75,7 +75,7 @@ class GatewayConfig:
     device: Device = field(default="auto", metadata=_help("where the engine runs; auto takes CUDA where there is one"))
     max_active_clauses: int | None = field(
         default=None,
-        metadata=_help("clauses spoken at once, each with memory of its own; unset: 256 on a GPU, 8 on a CPU"),
+        metadata=_help("clauses at once, each with memory of its own; unset: 3 a GiB of a GPU, up to 448; 8 on a CPU"),
     )
     max_flow_batch: int | None = field(
         default=None, metadata=_help("clauses whose audio is made in one call; unset: 34 on a GPU, 4 on a CPU")

@@ -116,9 +116,9 @@ def kinds_us(fixture: FlowFixture, block: BlockBuffers, *, with_products: bool) 
     if with_products:
         figures |= {
             "qkv": over_layers(lambda _, w: ops.linear(tensors, normed, w.qkv_weight, w.qkv_bias)),
-            "out": over_layers(lambda _, w: ops.linear(tensors, normed, w.attn_out_weight, w.attn_out_bias)),
+            "out": over_layers(lambda _, w: ops.update(tensors, normed, w.attn_out_weight, w.attn_out_bias)),
             "ff in, gelu": over_layers(lambda _, w: ops.widen(tensors, normed, w.ff_in_weight, w.ff_in_bias)),
-            "ff out": over_layers(lambda _, w: ops.linear(tensors, wide, w.ff_out_weight, w.ff_out_bias)),
+            "ff out": over_layers(lambda _, w: ops.update(tensors, wide, w.ff_out_weight, w.ff_out_bias)),
             "norm": over_layers(
                 lambda i, _: ops.norm(tensors, block, hidden, update=normed, gate_row=6 * i + 2, scale_row=6 * i + 3)
             ),

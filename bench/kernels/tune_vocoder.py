@@ -3,7 +3,7 @@
 python -m bench.kernels.tune_vocoder
 """
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Final
 
 import torch
@@ -15,20 +15,15 @@ from engine.token2wav.vocoder.cuda.convolutions import Convolutions
 
 _SHAPES: Final = ((1, 20), (2, 50), (8, 50), (32, 50))  # streams, frames
 TILES: Final = (
-    Tile(128, 256, 8, 3),
-    Tile(256, 128, 8, 3),
-    Tile(128, 128, 8, 3),
-    Tile(128, 128, 8, 4),
-    Tile(128, 128, 4, 3),
-    Tile(256, 64, 8, 3),
-    Tile(256, 64, 8, 4),
-    Tile(128, 64, 4, 3),
-    Tile(128, 64, 4, 4),
-    Tile(64, 128, 4, 3),
-    Tile(64, 128, 4, 4),
-    Tile(64, 64, 4, 4),
-    Tile(64, 32, 4, 4),
-    Tile(64, 32, 4, 6),
+    *MATRIX_UNIT_TILES,
+    Tile(256, 128, 8, 3, 0.0, num_slices=4),
+    Tile(128, 128, 8, 3, 0.0),
+    Tile(256, 64, 4, 2, 0.0, num_slices=4),
+    Tile(128, 64, 4, 3, 0.0),
+    Tile(128, 64, 4, 2, 0.0, num_slices=4, max_registers=128),
+    Tile(64, 64, 4, 4, 0.0, num_slices=2),
+    Tile(32, 64, 4, 4, 0.0),
+    Tile(128, 32, 4, 4, 0.0),
 )
 
 
@@ -39,12 +34,13 @@ def tune(fixture: VocoderFixture, precision: str) -> None:
     network = runner.network
     busy_rows(runner, fixture.mel, max(BATCHES), 50)
     for tile in TILES:
-        network.convolve = Convolutions(replace(cuda, tiles=(tile, *MATRIX_UNIT_TILES), min_programs=0), network.rows)
-        shape = f"{tile.columns},{tile.outputs},{tile.num_warps},{tile.num_stages}"
+        tiles = (replace(tile, cost=0.0), *MATRIX_UNIT_TILES)  # where it fits, none is cheaper
+        network.convolve = Convolutions(replace(cuda, tiles=tiles), network.rows)
+        shape = ",".join(str(number) for number in astuple(replace(tile, cost=0.0)))
         for num_streams, num_frames in _SHAPES:
             works = convolution_works(runner, num_streams, num_frames)
             cells = " ".join(f"{part}={replay_us(work):.1f}" for part, work in works.items())
-            print(f"{precision} {num_streams}x{num_frames} {shape:14} {cells}", flush=True)
+            print(f"{precision} {num_streams}x{num_frames} {shape:26} {cells}", flush=True)
 
 
 @torch.inference_mode()

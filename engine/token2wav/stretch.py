@@ -26,9 +26,8 @@ class MelStretch:
         known = mel if self._tail is None else torch.cat((self._tail, mel), dim=1)
         num_in = self._tail_start + known.shape[1]
         num_out = math.floor(num_in / self._speed) if is_final else self._num_final(num_in)
-        positions = ((torch.arange(self._num_out, num_out, dtype=torch.float64) + 0.5) * self._speed - 0.5).clamp(
-            0, max(num_in - 1, 0)
-        )
+        frames = torch.arange(self._num_out, num_out, dtype=torch.float64, device=mel.device)
+        positions = ((frames + 0.5) * self._speed - 0.5).clamp(0, max(num_in - 1, 0))
         left = positions.floor().to(torch.int64)
         right = (left + 1).clamp(max=max(num_in - 1, 0))
         weight = (positions - left).to(mel.dtype)

@@ -123,10 +123,12 @@ def _check_gpu(config: GatewayConfig) -> Iterator[Finding]:
     if config.device == "cpu":
         yield Finding(Level.OK, "cuda", f"{name}, not used: device is cpu")
         return
-    free, total = (size / _GIB for size in torch.cuda.mem_get_info())
-    text = f"{name}, {free:.1f} of {total:.1f} GiB free"
+    free_bytes, total_bytes = torch.cuda.mem_get_info()
+    free = free_bytes / _GIB
+    text = f"{name}, {free:.1f} of {total_bytes / _GIB:.1f} GiB free"
     try:
-        needed = least_gpu_bytes(engine_config(config).resolved("cuda"), check_config(config.model_dir)) / _GIB
+        resolved = engine_config(config).resolved("cuda", gpu_bytes=total_bytes)
+        needed = least_gpu_bytes(resolved, check_config(config.model_dir)) / _GIB
     except UnfitFile:  # told where the model is checked
         needed = 0.0
     if free < needed:

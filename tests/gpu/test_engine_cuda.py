@@ -123,6 +123,21 @@ def test_graphs_replay_what_eager_launches() -> None:
     assert eager.pcm == with_graphs.pcm
 
 
+def test_a_vocoder_on_the_flows_lane_says_the_same() -> None:
+    without = ("lanes.has_vocoder_lane",)
+    beside = HandDrivenEngine(config(), stages()).speak("u", [TEXT])
+    behind = HandDrivenEngine(config(without=without), stages(without=without)).speak("u", [TEXT])
+    assert isinstance(beside.end, Done)
+    assert behind.pcm == beside.pcm
+
+
+def test_a_changed_speed_is_the_cpus() -> None:
+    cpu = HandDrivenEngine(CONFIG, tiny_stages()).speak("u", [TEXT], speed=1.2)
+    gpu = HandDrivenEngine(config("float32"), stages("float32")).speak("u", [TEXT], speed=1.2)
+    assert isinstance(gpu.end, Done)
+    assert spectral_distance(pcm(cpu), pcm(gpu)) < 0.15
+
+
 def test_nothing_is_captured_after_the_start() -> None:
     loaded = stages()
     parts = (loaded.llm, loaded.flow, loaded.vocoder)

@@ -46,7 +46,7 @@ def test_lanes_side_by_side_say_what_one_processor_says() -> None:
 
 def test_an_llm_launch_that_fails_beside_a_running_batch_ends_those_it_was_for(monkeypatch: pytest.MonkeyPatch) -> None:
     stages = replace(tiny_stages(), is_concurrent=True)
-    engine = HandDrivenEngine(CONFIG, stages)
+    engine = HandDrivenEngine(replace(CONFIG, llm_yields=False), stages)
     broken = engine.submit("u")
     engine.core.push_text(broken, TEXT)
     while not engine.core.counters["flow_steps"]:

@@ -41,4 +41,16 @@ def test_what_is_left_open_suits_the_device() -> None:
     for device_type in ("cpu", "cuda"):
         resolved = told.resolved(device_type)
         assert resolved.max_active_clauses == 3
+        assert resolved.max_calm_flow_batch >= resolved.max_flow_batch
         assert min(resolved.max_utterances, resolved.max_flow_batch, resolved.first_block_tokens) > 0
+
+
+@pytest.mark.parametrize(("gib", "expected"), [(None, 256), (1, 16), (24, 80), (80, 256), (140, 448), (500, 448)])
+def test_a_larger_gpu_speaks_more_clauses_at_once(gib: int | None, expected: int) -> None:
+    gpu_bytes = None if gib is None else gib << 30
+    assert EngineConfig(Path("m")).resolved("cuda", gpu_bytes=gpu_bytes).max_active_clauses == expected
+
+
+def test_who_limits_the_flows_batches_limits_all_of_them() -> None:
+    resolved = EngineConfig(Path("m"), max_flow_batch=16).resolved("cuda")
+    assert (resolved.max_flow_batch, resolved.max_calm_flow_batch) == (16, 16)

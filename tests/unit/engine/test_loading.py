@@ -1,5 +1,6 @@
 """Choosing a device, and what a GPU is asked for before anything is loaded onto it."""
 
+import importlib.util
 import sys
 from dataclasses import replace
 
@@ -7,7 +8,8 @@ import pytest
 import torch
 
 from engine.interface import EngineError
-from engine.loading import choose_device, least_gpu_bytes, open_device
+from engine.lanes import CudaLane, Lane
+from engine.loading import Device, choose_device, least_gpu_bytes, open_device
 from engine.model_config import load_model_config
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.tiny_engine import CONFIG
@@ -29,8 +31,42 @@ def test_a_gpu_without_triton_is_refused_with_the_remedy(monkeypatch: pytest.Mon
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setitem(sys.modules, "triton", None)
     with pytest.raises(EngineError, match=r"pip install 'voicegate\[gpu\]'"):
-        open_device("auto")
-    assert not open_device("cpu").is_cuda
+        open_device(replace(CONFIG, device="auto"))
+    assert not open_device(CONFIG).is_cuda
+
+
+class FakeStream:
+    def __init__(self, device: torch.device, *, priority: int) -> None:
+        self.priority = priority
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        return 0, -3
+
+
+def gpu_lanes(monkeypatch: pytest.MonkeyPatch, *without: str) -> Device:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "Stream", FakeStream)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
+    return open_device(replace(CONFIG, device="cuda", without=without))
+
+
+def priority(lane: Lane) -> int:
+    assert isinstance(lane, CudaLane)
+    return lane.stream.priority
+
+
+def test_a_listener_waits_for_the_vocoder_but_not_for_the_flow(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = gpu_lanes(monkeypatch)
+    assert priority(device.llm_lane) < priority(device.vocoder_lane) < priority(device.flow_lane)
+
+
+def test_the_vocoders_lane_can_be_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = gpu_lanes(monkeypatch, "lanes.has_vocoder_lane")
+    assert device.vocoder_lane is device.flow_lane
+    with pytest.raises(EngineError, match="lanes has no optimisation has_lane; it has has_vocoder_lane"):
+        gpu_lanes(monkeypatch, "lanes.has_lane")
 
 
 def test_memory_wanted_of_a_gpu_follows_the_configuration() -> None:

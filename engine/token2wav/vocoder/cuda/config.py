@@ -35,10 +35,23 @@ class Tile:
     outputs: int
     num_warps: int
     num_stages: int  # loads in flight
+    cost: float  # of a program, relative to the others
+    num_slices: int = 1  # 1, 2 or 4: of the columns, finished one after the other. More -> fewer registers
+    max_registers: int | None = None  # of a thread
+    depth: int = 1  # of a step, in the precision's block_k
 
 
-MATRIX_UNIT_TILES: Final = (Tile(128, 128, 8, 3), Tile(128, 64, 4, 3), Tile(64, 64, 4, 4), Tile(64, 32, 4, 4))
-FLOAT32_TILES: Final = (Tile(32, 32, 4, 2),)  # without matrix units: larger ones spill
+# bench/kernels/tune_vocoder.py's for float16 on an H200. Of each, two or more programs share a multiprocessor, so that
+# one's loads and stores hide behind another's products.
+MATRIX_UNIT_TILES: Final = (
+    Tile(128, 128, 8, 3, 1.0, num_slices=4, max_registers=128),
+    Tile(64, 128, 8, 4, 0.62, num_slices=2, max_registers=128),
+    Tile(128, 64, 4, 3, 0.62, num_slices=2),
+    Tile(32, 64, 4, 4, 0.22, depth=2),
+    Tile(16, 64, 4, 4, 0.13, depth=2),
+    Tile(64, 32, 4, 4, 0.45),
+)
+FLOAT32_TILES: Final = (Tile(32, 32, 4, 2, 1.0),)  # without matrix units: larger ones spill
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +67,10 @@ class VocoderCudaConfig:
     use_graphs: bool = True
     # The excitation's branches run beside the filter's first stages.
     use_side_streams: bool = True
-    # From the largest tile to the smallest: a convolution takes the first that makes min_programs of it. The last
-    # one's outputs divide 32. Empty: those of the precision.
+    # A convolution takes the one with which a multiprocessor's share of its programs costs least; the first of equals.
+    # One at least has 32 outputs. Empty: those of the precision.
     tiles: tuple[Tile, ...] = ()
-    min_programs: int = 132
+    num_multiprocessors: int = 132
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
@@ -84,8 +97,9 @@ class VocoderCudaConfig:
     def tile(self, *, num_columns: int, num_outputs: int, num_products: int) -> Tile:
         """For `num_products` convolutions at once, each [num_columns, num_outputs]."""
         tiles = self.tiles or (FLOAT32_TILES if self.precision == "float32" else MATRIX_UNIT_TILES)
-        fitting = [tile for tile in tiles if num_outputs % tile.outputs == 0]
-        for tile in fitting:
-            if -(-num_columns // tile.columns) * (num_outputs // tile.outputs) * num_products >= self.min_programs:
-                return tile
-        return fitting[-1]
+
+        def cost(tile: Tile) -> float:
+            num_programs = -(-num_columns // tile.columns) * (num_outputs // tile.outputs) * num_products
+            return -(-num_programs // self.num_multiprocessors) * tile.cost
+
+        return min((tile for tile in tiles if num_outputs % tile.outputs == 0), key=cost)

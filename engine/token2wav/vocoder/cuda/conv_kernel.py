@@ -2,10 +2,12 @@
 
 Activations are channels last, [streams, columns, channels]; a layer's buffer begins with its tail of the call before,
 so a left-looking convolution is a product over shifted rows of one buffer and nothing is padded or concatenated.
+The product is [outputs, channels] x [channels, columns]: the matrix units take 64 rows at a time but many more columns,
+and read the least from shared memory where the few outputs are the rows.
 Only the CUDA path imports this module (Triton is optional).
 """
 
-# mypy: disable-error-code="untyped-decorator, no-untyped-def, no-untyped-call"
+# mypy: disable-error-code="untyped-decorator, no-untyped-def, no-untyped-call, misc"
 
 from typing import Final
 
@@ -32,6 +34,12 @@ def fast_sin(x):
 
 
 @triton.jit
+def fast_cos(x):
+    """As exact as fast_sin."""
+    return tl.inline_asm_elementwise("cos.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
 def snake(x, alpha, inverse_alpha, IS_FAST: tl.constexpr):
     angle = x * alpha
     sine = fast_sin(angle) if IS_FAST else tl.sin(angle)
@@ -47,6 +55,22 @@ def as_operand(x, dtype, ROUND_TF32: tl.constexpr):
     if dtype == tl.float16:
         return tl.minimum(tl.maximum(x, -65504.0), 65504.0).to(tl.float16)
     return x.to(dtype)
+
+
+@triton.jit
+def _halves(x, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    return x.reshape(ROWS, 2, COLUMNS // 2).permute(0, 2, 1).split()
+
+
+@triton.jit
+def _slices(x, ROWS: tl.constexpr, COLUMNS: tl.constexpr, NUM_SLICES: tl.constexpr):
+    """x [rows, columns] -> 1, 2 or 4 tensors [rows, columns / slices], from left to right."""
+    slices = (x,)
+    if NUM_SLICES > 1:
+        slices = _halves(x, ROWS, COLUMNS)
+    if NUM_SLICES > 2:
+        slices = _halves(slices[0], ROWS, COLUMNS // 2) + _halves(slices[1], ROWS, COLUMNS // 2)
+    return slices
 
 
 # Numbers that differ from layer to layer but change nothing in the code: one compilation serves them all.
@@ -101,9 +125,10 @@ def conv_kernel(
     HAS_RESIDUAL: tl.constexpr,
     HAS_RAW: tl.constexpr,
     ACTIVATION: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
+    BLOCK_M: tl.constexpr,  # columns
+    BLOCK_N: tl.constexpr,  # outputs
     BLOCK_K: tl.constexpr,
+    NUM_SLICES: tl.constexpr,
     PRECISION: tl.constexpr,
     ROUND_TF32: tl.constexpr,
     IS_FAST: tl.constexpr,
@@ -127,9 +152,9 @@ def conv_kernel(
     columns = first_column + tl.arange(0, BLOCK_M)
     outputs = first_output + tl.arange(0, BLOCK_N)
     ks = tl.arange(0, BLOCK_K)
-    x_ptrs = x_ptr + stream.to(tl.int64) * x_stream + (columns[:, None] * column_step + ks[None, :])
-    w_ptrs = w_ptr + (outputs[None, :] * (total_taps << channel_shift) * BLOCK_K + ks[:, None])
-    sums = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    x_ptrs = x_ptr + stream.to(tl.int64) * x_stream + (columns[None, :] * column_step + ks[:, None])
+    w_ptrs = w_ptr + (outputs[:, None] * (total_taps << channel_shift) * BLOCK_K + ks[None, :])
+    sums = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
     for step in range(begin << channel_shift, end << channel_shift):
         tap = step >> channel_shift
         source = block
@@ -141,33 +166,38 @@ def conv_kernel(
         chunk = step - (tap << channel_shift)
         x = tl.load(x_ptrs + (source.to(tl.int64) * x_block + (column * channels + chunk * BLOCK_K)))
         w = tl.load(w_ptrs + step * BLOCK_K)
-        sums = tl.dot(x, w, sums, input_precision=PRECISION)
+        sums = tl.dot(w, x, sums, input_precision=PRECISION)
 
-    is_column = (columns < num_columns)[:, None]
-    at = columns[:, None] * num_outputs + outputs[None, :]
-    if IS_SUM:
-        # Not unrolled: all residuals in registers at once would spill.
-        for each in tl.range(0, NUM_BLOCKS, num_stages=1, loop_unroll_factor=1):
-            sums += tl.load(bias_ptr + each * num_outputs + outputs)[None, :]
+    # Slice by slice: with all residuals and addresses in registers at once, fewer programs share a multiprocessor.
+    slices = _slices(sums, BLOCK_N, BLOCK_M, NUM_SLICES)
+    for number in tl.static_range(NUM_SLICES):
+        own = slices[number]
+        own_columns = first_column + number * (BLOCK_M // NUM_SLICES) + tl.arange(0, BLOCK_M // NUM_SLICES)
+        is_column = (own_columns < num_columns)[None, :]
+        at = own_columns[None, :] * num_outputs + outputs[:, None]
+        if IS_SUM:
+            # Not unrolled, for the same reason.
+            for each in tl.range(0, NUM_BLOCKS, num_stages=1, loop_unroll_factor=1):
+                own += tl.load(bias_ptr + each * num_outputs + outputs)[:, None]
+                if HAS_RESIDUAL:
+                    residual = residual_ptr + each * residual_block + stream.to(tl.int64) * residual_stream
+                    own += tl.load(residual + at, mask=is_column, other=0.0)
+            own *= scale
+        else:
+            own += tl.load(bias_ptr + block * num_outputs + outputs)[:, None]
             if HAS_RESIDUAL:
-                residual = residual_ptr + each * residual_block + stream.to(tl.int64) * residual_stream
-                sums += tl.load(residual + at, mask=is_column, other=0.0)
-        sums *= scale
-    else:
-        sums += tl.load(bias_ptr + block * num_outputs + outputs)[None, :]
-        if HAS_RESIDUAL:
-            residual = residual_ptr + block.to(tl.int64) * residual_block + stream.to(tl.int64) * residual_stream
-            sums += tl.load(residual + at, mask=is_column, other=0.0)
-    if HAS_RAW:
-        raw = raw_ptr + block.to(tl.int64) * raw_block + stream.to(tl.int64) * raw_stream
-        tl.store(raw + at, sums, mask=is_column)
-    if ACTIVATION == _SNAKE:
-        alpha = tl.load(alpha_ptr + block * num_outputs + outputs)[None, :]
-        inverse_alpha = tl.load(inverse_alpha_ptr + block * num_outputs + outputs)[None, :]
-        sums = snake(sums, alpha, inverse_alpha, IS_FAST)
-    if ACTIVATION == _LEAKY:
-        sums = tl.where(sums > 0, sums, sums * slope)
-    if ACTIVATION != 0:
-        active = active_ptr + block.to(tl.int64) * active_block + stream.to(tl.int64) * active_stream
-        operand = as_operand(sums, active_ptr.dtype.element_ty, ROUND_TF32)
-        tl.store(active + at, operand, mask=is_column)
+                residual = residual_ptr + block.to(tl.int64) * residual_block + stream.to(tl.int64) * residual_stream
+                own += tl.load(residual + at, mask=is_column, other=0.0)
+        if HAS_RAW:
+            raw = raw_ptr + block.to(tl.int64) * raw_block + stream.to(tl.int64) * raw_stream
+            tl.store(raw + at, own, mask=is_column)
+        if ACTIVATION == _SNAKE:
+            alpha = tl.load(alpha_ptr + block * num_outputs + outputs)[:, None]
+            inverse_alpha = tl.load(inverse_alpha_ptr + block * num_outputs + outputs)[:, None]
+            own = snake(own, alpha, inverse_alpha, IS_FAST)
+        if ACTIVATION == _LEAKY:
+            own = tl.where(own > 0, own, own * slope)
+        if ACTIVATION != 0:
+            active = active_ptr + block.to(tl.int64) * active_block + stream.to(tl.int64) * active_stream
+            operand = as_operand(own, active_ptr.dtype.element_ty, ROUND_TF32)
+            tl.store(active + at, operand, mask=is_column)

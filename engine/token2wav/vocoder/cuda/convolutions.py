@@ -70,7 +70,7 @@ class Convolutions:
         residual = epilogue.residual if epilogue.residual is not None else weights.bias
         alpha = epilogue.snake.alpha if epilogue.snake is not None else weights.bias
         inverse_alpha = epilogue.snake.inverse_alpha if epilogue.snake is not None else weights.bias
-        block_k = self._precision.block_k
+        block_k = min(self._precision.block_k * tile.depth, weights.channels)
         conv_kernel[(num_tiles, num_streams, 1 if is_sum else num_blocks)](
             x,
             weights.weight,
@@ -104,11 +104,13 @@ class Convolutions:
             BLOCK_M=tile.columns,
             BLOCK_N=tile.outputs,
             BLOCK_K=block_k,
+            NUM_SLICES=tile.num_slices,
             PRECISION=self._precision.product,
             ROUND_TF32=self._precision.is_rounded_to_tf32,
             IS_FAST=self._precision.has_fast_sine,
             num_warps=tile.num_warps,
             num_stages=tile.num_stages,
+            maxnreg=tile.max_registers,
         )
 
 

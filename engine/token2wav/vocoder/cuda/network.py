@@ -41,8 +41,12 @@ class CudaNetwork:
         *,
         max_streams: int,
         device: torch.device,
+        priority: int = 0,
     ) -> None:
-        """`noise`: one number a sample of the longest utterance and of the frame after it."""
+        """`noise`: one number a sample of the longest utterance and of the frame after it.
+
+        `priority`: CUDA's, of the stream that calls run on.
+        """
         self._config = config
         self._noise = noise
         self._precision = PRECISIONS[cuda.precision]
@@ -72,7 +76,8 @@ class CudaNetwork:
         shape = (cuda.max_batch, row_fields.NUM_FIELDS)
         self.rows = torch.zeros(shape, dtype=torch.int64, device=device)
         self.convolve = Convolutions(cuda, self.rows)
-        self._side = SideStreams(len(self.stages) if cuda.use_side_streams and device.type == "cuda" else 0)
+        num_side_streams = len(self.stages) if cuda.use_side_streams and device.type == "cuda" else 0
+        self._side = SideStreams(num_side_streams, priority=priority)
         num_samples = cuda.max_frames * units.SAMPLES_PER_FRAME + config.stft_hop
         self._samples = torch.zeros(cuda.max_batch * num_samples, device=device)
 

@@ -38,9 +38,14 @@ class CudaVocoderRunner(VocoderRunner):
         max_streams: int,
         device: torch.device,
         cuda: VocoderCudaConfig | None = None,
+        stream: torch.cuda.Stream | None = None,
     ) -> None:
-        """As VocoderRunner; `capture` must be called before the first job unless `cuda.use_graphs` is off."""
+        """As VocoderRunner; `capture` must be called before the first job unless `cuda.use_graphs` is off.
+
+        `stream`: the one that jobs will run on, whose priority the graphs' kernels get; None: any, without priority.
+        """
         self._cuda = cuda if cuda is not None else VocoderCudaConfig()
+        self._stream = stream
         _check_config(config)
         super().__init__(
             config,
@@ -53,10 +58,16 @@ class CudaVocoderRunner(VocoderRunner):
 
     def _build(self, config: VocoderConfig, weights: Mapping[str, torch.Tensor], dtype: torch.dtype) -> None:
         self.network = CudaNetwork(
-            config, weights, self._noise, self._cuda, max_streams=self._max_streams, device=self._device
+            config,
+            weights,
+            self._noise,
+            self._cuda,
+            max_streams=self._max_streams,
+            device=self._device,
+            priority=self._stream.priority if self._stream is not None else 0,
         )
         self._staging = RowStaging(self.network.rows)
-        self._graphs = GraphSet() if self._cuda.use_graphs else None
+        self._graphs = GraphSet(self._stream) if self._cuda.use_graphs else None
         # By streams and frames, as the graphs: they compute in the same buffers, one after the other.
         self._workspaces: dict[tuple[int, int], Workspace] = {
             (num_streams, num_frames): self.network.workspace(num_streams, num_frames)

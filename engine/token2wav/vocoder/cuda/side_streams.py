@@ -6,9 +6,12 @@ import torch
 
 
 class SideStreams:
-    def __init__(self, num_streams: int) -> None:
-        """With none, work that is forked runs where it stands."""
-        self._streams = [torch.cuda.Stream() for _ in range(num_streams)]  # type: ignore[no-untyped-call]
+    def __init__(self, num_streams: int, *, priority: int = 0) -> None:
+        """With none, work that is forked runs where it stands. `priority`: CUDA's, of the stream they branch off."""
+        self._streams = [
+            torch.cuda.Stream(priority=priority)  # type: ignore[no-untyped-call]
+            for _ in range(num_streams)
+        ]
 
     def fork(self, number: int, work: Callable[[], None]) -> None:
         """Run `work` after what the current stream has been given, beside what it is given next."""

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from engine.token2wav.vocoder.cuda import rows
-from engine.token2wav.vocoder.cuda.conv_kernel import as_operand, fast_sin, snake
+from engine.token2wav.vocoder.cuda.conv_kernel import as_operand, fast_cos, fast_sin, snake
 
 _FIELDS: tl.constexpr = tl.constexpr(rows.NUM_FIELDS)
 _FRAMES: tl.constexpr = tl.constexpr(rows.FRAMES_FIELD)
@@ -118,6 +118,11 @@ def _sine(x, IS_FAST: tl.constexpr):
 
 
 @triton.jit
+def _cosine(x, IS_FAST: tl.constexpr):
+    return fast_cos(x) if IS_FAST else tl.cos(x)
+
+
+@triton.jit
 def synthesis_kernel(
     spectra_ptr,  # [streams, 2 + columns, channels] float32: 9 log-magnitudes, 9 phase inputs
     basis_ptr,  # [4, 2, 16, 16] float32: frames of a block, real and imaginary, bins, samples of a block
@@ -155,7 +160,7 @@ def synthesis_kernel(
         at = spectra + columns[:, None] * CHANNELS + bins[None, :]
         magnitude = tl.minimum(tl.exp(tl.load(at, mask=mask, other=0.0)), 100.0)
         phase = _sine(tl.load(at + NUM_BINS, mask=mask, other=0.0), IS_FAST)
-        real = tl.where(mask, magnitude * tl.cos(phase), 0.0)
+        real = tl.where(mask, magnitude * _cosine(phase, IS_FAST), 0.0)
         imaginary = tl.where(mask, magnitude * _sine(phase, IS_FAST), 0.0)
         basis = basis_ptr + part * 512 + bins[:, None] * 16 + samples[None, :]
         sums = tl.dot(real, tl.load(basis), sums, input_precision="ieee")

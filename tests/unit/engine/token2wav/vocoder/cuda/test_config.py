@@ -26,13 +26,13 @@ def test_the_smallest_bucket_that_holds_it() -> None:
     assert (config.max_batch, config.max_frames) == (4, 50)
 
 
-def test_the_largest_tile_that_makes_enough_programs() -> None:
-    large, small = Tile(128, 128, 8, 3), Tile(64, 32, 4, 4)
-    config = VocoderCudaConfig(tiles=(large, small), min_programs=10)
-    assert config.tile(num_columns=1280, num_outputs=128, num_products=1) == large
-    assert config.tile(num_columns=1152, num_outputs=128, num_products=1) == small
-    assert config.tile(num_columns=1, num_outputs=128, num_products=10) == large
-    assert config.tile(num_columns=12800, num_outputs=96, num_products=1) == small
+def test_the_tile_that_keeps_a_multiprocessor_busy_for_the_shortest_time() -> None:
+    large, small = Tile(128, 128, 8, 3, 1.0), Tile(64, 32, 4, 4, 0.3)
+    config = VocoderCudaConfig(tiles=(large, small), num_multiprocessors=10)
+    assert config.tile(num_columns=128, num_outputs=128, num_products=1) == small  # 1 program of 10, or 8 small ones
+    assert config.tile(num_columns=1280, num_outputs=128, num_products=1) == large  # 1 each, or 8 small ones
+    assert config.tile(num_columns=1, num_outputs=128, num_products=10) == large  # as many, of less use
+    assert config.tile(num_columns=12800, num_outputs=96, num_products=1) == small  # nothing else fits
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
