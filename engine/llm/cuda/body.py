@@ -59,6 +59,8 @@ class DecoderBody:
         self.last_token = buffer(num_slots + 1, dtype=torch.int32)
         self.history = buffer(num_slots + 1, triton.next_power_of_2(sampling.window), dtype=torch.int32)
         self.tokens = buffer(max_samples, dtype=torch.int32)
+        num_candidates = max(64, triton.next_power_of_2(2 * sampling.top_k))
+        self._candidates = buffer(max_samples, 2, num_candidates, dtype=torch.int32)
         self.residual = buffer(rows, hidden, dtype=torch.float32)
         widths = (hidden, query_width, query_width, config.intermediate_size)
         self.activations = [buffer(rows, width) for width in widths]
@@ -235,6 +237,7 @@ class DecoderBody:
             self.last_token,
             self.history,
             self.tokens,
+            self._candidates,
             NUM_IDS=config.num_speech_rows,
             SCORES_STRIDE=self.scores.stride(0),
             SPEECH_TOKEN_SIZE=config.speech_token_size,
@@ -245,7 +248,7 @@ class DecoderBody:
             TOP_K=sampling.top_k,
             MIN_REPEATS=math.ceil(sampling.window * sampling.tau_r),
             BLOCK_IDS=triton.next_power_of_2(config.num_speech_rows),
-            BLOCK_K=triton.next_power_of_2(sampling.top_k),
+            NUM_CANDIDATES=self._candidates.shape[2],
             IS_IGNORING_EOS=packing.IS_IGNORING_EOS,
             IS_FORCED_FILL=packing.IS_FORCED_FILL,
             COUNTS_AS_FILL=packing.COUNTS_AS_FILL,

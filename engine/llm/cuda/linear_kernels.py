@@ -56,14 +56,21 @@ def accumulate(
 
 
 @triton.jit
-def inverse_rms(squares_ptr, rows, is_row, SQUARES_STRIDE: tl.constexpr, WIDTH: tl.constexpr, EPS):
-    """[BLOCK_M] float32 of the residual's rows, from the partial sums of squares that its writers left.
+def load_squares(squares_ptr, rows, is_row, SQUARES_STRIDE: tl.constexpr, WIDTH: tl.constexpr):
+    """Tuple of [BLOCK_M] float32: the partial sums of squares that the writers of the residual's rows left."""
+    parts = ()
+    for part in tl.static_range((WIDTH + SQUARES_COLUMNS - 1) // SQUARES_COLUMNS):
+        square = tl.load(squares_ptr + part * SQUARES_STRIDE + rows, mask=is_row, other=0.0)
+        parts = parts + (square,)  # type: ignore[assignment]  # noqa: RUF005 - Triton knows no *parts
+    return parts
 
-    One after the other: a reduction's order would depend on the tile.
-    """
-    total = tl.load(squares_ptr + rows, mask=is_row, other=0.0)
+
+@triton.jit
+def inverse_rms(parts, WIDTH: tl.constexpr, EPS):
+    """[BLOCK_M] float32 from `load_squares`. One after the other: a reduction's order would depend on the tile."""
+    total = parts[0]
     for part in tl.static_range(1, (WIDTH + SQUARES_COLUMNS - 1) // SQUARES_COLUMNS):
-        total += tl.load(squares_ptr + part * SQUARES_STRIDE + rows, mask=is_row, other=0.0)
+        total += parts[part]
     return tl.rsqrt(total / WIDTH + EPS)
 
 
@@ -150,13 +157,15 @@ def project_qkv(
     first_col = tl.program_id(1) * BLOCK_N
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     is_row = rows < num_rows
-    sums = accumulate(x_ptr, rows, is_row, w_ptr, first_col, 0, WIDTH, WIDTH, BLOCK_M, BLOCK_N, BLOCK_K, NUM_STAGES)
     cols = first_col + tl.arange(0, BLOCK_N)
-    scale = inverse_rms(squares_ptr, rows, is_row, SQUARES_STRIDE, WIDTH, EPS)
-    qkv = sums * scale[:, None] + tl.load(bias_ptr + cols)[None, :]
-
+    # Asked for before the product, these are there behind it.
+    bias = tl.load(bias_ptr + cols)
     slots = tl.load(rows_ptr + rows * 4 + 1, mask=is_row, other=0)
     positions = tl.load(rows_ptr + rows * 4 + 2, mask=is_row, other=0)
+    squares = load_squares(squares_ptr, rows, is_row, SQUARES_STRIDE, WIDTH)
+    sums = accumulate(x_ptr, rows, is_row, w_ptr, first_col, 0, WIDTH, WIDTH, BLOCK_M, BLOCK_N, BLOCK_K, NUM_STAGES)
+    qkv = sums * inverse_rms(squares, WIDTH, EPS)[:, None] + bias[None, :]
+
     QUERY_WIDTH: tl.constexpr = NUM_HEADS * HEAD_DIM
     KEY_WIDTH: tl.constexpr = NUM_KV_HEADS * HEAD_DIM
     pairs = first_col // 2 + tl.arange(0, BLOCK_N // 2)
@@ -199,8 +208,9 @@ def project_gate_up(
     first_col = tl.program_id(1) * BLOCK_N
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     is_row = rows < num_rows
+    squares = load_squares(squares_ptr, rows, is_row, SQUARES_STRIDE, WIDTH)
     sums = accumulate(x_ptr, rows, is_row, w_ptr, first_col, 0, WIDTH, WIDTH, BLOCK_M, BLOCK_N, BLOCK_K, NUM_STAGES)
-    scale = inverse_rms(squares_ptr, rows, is_row, SQUARES_STRIDE, WIDTH, EPS)
+    scale = inverse_rms(squares, WIDTH, EPS)
     gate, up = tl.split(tl.reshape(sums * scale[:, None], [BLOCK_M, BLOCK_N // 2, 2]))
     value = (gate / (1.0 + tl.exp(-gate)) * up).to(inner_ptr.dtype.element_ty)
     channels = first_col // 2 + tl.arange(0, BLOCK_N // 2)
@@ -238,6 +248,11 @@ def project_residual(
     NUM_K: tl.constexpr = WIDTH // NUM_SPLITS
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     is_row = rows < num_rows
+    cols = first_col + tl.arange(0, BLOCK_N)
+    is_stored = is_row[:, None] & (cols < OUT)[None, :]
+    offsets = rows[:, None] * OUT + cols[None, :]
+    if NUM_SPLITS == 1:  # else the last to come loads it: to load it in all of them is slower (H200)
+        residual = tl.load(residual_ptr + offsets, mask=is_stored, other=0.0)
     sums = accumulate(
         x_ptr, rows, is_row, w_ptr, first_col, split * NUM_K, WIDTH, NUM_K, BLOCK_M, BLOCK_N, BLOCK_K, NUM_STAGES
     )
@@ -258,10 +273,9 @@ def project_residual(
                     parts_ptr + part * (BLOCK_M * BLOCK_N), mask=is_row[:, None], other=0.0, cache_modifier=".cg"
                 )
     if is_last:
-        cols = first_col + tl.arange(0, BLOCK_N)
-        is_stored = is_row[:, None] & (cols < OUT)[None, :]
-        offsets = rows[:, None] * OUT + cols[None, :]
-        value = sums + tl.load(residual_ptr + offsets, mask=is_stored, other=0.0)
+        if NUM_SPLITS > 1:
+            residual = tl.load(residual_ptr + offsets, mask=is_stored, other=0.0)
+        value = sums + residual
         tl.store(residual_ptr + offsets, value, mask=is_stored)
         tl.store(y_ptr + offsets, value.to(y_ptr.dtype.element_ty), mask=is_stored)
         first_part = tl.program_id(1) * (BLOCK_N // SQUARES_COLUMNS)
@@ -294,8 +308,9 @@ def project_scores(
     is_sample = samples < num_samples
     # Sample i's record lies before those of the samples that precede it, 8 words each (packing.py).
     rows = tl.load(samples_ptr - (samples + 1) * 8, mask=is_sample, other=0)
+    squares = load_squares(squares_ptr, rows, is_sample, SQUARES_STRIDE, WIDTH)
     sums = accumulate(x_ptr, rows, is_sample, w_ptr, first_col, 0, WIDTH, WIDTH, BLOCK_M, BLOCK_N, BLOCK_K, NUM_STAGES)
-    scale = inverse_rms(squares_ptr, rows, is_sample, SQUARES_STRIDE, WIDTH, EPS)
+    scale = inverse_rms(squares, WIDTH, EPS)
     cols = first_col + tl.arange(0, BLOCK_N)
     scores = scores_ptr + samples[:, None] * SCORES_STRIDE + cols[None, :]
     tl.store(scores, sums * scale[:, None], mask=is_sample[:, None] & (cols < SCORES_STRIDE)[None, :])

@@ -52,6 +52,22 @@ def test_random_scores() -> None:
     assert drawn == expected.tolist()
 
 
+@pytest.mark.parametrize("num_highest", [0, 20, 100])
+def test_more_equal_scores_than_candidates(num_highest: int) -> None:
+    """Of equal ones the lowest ids are drawn."""
+    scores = torch.zeros(9, NUM_IDS)
+    scores[:, 5 : 5 + num_highest] = 1e-3
+    uniforms = np.stack([np.linspace(0.01, 0.99, 9), np.full(9, 0.5)], 1)
+    drawn = KernelSampler(SMALL, num_slots=9, device="cpu").draw(scores, uniforms, flags=packing.IS_FRESH)
+    expected = RepetitionAwareSampler(SamplingConfig(), SMALL).sample(
+        scores.clone(),
+        history=torch.full((9, 10), -1),
+        ignore_eos=torch.zeros(9, dtype=torch.bool),
+        uniforms=torch.from_numpy(uniforms),
+    )
+    assert drawn == expected.tolist()
+
+
 @pytest.mark.filterwarnings("ignore:invalid value encountered")
 def test_scores_that_are_not_finite_concern_only_their_row() -> None:
     scores = torch.randn(3, NUM_IDS, generator=torch.Generator().manual_seed(0))
