@@ -1,9 +1,11 @@
-"""Which tiles of the flow's kernels are fastest on this GPU: the source of the choices in cuda/fused_ops.py.
+"""Which tiles of the flow's kernels are fastest on this GPU: what cuda/fused_attention and fused_linear choose by.
 
 python -m bench.kernels.tune_flow
 """
 
+from collections.abc import Callable
 from dataclasses import astuple
+from functools import partial
 
 import torch
 from triton.runtime.errors import OutOfResources
@@ -12,48 +14,43 @@ from bench.kernels.flow import begin
 from bench.kernels.flow_model import CONTEXTS, FULL_SIZE, FlowFixture
 from bench.kernels.timing import DEVICE, captured_us
 from engine import units
-from engine.token2wav.flow.cuda import fused_ops
+from engine.token2wav.flow.cuda import fused_attention, fused_linear
 from engine.token2wav.flow.cuda.config import FlowCudaConfig
-from engine.token2wav.flow.cuda.fused_ops import AttendTile, LinearTile
+from engine.token2wav.flow.cuda.fused_attention import AttendTile
+from engine.token2wav.flow.cuda.fused_linear import LinearTile
 from engine.token2wav.flow.cuda.solver import CudaSolver
 from engine.token2wav.flow.cuda.tensors import FlowTensors, flow_tensors
 
 BATCHES = (1, 2, 4, 8, 32)
 ATTEND_TILES = [
-    AttendTile(64, 2, 4),
-    AttendTile(64, 2, 4, max_registers=128),
-    AttendTile(64, 3, 4),
-    AttendTile(128, 2, 4),
-    AttendTile(128, 3, 4),
-    AttendTile(128, 2, 8),
-]
-LINEAR_TILES = [
-    LinearTile(lines, outs, depth, num_stages, num_warps)
-    for lines, outs, depth, num_stages, num_warps in (
-        (64, 16, 128, 6, 4),
-        (64, 32, 128, 3, 4),
-        (64, 32, 128, 4, 4),
-        (64, 32, 128, 5, 4),
-        (64, 32, 256, 3, 4),
-        (64, 64, 128, 4, 4),
-        (64, 64, 64, 6, 4),
-        (128, 32, 128, 4, 4),
-        (128, 32, 128, 4, 8),
-        (128, 64, 128, 3, 8),
-        (128, 64, 64, 4, 4),
-        (128, 128, 64, 4, 8),
+    AttendTile(splits, prefetch, num_stages, 4, max_registers)
+    for splits, prefetch, num_stages, max_registers in (
+        (1, 0, 2, 128),
+        (1, 0, 3, 128),
+        (1, 2, 3, 128),
+        (1, 0, 5, None),
+        (2, 0, 3, None),
+        (2, 4, 5, None),
+        (4, 0, 3, None),
+        (4, 2, 3, None),
     )
+]
+LINEAR_BATCHES = (1, 2, 4)
+LINEAR_TILES = [LinearTile(64, 64, 64, 6, 4), LinearTile(64, 64, 128, 4, 4), LinearTile(128, 64, 64, 6, 8)]
+SPLIT_TILES = [
+    LinearTile(lines, 64, depth, num_stages, 4, num_parts=4)
+    for lines, depth, num_stages in ((64, 64, 4), (64, 64, 8), (64, 128, 4), (128, 64, 4), (128, 64, 6))
 ]
 
 
 def tune_attention(fixture: FlowFixture, tensors: FlowTensors) -> None:
     solver = CudaSolver(fixture.model, fixture.pool, FlowCudaConfig(num_lanes=1, use_graphs=False))
     for context in CONTEXTS:
-        print(f"attend, context {context}: us by tile (keys, stages, warps, registers) and B={BATCHES}")
+        print(f"attend, context {context}: us by tile (splits, prefetch, stages, warps, registers) and B={BATCHES}")
         for tile in ATTEND_TILES:
             times = [attend_us(solver, fixture, tensors, tile, num_rows, context) for num_rows in BATCHES]
             print(
-                f"  {astuple(tile)!s:20}" + "".join(f"{t:9.2f}" for t in times),
+                f"  {astuple(tile)!s:24}" + "".join(f"{t:9.2f}" for t in times),
                 flush=True,
             )
 
@@ -67,7 +64,7 @@ def attend_us(
 
     def work() -> None:
         for layer in range(FULL_SIZE.estimator.depth):
-            fused_ops.attend(tensors, solve.buffers, qkv, layer, tile=tile)
+            fused_attention.attend(tensors, solve.buffers, qkv, layer, tile=tile)
 
     try:
         return captured_us(work) / FULL_SIZE.estimator.depth
@@ -77,40 +74,35 @@ def attend_us(
         solve.release()
 
 
+Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
 def tune_linear(tensors: FlowTensors) -> None:
-    batches = BATCHES[:4]
-    shapes = {
-        "qkv": [(layer.qkv_weight, layer.qkv_bias) for layer in tensors.layers],
-        "out": [(layer.attn_out_weight, layer.attn_out_bias) for layer in tensors.layers],
-        "ff in": [(layer.ff_in_weight, layer.ff_in_bias) for layer in tensors.layers],
-        "ff out": [(layer.ff_out_weight, layer.ff_out_bias) for layer in tensors.layers],
-    }
-    for name, weights in shapes.items():
-        print(f"{name}: us by tile (lines, outs, depth, stages, warps) and B={batches}; without overlap at B=1")
-        inputs = [
-            torch.randn(2 * b * units.FRAMES_PER_BLOCK, weights[0][0].shape[1], device=DEVICE).bfloat16()
-            for b in batches
-        ]
-        cublas = [linear_us(None, x, weights) for x in inputs]
-        print("  cuBLAS                  " + "".join(f"{t:9.2f}" for t in cublas))
-        for tile in LINEAR_TILES:
-            times = [linear_us(tile, x, weights) for x in inputs] + [linear_us(tile, inputs[0], weights, is_pdl=False)]
-            print(f"  {astuple(tile)!s:24}" + "".join(f"{t:9.2f}" for t in times), flush=True)
+    layers = tensors.layers
+    tune_product("qkv", [(layer.qkv_weight, layer.qkv_bias) for layer in layers])
+    tune_product("ff in, gelu", [(layer.ff_in_weight, layer.ff_in_bias) for layer in layers], has_gelu=True)
+    tune_product("out", [(layer.attn_out_weight, layer.attn_out_bias) for layer in layers], has_parts=True)
+    tune_product("ff out", [(layer.ff_out_weight, layer.ff_out_bias) for layer in layers], has_parts=True)
 
 
-def linear_us(
-    tile: LinearTile | None,
-    x: torch.Tensor,
-    weights: list[tuple[torch.Tensor, torch.Tensor]],
-    *,
-    is_pdl: bool = True,
-) -> float:
+def tune_product(
+    name: str, weights: list[tuple[torch.Tensor, torch.Tensor]], *, has_gelu: bool = False, has_parts: bool = False
+) -> None:
+    cublas = partial(torch._addmm_activation, use_gelu=True) if has_gelu else torch.addmm
+    products: dict[str, Product] = {"cuBLAS": lambda x, weight, bias: cublas(bias, x, weight.t())}
+    for tile in (*LINEAR_TILES, *(SPLIT_TILES if has_parts else ())):
+        products[str(astuple(tile))] = partial(fused_linear.launch_linear, tile=tile, has_gelu=has_gelu, is_pdl=True)
+    print(f"{name}: us by tile (lines, outs, depth, stages, warps, parts) and B={LINEAR_BATCHES}")
+    width = weights[0][0].shape[1]
+    inputs = [torch.randn(2 * b * units.FRAMES_PER_BLOCK, width, device=DEVICE).bfloat16() for b in LINEAR_BATCHES]
+    for label, product in products.items():
+        print(f"  {label:24}" + "".join(f"{product_us(product, x, weights):9.2f}" for x in inputs), flush=True)
+
+
+def product_us(product: Product, x: torch.Tensor, weights: list[tuple[torch.Tensor, torch.Tensor]]) -> float:
     def work() -> None:
         for weight, bias in weights:
-            if tile is None:
-                torch.nn.functional.linear(x, weight, bias)
-            else:
-                fused_ops.launch_linear(x, weight, bias, tile=tile, has_gelu=False, is_pdl=is_pdl)
+            product(x, weight, bias)
 
     try:
         return captured_us(work) / len(weights)

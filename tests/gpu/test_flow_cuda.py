@@ -6,7 +6,8 @@ The numbers that bfloat16 and 8-bit contexts cost are printed: run with -s.
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ import torch
 
 from engine.model_config import load_model_config
 from engine.token2wav.flow.cuda.config import FlowCudaConfig
+from engine.token2wav.flow.cuda.tensors import FlowTensors
 from engine.token2wav.flow.prompt import FlowPrompt
 from engine.token2wav.flow.runner import FlowRunner
 from engine.weights import load_state_dict
@@ -141,6 +143,28 @@ def test_kernels_equal_torch() -> None:
         )
         print(f"\n{switch}: max {worst:.1e}", end="")
         assert worst < FLOAT32_ATOL, switch
+
+
+@pytest.mark.parametrize("num_lines", [64, 100, 200, 400])
+def test_products_in_bfloat16(num_lines: int) -> None:
+    """At the released sizes, which every tile fits; the tiny model's and float32's are torch's own."""
+    from engine.token2wav.flow.cuda import fused_linear
+
+    tensors = cast(FlowTensors, SimpleNamespace(is_pdl=True))
+    generator = torch.Generator(CUDA).manual_seed(num_lines)
+    for width_in, width_out in ((1_024, 3_072), (1_024, 2_048), (2_048, 1_024), (1_024, 1_024)):
+        shapes = (num_lines, width_in), (width_out, width_in), (width_out,)
+        x, weight, bias = (torch.randn(shape, device=CUDA, generator=generator).bfloat16() for shape in shapes)
+        weight *= width_in**-0.5
+        expected = torch.nn.functional.linear(x.float(), weight.float(), bias.float())
+        if width_out > width_in:
+            actual = fused_linear.linear(tensors, x, weight, bias)
+            wide = fused_linear.widen(tensors, x, weight, bias)
+            expected_wide = torch.nn.functional.gelu(expected, approximate="tanh")
+            torch.testing.assert_close(wide.float(), expected_wide, rtol=1e-2, atol=1e-2)
+        else:
+            actual = fused_linear.update(tensors, x, weight, bias).view(-1, num_lines, width_out).sum(0)
+        torch.testing.assert_close(actual.float(), expected, rtol=1e-2, atol=1e-2)
 
 
 def test_company_changes_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Triton kernel of attention over a paged context, with rotary before and the write to the pool. See plain_ops.attend.
+"""Triton kernels of attention over a paged context, with rotary and the write to the pool. See plain_ops.attend.
 
 Shapes: C = 2 CFG halves, B rows, n frames, H heads of d channels; frame i of row b of half h is line
 (h * B + b) * n + i. Every per-batch number comes from `rows` (lane.py's columns) and `step` on the device. Only the
@@ -29,18 +29,44 @@ def attend_to(queries, keys, values, is_key, highest, total, sums):
 
 
 @triton.jit
-def rotate(vectors, cosine, sine):
-    """Rotary of interleaved pairs: channels (2i, 2i + 1) of [Q, d] by [Q, d / 2]; in float32 whatever the dtype."""
-    pairs = tl.reshape(vectors.to(tl.float32), [vectors.shape[0], vectors.shape[1] // 2, 2])
-    even, odd = tl.split(pairs)
+def rotate(vectors, cosine_ptr, sine_ptr, positions, is_frame, CHANNELS: tl.constexpr):
+    """Rotary of interleaved pairs: channels (2i, 2i + 1) of [Q, d] by row `positions` of the tables; in float32."""
+    pairs = tl.arange(0, vectors.shape[1] // 2)
+    angles = positions[:, None] * (CHANNELS // 2) + pairs[None, :]
+    is_turned = is_frame[:, None] & (pairs < CHANNELS // 2)[None, :]
+    cosine = tl.load(cosine_ptr + angles, mask=is_turned, other=1.0)
+    sine = tl.load(sine_ptr + angles, mask=is_turned, other=0.0)
+    even, odd = tl.split(tl.reshape(vectors.to(tl.float32), [vectors.shape[0], vectors.shape[1] // 2, 2]))
     turned = tl.join(even * cosine - odd * sine, odd * cosine + even * sine)
     return tl.reshape(turned, vectors.shape).to(vectors.dtype)
+
+
+@triton.jit
+def prefetch(keys, values, is_wanted, NUM_BYTES: tl.constexpr):
+    """NUM_BYTES from each address [128] into the L2 cache; nothing waits for it. One address is one thread's."""
+    tl.static_assert(NUM_BYTES % 16 == 0, "cp.async.bulk takes multiples of 16 bytes")
+    tl.inline_asm_elementwise(
+        """{
+        .reg .pred %wanted;
+        setp.ne.u32 %wanted, $3, 0;
+        @%wanted cp.async.bulk.prefetch.L2.global [$1], $4;
+        @%wanted cp.async.bulk.prefetch.L2.global [$2], $4;
+        mov.u32 $0, 0;
+        }""",
+        "=r,l,l,r,r",
+        [keys, values, is_wanted.to(tl.int32), tl.full([128], NUM_BYTES, tl.int32)],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
 
 
 @triton.jit(do_not_specialize=["layer", "num_rows", "num_frames"])
 def attend_kernel(
     qkv_ptr,  # [C, B, n, 3, H, d]
-    out_ptr,  # [C, B, n, H, d]
+    out_ptr,  # [C, B, n, H, d]; with more than one split [splits, C, B, n, H, d] float32, for merge_kernel
+    highest_ptr,  # [splits, C, B, n, H] float32, with more than one split
+    total_ptr,
     pool_ptr,  # [blocks, steps, depth, 2, C * H, 50, d]; the new block's keys and values are written
     cosine_ptr,  # [max_frames, d / 2] float32
     sine_ptr,
@@ -61,69 +87,124 @@ def attend_kernel(
     CHANNELS: tl.constexpr,
     WHOLE_BLOCK: tl.constexpr,
     BLOCK_Q: tl.constexpr,  # at least n
-    BLOCK_K: tl.constexpr,  # finished frames at a time, across blocks' borders
+    BLOCK_K: tl.constexpr,  # at least 50: a tile is one finished block, so its address is one number
     BLOCK_C: tl.constexpr,
+    SPLITS: tl.constexpr,
+    PREFETCH: tl.constexpr,  # finished blocks of a program, before it waits for qkv
     NUM_STAGES: tl.constexpr,
     IS_PDL: tl.constexpr,
 ):
-    """A program: one head of one half of one row; its new keys and values come from qkv, never from the pool."""
+    """A program: one head of one half of one row, and every SPLITS-th of its blocks, the new one coming last.
+
+    The new block's keys and values come from qkv, never from the pool.
+    """
     head = tl.program_id(0) % HEADS
     half = tl.program_id(0) // HEADS
     row = tl.program_id(1)
+    split = tl.program_id(2)
     frames = tl.arange(0, BLOCK_Q)
     channels = tl.arange(0, BLOCK_C)
     is_channel = channels < CHANNELS
-    is_query = (frames < num_frames)[:, None] & is_channel[None, :]
+    is_frame = frames < num_frames
+    is_cell = is_frame[:, None] & is_channel[None, :]
     # None of these changes within an Euler step, so they need not wait for the product before.
     cells = rows_ptr + row * ROW_WIDTH
     num_valid = tl.load(cells + NUM_FRAMES)
-    num_past = tl.load(cells + NUM_FINISHED) * WHOLE_BLOCK
+    num_finished = tl.load(cells + NUM_FINISHED).to(tl.int32)
     block = tl.load(cells + BLOCK)
-    position = tl.load(cells + FIRST_FRAME) + frames
+    first_frame = tl.load(cells + FIRST_FRAME)
     step = tl.load(step_ptr)
-    # Upstream rotates before it splits heads, and only as many channels as one head has: head 0 alone. The others turn
-    # by nothing, which is exact and keeps all loads in flight together.
-    pairs = tl.arange(0, BLOCK_C // 2)
-    angles = position[:, None] * (CHANNELS // 2) + pairs[None, :]
-    is_turned = (frames < num_frames)[:, None] & (pairs < CHANNELS // 2)[None, :] & (head == 0)
-    cosine = tl.load(cosine_ptr + angles, mask=is_turned, other=1.0)
-    sine = tl.load(sine_ptr + angles, mask=is_turned, other=0.0)
+    finished = tl.load(cells + TABLE + tl.minimum(split, ROW_WIDTH - TABLE - 1))
+
+    tile: tl.constexpr = WHOLE_BLOCK * CHANNELS
+    values_offset: tl.constexpr = 2 * HEADS * tile
+    block_stride: tl.constexpr = STEPS * DEPTH * 2 * values_offset
+    here = pool_ptr + (step * DEPTH + layer) * (2 * values_offset) + (half * HEADS + head) * tile
+    if PREFETCH > 0:
+        numbers = split + tl.arange(0, 128) * SPLITS
+        is_soon = numbers < tl.minimum(num_finished, split + PREFETCH * SPLITS)
+        soon = here + tl.load(cells + TABLE + numbers, mask=is_soon, other=0) * block_stride
+        prefetch(soon, soon + values_offset, is_soon, tile * (pool_ptr.dtype.element_ty.primitive_bitwidth // 8))
     if IS_PDL:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
 
-    lines = (half * num_rows + row) * num_frames + frames
-    new = qkv_ptr + (lines * (3 * HEADS) + head)[:, None] * CHANNELS + channels[None, :]
-    queries = tl.load(new, mask=is_query, other=0.0)
-    keys = tl.load(new + HEADS * CHANNELS, mask=is_query, other=0.0)
-    values = tl.load(new + 2 * HEADS * CHANNELS, mask=is_query, other=0.0)
-    queries = rotate(queries, cosine, sine)
-    keys = rotate(keys, cosine, sine)
-
-    tile: tl.constexpr = WHOLE_BLOCK * CHANNELS
-    block_stride: tl.constexpr = STEPS * DEPTH * 4 * HEADS * tile
-    here = pool_ptr + (step * DEPTH + layer) * (4 * HEADS * tile) + (half * HEADS + head) * tile
-    if num_frames == WHOLE_BLOCK:
+    line = (half * num_rows + row) * num_frames
+    new = qkv_ptr + ((line + frames) * (3 * HEADS) + head)[:, None] * CHANNELS + channels[None, :]
+    queries = tl.load(new, mask=is_cell, other=0.0)
+    keys = tl.load(new + HEADS * CHANNELS, mask=is_cell, other=0.0)
+    values = tl.load(new + 2 * HEADS * CHANNELS, mask=is_cell, other=0.0)
+    # Upstream rotates before it splits heads, and only as many channels as one head has: head 0 alone.
+    if head == 0:
+        queries = rotate(queries, cosine_ptr, sine_ptr, first_frame + frames, is_frame, CHANNELS)
+        keys = rotate(keys, cosine_ptr, sine_ptr, first_frame + frames, is_frame, CHANNELS)
+    if num_frames == WHOLE_BLOCK and split == 0:
         mine = here + block * block_stride + frames[:, None] * CHANNELS + channels[None, :]
         is_new = (frames < num_valid)[:, None] & is_channel[None, :]
         tl.store(mine, keys.to(pool_ptr.dtype.element_ty), mask=is_new)
-        tl.store(mine + 2 * HEADS * tile, values.to(pool_ptr.dtype.element_ty), mask=is_new)
+        tl.store(mine + values_offset, values.to(pool_ptr.dtype.element_ty), mask=is_new)
 
     highest = tl.full([BLOCK_Q], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_Q], tl.float32)
     sums = tl.zeros([BLOCK_Q, BLOCK_C], tl.float32)
-    highest, total, sums = attend_to(queries, keys, values, frames < num_valid, highest, total, sums)
+    # No row is empty, but a branch that the compiler cannot remove frees the shared memory of these keys and values for
+    # the loop: 56 instead of 64 KiB, and so four programs on a multiprocessor instead of three.
+    if num_valid > 0 and num_finished % SPLITS == split:
+        highest, total, sums = attend_to(queries, keys, values, frames < num_valid, highest, total, sums)
 
-    for first in tl.range(0, num_past, BLOCK_K, num_stages=NUM_STAGES):
-        past = first + tl.arange(0, BLOCK_K)
-        is_past = past < num_past
-        blocks = tl.load(cells + TABLE + past // WHOLE_BLOCK, mask=is_past, other=0)
-        theirs = here + blocks * block_stride + past % WHOLE_BLOCK * CHANNELS
-        theirs = theirs[:, None] + channels[None, :]
-        is_cell = is_past[:, None] & is_channel[None, :]
-        past_keys = tl.load(theirs, mask=is_cell, other=0.0).to(queries.dtype)
-        past_values = tl.load(theirs + 2 * HEADS * tile, mask=is_cell, other=0.0).to(queries.dtype)
+    past = tl.arange(0, BLOCK_K)
+    is_past = past < WHOLE_BLOCK  # a constant mask: of 64 columns, only the last 16 are ever compared
+    offsets = past[:, None] * CHANNELS + channels[None, :]
+    is_past_cell = is_past[:, None] & is_channel[None, :]
+    for i in tl.range(split, num_finished, SPLITS, num_stages=NUM_STAGES):
+        theirs = here + finished * block_stride + offsets
+        # One ahead: the loads of a tile shall not wait for that of its number.
+        finished = tl.load(cells + TABLE + tl.minimum(i + SPLITS, num_finished - 1))
+        past_keys = tl.load(theirs, mask=is_past_cell, other=0.0).to(queries.dtype)
+        past_values = tl.load(theirs + values_offset, mask=is_past_cell, other=0.0).to(queries.dtype)
         highest, total, sums = attend_to(queries, past_keys, past_values, is_past, highest, total, sums)
 
-    out = out_ptr + (lines * HEADS + head)[:, None] * CHANNELS + channels[None, :]
-    tl.store(out, (sums / total[:, None]).to(out_ptr.dtype.element_ty), mask=is_query)
+    if SPLITS > 1:
+        line += split * 2 * num_rows * num_frames
+        parts = (line + frames) * HEADS + head
+        tl.store(highest_ptr + parts, highest, mask=is_frame)
+        tl.store(total_ptr + parts, total, mask=is_frame)
+    else:
+        sums *= (1.0 / total)[:, None]
+    out = out_ptr + ((line + frames) * HEADS + head)[:, None] * CHANNELS + channels[None, :]
+    tl.store(out, sums.to(out_ptr.dtype.element_ty), mask=is_cell)
+
+
+@triton.jit(do_not_specialize=["num_lines"])
+def merge_kernel(
+    sums_ptr,  # [splits, lines, d] float32, a line being one head of one frame
+    highest_ptr,  # [splits, lines] float32
+    total_ptr,
+    out_ptr,  # [lines, d]
+    num_lines,
+    CHANNELS: tl.constexpr,
+    SPLITS: tl.constexpr,
+    BLOCK_L: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+    IS_PDL: tl.constexpr,
+):
+    """What the splits of attend_kernel have found, in their order; one that had no block counts 0."""
+    lines = tl.program_id(0) * BLOCK_L + tl.arange(0, BLOCK_L)
+    channels = tl.arange(0, BLOCK_C)
+    is_line = lines < num_lines
+    is_cell = is_line[:, None] & (channels < CHANNELS)[None, :]
+    offsets = lines[:, None] * CHANNELS + channels[None, :]
+    if IS_PDL:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+    highest = tl.full([BLOCK_L], float("-inf"), tl.float32)
+    for split in tl.static_range(SPLITS):
+        highest = tl.maximum(highest, tl.load(highest_ptr + split * num_lines + lines, mask=is_line, other=0.0))
+    total = tl.zeros([BLOCK_L], tl.float32)
+    sums = tl.zeros([BLOCK_L, BLOCK_C], tl.float32)
+    for split in tl.static_range(SPLITS):
+        first = split * num_lines
+        weight = tl.exp2(tl.load(highest_ptr + first + lines, mask=is_line, other=0.0) - highest)
+        total += weight * tl.load(total_ptr + first + lines, mask=is_line, other=1.0)
+        sums += weight[:, None] * tl.load(sums_ptr + first * CHANNELS + offsets, mask=is_cell, other=0.0)
+    tl.store(out_ptr + offsets, (sums * (1.0 / total)[:, None]).to(out_ptr.dtype.element_ty), mask=is_cell)

@@ -46,12 +46,12 @@ class FixedShapeEstimator:
             row = number * ROWS_PER_LAYER
             qkv = ops.linear(tensors, normed, layer.qkv_weight, layer.qkv_bias)
             attended = ops.attend(tensors, block, qkv, number)
-            update = ops.linear(tensors, attended, layer.attn_out_weight, layer.attn_out_bias)
+            update = ops.update(tensors, attended, layer.attn_out_weight, layer.attn_out_bias)
             normed = ops.norm(
                 tensors, block, hidden, update=update, gate_row=row + _ATTN_GATE, scale_row=row + _FF_SCALE
             )
             wide = ops.widen(tensors, normed, layer.ff_in_weight, layer.ff_in_bias)
-            update = ops.linear(tensors, wide, layer.ff_out_weight, layer.ff_out_bias)
+            update = ops.update(tensors, wide, layer.ff_out_weight, layer.ff_out_bias)
             # The next layer's first norm; behind the last layer's rows are those of the output's.
             normed = ops.norm(
                 tensors, block, hidden, update=update, gate_row=row + _FF_GATE, scale_row=row + ROWS_PER_LAYER

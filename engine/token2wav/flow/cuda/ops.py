@@ -40,6 +40,7 @@ class StepOps:
     attend: Callable[[FlowTensors, BlockBuffers, torch.Tensor, int], torch.Tensor]
     linear: LinearOp
     widen: LinearOp
+    update: LinearOp
     euler: Callable[[FlowTensors, BlockBuffers, torch.Tensor], None]
 
 
@@ -49,6 +50,7 @@ PLAIN_OPS = StepOps(
     attend=plain_ops.attend,
     linear=plain_ops.linear,
     widen=plain_ops.widen,
+    update=plain_ops.linear,
     euler=plain_ops.euler,
 )
 
@@ -66,13 +68,14 @@ def choose_ops(config: FlowCudaConfig) -> StepOps:
         )
     ):
         return PLAIN_OPS
-    import engine.token2wav.flow.cuda.fused_ops as fused_ops  # noqa: PLC0415 - Triton is optional
+    from engine.token2wav.flow.cuda import fused_attention, fused_linear, fused_ops  # noqa: PLC0415 - Triton is optional
 
     return StepOps(
         embed=fused_ops.embed if config.fuse_input else plain_ops.embed,
         norm=fused_ops.norm if config.fuse_norm else plain_ops.norm,
-        attend=fused_ops.attend if config.fuse_attention else plain_ops.attend,
-        linear=fused_ops.linear if config.fuse_linear else plain_ops.linear,
-        widen=fused_ops.widen if config.fuse_gelu else plain_ops.widen,
+        attend=fused_attention.attend if config.fuse_attention else plain_ops.attend,
+        linear=fused_linear.linear if config.fuse_linear else plain_ops.linear,
+        widen=fused_linear.widen if config.fuse_gelu else plain_ops.widen,
+        update=fused_linear.update if config.fuse_linear else plain_ops.linear,
         euler=fused_ops.euler if config.fuse_output else plain_ops.euler,
     )

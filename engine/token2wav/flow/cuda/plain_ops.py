@@ -47,10 +47,13 @@ def norm(
     gate_row: int,
     scale_row: int,
 ) -> torch.Tensor:
-    """hidden += gate * update, if there is one; -> adaLN of hidden [C * B * n, D]. Rows of the modulation table."""
+    """hidden += gate * update, if there is one; -> adaLN of hidden [C * B * n, D]. Rows of the modulation table.
+
+    The update may be in parts to be summed, one tensor [parts * C * B * n, D].
+    """
     modulation = tensors.modulations[block.step][0]  # [rows, D]
     if update is not None:
-        hidden += modulation[gate_row] * update.view(hidden.shape)
+        hidden += modulation[gate_row] * update.view(-1, *hidden.shape).sum(0, dtype=torch.float32)
     scale, shift = modulation[scale_row], modulation[scale_row + 1]
     return F.layer_norm(hidden, scale.shape, scale, shift, NORM_EPS).to(tensors.dtype).flatten(0, 2)
 

@@ -1,6 +1,7 @@
 """Each Triton kernel against the same step in torch's operations; in Triton's interpreter where there is no GPU."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from tests.unit.engine.token2wav.flow.cuda.support import Bench, Row
 
 pytest.importorskip("triton", reason="the extra `gpu` is for Linux")
 
-from engine.token2wav.flow.cuda import fused_ops
+from engine.token2wav.flow.cuda import fused_attention, fused_linear, fused_ops
+from engine.token2wav.flow.cuda.fused_attention import AttendTile
 
 pytestmark = [
     pytest.mark.unit,
@@ -68,14 +70,15 @@ def test_embed_and_the_tails_it_keeps(row: Row, num_frames: int) -> None:
         assert tails[1].isnan().all()
 
 
-@pytest.mark.parametrize("has_update", [False, True])
+@pytest.mark.parametrize("num_parts", [0, 1, 3])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_norm(has_update: bool, dtype: torch.dtype) -> None:
+def test_norm(num_parts: int, dtype: torch.dtype) -> None:
     results = []
     for bench, norm in zip(benches(ROWS, 16, dtype=dtype), (plain_ops.norm, fused_ops.norm), strict=True):
         dim = bench.config.dim
         hidden = (100 * random_lines(bench, dim, dtype=torch.float32)).view(2, -1, 16, dim)
-        update = random_lines(bench, dim, dtype=dtype) if has_update else None
+        parts = [random_lines(bench, dim, dtype=dtype).roll(i) for i in range(num_parts)]
+        update = torch.cat(parts) if parts else None
         out = norm(bench.tensors, bench.block, hidden, update=update, gate_row=5, scale_row=6)
         assert out.dtype == dtype
         results.append((out, hidden))
@@ -83,11 +86,21 @@ def test_norm(has_update: bool, dtype: torch.dtype) -> None:
     assert_near(results[1][1], results[0][1])
 
 
+def attend_in_splits(splits: int) -> Callable[..., torch.Tensor]:
+    """More splits than blocks leave some without any."""
+    tile = AttendTile(splits=splits, prefetch=0, num_stages=1, num_warps=4)
+    return partial(fused_attention.attend, tile=tile)
+
+
+@pytest.mark.parametrize("splits", [1, 2, 4])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize(("rows", "num_frames"), [(ROWS, 16), (FULL_ROWS, 50)])
-def test_attention_and_what_it_writes_to_the_pool(rows: list[Row], num_frames: int, dtype: torch.dtype) -> None:
+def test_attention_and_what_it_writes_to_the_pool(
+    rows: list[Row], num_frames: int, dtype: torch.dtype, splits: int
+) -> None:
     results = []
-    for bench, attend in zip(benches(rows, num_frames, dtype=dtype), (plain_ops.attend, fused_ops.attend), strict=True):
+    ops = plain_ops.attend, attend_in_splits(splits)
+    for bench, attend in zip(benches(rows, num_frames, dtype=dtype), ops, strict=True):
         qkv = random_lines(bench, 3 * bench.config.num_heads * bench.config.head_dim, dtype=dtype)
         attended = attend(bench.tensors, bench.block, qkv, 1)
         written = [
@@ -101,11 +114,12 @@ def test_attention_and_what_it_writes_to_the_pool(rows: list[Row], num_frames: i
     assert_near(results[1][1], results[0][1], dtype)
 
 
-def test_attention_over_8_bit_context() -> None:
+@pytest.mark.parametrize("splits", [1, 2])
+def test_attention_over_8_bit_context(splits: int) -> None:
     results = []
     for bench, attend in zip(
         benches(FULL_ROWS, 50, dtype=torch.float16, kv_dtype=torch.float8_e4m3fn),
-        (plain_ops.attend, fused_ops.attend),
+        (plain_ops.attend, attend_in_splits(splits)),
         strict=True,
     ):
         # Representable in 8 bits, all but head 0's rotated keys: the interpreter loses a carry where it rounds.
@@ -118,14 +132,36 @@ def test_attention_over_8_bit_context() -> None:
     assert_near(results[1][1], results[0][1])
 
 
+def product(num_lines: int, width_in: int, width_out: int, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator().manual_seed(1)
+    shapes = (num_lines, width_in), (width_out, width_in), (width_out,)
+    x, weight, bias = ((0.2 * torch.randn(shape, generator=generator)).to(dtype) for shape in shapes)
+    return x, weight, bias, torch.nn.functional.linear(x.float(), weight.float(), bias.float())
+
+
 @pytest.mark.parametrize("has_gelu", [False, True])
 def test_linear(has_gelu: bool) -> None:
-    generator = torch.Generator().manual_seed(1)
-    x, weight, bias = (0.2 * torch.randn(shape, generator=generator) for shape in ((40, 64), (32, 64), (32,)))
-    tile = fused_ops.LinearTile(lines=32, outs=16, depth=32, num_stages=1, num_warps=4)
-    actual = fused_ops.launch_linear(x, weight, bias, tile=tile, has_gelu=has_gelu, is_pdl=False)
-    expected = torch.nn.functional.linear(x, weight, bias)
+    x, weight, bias, expected = product(40, 64, 32, torch.float32)
+    tile = fused_linear.LinearTile(lines=32, outs=16, depth=32, num_stages=1, num_warps=4)
+    actual = fused_linear.launch_linear(x, weight, bias, tile=tile, has_gelu=has_gelu, is_pdl=False)
     assert_near(actual, torch.nn.functional.gelu(expected, approximate="tanh") if has_gelu else expected)
+
+
+def test_linear_in_parts() -> None:
+    x, weight, bias, expected = product(40, 64, 32, torch.float16)
+    tile = fused_linear.LinearTile(lines=32, outs=16, depth=16, num_stages=1, num_warps=4, num_parts=2)
+    actual = fused_linear.launch_linear(x, weight, bias, tile=tile, has_gelu=False, is_pdl=False)
+    assert actual.dtype == torch.float32
+    assert actual.shape == (2 * 40, 32)
+    assert_near(actual.view(2, 40, 32).sum(0), expected)
+
+
+@pytest.mark.parametrize("num_lines", [64, 200, 300])
+def test_an_update_of_any_length(num_lines: int) -> None:
+    tensors = next(benches(ROWS, 16)).tensors
+    x, weight, bias, expected = product(num_lines, 256, 64, torch.float16)
+    actual = fused_linear.update(tensors, x, weight, bias)
+    assert_near(actual.view(-1, *expected.shape).float().sum(0), expected, torch.float16)
 
 
 def test_euler_step() -> None:

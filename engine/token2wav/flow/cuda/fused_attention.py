@@ -1,0 +1,124 @@
+"""plain_ops.attend with Triton kernels: same signature, same results up to rounding. Importing it imports Triton."""
+
+# mypy: disable-error-code="no-untyped-call"
+
+from dataclasses import dataclass
+
+import torch
+import triton
+
+from engine import units
+from engine.token2wav.flow.block_pool import CFG_HALVES
+from engine.token2wav.flow.cuda import attention_kernels, lane
+from engine.token2wav.flow.cuda.lane import BlockBuffers
+from engine.token2wav.flow.cuda.tensors import FlowTensors
+
+# tl.dot takes no smaller side.
+_MIN_TILE = 16
+_MERGED_LINES = 32  # of a program
+
+
+@dataclass(frozen=True, slots=True)
+class AttendTile:
+    """How a row's blocks are divided among programs; see attention_kernels."""
+
+    splits: int
+    prefetch: int  # blocks of a program
+    num_stages: int
+    num_warps: int
+    max_registers: int | None = None
+
+
+def _tile(size: int) -> int:
+    return max(int(triton.next_power_of_2(size)), _MIN_TILE)
+
+
+def _attend_tile(dtype: torch.dtype, num_rows: int) -> AttendTile:
+    """The fastest of bench/kernels/tune_flow.py on an H200.
+
+    A row has 32 programs for 132 multiprocessors, so one or two rows are split. us behind the qkv product, with splits
+    and in one: 6.4 and 9.4 at one row and 450 frames (5.1 and 5.8 at 150), 8.7 and 9.7 at two (6.0 and 5.7); at four
+    rows two splits lose, 12.1 to 10.3. Prefetching gains 0.3 us at one row and nothing from four on.
+    """
+    splits, prefetch = {1: (4, 2), 2: (2, 4)}.get(num_rows, (1, 0))
+    if dtype.itemsize > 2:  # float32 fills registers and shared memory sooner
+        return AttendTile(splits, prefetch, num_stages=1, num_warps=8)
+    if splits > 1:
+        return AttendTile(splits, prefetch, num_stages=3 if num_rows == 1 else 5, num_warps=4)
+    # 128 registers: four programs to a multiprocessor instead of three.
+    return AttendTile(splits, prefetch, num_stages=3, num_warps=4, max_registers=128)
+
+
+def attend(
+    tensors: FlowTensors, block: BlockBuffers, qkv: torch.Tensor, layer: int, *, tile: AttendTile | None = None
+) -> torch.Tensor:
+    tile = tile or _attend_tile(qkv.dtype, block.num_rows)
+    config = tensors.config
+    num_rows, num_frames = block.num_rows, block.num_frames
+    heads, channels = config.num_heads, config.head_dim
+    out = torch.empty(len(qkv), heads * channels, dtype=qkv.dtype, device=qkv.device)
+    if tile.splits == 1:
+        sums = highest = total = out
+    else:
+        sums = torch.empty(tile.splits, *out.shape, dtype=torch.float32, device=qkv.device)
+        highest, total = torch.empty(2, tile.splits, len(qkv) * heads, dtype=torch.float32, device=qkv.device)
+    attention_kernels.attend_kernel[(CFG_HALVES * heads, num_rows, tile.splits)](
+        qkv,
+        sums,
+        highest,
+        total,
+        tensors.pool.keys_values,
+        tensors.cosines,
+        tensors.sines,
+        block.step,
+        block.rows,
+        layer,
+        num_rows,
+        num_frames,
+        ROW_WIDTH=block.rows.stride(0),
+        BLOCK=lane.BLOCK,
+        NUM_FRAMES=lane.NUM_FRAMES,
+        NUM_FINISHED=lane.NUM_FINISHED,
+        FIRST_FRAME=lane.FIRST_FRAME,
+        TABLE=block.table_column,
+        STEPS=tensors.modulations.shape[0],
+        DEPTH=config.depth,
+        HEADS=heads,
+        CHANNELS=channels,
+        WHOLE_BLOCK=units.FRAMES_PER_BLOCK,
+        BLOCK_Q=_tile(num_frames),
+        BLOCK_K=_tile(units.FRAMES_PER_BLOCK),
+        BLOCK_C=_tile(channels),
+        SPLITS=tile.splits,
+        PREFETCH=tile.prefetch if qkv.is_cuda else 0,  # Triton's interpreter has no assembler
+        NUM_STAGES=tile.num_stages,
+        IS_PDL=tensors.is_pdl,
+        num_warps=tile.num_warps,
+        maxnreg=tile.max_registers,
+        launch_pdl=tensors.is_pdl,
+    )
+    if tile.splits > 1:
+        _merge(tensors, sums, highest, total, out=out)
+    return out
+
+
+def _merge(
+    tensors: FlowTensors, sums: torch.Tensor, highest: torch.Tensor, total: torch.Tensor, *, out: torch.Tensor
+) -> None:
+    """Sums [splits, C * B * n, H * d], highest and total [splits, C * B * n * H] -> out [C * B * n, H * d]."""
+    splits, num_lines = highest.shape
+    channels = tensors.config.head_dim
+    attention_kernels.merge_kernel[(triton.cdiv(num_lines, _MERGED_LINES),)](
+        sums,
+        highest,
+        total,
+        out,
+        num_lines,
+        CHANNELS=channels,
+        SPLITS=splits,
+        BLOCK_L=_MERGED_LINES,
+        BLOCK_C=_tile(channels),
+        IS_PDL=tensors.is_pdl,
+        num_warps=4,
+        launch_pdl=tensors.is_pdl,
+    )

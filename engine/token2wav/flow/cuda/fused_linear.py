@@ -1,0 +1,99 @@
+"""The estimator's products: Triton's for few lines, cuBLAS's beyond. Same signatures as plain_ops.
+
+From where cuBLAS is faster, and which tile is fastest, is the outcome of bench/kernels/tune_flow.py on an H200.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own name for it
+import triton
+
+from engine.token2wav.flow.cuda import linear_kernels
+from engine.token2wav.flow.cuda.tensors import FlowTensors
+
+# Up to this many lines, one stream's block, wide products are Triton's.
+_FEW_LINES: Final = 100
+# Up to this many, two streams' blocks, an update's inputs are split among programs: its outputs alone are too few.
+_FEW_UPDATE_LINES: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class LinearTile:
+    lines: int
+    outs: int
+    depth: int
+    num_stages: int
+    num_warps: int
+    num_parts: int = 1  # of the inputs
+
+    def fits(self, weight: torch.Tensor) -> bool:
+        width_out, width_in = weight.shape
+        return width_out % self.outs == 0 and width_in % (self.num_parts * self.depth) == 0
+
+
+_FEW_TILE: Final = LinearTile(lines=64, outs=64, depth=64, num_stages=6, num_warps=4)
+
+
+def _update_tile(num_lines: int, width_in: int) -> LinearTile:
+    """A part has few steps, which are loaded all at once."""
+    if num_lines > 2 * 64:
+        stages = 4 if width_in <= 1024 else 6
+        return LinearTile(lines=128, outs=64, depth=64, num_stages=stages, num_warps=4, num_parts=4)
+    depth = 64 if width_in <= 1024 else 128
+    return LinearTile(lines=64, outs=64, depth=depth, num_stages=4, num_warps=4, num_parts=4)
+
+
+def launch_linear(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, tile: LinearTile, has_gelu: bool, is_pdl: bool
+) -> torch.Tensor:
+    num_lines, width_in = x.shape
+    width_out = len(weight)
+    out_dtype = x.dtype if tile.num_parts == 1 else torch.float32
+    out = torch.empty(tile.num_parts * num_lines, width_out, dtype=out_dtype, device=x.device)
+    linear_kernels.linear_kernel[(width_out // tile.outs, triton.cdiv(num_lines, tile.lines), tile.num_parts)](
+        x,
+        weight,
+        bias,
+        out,
+        num_lines,
+        WIDTH_IN=width_in,
+        WIDTH_OUT=width_out,
+        HAS_GELU=has_gelu,
+        NUM_PARTS=tile.num_parts,
+        BLOCK_L=tile.lines,
+        BLOCK_O=tile.outs,
+        BLOCK_K=tile.depth,
+        NUM_STAGES=tile.num_stages,
+        IS_PDL=is_pdl,
+        num_warps=tile.num_warps,
+        launch_pdl=is_pdl,
+    )
+    return out
+
+
+def linear(tensors: FlowTensors, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    if _is_few(x, weight, _FEW_LINES, _FEW_TILE):
+        return launch_linear(x, weight, bias, tile=_FEW_TILE, has_gelu=False, is_pdl=tensors.is_pdl)
+    return F.linear(x, weight, bias)
+
+
+def widen(tensors: FlowTensors, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    if _is_few(x, weight, _FEW_LINES, _FEW_TILE):
+        return launch_linear(x, weight, bias, tile=_FEW_TILE, has_gelu=True, is_pdl=tensors.is_pdl)
+    # cuBLASLt's epilogue is the tanh form; a CPU's `use_gelu` would be the exact one.
+    return torch._addmm_activation(bias, x, weight.t(), use_gelu=True)
+
+
+def update(tensors: FlowTensors, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    tile = _update_tile(*x.shape)
+    if _is_few(x, weight, _FEW_UPDATE_LINES, tile):
+        return launch_linear(x, weight, bias, tile=tile, has_gelu=False, is_pdl=tensors.is_pdl)
+    return F.linear(x, weight, bias)
+
+
+def _is_few(x: torch.Tensor, weight: torch.Tensor, limit: int, tile: LinearTile) -> bool:
+    return len(x) <= limit and x.dtype.itemsize == 2 and tile.fits(weight)
