@@ -33,7 +33,7 @@ measured() { # MODULE NAME SECONDS OPTIONS...
 [ -f "$model/model.json" ] || part engine-dir 60 "$python" -u -m bench.full_size engine-dir "$model" --never-stop
 measured bench.engine engine-h200 240 --audio-s 3..15 --duration-s 10 --limit-s 40 \
     --scenario first-audio live-128 sustain-300 sustain-400 burst-400 cancel-16 --baseline --baseline-utterances 3
-part gpu-tests 110 "$python" -u -m bench.gpu_tests "$out/gpu-tests-h200.txt"
+part gpu-tests 150 "$python" -u -m bench.gpu_tests "$out/gpu-tests-h200.txt"
 # A row takes about 12 s, without graphs 25. 128 streams: fewer shapes to capture, so that a row starts sooner.
 measured bench.ablation ablation-h200 150 --set max_active_clauses=128
 measured bench.engine engine-h200-live16 40 --audio-s 3..5 --duration-s 10 --limit-s 40 \

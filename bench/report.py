@@ -167,7 +167,8 @@ def _notes(run: Mapping[str, Any]) -> list[str]:
             lines.append(f"{name}: {', '.join(trouble)} {'; '.join(row['failures'])}")
         if row.get("cancel_ms"):
             late = row["packets_after_cancel"]
-            lines.append(f"{name}: cancel to slot free {_triple(row['cancel_ms'])} ms, {late} packets after a cancel")
+            free = _triple(row["cancel_ms"])
+            lines.append(f"{name}: cancel to slot free {free} ms, {late} packets between the call and its answer")
         for stage, counters in (row.get("stages") or {}).items():
             lines.append(f"{name}: {stage} {counters}")
         if "stages" in row and row["stages"] is None:
