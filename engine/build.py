@@ -2,10 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
-import structlog
 import torch
 
 from engine.audio.encoder_pool import EncoderProcesses
@@ -26,10 +24,11 @@ from engine.interface import (
     UtteranceRequest,
     VoiceInfo,
 )
-from engine.loading import load_flow, load_llm, load_vocoder, open_device, resolved_for_device
+from engine.loading import begin_start, load_flow, load_llm, load_vocoder, open_device, resolved_for_device
 from engine.model_config import ModelConfig, load_model_config
 from engine.prompting import MAX_INSTRUCT_CHARS
 from engine.stages import Stages
+from engine.startup import Report, timed
 from engine.text.normalize import warm_up as warm_up_reading
 from engine.text.tokenizer import TextTokenizer
 from engine.voice_shelf import ready_voice, voice_room
@@ -39,27 +38,23 @@ from engine.voices.voice import Voice
 from engine.watcher import Watch
 from engine.worker import LoadedEngine, ThreadedEngine
 
-log = structlog.get_logger()
-
-Progress = Callable[[str], None]
-
 _WARM_UP_TEXT = "Good morning."
 
 
-def create_engine(config: EngineConfig, *, on_progress: Progress | None = None) -> Engine:
+def create_engine(config: EngineConfig, *, on_progress: Report | None = None) -> Engine:
     """An engine that loads and warms up when started. `on_progress` is called from its thread, a line a part."""
     return ThreadedEngine(lambda sink, watch: load_engine(config, sink, watch, on_progress=on_progress))
 
 
 def load_engine(
-    config: EngineConfig, sink: Sink, watch: Watch | None = None, *, on_progress: Progress | None = None
+    config: EngineConfig, sink: Sink, watch: Watch | None = None, *, on_progress: Report | None = None
 ) -> LoadedEngine:
     """Load, check and warm up everything, in the calling thread. Raises EngineError with the remedy."""
     set_threads(config)
     config = resolved_for_device(config)
     report = on_progress if on_progress is not None else _nothing
     try:
-        with _timed("configuration and voices", report):
+        with timed("configuration and voices", report):
             model = load_model_config(config.model_dir)
             voices = load_voices(config.model_dir, model, config.voices_dir)
         stages = load_stages(config, model, voices, report)
@@ -67,35 +62,37 @@ def load_engine(
         raise EngineError(f"cannot load the model in {config.model_dir}: {error}") from error
     info = engine_info(config, model, voices)
     keeper = VoiceKeeper(config.model_dir, model, config.voices_dir)
-    with _timed("warm-up", report):
+    with timed("warm-up", report):
         _warm_up(config, stages, info)
     encoders: Encoders | None = None
     if config.encoder_processes:
-        with _timed("encoder processes", report):
+        with timed("encoder processes", report):
             encoders = EncoderProcesses(config.encoder_processes, opus_complexity=config.opus_complexity)
     core = EngineCore(config, stages, time.monotonic, sink, encoders=encoders, watch=watch)
     return LoadedEngine(core, info, close=encoders.close if encoders is not None else lambda: None, voices=keeper)
 
 
 def load_stages(
-    config: EngineConfig, model: ModelConfig, voices: Mapping[str, Voice], report: Progress | None = None
+    config: EngineConfig, model: ModelConfig, voices: Mapping[str, Voice], report: Report | None = None
 ) -> Stages:
     """The models on their device, and every voice prepared for them. Raises ValueError for unfit files."""
     report = report if report is not None else _nothing
     device = open_device(config)
+    start = begin_start(config, device, report)
     room = voice_room(config, voices.values())
-    with _timed("text", report):
+    with timed("text", report):
         warm_up_reading()
         tokenizer = TextTokenizer.from_file(
             config.model_dir / "tokenizer.json", end_of_prompt_id=model.llm.end_of_prompt_id
         )
-    with _timed("speech LLM", report):
-        llm = load_llm(config, model, device, num_prompt_tokens=room.prompt_tokens, report=report)
-    with _timed("vocoder", report):
-        vocoder = load_vocoder(config, model, device, report=report)
-    with _timed("flow", report):
-        flow = load_flow(config, model, device, num_voice_blocks=room.num_blocks, report=report)
-    with _timed("voice prompts", report), device.flow_lane.active():
+    with timed("speech LLM", report):
+        llm = load_llm(config, model, device, num_prompt_tokens=room.prompt_tokens, start=start)
+    with timed("vocoder", report):
+        vocoder = load_vocoder(config, model, device, start=start)
+    with timed("flow", report):
+        flow = load_flow(config, model, device, num_voice_blocks=room.num_blocks, start=start)
+    start.finish()
+    with timed("voice prompts", report), device.flow_lane.active():
         ready = {name: ready_voice(voice, model, tokenizer, flow, config) for name, voice in voices.items()}
     return Stages(
         model,
@@ -143,15 +140,6 @@ def _warm_up(config: EngineConfig, stages: Stages, info: EngineInfo) -> None:
     num_done = sum(isinstance(event, Done) for event in events)
     if num_done != len(info.voices):
         raise EngineError(f"warm-up: {num_done} of {len(info.voices)} voices spoke; see the log")
-
-
-@contextmanager
-def _timed(part: str, report: Progress) -> Iterator[None]:
-    started_s = time.monotonic()
-    yield
-    duration_s = time.monotonic() - started_s
-    log.info("loaded", part=part, seconds=round(duration_s, 3))
-    report(f"{part}: {duration_s:.1f} s")
 
 
 def _nothing(_: str) -> None:

@@ -18,7 +18,7 @@ _CHOICES: Final = {
     "kv_dtype": KV_DTYPES,
     "vocoder_precision": VOCODER_PRECISIONS,
 }
-_PARTS: Final = ("llm", "flow", "vocoder", "lanes")
+_PARTS: Final = ("llm", "flow", "vocoder", "lanes", "start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class EngineConfig:
     # Of the vocoder's products.
     vocoder_precision: str = "float16"
     # Optimisations to do without, as part.switch (see engine/*/cuda/config.py): "llm.has_graphs", "flow.fuse_norm";
-    # and "lanes.has_vocoder_lane".
+    # and "lanes.has_vocoder_lane", "start.compiles_side_by_side" (engine/loading.py).
     without: tuple[str, ...] = ()
 
     # Utterances open at once. An idle one costs no model memory, so agents may open theirs early.

@@ -5,7 +5,7 @@ CUDA's runners need Triton, which CPU installations lack, so they are imported w
 
 import importlib.util
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -20,6 +20,7 @@ from engine.llm.backend import LlmBackend
 from engine.llm.model import llm_shapes
 from engine.llm.torch_runner import TorchLlmRunner
 from engine.model_config import ModelConfig
+from engine.startup import ModelStart, Report
 from engine.token2wav.flow.block_pool import bytes_per_block
 from engine.token2wav.flow.runner import FlowRunner
 from engine.token2wav.flow.weights import flow_shapes
@@ -31,14 +32,14 @@ from engine.weights import Shape, load_state_dict
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-Report = Callable[[str], None]
-
 # Text tokens of the longest clause, its prompt and the special ids around them, on top of its speech tokens.
 _LLM_TEXT_ROOM = 512
 
 NO_TRITON = "the GPU's kernels need Triton: `pip install 'voicegate[gpu]'`, or use device cpu"
 
-# What the flow's blocks leave of the GPU's free memory: CUDA graphs, activations, a voice that is enrolled later.
+# What the flow's blocks leave of the GPU's free memory: all three models' kernels, graphs and activations (none has run
+# when the flow is loaded, unless start.compiles_side_by_side is off), a voice that is enrolled later. An H200's process
+# had 0.9 GiB outside torch's allocator, the CUDA context included, and 2 GiB reserved in it beyond what was in use.
 _SPARE_GPU_BYTES = 6 << 30
 
 _DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
@@ -48,6 +49,11 @@ _KV_DTYPES = {**_DTYPES, "float8": torch.float8_e4m3fn}
 @dataclass(frozen=True, slots=True)
 class LaneSwitches:
     has_vocoder_lane: bool = True  # it runs beside the flow's next steps; off: on the flow's lane, before them
+
+
+@dataclass(frozen=True, slots=True)
+class StartSwitches:
+    compiles_side_by_side: bool = True  # the models in a thread each; off: each as it is loaded, then its graphs
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +102,12 @@ def open_device(config: EngineConfig) -> Device:
     return Device(device, CudaLane(device, urgency=2), flow_lane, vocoder_lane)
 
 
+def begin_start(config: EngineConfig, device: Device, report: Report) -> ModelStart:
+    """For the loaders below, who add to it what must be compiled and captured. Raises EngineError."""
+    switches = _switched(StartSwitches(), "start", config)
+    return ModelStart(device.device, report, is_side_by_side=switches.compiles_side_by_side)
+
+
 def least_gpu_bytes(config: EngineConfig, model: ModelConfig) -> int:
     """About what a resolved `config` takes of a GPU before a second clause and any voice have their flow blocks."""
     dtype = _DTYPES[config.precision]
@@ -124,7 +136,7 @@ def _llm_positions(config: EngineConfig, model: ModelConfig, num_prompt_tokens: 
 
 
 def load_llm(
-    config: EngineConfig, model: ModelConfig, device: Device, *, num_prompt_tokens: int, report: Report
+    config: EngineConfig, model: ModelConfig, device: Device, *, num_prompt_tokens: int, start: ModelStart
 ) -> LlmBackend:
     """Raises WeightsError, ValueError."""
     state_dict = load_state_dict(config.model_dir / "llm.safetensors")
@@ -152,11 +164,11 @@ def load_llm(
         cuda=_switched(CudaLlmConfig(), "llm", config),
         stream=device.llm_lane.stream,
     )
-    runner.capture(report)
+    start.add("LLM", runner, device.llm_lane)
     return runner
 
 
-def load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, *, report: Report) -> VocoderRunner:
+def load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, *, start: ModelStart) -> VocoderRunner:
     """Raises WeightsError, ValueError."""
     state_dict = load_state_dict(config.model_dir / "vocoder.safetensors")
     max_samples = 2 * config.max_clause_tokens * SAMPLES_PER_TOKEN  # at half speed
@@ -181,13 +193,12 @@ def load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, *, re
         cuda=_switched(cuda, "vocoder", config),
         stream=device.vocoder_lane.stream,
     )
-    with device.vocoder_lane.active():
-        runner.capture(report)
+    start.add("vocoder", runner, device.vocoder_lane)
     return runner
 
 
 def load_flow(
-    config: EngineConfig, model: ModelConfig, device: Device, *, num_voice_blocks: int, report: Report
+    config: EngineConfig, model: ModelConfig, device: Device, *, num_voice_blocks: int, start: ModelStart
 ) -> FlowRunner:
     """Last of the three: on a GPU its blocks take the memory that is left. Raises WeightsError, ValueError."""
     state_dict = load_state_dict(config.model_dir / "flow.safetensors")
@@ -227,9 +238,8 @@ def load_flow(
         cuda=_switched(FlowCudaConfig(kv_dtype=kv_dtype), "flow", config),
         noise=noise,
     )
-    report(f"flow: {min(num_blocks, fitting)} blocks of {block_bytes >> 20} MiB, a second of context each")
-    with device.flow_lane.active():
-        runner.capture(report)
+    start.report(f"flow: {min(num_blocks, fitting)} blocks of {block_bytes >> 20} MiB, a second of context each")
+    start.add("flow", runner, device.flow_lane)
     return runner
 
 

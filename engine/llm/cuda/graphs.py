@@ -73,21 +73,29 @@ class BucketedBody:
     def on_stream(self) -> AbstractContextManager[object]:
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
+    def compile(self) -> None:
+        """Run every bucket once, with padding alone."""
+        with self.on_stream():
+            self._body.fill_with_padding()
+            for key in self._keys():
+                self._perform(*key)
+
     def capture(self, report: Callable[[str], None]) -> None:
         """Compile every kernel and capture every graph; nothing is compiled or captured afterwards."""
         started_s = time.perf_counter()
-        sizes = {Call.ROWS: self._row_buckets, Call.SAMPLES: self._sample_buckets, Call.STEP: self._sample_buckets}
-        keys = [key for call, buckets in sizes.items() for key in product([call], buckets)]
-        with self.on_stream():
-            self._body.fill_with_padding()
-            for key in reversed(keys):  # the largest first: the others fit into its memory
-                self._perform(*key)  # compiles, and lets libraries make their workspaces
-                if self._graphs is not None:
-                    torch.cuda.synchronize()
-                    self._graphs.capture(key, partial(self._perform, *key))
+        self.compile()  # after another thread's too: libraries make their workspaces for each thread
         if self._graphs is not None:
             torch.cuda.synchronize()
+            with self.on_stream():
+                for key in self._keys():
+                    self._graphs.capture(key, partial(self._perform, *key))
+            torch.cuda.synchronize()
         report(f"LLM: {self.num_graphs} CUDA graphs in {time.perf_counter() - started_s:.1f} s")
+
+    def _keys(self) -> list[tuple[Call, int]]:
+        """The largest first: the others fit into its memory."""
+        sizes = {Call.ROWS: self._row_buckets, Call.SAMPLES: self._sample_buckets, Call.STEP: self._sample_buckets}
+        return [key for call, buckets in sizes.items() for key in product([call], buckets)][::-1]
 
     def _call(self, call: Call, size: int) -> None:
         if self._graphs is None:

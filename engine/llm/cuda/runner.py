@@ -86,6 +86,10 @@ class CudaLlmRunner:
         self._lives: dict[int, Live] = {}
         self._pending: deque[CudaStep] = deque()
 
+    def compile(self) -> None:
+        """Run every bucket once, before the first sequence, so that its kernels are compiled and loaded."""
+        self.buckets.compile()
+
     def capture(self, report: Callable[[str], None]) -> None:
         """Compile and capture everything, before the first sequence. Nothing is compiled or captured later."""
         self.buckets.capture(report)

@@ -83,6 +83,11 @@ class FlowRunner:
         """CUDA graphs captured so far; constant after `capture`."""
         return self._solver.num_graphs if isinstance(self._solver, CudaSolver) else 0
 
+    def compile(self) -> None:
+        """Run every bucket once, before the first `prepare`, so that its kernels are compiled. Nothing on a CPU."""
+        if isinstance(self._solver, CudaSolver):
+            self._solver.compile()
+
     def capture(self, report: Callable[[str], None]) -> None:
         """Compile and capture everything, before the first `prepare`; `report` gets a line. Nothing to do on a CPU."""
         if isinstance(self._solver, CudaSolver):

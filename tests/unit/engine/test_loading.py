@@ -9,7 +9,7 @@ import torch
 
 from engine.interface import EngineError
 from engine.lanes import CudaLane, Lane
-from engine.loading import Device, choose_device, least_gpu_bytes, open_device
+from engine.loading import Device, begin_start, choose_device, least_gpu_bytes, open_device
 from engine.model_config import load_model_config
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.tiny_engine import CONFIG
@@ -67,6 +67,15 @@ def test_the_vocoders_lane_can_be_done_without(monkeypatch: pytest.MonkeyPatch) 
     assert device.vocoder_lane is device.flow_lane
     with pytest.raises(EngineError, match="lanes has no optimisation has_lane; it has has_vocoder_lane"):
         gpu_lanes(monkeypatch, "lanes.has_lane")
+
+
+def test_a_start_has_one_switch() -> None:
+    device, lines = open_device(CONFIG), list[str]()
+    for without in ((), ("start.compiles_side_by_side",)):
+        begin_start(replace(CONFIG, without=without), device, lines.append).finish()
+    assert not lines  # a CPU's models compile nothing
+    with pytest.raises(EngineError, match="start has no optimisation threads; it has compiles_side_by_side"):
+        begin_start(replace(CONFIG, without=("start.threads",)), device, lines.append)
 
 
 def test_memory_wanted_of_a_gpu_follows_the_configuration() -> None:

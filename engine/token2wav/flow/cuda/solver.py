@@ -90,25 +90,32 @@ class CudaSolver:
             self._run_eagerly(kind, self._buffers[key])
 
     @torch.inference_mode()
+    def compile(self) -> None:
+        """Run every bucket once, with padding alone, so that its kernels are compiled and loaded."""
+        for key in self._largest_first():
+            if key[0] == 0:  # the other lanes run the same kernels
+                self._lanes[0].fill(self._buffers[key], (), ())
+                for kind in Pass:
+                    self._run_eagerly(kind, self._buffers[key])
+
+    @torch.inference_mode()
     def capture(self, report: Callable[[str], None]) -> None:
         """Compile every kernel and capture every graph; afterwards nothing is compiled, captured or allocated.
 
         Must run before the first batch. Without graphs it still compiles and warms up.
         """
         started_s = time.monotonic()
-        # Largest first: the memory that the graphs share is then allocated once.
-        keys = sorted(self._buffers, key=lambda key: key[1] * key[2], reverse=True)
-        for key in keys:
-            if key[0] == 0:  # the other lanes run the same kernels
-                self._lanes[0].fill(self._buffers[key], (), ())
-                for kind in Pass:
-                    self._run_eagerly(kind, self._buffers[key])
+        self.compile()  # after another thread's too: cuBLAS's handles and workspaces are a thread's own
         if self._graphs is not None:
             torch.cuda.synchronize(self._model.device)
-            for key in keys:
+            for key in self._largest_first():
                 for kind in Pass:
                     self._graphs.capture((kind, key), partial(self._run_eagerly, kind, self._buffers[key]))
         report(f"flow: {self.num_graphs} CUDA graphs in {time.monotonic() - started_s:.1f} s")
+
+    def _largest_first(self) -> list[_Key]:
+        """The memory that the graphs share is then allocated once."""
+        return sorted(self._buffers, key=lambda key: key[1] * key[2], reverse=True)
 
     def _run_eagerly(self, kind: Pass, buffers: BlockBuffers) -> None:
         match kind:

@@ -85,12 +85,17 @@ class CudaVocoderRunner(VocoderRunner):
         return len(self._graphs) if self._graphs is not None else 0
 
     @torch.inference_mode()
-    def capture(self, report: Callable[[str], None]) -> None:
-        """Compile every kernel and capture every bucket's graph; nothing is compiled or captured later."""
-        started_s = time.monotonic()
+    def compile(self) -> None:
+        """Run every bucket once, with idle rows alone, so that its kernels are compiled and loaded."""
         for space in self._workspaces.values():
             self._staging.send([idle_row(self._max_streams)] * space.num_streams)
             self.network.run(space)
+
+    @torch.inference_mode()
+    def capture(self, report: Callable[[str], None]) -> None:
+        """Compile every kernel and capture every bucket's graph; nothing is compiled or captured later."""
+        started_s = time.monotonic()
+        self.compile()  # after another thread's too: cuBLAS's handles and workspaces are a thread's own
         compiled_s = time.monotonic()
         if self._graphs is not None:
             for bucket, space in self._workspaces.items():

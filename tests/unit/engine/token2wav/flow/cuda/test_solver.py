@@ -119,6 +119,8 @@ def test_graphs_need_a_cuda_device() -> None:
 def test_warm_up_reports_and_captures_nothing_on_a_cpu() -> None:
     runner = make_runner(cuda=replace(PLAIN, batch_buckets=(1,)))
     lines: list[str] = []
+    runner.compile()
+    assert not lines
     runner.capture(lines.append)
     assert len(lines) == 1
     assert lines[0].startswith("flow: 0 CUDA graphs in")

@@ -148,6 +148,8 @@ def test_capture_without_graphs_runs_every_bucket() -> None:
         VocoderCudaConfig(precision="float16", batch_buckets=(1,), frame_buckets=(1,), use_graphs=False)
     )
     reports: list[str] = []
+    runner.compile()
+    assert not reports
     runner.capture(reports.append)
     assert runner.num_graphs == 0
     assert len(reports) == 1

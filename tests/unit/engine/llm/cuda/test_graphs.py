@@ -1,0 +1,42 @@
+"""Which sizes are run at start-up, and in which order."""
+
+from typing import cast
+
+import pytest
+
+from engine.llm.cuda.body import DecoderBody
+from engine.llm.cuda.graphs import BucketedBody
+
+pytestmark = pytest.mark.unit
+
+
+class RecordingBody:
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int]] = []
+
+    def fill_with_padding(self) -> None:
+        self.calls.append(("padding", 0))
+
+    def run(self, num_rows: int) -> None:
+        self.calls.append(("rows", num_rows))
+
+    def sample(self, num_samples: int) -> None:
+        self.calls.append(("samples", num_samples))
+
+
+def test_every_size_is_run_once_the_largest_first_and_with_padding_alone() -> None:
+    body = RecordingBody()
+    buckets = BucketedBody(cast(DecoderBody, body), row_buckets=(1, 4, 16), num_slots=3, stream=None, is_eager=True)
+    buckets.compile()
+    steps = [("rows", 4), ("samples", 4), ("rows", 1), ("samples", 1)]
+    alone = [("samples", 4), ("samples", 1), ("rows", 16), ("rows", 4), ("rows", 1)]
+    assert body.calls == [("padding", 0), *steps, *alone]
+
+
+def test_a_capture_compiles_by_itself_and_reports() -> None:
+    body, lines = RecordingBody(), list[str]()
+    buckets = BucketedBody(cast(DecoderBody, body), row_buckets=(1,), num_slots=1, stream=None, is_eager=True)
+    buckets.capture(lines.append)
+    assert body.calls == [("padding", 0), ("rows", 1), ("samples", 1), ("samples", 1), ("rows", 1)]
+    assert len(lines) == 1
+    assert lines[0].startswith("LLM: 0 CUDA graphs in")
