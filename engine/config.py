@@ -22,6 +22,22 @@ _PARTS: Final = ("llm", "flow", "vocoder", "lanes", "start")
 
 
 @dataclass(frozen=True, slots=True)
+class Gpu:
+    """What defaults depend on."""
+
+    memory_bytes: int
+    num_multiprocessors: int
+
+    def share_of(self, num_rows: int) -> int:
+        """Rows of a call that takes about as long here as one of `num_rows` on the reference, which is the most."""
+        return min(max(num_rows * self.num_multiprocessors // REFERENCE_GPU.num_multiprocessors, 1), num_rows)
+
+
+# An H200, where the defaults were measured.
+REFERENCE_GPU: Final = Gpu(memory_bytes=140 << 30, num_multiprocessors=132)
+
+
+@dataclass(frozen=True, slots=True)
 class EngineConfig:
     """Where 0 stands for what suits the device, `resolved` puts it in; the engine's parts take a resolved one.
 
@@ -101,7 +117,8 @@ class EngineConfig:
     # waiting, because each slows the other down.
     llm_yields: bool = True
 
-    # Streams whose blocks are solved in one call. Higher -> more throughput; lower -> less waiting for company.
+    # Streams whose blocks are solved in one call: 34 on an H200, on smaller GPUs as many as take about as long.
+    # Higher -> more throughput; lower -> less waiting for company.
     max_flow_batch: int = 0
     # The same where every listener of a call has more than a second left to play.
     max_calm_flow_batch: int = 0
@@ -115,15 +132,15 @@ class EngineConfig:
             if switch.partition(".")[0] not in _PARTS:
                 raise ValueError(f"without has {switch!r}; it must be PART.SWITCH with PART one of {', '.join(_PARTS)}")
 
-    def resolved(self, device_type: str, *, gpu_bytes: int | None = None) -> "EngineConfig":
-        """With the device's own numbers where this has 0; `device_type` is cpu or cuda, `gpu_bytes` all its memory."""
+    def resolved(self, device_type: str, gpu: Gpu = REFERENCE_GPU) -> "EngineConfig":
+        """With the device's own numbers where this has 0; `device_type` is cpu or cuda."""
         is_gpu = device_type == "cuda"
-        max_flow_batch = self.max_flow_batch or (34 if is_gpu else 4)
-        max_calm_flow_batch = 84 if is_gpu and not self.max_flow_batch else max_flow_batch
+        max_flow_batch = self.max_flow_batch or (gpu.share_of(34) if is_gpu else 4)
+        max_calm_flow_batch = gpu.share_of(84) if is_gpu and not self.max_flow_batch else max_flow_batch
         return replace(
             self,
             max_utterances=self.max_utterances or (1024 if is_gpu else 64),
-            max_active_clauses=self.max_active_clauses or (_active_clauses(gpu_bytes) if is_gpu else 8),
+            max_active_clauses=self.max_active_clauses or (_active_clauses(gpu) if is_gpu else 8),
             max_flow_batch=max_flow_batch,
             max_calm_flow_batch=self.max_calm_flow_batch or max_calm_flow_batch,
             # A GPU's steps are so short that a block of 10 tokens is followed in time by the next.
@@ -132,11 +149,9 @@ class EngineConfig:
         )
 
 
-def _active_clauses(gpu_bytes: int | None) -> int:
+def _active_clauses(gpu: Gpu) -> int:
     """About 3 a GiB: each has a slot of the LLM and of the vocoder, and a second or more of the flow's context."""
-    if gpu_bytes is None:
-        return 256
-    return min(max(16 * round(gpu_bytes / (5 << 30)), 16), 448)
+    return min(max(16 * round(gpu.memory_bytes / (5 << 30)), 16), 448)
 
 
 def _encoder_processes(is_gpu: bool) -> int:

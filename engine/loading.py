@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 
 from engine import chunking
-from engine.config import EngineConfig
+from engine.config import EngineConfig, Gpu
 from engine.interface import EngineError
 from engine.lanes import HOST_LANE, CudaLane, Lane
 from engine.llm.backend import LlmBackend
@@ -84,8 +84,12 @@ def choose_device(name: str) -> torch.device:
 def resolved_for_device(config: EngineConfig) -> EngineConfig:
     """With what suits the device where `config` leaves it open. Raises as `choose_device`."""
     device = choose_device(config.device)
-    gpu_bytes = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
-    return config.resolved(device.type, gpu_bytes=gpu_bytes)
+    return config.resolved("cuda", gpu_of(device)) if device.type == "cuda" else config.resolved(device.type)
+
+
+def gpu_of(device: torch.device) -> Gpu:
+    properties = torch.cuda.get_device_properties(device)
+    return Gpu(memory_bytes=properties.total_memory, num_multiprocessors=properties.multi_processor_count)
 
 
 def open_device(config: EngineConfig) -> Device:
@@ -183,7 +187,9 @@ def load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, *, st
     from engine.token2wav.vocoder.cuda.config import VocoderCudaConfig  # noqa: PLC0415 - see the module's docstring
     from engine.token2wav.vocoder.cuda.runner import CudaVocoderRunner  # noqa: PLC0415
 
-    cuda = VocoderCudaConfig(precision=config.vocoder_precision)
+    cuda = VocoderCudaConfig(
+        precision=config.vocoder_precision, num_multiprocessors=gpu_of(device.device).num_multiprocessors
+    )
     runner = CudaVocoderRunner(
         model.vocoder,
         state_dict,

@@ -78,7 +78,7 @@ class GatewayConfig:
         metadata=_help("clauses at once, each with memory of its own; unset: 3 a GiB of a GPU, up to 448; 8 on a CPU"),
     )
     max_flow_batch: int | None = field(
-        default=None, metadata=_help("clauses whose audio is made in one call; unset: 34 on a GPU, 4 on a CPU")
+        default=None, metadata=_help("clauses whose audio is made in one call; unset: up to 34 on a GPU, 4 on a CPU")
     )
     encoder_processes: int | None = field(
         default=None,

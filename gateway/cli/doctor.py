@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -114,6 +114,7 @@ def _check_gpu(config: GatewayConfig) -> Iterator[Finding]:
     try:
         import torch  # noqa: PLC0415 - as above
 
+        from engine.config import REFERENCE_GPU  # noqa: PLC0415
         from engine.loading import NO_TRITON, least_gpu_bytes  # noqa: PLC0415
         from gateway.cli.local import engine_config  # noqa: PLC0415
     except ImportError as error:
@@ -127,7 +128,7 @@ def _check_gpu(config: GatewayConfig) -> Iterator[Finding]:
     free = free_bytes / _GIB
     text = f"{name}, {free:.1f} of {total_bytes / _GIB:.1f} GiB free"
     try:
-        resolved = engine_config(config).resolved("cuda", gpu_bytes=total_bytes)
+        resolved = engine_config(config).resolved("cuda", replace(REFERENCE_GPU, memory_bytes=total_bytes))
         needed = least_gpu_bytes(resolved, check_config(config.model_dir)) / _GIB
     except UnfitFile:  # told where the model is checked
         needed = 0.0

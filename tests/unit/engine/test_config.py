@@ -1,12 +1,13 @@
 """EngineConfig refuses what is none of a field's choices, by name, and every choice is one that the loader knows."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine import loading
-from engine.config import KV_DTYPES, PRECISIONS, VOCODER_PRECISIONS, EngineConfig
+from engine.config import KV_DTYPES, PRECISIONS, REFERENCE_GPU, VOCODER_PRECISIONS, EngineConfig
 from engine.token2wav.vocoder.cuda.config import PRECISIONS as VOCODER_KERNELS
 
 pytestmark = pytest.mark.unit
@@ -45,10 +46,19 @@ def test_what_is_left_open_suits_the_device() -> None:
         assert min(resolved.max_utterances, resolved.max_flow_batch, resolved.first_block_tokens) > 0
 
 
-@pytest.mark.parametrize(("gib", "expected"), [(None, 256), (1, 16), (24, 80), (80, 256), (140, 448), (500, 448)])
-def test_a_larger_gpu_speaks_more_clauses_at_once(gib: int | None, expected: int) -> None:
-    gpu_bytes = None if gib is None else gib << 30
-    assert EngineConfig(Path("m")).resolved("cuda", gpu_bytes=gpu_bytes).max_active_clauses == expected
+@pytest.mark.parametrize(("gib", "expected"), [(1, 16), (24, 80), (80, 256), (140, 448), (500, 448)])
+def test_a_larger_gpu_speaks_more_clauses_at_once(gib: int, expected: int) -> None:
+    gpu = replace(REFERENCE_GPU, memory_bytes=gib << 30)
+    assert EngineConfig(Path("m")).resolved("cuda", gpu).max_active_clauses == expected
+
+
+@pytest.mark.parametrize(
+    ("num_multiprocessors", "expected"), [(1, (1, 1)), (58, (14, 36)), (132, (34, 84)), (200, (34, 84))]
+)
+def test_a_smaller_gpu_solves_fewer_blocks_in_a_call(num_multiprocessors: int, expected: tuple[int, int]) -> None:
+    gpu = replace(REFERENCE_GPU, num_multiprocessors=num_multiprocessors)
+    resolved = EngineConfig(Path("m")).resolved("cuda", gpu)
+    assert (resolved.max_flow_batch, resolved.max_calm_flow_batch) == expected
 
 
 def test_who_limits_the_flows_batches_limits_all_of_them() -> None:
