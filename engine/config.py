@@ -120,7 +120,7 @@ class EngineConfig:
     # Streams whose blocks are solved in one call: 34 on an H200, on smaller GPUs as many as take about as long.
     # Higher -> more throughput; lower -> less waiting for company.
     max_flow_batch: int = 0
-    # The same where every listener of a call has more than a second left to play.
+    # The same while every listener who waits for something has more than a second left to play.
     max_calm_flow_batch: int = 0
 
     def __post_init__(self) -> None:

@@ -37,8 +37,8 @@ class Limits:
     """Fixed for an engine."""
 
     max_flow_batch: int
-    # The same where all its listeners have plenty left. Higher -> more throughput; lower -> a listener who has not
-    # waits less long for the batch that runs.
+    # The same where all listeners have plenty left, so that none is to wait soon for a batch that takes long.
+    # Higher -> more throughput.
     max_calm_flow_batch: int = 0  # below max_flow_batch: as that
     # A listener with less than this to play overtakes newcomers: about two blocks' time.
     # Higher -> fewer underruns under load; lower -> sooner first audio under load.
@@ -168,12 +168,14 @@ class _Side:
         self.first: _Rank | None = None  # of the most urgent member, running or ready
         self.running: int | None = None
         self.ready: list[tuple[_Rank, int]] = []
+        self.is_calm = True  # all have plenty left, those who lack tokens of their next block among them
 
 
 def _sides(due: list[tuple[_Rank, StreamView]]) -> tuple[_Side, _Side]:
     unheard, heard = _Side(), _Side()
     for rank, view in due:
         side = unheard if view.deadline_s is None else heard
+        side.is_calm = side.is_calm and rank[0] == _CALM
         if view.batch is not None:
             side.running = view.batch
         elif view.has_block:
@@ -196,8 +198,7 @@ def _flow_work(unheard: _Side, heard: _Side, limits: Limits, room: Room) -> Begi
     for side in sides:
         if side.running is not None:
             return AdvanceBatch(side.running)
-        is_calm = side.first is not None and side.first[0] == _CALM
-        max_rows = max(limits.max_flow_batch, limits.max_calm_flow_batch if is_calm else 0)
+        max_rows = max(limits.max_flow_batch, limits.max_calm_flow_batch if side.is_calm else 0)
         num_rows = min(max_rows, room.num_blocks)
         if room.num_new_batches and num_rows:
             return BeginBlocks(tuple(key for _, key in heapq.nsmallest(num_rows, side.ready)))

@@ -188,9 +188,11 @@ def test_the_llm_yields_only_where_asked_to_and_only_to_work_that_is_done() -> N
 
 
 def test_batches_are_larger_where_all_have_plenty_left() -> None:
-    limits = Limits(max_flow_batch=2, max_calm_flow_batch=3)
+    limits = replace(LANES, max_calm_flow_batch=3)
     views = [replace(IDLE, key=key, deadline_s=2.0 + key, has_block=True) for key in range(4)]
     assert decide(views, 0.0, limits).flow == BeginBlocks((0, 1, 2))
     views[3] = replace(views[3], deadline_s=0.5)
     assert decide(views, 0.0, limits).flow == BeginBlocks((3, 0)), "one of them is in a hurry"
+    views[3] = replace(views[3], has_block=False, wants_llm=True)
+    assert decide(views, 0.0, limits).flow == BeginBlocks((0, 1)), "one lacks tokens and will be in a hurry"
     assert decide(views[:3], 0.0, replace(limits, max_calm_flow_batch=0)).flow == BeginBlocks((0, 1))
