@@ -1,19 +1,23 @@
 #!/bin/sh
-# All that is measured on a GPU machine, the most wanted first: bench/gpu_all.sh OUT
-# Each part has a limit of its own, and all together LIMIT_S (570, 9.5 minutes); what no time is left for is left out.
+# All that is measured on a GPU machine, the most wanted first: bench/gpu_all.sh OUT [PART...]
+# Each part has a limit of its own, and all together LIMIT_S (900); what no time is left for is left out. PARTs, such as
+# `engine-h200 gpu-tests`, are done alone.
 # Kernels are compiled by the first part and cached, so that the others load in seconds.
 set -u
-out=${1:?usage: bench/gpu_all.sh OUT_DIRECTORY}
+out=${1:?usage: bench/gpu_all.sh OUT_DIRECTORY [PART...]}
+shift
+wanted=" $* "
 python=${PYTHON:-python3}
 model=${MODEL:-build/full-size}
 # Opuslib's syntax is told off by every process that encodes.
 export PYTHONWARNINGS=ignore::SyntaxWarning
-end_s=$(($(date +%s) + ${LIMIT_S:-570}))
+end_s=$(($(date +%s) + ${LIMIT_S:-900}))
 mkdir -p "$out"
 
 part() { # NAME SECONDS COMMAND...
     name=$1 limit=$2
     shift 2
+    case $wanted in "  " | *" $name "*) ;; *) [ "$name" = engine-dir ] || return ;; esac
     left=$((end_s - $(date +%s)))
     [ "$left" -ge "$limit" ] || limit=$left
     printf '== %s, at most %s s\n' "$name" "$limit"
@@ -34,10 +38,10 @@ measured() { # MODULE NAME SECONDS OPTIONS...
 measured bench.engine engine-h200 240 --audio-s 3..15 --duration-s 10 --limit-s 40 \
     --scenario first-audio live-128 sustain-300 sustain-400 burst-400 cancel-16 --baseline --baseline-utterances 3
 part gpu-tests 150 "$python" -u -m bench.gpu_tests "$out/gpu-tests-h200.txt"
+part start 130 "$python" -u -m bench.start --device cuda --model "$model" --json "$out/start-h200.json"
 # A row takes about 12 s, without graphs 25. 128 streams: fewer shapes to capture, so that a row starts sooner.
 measured bench.ablation ablation-h200 150 --set max_active_clauses=128
-measured bench.engine engine-h200-live16 40 --audio-s 3..5 --duration-s 10 --limit-s 40 \
-    --scenario live-16
+measured bench.engine engine-h200-live16 60 --audio-s 3..5 --duration-s 10 --limit-s 40 --scenario live-16
 part kernels 120 "$python" -u -m bench.kernels --part llm llm.ablation flow vocoder --json "$out/kernels-h200.json"
 measured bench.engine engine-h200-float8 60 --audio-s 3..15 --duration-s 10 --limit-s 30 \
     --scenario sustain-400 --set kv_dtype=float8
