@@ -38,7 +38,7 @@ measured() { # MODULE NAME SECONDS OPTIONS...
 measured bench.engine engine-h200 240 --audio-s 3..15 --duration-s 10 --limit-s 40 \
     --scenario first-audio live-128 sustain-300 sustain-400 burst-400 cancel-16 --baseline --baseline-utterances 3
 part gpu-tests 150 "$python" -u -m bench.gpu_tests "$out/gpu-tests-h200.txt"
-part start 130 "$python" -u -m bench.start --device cuda --model "$model" --json "$out/start-h200.json"
+part start 180 "$python" -u -m bench.start --device cuda --model "$model" --json "$out/start-h200.json"
 # A row takes about 12 s, without graphs 25. 128 streams: fewer shapes to capture, so that a row starts sooner.
 measured bench.ablation ablation-h200 150 --set max_active_clauses=128
 measured bench.engine engine-h200-live16 60 --audio-s 3..5 --duration-s 10 --limit-s 40 --scenario live-16

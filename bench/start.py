@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -78,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", type=Path, default=Path("models/tiny"), metavar="DIR", help="(default: %(default)s)")
     parser.add_argument("--device", choices=DEVICES, default="auto", help="(default: %(default)s)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a field of EngineConfig")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers; after each start, what there is")
     parser.add_argument("--one", action="store_true", help="start once, with the cache as it is, and print JSON")
     return parser
 
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(given)
     configure_logs("error", "console")
     try:
-        config = with_settings(EngineConfig(options.model, device=options.device), options.set)
+        config = _config(options)
         if options.one:
             print(json.dumps(asyncio.run(start_once(config))))
             return 0
@@ -97,15 +97,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for start in STARTS:
                 found = start_in_process(start, given, Path(caches))
                 report["starts"][start.name] = found
+                _save(report, options.json)
                 print(f"{start.name:<14} ready after {found['ready_s']:6.1f} s", flush=True)
                 print("".join(f"    {line}\n" for line in found["progress"]), end="", flush=True)
     except (UsageError, EngineError, ValueError) as error:
         print(f"bench.start: {error}", file=sys.stderr)
         return 1
-    if options.json is not None:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(report, indent=1) + "\n")
     return 0
+
+
+def _config(options: argparse.Namespace) -> EngineConfig:
+    """What is done without adds up: a start's own is given behind the user's. Raises UsageError."""
+    config = EngineConfig(options.model, device=options.device)
+    for setting in options.set:
+        changed = with_settings(config, [setting])
+        config = replace(changed, without=tuple(dict.fromkeys((*config.without, *changed.without))))
+    return config
+
+
+def _save(report: dict[str, Any], path: Path | None) -> None:
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

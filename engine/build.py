@@ -49,7 +49,10 @@ def create_engine(config: EngineConfig, *, on_progress: Report | None = None) ->
 def load_engine(
     config: EngineConfig, sink: Sink, watch: Watch | None = None, *, on_progress: Report | None = None
 ) -> LoadedEngine:
-    """Load, check and warm up everything, in the calling thread. Raises EngineError with the remedy."""
+    """Load, check and warm up everything, in the calling thread.
+
+    Raises EngineError with the remedy for files and settings that do not fit, and what CUDA and Triton raise.
+    """
     set_threads(config)
     config = resolved_for_device(config)
     report = on_progress if on_progress is not None else _nothing

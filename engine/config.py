@@ -117,7 +117,8 @@ class EngineConfig:
     # waiting, because each slows the other down.
     llm_yields: bool = True
 
-    # Streams whose blocks are solved in one call: 34 on an H200, on smaller GPUs as many as take about as long.
+    # Streams whose blocks are solved in one call: 34 on an H200, on smaller GPUs as many as take about as long. The
+    # flow takes the largest of its buckets that is no larger.
     # Higher -> more throughput; lower -> less waiting for company.
     max_flow_batch: int = 0
     # The same while every listener who waits for something has more than a second left to play.

@@ -142,7 +142,7 @@ def _llm_positions(config: EngineConfig, model: ModelConfig, num_prompt_tokens: 
 def load_llm(
     config: EngineConfig, model: ModelConfig, device: Device, *, num_prompt_tokens: int, start: ModelStart
 ) -> LlmBackend:
-    """Raises WeightsError, ValueError."""
+    """Raises WeightsError, ValueError, EngineError, and what compiling raises if it is not left to `start.finish`."""
     state_dict = load_state_dict(config.model_dir / "llm.safetensors")
     num_positions = _llm_positions(config, model, num_prompt_tokens)
     if not isinstance(device.llm_lane, CudaLane):
@@ -173,7 +173,7 @@ def load_llm(
 
 
 def load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, *, start: ModelStart) -> VocoderRunner:
-    """Raises WeightsError, ValueError."""
+    """Raises WeightsError, ValueError, EngineError, and what compiling raises if it is not left to `start.finish`."""
     state_dict = load_state_dict(config.model_dir / "vocoder.safetensors")
     max_samples = 2 * config.max_clause_tokens * SAMPLES_PER_TOKEN  # at half speed
     if not isinstance(device.vocoder_lane, CudaLane):

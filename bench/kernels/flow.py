@@ -114,13 +114,14 @@ def kinds_us(fixture: FlowFixture, block: BlockBuffers, *, with_products: bool) 
 
     figures = {"attend": over_layers(lambda i, _: ops.attend(tensors, block, qkv, i))}
     if with_products:
+        update = ops.update(tensors, wide, layers[0].ff_out_weight, layers[0].ff_out_bias)  # in parts, for few rows
         figures |= {
             "qkv": over_layers(lambda _, w: ops.linear(tensors, normed, w.qkv_weight, w.qkv_bias)),
             "out": over_layers(lambda _, w: ops.update(tensors, normed, w.attn_out_weight, w.attn_out_bias)),
             "ff in, gelu": over_layers(lambda _, w: ops.widen(tensors, normed, w.ff_in_weight, w.ff_in_bias)),
             "ff out": over_layers(lambda _, w: ops.update(tensors, wide, w.ff_out_weight, w.ff_out_bias)),
             "norm": over_layers(
-                lambda i, _: ops.norm(tensors, block, hidden, update=normed, gate_row=6 * i + 2, scale_row=6 * i + 3)
+                lambda i, _: ops.norm(tensors, block, hidden, update=update, gate_row=6 * i + 2, scale_row=6 * i + 3)
             ),
             "embed": captured_us(lambda: ops.embed(tensors, block, hidden)),
             "euler": captured_us(lambda: ops.euler(tensors, block, normed)),

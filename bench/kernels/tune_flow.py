@@ -21,7 +21,7 @@ from engine.token2wav.flow.cuda.fused_linear import LinearTile
 from engine.token2wav.flow.cuda.solver import CudaSolver
 from engine.token2wav.flow.cuda.tensors import FlowTensors, flow_tensors
 
-BATCHES = (1, 2, 4, 8, 32)
+BATCHES = (1, 2, 4, 8, 34)  # buckets
 ATTEND_TILES = [
     AttendTile(splits, prefetch, num_stages, 4, max_registers)
     for splits, prefetch, num_stages, max_registers in (
@@ -60,7 +60,8 @@ def attend_us(
 ) -> float:
     solve = begin(solver, fixture, num_rows, context, units.FRAMES_PER_BLOCK)
     width = 3 * FULL_SIZE.estimator.dim
-    qkv = torch.randn(2 * num_rows * units.FRAMES_PER_BLOCK, width, device=DEVICE).bfloat16()
+    num_lines = 2 * solve.buffers.num_rows * solve.buffers.num_frames  # of the bucket
+    qkv = torch.randn(num_lines, width, device=DEVICE).bfloat16()
 
     def work() -> None:
         for layer in range(FULL_SIZE.estimator.depth):

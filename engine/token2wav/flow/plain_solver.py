@@ -21,6 +21,9 @@ class PlainSolver:
         self._model = model
         self._pool = pool
 
+    def unpadded_batch(self, limit: int) -> int:
+        return min(limit, self.max_batch)
+
     def begin(self, streams: Sequence[FlowStream], rows: Sequence[BlockRow]) -> "PlainSolve":
         return PlainSolve(self._model, self._pool, streams, rows)
 

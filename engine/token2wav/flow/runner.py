@@ -73,6 +73,10 @@ class FlowRunner:
         """Streams that one batch can take."""
         return self._solver.max_batch
 
+    def unpadded_batch(self, limit: int) -> int:
+        """The most streams, up to `limit`, for whose batch nothing is computed in vain."""
+        return self._solver.unpadded_batch(limit)
+
     @property
     def num_free_lanes(self) -> int:
         """Batches that can begin before another is done; on the CPU never the limit."""

@@ -121,6 +121,9 @@ class BlockSolver(Protocol):
     @property
     def max_batch(self) -> int: ...
 
+    def unpadded_batch(self, limit: int) -> int:
+        """The most rows, up to `limit`, that are not padded to more; at least the least that there is."""
+
     @property
     def num_free_lanes(self) -> int:
         """How many more batches may run at the same time."""

@@ -30,6 +30,12 @@ def test_the_second_start_shares_the_cache_of_the_first_and_only_the_last_compil
     assert [with_settings(plain, each.settings) == plain for each in STARTS] == [True, True, False]
 
 
+def test_what_is_done_without_adds_up() -> None:
+    given = ["--set", "without=flow.fuse_norm", "--set", "threads=1", "--set", "without=start.compiles_side_by_side"]
+    config = start._config(start.parser().parse_args(given))
+    assert (config.without, config.threads) == (("flow.fuse_norm", "start.compiles_side_by_side"), 1)
+
+
 def test_what_a_process_says_when_it_cannot_start_is_told(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="cold: .*is not a voicegate model directory"):
+    with pytest.raises(EngineError, match=r"cold: .*is not a voicegate model directory"):
         start_in_process(STARTS[0], ["--device", "cpu", "--model", str(tmp_path)], tmp_path)

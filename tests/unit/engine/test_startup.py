@@ -30,8 +30,10 @@ class ThreadLane(HostLane):
     def _used(self) -> Iterator[None]:
         assert self.user is None, "two threads on one lane"
         self.user = threading.get_ident()
-        yield
-        self.user = None
+        try:
+            yield
+        finally:
+            self.user = None
 
 
 class FakeModel:

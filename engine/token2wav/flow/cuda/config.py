@@ -57,5 +57,9 @@ class FlowCudaConfig:
         """Raises ValueError if no bucket holds so many."""
         return bucket_for(self.batch_buckets, num_rows)
 
+    def unpadded_batch(self, limit: int) -> int:
+        """The largest bucket up to `limit`; the smallest of all if none is."""
+        return max((bucket for bucket in self.batch_buckets if bucket <= limit), default=self.batch_buckets[0])
+
     def frame_bucket(self, num_frames: int) -> int:
         return bucket_for(self.frame_buckets, num_frames)

@@ -90,7 +90,7 @@ def attend(
         BLOCK_K=_tile(units.FRAMES_PER_BLOCK),
         BLOCK_C=_tile(channels),
         SPLITS=tile.splits,
-        PREFETCH=tile.prefetch if qkv.is_cuda else 0,  # Triton's interpreter has no assembler
+        PREFETCH=tile.prefetch if tensors.is_pdl else 0,  # else there is nothing to wait for meanwhile
         NUM_STAGES=tile.num_stages,
         IS_PDL=tensors.is_pdl,
         num_warps=tile.num_warps,

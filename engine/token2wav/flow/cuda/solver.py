@@ -40,7 +40,7 @@ class CudaSolver:
             raise ValueError(f"CUDA graphs were asked for on {model.device}: set use_graphs=False")
         self._config = config
         self._model = model
-        is_pdl = config.overlap_launches and model.device.type == "cuda"
+        is_pdl = config.overlap_launches and _can_overlap(model.device)
         self._estimator = FixedShapeEstimator(model, flow_tensors(model, pool, is_pdl=is_pdl), choose_ops(config))
         self._lanes = [Lane(model, pool, max_batch=config.max_batch) for _ in range(config.num_lanes)]
         self._buffers = {
@@ -55,6 +55,9 @@ class CudaSolver:
     @property
     def max_batch(self) -> int:
         return self._config.max_batch
+
+    def unpadded_batch(self, limit: int) -> int:
+        return self._config.unpadded_batch(limit)
 
     @property
     def num_free_lanes(self) -> int:
@@ -143,3 +146,8 @@ class CudaSolve:
 
     def release(self) -> None:
         self._solver.free(self._key)
+
+
+def _can_overlap(device: torch.device) -> bool:
+    """Programmatic dependent launch, and the prefetch that goes with it, came with compute capability 9."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)

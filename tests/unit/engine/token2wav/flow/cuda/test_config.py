@@ -32,5 +32,7 @@ def test_the_smallest_bucket_that_holds_it() -> None:
     assert [config.batch_bucket(n) for n in range(1, 7)] == [1, 4, 4, 4, 6, 6]
     assert [config.frame_bucket(n) for n in (2, 16, 18, 50)] == [16, 16, 50, 50]
     assert config.max_batch == 6
+    assert [config.unpadded_batch(n) for n in (1, 3, 4, 5, 6, 99)] == [1, 1, 4, 4, 6, 6]
+    assert FlowCudaConfig(batch_buckets=(4,)).unpadded_batch(2) == 4
     with pytest.raises(ValueError, match="7 do not fit in the largest bucket that is captured, 6"):
         config.batch_bucket(7)
