@@ -10,7 +10,6 @@ in bench.kernels. Figures of both kinds are noisier than bench.engine's own.
 
 import argparse
 import asyncio
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from typing import Any, Final
 
 import uvloop
 
-from bench import engine, environment
+from bench import engine, environment, results_file
 from bench.engine import UsageError, run_of, with_settings
 from bench.memory import free_gpu_memory
 from bench.run import Run, measure_engine
@@ -70,7 +69,6 @@ async def measure_row(run: Run, row: Row) -> dict[str, Any]:
     result: dict[str, Any] = {"settings": list(row.settings), "scenarios": {}}
     try:
         config = with_settings(run.config, row.settings)
-        config = replace(config, without=tuple(dict.fromkeys((*run.config.without, *config.without))))
         await measure_engine(replace(run, config=config), result, _nothing, _nothing)
     except Exception as error:  # noqa: BLE001 - Triton's and CUDA's have no common class; the next row may do
         result["error"] = str(error)
@@ -125,9 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for row in rows:
             measured[row.name] = runner.run(measure_row(run, row))
             print(line(row.name, measured[row.name], measured.get("all")), flush=True)
-            if options.json is not None:
-                options.json.parent.mkdir(parents=True, exist_ok=True)
-                options.json.write_text(json.dumps(report, indent=1) + "\n")
+            results_file.save(report, options.json)
     return 0
 
 

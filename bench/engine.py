@@ -25,13 +25,14 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import uvloop
 
-from bench import environment
+from bench import environment, results_file
 from bench.load import StartPattern
 from bench.plain_llm import PlainLlmKind, has_transformers
 from bench.run import ALL_SCENARIOS, Run, ScenarioName, measure, parse_scenario
@@ -70,9 +71,13 @@ def parse_setting(setting: str) -> tuple[str, Any]:
 
 
 def with_settings(config: EngineConfig, settings: Sequence[str]) -> EngineConfig:
-    """Raises UsageError."""
+    """One after the other; what is done `without` adds up. Raises UsageError."""
+    without: dict[str, None] = dict.fromkeys(config.without)
     try:
-        return replace(config, **dict(map(parse_setting, settings)))
+        for name, value in map(parse_setting, settings):
+            config = replace(config, **{name: value})
+            without |= dict.fromkeys(config.without)
+        return replace(config, without=tuple(without))
     except UsageError:
         raise
     except ValueError as error:
@@ -197,20 +202,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     # A model that never stops has every clause of thousands cut, which the engine warns of. Failures are reported.
     configure_logs("error", "console")
-
-    def save(report: dict[str, Any], path: Path | None = options.json) -> None:
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(report, indent=1) + "\n")
-
     try:
         if options.scenario == [_STAGES]:
             report = run_stages(options)
-            save(report, options.json or _RESULTS / "engine-cpu.json")
+            results_file.save(report, options.json or _RESULTS / "engine-cpu.json")
             print(json.dumps(report, indent=1))
         else:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(measure(run_of(options), save))
+                runner.run(measure(run_of(options), partial(results_file.save, path=options.json)))
     except (UsageError, EngineError) as error:
         print(f"bench.engine: {error}", file=sys.stderr)
         return 1

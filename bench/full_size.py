@@ -25,7 +25,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from bench import environment
+from bench import environment, results_file
 from bench.generated_source import (
     VOICE_NAME,
     Sizes,
@@ -281,7 +281,7 @@ def main() -> None:
         results = environment.REPOSITORY / "bench" / "results"
         output = options.output or results / f"full-size-{options.device}.json"
         report = check(options.source, options.target, options.device)
-        output.write_text(json.dumps(report, indent=1) + "\n")
+        results_file.save(report, output)
         print("\n".join(table(report)))
 
 

@@ -5,7 +5,6 @@ spectra (natural log, the model's own 80 bands) and the bytes per packet. Record
 """
 
 import argparse
-import json
 import time
 import wave
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from bench import environment
+from bench import environment, results_file
 from engine import units
 from engine.audio.opus import OpusEncoder, load_opuslib
 from engine.voices.features import mel_24k
@@ -77,8 +76,7 @@ def main() -> None:
     rows = measure()
     for row in rows:
         print("  ".join(f"{key} {value}" for key, value in row.items()))
-    if options.json:
-        options.json.write_text(json.dumps({"environment": environment.describe(), "rows": rows}, indent=1) + "\n")
+    results_file.save({"environment": environment.describe(), "rows": rows}, options.json)
 
 
 if __name__ == "__main__":

@@ -17,11 +17,12 @@ from typing import Any, Protocol
 
 import torch
 
+from engine.checkpoint.merged_hf import qwen2_sizes
 from engine.llm.backend import LlmPrompt, SequenceRequest
 from engine.llm.model import BODY, HEAD, SPEECH_TABLE, check_state_dict
 from engine.llm.sequence import Item, Table, Unistream
 from engine.llm.torch_runner import TorchLlmRunner
-from engine.model_config import LlmConfig, ModelConfig, SamplingConfig
+from engine.model_config import ModelConfig, SamplingConfig
 
 
 class PlainLlmKind(Enum):
@@ -98,8 +99,13 @@ class TransformersLlm:
         check_state_dict(model.llm, state_dict)
         self._config, self._sampling, self._device = model.llm, model.sampling, device
         self._speech_table, self._head = (state_dict[name].to(device, dtype) for name in (SPEECH_TABLE, HEAD))
+        sizes = {
+            **qwen2_sizes(model.llm),
+            "vocab_size": model.llm.vocab_size,
+            "rope_parameters": {"rope_type": "default", "rope_theta": model.llm.rope_theta},
+        }
         with torch.device(device):
-            self._body = transformers.Qwen2Model(transformers.Qwen2Config(**_qwen2_config(model.llm))).eval()
+            self._body = transformers.Qwen2Model(transformers.Qwen2Config(**sizes)).eval()
         body = {name.removeprefix(BODY): tensor for name, tensor in state_dict.items() if name.startswith(BODY)}
         # Assigned: a cast of the whole module would round the rotary frequencies too.
         self._body.load_state_dict({name: tensor.to(device, dtype) for name, tensor in body.items()}, assign=True)
@@ -172,18 +178,3 @@ def draw(scores: torch.Tensor, decoded: Sequence[int], sampling: SamplingConfig,
         scores[token] = -torch.inf
         token = scores.softmax(0).multinomial(1, generator=generator)
     return int(token.item())
-
-
-def _qwen2_config(config: LlmConfig) -> dict[str, Any]:
-    return {
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.hidden_size,
-        "intermediate_size": config.intermediate_size,
-        "num_hidden_layers": config.num_layers,
-        "num_attention_heads": config.num_heads,
-        "num_key_value_heads": config.num_kv_heads,
-        "head_dim": config.head_dim,
-        "max_position_embeddings": config.max_positions,
-        "rms_norm_eps": config.rms_norm_eps,
-        "rope_parameters": {"rope_type": "default", "rope_theta": config.rope_theta},
-    }

@@ -6,7 +6,6 @@ A weak recogniser on 20 sentences: differences of a few words are noise (models/
 """
 
 import argparse
-import json
 import re
 import time
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy.typing as npt
 import torch
 from pocketsphinx import Decoder
 
-from bench import environment, sentences
+from bench import environment, results_file, sentences
 from bench.stats import word_errors
 from engine import units
 from engine.build import load_stages, set_threads
@@ -131,7 +130,7 @@ def main() -> None:
             measure(core, events, voice, SpeakingMode(mode)) for mode in options.modes for voice in options.voices
         ],
     }
-    options.output.write_text(json.dumps(report, indent=1) + "\n")
+    results_file.save(report, options.output)
     for result in report["results"]:
         print(f"{result['voice']} {result['mode']}: {result['wer']} ({result['errors']}/{result['words']})")
 

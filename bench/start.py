@@ -17,12 +17,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from bench import environment
+from bench import environment, results_file
 from bench.engine import UsageError, with_settings
 from engine.build import create_engine
 from engine.config import DEVICES, EngineConfig
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(given)
     configure_logs("error", "console")
     try:
-        config = _config(options)
+        config = with_settings(EngineConfig(options.model, device=options.device), options.set)
         if options.one:
             print(json.dumps(asyncio.run(start_once(config))))
             return 0
@@ -97,28 +97,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for start in STARTS:
                 found = start_in_process(start, given, Path(caches))
                 report["starts"][start.name] = found
-                _save(report, options.json)
+                results_file.save(report, options.json)
                 print(f"{start.name:<14} ready after {found['ready_s']:6.1f} s", flush=True)
                 print("".join(f"    {line}\n" for line in found["progress"]), end="", flush=True)
     except (UsageError, EngineError, ValueError) as error:
         print(f"bench.start: {error}", file=sys.stderr)
         return 1
     return 0
-
-
-def _config(options: argparse.Namespace) -> EngineConfig:
-    """What is done without adds up: a start's own is given behind the user's. Raises UsageError."""
-    config = EngineConfig(options.model, device=options.device)
-    for setting in options.set:
-        changed = with_settings(config, [setting])
-        config = replace(changed, without=tuple(dict.fromkeys((*config.without, *changed.without))))
-    return config
-
-
-def _save(report: dict[str, Any], path: Path | None) -> None:
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ tiles are fastest: bench.kernels.tune_llm, tune_flow, tune_vocoder.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any, Final
 
 import torch
 
-from bench import environment
+from bench import environment, results_file
 from bench.kernels import flow, llm, vocoder
 
 
@@ -87,9 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"=== {name}: {', '.join(sections)}", flush=True)
         report[name] = PARTS[name].measure(sections)
         torch.cuda.empty_cache()
-        if options.json is not None:
-            options.json.parent.mkdir(parents=True, exist_ok=True)
-            options.json.write_text(json.dumps(report, indent=1) + "\n")
+        results_file.save(report, options.json)
     return 0
 
 

@@ -109,11 +109,9 @@ def _merged_rows(name: str, text: torch.Tensor, speech: torch.Tensor, vocabulary
     return rows
 
 
-def _config(config: LlmConfig, qwen2: Mapping[str, Any], vocabulary: MergedVocabulary) -> dict[str, Any]:
+def qwen2_sizes(config: LlmConfig) -> dict[str, Any]:
+    """What Hugging Face's Qwen2Config calls the decoder's sizes."""
     return {
-        "architectures": ["Qwen2ForCausalLM"],
-        "model_type": "qwen2",
-        "vocab_size": vocabulary.num_rows,
         "hidden_size": config.hidden_size,
         "intermediate_size": config.intermediate_size,
         "num_hidden_layers": config.num_layers,
@@ -121,8 +119,17 @@ def _config(config: LlmConfig, qwen2: Mapping[str, Any], vocabulary: MergedVocab
         "num_key_value_heads": config.num_kv_heads,
         "head_dim": config.head_dim,
         "max_position_embeddings": config.max_positions,
-        "rope_theta": config.rope_theta,
         "rms_norm_eps": config.rms_norm_eps,
+    }
+
+
+def _config(config: LlmConfig, qwen2: Mapping[str, Any], vocabulary: MergedVocabulary) -> dict[str, Any]:
+    return {
+        "architectures": ["Qwen2ForCausalLM"],
+        "model_type": "qwen2",
+        "vocab_size": vocabulary.num_rows,
+        **qwen2_sizes(config),
+        "rope_theta": config.rope_theta,
         "hidden_act": qwen2.get("hidden_act", "silu"),
         "attention_dropout": 0.0,
         "use_sliding_window": False,

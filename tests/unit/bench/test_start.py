@@ -32,7 +32,7 @@ def test_the_second_start_shares_the_cache_of_the_first_and_only_the_last_compil
 
 def test_what_is_done_without_adds_up() -> None:
     given = ["--set", "without=flow.fuse_norm", "--set", "threads=1", "--set", "without=start.compiles_side_by_side"]
-    config = start._config(start.parser().parse_args(given))
+    config = with_settings(EngineConfig(Path("model")), start.parser().parse_args(given).set)
     assert (config.without, config.threads) == (("flow.fuse_norm", "start.compiles_side_by_side"), 1)
 
 
