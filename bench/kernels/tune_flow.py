@@ -1,4 +1,6 @@
-"""Which tiles of the flow's kernels are fastest on this GPU: what cuda/fused_attention and fused_linear choose by.
+"""Which tiles of the flow's kernels are fastest on this GPU, and which batches cost least a row.
+
+The first is what cuda/fused_attention and fused_linear choose by, the second what cuda/config's buckets are.
 
 python -m bench.kernels.tune_flow
 """
@@ -8,9 +10,10 @@ from dataclasses import astuple
 from functools import partial
 
 import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 from triton.runtime.errors import OutOfResources
 
-from bench.kernels.flow import begin
+from bench.kernels.flow import begin, block_ms
 from bench.kernels.flow_model import CONTEXTS, FULL_SIZE, FlowFixture
 from bench.kernels.timing import DEVICE, captured_us
 from engine import units
@@ -35,6 +38,7 @@ ATTEND_TILES = [
         (4, 2, 3, None),
     )
 ]
+ROWS = (8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 40, 42, 44, 48, 52, 56, 60, 63, 64, 84)
 LINEAR_BATCHES = (1, 2, 4)
 LINEAR_TILES = [LinearTile(64, 64, 64, 6, 4), LinearTile(64, 64, 128, 4, 4), LinearTile(128, 64, 64, 6, 8)]
 SPLIT_TILES = [
@@ -111,12 +115,40 @@ def product_us(product: Product, x: torch.Tensor, weights: list[tuple[torch.Tens
         return float("nan")
 
 
+def tune_buckets(fixture: FlowFixture) -> None:
+    """cuBLAS's time is a staircase: a batch that begins another wave of tiles may take longer than a larger one."""
+    config = FlowCudaConfig(batch_buckets=ROWS, frame_buckets=(units.FRAMES_PER_BLOCK,), num_lanes=1)
+    solver = CudaSolver(fixture.model, fixture.pool, config)
+    solver.capture(print)
+    print("rows: us of a layer's products by torch, and a row; ms of a block behind 350 frames, and a row")
+    for num_rows in ROWS:
+        products_us, whole_ms = layer_products_us(fixture, num_rows), block_ms(solver, fixture, num_rows, 350)
+        figures = f"{products_us:8.1f} {products_us / num_rows:7.2f} {whole_ms:8.1f} {whole_ms / num_rows:7.3f}"
+        print(f"{num_rows:>5} {figures}", flush=True)
+
+
+def layer_products_us(fixture: FlowFixture, num_rows: int) -> float:
+    layers = fixture.model.estimator.layers
+    num_lines, dim = 2 * num_rows * units.FRAMES_PER_BLOCK, FULL_SIZE.estimator.dim
+    narrow, wide = (torch.randn(num_lines, n * dim, device=DEVICE).bfloat16() for n in (1, 2))
+
+    def work() -> None:
+        for layer in layers:
+            F.linear(narrow, layer.qkv_weight, layer.qkv_bias)
+            F.linear(narrow, layer.attn_out_weight, layer.attn_out_bias)
+            torch._addmm_activation(layer.ff_in_bias, narrow, layer.ff_in_weight.t(), use_gelu=True)
+            F.linear(wide, layer.ff_out_weight, layer.ff_out_bias)
+
+    return captured_us(work) / len(layers)
+
+
 @torch.inference_mode()
 def main() -> None:
     fixture = FlowFixture()
     tensors = flow_tensors(fixture.model, fixture.pool, is_pdl=True)
     tune_attention(fixture, tensors)
     tune_linear(tensors)
+    tune_buckets(fixture)
 
 
 if __name__ == "__main__":
