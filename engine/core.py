@@ -55,8 +55,8 @@ class EngineCore:
         self._reception = Reception(stages, encoders, sink, clock)
         self._pipeline = Pipeline(config, stages, watch=watch)
         self._limits = Limits(
-            max_flow_batch=stages.flow.unpadded_batch(config.max_flow_batch),
-            max_calm_flow_batch=stages.flow.unpadded_batch(config.max_calm_flow_batch),
+            flow_batch=stages.flow.batch_size(config.max_flow_batch),
+            calm_flow_batch=stages.flow.batch_size(max(config.max_flow_batch, config.max_calm_flow_batch)),
             guard_s=config.guard_ms / 1000,
             is_concurrent=stages.is_concurrent,
             llm_yields=config.llm_yields,

@@ -21,8 +21,8 @@ class Outlook:
             return None
         front = utterance.clauses[0]
         generating = self.generating(utterance)
-        has_block = self._pipeline.has_block(front)
-        if not (generating is not None or has_block or front.batch is not None):
+        block_frames = self._pipeline.block_frames(front)
+        if not (generating is not None or block_frames or front.batch is not None):
             return None
         return StreamView(
             key=key,
@@ -30,7 +30,7 @@ class Outlook:
             deadline_s=utterance.deadline_s,
             max_lead_s=self._max_lead_within_clause_s(utterance),
             wants_llm=generating is not None,
-            has_block=has_block,
+            block_frames=block_frames,
             batch=front.batch,
             begun_s=front.begun_s,
             needs_prefill=generating is not None and not generating.is_prefilled,

@@ -177,8 +177,11 @@ class Pipeline:
             and self._stages.llm.is_runnable(clause.streams.sequence_id)
         )
 
-    def has_block(self, clause: Clause) -> bool:
-        return clause.streams is not None and clause.batch is None and clause.streams.flow.is_ready
+    def block_frames(self, clause: Clause) -> int:
+        """Frames of the flow block that is complete and in no batch; 0 if none is."""
+        if clause.streams is None or clause.batch is not None or not clause.streams.flow.is_ready:
+            return 0
+        return clause.streams.flow.next_num_frames
 
     @property
     def room(self) -> Room:

@@ -16,6 +16,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 
+from engine.token2wav.flow.batch_size import BatchSize
+
 
 @dataclass(frozen=True, slots=True)
 class StreamView:
@@ -26,20 +28,25 @@ class StreamView:
     deadline_s: float | None  # its listener runs dry; None while nothing has been sent
     max_lead_s: float  # further ahead of its listener than this, it waits
     wants_llm: bool  # an LLM step is possible and useful
-    has_block: bool  # a flow block is complete and not being solved
+    block_frames: int = 0  # of its flow block that is complete and not being solved; 0: none is
     batch: int | None = None  # the running flow batch that solves its block
     begun_s: float = 0.0  # its clause was started
     needs_prefill: bool = False  # its next LLM step reads the whole prompt
+
+    @property
+    def has_block(self) -> bool:
+        return self.block_frames > 0
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Fixed for an engine."""
 
-    max_flow_batch: int
+    # What a batch of blocks may hold: a whole block at least.
+    # Higher -> more throughput; lower -> less waiting for company.
+    flow_batch: BatchSize
     # The same where all listeners have plenty left, so that none is to wait soon for a batch that takes long.
-    # Higher -> more throughput.
-    max_calm_flow_batch: int = 0  # below max_flow_batch: as that
+    calm_flow_batch: BatchSize | None = None  # None: as flow_batch
     # A listener with less than this to play overtakes newcomers: about two blocks' time.
     # Higher -> fewer underruns under load; lower -> sooner first audio under load.
     guard_s: float = 0.15
@@ -167,7 +174,7 @@ class _Side:
     def __init__(self) -> None:
         self.first: _Rank | None = None  # of the most urgent member, running or ready
         self.running: int | None = None
-        self.ready: list[tuple[_Rank, int]] = []
+        self.ready: list[tuple[_Rank, StreamView]] = []
         self.is_calm = True  # all have plenty left, those who lack tokens of their next block among them
 
 
@@ -179,7 +186,7 @@ def _sides(due: list[tuple[_Rank, StreamView]]) -> tuple[_Side, _Side]:
         if view.batch is not None:
             side.running = view.batch
         elif view.has_block:
-            side.ready.append((rank, view.key))
+            side.ready.append((rank, view))
         else:
             continue
         if side.first is None or rank < side.first:
@@ -190,7 +197,8 @@ def _sides(due: list[tuple[_Rank, StreamView]]) -> tuple[_Side, _Side]:
 def _has_right_of_way(unheard: _Side, heard: _Side, limits: Limits) -> bool:
     """Whether tokens that nobody waits for would only slow the flow down: it is at first blocks, or has enough
     in waiting."""
-    return unheard.first is not None or len(heard.ready) >= _ENOUGH_BATCHES * limits.max_flow_batch
+    num_ready_frames = sum(view.block_frames for _, view in heard.ready)
+    return unheard.first is not None or num_ready_frames >= _ENOUGH_BATCHES * limits.flow_batch.num_frames
 
 
 def _flow_work(unheard: _Side, heard: _Side, limits: Limits, room: Room) -> BeginBlocks | AdvanceBatch | None:
@@ -198,8 +206,20 @@ def _flow_work(unheard: _Side, heard: _Side, limits: Limits, room: Room) -> Begi
     for side in sides:
         if side.running is not None:
             return AdvanceBatch(side.running)
-        max_rows = max(limits.max_flow_batch, limits.max_calm_flow_batch if side.is_calm else 0)
-        num_rows = min(max_rows, room.num_blocks)
-        if room.num_new_batches and num_rows:
-            return BeginBlocks(tuple(key for _, key in heapq.nsmallest(num_rows, side.ready)))
+        if room.num_new_batches and room.num_blocks:
+            size = limits.calm_flow_batch if side.is_calm and limits.calm_flow_batch else limits.flow_batch
+            return BeginBlocks(_packed(side.ready, size, room))
     return None
+
+
+def _packed(ready: list[tuple[_Rank, StreamView]], size: BatchSize, room: Room) -> tuple[int, ...]:
+    """The most urgent blocks that fit; what a larger one does not fill, smaller ones behind it may."""
+    keys: list[int] = []
+    num_rows, num_frames = min(size.num_rows, room.num_blocks), size.num_frames
+    for _, view in sorted(ready, key=itemgetter(0)):
+        if len(keys) == num_rows or not num_frames:
+            break
+        if view.block_frames <= num_frames:
+            keys.append(view.key)
+            num_frames -= view.block_frames
+    return tuple(keys)

@@ -26,18 +26,25 @@ from engine.token2wav.flow.prompt import FlowPrompt
 from engine.token2wav.flow.runner import FlowRunner
 from engine.token2wav.flow.stream import FlowStream
 
-SECTIONS: Final = ("blocks", "kinds", "switches", "fp8", "precision")
+SECTIONS: Final = ("blocks", "packing", "kinds", "switches", "fp8", "precision")
 DEFAULT_SECTIONS: Final = SECTIONS
+# Whole blocks that fill a bucket.
+_BATCHES: Final = (1, 2, 4, 8, 12, 18, 24, 34, 42, 50, 62, 74, 84)
 _KIND_BATCHES: Final = (1, 4, 18, 34, 84)
 
 
-def begin(solver: CudaSolver, fixture: FlowFixture, num_rows: int, context: int, num_frames: int) -> CudaSolve:
-    return solver.begin(*fixture.batch(num_rows, context, num_frames))
+def begin(solver: CudaSolver, fixture: FlowFixture, num_rows: int, context: int) -> CudaSolve:
+    """Whole blocks."""
+    return solver.begin(*fixture.batch([units.FRAMES_PER_BLOCK] * num_rows, context))
 
 
-def block_ms(solver: CudaSolver, fixture: FlowFixture, num_rows: int, context: int, num_frames: int = 50) -> float:
-    """All Euler steps of one block."""
-    solve = begin(solver, fixture, num_rows, context, num_frames)
+def block_ms(solver: CudaSolver, fixture: FlowFixture, num_rows: int, context: int) -> float:
+    return batch_ms(solver, fixture, [units.FRAMES_PER_BLOCK] * num_rows, context)
+
+
+def batch_ms(solver: CudaSolver, fixture: FlowFixture, frames_of_rows: Sequence[int], context: int) -> float:
+    """All Euler steps of these blocks together."""
+    solve = solver.begin(*fixture.batch(frames_of_rows, context))
 
     def work() -> None:
         solve.buffers.step.zero_()
@@ -63,18 +70,17 @@ def measure_blocks(fixture: FlowFixture, kv_dtype: torch.dtype | None) -> dict[s
     capture_s = time.perf_counter() - started_s
     kv_itemsize = (kv_dtype or torch.bfloat16).itemsize
     print(f"captured in {capture_s:.1f} s; keys and values of {kv_itemsize} bytes")
-    print("block of 50 frames      " + "".join(f"  B={num_rows:<7}" for num_rows in config.batch_buckets))
+    print("block of 50 frames      " + "".join(f"  B={num_rows:<7}" for num_rows in _BATCHES))
     figures: dict[str, Any] = {"capture_s": capture_s, "num_graphs": solver.num_graphs}
     for context in CONTEXTS:
-        times = {b: block_ms(solver, fixture, b, context) for b in config.batch_buckets}
+        times = {b: block_ms(solver, fixture, b, context) for b in _BATCHES}
         floors = {b: flow_block(FULL_SIZE, b, context, kv_itemsize=kv_itemsize).floor_us() / 1e3 for b in times}
         print(f"context {context}: ms          " + "".join(f"{value:9.2f}  " for value in times.values()))
         print("             of floor   " + "".join(f"{100 * floors[b] / times[b]:8.0f} % " for b in times), flush=True)
         figures[f"block_ms_context_{context}"] = {b: (times[b], floors[b]) for b in times}
     for num_frames in (16, 32):
-        times = {b: block_ms(solver, fixture, b, 450, num_frames) for b in config.batch_buckets}
-        print(f"{num_frames} frames, 450: ms      " + "".join(f"{value:9.2f}  " for value in times.values()))
-        figures[f"block_ms_frames_{num_frames}"] = times
+        figures[f"block_ms_frames_{num_frames}"] = time_ms = batch_ms(solver, fixture, [num_frames], 450)
+        print(f"one block of {num_frames} frames, context 450: {time_ms:.2f} ms")
     return figures | {
         f"host_ms_{num_rows}": host_figures(solver, fixture, num_rows) for num_rows in (1, config.max_batch)
     }
@@ -82,7 +88,7 @@ def measure_blocks(fixture: FlowFixture, kv_dtype: torch.dtype | None) -> dict[s
 
 def host_figures(solver: CudaSolver, fixture: FlowFixture, num_rows: int) -> dict[str, float]:
     """Milliseconds of Python for each call of a batch."""
-    streams, rows = fixture.batch(num_rows, 450, 50)
+    streams, rows = fixture.batch([units.FRAMES_PER_BLOCK] * num_rows, 450)
     begin_and_release = partial(begin_once, solver, streams, rows)
     begin_host, begin_device = host_ms(begin_and_release), device_ms(begin_and_release)
     solve = solver.begin(streams, rows)
@@ -97,12 +103,26 @@ def host_figures(solver: CudaSolver, fixture: FlowFixture, num_rows: int) -> dic
     return {"begin": begin_host, "advance": advance_host, "result": frames_host}
 
 
+def measure_packing(fixture: FlowFixture, batches: Sequence[int] = (18, 34, 84)) -> dict[str, dict[int, float]]:
+    """Every fifth block is a stream's last, of 24 frames; context 450."""
+    figures = {}
+    for label, is_packed in (("packed", True), ("apart", False)):
+        solver = CudaSolver(fixture.model, fixture.pool, FlowCudaConfig(num_lanes=1, pack_frames=is_packed))
+        solver.capture(lambda _: None)
+        rows = {b: [24 if i % 5 == 4 else units.FRAMES_PER_BLOCK for i in range(b)] for b in batches}
+        figures[label] = {b: batch_ms(solver, fixture, rows[b], 450) for b in batches}
+        cells = "".join(f"  B={b}: {time_ms:.2f} ms" for b, time_ms in figures[label].items())
+        print(f"every fifth block of 24 frames, {label}{cells}", flush=True)
+        del solver
+    return figures
+
+
 def kinds_us(fixture: FlowFixture, block: BlockBuffers, *, with_products: bool) -> dict[str, float]:
     """Per launch, each kind over all layers one after the other, so that weights and context come from memory."""
     tensors, ops = flow_tensors(fixture.model, fixture.pool, is_pdl=True), choose_ops(FlowCudaConfig())
     layers, dim = tensors.layers, tensors.config.dim
-    lines = 2 * block.num_rows * block.num_frames
-    hidden = torch.randn(2, block.num_rows, block.num_frames, dim, device=DEVICE)
+    lines = 2 * block.num_lines
+    hidden = torch.randn(2, block.num_lines, dim, device=DEVICE)
     normed, wide, qkv = (torch.randn(lines, n * dim, device=DEVICE).bfloat16() for n in (1, 2, 3))
 
     def over_layers(launch: Callable[[int, EstimatorLayer], Any]) -> float:
@@ -136,7 +156,7 @@ def measure_kinds(fixture: FlowFixture) -> dict[str, dict[int, tuple[float, floa
     for num_rows in _KIND_BATCHES:
         for context in CONTEXTS:
             costs = flow_kernels(FULL_SIZE, num_rows, context)
-            solve = begin(solver, fixture, num_rows, context, units.FRAMES_PER_BLOCK)
+            solve = begin(solver, fixture, num_rows, context)
             for name, time_us in kinds_us(fixture, solve.buffers, with_products=context == CONTEXTS[0]).items():
                 label = f"attend {context}" if name == "attend" else name
                 floor = costs[name].floor_us() if name in costs else None
@@ -153,9 +173,10 @@ def _floor_cell(floor: float | None) -> str:
     return 6 * " " if floor is None else f"{floor:6.2f}"
 
 
-def measure_switches(fixture: FlowFixture, batches: Sequence[int] = (1, 32)) -> dict[str, dict[int, float]]:
+def measure_switches(fixture: FlowFixture, batches: Sequence[int] = (1, 34)) -> dict[str, dict[int, float]]:
     """A block at 450 frames of context with one optimisation off at a time."""
-    everything = FlowCudaConfig(batch_buckets=tuple(batches), frame_buckets=(50,), num_lanes=1)
+    frames = tuple(units.FRAMES_PER_BLOCK * num_rows for num_rows in batches)
+    everything = FlowCudaConfig(frame_buckets=frames, num_lanes=1)
     switches = tuple(name for name in FlowCudaConfig.__slots__ if name.startswith(("use_", "overlap_", "fuse_")))
     figures = {}
     print("ms per block  " + "".join(f"     B={num_rows:<3}" for num_rows in batches))
@@ -177,7 +198,7 @@ def measure_precision() -> dict[str, float]:
     state = random_state_dict(FULL_SIZE)
 
     def render(dtype: torch.dtype, kv_dtype: torch.dtype | None) -> torch.Tensor:
-        cuda = FlowCudaConfig(batch_buckets=(1,), num_lanes=1, use_graphs=False, kv_dtype=kv_dtype)
+        cuda = FlowCudaConfig(frame_buckets=(50,), num_lanes=1, use_graphs=False, kv_dtype=kv_dtype)
         runner = FlowRunner(
             FULL_SIZE, state, num_blocks=8, max_streams=1, device=DEVICE, dtype=dtype, cuda=cuda, noise=noise
         )
@@ -208,6 +229,8 @@ def measure(sections: Sequence[str]) -> dict[str, Any]:
     fixture = FlowFixture()
     if "blocks" in sections:
         figures["blocks"] = measure_blocks(fixture, None)
+    if "packing" in sections:
+        figures["packing_ms"] = measure_packing(fixture)
     if "kinds" in sections:
         figures["kinds_us"] = measure_kinds(fixture)
     if "switches" in sections:

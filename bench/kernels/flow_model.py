@@ -1,5 +1,6 @@
 """A flow of full size with random weights and a pool of random context: what the flow's kernel benchmarks run."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import torch
@@ -52,11 +53,11 @@ class FlowFixture:
         empty = FlowPrompt(torch.empty(0, dtype=torch.int64), torch.empty(0, units.NUM_MELS), torch.randn(192))
         self._prompt: PreparedPrompt = load_prompt(self.model, self.pool, empty)
 
-    def batch(self, num_rows: int, context: int, num_frames: int) -> tuple[list[FlowStream], list[BlockRow]]:
+    def batch(self, frames_of_rows: Sequence[int], context: int) -> tuple[list[FlowStream], list[BlockRow]]:
         """Streams with `context` finished frames each, in blocks of their own as far as the pool goes."""
         num_finished = context // units.FRAMES_PER_BLOCK
         streams, rows = [], []
-        for i in range(num_rows):
+        for i, num_frames in enumerate(frames_of_rows):
             stream = FlowStream(self.model, self._prompt)
             stream.append(range(num_finished * units.TOKENS_PER_BLOCK + num_frames // units.FRAMES_PER_TOKEN))
             stream.finish()

@@ -1,11 +1,11 @@
-"""Which tiles of the flow's kernels are fastest on this GPU, and which batches cost least a row.
+"""Which tiles of the flow's kernels are fastest on this GPU, and which batches cost least a frame.
 
 The first is what cuda/fused_attention and fused_linear choose by, the second what cuda/config's buckets are.
 
 python -m bench.kernels.tune_flow
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import astuple
 from functools import partial
 
@@ -13,16 +13,18 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 from triton.runtime.errors import OutOfResources
 
-from bench.kernels.flow import begin, block_ms
+from bench.kernels.flow import begin
 from bench.kernels.flow_model import CONTEXTS, FULL_SIZE, FlowFixture
 from bench.kernels.timing import DEVICE, captured_us
 from engine import units
+from engine.token2wav.flow.block_pool import CFG_HALVES
 from engine.token2wav.flow.cuda import fused_attention, fused_linear
 from engine.token2wav.flow.cuda.config import FlowCudaConfig
 from engine.token2wav.flow.cuda.fused_attention import AttendTile
 from engine.token2wav.flow.cuda.fused_linear import LinearTile
 from engine.token2wav.flow.cuda.solver import CudaSolver
 from engine.token2wav.flow.cuda.tensors import FlowTensors, flow_tensors
+from engine.token2wav.flow.estimator import EstimatorLayer
 
 BATCHES = (1, 2, 4, 8, 34)  # buckets
 ATTEND_TILES = [
@@ -38,7 +40,7 @@ ATTEND_TILES = [
         (4, 2, 3, None),
     )
 ]
-ROWS = (8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 40, 42, 44, 48, 52, 56, 60, 63, 64, 84)
+BUCKETS = tuple(range(100, 4_401, 50))  # frames
 LINEAR_BATCHES = (1, 2, 4)
 LINEAR_TILES = [LinearTile(64, 64, 64, 6, 4), LinearTile(64, 64, 128, 4, 4), LinearTile(128, 64, 64, 6, 8)]
 SPLIT_TILES = [
@@ -62,9 +64,9 @@ def tune_attention(fixture: FlowFixture, tensors: FlowTensors) -> None:
 def attend_us(
     solver: CudaSolver, fixture: FlowFixture, tensors: FlowTensors, tile: AttendTile, num_rows: int, context: int
 ) -> float:
-    solve = begin(solver, fixture, num_rows, context, units.FRAMES_PER_BLOCK)
+    solve = begin(solver, fixture, num_rows, context)
     width = 3 * FULL_SIZE.estimator.dim
-    num_lines = 2 * solve.buffers.num_rows * solve.buffers.num_frames  # of the bucket
+    num_lines = 2 * solve.buffers.num_lines  # of the bucket
     qkv = torch.randn(num_lines, width, device=DEVICE).bfloat16()
 
     def work() -> None:
@@ -115,21 +117,24 @@ def product_us(product: Product, x: torch.Tensor, weights: list[tuple[torch.Tens
         return float("nan")
 
 
-def tune_buckets(fixture: FlowFixture) -> None:
-    """cuBLAS's time is a staircase: a batch that begins another wave of tiles may take longer than a larger one."""
-    config = FlowCudaConfig(batch_buckets=ROWS, frame_buckets=(units.FRAMES_PER_BLOCK,), num_lanes=1)
-    solver = CudaSolver(fixture.model, fixture.pool, config)
-    solver.capture(print)
-    print("rows: us of a layer's products by torch, and a row; ms of a block behind 350 frames, and a row")
-    for num_rows in ROWS:
-        products_us, whole_ms = layer_products_us(fixture, num_rows), block_ms(solver, fixture, num_rows, 350)
-        figures = f"{products_us:8.1f} {products_us / num_rows:7.2f} {whole_ms:8.1f} {whole_ms / num_rows:7.3f}"
-        print(f"{num_rows:>5} {figures}", flush=True)
+def tune_buckets(layers: Sequence[EstimatorLayer]) -> None:
+    """cuBLAS's time is a staircase: a batch that begins another wave of tiles may take longer than a larger one.
+
+    Printed are the batches than which no larger one is faster.
+    """
+    print("frames: us of a layer's products by torch, ns a frame")
+    fastest_us = float("inf")
+    kept: list[str] = []
+    for num_frames in reversed(BUCKETS):
+        time_us = layer_products_us(layers, num_frames)
+        if time_us < fastest_us:
+            fastest_us = time_us
+            kept.append(f"{num_frames:>6}: {time_us:6.1f} {1000 * time_us / num_frames:6.1f}")
+    print("\n".join(reversed(kept)), flush=True)
 
 
-def layer_products_us(fixture: FlowFixture, num_rows: int) -> float:
-    layers = fixture.model.estimator.layers
-    num_lines, dim = 2 * num_rows * units.FRAMES_PER_BLOCK, FULL_SIZE.estimator.dim
+def layer_products_us(layers: Sequence[EstimatorLayer], num_frames: int) -> float:
+    num_lines, dim = CFG_HALVES * num_frames, FULL_SIZE.estimator.dim
     narrow, wide = (torch.randn(num_lines, n * dim, device=DEVICE).bfloat16() for n in (1, 2))
 
     def work() -> None:
@@ -148,7 +153,7 @@ def main() -> None:
     tensors = flow_tensors(fixture.model, fixture.pool, is_pdl=True)
     tune_attention(fixture, tensors)
     tune_linear(tensors)
-    tune_buckets(fixture)
+    tune_buckets(fixture.model.estimator.layers)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ pytestmark = [
 ]
 
 CUDA = torch.device("cuda")
-GRAPHS = FlowCudaConfig(batch_buckets=(1, 2, 4))
+GRAPHS = FlowCudaConfig(frame_buckets=(16, 32, 50, 100, 200))
 EAGER = replace(GRAPHS, use_graphs=False)
 SWITCHES = ("fuse_input", "fuse_norm", "fuse_attention", "fuse_linear", "fuse_gelu", "fuse_output")
 _OFF: dict[str, Any] = dict.fromkeys(SWITCHES, False)
@@ -167,6 +167,15 @@ def test_products_in_bfloat16(num_lines: int) -> None:
         torch.testing.assert_close(actual.float(), expected, rtol=1e-2, atol=1e-2)
 
 
+def test_packed_or_not() -> None:
+    """Every last block is of another length, so that in a packed batch blocks begin anywhere."""
+    prompts = [make_prompt(13, seed=i) for i in range(4)]
+    tokens = [make_tokens(size, seed=i) for i, size in enumerate((40, 43, 38, 55))]
+    apart = stream_all(make(replace(GRAPHS, pack_frames=False)), prompts, tokens)
+    for packed, mel in zip(stream_all(float32_runner(), prompts, tokens), apart, strict=True):
+        assert_near(packed, mel)
+
+
 def test_company_changes_nothing() -> None:
     runner = float32_runner()
     for i, mel in enumerate(three_streams(runner)):
@@ -232,7 +241,7 @@ def test_nothing_is_captured_and_nothing_waits_after_start_up() -> None:
     runner = float32_runner()
     three_streams(runner)  # the pinned allocator's first blocks
     num_graphs = runner.num_graphs
-    assert num_graphs == 2 * GRAPHS.num_lanes * len(GRAPHS.batch_buckets) * len(GRAPHS.frame_buckets)
+    assert num_graphs == 2 * GRAPHS.num_lanes * len(GRAPHS.frame_buckets)
     prepared = runner.prepare(make_prompt(30))
     streams = [runner.open(prepared) for _ in range(3)]
     for i, stream in enumerate(streams):

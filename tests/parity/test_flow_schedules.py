@@ -159,7 +159,7 @@ class Schedule(RuleBasedStateMachine):
 
 class FixedShapes(Schedule):
     cuda = FlowCudaConfig(
-        batch_buckets=(1, 3),
+        frame_buckets=(16, 50, 150),
         use_graphs=False,
         fuse_input=False,
         fuse_norm=False,

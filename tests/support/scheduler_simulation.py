@@ -1,18 +1,19 @@
 """A device and its listeners on a fake clock, driven by `engine.scheduler.decide`: no model, no torch, no sleeping.
 
-Step times are about those of an H200 (bench/results); what matters is that they grow with the batch, and that a step
-takes longer beside one of the other lane. LLM and flow share one processor where `limits.is_concurrent` is false.
+Step times are about those of an H200 (bench/results); what matters is that they grow with the batch, an Euler step's
+with all its frames, and that a step takes longer beside one of the other lane. LLM and flow share one processor where
+`limits.is_concurrent` is false.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from engine import units
 from engine.scheduler import AdvanceBatch, BeginBlocks, Limits, LlmStep, Room, StreamView, decide
 
 EULER_STEPS = 10
-FIRST_BLOCK_TOKENS = 10
-BLOCK_TOKENS = 25
+FIRST_BLOCK_TOKENS = 10  # the rest of it is the prompt's
 LOOKAHEAD_TOKENS = 3
 LLM_AHEAD_TOKENS = 100
 TOKEN_S = 0.04
@@ -47,8 +48,14 @@ class SimulatedStream:
 
     @property
     def next_block(self) -> int:
-        size = BLOCK_TOKENS if self.solved else FIRST_BLOCK_TOKENS
+        size = units.TOKENS_PER_BLOCK if self.solved else FIRST_BLOCK_TOKENS
         return min(size, self.num_tokens - self.solved)
+
+    @property
+    def block_frames(self) -> int:
+        """Of the next block, the prompt's among them: below 50 only in the last."""
+        num_prompt_tokens = 0 if self.solved else units.TOKENS_PER_BLOCK - FIRST_BLOCK_TOKENS
+        return (num_prompt_tokens + self.next_block) * units.FRAMES_PER_TOKEN
 
     @property
     def has_block(self) -> bool:
@@ -64,7 +71,7 @@ class SimulatedStream:
             deadline_s=self.deadline_s,
             max_lead_s=self.max_lead_s,
             wants_llm=can_decode and self.tokens - self.solved < LLM_AHEAD_TOKENS,
-            has_block=self.has_block,
+            block_frames=self.block_frames if self.has_block else 0,
             batch=self.batch,
         )
 
@@ -95,6 +102,7 @@ class Simulation:
     llm_until_s: float = 0.0
     flow_until_s: float = 0.0
     num_decisions: int = 0
+    begun: list[list[int]] = field(default_factory=list)  # batches of the flow, in order: frames of each block
 
     def __post_init__(self) -> None:
         self._by_key = {stream.key: stream for stream in self.streams}
@@ -148,13 +156,14 @@ class Simulation:
             number = self.num_decisions
             rows = [self._by_key[key] for key in work.keys]
             self._batches[number] = (rows, 0)
+            self.begun.append([stream.block_frames for stream in rows])
             for stream in rows:
                 stream.batch = number
         else:
             number = work.batch
         rows, _ = self._batches[number]
         self._stepping = number
-        step_s = 0.0007 + 0.0001 * len(rows)
+        step_s = 0.0007 + 0.000002 * sum(stream.block_frames for stream in rows)
         self.flow_until_s = self.now_s + step_s * (FLOW_SLOWDOWN if self.llm_until_s > self.now_s else 1.0)
 
     def _collect(self) -> None:

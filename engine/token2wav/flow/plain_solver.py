@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from engine import units
+from engine.token2wav.flow.batch_size import BatchSize
 from engine.token2wav.flow.block_context import BlockContext, BlockRow
 from engine.token2wav.flow.block_pool import BlockPool
 from engine.token2wav.flow.euler import euler_step
@@ -16,13 +17,14 @@ class PlainSolver:
     """Implements BlockSolver; as many batches as there are streams."""
 
     def __init__(self, model: FlowModel, pool: BlockPool, *, max_streams: int) -> None:
-        self.max_batch = max_streams
         self.num_free_lanes = max_streams
+        self._max_streams = max_streams
         self._model = model
         self._pool = pool
 
-    def unpadded_batch(self, limit: int) -> int:
-        return min(limit, self.max_batch)
+    def batch_size(self, max_rows: int) -> BatchSize:
+        num_rows = min(max_rows, self._max_streams)
+        return BatchSize(num_rows, num_rows * units.FRAMES_PER_BLOCK)
 
     def begin(self, streams: Sequence[FlowStream], rows: Sequence[BlockRow]) -> "PlainSolve":
         return PlainSolve(self._model, self._pool, streams, rows)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from engine.model_config import FlowConfig
+from engine.token2wav.flow.batch_size import BatchSize
 from engine.token2wav.flow.block_pool import BlockPool
 from engine.token2wav.flow.cuda.config import FlowCudaConfig
 from engine.token2wav.flow.cuda.solver import CudaSolver
@@ -68,14 +69,12 @@ class FlowRunner:
     def num_free_blocks(self) -> int:
         return self._pool.num_free
 
-    @property
-    def max_batch(self) -> int:
-        """Streams that one batch can take."""
-        return self._solver.max_batch
+    def batch_size(self, max_rows: int) -> BatchSize:
+        """What a batch of up to `max_rows` whole blocks may hold, such that little is computed in vain.
 
-    def unpadded_batch(self, limit: int) -> int:
-        """The most streams, up to `limit`, for whose batch nothing is computed in vain."""
-        return self._solver.unpadded_batch(limit)
+        Shorter blocks leave room for more of them. One block fits always.
+        """
+        return self._solver.batch_size(max_rows)
 
     @property
     def num_free_lanes(self) -> int:
@@ -132,7 +131,7 @@ class FlowRunner:
     def begin(self, streams: Sequence[FlowStream]) -> FlowBatch:
         """The next block of each. All must be ready.
 
-        Raises ValueError for streams that are not, or more than `max_batch`; BlocksExhausted; LanesExhausted. Then
+        Raises ValueError for streams that are not, or more than fit a batch; BlocksExhausted; LanesExhausted. Then
         nothing has changed.
         """
         if not streams or len(set(streams)) != len(streams) or not all(stream.is_ready for stream in streams):

@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 
 from engine import units
+from engine.token2wav.flow.batch_size import BatchSize
 from engine.token2wav.flow.block_context import BlockRow
 from engine.token2wav.flow.block_pool import BlockPool
 from engine.token2wav.flow.errors import StreamTooLong
@@ -109,7 +110,10 @@ class BlockSolve(Protocol):
         """One Euler step for all rows. On CUDA this enqueues and returns."""
 
     def frames(self, wanted: Sequence[slice | None]) -> list[torch.Tensor]:
-        """[80, n] copies of the wanted frames, a slice or None for each row; rows with None are left out."""
+        """[80, n] copies of the wanted frames, a slice or None for each row; rows with None are left out.
+
+        A slice has a start and a stop within the row's frames.
+        """
 
     def release(self) -> None:
         """Its buffers may be another's from now on."""
@@ -118,11 +122,8 @@ class BlockSolve(Protocol):
 class BlockSolver(Protocol):
     """Two implementations: tensors as large as the batch, and fixed buffers for CUDA graphs."""
 
-    @property
-    def max_batch(self) -> int: ...
-
-    def unpadded_batch(self, limit: int) -> int:
-        """The most rows, up to `limit`, that are not padded to more; at least the least that there is."""
+    def batch_size(self, max_rows: int) -> BatchSize:
+        """What one batch may hold, up to `max_rows` whole blocks, with nothing computed in vain."""
 
     @property
     def num_free_lanes(self) -> int:

@@ -20,8 +20,8 @@ CONFIG = EngineConfig(TINY_MODEL_DIR, lead_ms=3000, max_lead_ms=9000, llm_ahead_
 class Models:
     """Stands for the pipeline: every clause can go on."""
 
-    def has_block(self, clause: Clause) -> bool:
-        return True
+    def block_frames(self, clause: Clause) -> int:
+        return 50
 
     def can_generate(self, clause: Clause) -> bool:
         return True
@@ -72,6 +72,12 @@ def test_the_next_clause_starts_when_the_one_before_has_all_its_tokens() -> None
     assert outlook().startable(utterance(clause(), waiting)) is None
     assert outlook().startable(utterance(clause(ClauseState.RENDERING), waiting)) is waiting
     assert outlook().startable(utterance(clause(ClauseState.RENDERING, num_tokens=100), waiting)) is None
+
+
+def test_a_view_tells_the_frames_of_the_block_that_is_ready() -> None:
+    view = outlook().view(1, utterance(clause(num_tokens=50)))
+    assert view is not None
+    assert (view.block_frames, view.has_block) == (50, True)
 
 
 def test_what_has_no_clause_has_no_view() -> None:

@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine import units
 from engine.scheduler import Limits
+from engine.token2wav.flow.batch_size import BatchSize
 from tests.support.scheduler_simulation import SimulatedStream, Simulation
 
 pytestmark = pytest.mark.unit
 
-LANES = Limits(max_flow_batch=34, max_calm_flow_batch=84, is_concurrent=True)
-ONE_PROCESSOR = Limits(max_flow_batch=4)
+LANES = Limits(flow_batch=BatchSize(38, 1700), calm_flow_batch=BatchSize(96, 4200), is_concurrent=True)
+ONE_PROCESSOR = Limits(flow_batch=BatchSize(4, 200))
 
 
 def staggered(num_streams: int, *, over_s: float, num_tokens: int = 150) -> list[SimulatedStream]:
@@ -74,6 +76,20 @@ def test_a_stream_whose_agent_stalls_disturbs_nobody() -> None:
     assert max(stream.underrun_s for stream in streams if not stream.stalls) <= 0.0
 
 
+def test_short_blocks_share_batches_with_whole_ones() -> None:
+    """Every third utterance has come to its last block, of 2 to 48 frames: more of them fit than whole ones."""
+    rng = random.Random(0)
+    streams = [
+        SimulatedStream(key, 0.0, 10 + (25 if key % 3 else rng.randrange(1, 25)), max_lead_s=60.0) for key in range(400)
+    ]
+    simulation = Simulation(streams, LANES)
+    simulation.run(until_s=60.0)
+    assert all(stream.is_done for stream in streams)
+    ragged = [frames for frames in simulation.begun if min(frames) < units.FRAMES_PER_BLOCK]
+    assert max(map(len, ragged)) == LANES.flow_batch.num_rows, "more than the 34 whole ones"
+    assert sum(map(sum, ragged)) > 0.85 * len(ragged) * LANES.flow_batch.num_frames, "little is left empty"
+
+
 def test_one_processor_speaks_first_chunks_first() -> None:
     streams = staggered(8, over_s=0.5, num_tokens=100)
     Simulation(streams, ONE_PROCESSOR).run(until_s=60.0)
@@ -95,6 +111,9 @@ def test_whatever_comes_everybody_is_served_or_cancelled(seed: int, num_streams:
         )
         for key in range(num_streams)
     ]
-    simulation = Simulation(streams, Limits(max_flow_batch=rng.choice([1, 4, 32]), is_concurrent=is_concurrent))
+    num_blocks = rng.choice([1, 4, 32])
+    size = BatchSize(num_rows=num_blocks + num_blocks // 4, num_frames=num_blocks * units.FRAMES_PER_BLOCK)
+    simulation = Simulation(streams, Limits(flow_batch=size, is_concurrent=is_concurrent))
     simulation.run(until_s=600.0)
     assert all(stream.is_done or stream.cancelled_at_s <= simulation.now_s for stream in streams)
+    assert all(len(frames) <= size.num_rows and sum(frames) <= size.num_frames for frames in simulation.begun)

@@ -39,7 +39,7 @@ def test_a_forgotten_key_never_rings() -> None:
 
 
 def view(key: int, *, deadline_s: float | None = None) -> StreamView:
-    return StreamView(key, 0.0, deadline_s, max_lead_s=3.0, wants_llm=True, has_block=False)
+    return StreamView(key, 0.0, deadline_s, max_lead_s=3.0, wants_llm=True)
 
 
 def test_only_what_was_touched_is_looked_at_and_the_rest_is_remembered() -> None:

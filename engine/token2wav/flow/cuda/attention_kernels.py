@@ -1,7 +1,7 @@
 """Triton kernels of attention over a paged context, with rotary and the write to the pool. See plain_ops.attend.
 
-Shapes: C = 2 CFG halves, B rows, n frames, H heads of d channels; frame i of row b of half h is line
-(h * B + b) * n + i. Every per-batch number comes from `rows` (lane.py's columns) and `step` on the device. Only the
+Shapes: C = 2 CFG halves, R rows with L lines in all, H heads of d channels; frame i of row r of half h is line
+h * L + START[r] + i. Every per-batch number comes from `rows` (lane.py's columns) and `step` on the device. Only the
 CUDA path imports this module (Triton is optional).
 
 Offsets into the pool pass 2**31 elements: block numbers are int64, and so is what they are multiplied with.
@@ -61,11 +61,11 @@ def prefetch(keys, values, is_wanted, NUM_BYTES: tl.constexpr):
     )
 
 
-@triton.jit(do_not_specialize=["layer", "num_rows", "num_frames"])
+@triton.jit(do_not_specialize=["layer", "num_lines"])
 def attend_kernel(
-    qkv_ptr,  # [C, B, n, 3, H, d]
-    out_ptr,  # [C, B, n, H, d]; with more than one split [splits, C, B, n, H, d] float32, for merge_kernel
-    highest_ptr,  # [splits, C, B, n, H] float32, with more than one split
+    qkv_ptr,  # [C, L, 3, H, d]
+    out_ptr,  # [C, L, H, d]; with more than one split [splits, C, L, H, d] float32, for merge_kernel
+    highest_ptr,  # [splits, C, L, H] float32, with more than one split
     total_ptr,
     pool_ptr,  # [blocks, steps, depth, 2, C * H, 50, d]; the new block's keys and values are written
     cosine_ptr,  # [max_frames, d / 2] float32
@@ -73,11 +73,11 @@ def attend_kernel(
     step_ptr,
     rows_ptr,
     layer,
-    num_rows,
-    num_frames,
+    num_lines,
     ROW_WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,  # columns of a row
     NUM_FRAMES: tl.constexpr,
+    START: tl.constexpr,
     NUM_FINISHED: tl.constexpr,
     FIRST_FRAME: tl.constexpr,
     TABLE: tl.constexpr,
@@ -86,7 +86,7 @@ def attend_kernel(
     HEADS: tl.constexpr,
     CHANNELS: tl.constexpr,
     WHOLE_BLOCK: tl.constexpr,
-    BLOCK_Q: tl.constexpr,  # at least n
+    BLOCK_Q: tl.constexpr,  # at least the frames of a row
     BLOCK_K: tl.constexpr,  # at least 50: a tile is one finished block, so its address is one number
     BLOCK_C: tl.constexpr,
     SPLITS: tl.constexpr,
@@ -105,11 +105,12 @@ def attend_kernel(
     frames = tl.arange(0, BLOCK_Q)
     channels = tl.arange(0, BLOCK_C)
     is_channel = channels < CHANNELS
-    is_frame = frames < num_frames
-    is_cell = is_frame[:, None] & is_channel[None, :]
     # None of these changes within an Euler step, so they need not wait for the product before.
     cells = rows_ptr + row * ROW_WIDTH
-    num_valid = tl.load(cells + NUM_FRAMES)
+    num_frames = tl.load(cells + NUM_FRAMES).to(tl.int32)  # 0 in a padding row, which so does nothing
+    is_frame = frames < num_frames
+    is_cell = is_frame[:, None] & is_channel[None, :]
+    line = half * num_lines + tl.load(cells + START).to(tl.int32)
     num_finished = tl.load(cells + NUM_FINISHED).to(tl.int32)
     block = tl.load(cells + BLOCK)
     first_frame = tl.load(cells + FIRST_FRAME)
@@ -129,7 +130,6 @@ def attend_kernel(
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
 
-    line = (half * num_rows + row) * num_frames
     new = qkv_ptr + ((line + frames) * (3 * HEADS) + head)[:, None] * CHANNELS + channels[None, :]
     queries = tl.load(new, mask=is_cell, other=0.0)
     keys = tl.load(new + HEADS * CHANNELS, mask=is_cell, other=0.0)
@@ -140,17 +140,16 @@ def attend_kernel(
         keys = rotate(keys, cosine_ptr, sine_ptr, first_frame + frames, is_frame, CHANNELS)
     if num_frames == WHOLE_BLOCK and split == 0:
         mine = here + block * block_stride + frames[:, None] * CHANNELS + channels[None, :]
-        is_new = (frames < num_valid)[:, None] & is_channel[None, :]
-        tl.store(mine, keys.to(pool_ptr.dtype.element_ty), mask=is_new)
-        tl.store(mine + values_offset, values.to(pool_ptr.dtype.element_ty), mask=is_new)
+        tl.store(mine, keys.to(pool_ptr.dtype.element_ty), mask=is_cell)
+        tl.store(mine + values_offset, values.to(pool_ptr.dtype.element_ty), mask=is_cell)
 
     highest = tl.full([BLOCK_Q], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_Q], tl.float32)
     sums = tl.zeros([BLOCK_Q, BLOCK_C], tl.float32)
-    # No row is empty, but a branch that the compiler cannot remove frees the shared memory of these keys and values for
-    # the loop: 56 instead of 64 KiB, and so four programs on a multiprocessor instead of three.
-    if num_valid > 0 and num_finished % SPLITS == split:
-        highest, total, sums = attend_to(queries, keys, values, frames < num_valid, highest, total, sums)
+    # A branch that the compiler cannot remove frees the shared memory of these keys and values for the loop: 56 instead
+    # of 64 KiB, and so four programs on a multiprocessor instead of three.
+    if num_frames > 0 and num_finished % SPLITS == split:
+        highest, total, sums = attend_to(queries, keys, values, is_frame, highest, total, sums)
 
     past = tl.arange(0, BLOCK_K)
     is_past = past < WHOLE_BLOCK  # a constant mask: of 64 columns, only the last 16 are ever compared
@@ -165,7 +164,7 @@ def attend_kernel(
         highest, total, sums = attend_to(queries, past_keys, past_values, is_past, highest, total, sums)
 
     if SPLITS > 1:
-        line += split * 2 * num_rows * num_frames
+        line += split * 2 * num_lines
         parts = (line + frames) * HEADS + head
         tl.store(highest_ptr + parts, highest, mask=is_frame)
         tl.store(total_ptr + parts, total, mask=is_frame)

@@ -1,11 +1,14 @@
 """How the flow runs on CUDA: shapes to capture, precision of the context, and a switch for every optimisation."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import torch
 
 from engine import units
-from engine.cuda_graphs import bucket_for, check_buckets
+from engine.cuda_graphs import check_buckets
+from engine.token2wav.flow.batch_size import BatchSize
 
 KV_DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn)
 
@@ -14,11 +17,15 @@ KV_DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn)
 class FlowCudaConfig:
     """Raises ValueError naming the field that does not fit."""
 
-    # A batch is padded to the next bucket of rows, and its blocks to the next of frames. More -> less padding, a longer
-    # start. Measured on an H200, where cuBLAS needs longer for 16, 32 and 64 rows than for 18, 34 and 63, and the least
-    # a row for 42 and 84: their products are whole waves of tiles.
-    batch_buckets: tuple[int, ...] = (1, 2, 4, 6, 8, 10, 12, 14, 18, 22, 28, 34, 42, 52, 63, 84)
-    frame_buckets: tuple[int, ...] = (16, 32, units.FRAMES_PER_BLOCK)
+    # A batch's blocks lie one behind the other, and all their frames together are padded to the next bucket.
+    # More -> less padding, a longer start. Of bench/kernels/tune_flow.py on an H200, where cuBLAS takes longer for 800,
+    # 1600 and 3200 frames than for 900, 1700 and 3300.
+    frame_buckets: tuple[int, ...] = (
+        *(16, 32, 50, 100, 200, 300, 400, 500, 600, 700, 900, 1_000, 1_100, 1_200, 1_300, 1_400, 1_550, 1_700),
+        *(1_850, 2_100, 2_350, 2_500, 2_700, 2_900, 3_100, 3_300, 3_550, 3_700, 3_950, 4_200),
+    )
+    # A stream's last block takes as many frames as it has; else every block takes 50.
+    pack_frames: bool = True
     # Batches that may run interleaved; each has its own buffers and graphs.
     num_lanes: int = 2
     # Of keys and values in the pool; None: as the activations. float8_e4m3fn halves 90 MB per second of context and
@@ -36,14 +43,9 @@ class FlowCudaConfig:
     fuse_output: bool = True  # output projection, CFG and the Euler step
 
     def __post_init__(self) -> None:
-        for name in ("batch_buckets", "frame_buckets"):
-            check_buckets(name, getattr(self, name))
-        if self.frame_buckets[-1] != units.FRAMES_PER_BLOCK or any(
-            n % units.FRAMES_PER_TOKEN for n in self.frame_buckets
-        ):
-            raise ValueError(
-                f"frame_buckets are {self.frame_buckets}; they must be even and end with 50, a whole block"
-            )
+        check_buckets("frame_buckets", self.frame_buckets)
+        if self.frame_buckets[-1] < units.FRAMES_PER_BLOCK:
+            raise ValueError(f"frame_buckets are {self.frame_buckets}; one must hold a block of 50")
         if self.num_lanes < 1:
             raise ValueError(f"num_lanes is {self.num_lanes}; at least one batch must be able to run")
         if self.kv_dtype not in (None, *KV_DTYPES):
@@ -51,15 +53,39 @@ class FlowCudaConfig:
 
     @property
     def max_batch(self) -> int:
-        return self.batch_buckets[-1]
+        """Whole blocks in the largest bucket."""
+        return self.frame_buckets[-1] // units.FRAMES_PER_BLOCK
 
-    def batch_bucket(self, num_rows: int) -> int:
-        """Raises ValueError if no bucket holds so many."""
-        return bucket_for(self.batch_buckets, num_rows)
+    @property
+    def sizes(self) -> tuple[BatchSize, ...]:
+        """Of the buckets, ascending."""
+        least = 1 if self.pack_frames else units.FRAMES_PER_BLOCK
+        return tuple(BatchSize(self._rows_of(frames), frames) for frames in self.frame_buckets if frames >= least)
 
-    def unpadded_batch(self, limit: int) -> int:
-        """The largest bucket up to `limit`; the smallest of all if none is."""
-        return max((bucket for bucket in self.batch_buckets if bucket <= limit), default=self.batch_buckets[0])
+    def size_for(self, frames_of_rows: Sequence[int]) -> BatchSize:
+        """The smallest bucket that holds these blocks. Raises ValueError if none does."""
+        num_rows, num_frames = len(frames_of_rows), sum(map(self.lines_of, frames_of_rows))
+        for size in self.sizes:
+            if num_rows <= size.num_rows and num_frames <= size.num_frames:
+                return size
+        raise ValueError(f"{num_rows} blocks of {num_frames} frames do not fit in the largest bucket, {self.sizes[-1]}")
 
-    def frame_bucket(self, num_frames: int) -> int:
-        return bucket_for(self.frame_buckets, num_frames)
+    def lines_of(self, num_frames: int) -> int:
+        """What a block of so many frames takes of a bucket."""
+        return num_frames if self.pack_frames else units.FRAMES_PER_BLOCK
+
+    def batch_size(self, max_rows: int) -> BatchSize:
+        """The largest bucket that `max_rows` whole blocks fill; the smallest that takes one if none does."""
+        whole = [size for size in self.sizes if size.num_frames >= units.FRAMES_PER_BLOCK]
+        return max(
+            (size for size in whole if size.num_frames <= max_rows * units.FRAMES_PER_BLOCK),
+            key=attrgetter("num_frames"),
+            default=whole[0],
+        )
+
+    def _rows_of(self, num_frames: int) -> int:
+        """An eighth more than whole blocks, since some are shorter: about one in five, half as long on average."""
+        num_whole = num_frames // units.FRAMES_PER_BLOCK
+        if num_whole < 2:
+            return 1
+        return num_whole + max(num_whole // 8, 1) if self.pack_frames else num_whole

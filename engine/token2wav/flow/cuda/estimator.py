@@ -1,7 +1,7 @@
 """One Euler step, and what precedes the first, over a lane's fixed buffers: what a CUDA graph holds.
 
 Nothing here depends on the host's numbers but the shape: the Euler step, the lengths and the block tables are read
-on the device, so one graph per (lane, rows, frames) serves all steps of all batches.
+on the device, so one graph per (lane, bucket) serves all steps of all batches.
 """
 
 import torch
@@ -14,7 +14,6 @@ from engine.token2wav.flow.cuda.ops import StepOps
 from engine.token2wav.flow.cuda.tensors import FlowTensors
 from engine.token2wav.flow.model import FlowModel
 from engine.token2wav.flow.modulation import ROWS_PER_LAYER
-from engine.token2wav.flow.pre_lookahead import HISTORY_TOKENS
 
 # Rows of the modulation table within a layer's; a shift follows its scale.
 _ATTN_SCALE, _ATTN_GATE, _FF_SCALE, _FF_GATE = 0, 2, 3, 5
@@ -28,17 +27,18 @@ class FixedShapeEstimator:
 
     def begin(self, block: BlockBuffers) -> None:
         """After Lane.fill: the input projection of all but x, and x at time 0."""
-        num_tokens = block.num_frames // units.FRAMES_PER_TOKEN
-        width = HISTORY_TOKENS + num_tokens + self._model.config.lookahead_tokens
-        mu = self._model.mu_of(block.rows[:, lane.WINDOW : lane.WINDOW + width])
-        block.base.copy_(self._model.estimator.conditioned_base(block.cond, mu, block.speaker))
-        frames = torch.arange(block.num_frames, device=block.x.device)
-        block.x.copy_(self._model.noise[block.rows[:, lane.FIRST_FRAME, None] + frames])
+        mu = self._model.mu_of(block.rows[:, lane.WINDOW : block.table_column])  # [R, 50, 80]
+        rows, frames = block.cells // units.FRAMES_PER_BLOCK, block.cells % units.FRAMES_PER_BLOCK
+        mu, speaker = mu[rows, frames], block.speaker[rows]
+        # Each line as a batch of its own: the lines of a row share nothing here.
+        base = self._model.estimator.conditioned_base(block.cond[:, None], mu[:, None], speaker)
+        block.base.copy_(base[:, 0])
+        block.x.copy_(self._model.noise[block.rows[rows, lane.FIRST_FRAME] + frames])
 
     def advance(self, block: BlockBuffers) -> None:
         """Euler step number `block.step`: x, the pool's new blocks and the number itself move on."""
         tensors, ops = self._tensors, self._ops
-        shape = (CFG_HALVES, block.num_rows, block.num_frames, tensors.config.dim)
+        shape = (CFG_HALVES, block.num_lines, tensors.config.dim)
         hidden = torch.empty(shape, dtype=torch.float32, device=block.x.device)
         ops.embed(tensors, block, hidden)
         normed = ops.norm(tensors, block, hidden, update=None, gate_row=0, scale_row=_ATTN_SCALE)

@@ -33,18 +33,19 @@ def _tile(size: int) -> int:
     return max(int(triton.next_power_of_2(size)), _MIN_TILE)
 
 
-def _attend_tile(dtype: torch.dtype, num_rows: int) -> AttendTile:
+def _attend_tile(dtype: torch.dtype, num_lines: int) -> AttendTile:
     """The fastest of bench/kernels/tune_flow.py on an H200.
 
     A row has 32 programs for 132 multiprocessors, so one or two rows are split. us behind the qkv product, with splits
     and in one: 6.4 and 9.4 at one row and 450 frames (5.1 and 5.8 at 150), 8.7 and 9.7 at two (6.0 and 5.7); at four
     rows two splits lose, 12.1 to 10.3. Prefetching gains 0.3 us at one row and nothing from four on.
     """
-    splits, prefetch = {1: (4, 2), 2: (2, 4)}.get(num_rows, (1, 0))
+    num_blocks = -(-num_lines // units.FRAMES_PER_BLOCK)
+    splits, prefetch = {1: (4, 2), 2: (2, 4)}.get(num_blocks, (1, 0))
     if dtype.itemsize > 2:  # float32 fills registers and shared memory sooner
         return AttendTile(splits, prefetch, num_stages=1, num_warps=8)
     if splits > 1:
-        return AttendTile(splits, prefetch, num_stages=3 if num_rows == 1 else 5, num_warps=4)
+        return AttendTile(splits, prefetch, num_stages=3 if num_blocks == 1 else 5, num_warps=4)
     # 128 registers: four programs to a multiprocessor instead of three.
     return AttendTile(splits, prefetch, num_stages=3, num_warps=4, max_registers=128)
 
@@ -52,9 +53,8 @@ def _attend_tile(dtype: torch.dtype, num_rows: int) -> AttendTile:
 def attend(
     tensors: FlowTensors, block: BlockBuffers, qkv: torch.Tensor, layer: int, *, tile: AttendTile | None = None
 ) -> torch.Tensor:
-    tile = tile or _attend_tile(qkv.dtype, block.num_rows)
+    tile = tile or _attend_tile(qkv.dtype, block.num_lines)
     config = tensors.config
-    num_rows, num_frames = block.num_rows, block.num_frames
     heads, channels = config.num_heads, config.head_dim
     out = torch.empty(len(qkv), heads * channels, dtype=qkv.dtype, device=qkv.device)
     if tile.splits == 1:
@@ -62,7 +62,7 @@ def attend(
     else:
         sums = torch.empty(tile.splits, *out.shape, dtype=torch.float32, device=qkv.device)
         highest, total = torch.empty(2, tile.splits, len(qkv) * heads, dtype=torch.float32, device=qkv.device)
-    attention_kernels.attend_kernel[(CFG_HALVES * heads, num_rows, tile.splits)](
+    attention_kernels.attend_kernel[(CFG_HALVES * heads, block.num_rows, tile.splits)](
         qkv,
         sums,
         highest,
@@ -73,11 +73,11 @@ def attend(
         block.step,
         block.rows,
         layer,
-        num_rows,
-        num_frames,
+        block.num_lines,
         ROW_WIDTH=block.rows.stride(0),
         BLOCK=lane.BLOCK,
         NUM_FRAMES=lane.NUM_FRAMES,
+        START=lane.START,
         NUM_FINISHED=lane.NUM_FINISHED,
         FIRST_FRAME=lane.FIRST_FRAME,
         TABLE=block.table_column,
@@ -86,7 +86,7 @@ def attend(
         HEADS=heads,
         CHANNELS=channels,
         WHOLE_BLOCK=units.FRAMES_PER_BLOCK,
-        BLOCK_Q=_tile(num_frames),
+        BLOCK_Q=_tile(min(block.num_lines, units.FRAMES_PER_BLOCK)),
         BLOCK_K=_tile(units.FRAMES_PER_BLOCK),
         BLOCK_C=_tile(channels),
         SPLITS=tile.splits,
@@ -105,7 +105,7 @@ def attend(
 def _merge(
     tensors: FlowTensors, sums: torch.Tensor, highest: torch.Tensor, total: torch.Tensor, *, out: torch.Tensor
 ) -> None:
-    """Sums [splits, C * B * n, H * d], highest and total [splits, C * B * n * H] -> out [C * B * n, H * d]."""
+    """Sums [splits, C * L, H * d], highest and total [splits, C * L * H] -> out [C * L, H * d]."""
     splits, num_lines = highest.shape
     channels = tensors.config.head_dim
     attention_kernels.merge_kernel[(triton.cdiv(num_lines, _MERGED_LINES),)](

@@ -27,13 +27,15 @@ def _tile(size: int) -> int:
 
 
 def embed(tensors: FlowTensors, block: BlockBuffers, hidden: torch.Tensor) -> None:
-    num_rows, num_frames = block.num_rows, block.num_frames
+    num_rows, num_lines = block.num_rows, block.num_lines
     dim, steps = tensors.config.dim, tensors.modulations.shape[0]
-    shape = (CFG_HALVES, num_rows, CONV_HISTORY + num_frames, dim)
+    shape = (CFG_HALVES, num_rows, CONV_HISTORY + units.FRAMES_PER_BLOCK, dim)
     window1, window2 = (torch.empty(shape, dtype=tensors.dtype, device=hidden.device) for _ in range(2))
     common = {
         "ROW_WIDTH": block.rows.stride(0),
         "BLOCK": lane.BLOCK,
+        "NUM_FRAMES": lane.NUM_FRAMES,
+        "START": lane.START,
         "STEPS": steps,
         "DIM": dim,
         "HISTORY": CONV_HISTORY,
@@ -54,7 +56,7 @@ def embed(tensors: FlowTensors, block: BlockBuffers, hidden: torch.Tensor) -> No
         block.step,
         block.rows,
         num_rows,
-        num_frames,
+        num_lines,
         **common,
         BEFORE=lane.BEFORE,
         MELS=units.NUM_MELS,
@@ -77,11 +79,11 @@ def _convolve(
     common: Mapping[str, int],
 ) -> None:
     group = tensors.config.dim // CONV_GROUPS
-    num_lines = CFG_HALVES * block.num_rows
+    num_windows = CFG_HALVES * block.num_rows
     block_out = _tile(group)
-    if block_out > 32 and num_lines * CONV_GROUPS < _FEW_PROGRAMS:
+    if block_out > 32 and num_windows * CONV_GROUPS < _FEW_PROGRAMS:
         block_out = 32
-    input_kernels.positional_conv_kernel[(num_lines, CONV_GROUPS * triton.cdiv(group, block_out))](
+    input_kernels.positional_conv_kernel[(num_windows, CONV_GROUPS * triton.cdiv(group, block_out))](
         window,
         tensors.conv_weights[conv],
         tensors.conv_biases[conv],
@@ -90,7 +92,7 @@ def _convolve(
         block.step,
         block.rows,
         block.num_rows,
-        block.num_frames,
+        block.num_lines,
         **common,
         IS_LAST=conv == 1,
         GROUP=group,
@@ -139,9 +141,8 @@ def norm(
 
 
 def euler(tensors: FlowTensors, block: BlockBuffers, normed: torch.Tensor) -> None:
-    num_rows, num_frames = block.num_rows, block.num_frames
     half_precision = tensors.dtype.itemsize == 2
-    grid = (triton.cdiv(num_rows * num_frames, _MIN_TILE), triton.cdiv(units.NUM_MELS, _MIN_TILE))
+    grid = (triton.cdiv(block.num_lines, _MIN_TILE), triton.cdiv(units.NUM_MELS, _MIN_TILE))
     line_kernels.euler_kernel[grid](
         normed,
         tensors.out_weight,
@@ -149,8 +150,7 @@ def euler(tensors: FlowTensors, block: BlockBuffers, normed: torch.Tensor) -> No
         tensors.widths,
         block.x,
         block.step,
-        num_rows,
-        num_frames,
+        block.num_lines,
         CFG_RATE=tensors.cfg_rate,
         DIM=tensors.config.dim,
         MELS=units.NUM_MELS,

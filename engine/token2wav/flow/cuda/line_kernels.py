@@ -1,8 +1,8 @@
 """Triton kernels that take lines one by one or few at a time: adaLN, the Euler step. See plain_ops.
 
-Shapes: C = 2 CFG halves, B rows, n frames, D = dim; frame i of row b of half h is line (h * B + b) * n + i. Every
-per-batch number comes from `rows` (lane.py's columns) and `step` on the device. Only the CUDA path imports this module
-(Triton is optional).
+Shapes: C = 2 CFG halves, R rows with L lines in all, D = dim; frame i of row r of half h is line h * L + START[r] + i.
+Every per-batch number comes from `rows` (lane.py's columns) and `step` on the device. Only the CUDA path imports this
+module (Triton is optional).
 """
 
 # mypy: disable-error-code="untyped-decorator, no-untyped-def, no-untyped-call"
@@ -52,16 +52,15 @@ def norm_kernel(
     tl.store(out_ptr + line * DIM + channels, normed.to(out_ptr.dtype.element_ty), mask=is_channel)
 
 
-@triton.jit(do_not_specialize=["num_rows", "num_frames"])
+@triton.jit(do_not_specialize=["num_lines"])
 def euler_kernel(
-    normed_ptr,  # [C, B, n, D]
+    normed_ptr,  # [C, L, D]
     weight_ptr,  # [80, D]
     bias_ptr,  # [80] float32
     width_ptr,  # [steps] float32
-    x_ptr,  # [B, n, 80] float32, updated in place
+    x_ptr,  # [L, 80] float32, updated in place
     step_ptr,
-    num_rows,
-    num_frames,
+    num_lines,
     CFG_RATE: tl.constexpr,
     DIM: tl.constexpr,
     MELS: tl.constexpr,
@@ -76,7 +75,6 @@ def euler_kernel(
 
     It multiplies NUM_PARTS stretches of BLOCK_K channels side by side: each warp has products of its own to do.
     """
-    num_lines = num_rows * num_frames
     lines = tl.program_id(0) * BLOCK_L + tl.arange(0, BLOCK_L)
     mels = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
     ks = tl.arange(0, NUM_PARTS)[:, None] * BLOCK_K + tl.arange(0, BLOCK_K)[None, :]

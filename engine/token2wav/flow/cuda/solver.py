@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
+from itertools import accumulate
 
 import torch
 
 from engine.cuda_graphs import GraphSet
+from engine.token2wav.flow.batch_size import BatchSize
 from engine.token2wav.flow.block_context import BlockRow
 from engine.token2wav.flow.block_pool import BlockPool
 from engine.token2wav.flow.cuda.config import FlowCudaConfig
@@ -28,7 +30,7 @@ class Pass(Enum):
     STEP = "Euler step"
 
 
-_Key = tuple[int, int, int]  # lane, rows, frames
+_Key = tuple[int, BatchSize]  # lane, bucket
 
 
 class CudaSolver:
@@ -42,22 +44,20 @@ class CudaSolver:
         self._model = model
         is_pdl = config.overlap_launches and _can_overlap(model.device)
         self._estimator = FixedShapeEstimator(model, flow_tensors(model, pool, is_pdl=is_pdl), choose_ops(config))
-        self._lanes = [Lane(model, pool, max_batch=config.max_batch) for _ in range(config.num_lanes)]
+        largest = config.sizes[-1]
+        self._lanes = [
+            Lane(model, pool, max_rows=largest.num_rows, max_lines=largest.num_frames) for _ in range(config.num_lanes)
+        ]
         self._buffers = {
-            (i, num_rows, num_frames): lane.buffers(num_rows, num_frames)
+            (i, size): lane.buffers(size.num_rows, size.num_frames)
             for i, lane in enumerate(self._lanes)
-            for num_rows in config.batch_buckets
-            for num_frames in config.frame_buckets
+            for size in config.sizes
         }
         self._free = list(reversed(range(config.num_lanes)))
         self._graphs = GraphSet() if config.use_graphs else None
 
-    @property
-    def max_batch(self) -> int:
-        return self._config.max_batch
-
-    def unpadded_batch(self, limit: int) -> int:
-        return self._config.unpadded_batch(limit)
+    def batch_size(self, max_rows: int) -> BatchSize:
+        return self._config.batch_size(max_rows)
 
     @property
     def num_free_lanes(self) -> int:
@@ -68,19 +68,20 @@ class CudaSolver:
         return len(self._graphs) if self._graphs is not None else 0
 
     def begin(self, streams: Sequence[FlowStream], rows: Sequence[BlockRow]) -> "CudaSolve":
-        num_rows = self._config.batch_bucket(len(rows))
-        num_frames = self._config.frame_bucket(max(row.num_frames for row in rows))
+        size = self._config.size_for([row.num_frames for row in rows])
         if not self._free:
             raise LanesExhausted(f"all {len(self._lanes)} lanes run a batch: finish one, or build the flow with more")
         lane = self._free.pop()
-        key = (lane, num_rows, num_frames)
+        key = (lane, size)
+        ends = list(accumulate(self._config.lines_of(row.num_frames) for row in rows))
+        starts = [0, *ends[:-1]]
         try:
-            self._lanes[lane].fill(self._buffers[key], streams, rows)
+            self._lanes[lane].fill(self._buffers[key], streams, rows, starts)
             self.run(Pass.BEGIN, key)
         except BaseException:
             self._free.append(lane)
             raise
-        return CudaSolve(self, key, self._buffers[key])
+        return CudaSolve(self, key, self._buffers[key], starts)
 
     def free(self, key: _Key) -> None:
         self._free.append(key[0])
@@ -97,7 +98,7 @@ class CudaSolver:
         """Run every bucket once, with padding alone, so that its kernels are compiled and loaded."""
         for key in self._largest_first():
             if key[0] == 0:  # the other lanes run the same kernels
-                self._lanes[0].fill(self._buffers[key], (), ())
+                self._lanes[0].fill(self._buffers[key], (), (), ())
                 for kind in Pass:
                     self._run_eagerly(kind, self._buffers[key])
 
@@ -118,7 +119,7 @@ class CudaSolver:
 
     def _largest_first(self) -> list[_Key]:
         """The memory that the graphs share is then allocated once."""
-        return sorted(self._buffers, key=lambda key: key[1] * key[2], reverse=True)
+        return sorted(self._buffers, key=lambda key: key[1].num_frames, reverse=True)
 
     def _run_eagerly(self, kind: Pass, buffers: BlockBuffers) -> None:
         match kind:
@@ -131,18 +132,23 @@ class CudaSolver:
 class CudaSolve:
     """Implements BlockSolve."""
 
-    def __init__(self, solver: CudaSolver, key: _Key, buffers: BlockBuffers) -> None:
+    def __init__(self, solver: CudaSolver, key: _Key, buffers: BlockBuffers, starts: Sequence[int]) -> None:
         self._solver = solver
         self._key = key
+        self._starts = starts  # each row's first line
         self.buffers = buffers
 
     def advance(self) -> None:
         self._solver.run(Pass.STEP, self._key)
 
     def frames(self, wanted: Sequence[slice | None]) -> list[torch.Tensor]:
-        """Rows of one copy, taken in stream order: the lane may be another batch's right after."""
-        mels = self.buffers.x.mT.clone(memory_format=torch.contiguous_format)  # [B, 80, n]
-        return [mel[:, span] for mel, span in zip(mels, wanted, strict=False) if span is not None]
+        """Columns of one copy, taken in stream order: the lane may be another batch's right after."""
+        mels = self.buffers.x.mT.clone(memory_format=torch.contiguous_format)  # [80, L]
+        return [
+            mels[:, start + span.start : start + span.stop]
+            for start, span in zip(self._starts, wanted, strict=True)
+            if span is not None
+        ]
 
     def release(self) -> None:
         self._solver.free(self._key)

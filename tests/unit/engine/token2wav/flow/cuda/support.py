@@ -1,6 +1,7 @@
 """A batch in fixed buffers with random history, as large as one needs it."""
 
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import torch
 
@@ -19,7 +20,7 @@ from tests.support.flow import CPU, flow_config, flow_state, make_prompt, make_t
 
 # Fixed shapes, torch's own operations: what runs anywhere.
 PLAIN = FlowCudaConfig(
-    batch_buckets=(1, 2, 4, 8),
+    frame_buckets=(16, 50, 100, 200, 400),
     use_graphs=False,
     fuse_input=False,
     fuse_norm=False,
@@ -40,14 +41,17 @@ class Row:
 
 
 class Bench:
-    """One filled lane and the pool behind it: keys, values and tails of finished blocks are random, others NaN."""
+    """One filled lane, its blocks one behind the other, and a pool.
+
+    Keys, values and tails of finished blocks are random, others NaN.
+    """
 
     def __init__(
         self,
         rows: list[Row],
         *,
         num_rows: int,
-        num_frames: int,
+        num_lines: int,
         step: int = 1,
         dtype: torch.dtype = torch.float32,
         kv_dtype: torch.dtype | None = None,
@@ -58,13 +62,15 @@ class Bench:
             config.estimator, num_steps=2, num_blocks=12, device=CPU, dtype=dtype, kv_dtype=kv_dtype, poison=True
         )
         self.tensors: FlowTensors = flow_tensors(self.model, self.pool)
-        lane = Lane(self.model, self.pool, max_batch=num_rows)
-        self.block: BlockBuffers = lane.buffers(num_rows, num_frames)
+        lane = Lane(self.model, self.pool, max_rows=num_rows, max_lines=num_lines)
+        self.block: BlockBuffers = lane.buffers(num_rows, num_lines)
         streams = [self._stream(i, row) for i, row in enumerate(rows)]
         self.rows = [
             BlockRow(tuple(stream.blocks), self.pool.allocate(1)[0], stream.next_num_frames) for stream in streams
         ]
-        lane.fill(self.block, streams, self.rows)
+        ends = list(accumulate(row.num_frames for row in self.rows))
+        self.starts = [0, *ends[:-1]]
+        lane.fill(self.block, streams, self.rows, self.starts)
         FixedShapeEstimator(self.model, self.tensors, PLAIN_OPS).begin(self.block)
         self.block.step.fill_(step)
 

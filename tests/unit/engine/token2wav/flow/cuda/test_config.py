@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+from engine.token2wav.flow.batch_size import BatchSize
 from engine.token2wav.flow.cuda.config import FlowCudaConfig
 
 pytestmark = pytest.mark.unit
@@ -13,11 +14,10 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"batch_buckets": ()}, "batch_buckets"),
-        ({"batch_buckets": (4, 2)}, "ascending"),
-        ({"batch_buckets": (0, 2)}, "positive"),
-        ({"frame_buckets": (16, 32)}, "end with 50"),
-        ({"frame_buckets": (15, 50)}, "even"),
+        ({"frame_buckets": ()}, "frame_buckets"),
+        ({"frame_buckets": (100, 50)}, "ascending"),
+        ({"frame_buckets": (0, 50)}, "positive"),
+        ({"frame_buckets": (16, 32)}, "one must hold a block of 50"),
         ({"num_lanes": 0}, "num_lanes is 0"),
         ({"kv_dtype": torch.int8}, "kv_dtype is torch.int8"),
     ],
@@ -28,11 +28,25 @@ def test_what_does_not_fit_is_refused_by_name(fields: dict[str, Any], message: s
 
 
 def test_the_smallest_bucket_that_holds_it() -> None:
-    config = FlowCudaConfig(batch_buckets=(1, 4, 6), frame_buckets=(16, 50))
-    assert [config.batch_bucket(n) for n in range(1, 7)] == [1, 4, 4, 4, 6, 6]
-    assert [config.frame_bucket(n) for n in (2, 16, 18, 50)] == [16, 16, 50, 50]
+    config = FlowCudaConfig(frame_buckets=(16, 50, 200, 300))
+    sizes = [BatchSize(1, 16), BatchSize(1, 50), BatchSize(5, 200), BatchSize(7, 300)]
+    assert list(config.sizes) == sizes
+    batches = [[2], [16], [18], [50], [2, 2], [50] * 4, [50, 50, 50, 30, 20], [2] * 6, [50] * 6]
+    assert [sizes.index(config.size_for(batch)) for batch in batches] == [0, 0, 1, 1, 2, 2, 2, 3, 3]
     assert config.max_batch == 6
-    assert [config.unpadded_batch(n) for n in (1, 3, 4, 5, 6, 99)] == [1, 1, 4, 4, 6, 6]
-    assert FlowCudaConfig(batch_buckets=(4,)).unpadded_batch(2) == 4
-    with pytest.raises(ValueError, match="7 do not fit in the largest bucket that is captured, 6"):
-        config.batch_bucket(7)
+    for batch in ([50] * 6 + [2], [2] * 8):
+        with pytest.raises(ValueError, match=f"{len(batch)} blocks of {sum(batch)} frames do not fit"):
+            config.size_for(batch)
+
+
+def test_what_whole_blocks_fill() -> None:
+    config = FlowCudaConfig(frame_buckets=(16, 50, 200, 300))
+    assert [config.batch_size(n).num_frames for n in (1, 3, 4, 5, 6, 99)] == [50, 50, 200, 200, 300, 300]
+    assert FlowCudaConfig(frame_buckets=(16, 200)).batch_size(2) == BatchSize(5, 200)
+
+
+def test_without_packing_every_block_takes_a_whole_ones_room() -> None:
+    config = FlowCudaConfig(frame_buckets=(16, 50, 200, 300), pack_frames=False)
+    assert config.sizes == (BatchSize(1, 50), BatchSize(4, 200), BatchSize(6, 300))
+    assert config.size_for([2]) == BatchSize(1, 50)
+    assert config.size_for([2] * 5) == BatchSize(6, 300)

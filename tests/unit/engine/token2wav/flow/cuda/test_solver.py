@@ -32,8 +32,9 @@ def test_equals_the_plain_path(prompt_size: int) -> None:
     torch.testing.assert_close(mel, expected, rtol=0, atol=BATCH_ATOL)
 
 
-def test_short_blocks_take_a_smaller_bucket_and_padding_rows_are_harmless() -> None:
-    runner = make_runner(cuda=PLAIN)
+@pytest.mark.parametrize("pack_frames", [True, False])
+def test_short_blocks_lie_close_and_padding_is_harmless(pack_frames: bool) -> None:
+    runner = make_runner(cuda=replace(PLAIN, pack_frames=pack_frames))
     streams = [open_stream(runner, size, seed=size) for size in (3, 8, 5)]
     for stream, mel in zip(streams, render_ready(runner, streams), strict=True):
         expected = render_alone(make_prompt(0, seed=len(stream.tokens)), stream.tokens)
@@ -43,7 +44,7 @@ def test_short_blocks_take_a_smaller_bucket_and_padding_rows_are_harmless() -> N
 
 def test_company_in_the_same_bucket_changes_no_bit() -> None:
     """Same shape, same place: what the other rows hold, or that they are padding, cannot matter."""
-    config = replace(PLAIN, batch_buckets=(4,))
+    config = replace(PLAIN, frame_buckets=(200,))
 
     def first_of(num_others: int) -> torch.Tensor:
         runner = make_runner(cuda=config)
@@ -96,9 +97,9 @@ def test_a_batch_that_everybody_left_frees_its_lane_at_once() -> None:
 
 
 def test_what_is_refused_changes_nothing() -> None:
-    runner = make_runner(cuda=replace(PLAIN, batch_buckets=(1, 2)), num_blocks=3)
+    runner = make_runner(cuda=replace(PLAIN, frame_buckets=(50, 100)), num_blocks=3)
     streams = [open_stream(runner, 28, seed=i) for i in range(4)]
-    with pytest.raises(ValueError, match="3 do not fit in the largest bucket"):
+    with pytest.raises(ValueError, match="3 blocks of 150 frames do not fit"):
         runner.begin(streams[:3])
     assert (runner.num_free_blocks, runner.num_free_lanes) == (3, 2)
     batch = runner.begin(streams[:2])
@@ -117,7 +118,7 @@ def test_graphs_need_a_cuda_device() -> None:
 
 
 def test_warm_up_reports_and_captures_nothing_on_a_cpu() -> None:
-    runner = make_runner(cuda=replace(PLAIN, batch_buckets=(1,)))
+    runner = make_runner(cuda=replace(PLAIN, frame_buckets=(50,)))
     lines: list[str] = []
     runner.compile()
     assert not lines
