@@ -10,6 +10,10 @@ from engine.pipeline import Pipeline
 from engine.utterance import Utterance
 from engine.watchlist import WatchList
 
+# Where many wait for room, one in so many of them start together, but no more than one in so many of the active
+# clauses, whose ends make the room. Higher -> less waiting for company; lower -> fewer and fuller LLM steps.
+_GROUP_SHARE = 6
+
 
 class Admission:
     def __init__(self, config: EngineConfig, pipeline: Pipeline, outlook: Outlook, watched: WatchList) -> None:
@@ -30,15 +34,23 @@ class Admission:
         """Whether anybody waits."""
         return bool(self._waiting)
 
+    @property
+    def _group_size(self) -> int:
+        """How many clauses end before others start: always fewer than are active, so that it comes to that."""
+        if not self._config.starts_in_groups:
+            return 1
+        return max(min(len(self._waiting), self._pipeline.num_active) // _GROUP_SHARE, 1)
+
     def forget(self, key: int) -> None:
         self._waiting.discard(key)
 
     def admit(self, utterances: Mapping[int, Utterance], now_s: float) -> Iterator[tuple[int, Clause]]:
         """Clauses to start, each before the next is asked for: the most urgent first, until there is no room.
 
-        Of the utterances that were touched, and of those who wait if something was given back since.
+        Of the utterances that were touched, and of those who wait if enough was given back since.
         """
-        is_closed = bool(self._waiting) and self._pipeline.num_releases == self._num_releases
+        num_released = self._pipeline.num_releases - self._num_releases
+        is_closed = bool(self._waiting) and num_released < self._group_size
         if not is_closed:
             self._num_releases = self._pipeline.num_releases
             self._watched.touched |= self._waiting

@@ -1,5 +1,6 @@
 """A model directory and an EngineConfig -> a running engine: the only place that knows which parts make one."""
 
+import gc
 import os
 import time
 from collections.abc import Mapping
@@ -24,11 +25,19 @@ from engine.interface import (
     UtteranceRequest,
     VoiceInfo,
 )
-from engine.loading import begin_start, load_flow, load_llm, load_vocoder, open_device, resolved_for_device
+from engine.loading import (
+    begin_start,
+    load_flow,
+    load_llm,
+    load_vocoder,
+    open_device,
+    resolved_for_device,
+    start_switches,
+)
 from engine.model_config import ModelConfig, load_model_config
 from engine.prompting import MAX_INSTRUCT_CHARS
 from engine.stages import Stages
-from engine.startup import Report, timed
+from engine.startup import Report, freeze_heap, timed
 from engine.text.normalize import warm_up as warm_up_reading
 from engine.text.tokenizer import TextTokenizer
 from engine.voice_shelf import ready_voice, voice_room
@@ -72,7 +81,15 @@ def load_engine(
         with timed("encoder processes", report):
             encoders = EncoderProcesses(config.encoder_processes, opus_complexity=config.opus_complexity)
     core = EngineCore(config, stages, time.monotonic, sink, encoders=encoders, watch=watch)
-    return LoadedEngine(core, info, close=encoders.close if encoders is not None else lambda: None, voices=keeper)
+    if start_switches(config).freezes_heap:
+        freeze_heap()
+
+    def close() -> None:
+        gc.unfreeze()
+        if encoders is not None:
+            encoders.close()
+
+    return LoadedEngine(core, info, close=close, voices=keeper)
 
 
 def load_stages(

@@ -8,6 +8,7 @@ from typing import Final
 DEVICES: Final = ("auto", "cpu", "cuda")
 PRECISIONS: Final = ("bfloat16", "float32")
 KV_DTYPES: Final = ("bfloat16", "float32", "float8")
+FLOW_PRODUCTS: Final = ("precision", "float8")
 VOCODER_PRECISIONS: Final = ("float16", "bfloat16", "tf32", "float32")
 # What `without` takes to launch every kernel by itself instead of replaying CUDA graphs.
 GRAPH_SWITCHES: Final = ("llm.has_graphs", "flow.use_graphs", "vocoder.use_graphs")
@@ -16,6 +17,7 @@ _CHOICES: Final = {
     "device": DEVICES,
     "precision": PRECISIONS,
     "kv_dtype": KV_DTYPES,
+    "flow_products": FLOW_PRODUCTS,
     "vocoder_precision": VOCODER_PRECISIONS,
 }
 _PARTS: Final = ("llm", "flow", "vocoder", "lanes", "start")
@@ -53,10 +55,13 @@ class EngineConfig:
     # Keys and values that the flow keeps, 90 MB a second of context and stream in bfloat16;
     # float8 halves it (its error: docs/adr/0013).
     kv_dtype: str = "bfloat16"
+    # What the flow multiplies in batches of 10 streams and more: as `precision`, or float8, which is faster and less
+    # precise (docs/adr/0013).
+    flow_products: str = "precision"
     # Of the vocoder's products.
     vocoder_precision: str = "float16"
     # Optimisations to do without, as part.switch (see engine/*/cuda/config.py): "llm.has_graphs", "flow.fuse_norm";
-    # and "lanes.has_vocoder_lane", "start.compiles_side_by_side" (engine/loading.py).
+    # and "lanes.has_vocoder_lane", "start.freezes_heap" (engine/loading.py).
     without: tuple[str, ...] = ()
 
     # Utterances open at once. An idle one costs no model memory, so agents may open theirs early.
@@ -116,9 +121,12 @@ class EngineConfig:
     # On a GPU: tokens that nobody waits for are not decoded while the flow solves first blocks or has two batches in
     # waiting, because each slows the other down.
     llm_yields: bool = True
+    # Where many wait for room, it is given out once it is enough for several (admission): those who begin together
+    # share LLM steps and first blocks.
+    starts_in_groups: bool = True
 
-    # Streams whose blocks are solved in one call: 34 on an H200, on smaller GPUs as many as take about as long. The
-    # flow takes the largest of its buckets that is no larger.
+    # Whole blocks, or shorter ones with as many frames, that are solved in one call: 34 on an H200, on smaller GPUs as
+    # many as take about as long. The flow takes the largest of its buckets that is no larger.
     # Higher -> more throughput; lower -> less waiting for company.
     max_flow_batch: int = 0
     # The same while every listener who waits for something has more than a second left to play.

@@ -44,6 +44,7 @@ _SPARE_GPU_BYTES = 6 << 30
 
 _DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 _KV_DTYPES = {**_DTYPES, "float8": torch.float8_e4m3fn}
+_PRODUCT_DTYPES = {"precision": None, "float8": torch.float8_e4m3fn}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class LaneSwitches:
 @dataclass(frozen=True, slots=True)
 class StartSwitches:
     compiles_side_by_side: bool = True  # the models in a thread each; off: each as it is loaded, then its graphs
+    freezes_heap: bool = True  # see startup.freeze_heap
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +95,9 @@ def gpu_of(device: torch.device) -> Gpu:
 
 
 def open_device(config: EngineConfig) -> Device:
-    """Raises as `choose_device`, and EngineError for a GPU without Triton."""
+    """Raises as `choose_device`, and EngineError for a GPU without Triton, or without what `config` asks of it."""
     device = choose_device(config.device)
+    _check_products(config, device)
     if device.type == "cpu":
         return Device(device, HOST_LANE, HOST_LANE, HOST_LANE)
     if importlib.util.find_spec("triton") is None:
@@ -106,10 +109,24 @@ def open_device(config: EngineConfig) -> Device:
     return Device(device, CudaLane(device, urgency=2), flow_lane, vocoder_lane)
 
 
+def _check_products(config: EngineConfig, device: torch.device) -> None:
+    if _PRODUCT_DTYPES[config.flow_products] is None:
+        return
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 9):
+        raise EngineError("flow_products float8 needs a GPU of compute capability 8.9 or later (Ada, Hopper)")
+    if config.precision != "bfloat16":
+        raise EngineError(f"flow_products float8 needs precision bfloat16, not {config.precision}")
+
+
 def begin_start(config: EngineConfig, device: Device, report: Report) -> ModelStart:
     """For the loaders below, who add to it what must be compiled and captured. Raises EngineError."""
-    switches = _switched(StartSwitches(), "start", config)
-    return ModelStart(device.device, report, is_side_by_side=switches.compiles_side_by_side)
+    is_side_by_side = start_switches(config).compiles_side_by_side
+    return ModelStart(device.device, report, is_side_by_side=is_side_by_side)
+
+
+def start_switches(config: EngineConfig) -> StartSwitches:
+    """Raises EngineError for a switch that there is not."""
+    return _switched(StartSwitches(), "start", config)
 
 
 def least_gpu_bytes(config: EngineConfig, model: ModelConfig) -> int:
@@ -222,7 +239,7 @@ def load_flow(
         )
     from engine.token2wav.flow.cuda.config import FlowCudaConfig  # noqa: PLC0415 - see the module's docstring
 
-    kv_dtype = _KV_DTYPES[config.kv_dtype]
+    kv_dtype, product_dtype = _KV_DTYPES[config.kv_dtype], _PRODUCT_DTYPES[config.flow_products]
     block_bytes = bytes_per_block(
         model.flow.estimator, num_steps=model.flow.num_euler_steps, dtype=_DTYPES[config.precision], kv_dtype=kv_dtype
     )
@@ -241,7 +258,7 @@ def load_flow(
         max_streams=config.max_active_clauses,
         device=device.device,
         dtype=_DTYPES[config.precision],
-        cuda=_switched(FlowCudaConfig(kv_dtype=kv_dtype), "flow", config),
+        cuda=_switched(FlowCudaConfig(kv_dtype=kv_dtype, product_dtype=product_dtype), "flow", config),
         noise=noise,
     )
     start.report(f"flow: {min(num_blocks, fitting)} blocks of {block_bytes >> 20} MiB, a second of context each")

@@ -16,7 +16,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 
-from engine.token2wav.flow.batch_size import BatchSize
+from engine.batch_size import BatchSize
 
 
 @dataclass(frozen=True, slots=True)

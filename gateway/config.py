@@ -25,6 +25,7 @@ LogFormat = Literal["json", "console"]
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["bfloat16", "float32"]
 KvDtype = Literal["bfloat16", "float32", "float8"]
+FlowProducts = Literal["precision", "float8"]
 VocoderPrecision = Literal["float16", "bfloat16", "tf32", "float32"]
 
 _BOOLEANS: Final = {"true": True, "false": False}
@@ -89,6 +90,10 @@ class GatewayConfig:
     )
     kv_dtype: KvDtype = field(
         default="bfloat16", metadata=_help("on a GPU: of the context that the flow keeps; float8 halves its memory")
+    )
+    flow_products: FlowProducts = field(
+        default="precision",
+        metadata=_help("on a GPU: what the flow multiplies in large batches; float8 is faster and less precise"),
     )
     vocoder_precision: VocoderPrecision = field(
         default="float16", metadata=_help("on a GPU: of the vocoder's products")

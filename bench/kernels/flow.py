@@ -3,6 +3,7 @@
 A block is 50 mel frames, one second of speech: 10 Euler steps of two CFG halves.
 """
 
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,7 +27,7 @@ from engine.token2wav.flow.prompt import FlowPrompt
 from engine.token2wav.flow.runner import FlowRunner
 from engine.token2wav.flow.stream import FlowStream
 
-SECTIONS: Final = ("blocks", "packing", "kinds", "switches", "fp8", "precision")
+SECTIONS: Final = ("blocks", "packing", "order", "kinds", "switches", "fp8", "float8_products", "precision")
 DEFAULT_SECTIONS: Final = SECTIONS
 # Whole blocks that fill a bucket.
 _BATCHES: Final = (1, 2, 4, 8, 12, 18, 24, 34, 42, 50, 62, 74, 84)
@@ -42,9 +43,11 @@ def block_ms(solver: CudaSolver, fixture: FlowFixture, num_rows: int, context: i
     return batch_ms(solver, fixture, [units.FRAMES_PER_BLOCK] * num_rows, context)
 
 
-def batch_ms(solver: CudaSolver, fixture: FlowFixture, frames_of_rows: Sequence[int], context: int) -> float:
+def batch_ms(
+    solver: CudaSolver, fixture: FlowFixture, frames_of_rows: Sequence[int], contexts: int | Sequence[int]
+) -> float:
     """All Euler steps of these blocks together."""
-    solve = solver.begin(*fixture.batch(frames_of_rows, context))
+    solve = solver.begin(*fixture.batch(frames_of_rows, contexts))
 
     def work() -> None:
         solve.buffers.step.zero_()
@@ -113,6 +116,22 @@ def measure_packing(fixture: FlowFixture, batches: Sequence[int] = (18, 34, 84))
         figures[label] = {b: batch_ms(solver, fixture, rows[b], 450) for b in batches}
         cells = "".join(f"  B={b}: {time_ms:.2f} ms" for b, time_ms in figures[label].items())
         print(f"every fifth block of 24 frames, {label}{cells}", flush=True)
+        del solver
+    return figures
+
+
+def measure_order(fixture: FlowFixture, batches: Sequence[int] = (18, 34, 84)) -> dict[str, dict[int, float]]:
+    """Whole blocks with 0 to 450 frames of context in a random order."""
+    figures = {}
+    for label, is_longest_first in (("longest context first", True), ("as they come", False)):
+        config = FlowCudaConfig(num_lanes=1, longest_first=is_longest_first)
+        solver = CudaSolver(fixture.model, fixture.pool, config)
+        solver.capture(lambda _: None)
+        rng = random.Random(0)
+        contexts = [units.FRAMES_PER_BLOCK * rng.randrange(10) for _ in range(max(batches))]
+        figures[label] = {b: batch_ms(solver, fixture, [units.FRAMES_PER_BLOCK] * b, contexts[:b]) for b in batches}
+        cells = "".join(f"  B={b}: {time_ms:.2f} ms" for b, time_ms in figures[label].items())
+        print(f"mixed contexts, {label}{cells}", flush=True)
         del solver
     return figures
 
@@ -192,13 +211,31 @@ def measure_switches(fixture: FlowFixture, batches: Sequence[int] = (1, 34)) -> 
     return figures
 
 
+def measure_float8_products(
+    fixture: FlowFixture, batches: Sequence[int] = (8, 12, 18, 34, 52, 84)
+) -> dict[str, dict[int, float]]:
+    """A block at 450 frames of context with a layer's products in bfloat16 and in float8."""
+    frames = tuple(units.FRAMES_PER_BLOCK * num_rows for num_rows in batches)
+    figures = {}
+    print("ms per block, products" + "".join(f"     B={num_rows:<3}" for num_rows in batches))
+    for dtype in (None, torch.float8_e4m3fn):
+        config = FlowCudaConfig(frame_buckets=frames, num_lanes=1, product_dtype=dtype, float8_frames=0)
+        solver = CudaSolver(fixture.model, fixture.pool, config)
+        solver.capture(lambda _: None)
+        name = "bfloat16" if dtype is None else "float8"
+        figures[name] = {b: block_ms(solver, fixture, b, 450) for b in batches}
+        print(f"{name:22}" + "".join(f"{value:10.2f}" for value in figures[name].values()), flush=True)
+        del solver
+    return figures
+
+
 def measure_precision() -> dict[str, float]:
     """Root mean square of what rounding does to three blocks of mel, relative to that of the mel itself."""
     noise = torch.randn(units.NUM_MELS, 2_000, device=DEVICE)
     state = random_state_dict(FULL_SIZE)
 
-    def render(dtype: torch.dtype, kv_dtype: torch.dtype | None) -> torch.Tensor:
-        cuda = FlowCudaConfig(frame_buckets=(50,), num_lanes=1, use_graphs=False, kv_dtype=kv_dtype)
+    def render(dtype: torch.dtype, **dtypes: Any) -> torch.Tensor:
+        cuda = FlowCudaConfig(frame_buckets=(50,), num_lanes=1, use_graphs=False, float8_frames=0, **dtypes)
         runner = FlowRunner(
             FULL_SIZE, state, num_blocks=8, max_streams=1, device=DEVICE, dtype=dtype, cuda=cuda, noise=noise
         )
@@ -214,12 +251,16 @@ def measure_precision() -> dict[str, float]:
             mels += batch.result()
         return torch.cat(mels, dim=1)
 
-    exact = render(torch.float32, None)
+    exact = render(torch.float32)
     figures = {}
-    for kv_dtype in (torch.bfloat16, torch.float8_e4m3fn):
-        error = (render(torch.bfloat16, kv_dtype) - exact).square().mean().sqrt() / exact.square().mean().sqrt()
-        figures[f"context {kv_dtype}"] = error.item()
-        print(f"bfloat16, context {kv_dtype}: relative error of mel {error.item():.1e}", flush=True)
+    for name, mel in (
+        ("bfloat16", render(torch.bfloat16)),
+        ("context in float8", render(torch.bfloat16, kv_dtype=torch.float8_e4m3fn)),
+        ("products in float8", render(torch.bfloat16, product_dtype=torch.float8_e4m3fn)),
+    ):
+        error = (mel - exact).square().mean().sqrt() / exact.square().mean().sqrt()
+        figures[name] = error.item()
+        print(f"{name}: relative error of mel {error.item():.1e}", flush=True)
     return figures
 
 
@@ -231,10 +272,14 @@ def measure(sections: Sequence[str]) -> dict[str, Any]:
         figures["blocks"] = measure_blocks(fixture, None)
     if "packing" in sections:
         figures["packing_ms"] = measure_packing(fixture)
+    if "order" in sections:
+        figures["order_ms"] = measure_order(fixture)
     if "kinds" in sections:
         figures["kinds_us"] = measure_kinds(fixture)
     if "switches" in sections:
         figures["switches_ms"] = measure_switches(fixture)
+    if "float8_products" in sections:
+        figures["float8_products_ms"] = measure_float8_products(fixture)
     del fixture
     if "fp8" in sections:
         print("context in float8_e4m3fn")

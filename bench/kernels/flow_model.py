@@ -53,17 +53,22 @@ class FlowFixture:
         empty = FlowPrompt(torch.empty(0, dtype=torch.int64), torch.empty(0, units.NUM_MELS), torch.randn(192))
         self._prompt: PreparedPrompt = load_prompt(self.model, self.pool, empty)
 
-    def batch(self, frames_of_rows: Sequence[int], context: int) -> tuple[list[FlowStream], list[BlockRow]]:
-        """Streams with `context` finished frames each, in blocks of their own as far as the pool goes."""
-        num_finished = context // units.FRAMES_PER_BLOCK
+    def batch(
+        self, frames_of_rows: Sequence[int], contexts: int | Sequence[int]
+    ) -> tuple[list[FlowStream], list[BlockRow]]:
+        """Streams with so many finished frames, all or each, in blocks of their own as far as the pool goes."""
+        if isinstance(contexts, int):
+            contexts = [contexts] * len(frames_of_rows)
         streams, rows = [], []
-        for i, num_frames in enumerate(frames_of_rows):
+        first = 0
+        for num_frames, context in zip(frames_of_rows, contexts, strict=True):
+            num_finished = context // units.FRAMES_PER_BLOCK
             stream = FlowStream(self.model, self._prompt)
             stream.append(range(num_finished * units.TOKENS_PER_BLOCK + num_frames // units.FRAMES_PER_TOKEN))
             stream.finish()
-            first = i * (num_finished + 1)
             blocks = [(first + j) % self.pool.scratch for j in range(num_finished + 1)]
             stream.blocks = blocks[:-1]
+            first += len(blocks)
             streams.append(stream)
             rows.append(BlockRow(tuple(blocks[:-1]), blocks[-1], num_frames))
         return streams, rows

@@ -25,6 +25,7 @@ def engine_config(config: GatewayConfig) -> EngineConfig:
         voices_dir=config.voices_dir,
         precision=config.precision,
         kv_dtype=config.kv_dtype,
+        flow_products=config.flow_products,
         vocoder_precision=config.vocoder_precision,
         without=GRAPH_SWITCHES if config.eager else (),
     )

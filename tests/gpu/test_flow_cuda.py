@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from engine.model_config import load_model_config
+from engine.token2wav.flow.cuda import plain_ops
 from engine.token2wav.flow.cuda.config import FlowCudaConfig
 from engine.token2wav.flow.cuda.tensors import FlowTensors
 from engine.token2wav.flow.prompt import FlowPrompt
@@ -167,6 +168,29 @@ def test_products_in_bfloat16(num_lines: int) -> None:
         torch.testing.assert_close(actual.float(), expected, rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.parametrize("num_lines", [1_000, 8_400])
+def test_products_of_float8(num_lines: int) -> None:
+    """At the released sizes, against exact sums of the same 8-bit floats; weights of one layer share a scale."""
+    from engine.token2wav.flow.cuda import float8_linear
+
+    scales = (torch.tensor(scale, device=CUDA) for scale in (1.0, 2.0**-10))
+    names = ("input_scale", "weight_scale")
+    tensors = cast(
+        FlowTensors, SimpleNamespace(is_pdl=True, dtype=torch.bfloat16, **dict(zip(names, scales, strict=True)))
+    )
+    generator = torch.Generator(CUDA).manual_seed(num_lines)
+    for width_in, width_out in ((1_024, 3_072), (1_024, 2_048), (2_048, 1_024), (1_024, 1_024)):
+        shapes = (num_lines, width_in), (width_out, width_in), (width_out,)
+        x, weight, bias = (torch.randn(shape, device=CUDA, generator=generator) for shape in shapes)
+        x, weight = x.to(torch.float8_e4m3fn), (2.0**10 * width_in**-0.5 * weight).to(torch.float8_e4m3fn)
+        for op in ("linear", "widen"):
+            actual = getattr(float8_linear, op)(tensors, x, weight, bias.bfloat16()).float()
+            expected = getattr(plain_ops, f"float8_{op}")(tensors, x, weight, bias.bfloat16()).float()
+            error = (actual - expected).square().mean().sqrt() / expected.square().mean().sqrt()
+            print(f"\n{op} {num_lines} x {width_in} -> {width_out}: relative error {error:.1e}", end="")
+            assert error < (5e-3 if op == "linear" else 2e-2)
+
+
 def test_packed_or_not() -> None:
     """Every last block is of another length, so that in a packed batch blocks begin anywhere."""
     prompts = [make_prompt(13, seed=i) for i in range(4)]
@@ -261,7 +285,7 @@ def test_nothing_is_captured_and_nothing_waits_after_start_up() -> None:
 # --- precision --------------------------------------------------------------------------------------------
 
 
-def tiny_mels(dtype: torch.dtype, kv_dtype: torch.dtype | None) -> list[torch.Tensor]:
+def tiny_mels(dtype: torch.dtype, **dtypes: Any) -> list[torch.Tensor]:
     """What the trained tiny model says in both voices."""
     config = load_model_config(TINY_MODEL_DIR).flow
     runner = FlowRunner(
@@ -271,7 +295,7 @@ def tiny_mels(dtype: torch.dtype, kv_dtype: torch.dtype | None) -> list[torch.Te
         max_streams=2,
         device=CUDA,
         dtype=dtype,
-        cuda=replace(GRAPHS, kv_dtype=kv_dtype),
+        cuda=replace(GRAPHS, float8_frames=0, **dtypes),
     )
     runner.capture(lambda _: None)
     with np.load(GOLDEN_DIR / "tiny_reference.npz") as archive:
@@ -287,14 +311,16 @@ def test_precision_of_the_trained_model() -> None:
     """Mels are natural logarithms: 0.05 is half a decibel."""
     with np.load(GOLDEN_DIR / "tiny_reference.npz") as archive:
         expected = [torch.from_numpy(archive[f"{voice}.mel"]) for voice in ("rms", "slt")]
-    for dtype, kv_dtype, limit in (
-        (torch.float32, None, 1e-3),
-        (torch.bfloat16, None, 0.05),
-        (torch.bfloat16, torch.float8_e4m3fn, 0.1),
+    float8 = torch.float8_e4m3fn
+    dtypes: dict[str, Any]
+    for dtype, dtypes, limit in (
+        (torch.float32, {}, 1e-3),
+        (torch.bfloat16, {}, 0.05),
+        (torch.bfloat16, {"kv_dtype": float8}, 0.1),
+        (torch.bfloat16, {"product_dtype": float8}, 0.1),
     ):
-        errors = torch.cat(
-            [(mel - wanted).abs().flatten() for mel, wanted in zip(tiny_mels(dtype, kv_dtype), expected, strict=True)]
-        )
+        mels = tiny_mels(dtype, **dtypes)
+        errors = torch.cat([(mel - wanted).abs().flatten() for mel, wanted in zip(mels, expected, strict=True)])
         rms = errors.square().mean().sqrt()
-        print(f"\n{dtype}, context {kv_dtype or dtype}: mel error rms {rms:.1e}, max {errors.max():.1e}", end="")
+        print(f"\n{dtype}, {dtypes}: mel error rms {rms:.1e}, max {errors.max():.1e}", end="")
         assert rms < limit

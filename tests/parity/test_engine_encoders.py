@@ -1,6 +1,7 @@
 """The engine with encoder processes beside it says what it says without, and ends them with itself."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -43,6 +44,22 @@ async def packets_of(num_processes: int) -> tuple[bytes, ...]:
         return tuple(packets)
     finally:
         await engine.close()
+
+
+def test_start_up_is_out_of_the_garbage_collectors_sight_until_the_engine_is_closed() -> None:
+    async def frozen(*without: str) -> tuple[int, int]:
+        engine = create_engine(replace(CONFIG, encoder_processes=0, max_active_clauses=2, threads=1, without=without))
+        await engine.start()
+        while_running = gc.get_freeze_count()
+        await engine.close()
+        return while_running, gc.get_freeze_count()
+
+    # A little is in permanent memory from the interpreter's start on.
+    num_before = gc.get_freeze_count()
+    while_running, behind = asyncio.run(frozen())
+    assert while_running > num_before + 10_000
+    assert behind == 0
+    assert asyncio.run(frozen("start.freezes_heap")) == (0, 0)
 
 
 def test_processes_beside_the_engine_make_the_same_packets() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from engine import units
-from engine.token2wav.flow.batch_size import BatchSize
+from engine.batch_size import BatchSize
 from engine.token2wav.flow.block_context import BlockContext, BlockRow
 from engine.token2wav.flow.block_pool import BlockPool
 from engine.token2wav.flow.euler import euler_step

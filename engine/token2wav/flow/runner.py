@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
+from engine.batch_size import BatchSize
 from engine.model_config import FlowConfig
-from engine.token2wav.flow.batch_size import BatchSize
 from engine.token2wav.flow.block_pool import BlockPool
 from engine.token2wav.flow.cuda.config import FlowCudaConfig
 from engine.token2wav.flow.cuda.solver import CudaSolver

@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 
 from engine import units
-from engine.token2wav.flow.batch_size import BatchSize
+from engine.batch_size import BatchSize
 from engine.token2wav.flow.block_context import BlockRow
 from engine.token2wav.flow.block_pool import BlockPool
 from engine.token2wav.flow.errors import StreamTooLong

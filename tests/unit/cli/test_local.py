@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import DEVICES, GRAPH_SWITCHES, KV_DTYPES, PRECISIONS, VOCODER_PRECISIONS, EngineConfig
+from engine.config import (
+    DEVICES,
+    FLOW_PRODUCTS,
+    GRAPH_SWITCHES,
+    KV_DTYPES,
+    PRECISIONS,
+    VOCODER_PRECISIONS,
+    EngineConfig,
+)
 from engine.llm.cuda.config import ROW_BUCKETS, CudaLlmConfig
 from engine.token2wav.flow.cuda.config import FlowCudaConfig
 from engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
@@ -29,6 +37,7 @@ def test_settings_of_a_gpu() -> None:
         model_dir=Path("m"),
         precision="float32",
         kv_dtype="float8",
+        flow_products="float8",
         vocoder_precision="tf32",
         eager=True,
         max_active_clauses=5,
@@ -39,6 +48,7 @@ def test_settings_of_a_gpu() -> None:
         Path("m"),
         precision="float32",
         kv_dtype="float8",
+        flow_products="float8",
         vocoder_precision="tf32",
         without=GRAPH_SWITCHES,
         max_active_clauses=5,
@@ -60,6 +70,7 @@ def test_choices_and_limits_are_the_engines() -> None:
     assert choices["device"] == DEVICES
     assert choices["precision"] == PRECISIONS
     assert choices["kv_dtype"] == KV_DTYPES
+    assert choices["flow_products"] == FLOW_PRODUCTS
     assert choices["vocoder_precision"] == VOCODER_PRECISIONS
     for name, limit in (("max_active_clauses", ROW_BUCKETS[-1]), ("max_flow_batch", FlowCudaConfig().max_batch)):
         assert getattr(GatewayConfig(**{name: limit}), name) == limit

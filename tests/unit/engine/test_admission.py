@@ -1,10 +1,13 @@
 """Who gets room in the models: the most urgent first, and a large clause that waits is not overtaken for ever."""
 
 from collections import deque
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.admission import Admission
 from engine.clause import Clause
@@ -24,16 +27,19 @@ class Room:
     def __init__(self, free: int) -> None:
         self.free = free
         self.num_releases = 0
+        self.num_active = 0
 
     def can_start(self, clause: Clause) -> bool:
         return len(clause.text_ids) <= self.free
 
     def start(self, clause: Clause) -> None:
         self.free -= len(clause.text_ids)
+        self.num_active += 1
 
     def release(self, amount: int) -> None:
         self.free += amount
         self.num_releases += 1
+        self.num_active -= 1
 
 
 def utterance(size: int, *, since_s: float, deadline_s: float | None = None) -> Any:
@@ -49,10 +55,10 @@ def utterance(size: int, *, since_s: float, deadline_s: float | None = None) -> 
 class Desk:
     """An Admission with its surroundings."""
 
-    def __init__(self, free: int) -> None:
+    def __init__(self, free: int, config: EngineConfig = CONFIG) -> None:
         self.room: Any = Room(free)
         self.watched = WatchList()
-        self.admission = Admission(CONFIG, self.room, Outlook(CONFIG, self.room), self.watched)
+        self.admission = Admission(config, self.room, Outlook(config, self.room), self.watched)
         self.utterances: dict[int, Any] = {}
 
     def arrive(self, key: int, arrival: Any) -> None:
@@ -96,6 +102,42 @@ def test_a_small_newcomer_does_not_overtake_a_large_one_that_waits() -> None:
     assert desk.admitted() == []
     desk.room.release(2)
     assert desk.admitted() == [1, 2]
+
+
+def crowded(num_active: int, num_waiting: int, config: EngineConfig = CONFIG) -> Desk:
+    desk = Desk(num_active, config)
+    for key in range(num_active + num_waiting):
+        desk.arrive(key, utterance(1, since_s=key / 100))
+    assert desk.admitted() == list(range(num_active))
+    return desk
+
+
+def test_many_who_wait_start_in_groups() -> None:
+    desk = crowded(num_active=30, num_waiting=19)
+    admitted = []
+    for _ in range(10):
+        desk.room.release(1)
+        admitted.append(desk.admitted())
+    assert admitted == [[], [], [30, 31, 32], [], [33, 34], [], [35, 36], [], [37, 38], [39]], (
+        "a sixth of those who wait"
+    )
+
+
+def test_few_who_wait_and_all_where_groups_are_off_start_one_by_one() -> None:
+    for desk in (crowded(30, 11), crowded(8, 30), crowded(30, 19, replace(CONFIG, starts_in_groups=False))):
+        first = desk.room.num_active
+        desk.room.release(1)
+        assert desk.admitted() == [first]
+
+
+@given(num_active=st.integers(1, 60), num_waiting=st.integers(0, 100))
+def test_all_who_wait_have_started_when_as_many_clauses_have_ended(num_active: int, num_waiting: int) -> None:
+    desk = crowded(num_active, num_waiting)
+    num_started = num_active
+    while desk.room.num_active:
+        desk.room.release(1)
+        num_started += len(desk.admitted())
+    assert num_started == num_active + num_waiting
 
 
 def test_many_who_wait_make_it_full() -> None:

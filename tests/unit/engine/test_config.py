@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine import loading
-from engine.config import KV_DTYPES, PRECISIONS, REFERENCE_GPU, VOCODER_PRECISIONS, EngineConfig
+from engine.config import FLOW_PRODUCTS, KV_DTYPES, PRECISIONS, REFERENCE_GPU, VOCODER_PRECISIONS, EngineConfig
 from engine.token2wav.vocoder.cuda.config import PRECISIONS as VOCODER_KERNELS
 
 pytestmark = pytest.mark.unit
@@ -19,6 +19,7 @@ pytestmark = pytest.mark.unit
         ({"device": "tpu"}, "device is 'tpu'; it must be one of auto, cpu, cuda"),
         ({"precision": "float16"}, "precision is 'float16'; it must be one of bfloat16, float32"),
         ({"kv_dtype": "int8"}, "kv_dtype is 'int8'; it must be one of bfloat16, float32, float8"),
+        ({"flow_products": "int8"}, "flow_products is 'int8'; it must be one of precision, float8"),
         (
             {"vocoder_precision": "fp8"},
             "vocoder_precision is 'fp8'; it must be one of float16, bfloat16, tf32, float32",
@@ -34,6 +35,7 @@ def test_a_wrong_choice_is_refused_with_the_choices(field: dict[str, Any], messa
 def test_choices_are_what_the_loader_knows() -> None:
     assert set(PRECISIONS) == set(loading._DTYPES)
     assert set(KV_DTYPES) == set(loading._KV_DTYPES)
+    assert set(FLOW_PRODUCTS) == set(loading._PRODUCT_DTYPES)
     assert set(VOCODER_PRECISIONS) == set(VOCODER_KERNELS)
 
 

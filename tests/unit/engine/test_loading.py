@@ -35,6 +35,21 @@ def test_a_gpu_without_triton_is_refused_with_the_remedy(monkeypatch: pytest.Mon
     assert not open_device(CONFIG).is_cuda
 
 
+def test_8_bit_products_are_refused_where_they_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = replace(CONFIG, flow_products="float8")
+    with pytest.raises(EngineError, match=r"flow_products float8 needs a GPU of compute capability 8\.9"):
+        open_device(config)
+    for capability, precision, message in (
+        ((8, 0), "bfloat16", "needs a GPU of compute capability"),
+        ((9, 0), "float32", "needs precision bfloat16, not float32"),
+    ):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, has=capability: has)
+        with pytest.raises(EngineError, match=message):
+            open_device(replace(config, device="cuda", precision=precision))
+
+
 class FakeStream:
     def __init__(self, device: torch.device, *, priority: int) -> None:
         self.priority = priority

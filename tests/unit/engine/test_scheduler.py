@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.batch_size import BatchSize
 from engine.scheduler import AdvanceBatch, BeginBlocks, Decision, Limits, LlmStep, Room, StreamView, decide
-from engine.token2wav.flow.batch_size import BatchSize
 
 pytestmark = pytest.mark.unit
 

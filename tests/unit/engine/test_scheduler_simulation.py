@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import units
+from engine.batch_size import BatchSize
 from engine.scheduler import Limits
-from engine.token2wav.flow.batch_size import BatchSize
 from tests.support.scheduler_simulation import SimulatedStream, Simulation
 
 pytestmark = pytest.mark.unit

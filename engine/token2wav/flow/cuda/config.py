@@ -7,10 +7,11 @@ from operator import attrgetter
 import torch
 
 from engine import units
+from engine.batch_size import BatchSize
 from engine.cuda_graphs import check_buckets
-from engine.token2wav.flow.batch_size import BatchSize
 
 KV_DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn)
+PRODUCT_DTYPES = (torch.float8_e4m3fn,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +27,18 @@ class FlowCudaConfig:
     )
     # A stream's last block takes as many frames as it has; else every block takes 50.
     pack_frames: bool = True
+    # Attention starts with the rows of long contexts: one that starts last would keep the GPU waiting.
+    longest_first: bool = True
     # Batches that may run interleaved; each has its own buffers and graphs.
     num_lanes: int = 2
     # Of keys and values in the pool; None: as the activations. float8_e4m3fn halves 90 MB per second of context and
     # needs no scale: a trained model's keys stay below 11 and its values below 5, and the type's range is 2**-6 to 448.
     kv_dtype: torch.dtype | None = None
+    # Of weights and inputs of a layer's four products in large batches; None: as the activations. float8_e4m3fn is
+    # faster and less precise (docs/adr/0013); bfloat16 weights are kept beside, 0.2 GB more, for small batches.
+    product_dtype: torch.dtype | None = None
+    # Frames of a batch from which on it does so. Lower -> more error for less: 6 % of a step's time at 300 frames.
+    float8_frames: int = 500
     use_graphs: bool = True
     # Kernels start while the one before still runs and wait inside (programmatic dependent launch).
     overlap_launches: bool = True
@@ -50,6 +58,8 @@ class FlowCudaConfig:
             raise ValueError(f"num_lanes is {self.num_lanes}; at least one batch must be able to run")
         if self.kv_dtype not in (None, *KV_DTYPES):
             raise ValueError(f"kv_dtype is {self.kv_dtype}; it must be one of {KV_DTYPES} or None")
+        if self.product_dtype not in (None, *PRODUCT_DTYPES):
+            raise ValueError(f"product_dtype is {self.product_dtype}; it must be one of {PRODUCT_DTYPES} or None")
 
     @property
     def max_batch(self) -> int:

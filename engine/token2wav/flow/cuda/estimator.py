@@ -41,20 +41,29 @@ class FixedShapeEstimator:
         shape = (CFG_HALVES, block.num_lines, tensors.config.dim)
         hidden = torch.empty(shape, dtype=torch.float32, device=block.x.device)
         ops.embed(tensors, block, hidden)
-        normed = ops.norm(tensors, block, hidden, update=None, gate_row=0, scale_row=_ATTN_SCALE)
+        dtype = tensors.product_dtype
+        normed = ops.norm(tensors, block, hidden, update=None, gate_row=0, scale_row=_ATTN_SCALE, dtype=dtype)
         for number, layer in enumerate(tensors.layers):
             row = number * ROWS_PER_LAYER
             qkv = ops.linear(tensors, normed, layer.qkv_weight, layer.qkv_bias)
-            attended = ops.attend(tensors, block, qkv, number)
+            attended = ops.attend(tensors, block, qkv, number, dtype=dtype)
             update = ops.update(tensors, attended, layer.attn_out_weight, layer.attn_out_bias)
             normed = ops.norm(
-                tensors, block, hidden, update=update, gate_row=row + _ATTN_GATE, scale_row=row + _FF_SCALE
+                tensors, block, hidden, update=update, gate_row=row + _ATTN_GATE, scale_row=row + _FF_SCALE, dtype=dtype
             )
             wide = ops.widen(tensors, normed, layer.ff_in_weight, layer.ff_in_bias)
             update = ops.update(tensors, wide, layer.ff_out_weight, layer.ff_out_bias)
-            # The next layer's first norm; behind the last layer's rows are those of the output's.
+            # The next layer's first norm; behind the last layer's rows are those of the output's, a small product.
+            if number + 1 == len(tensors.layers):
+                dtype = tensors.dtype
             normed = ops.norm(
-                tensors, block, hidden, update=update, gate_row=row + _FF_GATE, scale_row=row + ROWS_PER_LAYER
+                tensors,
+                block,
+                hidden,
+                update=update,
+                gate_row=row + _FF_GATE,
+                scale_row=row + ROWS_PER_LAYER,
+                dtype=dtype,
             )
         ops.euler(tensors, block, normed)
         block.step.add_(1)

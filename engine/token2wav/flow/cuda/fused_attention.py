@@ -51,12 +51,18 @@ def _attend_tile(dtype: torch.dtype, num_lines: int) -> AttendTile:
 
 
 def attend(
-    tensors: FlowTensors, block: BlockBuffers, qkv: torch.Tensor, layer: int, *, tile: AttendTile | None = None
+    tensors: FlowTensors,
+    block: BlockBuffers,
+    qkv: torch.Tensor,
+    layer: int,
+    *,
+    dtype: torch.dtype | None = None,
+    tile: AttendTile | None = None,
 ) -> torch.Tensor:
     tile = tile or _attend_tile(qkv.dtype, block.num_lines)
     config = tensors.config
     heads, channels = config.num_heads, config.head_dim
-    out = torch.empty(len(qkv), heads * channels, dtype=qkv.dtype, device=qkv.device)
+    out = torch.empty(len(qkv), heads * channels, dtype=dtype or qkv.dtype, device=qkv.device)
     if tile.splits == 1:
         sums = highest = total = out
     else:

@@ -114,11 +114,12 @@ def norm(
     update: torch.Tensor | None,
     gate_row: int,
     scale_row: int,
+    dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     dim = tensors.config.dim
     num_lines = hidden.numel() // dim
     num_parts = update.numel() // hidden.numel() if update is not None else 0
-    out = torch.empty(num_lines, dim, dtype=tensors.dtype, device=hidden.device)
+    out = torch.empty(num_lines, dim, dtype=dtype or tensors.dtype, device=hidden.device)
     line_kernels.norm_kernel[(num_lines,)](
         hidden,
         update if update is not None else out,

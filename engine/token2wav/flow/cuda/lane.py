@@ -56,7 +56,10 @@ class BlockBuffers:
 
 
 class Lane:
-    def __init__(self, model: FlowModel, pool: BlockPool, *, max_rows: int, max_lines: int) -> None:
+    def __init__(
+        self, model: FlowModel, pool: BlockPool, *, max_rows: int, max_lines: int, is_longest_first: bool
+    ) -> None:
+        """`is_longest_first`: rows stand in the table by their contexts, wherever their lines lie."""
         dim = model.estimator.config.dim
         window_size = HISTORY_TOKENS + units.TOKENS_PER_BLOCK + model.config.lookahead_tokens
         max_blocks = model.max_frames // units.FRAMES_PER_BLOCK
@@ -69,6 +72,7 @@ class Lane:
         self._speaker = torch.zeros(max_rows, dim, device=device)
         self._base = torch.zeros(max_lines, dim, device=device)
         self._x = torch.zeros(max_lines, units.NUM_MELS, device=device)
+        self._is_longest_first = is_longest_first
         self._is_pinned = device.type == "cuda"
         # A row that nobody waits for: no frame, no context.
         self._padding_row = np.zeros(self._row_width, dtype=np.int64)
@@ -96,6 +100,9 @@ class Lane:
         `starts`: each row's first line. The staging tensor is new each time: torch's pinned allocator hands it out
         again only once it was copied.
         """
+        batch = list(zip(streams, rows, starts, strict=True))
+        if self._is_longest_first:
+            batch.sort(key=lambda entry: len(entry[1].finished), reverse=True)
         end_of_rows = _HEADER + buffers.num_rows * self._row_width
         size = end_of_rows + buffers.num_lines
         staging = torch.empty(size, dtype=torch.int64, pin_memory=self._is_pinned)
@@ -107,7 +114,7 @@ class Lane:
         cells[:] = 0
         before_first = self._padding_row[BEFORE]
         frames = np.arange(units.FRAMES_PER_BLOCK)
-        for i, (stream, row, start) in enumerate(zip(streams, rows, starts, strict=True)):
+        for i, (stream, row, start) in enumerate(batch):
             finished = row.finished
             before = finished[-1] if finished else before_first
             table[i, :WINDOW] = (row.block, before, row.num_frames, len(finished), stream.next_frame, start)
@@ -115,13 +122,13 @@ class Lane:
             table[i, self._table_column : self._table_column + len(finished)] = finished
             cells[start : start + row.num_frames] = units.FRAMES_PER_BLOCK * i + frames[: row.num_frames]
         self._control[:size].copy_(staging, non_blocking=True)
-        self._fill_prompts(buffers, streams, starts)
+        self._fill_prompts(buffers, batch)
 
-    def _fill_prompts(self, buffers: BlockBuffers, streams: Sequence[FlowStream], starts: Sequence[int]) -> None:
+    def _fill_prompts(self, buffers: BlockBuffers, batch: Sequence[tuple[FlowStream, BlockRow, int]]) -> None:
         buffers.cond.zero_()
-        targets = list(buffers.speaker.unbind())[: len(streams)]
-        sources = [stream.prompt.speaker_bias for stream in streams]
-        for stream, start in zip(streams, starts, strict=True):
+        targets = list(buffers.speaker.unbind())[: len(batch)]
+        sources = [stream.prompt.speaker_bias for stream, _, _ in batch]
+        for stream, _, start in batch:
             num_frames = stream.next_num_prompt_frames
             if num_frames:
                 targets.append(buffers.cond[start : start + num_frames])

@@ -4,7 +4,7 @@ The signatures are those of plain_ops, which is also what the kernels are tested
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -25,6 +25,19 @@ class NormOp(Protocol):
         update: torch.Tensor | None,
         gate_row: int,
         scale_row: int,
+        dtype: torch.dtype | None = None,
+    ) -> torch.Tensor: ...
+
+
+class AttendOp(Protocol):
+    def __call__(
+        self,
+        tensors: FlowTensors,
+        block: BlockBuffers,
+        qkv: torch.Tensor,
+        layer: int,
+        *,
+        dtype: torch.dtype | None = None,
     ) -> torch.Tensor: ...
 
 
@@ -37,7 +50,7 @@ class StepOps:
 
     embed: Callable[[FlowTensors, BlockBuffers, torch.Tensor], None]
     norm: NormOp
-    attend: Callable[[FlowTensors, BlockBuffers, torch.Tensor, int], torch.Tensor]
+    attend: AttendOp
     linear: LinearOp
     widen: LinearOp
     update: LinearOp
@@ -79,3 +92,14 @@ def choose_ops(config: FlowCudaConfig) -> StepOps:
         update=fused_linear.update if config.fuse_linear else plain_ops.linear,
         euler=fused_ops.euler if config.fuse_output else plain_ops.euler,
     )
+
+
+def choose_float8_ops(config: FlowCudaConfig) -> StepOps:
+    """The same for tensors.in_float8. Raises as `choose_ops`."""
+    linear, widen = plain_ops.float8_linear, plain_ops.float8_widen
+    if config.fuse_linear or config.fuse_gelu:
+        from engine.token2wav.flow.cuda import float8_linear  # noqa: PLC0415 - Triton is optional
+
+        linear = float8_linear.linear if config.fuse_linear else linear
+        widen = float8_linear.widen if config.fuse_gelu else widen
+    return replace(choose_ops(config), linear=linear, widen=widen, update=linear)

@@ -66,20 +66,33 @@ def norm(
     update: torch.Tensor | None,
     gate_row: int,
     scale_row: int,
+    dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """hidden += gate * update, if there is one; -> adaLN of hidden [C * L, D]. Rows of the modulation table.
 
-    The update may be in parts to be summed, one tensor [parts * C * L, D].
+    The update may be in parts to be summed, one tensor [parts * C * L, D]. `dtype` of the result: by default as the
+    activations.
     """
     modulation = tensors.modulations[block.step][0]  # [rows, D]
     if update is not None:
         hidden += modulation[gate_row] * update.view(-1, *hidden.shape).sum(0, dtype=torch.float32)
     scale, shift = modulation[scale_row], modulation[scale_row + 1]
-    return F.layer_norm(hidden, scale.shape, scale, shift, NORM_EPS).to(tensors.dtype).flatten(0, 1)
+    normed = F.layer_norm(hidden, scale.shape, scale, shift, NORM_EPS)
+    return saturated(normed, dtype or tensors.dtype).flatten(0, 1)
 
 
-def attend(tensors: FlowTensors, block: BlockBuffers, qkv: torch.Tensor, layer: int) -> torch.Tensor:
-    """qkv [C * L, 3 * H * d] -> [C * L, H * d]; whole blocks' keys and values go to the pool."""
+def saturated(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Converted as the kernels do it: torch's 8-bit floats overflow to NaN."""
+    if dtype.itemsize > 1:
+        return x.to(dtype)
+    limit = torch.finfo(dtype).max
+    return x.clamp(-limit, limit).to(dtype)
+
+
+def attend(
+    tensors: FlowTensors, block: BlockBuffers, qkv: torch.Tensor, layer: int, *, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """qkv [C * L, 3 * H * d] -> [C * L, H * d] of `dtype`; whole blocks' keys and values go to the pool."""
     config = tensors.config
     qkv = by_row(block, qkv.view(CFG_HALVES, block.num_lines, 3, config.num_heads, config.head_dim))
     frames = torch.arange(units.FRAMES_PER_BLOCK, device=qkv.device)
@@ -94,8 +107,7 @@ def attend(tensors: FlowTensors, block: BlockBuffers, qkv: torch.Tensor, layer: 
     context = tensors.pool.keys_values[:, :, layer]
     # 8-bit floats have no indexing of their own: the same bytes as integers.
     raw = context.view(torch.uint8) if context.dtype.itemsize == 1 else context
-    limit = torch.finfo(context.dtype).max  # torch's 8-bit floats overflow to NaN, the kernel's conversion does not
-    new = torch.stack((keys, values), dim=1).clamp(-limit, limit).to(context.dtype)
+    new = saturated(torch.stack((keys, values), dim=1), context.dtype)
     raw[_whole_blocks(tensors, block), block.step] = new.view(raw.dtype)
     table = block.rows[:, block.table_column :]
     exists = torch.arange(table.shape[1], device=qkv.device) < block.rows[:, lane.NUM_FINISHED, None]
@@ -112,7 +124,8 @@ def attend(tensors: FlowTensors, block: BlockBuffers, qkv: torch.Tensor, layer: 
     )
     num_rows, _, num_frames, channels = attended.shape
     attended = attended.view(num_rows, CFG_HALVES, config.num_heads, num_frames, channels)
-    return by_line(block, attended.permute(1, 0, 3, 2, 4)).reshape(CFG_HALVES * block.num_lines, -1)
+    attended = by_line(block, attended.permute(1, 0, 3, 2, 4)).reshape(CFG_HALVES * block.num_lines, -1)
+    return saturated(attended, dtype or qkv.dtype)
 
 
 def linear(tensors: FlowTensors, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -123,6 +136,20 @@ def linear(tensors: FlowTensors, x: torch.Tensor, weight: torch.Tensor, bias: to
 def widen(tensors: FlowTensors, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """The feed-forward's first half: linear, then GELU's tanh form."""
     return F.gelu(F.linear(x, weight, bias), approximate="tanh")
+
+
+def float8_linear(tensors: FlowTensors, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """`linear` of an x and a weight in 8-bit floats; the result is of the activations' dtype."""
+    return _scaled_linear(tensors, x, weight, bias).to(tensors.dtype)
+
+
+def float8_widen(tensors: FlowTensors, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """`widen` of 8-bit floats; the result is one of the same."""
+    return saturated(F.gelu(_scaled_linear(tensors, x, weight, bias), approximate="tanh"), x.dtype)
+
+
+def _scaled_linear(tensors: FlowTensors, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return F.linear(x.float() * tensors.input_scale, weight.float() * tensors.weight_scale, bias.float())
 
 
 def euler(tensors: FlowTensors, block: BlockBuffers, normed: torch.Tensor) -> None:

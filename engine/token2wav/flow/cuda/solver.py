@@ -11,15 +11,15 @@ from itertools import accumulate
 
 import torch
 
+from engine.batch_size import BatchSize
 from engine.cuda_graphs import GraphSet
-from engine.token2wav.flow.batch_size import BatchSize
 from engine.token2wav.flow.block_context import BlockRow
 from engine.token2wav.flow.block_pool import BlockPool
 from engine.token2wav.flow.cuda.config import FlowCudaConfig
 from engine.token2wav.flow.cuda.estimator import FixedShapeEstimator
 from engine.token2wav.flow.cuda.lane import BlockBuffers, Lane
-from engine.token2wav.flow.cuda.ops import choose_ops
-from engine.token2wav.flow.cuda.tensors import flow_tensors
+from engine.token2wav.flow.cuda.ops import choose_float8_ops, choose_ops
+from engine.token2wav.flow.cuda.tensors import flow_tensors, in_float8
 from engine.token2wav.flow.errors import LanesExhausted
 from engine.token2wav.flow.model import FlowModel
 from engine.token2wav.flow.stream import FlowStream
@@ -43,10 +43,24 @@ class CudaSolver:
         self._config = config
         self._model = model
         is_pdl = config.overlap_launches and _can_overlap(model.device)
-        self._estimator = FixedShapeEstimator(model, flow_tensors(model, pool, is_pdl=is_pdl), choose_ops(config))
+        tensors = flow_tensors(model, pool, is_pdl=is_pdl)
+        self._estimator = FixedShapeEstimator(model, tensors, choose_ops(config))
+        # Of batches of float8_frames and more.
+        self._large_estimator = (
+            FixedShapeEstimator(model, in_float8(tensors), choose_float8_ops(config))
+            if config.product_dtype is not None
+            else self._estimator
+        )
         largest = config.sizes[-1]
         self._lanes = [
-            Lane(model, pool, max_rows=largest.num_rows, max_lines=largest.num_frames) for _ in range(config.num_lanes)
+            Lane(
+                model,
+                pool,
+                max_rows=largest.num_rows,
+                max_lines=largest.num_frames,
+                is_longest_first=config.longest_first,
+            )
+            for _ in range(config.num_lanes)
         ]
         self._buffers = {
             (i, size): lane.buffers(size.num_rows, size.num_frames)
@@ -122,11 +136,13 @@ class CudaSolver:
         return sorted(self._buffers, key=lambda key: key[1].num_frames, reverse=True)
 
     def _run_eagerly(self, kind: Pass, buffers: BlockBuffers) -> None:
+        is_large = buffers.num_lines >= self._config.float8_frames
+        estimator = self._large_estimator if is_large else self._estimator
         match kind:
             case Pass.BEGIN:
-                self._estimator.begin(buffers)
+                estimator.begin(buffers)
             case Pass.STEP:
-                self._estimator.advance(buffers)
+                estimator.advance(buffers)
 
 
 class CudaSolve:

@@ -62,7 +62,7 @@ class Bench:
             config.estimator, num_steps=2, num_blocks=12, device=CPU, dtype=dtype, kv_dtype=kv_dtype, poison=True
         )
         self.tensors: FlowTensors = flow_tensors(self.model, self.pool)
-        lane = Lane(self.model, self.pool, max_rows=num_rows, max_lines=num_lines)
+        lane = Lane(self.model, self.pool, max_rows=num_rows, max_lines=num_lines, is_longest_first=True)
         self.block: BlockBuffers = lane.buffers(num_rows, num_lines)
         streams = [self._stream(i, row) for i, row in enumerate(rows)]
         self.rows = [

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine.token2wav.flow.batch_size import BatchSize
+from engine.batch_size import BatchSize
 from engine.token2wav.flow.cuda.config import FlowCudaConfig
 
 pytestmark = pytest.mark.unit
@@ -20,6 +20,7 @@ pytestmark = pytest.mark.unit
         ({"frame_buckets": (16, 32)}, "one must hold a block of 50"),
         ({"num_lanes": 0}, "num_lanes is 0"),
         ({"kv_dtype": torch.int8}, "kv_dtype is torch.int8"),
+        ({"product_dtype": torch.int8}, "product_dtype is torch.int8"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(fields: dict[str, Any], message: str) -> None:

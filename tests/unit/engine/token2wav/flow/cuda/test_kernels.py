@@ -13,11 +13,12 @@ from engine.token2wav.flow.cuda import plain_ops
 from engine.token2wav.flow.cuda.config import FlowCudaConfig
 from engine.token2wav.flow.cuda.estimator import FixedShapeEstimator
 from engine.token2wav.flow.cuda.ops import PLAIN_OPS, choose_ops
+from engine.token2wav.flow.cuda.tensors import in_float8
 from tests.unit.engine.token2wav.flow.cuda.support import Bench, Row
 
 pytest.importorskip("triton", reason="the extra `gpu` is for Linux")
 
-from engine.token2wav.flow.cuda import fused_attention, fused_linear, fused_ops
+from engine.token2wav.flow.cuda import float8_linear, fused_attention, fused_linear, fused_ops
 from engine.token2wav.flow.cuda.fused_attention import AttendTile
 
 pytestmark = [
@@ -31,6 +32,7 @@ pytestmark = [
 # There is one padding row, and there are padding lines.
 ROWS = [Row(0, 14), Row(2, 16), Row(1, 10, prompt_tokens=28)]
 MIXED_ROWS = [Row(2, 6), Row(1, 50), Row(0, 44)]
+FLOAT8 = torch.float8_e4m3fn
 # Half precision as float16: the interpreter multiplies bfloat16 as integers.
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3}
 
@@ -170,6 +172,56 @@ def test_an_update_of_any_length(num_lines: int) -> None:
     x, weight, bias, expected = product(num_lines, 256, 64, torch.float16)
     actual = fused_linear.update(tensors, x, weight, bias)
     assert_near(actual.view(-1, *expected.shape).float().sum(0), expected, torch.float16)
+
+
+def assert_near_in_float8(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    """But where the interpreter rounds wrongly: subnormals, and where rounding may carry into the exponent."""
+    assert actual.dtype == expected.dtype == FLOAT8
+    mantissas = expected.view(torch.uint8) & 7
+    is_sure = (mantissas > 0) & (mantissas < 7) & (expected.float().abs() >= 2**-6)
+    assert is_sure.float().mean() > 0.5
+    actual, expected = actual.float()[is_sure], expected.float()[is_sure]
+    torch.testing.assert_close(actual, expected, rtol=2**-3, atol=0)
+    assert (actual == expected).float().mean() > 0.98
+
+
+def test_norm_into_float8() -> None:
+    results = []
+    for bench, norm in zip(benches(ROWS, dtype=torch.float16), (plain_ops.norm, fused_ops.norm), strict=True):
+        hidden = random_lines(bench, bench.config.dim, dtype=torch.float32).view(2, -1, bench.config.dim)
+        out = norm(bench.tensors, bench.block, hidden, update=None, gate_row=0, scale_row=6, dtype=FLOAT8)
+        results.append(valid(bench, out))
+    assert_near_in_float8(results[1], results[0])
+
+
+def test_attention_into_float8() -> None:
+    results = []
+    ops = plain_ops.attend, fused_attention.attend
+    for bench, attend in zip(benches(MIXED_ROWS, dtype=torch.float16), ops, strict=True):
+        qkv = random_lines(bench, 3 * bench.config.num_heads * bench.config.head_dim, dtype=torch.float16)
+        results.append(valid(bench, attend(bench.tensors, bench.block, qkv, 1, dtype=FLOAT8)))
+    assert_near_in_float8(results[1], results[0])
+
+
+def test_gelu_into_float8() -> None:
+    x = torch.randn(40, 256, generator=torch.Generator().manual_seed(2)).half()
+    expected = plain_ops.saturated(torch.nn.functional.gelu(x.float(), approximate="tanh"), FLOAT8)
+    assert_near_in_float8(float8_linear.gelu(x, dtype=FLOAT8, is_pdl=False), expected)
+
+
+@pytest.mark.parametrize("name", ["qkv", "ff_in", "ff_out"])
+def test_products_of_float8(name: str) -> None:
+    """torch multiplies 8-bit floats on a CPU too."""
+    bench = next(benches(ROWS))
+    exact, tensors = bench.tensors.layers[1], in_float8(bench.tensors)
+    weight, bias = getattr(tensors.layers[1], f"{name}_weight"), getattr(exact, f"{name}_bias")
+    x = random_lines(bench, weight.shape[1], dtype=torch.float32).to(FLOAT8)
+    actual = float8_linear.linear(tensors, x, weight, bias)
+    assert_near(actual, plain_ops.float8_linear(tensors, x, weight, bias))
+    expected = plain_ops.linear(bench.tensors, x.float(), getattr(exact, f"{name}_weight"), bias)
+    assert ((actual - expected).square().mean() / expected.square().mean()).sqrt() < 0.03
+    wide = float8_linear.widen(tensors, x, weight, bias)
+    assert_near_in_float8(wide, plain_ops.float8_widen(tensors, x, weight, bias))
 
 
 def test_euler_step() -> None:

@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from engine.token2wav.flow.cuda import lane
 from engine.token2wav.flow.cuda.config import FlowCudaConfig
 from engine.token2wav.flow.errors import BlocksExhausted, LanesExhausted
 from engine.token2wav.flow.runner import FlowRunner
 from engine.token2wav.flow.stream import FlowStream
 from tests.support.flow import drain, make_prompt, make_runner, make_tokens, render_alone, render_ready
-from tests.unit.engine.token2wav.flow.cuda.support import PLAIN
+from tests.unit.engine.token2wav.flow.cuda.support import PLAIN, Bench, Row
 
 pytestmark = pytest.mark.unit
 
@@ -32,6 +33,17 @@ def test_equals_the_plain_path(prompt_size: int) -> None:
     torch.testing.assert_close(mel, expected, rtol=0, atol=BATCH_ATOL)
 
 
+def test_large_buckets_multiply_8_bit_floats() -> None:
+    config = replace(PLAIN, product_dtype=torch.float8_e4m3fn, float8_frames=100)
+    runner = make_runner(cuda=config)
+    alone = render_alone(make_prompt(0), make_tokens(28))[:, :50]
+    (small,) = render_ready(runner, [open_stream(runner, 28)])
+    torch.testing.assert_close(small, alone, rtol=0, atol=BATCH_ATOL)
+    large, _ = render_ready(runner, [open_stream(runner, 28) for _ in range(2)])
+    error = (large - alone).square().mean().sqrt() / alone.square().mean().sqrt()
+    assert 1e-3 < error < 5e-2
+
+
 @pytest.mark.parametrize("pack_frames", [True, False])
 def test_short_blocks_lie_close_and_padding_is_harmless(pack_frames: bool) -> None:
     runner = make_runner(cuda=replace(PLAIN, pack_frames=pack_frames))
@@ -40,6 +52,12 @@ def test_short_blocks_lie_close_and_padding_is_harmless(pack_frames: bool) -> No
         expected = render_alone(make_prompt(0, seed=len(stream.tokens)), stream.tokens)
         torch.testing.assert_close(mel, expected, rtol=0, atol=BATCH_ATOL)
     assert all(mel.isfinite().all() for mel in render_ready(runner, [open_stream(runner, 25), open_stream(runner, 3)]))
+
+
+def test_long_contexts_come_first_wherever_their_lines_lie() -> None:
+    bench = Bench([Row(1, 50), Row(3, 50), Row(0, 20), Row(3, 16)], num_rows=5, num_lines=140)
+    assert bench.block.rows[:, lane.NUM_FINISHED].tolist() == [3, 3, 1, 0, 0]
+    assert bench.block.rows[:, lane.START].tolist() == [50, 120, 0, 100, 0]
 
 
 def test_company_in_the_same_bucket_changes_no_bit() -> None:
