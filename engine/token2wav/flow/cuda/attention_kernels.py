@@ -29,6 +29,42 @@ def attend_to(queries, keys, values, is_key, highest, total, sums):
 
 
 @triton.jit
+def attend_to_past(
+    queries,
+    here,  # where this head's keys would lie of the pool's block 0
+    table,  # finished blocks
+    finished,  # the first of them that is this program's
+    split,
+    num_finished,
+    highest,
+    total,
+    sums,
+    WHOLE_BLOCK: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    BLOCK_STRIDE: tl.constexpr,
+    VALUES_OFFSET: tl.constexpr,  # from keys to values
+    BLOCK_K: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+    SPLITS: tl.constexpr,
+    NUM_STAGES: tl.constexpr,
+):
+    """Every SPLITS-th finished block into the running softmax, a block a tile."""
+    past = tl.arange(0, BLOCK_K)
+    channels = tl.arange(0, BLOCK_C)
+    is_past = past < WHOLE_BLOCK  # a constant mask: of 64 columns, only the last 16 are ever compared
+    offsets = past[:, None] * CHANNELS + channels[None, :]
+    is_cell = is_past[:, None] & (channels < CHANNELS)[None, :]
+    for i in tl.range(split, num_finished, SPLITS, num_stages=NUM_STAGES):
+        theirs = here + finished * BLOCK_STRIDE + offsets
+        # One ahead: the loads of a tile shall not wait for that of its number.
+        finished = tl.load(table + tl.minimum(i + SPLITS, num_finished - 1))
+        keys = tl.load(theirs, mask=is_cell, other=0.0).to(queries.dtype)
+        values = tl.load(theirs + VALUES_OFFSET, mask=is_cell, other=0.0).to(queries.dtype)
+        highest, total, sums = attend_to(queries, keys, values, is_past, highest, total, sums)
+    return highest, total, sums
+
+
+@triton.jit
 def rotate(vectors, cosine_ptr, sine_ptr, positions, is_frame, CHANNELS: tl.constexpr):
     """Rotary of interleaved pairs: channels (2i, 2i + 1) of [Q, d] by row `positions` of the tables; in float32."""
     pairs = tl.arange(0, vectors.shape[1] // 2)
@@ -151,18 +187,17 @@ def attend_kernel(
     if num_frames > 0 and num_finished % SPLITS == split:
         highest, total, sums = attend_to(queries, keys, values, is_frame, highest, total, sums)
 
-    past = tl.arange(0, BLOCK_K)
-    is_past = past < WHOLE_BLOCK  # a constant mask: of 64 columns, only the last 16 are ever compared
-    offsets = past[:, None] * CHANNELS + channels[None, :]
-    is_past_cell = is_past[:, None] & is_channel[None, :]
-    for i in tl.range(split, num_finished, SPLITS, num_stages=NUM_STAGES):
-        theirs = here + finished * block_stride + offsets
-        # One ahead: the loads of a tile shall not wait for that of its number.
-        finished = tl.load(cells + TABLE + tl.minimum(i + SPLITS, num_finished - 1))
-        past_keys = tl.load(theirs, mask=is_past_cell, other=0.0).to(queries.dtype)
-        past_values = tl.load(theirs + values_offset, mask=is_past_cell, other=0.0).to(queries.dtype)
-        highest, total, sums = attend_to(queries, past_keys, past_values, is_past, highest, total, sums)
-
+    highest, total, sums = attend_to_past(
+        *(queries, here, cells + TABLE, finished, split, num_finished, highest, total, sums),
+        WHOLE_BLOCK=WHOLE_BLOCK,
+        CHANNELS=CHANNELS,
+        BLOCK_STRIDE=block_stride,
+        VALUES_OFFSET=values_offset,
+        BLOCK_K=BLOCK_K,
+        BLOCK_C=BLOCK_C,
+        SPLITS=SPLITS,
+        NUM_STAGES=NUM_STAGES,
+    )
     if SPLITS > 1:
         line += split * 2 * num_lines
         parts = (line + frames) * HEADS + head

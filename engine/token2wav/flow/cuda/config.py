@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from operator import attrgetter
 
 import torch
@@ -69,8 +70,7 @@ class FlowCudaConfig:
     @property
     def sizes(self) -> tuple[BatchSize, ...]:
         """Of the buckets, ascending."""
-        least = 1 if self.pack_frames else units.FRAMES_PER_BLOCK
-        return tuple(BatchSize(self._rows_of(frames), frames) for frames in self.frame_buckets if frames >= least)
+        return _sizes(self.frame_buckets, is_packed=self.pack_frames)
 
     def size_for(self, frames_of_rows: Sequence[int]) -> BatchSize:
         """The smallest bucket that holds these blocks. Raises ValueError if none does."""
@@ -93,9 +93,16 @@ class FlowCudaConfig:
             default=whole[0],
         )
 
-    def _rows_of(self, num_frames: int) -> int:
-        """An eighth more than whole blocks, since some are shorter: about one in five, half as long on average."""
-        num_whole = num_frames // units.FRAMES_PER_BLOCK
-        if num_whole < 2:
-            return 1
-        return num_whole + max(num_whole // 8, 1) if self.pack_frames else num_whole
+
+@cache
+def _sizes(frame_buckets: tuple[int, ...], *, is_packed: bool) -> tuple[BatchSize, ...]:
+    least = 1 if is_packed else units.FRAMES_PER_BLOCK
+    return tuple(BatchSize(_rows_of(frames, is_packed), frames) for frames in frame_buckets if frames >= least)
+
+
+def _rows_of(num_frames: int, is_packed: bool) -> int:
+    """An eighth more than whole blocks, since some are shorter: about one in five, half as long on average."""
+    num_whole = num_frames // units.FRAMES_PER_BLOCK
+    if num_whole < 2:
+        return 1
+    return num_whole + max(num_whole // 8, 1) if is_packed else num_whole
