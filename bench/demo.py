@@ -114,13 +114,15 @@ def print_timeline(context: Context, audio: list[Audio]) -> None:
 async def demo(options: argparse.Namespace) -> None:
     clock = Clock()
     clock.tell(f"loading the model in {DEFAULT_MODEL_DIR}")
-    from gateway.cli.local import local_gateway  # noqa: PLC0415 - imports torch, which takes a while itself
+    # They import torch, which takes a while itself.
+    from engine.startup import Lines  # noqa: PLC0415
+    from gateway.cli.local import local_gateway  # noqa: PLC0415
     from gateway.logs import configure_logs  # noqa: PLC0415
 
     configure_logs("warning", "console")
     async with AsyncExitStack() as stack:
         config = GatewayConfig(device=options.device, threads=options.threads)
-        url = await stack.enter_async_context(local_gateway(config, lambda part: clock.tell(f"  {part}")))
+        url = await stack.enter_async_context(local_gateway(config, Lines(lambda part: clock.tell(f"  {part}"))))
         gate = await stack.enter_async_context(connect(url))
         clock.tell(f"engine ready: {url}, voices {', '.join(gate.ready.voices)}")
         # The audio is for files, if also for ears: nothing is gained by holding the engine back to real time.

@@ -58,6 +58,7 @@ from engine.config import EngineConfig
 from engine.interface import AudioFormat, AudioReady, Codec, Done, Engine, Failed, UtteranceId, UtteranceRequest
 from engine.loading import choose_device
 from engine.model_config import ModelConfig
+from engine.startup import Lines
 from gateway.cli.convert import TerminalProgress
 
 FULL: Final = Sizes()
@@ -180,7 +181,7 @@ def check(source: Path, target: Path, device_name: str) -> dict[str, Any]:
         convert(source, target, ConvertOptions(name=_MODEL_NAME), TerminalProgress())
     model = model_config(FULL)
     _write_voice(model, target / "voices" / f"{VOICE_NAME}.safetensors", lambda _: None)
-    engine = create_engine(config, on_progress=lambda line: print(line, file=sys.stderr, flush=True))
+    engine = create_engine(config, on_progress=Lines(lambda line: print(line, file=sys.stderr, flush=True)))
     spoken = asyncio.run(_speak(engine, watch))
     with watch.phase("compare"):
         rows = list(compare_all(model, lambda part: _state(source, part), device))

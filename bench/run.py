@@ -26,6 +26,7 @@ from engine.config import EngineConfig
 from engine.interface import Done, EngineError, SpeakingMode
 from engine.loading import choose_device
 from engine.model_config import load_model_config
+from engine.startup import Lines
 from engine.text.tokenizer import TextTokenizer
 
 ALL_SCENARIOS: Final = ("first-audio", "live-16", "live-128", "sustain-300", "burst-400", "cancel-16", "memory")
@@ -116,7 +117,7 @@ async def measure_engine(run: Run, result: dict[str, Any], save: Save, tell: Tel
 
     `result["scenarios"]`, which the caller has made, grows with each. Raises EngineError.
     """
-    engine = create_engine(run.config, on_progress=tell)
+    engine = create_engine(run.config, on_progress=Lines(tell))
     started_s = time.monotonic()
     await engine.start()
     result["start_s"] = round(time.monotonic() - started_s, 2)

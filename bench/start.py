@@ -27,6 +27,7 @@ from bench.engine import UsageError, with_settings
 from engine.build import create_engine
 from engine.config import DEVICES, EngineConfig
 from engine.interface import EngineError
+from engine.startup import Lines
 from gateway.logs import configure_logs
 
 
@@ -47,7 +48,7 @@ STARTS: Final = (
 async def start_once(config: EngineConfig) -> dict[str, Any]:
     """Seconds until ready, and the lines that told of it. Raises EngineError."""
     lines: list[str] = []
-    engine = create_engine(config, on_progress=lines.append)
+    engine = create_engine(config, on_progress=Lines(lines.append))
     started_s = time.monotonic()
     await engine.start()
     ready_s = time.monotonic() - started_s

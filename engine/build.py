@@ -37,7 +37,7 @@ from engine.loading import (
 from engine.model_config import ModelConfig, load_model_config
 from engine.prompting import MAX_INSTRUCT_CHARS
 from engine.stages import Stages
-from engine.startup import Report, freeze_heap, timed
+from engine.startup import Lines, Progress, freeze_heap, timed
 from engine.text.normalize import warm_up as warm_up_reading
 from engine.text.tokenizer import TextTokenizer
 from engine.voice_shelf import ready_voice, voice_room
@@ -50,13 +50,13 @@ from engine.worker import LoadedEngine, ThreadedEngine
 _WARM_UP_TEXT = "Good morning."
 
 
-def create_engine(config: EngineConfig, *, on_progress: Report | None = None) -> Engine:
-    """An engine that loads and warms up when started. `on_progress` is called from its thread, a line a part."""
+def create_engine(config: EngineConfig, *, on_progress: Progress | None = None) -> Engine:
+    """An engine that loads and warms up when started. `on_progress` is told from its thread."""
     return ThreadedEngine(lambda sink, watch: load_engine(config, sink, watch, on_progress=on_progress))
 
 
 def load_engine(
-    config: EngineConfig, sink: Sink, watch: Watch | None = None, *, on_progress: Report | None = None
+    config: EngineConfig, sink: Sink, watch: Watch | None = None, *, on_progress: Progress | None = None
 ) -> LoadedEngine:
     """Load, check and warm up everything, in the calling thread.
 
@@ -64,21 +64,21 @@ def load_engine(
     """
     set_threads(config)
     config = resolved_for_device(config)
-    report = on_progress if on_progress is not None else _nothing
+    progress = on_progress if on_progress is not None else Lines(_nothing)
     try:
-        with timed("configuration and voices", report):
+        with timed("configuration and voices", progress):
             model = load_model_config(config.model_dir)
             voices = load_voices(config.model_dir, model, config.voices_dir)
-        stages = load_stages(config, model, voices, report)
+        stages = load_stages(config, model, voices, progress)
     except (ValueError, OSError) as error:
         raise EngineError(f"cannot load the model in {config.model_dir}: {error}") from error
     info = engine_info(config, model, voices)
     keeper = VoiceKeeper(config.model_dir, model, config.voices_dir)
-    with timed("warm-up", report):
+    with timed("warm-up", progress):
         _warm_up(config, stages, info)
     encoders: Encoders | None = None
     if config.encoder_processes:
-        with timed("encoder processes", report):
+        with timed("encoder processes", progress):
             encoders = EncoderProcesses(config.encoder_processes, opus_complexity=config.opus_complexity)
     core = EngineCore(config, stages, time.monotonic, sink, encoders=encoders, watch=watch)
     if start_switches(config).freezes_heap:
@@ -93,26 +93,26 @@ def load_engine(
 
 
 def load_stages(
-    config: EngineConfig, model: ModelConfig, voices: Mapping[str, Voice], report: Report | None = None
+    config: EngineConfig, model: ModelConfig, voices: Mapping[str, Voice], progress: Progress | None = None
 ) -> Stages:
     """The models on their device, and every voice prepared for them. Raises ValueError for unfit files."""
-    report = report if report is not None else _nothing
+    progress = progress if progress is not None else Lines(_nothing)
     device = open_device(config)
-    start = begin_start(config, device, report)
+    start = begin_start(config, device, progress)
     room = voice_room(config, voices.values())
-    with timed("text", report):
+    with timed("text", progress):
         warm_up_reading()
         tokenizer = TextTokenizer.from_file(
             config.model_dir / "tokenizer.json", end_of_prompt_id=model.llm.end_of_prompt_id
         )
-    with timed("speech LLM", report):
+    with timed("speech LLM", progress):
         llm = load_llm(config, model, device, num_prompt_tokens=room.prompt_tokens, start=start)
-    with timed("vocoder", report):
+    with timed("vocoder", progress):
         vocoder = load_vocoder(config, model, device, start=start)
-    with timed("flow", report):
+    with timed("flow", progress):
         flow = load_flow(config, model, device, num_voice_blocks=room.num_blocks, start=start)
     start.finish()
-    with timed("voice prompts", report), device.flow_lane.active():
+    with timed("voice prompts", progress), device.flow_lane.active():
         ready = {name: ready_voice(voice, model, tokenizer, flow, config) for name, voice in voices.items()}
     return Stages(
         model,

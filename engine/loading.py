@@ -20,7 +20,7 @@ from engine.llm.backend import LlmBackend
 from engine.llm.model import llm_shapes
 from engine.llm.torch_runner import TorchLlmRunner
 from engine.model_config import ModelConfig
-from engine.startup import ModelStart, Report
+from engine.startup import ModelStart, Progress
 from engine.token2wav.flow.block_pool import bytes_per_block
 from engine.token2wav.flow.runner import FlowRunner
 from engine.token2wav.flow.weights import flow_shapes
@@ -118,10 +118,10 @@ def _check_products(config: EngineConfig, device: torch.device) -> None:
         raise EngineError(f"flow_products float8 needs precision bfloat16, not {config.precision}")
 
 
-def begin_start(config: EngineConfig, device: Device, report: Report) -> ModelStart:
+def begin_start(config: EngineConfig, device: Device, progress: Progress) -> ModelStart:
     """For the loaders below, who add to it what must be compiled and captured. Raises EngineError."""
     is_side_by_side = start_switches(config).compiles_side_by_side
-    return ModelStart(device.device, report, is_side_by_side=is_side_by_side)
+    return ModelStart(device.device, progress, is_side_by_side=is_side_by_side)
 
 
 def start_switches(config: EngineConfig) -> StartSwitches:
@@ -261,7 +261,7 @@ def load_flow(
         cuda=_switched(FlowCudaConfig(kv_dtype=kv_dtype, product_dtype=product_dtype), "flow", config),
         noise=noise,
     )
-    start.report(f"flow: {min(num_blocks, fitting)} blocks of {block_bytes >> 20} MiB, a second of context each")
+    start.progress.line(f"flow: {min(num_blocks, fitting)} blocks of {block_bytes >> 20} MiB, a second of context each")
     start.add("flow", runner, device.flow_lane)
     return runner
 

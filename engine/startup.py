@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
+from functools import partial
 from queue import SimpleQueue
 from typing import Protocol
 
@@ -24,6 +26,26 @@ log = structlog.get_logger()
 Report = Callable[[str], None]
 
 
+class Progress(Protocol):
+    """Who is told of a start. All calls come from the thread that loads the engine."""
+
+    def line(self, text: str) -> None:
+        """A part is done, or there is something to know of it."""
+
+    def share(self, part: str, num_done: int, num_steps: int) -> None:
+        """How far a part is that takes long; the last time `num_done` is `num_steps`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Progress in lines alone."""
+
+    line: Report
+
+    def share(self, part: str, num_done: int, num_steps: int) -> None:
+        """A line tells when the part is done."""
+
+
 def freeze_heap() -> None:
     """Have Python's garbage collector look no more at what there is by now: it lasts as long as the engine does.
 
@@ -35,7 +57,11 @@ def freeze_heap() -> None:
 
 
 class Capturable(Protocol):
-    def compile(self) -> None:
+    @property
+    def num_buckets(self) -> int:
+        """Calls of `advance` in all."""
+
+    def compile(self, advance: Callable[[], None]) -> None:
         """Run every bucket once, on the current stream: its kernels are compiled and loaded then."""
 
     def capture(self, report: Report) -> None:
@@ -52,16 +78,20 @@ class _Model:
     lane: Lane
 
 
-_Outcome = list[str] | BaseException  # lines to report, or why there are none
+class _Step(Enum):
+    BUCKET = "one more bucket has run"
+
+
+_Outcome = list[str] | BaseException  # of a thread: lines to tell, or why there are none
 
 
 class ModelStart:
-    """Models are added as they are loaded, then `finish` is called once; all from one thread, which also reports."""
+    """Models are added as they are loaded, then `finish` is called once; all from one thread, which also tells."""
 
-    def __init__(self, device: torch.device, report: Report, *, is_side_by_side: bool) -> None:
+    def __init__(self, device: torch.device, progress: Progress, *, is_side_by_side: bool) -> None:
         """Without `is_side_by_side`, a model is compiled and captured as it is added."""
         self._device = device
-        self.report = report
+        self.progress = progress
         self._is_side_by_side = is_side_by_side
         self._models: list[_Model] = []
 
@@ -70,18 +100,18 @@ class ModelStart:
             self._models.append(_Model(name, model, lane))
             return
         with lane.active():
-            model.capture(self.report)
+            model.capture(self.progress.line)
 
     def finish(self) -> None:
         """Raises what a model's `compile` raised first, once the others' are done, or what a `capture` raises."""
         if not self._models:
             return
-        with timed("kernels compiled", self.report):
+        with timed("kernels compiled", self.progress):
             self._compile()
-        with timed("graphs captured", self.report):
+        with timed("graphs captured", self.progress):
             for each in self._models:
                 with each.lane.active():
-                    each.model.capture(self.report)
+                    each.model.capture(self.progress.line)
 
     def _compile(self) -> None:
         """In a thread for each lane: models that share one are compiled one after the other."""
@@ -90,7 +120,7 @@ class ModelStart:
         by_lane: dict[Lane, list[_Model]] = {}
         for each in self._models:
             by_lane.setdefault(each.lane, []).append(each)
-        outcomes: SimpleQueue[_Outcome] = SimpleQueue()
+        outcomes: SimpleQueue[_Outcome | _Step] = SimpleQueue()
         threads = [
             # Daemons, as the engine's own thread: a process that is stopped while it starts does not wait for them.
             threading.Thread(target=self._compile_in_thread, args=(models, outcomes), name="compiler", daemon=True)
@@ -98,14 +128,7 @@ class ModelStart:
         ]
         for thread in threads:
             thread.start()
-        errors: list[BaseException] = []
-        for _ in threads:
-            outcome = outcomes.get()
-            if isinstance(outcome, BaseException):
-                errors.append(outcome)
-            else:
-                for line in outcome:
-                    self.report(line)
+        errors = self._tell_of(outcomes, len(threads))
         for thread in threads:
             thread.join()
         if errors:
@@ -113,7 +136,27 @@ class ModelStart:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
 
-    def _compile_in_thread(self, models: Sequence[_Model], outcomes: SimpleQueue[_Outcome]) -> None:
+    def _tell_of(self, outcomes: SimpleQueue[_Outcome | _Step], num_threads: int) -> list[BaseException]:
+        """Until every thread has had its outcome; what went wrong, in order."""
+        num_steps, num_done = sum(each.model.num_buckets for each in self._models), 0
+        lines: list[str] = []
+        errors: list[BaseException] = []
+        while num_threads:
+            outcome = outcomes.get()
+            if isinstance(outcome, _Step):
+                num_done += 1
+                self.progress.share("compiling kernels", num_done, num_steps)
+                continue
+            num_threads -= 1
+            if isinstance(outcome, BaseException):
+                errors.append(outcome)
+            else:
+                lines += outcome
+        for line in lines:
+            self.progress.line(line)
+        return errors
+
+    def _compile_in_thread(self, models: Sequence[_Model], outcomes: SimpleQueue[_Outcome | _Step]) -> None:
         try:
             if self._device.type == "cuda":
                 torch.cuda.set_device(self._device)  # a thread's own, as are the stream and the inference mode
@@ -121,7 +164,7 @@ class ModelStart:
             for each in models:
                 started_s = time.monotonic()
                 with each.lane.active(), torch.inference_mode():
-                    each.model.compile()
+                    each.model.compile(partial(outcomes.put, _Step.BUCKET))
                 lines.append(f"{each.name}: kernels compiled in {time.monotonic() - started_s:.1f} s")
             outcomes.put(lines)
         except BaseException as error:  # noqa: BLE001 - the thread that waits raises it
@@ -140,9 +183,9 @@ def _set_up_once(device: torch.device) -> None:
 
 
 @contextmanager
-def timed(part: str, report: Report) -> Iterator[None]:
+def timed(part: str, progress: Progress) -> Iterator[None]:
     started_s = time.monotonic()
     yield
     duration_s = time.monotonic() - started_s
     log.info("loaded", part=part, seconds=round(duration_s, 3))
-    report(f"{part}: {duration_s:.1f} s")
+    progress.line(f"{part}: {duration_s:.1f} s")

@@ -1,15 +1,13 @@
 """`voicegate convert`: an upstream CosyVoice3 directory -> a model directory for `voicegate serve`."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any, Final
 
 from engine.checkpoint.options import DTYPE_NAMES, ConvertOptions
-from gateway.cli.terminal import CommandError, note, say
+from gateway.cli.terminal import Bar, CommandError, note, say
 
 _DEFAULTS: Final = ConvertOptions()
-_BAR_CELLS: Final = 30
 
 
 def add_parser(subparsers: Any) -> None:
@@ -64,14 +62,13 @@ class TerminalProgress:
     """A bar per part where stderr is a terminal, a line per part where it is not. See engine.checkpoint.progress."""
 
     def __init__(self) -> None:
-        self._is_terminal = sys.stderr.isatty()
+        self._bar = Bar()
         self._part = ""
         self._num_bytes = 0
         self._num_done = 0
-        self._num_cells = -1
 
     def begin(self, part: str, num_bytes: int) -> None:
-        self._part, self._num_bytes, self._num_done, self._num_cells = part, num_bytes, 0, -1
+        self._part, self._num_bytes, self._num_done = part, num_bytes, 0
         self._draw()
 
     def advance(self, num_bytes: int) -> None:
@@ -79,23 +76,12 @@ class TerminalProgress:
         self._draw()
 
     def finish(self, outcome: str) -> None:
-        self._clear()
+        self._bar.clear()
         note(f"{self._part}: {outcome}")
 
     def remark(self, text: str) -> None:
-        self._clear()
+        self._bar.clear()
         note(f"note: {text}")
 
     def _draw(self) -> None:
-        share = min(self._num_done / self._num_bytes, 1.0) if self._num_bytes else 0.0
-        num_cells = int(share * _BAR_CELLS)
-        if not self._is_terminal or num_cells == self._num_cells:
-            return
-        self._num_cells = num_cells
-        bar = "#" * num_cells + "." * (_BAR_CELLS - num_cells)
-        sys.stderr.write(f"\r{self._part} [{bar}] {share:4.0%}")
-        sys.stderr.flush()
-
-    def _clear(self) -> None:
-        if self._is_terminal:
-            sys.stderr.write("\r\x1b[K")
+        self._bar.draw(self._part, min(self._num_done / self._num_bytes, 1.0) if self._num_bytes else 0.0)

@@ -1,17 +1,16 @@
 """The engine and the gateway in this process: the composition root. Imports torch, so commands import it late."""
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from engine.build import create_engine
 from engine.config import GRAPH_SWITCHES, EngineConfig
 from engine.interface import Engine
+from engine.startup import Progress
 from gateway.cli.terminal import CommandError
 from gateway.config import GatewayConfig
 from gateway.server import GatewayError, running_gateway
-
-Progress = Callable[[str], None]
 
 
 def engine_config(config: GatewayConfig) -> EngineConfig:

@@ -21,7 +21,7 @@ from clients.python.playback import SoundCard, find_sound_device
 from clients.python.recording import record
 from clients.python.report import timeline_lines, timeline_of
 from clients.python.threaded import iterate_in_thread
-from gateway.cli.terminal import note
+from gateway.cli.terminal import StartProgress, note
 from gateway.config import GatewayConfig, from_environment
 from protocol.messages import Format, Ready
 
@@ -137,7 +137,7 @@ async def _enter_gate(stack: AsyncExitStack, url: str | None) -> Gate:
     from gateway.logs import configure_logs  # noqa: PLC0415
 
     configure_logs("warning", "console")
-    local_url = await stack.enter_async_context(local.local_gateway(config, on_progress=note))
+    local_url = await stack.enter_async_context(local.local_gateway(config, on_progress=StartProgress()))
     return await stack.enter_async_context(connect(local_url))
 
 

@@ -5,7 +5,7 @@ import os
 from typing import Any
 
 from engine.interface import EngineInfo
-from gateway.cli.terminal import CommandError, say
+from gateway.cli.terminal import CommandError, StartProgress, say
 from gateway.config import ConfigField, config_fields, from_environment
 
 
@@ -33,7 +33,8 @@ def run(options: argparse.Namespace) -> int:
 
     configure_logs(config.log_level, config.log_format)
     failures: list[str] = []
-    status = run_gateway(config, build_engine(config), on_ready=_announce, on_failure=failures.append)
+    engine = build_engine(config, StartProgress(has_lines=False))
+    status = run_gateway(config, engine, on_ready=_announce, on_failure=failures.append)
     if failures:
         raise CommandError(failures[0])
     return status

@@ -1,6 +1,9 @@
-"""What the commands say, and how they fail: results on stdout, all else on stderr, errors in one line."""
+"""What the commands say, and how they fail: results on stdout, all else on stderr, errors in one line, and bars."""
 
 import sys
+from typing import Final
+
+_BAR_CELLS: Final = 30
 
 
 class CommandError(Exception):
@@ -15,3 +18,47 @@ def say(line: str) -> None:
 def note(line: str) -> None:
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
+
+
+class Bar:
+    """On stderr where that is a terminal, else nothing."""
+
+    def __init__(self) -> None:
+        self._is_terminal = sys.stderr.isatty()
+        self._drawn: tuple[str, int] | None = None
+
+    def draw(self, part: str, share: float) -> None:
+        """`share` done of `part`, 0 to 1; written anew only where a cell is filled."""
+        num_cells = int(share * _BAR_CELLS)
+        if not self._is_terminal or self._drawn == (part, num_cells):
+            return
+        self._drawn = (part, num_cells)
+        bar = "#" * num_cells + "." * (_BAR_CELLS - num_cells)
+        sys.stderr.write(f"\r{part} [{bar}] {share:4.0%}")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        self._drawn = None
+        if self._is_terminal:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+class StartProgress:
+    """Of an engine that starts (engine.startup.Progress): a bar while something takes long, a line a part."""
+
+    def __init__(self, *, has_lines: bool = True) -> None:
+        """`has_lines` off: the log has them."""
+        self._has_lines = has_lines
+        self._bar = Bar()
+
+    def line(self, text: str) -> None:
+        if self._has_lines:
+            self._bar.clear()
+            note(text)
+
+    def share(self, part: str, num_done: int, num_steps: int) -> None:
+        if num_done < num_steps:
+            self._bar.draw(part, num_done / num_steps)
+        else:
+            self._bar.clear()

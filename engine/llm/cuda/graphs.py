@@ -73,12 +73,17 @@ class BucketedBody:
     def on_stream(self) -> AbstractContextManager[object]:
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
-    def compile(self) -> None:
-        """Run every bucket once, with padding alone."""
+    @property
+    def num_buckets(self) -> int:
+        return len(self._keys())
+
+    def compile(self, advance: Callable[[], None] = lambda: None) -> None:
+        """Run every bucket once, with padding alone; `advance` after each."""
         with self.on_stream():
             self._body.fill_with_padding()
             for key in self._keys():
                 self._perform(*key)
+                advance()
 
     def capture(self, report: Callable[[str], None]) -> None:
         """Compile every kernel and capture every graph; nothing is compiled or captured afterwards."""

@@ -86,9 +86,13 @@ class CudaLlmRunner:
         self._lives: dict[int, Live] = {}
         self._pending: deque[CudaStep] = deque()
 
-    def compile(self) -> None:
+    @property
+    def num_buckets(self) -> int:
+        return self.buckets.num_buckets
+
+    def compile(self, advance: Callable[[], None] = lambda: None) -> None:
         """Run every bucket once, before the first sequence, so that its kernels are compiled and loaded."""
-        self.buckets.compile()
+        self.buckets.compile(advance)
 
     def capture(self, report: Callable[[str], None]) -> None:
         """Compile and capture everything, before the first sequence. Nothing is compiled or captured later."""

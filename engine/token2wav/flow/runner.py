@@ -86,10 +86,18 @@ class FlowRunner:
         """CUDA graphs captured so far; constant after `capture`."""
         return self._solver.num_graphs if isinstance(self._solver, CudaSolver) else 0
 
-    def compile(self) -> None:
-        """Run every bucket once, before the first `prepare`, so that its kernels are compiled. Nothing on a CPU."""
+    @property
+    def num_buckets(self) -> int:
+        """That `compile` runs."""
+        return self._solver.num_buckets if isinstance(self._solver, CudaSolver) else 0
+
+    def compile(self, advance: Callable[[], None] = lambda: None) -> None:
+        """Run every bucket once, before the first `prepare`, so that its kernels are compiled. Nothing on a CPU.
+
+        `advance` is called after each.
+        """
         if isinstance(self._solver, CudaSolver):
-            self._solver.compile()
+            self._solver.compile(advance)
 
     def capture(self, report: Callable[[str], None]) -> None:
         """Compile and capture everything, before the first `prepare`; `report` gets a line. Nothing to do on a CPU."""

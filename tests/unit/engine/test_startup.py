@@ -9,7 +9,7 @@ import torch
 
 from engine import startup
 from engine.lanes import HOST_LANE, HostLane
-from engine.startup import ModelStart, Report
+from engine.startup import Lines, ModelStart, Report
 
 pytestmark = pytest.mark.unit
 
@@ -45,10 +45,14 @@ class FakeModel:
         self._lane = lane
         self._work = work
 
-    def compile(self) -> None:
+    num_buckets = 2
+
+    def compile(self, advance: Callable[[], None]) -> None:
         assert self._lane.user == threading.get_ident()
         assert torch.is_inference_mode_enabled()
+        advance()
         self._work()
+        advance()
         self._events.append((f"compile {self._name}", threading.get_ident()))
 
     def capture(self, report: Report) -> None:
@@ -58,15 +62,22 @@ class FakeModel:
 
 
 class Reports:
-    """Lines, all from the thread that made this."""
+    """Implements Progress; all is told from the thread that made this."""
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
         self.lines: list[str] = []
+        self.shares: list[tuple[int, int]] = []
 
-    def __call__(self, line: str) -> None:
+    def line(self, text: str) -> None:
         assert threading.get_ident() == self._thread
-        self.lines.append(line)
+        self.lines.append(text)
+
+    def share(self, part: str, num_done: int, num_steps: int) -> None:
+        assert threading.get_ident() == self._thread
+        assert part == "compiling kernels"
+        assert not self.lines
+        self.shares.append((num_done, num_steps))
 
 
 def test_all_compile_at_the_same_time_and_are_captured_in_turn() -> None:
@@ -90,6 +101,7 @@ def test_all_compile_at_the_same_time_and_are_captured_in_turn() -> None:
     assert reports.lines[3].startswith("kernels compiled: ")
     assert reports.lines[4:7] == ["LLM: 1 graph", "vocoder: 1 graph", "flow: 1 graph"]
     assert reports.lines[7].startswith("graphs captured: ")
+    assert reports.shares == [(num_done, 6) for num_done in range(1, 7)]
 
 
 def test_models_of_one_lane_share_a_thread() -> None:
@@ -132,6 +144,7 @@ def test_the_first_error_is_raised_when_the_others_are_done() -> None:
     assert [name for name, _ in events] == ["compile flow"]  # awaited, and nothing is captured
     assert not [thread for thread in threading.enumerate() if thread.name == "compiler"]
     assert len(reports.lines) == 1
+    assert reports.shares == [(num_done, 6) for num_done in range(1, 5)], "two models broke off"
 
 
 def test_without_threads_a_model_is_done_as_it_is_added() -> None:
@@ -160,13 +173,15 @@ def test_a_gpus_threads_know_it_and_find_triton_ready(monkeypatch: pytest.Monkey
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: calls.append(f"wait for {device}"))
 
     class Model:
-        def compile(self) -> None:
+        num_buckets = 0
+
+        def compile(self, advance: Callable[[], None]) -> None:
             calls.append("compile")
 
         def capture(self, report: Report) -> None:
             calls.append("capture")
 
-    start = ModelStart(torch.device("cuda", 1), Reports(), is_side_by_side=True)
+    start = ModelStart(torch.device("cuda", 1), Lines(lambda _: None), is_side_by_side=True)
     start.add("LLM", Model(), HOST_LANE)
     start.finish()
     assert calls == ["set up cuda:1", "use cuda:1", "compile", "wait for cuda:1", "capture"]

@@ -107,14 +107,19 @@ class CudaSolver:
         else:
             self._run_eagerly(kind, self._buffers[key])
 
+    @property
+    def num_buckets(self) -> int:
+        return len(self._config.sizes)
+
     @torch.inference_mode()
-    def compile(self) -> None:
-        """Run every bucket once, with padding alone, so that its kernels are compiled and loaded."""
+    def compile(self, advance: Callable[[], None] = lambda: None) -> None:
+        """Run every bucket once, with padding alone, so that its kernels are compiled; `advance` after each."""
         for key in self._largest_first():
             if key[0] == 0:  # the other lanes run the same kernels
                 self._lanes[0].fill(self._buffers[key], (), (), ())
                 for kind in Pass:
                     self._run_eagerly(kind, self._buffers[key])
+                advance()
 
     @torch.inference_mode()
     def capture(self, report: Callable[[str], None]) -> None:

@@ -84,12 +84,17 @@ class CudaVocoderRunner(VocoderRunner):
     def num_graphs(self) -> int:
         return len(self._graphs) if self._graphs is not None else 0
 
+    @property
+    def num_buckets(self) -> int:
+        return len(self._workspaces)
+
     @torch.inference_mode()
-    def compile(self) -> None:
-        """Run every bucket once, with idle rows alone, so that its kernels are compiled and loaded."""
+    def compile(self, advance: Callable[[], None] = lambda: None) -> None:
+        """Run every bucket once, with idle rows alone, so that its kernels are compiled; `advance` after each."""
         for space in self._workspaces.values():
             self._staging.send([idle_row(self._max_streams)] * space.num_streams)
             self.network.run(space)
+            advance()
 
     @torch.inference_mode()
     def capture(self, report: Callable[[str], None]) -> None:
