@@ -175,7 +175,10 @@ class EngineCore:
 
     @property
     def counters(self) -> Mapping[str, float]:
-        """What the models did since the start: llm_steps, _rows, _seconds; the same of flow (Euler steps), vocoder."""
+        """What the models did since the start: llm_steps, _rows, _seconds, _launches (of CUDA graphs).
+
+        The same of flow, whose steps are Euler steps, and vocoder, which has calls.
+        """
         return self._pipeline.counters
 
     def wait(self) -> None:

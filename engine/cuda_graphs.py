@@ -20,6 +20,7 @@ class GraphSet:
 
     def __init__(self, stream: torch.cuda.Stream | None = None) -> None:
         """`stream` to capture on; None: one of its own."""
+        self.num_launches = 0
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
         self._pool = torch.cuda.graph_pool_handle()
         self._stream = stream if stream is not None else torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -48,6 +49,7 @@ class GraphSet:
         if graph is None:
             raise GraphNotCaptured(key)
         graph.replay()
+        self.num_launches += 1
 
 
 def check_buckets(name: str, buckets: Sequence[int]) -> None:

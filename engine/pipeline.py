@@ -226,6 +226,7 @@ class Pipeline:
         self._watch_for(mark)
         self.counters["llm_steps"] += 1
         self.counters["llm_rows"] += len(by_sequence)
+        self.counters["llm_launches"] = self._stages.llm.num_launches
 
     def fetch_tokens(self) -> list[tuple[Clause, SequenceOutput]]:
         """Outputs of the steps that are done, in order; their tokens are in the clauses' flows when it returns."""
@@ -278,6 +279,7 @@ class Pipeline:
         self._watch_for(mark)
         self.counters["flow_steps"] += 1
         self.counters["flow_rows"] += len(batch.clauses)
+        self.counters["flow_launches"] = self._stages.flow.num_launches
         if is_solved:
             del self._batches[number]
             for clause in batch.clauses:
@@ -321,6 +323,7 @@ class Pipeline:
         self._watch_for(mark)
         self.counters["vocoder_calls"] += 1
         self.counters["vocoder_rows"] += len(jobs)
+        self.counters["vocoder_launches"] = self._stages.vocoder.num_launches
 
     def fetch_samples(self) -> list[tuple[Clause, npt.NDArray[np.float32]]]:
         """Each clause whose samples [n] have become final, in order."""

@@ -210,9 +210,9 @@ class ThreadedEngine:
             watcher = Watcher(lambda: self._commands.put(_look_again))
             loaded = self._load(lambda events: _call_soon(loop, self._publish, events), watcher.watch)
         except BaseException as error:  # noqa: BLE001 - handed to the caller of start()
-            _call_soon(loop, ready.set_exception, error)
+            _call_soon(loop, _answer, ready, error)
             return
-        _call_soon(loop, ready.set_result, loaded)
+        _call_soon(loop, _answer, ready, loaded)
         reason = "the engine was closed"
         try:
             self._serve(loaded.core)
@@ -247,6 +247,16 @@ class ThreadedEngine:
                 command(core)
                 is_blocking = False
         return True
+
+
+def _answer(ready: "asyncio.Future[LoadedEngine]", outcome: LoadedEngine | BaseException) -> None:
+    """Unless who started the engine has given up meanwhile."""
+    if ready.done():
+        return
+    if isinstance(outcome, BaseException):
+        ready.set_exception(outcome)
+    else:
+        ready.set_result(outcome)
 
 
 def _settle(future: "asyncio.Future[None]", error: EngineError | None) -> None:

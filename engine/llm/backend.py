@@ -95,6 +95,10 @@ class LlmBackend(Protocol):
     def num_free_slots(self) -> int:
         """How many more sequences `add` would take now."""
 
+    @property
+    def num_launches(self) -> int:
+        """CUDA graphs launched so far; 0 where there are none."""
+
     def add(self, request: SequenceRequest) -> None:
         """Take a slot. Runs nothing. Raises NoFreeSlot, or InvalidRequest (also where the id is alive)."""
 

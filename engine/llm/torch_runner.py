@@ -90,6 +90,10 @@ class TorchLlmRunner:
     def num_free_slots(self) -> int:
         return self._cache.num_free_slots
 
+    @property
+    def num_launches(self) -> int:
+        return 0
+
     def add(self, request: SequenceRequest) -> None:
         if request.sequence_id in self._rows:
             raise InvalidRequest(f"sequence {request.sequence_id} is alive already")

@@ -75,6 +75,10 @@ class FirstSequenceFails:
     def num_free_slots(self) -> int:
         return self._llm.num_free_slots
 
+    @property
+    def num_launches(self) -> int:
+        return self._llm.num_launches
+
     def add(self, request: SequenceRequest) -> None:
         self._llm.add(request)
         if self._first is None:

@@ -54,6 +54,11 @@ class BucketedBody:
     def num_graphs(self) -> int:
         return len(self._graphs) if self._graphs is not None else 0
 
+    @property
+    def num_launches(self) -> int:
+        """CUDA graphs launched so far; 0 where there are none."""
+        return self._graphs.num_launches if self._graphs is not None else 0
+
     def padded(self, num_rows: int, num_samples: int) -> tuple[int, int]:
         """How many records of each a call with so many reads; those beyond must be padding."""
         sample_bucket = bucket_for(self._sample_buckets, num_samples) if num_samples else 0

@@ -161,6 +161,11 @@ class CudaLlmRunner:
         """CUDA graphs captured so far; constant after `capture`."""
         return self.buckets.num_graphs
 
+    @property
+    def num_launches(self) -> int:
+        """CUDA graphs launched so far; 0 where there are none."""
+        return self.buckets.num_launches
+
     def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
         return self.launch(sequence_ids).outputs()
 

@@ -87,6 +87,11 @@ class FlowRunner:
         return self._solver.num_graphs if isinstance(self._solver, CudaSolver) else 0
 
     @property
+    def num_launches(self) -> int:
+        """CUDA graphs launched so far; 0 where there are none."""
+        return self._solver.num_launches if isinstance(self._solver, CudaSolver) else 0
+
+    @property
     def num_buckets(self) -> int:
         """That `compile` runs."""
         return self._solver.num_buckets if isinstance(self._solver, CudaSolver) else 0

@@ -91,6 +91,11 @@ class VocoderRunner:
         self._exact_state = SlotTable(self._network.exact_layout, self._max_streams, dtype=torch.float64, device=device)
         self._lookaheads = [torch.zeros(0, units.NUM_MELS, device=device) for _ in range(self._max_streams)]
 
+    @property
+    def num_launches(self) -> int:
+        """CUDA graphs launched so far; 0 where there are none."""
+        return 0
+
     # --- streams ------------------------------------------------------------------------------------------
 
     def open(self) -> VocoderStream:

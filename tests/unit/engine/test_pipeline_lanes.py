@@ -101,6 +101,7 @@ class WatchedVocoder:
         self._flow_lane = flow_lane
         self.mels: list[weakref.ref[torch.Tensor]] = []
         self.fails = False
+        self.num_launches = 0
 
     def open(self) -> VocoderStream:
         return self._vocoder.open()
@@ -114,6 +115,7 @@ class WatchedVocoder:
         assert self._lane.behind[-1] is self._flow_lane.pending[-1]
         if self.fails:
             raise RuntimeError("made to fail")
+        self.num_launches += 1
         self.mels += [weakref.ref(job.mel) for job in jobs]
         return self._vocoder.run(jobs)
 
@@ -191,6 +193,7 @@ def test_the_flow_goes_on_beside_the_vocoder_whose_mels_are_kept() -> None:
     assert isinstance(lanes.heard(subject).end, Done)
     assert all(mel() is None for mel in lanes.watched.mels)
     assert counters["vocoder_seconds"] == counters["vocoder_calls"]
+    assert counters["vocoder_launches"] == counters["vocoder_calls"]
     assert counters["flow_seconds"] == counters["flow_steps"]
 
 

@@ -81,6 +81,11 @@ class CudaSolver:
     def num_graphs(self) -> int:
         return len(self._graphs) if self._graphs is not None else 0
 
+    @property
+    def num_launches(self) -> int:
+        """CUDA graphs launched so far; 0 where there are none."""
+        return self._graphs.num_launches if self._graphs is not None else 0
+
     def begin(self, streams: Sequence[FlowStream], rows: Sequence[BlockRow]) -> "CudaSolve":
         size = self._config.size_for([row.num_frames for row in rows])
         if not self._free:

@@ -85,6 +85,10 @@ class CudaVocoderRunner(VocoderRunner):
         return len(self._graphs) if self._graphs is not None else 0
 
     @property
+    def num_launches(self) -> int:
+        return self._graphs.num_launches if self._graphs is not None else 0
+
+    @property
     def num_buckets(self) -> int:
         return len(self._workspaces)
 
