@@ -37,6 +37,9 @@ _SHIFTS: Final = {"conv_post.bias": -1.5}
 _NEVER_STOP_SHARPNESS: Final = 4.0
 _SPACE: Final = "Ġ"  # how byte-level BPE writes a blank
 
+# Structured as upstream's: seeds that are applied, shared values by reference, one of them worked out.
+_YAML: Final = Path(__file__).with_suffix(".yaml")
+
 VOICE_NAME: Final = "generated"
 _VOICE_TRANSCRIPT: Final = "This prompt was generated, and nobody ever said it."
 
@@ -195,109 +198,5 @@ def qwen2_config(sizes: Sizes) -> Mapping[str, Any]:
 
 
 def yaml_text(sizes: Sizes) -> str:
-    """Structured as upstream's: seeds that are applied, shared values by reference, one of them worked out."""
-    return f"""\
-# Generated: the sizes of a CosyVoice3 model.
-__seed_a: !apply:random.seed [1986]
-__seed_b: !apply:torch.manual_seed [1986]
-
-sample_rate: 24000
-llm_input_size: {sizes.hidden}
-llm_output_size: {sizes.hidden}
-spk_embed_dim: 192
-qwen_pretrain_path: ''
-token_frame_rate: 25
-token_mel_ratio: 2
-chunk_size: 25 # speech tokens
-num_decoding_left_chunks: -1
-
-llm: !new:cosyvoice.llm.llm.CosyVoice3LM
-    llm_input_size: !ref <llm_input_size>
-    llm_output_size: !ref <llm_output_size>
-    speech_token_size: 6561
-    length_normalized_loss: True
-    lsm_weight: 0
-    mix_ratio: [5, 15]
-    llm: !new:cosyvoice.llm.llm.Qwen2Encoder
-        pretrain_path: !ref <qwen_pretrain_path>
-    sampling: !name:cosyvoice.utils.common.ras_sampling
-        top_p: 0.8
-        top_k: 25
-        win_size: 10
-        tau_r: 0.1
-
-flow: !new:cosyvoice.flow.flow.CausalMaskedDiffWithDiT
-    input_size: 80
-    output_size: 80
-    spk_embed_dim: !ref <spk_embed_dim>
-    output_type: 'mel'
-    vocab_size: 6561
-    input_frame_rate: !ref <token_frame_rate>
-    only_mask_loss: True
-    token_mel_ratio: !ref <token_mel_ratio>
-    pre_lookahead_len: 3
-    pre_lookahead_layer: !new:cosyvoice.transformer.upsample_encoder.PreLookaheadLayer
-        in_channels: 80
-        channels: {sizes.flow_channels}
-        pre_lookahead_len: 3
-    decoder: !new:cosyvoice.flow.flow_matching.CausalConditionalCFM
-        in_channels: 240
-        n_spks: 1
-        spk_emb_dim: 80
-        cfm_params: !new:omegaconf.DictConfig
-            content:
-                sigma_min: 1e-06
-                solver: 'euler'
-                t_scheduler: 'cosine'
-                training_cfg_rate: 0.2
-                inference_cfg_rate: 0.7
-                reg_loss_type: 'l1'
-        estimator: !new:cosyvoice.flow.DiT.dit.DiT
-            dim: {sizes.estimator_dim}
-            depth: {sizes.estimator_depth}
-            heads: {sizes.estimator_heads}
-            dim_head: {sizes.estimator_head_dim}
-            ff_mult: 2
-            mel_dim: 80
-            mu_dim: 80
-            spk_dim: 80
-            out_channels: 80
-            static_chunk_size: !ref <chunk_size> * <token_mel_ratio>
-            num_decoding_left_chunks: !ref <num_decoding_left_chunks>
-
-hift: !new:cosyvoice.hifigan.generator.CausalHiFTGenerator
-    in_channels: 80
-    base_channels: {sizes.vocoder_channels}
-    nb_harmonics: 8
-    sampling_rate: !ref <sample_rate>
-    nsf_alpha: 0.1
-    nsf_sigma: 0.003
-    nsf_voiced_threshold: 10
-    upsample_rates: [8, 5, 3]
-    upsample_kernel_sizes: [16, 11, 7]
-    istft_params:
-        n_fft: 16
-        hop_len: 4
-    resblock_kernel_sizes: [3, 7, 11]
-    resblock_dilation_sizes: [[1, 3, 5], [1, 3, 5], [1, 3, 5]]
-    source_resblock_kernel_sizes: [7, 7, 11]
-    source_resblock_dilation_sizes: [[1, 3, 5], [1, 3, 5], [1, 3, 5]]
-    lrelu_slope: 0.1
-    audio_limit: 0.99
-    conv_pre_look_right: 4
-    f0_predictor: !new:cosyvoice.hifigan.f0_predictor.CausalConvRNNF0Predictor
-        num_class: 1
-        in_channels: 80
-        cond_channels: {sizes.f0_channels}
-
-feat_extractor: !name:matcha.utils.audio.mel_spectrogram
-    n_fft: 1920
-    num_mels: 80
-    sampling_rate: !ref <sample_rate>
-    hop_size: 480
-    win_size: 1920
-    fmin: 0
-    fmax: null
-    center: False
-data_pipeline: [!ref <feat_extractor>]
-"""
+    """What upstream keeps in cosyvoice3.yaml."""
+    return _YAML.read_text().format(sizes=sizes)

@@ -33,6 +33,24 @@ def bisect(bits, high, TOP_K: tl.constexpr, NUM_IDS: tl.constexpr, NUM_CANDIDATE
 
 
 @triton.jit
+def keep_candidates(
+    bits, highest, ids, bits_ptr, ids_ptr, TOP_K: tl.constexpr, NUM_IDS: tl.constexpr, NUM_CANDIDATES: tl.constexpr
+):
+    """To `bits_ptr` and `ids_ptr` [NUM_CANDIDATES], in any order: those that the nucleus must be among."""
+    low = bisect(bits, highest + 1, TOP_K, NUM_IDS, NUM_CANDIDATES)
+    # Those above `low` from the beginning on; those at it from the end, of too many the lowest ids.
+    is_above = bits > low
+    is_at = bits == low
+    counts = tl.cumsum(is_above.to(tl.int32) + (is_at.to(tl.int32) << 16), 0)
+    places = tl.where(is_above, (counts & 0xFFFF) - 1, NUM_CANDIDATES - (counts >> 16))
+    is_candidate = (is_above & (places < NUM_CANDIDATES)) | (is_at & (places >= TOP_K))
+    tl.debug_barrier()  # all threads' stores before what other threads store there, and that before it is loaded
+    tl.store(bits_ptr + places, bits, mask=is_candidate)
+    tl.store(ids_ptr + places, ids, mask=is_candidate)
+    tl.debug_barrier()
+
+
+@triton.jit
 def draw_of_nucleus(bits, ids, TOP_P: tl.constexpr, TOP_K: tl.constexpr, uniform, bits_again, ids_again):
     """The id that `uniform` picks: int32. Candidates in any order, their probabilities' bits -1 where there is none.
 
@@ -105,17 +123,7 @@ def sample(
     # Bits of non-negative floats order as the floats do. The highest is that of exp(0) / sum.
     bits = tl.where(is_id, (weights / sum_of_weights).to(tl.int32, bitcast=True), -1)
     highest = (1.0 / sum_of_weights).to(tl.int32, bitcast=True)
-    low = bisect(bits, highest + 1, TOP_K, NUM_IDS, NUM_CANDIDATES)
-    # Those above `low` from the beginning on; those at it from the end, of too many the lowest ids.
-    is_above = bits > low
-    is_at = bits == low
-    counts = tl.cumsum(is_above.to(tl.int32) + (is_at.to(tl.int32) << 16), 0)
-    places = tl.where(is_above, (counts & 0xFFFF) - 1, NUM_CANDIDATES - (counts >> 16))
-    is_candidate = (is_above & (places < NUM_CANDIDATES)) | (is_at & (places >= TOP_K))
-    tl.debug_barrier()  # all threads' stores before what other threads store there, and that before it is loaded
-    tl.store(bits_ptr + places, bits, mask=is_candidate)
-    tl.store(ids_ptr + places, ids, mask=is_candidate)
-    tl.debug_barrier()
+    keep_candidates(bits, highest, ids, bits_ptr, ids_ptr, TOP_K, NUM_IDS, NUM_CANDIDATES)
     token = draw_of_nucleus(
         tl.load(bits_ptr + candidates),
         tl.load(ids_ptr + candidates),
