@@ -27,7 +27,10 @@ class RecordingBody:
 def test_every_size_is_run_once_the_largest_first_and_with_padding_alone() -> None:
     body = RecordingBody()
     buckets = BucketedBody(cast(DecoderBody, body), row_buckets=(1, 4, 16), num_slots=3, stream=None, is_eager=True)
-    buckets.compile()
+    seen: list[int] = []
+    buckets.compile(lambda: seen.append(len(body.calls)))
+    assert len(seen) == buckets.num_buckets == 7
+    assert seen == sorted(set(seen)), "after each"
     steps = [("rows", 4), ("samples", 4), ("rows", 1), ("samples", 1)]
     alone = [("samples", 4), ("samples", 1), ("rows", 16), ("rows", 4), ("rows", 1)]
     assert body.calls == [("padding", 0), *steps, *alone]

@@ -136,9 +136,11 @@ def test_graphs_need_a_cuda_device() -> None:
 
 
 def test_warm_up_reports_and_captures_nothing_on_a_cpu() -> None:
-    runner = make_runner(cuda=replace(PLAIN, frame_buckets=(50,)))
+    runner = make_runner(cuda=replace(PLAIN, frame_buckets=(16, 50)))
     lines: list[str] = []
-    runner.compile()
+    steps: list[None] = []
+    runner.compile(lambda: steps.append(None))
+    assert len(steps) == runner.num_buckets == 2
     assert not lines
     runner.capture(lines.append)
     assert len(lines) == 1

@@ -148,7 +148,9 @@ def test_capture_without_graphs_runs_every_bucket() -> None:
         VocoderCudaConfig(precision="float16", batch_buckets=(1,), frame_buckets=(1,), use_graphs=False)
     )
     reports: list[str] = []
-    runner.compile()
+    steps: list[None] = []
+    runner.compile(lambda: steps.append(None))
+    assert len(steps) == runner.num_buckets == 1
     assert not reports
     runner.capture(reports.append)
     assert runner.num_graphs == 0
