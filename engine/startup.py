@@ -49,8 +49,8 @@ class Lines:
 def freeze_heap() -> None:
     """Have Python's garbage collector look no more at what there is by now: it lasts as long as the engine does.
 
-    torch, Triton and the models are some 300,000 objects, and to look at them all takes 100 to 200 ms, in which no
-    thread runs. `gc.unfreeze` takes it back.
+    torch, Triton and the models are some 300,000 objects, and while it looks at them all no thread runs (docs/adr/0011
+    says for how long). `gc.unfreeze` takes it back.
     """
     gc.collect()
     gc.freeze()
