@@ -17,7 +17,7 @@ import sys
 from engine.fake import FakeEngine
 from gateway.cli import local
 from gateway.cli.main import run
-local.build_engine = lambda _config: FakeEngine()
+local.build_engine = lambda _config, _on_progress: FakeEngine()
 sys.exit(run(sys.argv[1:]))
 """
 
