@@ -37,7 +37,7 @@ from engine.loading import (
 from engine.model_config import ModelConfig, load_model_config
 from engine.prompting import MAX_INSTRUCT_CHARS
 from engine.stages import Stages
-from engine.startup import Lines, Progress, freeze_heap, timed
+from engine.startup import SILENT, Progress, freeze_heap, timed
 from engine.text.normalize import warm_up as warm_up_reading
 from engine.text.tokenizer import TextTokenizer
 from engine.voice_shelf import ready_voice, voice_room
@@ -50,13 +50,13 @@ from engine.worker import LoadedEngine, ThreadedEngine
 _WARM_UP_TEXT = "Good morning."
 
 
-def create_engine(config: EngineConfig, *, on_progress: Progress | None = None) -> Engine:
+def create_engine(config: EngineConfig, *, on_progress: Progress = SILENT) -> Engine:
     """An engine that loads and warms up when started. `on_progress` is told from its thread."""
     return ThreadedEngine(lambda sink, watch: load_engine(config, sink, watch, on_progress=on_progress))
 
 
 def load_engine(
-    config: EngineConfig, sink: Sink, watch: Watch | None = None, *, on_progress: Progress | None = None
+    config: EngineConfig, sink: Sink, watch: Watch | None = None, *, on_progress: Progress = SILENT
 ) -> LoadedEngine:
     """Load, check and warm up everything, in the calling thread.
 
@@ -64,21 +64,20 @@ def load_engine(
     """
     set_threads(config)
     config = resolved_for_device(config)
-    progress = on_progress if on_progress is not None else Lines(_nothing)
     try:
-        with timed("configuration and voices", progress):
+        with timed("configuration and voices", on_progress):
             model = load_model_config(config.model_dir)
             voices = load_voices(config.model_dir, model, config.voices_dir)
-        stages = load_stages(config, model, voices, progress)
+        stages = load_stages(config, model, voices, on_progress)
     except (ValueError, OSError) as error:
         raise EngineError(f"cannot load the model in {config.model_dir}: {error}") from error
     info = engine_info(config, model, voices)
     keeper = VoiceKeeper(config.model_dir, model, config.voices_dir)
-    with timed("warm-up", progress):
+    with timed("warm-up", on_progress):
         _warm_up(config, stages, info)
     encoders: Encoders | None = None
     if config.encoder_processes:
-        with timed("encoder processes", progress):
+        with timed("encoder processes", on_progress):
             encoders = EncoderProcesses(config.encoder_processes, opus_complexity=config.opus_complexity)
     core = EngineCore(config, stages, time.monotonic, sink, encoders=encoders, watch=watch)
     if start_switches(config).freezes_heap:
@@ -93,10 +92,9 @@ def load_engine(
 
 
 def load_stages(
-    config: EngineConfig, model: ModelConfig, voices: Mapping[str, Voice], progress: Progress | None = None
+    config: EngineConfig, model: ModelConfig, voices: Mapping[str, Voice], progress: Progress = SILENT
 ) -> Stages:
     """The models on their device, and every voice prepared for them. Raises ValueError for unfit files."""
-    progress = progress if progress is not None else Lines(_nothing)
     device = open_device(config)
     start = begin_start(config, device, progress)
     room = voice_room(config, voices.values())
@@ -160,7 +158,3 @@ def _warm_up(config: EngineConfig, stages: Stages, info: EngineInfo) -> None:
     num_done = sum(isinstance(event, Done) for event in events)
     if num_done != len(info.voices):
         raise EngineError(f"warm-up: {num_done} of {len(info.voices)} voices spoke; see the log")
-
-
-def _nothing(_: str) -> None:
-    pass

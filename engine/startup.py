@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from queue import SimpleQueue
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 import torch
@@ -54,6 +54,9 @@ def freeze_heap() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+SILENT: Final = Lines(lambda _: None)
 
 
 class Capturable(Protocol):

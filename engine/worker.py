@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from queue import Empty, SimpleQueue
+from typing import TypeVar
 
 import structlog
 
@@ -48,6 +49,8 @@ log = structlog.get_logger()
 _RETRY_AFTER_MS = 2_000
 
 Command = Callable[[EngineCore], None]
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +213,9 @@ class ThreadedEngine:
             watcher = Watcher(lambda: self._commands.put(_look_again))
             loaded = self._load(lambda events: _call_soon(loop, self._publish, events), watcher.watch)
         except BaseException as error:  # noqa: BLE001 - handed to the caller of start()
-            _call_soon(loop, _answer, ready, error)
+            _call_soon(loop, _settle, ready, error)
             return
-        _call_soon(loop, _answer, ready, loaded)
+        _call_soon(loop, _settle, ready, loaded)
         reason = "the engine was closed"
         try:
             self._serve(loaded.core)
@@ -249,24 +252,14 @@ class ThreadedEngine:
         return True
 
 
-def _answer(ready: "asyncio.Future[LoadedEngine]", outcome: LoadedEngine | BaseException) -> None:
-    """Unless who started the engine has given up meanwhile."""
-    if ready.done():
-        return
-    if isinstance(outcome, BaseException):
-        ready.set_exception(outcome)
-    else:
-        ready.set_result(outcome)
-
-
-def _settle(future: "asyncio.Future[None]", error: EngineError | None) -> None:
+def _settle(future: "asyncio.Future[_Result]", outcome: _Result | BaseException) -> None:
     """Unless its waiter has given up, or was told already."""
     if future.done():
         return
-    if error is None:
-        future.set_result(None)
+    if isinstance(outcome, BaseException):
+        future.set_exception(outcome)
     else:
-        future.set_exception(error)
+        future.set_result(outcome)
 
 
 def _look_again(_: EngineCore) -> None:

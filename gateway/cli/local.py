@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from engine.build import create_engine
 from engine.config import GRAPH_SWITCHES, EngineConfig
 from engine.interface import Engine
-from engine.startup import Progress
+from engine.startup import SILENT, Progress
 from gateway.cli.terminal import CommandError
 from gateway.config import GatewayConfig
 from gateway.server import GatewayError, running_gateway
@@ -33,12 +33,12 @@ def engine_config(config: GatewayConfig) -> EngineConfig:
     return dataclasses.replace(chosen, **{name: room for name, room in rooms.items() if room is not None})
 
 
-def build_engine(config: GatewayConfig, on_progress: Progress | None = None) -> Engine:
+def build_engine(config: GatewayConfig, on_progress: Progress = SILENT) -> Engine:
     return create_engine(engine_config(config), on_progress=on_progress)
 
 
 @asynccontextmanager
-async def local_gateway(config: GatewayConfig, on_progress: Progress | None = None) -> AsyncIterator[str]:
+async def local_gateway(config: GatewayConfig, on_progress: Progress = SILENT) -> AsyncIterator[str]:
     """The URL of a gateway with the configured model, on a free loopback port. Raises CommandError."""
     try:
         async with running_gateway(config, build_engine(config, on_progress)) as url:

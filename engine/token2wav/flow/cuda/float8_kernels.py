@@ -5,7 +5,7 @@
 import triton
 import triton.language as tl
 
-from engine.token2wav.flow.cuda.attention_kernels import LOG2_E
+from engine.token2wav.flow.cuda.linear_kernels import gelu
 
 
 # Specialised in num_cells: as a multiple of 16 it lets a thread load and store 16 bytes at once. Without, an Euler step
@@ -19,6 +19,4 @@ def gelu_kernel(x_ptr, out_ptr, num_cells, BLOCK: tl.constexpr, IS_PDL: tl.const
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
     x = tl.load(x_ptr + cells, mask=is_cell, other=0.0).to(tl.float32)
-    # x * (1 + tanh(u)) / 2 = x * sigmoid(2u)
-    twice = 1.5957691216057308 * (x + 0.044715 * x * x * x)
-    tl.store(out_ptr + cells, (x / (1 + tl.exp2(-LOG2_E * twice))).to(out_ptr.dtype.element_ty), mask=is_cell)
+    tl.store(out_ptr + cells, gelu(x).to(out_ptr.dtype.element_ty), mask=is_cell)

@@ -1,6 +1,6 @@
 """Triton kernel of the estimator's products, x @ weight.T + bias, of few lines. See fused_linear.
 
-Lines are frames: C = 2 CFG halves of B rows of n. Only the CUDA path imports this module (Triton is optional).
+Lines are frames, of both CFG halves. Only the CUDA path imports this module (Triton is optional).
 """
 
 # mypy: disable-error-code="untyped-decorator, no-untyped-def, no-untyped-call"
@@ -9,6 +9,13 @@ import triton
 import triton.language as tl
 
 from engine.token2wav.flow.cuda.attention_kernels import LOG2_E
+
+
+@triton.jit
+def gelu(x):
+    """Its tanh form, of float32: x * (1 + tanh(u)) / 2 = x * sigmoid(2u)."""
+    twice = 1.5957691216057308 * (x + 0.044715 * x * x * x)
+    return x / (1 + tl.exp2(-LOG2_E * twice))
 
 
 @triton.jit
@@ -68,8 +75,6 @@ def linear_kernel(
     bias = tl.load(bias_ptr + outs).to(tl.float32)
     sums += tl.where(part == 0, bias, 0.0)[None, :]
     if HAS_GELU:
-        # x * (1 + tanh(u)) / 2 = x * sigmoid(2u)
-        twice = 1.5957691216057308 * (sums + 0.044715 * sums * sums * sums)
-        sums = sums / (1 + tl.exp2(-LOG2_E * twice))
+        sums = gelu(sums)
     out = out_ptr + (part * num_lines + lines[:, None]) * WIDTH_OUT + outs[None, :]
     tl.store(out, sums.to(out_ptr.dtype.element_ty), mask=is_line[:, None])
