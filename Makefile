@@ -13,7 +13,7 @@ $(READY): pyproject.toml constraints.txt deploy/setup.sh
 	@touch $@
 
 demo: $(READY)  ## stream a paragraph into the tiny model and hear it: demo.wav, demo.opus, a timeline
-	@$(BIN)/python -m bench.demo
+	@$(BIN)/python -m voicegate.bench.demo
 
 test: lint types imports unit  ## everything that needs no GPU
 
@@ -41,7 +41,7 @@ doctor: $(READY)  ## check this machine
 	@$(BIN)/voicegate doctor
 
 bench: $(READY)  ## time to first audio and real-time factor by stage, on the CPU
-	@$(BIN)/python -m bench.engine
+	@$(BIN)/python -m voicegate.bench.engine
 
 clean:
 	rm -rf $(VENV) build *.egg-info demo.wav demo.opus

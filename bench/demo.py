@@ -1,6 +1,6 @@
 """`make demo`: the tiny model behind a real socket speaks a paragraph that arrives as an LLM would write it.
 
-python -m bench.demo [--tokens-per-s 30] [--voice rms] [--mode auto] [--seed 1] [--directory .]
+python -m voicegate.bench.demo [--tokens-per-s 30] [--voice rms] [--mode auto] [--seed 1] [--directory .]
 """
 
 import argparse
@@ -13,17 +13,17 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
-from clients.python.audio import Audio
-from clients.python.client import connect
-from clients.python.context import Context
-from clients.python.errors import GateError, MissingDependency
-from clients.python.files import write_audio
-from clients.python.playback import PREBUFFER_MS, SoundCard
-from clients.python.recording import record
-from clients.python.report import timeline_of
-from engine.interface import EngineError
-from gateway.cli.terminal import CommandError
-from gateway.config import DEFAULT_MODEL_DIR, ConfigError, GatewayConfig
+from voicegate.clients.python.audio import Audio
+from voicegate.clients.python.client import connect
+from voicegate.clients.python.context import Context
+from voicegate.clients.python.errors import GateError, MissingDependency
+from voicegate.clients.python.files import write_audio
+from voicegate.clients.python.playback import PREBUFFER_MS, SoundCard
+from voicegate.clients.python.recording import record
+from voicegate.clients.python.report import timeline_of
+from voicegate.engine.interface import EngineError
+from voicegate.gateway.cli.terminal import CommandError
+from voicegate.gateway.config import DEFAULT_MODEL_DIR, ConfigError, GatewayConfig
 
 PARAGRAPH: Final = (
     "Good morning, Emma, and thank you for waiting. Your train to the coast leaves in 25 minutes. "
@@ -115,9 +115,9 @@ async def demo(options: argparse.Namespace) -> None:
     clock = Clock()
     clock.tell(f"loading the model in {DEFAULT_MODEL_DIR}")
     # They import torch, which takes a while itself.
-    from engine.startup import Lines  # noqa: PLC0415
-    from gateway.cli.local import local_gateway  # noqa: PLC0415
-    from gateway.logs import configure_logs  # noqa: PLC0415
+    from voicegate.engine.loading.startup import Lines  # noqa: PLC0415
+    from voicegate.gateway.cli.local import local_gateway  # noqa: PLC0415
+    from voicegate.gateway.logs import configure_logs  # noqa: PLC0415
 
     configure_logs("warning", "console")
     async with AsyncExitStack() as stack:

@@ -34,18 +34,18 @@ measured() { # MODULE NAME SECONDS OPTIONS...
         --set expected_tokens_per_text_token=20 "$@"
 }
 
-[ -f "$model/model.json" ] || part engine-dir 60 "$python" -u -m bench.full_size engine-dir "$model" --never-stop
-measured bench.engine engine-h200 240 --audio-s 3..15 --duration-s 10 --limit-s 40 \
+[ -f "$model/model.json" ] || part engine-dir 60 "$python" -u -m voicegate.bench.full_size engine-dir "$model" --never-stop
+measured voicegate.bench.engine engine-h200 240 --audio-s 3..15 --duration-s 10 --limit-s 40 \
     --scenario first-audio live-128 sustain-300 sustain-400 burst-400 cancel-16 --baseline --baseline-utterances 3
-part gpu-tests 150 "$python" -u -m bench.gpu_tests "$out/gpu-tests-h200.txt"
-part start 180 "$python" -u -m bench.start --device cuda --model "$model" --json "$out/start-h200.json"
+part gpu-tests 150 "$python" -u -m voicegate.bench.gpu_tests "$out/gpu-tests-h200.txt"
+part start 180 "$python" -u -m voicegate.bench.engine.start --device cuda --model "$model" --json "$out/start-h200.json"
 # A row takes about 12 s, without graphs 25. 128 streams: fewer shapes to capture, so that a row starts sooner.
-measured bench.ablation ablation-h200 200 --set max_active_clauses=128
+measured voicegate.bench.engine.ablation ablation-h200 200 --set max_active_clauses=128
 # What only many streams see; a row takes about 40 s.
-measured bench.ablation ablation-h200-400 200 --rows all groups vocoder-lane flow-float8 \
+measured voicegate.bench.engine.ablation ablation-h200-400 200 --rows all groups vocoder-lane flow-float8 \
     --scenario burst-400 sustain-400 --audio-s 3..15 --duration-s 8 --limit-s 30
-measured bench.engine engine-h200-live16 60 --audio-s 3..5 --duration-s 10 --limit-s 40 --scenario live-16
-part kernels 180 "$python" -u -m bench.kernels --json "$out/kernels-h200.json" --part llm llm.ablation \
+measured voicegate.bench.engine engine-h200-live16 60 --audio-s 3..5 --duration-s 10 --limit-s 40 --scenario live-16
+part kernels 180 "$python" -u -m voicegate.bench.kernels --json "$out/kernels-h200.json" --part llm llm.ablation \
     flow.blocks flow.packing flow.order flow.kinds flow.float8_products flow.precision flow.switches vocoder
-measured bench.engine engine-h200-float8 60 --audio-s 3..15 --duration-s 10 --limit-s 30 \
+measured voicegate.bench.engine engine-h200-float8 60 --audio-s 3..15 --duration-s 10 --limit-s 30 \
     --scenario sustain-400 --set kv_dtype=float8

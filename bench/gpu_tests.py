@@ -1,6 +1,6 @@
 """Runs tests/gpu on this machine's GPU and keeps what they say, below a header of what they ran on, as plain text.
 
-python -m bench.gpu_tests [FILE] [-- PYTEST OPTIONS]      # FILE by default: bench/results/gpu-tests-h200.txt
+python -m voicegate.bench.gpu_tests [FILE] [-- PYTEST OPTIONS]      # FILE by default: bench/results/gpu-tests-h200.txt
 
 Exit status is pytest's. VOICEGATE_COMMIT names the commit where the code travels without its .git.
 """
@@ -14,7 +14,7 @@ from typing import Any, Final, TextIO
 
 import torch
 
-from bench import environment
+from voicegate.bench import environment
 
 _DEFAULT_FILE: Final = environment.REPOSITORY / "bench" / "results" / "gpu-tests-h200.txt"
 # -s: the errors that the tests measure and print are part of the result.

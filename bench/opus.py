@@ -1,4 +1,4 @@
-"""What libopus's complexity costs and buys for speech: `python -m bench.opus [--json FILE]`.
+"""What libopus's complexity costs and buys for speech: `python -m voicegate.bench.opus [--json FILE]`.
 
 Time per 20 ms packet on one core, and how far the decoded sound is from what went in: the mean distance of log mel
 spectra (natural log, the model's own 80 bands) and the bytes per packet. Recordings: the tiny model's voice prompts.
@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from bench import environment, results_file
-from engine import units
-from engine.audio.opus import OpusEncoder, load_opuslib
-from engine.voices.features import mel_24k
+from voicegate.bench import environment, results_file
+from voicegate.engine import units
+from voicegate.engine.audio.opus import OpusEncoder, load_opuslib
+from voicegate.engine.voices.features import mel_24k
 
 _RECORDINGS = sorted(Path("models/tiny/voices").glob("*_prompt.wav"))
 _COMPLEXITIES = (0, 1, 3, 5, 6, 7, 8, 10)

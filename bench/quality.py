@@ -1,6 +1,6 @@
 """Word error rate of the loaded model by pocketsphinx (default English), over everyday sentences spoken whole.
 
-    python -m bench.quality [--voices rms slt] [--modes clause bistream] [--output bench/results/quality.json]
+    python -m voicegate.bench.quality [--voices rms slt] [--modes clause bistream] [--output bench/results/quality.json]
 
 A weak recogniser on 20 sentences: differences of a few words are noise (models/tiny/RECIPE.md has the voice's own).
 """
@@ -16,13 +16,11 @@ import numpy.typing as npt
 import torch
 from pocketsphinx import Decoder
 
-from bench import environment, results_file, sentences
-from bench.stats import word_errors
-from engine import units
-from engine.build import load_stages, set_threads
-from engine.config import EngineConfig
-from engine.core import EngineCore
-from engine.interface import (
+from voicegate.bench import environment, results_file, sentences
+from voicegate.bench.stats import word_errors
+from voicegate.engine import units
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.interface import (
     AudioFormat,
     AudioReady,
     Codec,
@@ -32,8 +30,10 @@ from engine.interface import (
     UtteranceId,
     UtteranceRequest,
 )
-from engine.model_config import load_model_config
-from engine.voices.store import load_voices
+from voicegate.engine.loading.build import load_stages, set_threads
+from voicegate.engine.loop.core import EngineCore
+from voicegate.engine.model.config import load_model_config
+from voicegate.engine.voices.store import load_voices
 
 _RECOGNISER_RATE_HZ = 16_000
 

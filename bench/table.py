@@ -1,6 +1,6 @@
 """The README's numbers, from bench/results: none is typed by hand.
 
-    python -m bench.table
+    python -m voicegate.bench.table
 
 Replaces what stands between `<!-- NAME -->` and `<!-- /NAME -->` in README.md, for NAME headline and bench. What was
 measured on a GPU comes first, where it was: engine-h200.json.
@@ -9,9 +9,9 @@ measured on a GPU comes first, where it was: engine-h200.json.
 import json
 from typing import Any, Final
 
-from bench.environment import REPOSITORY
-from bench.report import best_throughput, most_sustained
-from bench.texts import Lengths
+from voicegate.bench.engine.report import best_throughput, most_sustained
+from voicegate.bench.engine.texts import Lengths
+from voicegate.bench.environment import REPOSITORY
 
 _RESULTS: Final = REPOSITORY / "bench" / "results"
 _PLAIN_LLMS: Final = (
@@ -78,7 +78,7 @@ def _gpu_remarks(run: dict[str, Any]) -> list[str]:
     if compared:
         remarks.append(
             "Against the plain way on the same weights in the same run (one stream at a time, whole-prefix "
-            f"recomputation, eager, {run['plain']['dtype']}; bench/plain.py): {'; '.join(compared)}."
+            f"recomputation, eager, {run['plain']['dtype']}; bench/plain/system.py): {'; '.join(compared)}."
         )
     return [" ".join(remarks), ""] if remarks else []
 
@@ -168,7 +168,9 @@ def main() -> None:
     readme = REPOSITORY / "README.md"
     cpu, quality = results("engine-cpu.json"), results("quality.json")
     if cpu is None or quality is None:
-        raise SystemExit(f"{_RESULTS} lacks engine-cpu.json (make bench) or quality.json (python -m bench.quality)")
+        raise SystemExit(
+            f"{_RESULTS} lacks engine-cpu.json (make bench) or quality.json (python -m voicegate.bench.quality)"
+        )
     text = readme.read_text()
     for name, lines in sections(results("engine-h200.json"), cpu, quality).items():
         text = replace_section(text, name, lines)

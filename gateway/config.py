@@ -15,7 +15,7 @@ from types import UnionType
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 PREFIX: Final = "VOICEGATE_"
-DEFAULT_MODEL_DIR: Final = Path(__file__).parent.parent / "models" / "tiny"
+DEFAULT_MODEL_DIR: Final = Path(__file__).resolve().parent.parent / "models" / "tiny"
 # A byte of text may be written as six in JSON (\u001f); the rest of a message is small.
 _JSON_BYTES_PER_BYTE: Final = 6
 _JSON_OVERHEAD_BYTES: Final = 1024

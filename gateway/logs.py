@@ -6,7 +6,7 @@ from typing import Any
 
 import structlog
 
-from gateway.config import LogFormat, LogLevel
+from voicegate.gateway.config import LogFormat, LogLevel
 
 _SHARED: list[Any] = [
     structlog.contextvars.merge_contextvars,

@@ -3,7 +3,7 @@
 import struct
 from dataclasses import dataclass
 
-from protocol.errors import ErrorCode, ProtocolViolation
+from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 
 VERSION = 1
 FLAG_FIRST = 1

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import orjson
 
-from protocol import messages
-from protocol.errors import ErrorCode, ProtocolViolation
-from protocol.messages import ClientMessage, ServerMessage
+from voicegate.protocol import messages
+from voicegate.protocol.errors import ErrorCode, ProtocolViolation
+from voicegate.protocol.messages import ClientMessage, ServerMessage
 
 # Longest part of a peer's own input that an error message repeats, and longest account of what is wrong with it.
 _ECHO_CHARS = 80

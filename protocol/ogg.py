@@ -8,7 +8,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from protocol.opus_packet import packet_duration_48k
+from voicegate.protocol.opus_packet import packet_duration_48k
 
 _VERSION: Final = 0
 _BEGINNING_OF_STREAM: Final = 0x02

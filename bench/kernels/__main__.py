@@ -1,6 +1,6 @@
 """Each captured piece of the three models against its byte and FLOP floor, at full size with random weights on a GPU.
 
-python -m bench.kernels [--part llm flow vocoder] [--json bench/results/kernels-h200.json]
+python -m voicegate.bench.kernels [--part llm flow vocoder] [--json bench/results/kernels-h200.json]
 
 A part may be narrowed to sections of it: `--part flow.blocks flow.kinds llm`. Floors: bench/kernels/floors.py. Which
 tiles are fastest: bench.kernels.tune_llm, tune_flow, tune_vocoder.
@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import torch
 
-from bench import environment, results_file
-from bench.kernels import flow, llm, vocoder
+from voicegate.bench import environment, results_file
+from voicegate.bench.kernels import flow, llm, vocoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,9 @@ def chosen_sections(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m bench.kernels", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m voicegate.bench.kernels",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     sections = "; ".join(f"{name}: {', '.join(part.sections)}" for name, part in PARTS.items())
     parser.add_argument(

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from bench.generated_source import Sizes, model_config
-from engine import units
-from engine.model_config import FlowConfig, LlmConfig, VocoderConfig
-from engine.token2wav.flow.weights import CONV_GROUPS, CONV_TAPS, INPUT_PARTS
-from engine.token2wav.vocoder.weights import F0_PREFIX, stage_rate, vocoder_shapes
+from voicegate.bench.full_size.source import Sizes, model_config
+from voicegate.engine import units
+from voicegate.engine.model.config import FlowConfig, LlmConfig, VocoderConfig
+from voicegate.engine.token2wav.flow.weights import CONV_GROUPS, CONV_TAPS, INPUT_PARTS
+from voicegate.engine.token2wav.vocoder.weights import F0_PREFIX, stage_rate, vocoder_shapes
 
 # The released model's sizes.
 FULL: Final = model_config(Sizes())

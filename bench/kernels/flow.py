@@ -12,20 +12,20 @@ from typing import Any, Final
 
 import torch
 
-from bench.kernels.floors import flow_block, flow_kernels
-from bench.kernels.flow_model import CONTEXTS, FULL_SIZE, FlowFixture, random_state_dict
-from bench.kernels.timing import DEVICE, captured_us, device_ms, host_ms
-from engine import units
-from engine.token2wav.flow.block_context import BlockRow
-from engine.token2wav.flow.cuda.config import FlowCudaConfig
-from engine.token2wav.flow.cuda.lane import BlockBuffers
-from engine.token2wav.flow.cuda.ops import choose_ops
-from engine.token2wav.flow.cuda.solver import CudaSolve, CudaSolver
-from engine.token2wav.flow.cuda.tensors import flow_tensors
-from engine.token2wav.flow.estimator import EstimatorLayer
-from engine.token2wav.flow.prompt import FlowPrompt
-from engine.token2wav.flow.runner import FlowRunner
-from engine.token2wav.flow.stream import FlowStream
+from voicegate.bench.kernels.floors import flow_block, flow_kernels
+from voicegate.bench.kernels.flow_model import CONTEXTS, FULL_SIZE, FlowFixture, random_state_dict
+from voicegate.bench.kernels.timing import DEVICE, captured_us, device_ms, host_ms
+from voicegate.engine import units
+from voicegate.engine.token2wav.flow.block_context import BlockRow
+from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
+from voicegate.engine.token2wav.flow.cuda.lane import BlockBuffers
+from voicegate.engine.token2wav.flow.cuda.ops import choose_ops
+from voicegate.engine.token2wav.flow.cuda.solver import CudaSolve, CudaSolver
+from voicegate.engine.token2wav.flow.cuda.tensors import flow_tensors
+from voicegate.engine.token2wav.flow.estimator import EstimatorLayer
+from voicegate.engine.token2wav.flow.prompt import FlowPrompt
+from voicegate.engine.token2wav.flow.runner import FlowRunner
+from voicegate.engine.token2wav.flow.stream import FlowStream
 
 SECTIONS: Final = ("blocks", "packing", "order", "kinds", "switches", "fp8", "float8_products", "precision")
 DEFAULT_SECTIONS: Final = SECTIONS

@@ -5,17 +5,17 @@ from typing import Final
 
 import torch
 
-from bench.kernels.floors import FULL
-from bench.kernels.timing import DEVICE
-from engine import units
-from engine.model_config import FlowConfig
-from engine.token2wav.flow.block_context import BlockRow
-from engine.token2wav.flow.block_pool import BlockPool
-from engine.token2wav.flow.cuda.config import FlowCudaConfig
-from engine.token2wav.flow.model import FlowModel
-from engine.token2wav.flow.prompt import FlowPrompt, PreparedPrompt, load_prompt
-from engine.token2wav.flow.stream import FlowStream
-from engine.token2wav.flow.weights import flow_shapes
+from voicegate.bench.kernels.floors import FULL
+from voicegate.bench.kernels.timing import DEVICE
+from voicegate.engine import units
+from voicegate.engine.model.config import FlowConfig
+from voicegate.engine.token2wav.flow.block_context import BlockRow
+from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
+from voicegate.engine.token2wav.flow.model import FlowModel
+from voicegate.engine.token2wav.flow.prompt import FlowPrompt, PreparedPrompt, load_prompt
+from voicegate.engine.token2wav.flow.stream import FlowStream
+from voicegate.engine.token2wav.flow.weights import flow_shapes
 
 FULL_SIZE: Final = FULL.flow
 CONTEXTS: Final = (150, 450)  # frames

@@ -7,14 +7,14 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from bench.kernels.floors import llm_kernels, llm_prefill, llm_step
-from bench.kernels.llm_model import FULL_SIZE, fill_work, random_state_dict
-from bench.kernels.timing import back_to_back_us
-from engine.llm.backend import LlmPrompt, SequenceRequest
-from engine.llm.cuda.body import DecoderBody
-from engine.llm.cuda.config import CudaLlmConfig
-from engine.llm.cuda.runner import CudaLlmRunner
-from engine.model_config import SamplingConfig
+from voicegate.bench.kernels.floors import llm_kernels, llm_prefill, llm_step
+from voicegate.bench.kernels.llm_model import FULL_SIZE, fill_work, random_state_dict
+from voicegate.bench.kernels.timing import back_to_back_us
+from voicegate.engine.llm.backend import LlmPrompt, SequenceRequest
+from voicegate.engine.llm.cuda.body import DecoderBody
+from voicegate.engine.llm.cuda.config import CudaLlmConfig
+from voicegate.engine.llm.cuda.runner import CudaLlmRunner
+from voicegate.engine.model.config import SamplingConfig
 
 SECTIONS: Final = ("device", "host", "ablation")
 DEFAULT_SECTIONS: Final = ("device", "host")

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from bench.kernels.floors import FULL
-from engine.llm.cuda.body import DecoderBody
-from engine.llm.cuda.config import TileTable
-from engine.llm.cuda.weights import DecoderWeights
-from engine.llm.model import llm_shapes
-from engine.model_config import LlmConfig, SamplingConfig
+from voicegate.bench.kernels.floors import FULL
+from voicegate.engine.llm.cuda.body import DecoderBody
+from voicegate.engine.llm.cuda.config import TileTable
+from voicegate.engine.llm.cuda.weights import DecoderWeights
+from voicegate.engine.llm.model import llm_shapes
+from voicegate.engine.model.config import LlmConfig, SamplingConfig
 
 FULL_SIZE = FULL.llm
 

@@ -2,7 +2,7 @@
 
 The first is what cuda/fused_attention and fused_linear choose by, the second what cuda/config's buckets are.
 
-python -m bench.kernels.tune_flow
+python -m voicegate.bench.kernels.tune_flow
 """
 
 from collections.abc import Callable, Sequence
@@ -13,18 +13,18 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 from triton.runtime.errors import OutOfResources
 
-from bench.kernels.flow import begin
-from bench.kernels.flow_model import CONTEXTS, FULL_SIZE, FlowFixture
-from bench.kernels.timing import DEVICE, captured_us
-from engine import units
-from engine.token2wav.flow.block_pool import CFG_HALVES
-from engine.token2wav.flow.cuda import fused_attention, fused_linear
-from engine.token2wav.flow.cuda.config import FlowCudaConfig
-from engine.token2wav.flow.cuda.fused_attention import AttendTile
-from engine.token2wav.flow.cuda.fused_linear import LinearTile
-from engine.token2wav.flow.cuda.solver import CudaSolver
-from engine.token2wav.flow.cuda.tensors import FlowTensors, flow_tensors
-from engine.token2wav.flow.estimator import EstimatorLayer
+from voicegate.bench.kernels.flow import begin
+from voicegate.bench.kernels.flow_model import CONTEXTS, FULL_SIZE, FlowFixture
+from voicegate.bench.kernels.timing import DEVICE, captured_us
+from voicegate.engine import units
+from voicegate.engine.token2wav.flow.block_pool import CFG_HALVES
+from voicegate.engine.token2wav.flow.cuda import fused_attention, fused_linear
+from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
+from voicegate.engine.token2wav.flow.cuda.fused_attention import AttendTile
+from voicegate.engine.token2wav.flow.cuda.fused_linear import LinearTile
+from voicegate.engine.token2wav.flow.cuda.solver import CudaSolver
+from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors, flow_tensors
+from voicegate.engine.token2wav.flow.estimator import EstimatorLayer
 
 BATCHES = (1, 2, 4, 8, 34)  # buckets
 ATTEND_TILES = [

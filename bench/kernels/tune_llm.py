@@ -1,6 +1,6 @@
 """Which tile is fastest for each weight of the speech LLM, and whether all tiles give the same bits. Needs a GPU.
 
-python -m bench.kernels.tune_llm [--kinds qkv out gate_up down head] [--rows 1 16 64 256 1024]
+python -m voicegate.bench.kernels.tune_llm [--kinds qkv out gate_up down head] [--rows 1 16 64 256 1024]
 
 The tiles of engine/llm/cuda/config.py come from here. A tile other than the first of its kind is marked `differs`
 where its results are not bit for bit the first's: it then sums in another order.
@@ -15,11 +15,11 @@ from dataclasses import replace
 
 import torch
 
-from bench.kernels.llm_model import FULL_SIZE, fill_work, make_body, random_state_dict, small
-from bench.kernels.timing import back_to_back_us
-from engine.llm.cuda.body import DecoderBody
-from engine.llm.cuda.config import AttentionTile, Tile, TileTable
-from engine.llm.cuda.weights import DecoderWeights
+from voicegate.bench.kernels.llm_model import FULL_SIZE, fill_work, make_body, random_state_dict, small
+from voicegate.bench.kernels.timing import back_to_back_us
+from voicegate.engine.llm.cuda.body import DecoderBody
+from voicegate.engine.llm.cuda.config import AttentionTile, Tile, TileTable
+from voicegate.engine.llm.cuda.weights import DecoderWeights
 
 _NUM_LAYERS = 24  # different weights one after the other: none is left in the cache by the call before
 

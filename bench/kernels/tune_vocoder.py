@@ -1,6 +1,6 @@
 """Which tiles of the vocoder's convolutions are fastest on this GPU: the source of the choices in cuda/config.py.
 
-python -m bench.kernels.tune_vocoder
+python -m voicegate.bench.kernels.tune_vocoder
 """
 
 from dataclasses import astuple, replace
@@ -8,10 +8,10 @@ from typing import Final
 
 import torch
 
-from bench.kernels.vocoder import busy_rows, convolution_works, replay_us
-from bench.kernels.vocoder_model import BATCHES, VocoderFixture
-from engine.token2wav.vocoder.cuda.config import MATRIX_UNIT_TILES, Tile, VocoderCudaConfig
-from engine.token2wav.vocoder.cuda.convolutions import Convolutions
+from voicegate.bench.kernels.vocoder import busy_rows, convolution_works, replay_us
+from voicegate.bench.kernels.vocoder_model import BATCHES, VocoderFixture
+from voicegate.engine.token2wav.vocoder.cuda.config import MATRIX_UNIT_TILES, Tile, VocoderCudaConfig
+from voicegate.engine.token2wav.vocoder.cuda.convolutions import Convolutions
 
 _SHAPES: Final = ((1, 20), (2, 50), (8, 50), (32, 50))  # streams, frames
 TILES: Final = (

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import torch
 
-from bench.kernels.floors import Cost, total, vocoder_parts
-from bench.kernels.timing import DEVICE, captured_us, device_ms
-from bench.kernels.vocoder_model import BATCHES, FULL_SIZE, VocoderFixture
-from engine.token2wav.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
-from engine.token2wav.vocoder.cuda.rows import Row
-from engine.token2wav.vocoder.cuda.runner import CudaVocoderRunner
-from engine.token2wav.vocoder.runner import VocoderJob
+from voicegate.bench.kernels.floors import Cost, total, vocoder_parts
+from voicegate.bench.kernels.timing import DEVICE, captured_us, device_ms
+from voicegate.bench.kernels.vocoder_model import BATCHES, FULL_SIZE, VocoderFixture
+from voicegate.engine.token2wav.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
+from voicegate.engine.token2wav.vocoder.cuda.rows import Row
+from voicegate.engine.token2wav.vocoder.cuda.runner import CudaVocoderRunner
+from voicegate.engine.token2wav.vocoder.runner import VocoderJob
 
 _CPU: Final = torch.device("cpu")
 _NUM_RUNS: Final = 15

@@ -6,14 +6,14 @@ from typing import Final
 
 import torch
 
-from bench.kernels.floors import FULL
-from bench.kernels.timing import DEVICE
-from engine import units
-from engine.model_config import VocoderConfig
-from engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
-from engine.token2wav.vocoder.cuda.runner import CudaVocoderRunner
-from engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner
-from engine.token2wav.vocoder.weights import F0_PREFIX, vocoder_shapes
+from voicegate.bench.kernels.floors import FULL
+from voicegate.bench.kernels.timing import DEVICE
+from voicegate.engine import units
+from voicegate.engine.model.config import VocoderConfig
+from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
+from voicegate.engine.token2wav.vocoder.cuda.runner import CudaVocoderRunner
+from voicegate.engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner
+from voicegate.engine.token2wav.vocoder.weights import F0_PREFIX, vocoder_shapes
 
 FULL_SIZE: Final = FULL.vocoder
 BATCHES: Final = (1, 2, 4, 8, 16, 32)

@@ -17,13 +17,13 @@ from urllib.error import HTTPError, URLError
 
 import orjson
 
-from clients.python.client import connect
-from clients.python.errors import GateError, MissingDependency
-from clients.python.files import write_audio
-from clients.python.playback import SoundCard
-from clients.python.recording import record
-from clients.python.report import timeline_lines, timeline_of
-from clients.python.threaded import iterate_in_thread
+from voicegate.clients.python.client import connect
+from voicegate.clients.python.errors import GateError, MissingDependency
+from voicegate.clients.python.files import write_audio
+from voicegate.clients.python.playback import SoundCard
+from voicegate.clients.python.recording import record
+from voicegate.clients.python.report import timeline_lines, timeline_of
+from voicegate.clients.python.threaded import iterate_in_thread
 
 
 class LlmError(Exception):

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from protocol.messages import Format
-from protocol.opus_packet import packet_duration_48k
+from voicegate.protocol.messages import Format
+from voicegate.protocol.opus_packet import packet_duration_48k
 
 _BYTES_PER_SAMPLE = 2
 

@@ -19,13 +19,20 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Literal, Self, TypedDict, Unpack
 
-from clients.python.backoff import Backoff
-from clients.python.context import Context
-from clients.python.errors import ConnectFailed, ConnectionLost, ContextClosed, ContextFailed, GateError, InvalidInput
-from clients.python.link import Link, LinkOptions, connect_link
-from protocol import messages as wire
-from protocol.errors import ErrorCode
-from protocol.messages import Format
+from voicegate.clients.python.backoff import Backoff
+from voicegate.clients.python.context import Context
+from voicegate.clients.python.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    ContextClosed,
+    ContextFailed,
+    GateError,
+    InvalidInput,
+)
+from voicegate.clients.python.link import Link, LinkOptions, connect_link
+from voicegate.protocol import messages as wire
+from voicegate.protocol.errors import ErrorCode
+from voicegate.protocol.messages import Format
 
 # Connections that may drop, or start to drain, under one `open`, before it gives up.
 _OPEN_ATTEMPTS: Final = 3

@@ -6,12 +6,12 @@ Text never waits for audio: the two directions may be driven by two tasks.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from clients.python.audio import Audio
-from clients.python.errors import ContextClosed, GateError, InvalidInput
-from clients.python.reception import Phase, Reception, Result
-from clients.python.spoken import split_at
-from protocol import messages as wire
-from protocol.audio_message import AudioMessage
+from voicegate.clients.python.audio import Audio
+from voicegate.clients.python.errors import ContextClosed, GateError, InvalidInput
+from voicegate.clients.python.reception import Phase, Reception, Result
+from voicegate.clients.python.spoken import split_at
+from voicegate.protocol import messages as wire
+from voicegate.protocol.audio_message import AudioMessage
 
 Send = Callable[[wire.ClientMessage], Awaitable[None]]
 

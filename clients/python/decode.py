@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final
 
-from clients.python.audio import Audio
-from clients.python.errors import MissingDependency
-from protocol import messages as wire
-from protocol.opus_packet import packet_duration_48k
+from voicegate.clients.python.audio import Audio
+from voicegate.clients.python.errors import MissingDependency
+from voicegate.protocol import messages as wire
+from voicegate.protocol.opus_packet import packet_duration_48k
 
 _CLOCK_HZ: Final = 48_000
 _BYTES_PER_SAMPLE: Final = 2

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from clients.python.audio import Audio
-from clients.python.decode import decode_all
-from clients.python.errors import InvalidInput
-from protocol import messages as wire
-from protocol import ogg
+from voicegate.clients.python.audio import Audio
+from voicegate.clients.python.decode import decode_all
+from voicegate.clients.python.errors import InvalidInput
+from voicegate.protocol import messages as wire
+from voicegate.protocol import ogg
 
 SUFFIXES: Final = (".wav", ".opus", ".ogg")
 

@@ -14,12 +14,12 @@ from websockets.asyncio.client import connect as connect_socket
 from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus, InvalidURI, WebSocketException
 from websockets.typing import Subprotocol
 
-from clients.python.context import Context
-from clients.python.errors import ConnectFailed, ConnectionLost, InvalidInput
-from protocol import audio_message, codec
-from protocol import messages as wire
-from protocol.errors import CloseCode, ErrorCode, ProtocolViolation
-from protocol.messages import STREAM_PATH, SUBPROTOCOL
+from voicegate.clients.python.context import Context
+from voicegate.clients.python.errors import ConnectFailed, ConnectionLost, InvalidInput
+from voicegate.protocol import audio_message, codec
+from voicegate.protocol import messages as wire
+from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
+from voicegate.protocol.messages import STREAM_PATH, SUBPROTOCOL
 
 # Above what any server of this protocol sends at once: a second of PCM is 48 kB.
 _MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024

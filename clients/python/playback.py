@@ -4,11 +4,11 @@ import asyncio
 from types import TracebackType
 from typing import Any, Final, Self
 
-from clients.python.audio import Audio
-from clients.python.decode import PcmDecoder
-from clients.python.errors import MissingDependency
-from clients.python.jitter import BYTES_PER_SAMPLE, JitterBuffer
-from protocol import messages as wire
+from voicegate.clients.python.audio import Audio
+from voicegate.clients.python.decode import PcmDecoder
+from voicegate.clients.python.errors import MissingDependency
+from voicegate.clients.python.jitter import BYTES_PER_SAMPLE, JitterBuffer
+from voicegate.protocol import messages as wire
 
 # Lower begins sooner and stutters on a worse network; higher the other way round.
 PREBUFFER_MS: Final = 80

@@ -12,10 +12,10 @@ from typing import assert_never
 
 from msgspec import UNSET
 
-from clients.python.audio import Audio, duration_48k
-from clients.python.errors import ContextFailed, GateError, ReaderTooSlow
-from protocol import messages as wire
-from protocol.audio_message import AudioMessage
+from voicegate.clients.python.audio import Audio, duration_48k
+from voicegate.clients.python.errors import ContextFailed, GateError, ReaderTooSlow
+from voicegate.protocol import messages as wire
+from voicegate.protocol.audio_message import AudioMessage
 
 ContextMessage = wire.Opened | wire.Alignment | wire.Flushed | wire.Done | wire.Cancelled | wire.Error
 Result = wire.Done | wire.Cancelled

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterable, Callable
 
-from clients.python.audio import Audio
-from clients.python.client import feed
-from clients.python.context import Context
+from voicegate.clients.python.audio import Audio
+from voicegate.clients.python.client import feed
+from voicegate.clients.python.context import Context
 
 
 async def record(

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from clients.python.audio import Audio
-from clients.python.context import Context
-from clients.python.timeline import Arrival, Timeline, measure
+from voicegate.clients.python.audio import Audio
+from voicegate.clients.python.context import Context
+from voicegate.clients.python.timeline import Arrival, Timeline, measure
 
 _CONTINUITY_LIMITS_MS = (50, 100)
 

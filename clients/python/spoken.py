@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from protocol.messages import AlignmentItem
+from voicegate.protocol.messages import AlignmentItem
 
 
 def split_at(text: str, items: Iterable[AlignmentItem], played_ms: int) -> tuple[str, str]:

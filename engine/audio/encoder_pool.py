@@ -19,14 +19,14 @@ from typing import BinaryIO
 import msgspec
 import structlog
 
-from engine.audio.encoder_wire import Opening, Operation, Status, read_frame, unpack_packets, write_frame
-from engine.audio.encoding import Answer, Encoded
-from engine.audio.packets import Samples, pre_skip_48k
-from engine.interface import AudioFormat, EngineError
+from voicegate.engine.audio.encoder_wire import Opening, Operation, Status, read_frame, unpack_packets, write_frame
+from voicegate.engine.audio.encoding import Answer, Encoded
+from voicegate.engine.audio.packets import Samples, pre_skip_48k
+from voicegate.engine.interface import AudioFormat, EngineError
 
 log = structlog.get_logger()
 
-_MODULE = "engine.audio.encoder_process"
+_MODULE = "voicegate.engine.audio.encoder_process"
 _LOST = "its encoder process has ended"
 
 _Frame = tuple[Operation, int, int, bytes]
@@ -37,7 +37,7 @@ class _Process:
 
     def __init__(self) -> None:
         environment = dict(os.environ)
-        root = str(Path(__file__).parents[2])  # importable also where the package is not installed
+        root = str(Path(__file__).parents[3])  # importable also where the package is not installed
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
         self._child = subprocess.Popen(
             [sys.executable, "-m", _MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment

@@ -10,8 +10,8 @@ from typing import BinaryIO
 import msgspec
 import numpy as np
 
-from engine.audio.encoder_wire import Opening, Operation, Status, pack_packets, read_frame, write_frame
-from engine.audio.packets import PacketEncoder, create_packet_encoder
+from voicegate.engine.audio.encoder_wire import Opening, Operation, Status, pack_packets, read_frame, write_frame
+from voicegate.engine.audio.packets import PacketEncoder, create_packet_encoder
 
 
 class EncoderServer:

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from engine.interface import AudioFormat
+from voicegate.engine.interface import AudioFormat
 
 _HEADER = struct.Struct("<IBII")
 _LENGTH = struct.Struct("<H")

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from engine.audio.packets import PacketEncoder, Samples, create_packet_encoder
-from engine.interface import AudioFormat
+from voicegate.engine.audio.packets import PacketEncoder, Samples, create_packet_encoder
+from voicegate.engine.interface import AudioFormat
 
 
 @dataclass(frozen=True, slots=True)

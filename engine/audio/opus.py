@@ -6,8 +6,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from engine import units
-from engine.interface import Unsupported
+from voicegate.engine import units
+from voicegate.engine.interface import Unsupported
 
 MISSING_LIBOPUS: Final = (
     "libopus is not installed: `apt-get install libopus0` (Debian, Ubuntu), `dnf install opus` (Fedora), "

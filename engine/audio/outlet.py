@@ -12,10 +12,10 @@ from functools import partial
 
 import structlog
 
-from engine import units
-from engine.audio.encoding import Encoded, Encoding
-from engine.audio.packets import Samples
-from engine.interface import AudioReady, EngineEvent, Failed, UtteranceId
+from voicegate.engine import units
+from voicegate.engine.audio.encoding import Encoded, Encoding
+from voicegate.engine.audio.packets import Samples
+from voicegate.engine.interface import AudioReady, EngineEvent, Failed, UtteranceId
 
 log = structlog.get_logger()
 

@@ -10,9 +10,9 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from engine import units
-from engine.audio.opus import OpusEncoder
-from engine.interface import AudioFormat, Codec, Unsupported
+from voicegate.engine import units
+from voicegate.engine.audio.opus import OpusEncoder
+from voicegate.engine.interface import AudioFormat, Codec, Unsupported
 
 Samples = npt.NDArray[np.float32]
 

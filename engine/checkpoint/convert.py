@@ -10,17 +10,17 @@ from typing import Any, Final
 import torch
 from tokenizers import Tokenizer
 
-from engine.checkpoint.constants import flow_noise_bytes, write_flow_noise
-from engine.checkpoint.directory import Item, bytes_item, check_space, disk_of, write_directory
-from engine.checkpoint.errors import CheckpointError, UnfitTensors
-from engine.checkpoint.merged_hf import merged_items
-from engine.checkpoint.model_json import check_model_json, model_json
-from engine.checkpoint.options import ConvertOptions
-from engine.checkpoint.progress import Progress
-from engine.checkpoint.shapes import PARTS, check_tensors, expected_shapes, optional_shapes
-from engine.checkpoint.source import OWN_CONFIG, Source, fingerprint, load_json, load_pickle, load_weights
-from engine.checkpoint.speakers import SpeakerVoice, speaker_voices
-from engine.checkpoint.storage import (
+from voicegate.engine.checkpoint.constants import flow_noise_bytes, write_flow_noise
+from voicegate.engine.checkpoint.directory import Item, bytes_item, check_space, disk_of, write_directory
+from voicegate.engine.checkpoint.errors import CheckpointError, UnfitTensors
+from voicegate.engine.checkpoint.merged_hf import merged_items
+from voicegate.engine.checkpoint.model_json import check_model_json, model_json
+from voicegate.engine.checkpoint.options import ConvertOptions
+from voicegate.engine.checkpoint.progress import Progress
+from voicegate.engine.checkpoint.shapes import PARTS, check_tensors, expected_shapes, optional_shapes
+from voicegate.engine.checkpoint.source import OWN_CONFIG, Source, fingerprint, load_json, load_pickle, load_weights
+from voicegate.engine.checkpoint.speakers import SpeakerVoice, speaker_voices
+from voicegate.engine.checkpoint.storage import (
     DTYPES,
     Advance,
     Entry,
@@ -31,10 +31,10 @@ from engine.checkpoint.storage import (
     stored_dtype,
     write_safetensors,
 )
-from engine.checkpoint.tokenizer import END_OF_PROMPT, build_tokenizer
-from engine.checkpoint.upstream_yaml import read_upstream_yaml
-from engine.llm.model import TIED_TEXT_HEAD
-from engine.model_config import ModelConfig
+from voicegate.engine.checkpoint.tokenizer import END_OF_PROMPT, build_tokenizer
+from voicegate.engine.checkpoint.upstream_yaml import read_upstream_yaml
+from voicegate.engine.llm.model import TIED_TEXT_HEAD
+from voicegate.engine.model.config import ModelConfig
 
 # Raised when the same source would give another file: finished files of older versions are then made again.
 _RECIPE_VERSION: Final = 1

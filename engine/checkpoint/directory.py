@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from engine.checkpoint.errors import CheckpointError
-from engine.checkpoint.progress import Progress
-from engine.checkpoint.storage import UNFINISHED_SUFFIX, Advance, Written, hash_file, write_bytes
-from engine.model_config import JOURNAL_FILE, PARTIAL_SUFFIX
+from voicegate.engine.checkpoint.errors import CheckpointError
+from voicegate.engine.checkpoint.progress import Progress
+from voicegate.engine.checkpoint.storage import UNFINISHED_SUFFIX, Advance, Written, hash_file, write_bytes
+from voicegate.engine.model.config import JOURNAL_FILE, PARTIAL_SUFFIX
 
 _FORMAT: Final = 1
 # For what a file system needs beside the data. Lower -> a full disk is found only while writing.

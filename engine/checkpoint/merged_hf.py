@@ -12,12 +12,12 @@ from typing import Any, Final
 import torch
 from tokenizers import Tokenizer
 
-from engine.checkpoint.directory import Item, bytes_item
-from engine.checkpoint.errors import CheckpointError
-from engine.checkpoint.storage import Entry, cast, file_bytes, write_safetensors
-from engine.checkpoint.tokenizer import add_plain_tokens, special_tokens
-from engine.llm.model import TIED_TEXT_HEAD
-from engine.model_config import LlmConfig
+from voicegate.engine.checkpoint.directory import Item, bytes_item
+from voicegate.engine.checkpoint.errors import CheckpointError
+from voicegate.engine.checkpoint.storage import Entry, cast, file_bytes, write_safetensors
+from voicegate.engine.checkpoint.tokenizer import add_plain_tokens, special_tokens
+from voicegate.engine.llm.model import TIED_TEXT_HEAD
+from voicegate.engine.model.config import LlmConfig
 
 # TensorRT shards and pads the head by this.
 _ROWS_MULTIPLE: Final = 128

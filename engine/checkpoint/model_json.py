@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from engine.checkpoint.errors import CheckpointError
-from engine.model_config import ModelConfig, parse_model_config
+from voicegate.engine.checkpoint.errors import CheckpointError
+from voicegate.engine.model.config import ModelConfig, parse_model_config
 
 _CLASSES: Final = {
     "llm": "CosyVoice3LM",

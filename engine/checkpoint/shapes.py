@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import torch
 
-from engine.checkpoint.errors import UnfitTensors
-from engine.llm.model import TIED_TEXT_HEAD, llm_shapes
-from engine.model_config import ModelConfig
-from engine.token2wav.flow.weights import ESTIMATOR_PREFIX, INV_FREQ, flow_shapes
-from engine.token2wav.vocoder.weights import vocoder_shapes
-from engine.weights import Shape, shape_faults
+from voicegate.engine.checkpoint.errors import UnfitTensors
+from voicegate.engine.llm.model import TIED_TEXT_HEAD, llm_shapes
+from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.model.weights import Shape, shape_faults
+from voicegate.engine.token2wav.flow.weights import ESTIMATOR_PREFIX, INV_FREQ, flow_shapes
+from voicegate.engine.token2wav.vocoder.weights import vocoder_shapes
 
 PARTS: Final = ("llm", "flow", "vocoder")
 
@@ -45,7 +45,7 @@ def optional_shapes(part: str, model: ModelConfig) -> dict[str, Shape]:
 @cache
 def released_shapes(part: str) -> Mapping[str, Shape]:
     """Of the released Fun-CosyVoice3-0.5B: every entry of its files."""
-    manifest = json.loads(resources.files("engine.checkpoint").joinpath("manifest_cosyvoice3.json").read_bytes())
+    manifest = json.loads((resources.files(__package__) / "manifest_cosyvoice3.json").read_bytes())
     return {name: tuple(shape) for name, shape in manifest["hift" if part == "vocoder" else part].items()}
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import torch
 
-from engine.checkpoint.errors import CheckpointError
+from voicegate.engine.checkpoint.errors import CheckpointError
 
 TOKENIZER_DIR: Final = "CosyVoice-BlankEN"
 UPSTREAM_CONFIG: Final = "cosyvoice3.yaml"

@@ -8,10 +8,10 @@ from typing import Any, Final
 import torch
 from tokenizers import Tokenizer
 
-from engine.checkpoint.storage import Entry
-from engine.checkpoint.tokenizer import END_OF_PROMPT
-from engine.model_config import ModelConfig
-from engine.units import FRAMES_PER_TOKEN, NUM_MELS
+from voicegate.engine.checkpoint.storage import Entry
+from voicegate.engine.checkpoint.tokenizer import END_OF_PROMPT
+from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.units import FRAMES_PER_TOKEN, NUM_MELS
 
 _NAME: Final = re.compile(r"[\w-][\w.-]*")
 

@@ -14,7 +14,7 @@ from typing import IO, Final
 
 import torch
 
-from engine.checkpoint.errors import CheckpointError
+from voicegate.engine.checkpoint.errors import CheckpointError
 
 DTYPES: Final[Mapping[str, torch.dtype]] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 

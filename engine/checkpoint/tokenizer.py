@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from engine.checkpoint.errors import CheckpointError
+from voicegate.engine.checkpoint.errors import CheckpointError
 
 END_OF_PROMPT: Final = "<|endofprompt|>"
 
@@ -26,7 +26,7 @@ _SPLIT: Final = (
 @cache
 def special_tokens() -> tuple[str, ...]:
     """In the order of their ids: Qwen2's own three, then CosyVoice3's 278."""
-    return tuple(json.loads(resources.files("engine.checkpoint").joinpath("special_tokens.json").read_bytes()))
+    return tuple(json.loads((resources.files(__package__) / "special_tokens.json").read_bytes()))
 
 
 def build_tokenizer(vocab_path: Path, merges_path: Path, config_path: Path | None = None) -> Tokenizer:

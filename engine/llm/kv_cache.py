@@ -9,8 +9,8 @@ from typing import Protocol
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 
-from engine.llm.backend import NoFreeSlot
-from engine.model_config import LlmConfig
+from voicegate.engine.llm.backend import NoFreeSlot
+from voicegate.engine.model.config import LlmConfig
 
 
 @dataclass(frozen=True, slots=True)

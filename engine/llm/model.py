@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 
-from engine.llm.kv_cache import Attention
-from engine.llm.linear import Linear
-from engine.model_config import LlmConfig
-from engine.weights import Shape, check_shapes
+from voicegate.engine.llm.kv_cache import Attention
+from voicegate.engine.llm.linear import Linear
+from voicegate.engine.model.config import LlmConfig
+from voicegate.engine.model.weights import Shape, check_shapes
 
 BODY = "llm.model.model."
 TEXT_TABLE = BODY + "embed_tokens.weight"

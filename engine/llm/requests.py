@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from engine.llm.backend import InvalidRequest, SequenceRequest
-from engine.llm.sequence import Bistream, BistreamPolicy, LlmSequence, Unistream
-from engine.model_config import LlmConfig
+from voicegate.engine.llm.backend import InvalidRequest, SequenceRequest
+from voicegate.engine.llm.sequence import Bistream, BistreamPolicy, LlmSequence, Unistream
+from voicegate.engine.model.config import LlmConfig
 
 
 def make_sequence(config: LlmConfig, request: SequenceRequest, policy: BistreamPolicy) -> LlmSequence:

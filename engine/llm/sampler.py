@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from engine.model_config import LlmConfig, SamplingConfig
+from voicegate.engine.model.config import LlmConfig, SamplingConfig
 
 # weights [B, N] float32, not normalised; uniforms [B] float64 in (0, 1) -> index [B] int64
 Draw = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from engine.llm.backend import InvalidRequest, LlmPrompt
-from engine.model_config import LlmConfig
+from voicegate.engine.llm.backend import InvalidRequest, LlmPrompt
+from voicegate.engine.model.config import LlmConfig
 
 # Upstream's bounds on speech tokens per text token. The upper one ends a sequence that runs on.
 MIN_TOKENS_PER_TEXT_TOKEN = 2

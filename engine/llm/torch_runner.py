@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from engine.llm.backend import (
+from voicegate.engine.llm.backend import (
     FinishedStep,
     InvalidRequest,
     LaunchedStep,
@@ -18,12 +18,12 @@ from engine.llm.backend import (
     SequenceRequest,
     UnknownSequence,
 )
-from engine.llm.kv_cache import Attention, GatheredAttention, KvCache, RaggedAttention, Span
-from engine.llm.model import LlmModel
-from engine.llm.requests import check_text_ids, make_sequence, streaming
-from engine.llm.sampler import RepetitionAwareSampler, seed_key, uniforms
-from engine.llm.sequence import BistreamPolicy, Feed, LlmSequence, SequenceState, Table
-from engine.model_config import LlmConfig, SamplingConfig
+from voicegate.engine.llm.kv_cache import Attention, GatheredAttention, KvCache, RaggedAttention, Span
+from voicegate.engine.llm.model import LlmModel
+from voicegate.engine.llm.requests import check_text_ids, make_sequence, streaming
+from voicegate.engine.llm.sampler import RepetitionAwareSampler, seed_key, uniforms
+from voicegate.engine.llm.sequence import BistreamPolicy, Feed, LlmSequence, SequenceState, Table
+from voicegate.engine.model.config import LlmConfig, SamplingConfig
 
 # Gathered attention reads this many positions at a time: a CUDA graph per multiple. Lower -> less padding is read;
 # higher -> fewer shapes.

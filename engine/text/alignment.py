@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import Final
 
-from engine.interface import AlignedText
-from engine.text.characters import is_wide
-from engine.text.segmenter import TextSpan
+from voicegate.engine.interface import AlignedText
+from voicegate.engine.text.characters import is_wide
+from voicegate.engine.text.segmenter import TextSpan
 
 # In letters. "7" is said as a word of about four; a wide character takes as long as three letters.
 _DIGIT_WEIGHT: Final = 4

@@ -4,7 +4,7 @@ import re
 from enum import Enum
 from typing import Final, NamedTuple
 
-from engine.text.characters import (
+from voicegate.engine.text.characters import (
     LONG_DASHES,
     RUN_END,
     WIDE_CLAUSE_MARKS,
@@ -16,8 +16,8 @@ from engine.text.characters import (
     has_word,
     is_wide,
 )
-from engine.text.english.abbreviations import opens_sentence
-from engine.text.word_endings import Ending, word_ending
+from voicegate.engine.text.english.abbreviations import opens_sentence
+from voicegate.engine.text.word_endings import Ending, word_ending
 
 # Of a wide character, in letters: both take about 0.2 s to say. Lower -> spans of wide text last longer.
 WIDE_WEIGHT: Final = 3

@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
-from engine.text.characters import has_han
-from engine.text.web import read_addresses, replace_addresses
+from voicegate.engine.text.characters import has_han
+from voicegate.engine.text.web import read_addresses, replace_addresses
 
 # Beyond this many Latin words for each Han character, the Han is a quotation: "The character 好 means good". Lower ->
 # Chinese full of English terms is read as English; higher -> numbers of an English sentence with a Chinese name in it

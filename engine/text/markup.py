@@ -7,7 +7,7 @@ import html
 import re
 from typing import Final
 
-from engine.text.cleanup import PAUSE
+from voicegate.engine.text.cleanup import PAUSE
 
 _ENTITY: Final = re.compile(r"&(?:#\d{1,7}|#x[0-9A-Fa-f]{1,6}|[A-Za-z]{2,8});")
 _COMMENT: Final = re.compile(r"<!--[^<>]{0,400}-->")

@@ -7,17 +7,23 @@ marks, and the model's own tags.
 from collections.abc import Set
 from typing import Final
 
-from engine.text.chinese.reader import read_chinese
-from engine.text.cleanup import clean_characters
-from engine.text.english.reader import read_english
-from engine.text.fences import without_fences
-from engine.text.language import base_language, detect_language, has_deciding_word
-from engine.text.latex import read_latex
-from engine.text.markup import strip_line_markup, strip_tags_and_links, unescape, unescape_entities, without_emphasis
-from engine.text.punctuation import tidy
-from engine.text.segmenter import TextSpan
-from engine.text.tags import read_around_tags, split_tags, without_tags
-from engine.text.web import CHINESE, ENGLISH, read_addresses
+from voicegate.engine.text.chinese.reader import read_chinese
+from voicegate.engine.text.cleanup import clean_characters
+from voicegate.engine.text.english.reader import read_english
+from voicegate.engine.text.fences import without_fences
+from voicegate.engine.text.language import base_language, detect_language, has_deciding_word
+from voicegate.engine.text.latex import read_latex
+from voicegate.engine.text.markup import (
+    strip_line_markup,
+    strip_tags_and_links,
+    unescape,
+    unescape_entities,
+    without_emphasis,
+)
+from voicegate.engine.text.punctuation import tidy
+from voicegate.engine.text.segmenter import TextSpan
+from voicegate.engine.text.tags import read_around_tags, split_tags, without_tags
+from voicegate.engine.text.web import CHINESE, ENGLISH, read_addresses
 
 # Regions that write 5/1 for the fifth of January.
 _DAY_FIRST_REGIONS: Final = frozenset({"gb", "uk", "ie", "au", "nz", "in", "za", "sg", "hk"})

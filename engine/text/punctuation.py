@@ -7,8 +7,8 @@ import re
 import unicodedata
 from typing import Final
 
-from engine.text.characters import is_wide
-from engine.text.cleanup import PAUSE, SIGNS, without_stray_marks
+from voicegate.engine.text.characters import is_wide
+from voicegate.engine.text.cleanup import PAUSE, SIGNS, without_stray_marks
 
 # By how much of a break they are; the greatest of a run is kept.
 _MARKS: Final = "?!.;:,、"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
-from engine.text.clause_cutter import ClauseCutter
-from engine.text.fences import FenceSplitter, Piece
-from engine.text.word_cutter import WordCutter, finished_length
+from voicegate.engine.text.clause_cutter import ClauseCutter
+from voicegate.engine.text.fences import FenceSplitter, Piece
+from voicegate.engine.text.word_cutter import WordCutter, finished_length
 
 # Lengths are in letters of alphabetic text; a wide character (Han, kana) counts for three (clause_cutter).
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from engine.text.tags import EXPRESSIVE_TAGS, split_tags
+from voicegate.engine.text.tags import EXPRESSIVE_TAGS, split_tags
 
 END_OF_PROMPT = "<|endofprompt|>"
 

@@ -5,7 +5,7 @@ Whitespace goes with the word behind it, as byte-level BPE has it.
 
 from typing import Final
 
-from engine.text.characters import (
+from voicegate.engine.text.characters import (
     RUN_END,
     WIDE_CLAUSE_MARKS,
     WIDE_LIST_MARK,
@@ -14,10 +14,10 @@ from engine.text.characters import (
     is_wide,
     split_tail,
 )
-from engine.text.english.abbreviations import MONTH_BY_NAME, Kind, abbreviation_kind, opens_sentence
-from engine.text.english.measures import AFTER_NUMBER
-from engine.text.open_markup import is_in_tag, open_markup_start
-from engine.text.word_endings import Ending, word_ending
+from voicegate.engine.text.english.abbreviations import MONTH_BY_NAME, Kind, abbreviation_kind, opens_sentence
+from voicegate.engine.text.english.measures import AFTER_NUMBER
+from voicegate.engine.text.open_markup import is_in_tag, open_markup_start
+from voicegate.engine.text.word_endings import Ending, word_ending
 
 # Wide text has no blanks: it leaves in groups of this many. Lower -> BPE tokens of two or three characters are torn;
 # higher -> the LLM waits longer for its first words.

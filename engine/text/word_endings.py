@@ -3,8 +3,8 @@
 from enum import Enum
 from typing import Final
 
-from engine.text.characters import QUOTES_AND_BRACKETS, split_tail
-from engine.text.english.abbreviations import Kind, abbreviation_kind
+from voicegate.engine.text.characters import QUOTES_AND_BRACKETS, split_tail
+from voicegate.engine.text.english.abbreviations import Kind, abbreviation_kind
 
 _SENTENCE_ENDS: Final = ".?!…‽"
 _CLAUSE_MARKS: Final = ",;:"

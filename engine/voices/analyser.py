@@ -4,7 +4,7 @@ from typing import Protocol
 
 import torch
 
-from engine.voices.features import PromptAudio
+from voicegate.engine.voices.features import PromptAudio
 
 
 class Analyser(Protocol):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import soundfile
 import torch
 
-from engine.interface import VoiceRefused
+from voicegate.engine.interface import VoiceRefused
 
 # Before anything is decoded: a small FLAC can hold hours of silence.
 _MAX_SECONDS_DECODED = 600

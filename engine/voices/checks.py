@@ -2,8 +2,8 @@
 
 import torch
 
-from engine.interface import MODEL_MARKS, VoiceRefused
-from engine.voices.audio_file import Recording
+from voicegate.engine.interface import MODEL_MARKS, VoiceRefused
+from voicegate.engine.voices.audio_file import Recording
 
 MIN_SECONDS, MAX_SECONDS = 1.0, 30.0  # upstream's tokenizer takes no more
 # Below it a voice resembles its speaker less; nothing fails.

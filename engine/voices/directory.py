@@ -11,10 +11,10 @@ from pathlib import Path
 
 import structlog
 
-from engine.interface import VoiceRefused
-from engine.voices.enrolment import Enroller
-from engine.voices.voice import Voice, VoiceError, save_voice
-from engine.weights import load_metadata
+from voicegate.engine.interface import VoiceRefused
+from voicegate.engine.model.weights import load_metadata
+from voicegate.engine.voices.enrolment import Enroller
+from voicegate.engine.voices.voice import Voice, VoiceError, save_voice
 
 log = structlog.get_logger()
 

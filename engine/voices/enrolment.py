@@ -8,17 +8,17 @@ from pathlib import Path
 
 import torch
 
-from engine import units
-from engine.interface import EngineError, Unsupported, VoiceRefused, check_voice_name
-from engine.model_config import ModelConfig
-from engine.voices import onnx_analyser, tiny_analyser
-from engine.voices.analyser import Analyser
-from engine.voices.audio_file import decode_recording
-from engine.voices.checks import check_recording, check_texts
-from engine.voices.features import PromptAudio
-from engine.voices.onnx_analyser import OnnxAnalyser
-from engine.voices.tiny_analyser import TinyAnalyser
-from engine.voices.voice import Voice, load_voice
+from voicegate.engine import units
+from voicegate.engine.interface import EngineError, Unsupported, VoiceRefused, check_voice_name
+from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.voices import onnx_analyser, tiny_analyser
+from voicegate.engine.voices.analyser import Analyser
+from voicegate.engine.voices.audio_file import decode_recording
+from voicegate.engine.voices.checks import check_recording, check_texts
+from voicegate.engine.voices.features import PromptAudio
+from voicegate.engine.voices.onnx_analyser import OnnxAnalyser
+from voicegate.engine.voices.tiny_analyser import TinyAnalyser
+from voicegate.engine.voices.voice import Voice, load_voice
 
 
 class Enroller:

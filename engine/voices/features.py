@@ -10,7 +10,7 @@ from functools import cache
 import torch
 from torch.nn.functional import pad
 
-from engine import units
+from voicegate.engine import units
 
 # What the speech tokenizer and the speaker encoder hear; the flow's mel is at units.SAMPLE_RATE_HZ.
 ANALYSIS_RATE_HZ = 16_000

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import structlog
 
-from engine.interface import EngineError
-from engine.model_config import ModelConfig
-from engine.voices.enrolment import load_enroller
-from engine.voices.voice import Voice, save_voice
+from voicegate.engine.interface import EngineError
+from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.voices.enrolment import load_enroller
+from voicegate.engine.voices.voice import Voice, save_voice
 
 log = structlog.get_logger()
 

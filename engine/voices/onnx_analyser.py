@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from engine.interface import EngineError
-from engine.voices.features import PromptAudio, speaker_fbank, whisper_log_mel
+from voicegate.engine.interface import EngineError
+from voicegate.engine.voices.features import PromptAudio, speaker_fbank, whisper_log_mel
 
 TOKENIZER_FILE: Final = "speech_tokenizer_v3.onnx"
 SPEAKER_FILE: Final = "campplus.onnx"

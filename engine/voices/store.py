@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from engine.model_config import ModelConfig
-from engine.voices.directory import enrol_pairs
-from engine.voices.enrolment import load_enroller
-from engine.voices.voice import Voice, VoiceError, load_voice
+from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.voices.directory import enrol_pairs
+from voicegate.engine.voices.enrolment import load_enroller
+from voicegate.engine.voices.voice import Voice, VoiceError, load_voice
 
 
 def load_voices(model_dir: Path, model: ModelConfig, voices_dir: Path | None = None) -> Mapping[str, Voice]:

@@ -15,11 +15,11 @@ import msgspec
 import torch
 from torch.nn import functional
 
-from engine import units
-from engine.interface import EngineError, Unsupported
-from engine.voices.features import PromptAudio
-from engine.voices.voice import Voice
-from engine.weights import load_state_dict
+from voicegate.engine import units
+from voicegate.engine.interface import EngineError, Unsupported
+from voicegate.engine.model.weights import load_state_dict
+from voicegate.engine.voices.features import PromptAudio
+from voicegate.engine.voices.voice import Voice
 
 TOKENIZER_FILE: Final = "speech_tokenizer.safetensors"
 # Of the mel before the first layer, as the net was trained.

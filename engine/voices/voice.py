@@ -13,8 +13,9 @@ from pathlib import Path
 import torch
 from safetensors.torch import save
 
-from engine import chunking, units
-from engine.weights import load_metadata, load_state_dict
+from voicegate.engine import units
+from voicegate.engine.model.weights import load_metadata, load_state_dict
+from voicegate.engine.token2wav import chunking
 
 _TENSORS = ("speech_tokens", "mel", "embedding")
 _TEXTS = ("prompt_text", "transcript", "description")

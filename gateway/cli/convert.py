@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Any, Final
 
-from engine.checkpoint.options import DTYPE_NAMES, ConvertOptions
-from gateway.cli.terminal import Bar, CommandError, note, say
+from voicegate.engine.checkpoint.options import DTYPE_NAMES, ConvertOptions
+from voicegate.gateway.cli.terminal import Bar, CommandError, note, say
 
 _DEFAULTS: Final = ConvertOptions()
 
@@ -33,8 +33,8 @@ def add_parser(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     # They import torch, which --help and the other commands do not need.
-    from engine.checkpoint.convert import convert  # noqa: PLC0415
-    from engine.checkpoint.errors import CheckpointError, UnfitTensors  # noqa: PLC0415
+    from voicegate.engine.checkpoint.convert import convert  # noqa: PLC0415
+    from voicegate.engine.checkpoint.errors import CheckpointError, UnfitTensors  # noqa: PLC0415
 
     chosen = ConvertOptions(
         llm_file=options.llm,

@@ -12,13 +12,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from clients.python.decode import check_opus
-from clients.python.errors import MissingDependency
-from clients.python.playback import find_sound_device
-from engine.model_config import ModelConfig
-from gateway.cli.model_files import UnfitFile, check_config, check_tokenizer, check_voice, check_weights, unmade_pairs
-from gateway.cli.terminal import say
-from gateway.config import GatewayConfig, from_environment
+from voicegate.clients.python.decode import check_opus
+from voicegate.clients.python.errors import MissingDependency
+from voicegate.clients.python.playback import find_sound_device
+from voicegate.engine.model.config import ModelConfig
+from voicegate.gateway.cli.model_files import (
+    UnfitFile,
+    check_config,
+    check_tokenizer,
+    check_voice,
+    check_weights,
+    unmade_pairs,
+)
+from voicegate.gateway.cli.terminal import say
+from voicegate.gateway.config import GatewayConfig, from_environment
 
 _PYTHONS: Final = ((3, 11), (3, 12))  # of pyproject.toml
 _INSTALL_SERVER: Final = "`pip install 'voicegate[server]'`"
@@ -114,9 +121,9 @@ def _check_gpu(config: GatewayConfig) -> Iterator[Finding]:
     try:
         import torch  # noqa: PLC0415 - as above
 
-        from engine.config import REFERENCE_GPU  # noqa: PLC0415
-        from engine.loading import NO_TRITON, least_gpu_bytes  # noqa: PLC0415
-        from gateway.cli.local import engine_config  # noqa: PLC0415
+        from voicegate.engine.config import REFERENCE_GPU  # noqa: PLC0415
+        from voicegate.engine.loading.runners import NO_TRITON, least_gpu_bytes  # noqa: PLC0415
+        from voicegate.gateway.cli.local import engine_config  # noqa: PLC0415
     except ImportError as error:
         yield Finding(Level.FAIL, "engine", f"cannot be imported ({error}): {_INSTALL_SERVER}")
         return

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.model_config import ModelConfig
-from engine.voices.checks import RECOMMENDED_MIN_SECONDS
-from engine.voices.directory import read_recording
-from engine.voices.enrolment import load_enroller
-from engine.voices.voice import Voice, save_voice
-from gateway.cli.terminal import CommandError
+from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.voices.checks import RECOMMENDED_MIN_SECONDS
+from voicegate.engine.voices.directory import read_recording
+from voicegate.engine.voices.enrolment import load_enroller
+from voicegate.engine.voices.voice import Voice, save_voice
+from voicegate.gateway.cli.terminal import CommandError
 
 
 @dataclass(frozen=True, slots=True)

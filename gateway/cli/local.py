@@ -4,13 +4,13 @@ import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from engine.build import create_engine
-from engine.config import GRAPH_SWITCHES, EngineConfig
-from engine.interface import Engine
-from engine.startup import SILENT, Progress
-from gateway.cli.terminal import CommandError
-from gateway.config import GatewayConfig
-from gateway.server import GatewayError, running_gateway
+from voicegate.engine.config import GRAPH_SWITCHES, EngineConfig
+from voicegate.engine.interface import Engine
+from voicegate.engine.loading.build import create_engine
+from voicegate.engine.loading.startup import SILENT, Progress
+from voicegate.gateway.cli.terminal import CommandError
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.server.server import GatewayError, running_gateway
 
 
 def engine_config(config: GatewayConfig) -> EngineConfig:

@@ -5,11 +5,11 @@ import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
-from clients.python.errors import GateError
-from engine.interface import EngineError
-from gateway.cli import convert, doctor, say, serve, version, voices
-from gateway.cli.terminal import CommandError, note
-from gateway.config import ConfigError
+from voicegate.clients.python.errors import GateError
+from voicegate.engine.interface import EngineError
+from voicegate.gateway.cli import convert, doctor, say, serve, version, voices
+from voicegate.gateway.cli.terminal import CommandError, note
+from voicegate.gateway.config import ConfigError
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from engine.model_config import ModelConfig, ModelConfigError, load_model_config
-from engine.units import FRAMES_PER_TOKEN, NUM_MELS
+from voicegate.engine.model.config import ModelConfig, ModelConfigError, load_model_config
+from voicegate.engine.units import FRAMES_PER_TOKEN, NUM_MELS
 
 _LENGTH_BYTES: Final = 8
 _MAX_HEADER_BYTES: Final = 100 * 1024 * 1024  # the format's own limit

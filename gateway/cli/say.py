@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from clients.python.audio import Audio
-from clients.python.client import Gate, OpenOptions, connect
-from clients.python.context import Context
-from clients.python.errors import ConnectFailed, MissingDependency
-from clients.python.files import SUFFIXES, check_path, write_audio
-from clients.python.link import LinkOptions
-from clients.python.playback import SoundCard, find_sound_device
-from clients.python.recording import record
-from clients.python.report import timeline_lines, timeline_of
-from clients.python.threaded import iterate_in_thread
-from gateway.cli.terminal import StartProgress, note
-from gateway.config import GatewayConfig, from_environment
-from protocol.messages import Format, Ready
+from voicegate.clients.python.audio import Audio
+from voicegate.clients.python.client import Gate, OpenOptions, connect
+from voicegate.clients.python.context import Context
+from voicegate.clients.python.errors import ConnectFailed, MissingDependency
+from voicegate.clients.python.files import SUFFIXES, check_path, write_audio
+from voicegate.clients.python.link import LinkOptions
+from voicegate.clients.python.playback import SoundCard, find_sound_device
+from voicegate.clients.python.recording import record
+from voicegate.clients.python.report import timeline_lines, timeline_of
+from voicegate.clients.python.threaded import iterate_in_thread
+from voicegate.gateway.cli.terminal import StartProgress, note
+from voicegate.gateway.config import GatewayConfig, from_environment
+from voicegate.protocol.messages import Format, Ready
 
 DEFAULT_FILE: Final = Path("say.wav")
 # For a gateway on this machine: it answers at once or is not there.
@@ -133,8 +133,8 @@ async def _enter_gate(stack: AsyncExitStack, url: str | None) -> Gate:
         if error.status is not None and error.is_transient:
             raise
     note(f"no gateway on port {config.port}: starting one in this process with the model {config.model_dir}")
-    from gateway.cli import local  # noqa: PLC0415 - imports torch
-    from gateway.logs import configure_logs  # noqa: PLC0415
+    from voicegate.gateway.cli import local  # noqa: PLC0415 - imports torch
+    from voicegate.gateway.logs import configure_logs  # noqa: PLC0415
 
     configure_logs("warning", "console")
     local_url = await stack.enter_async_context(local.local_gateway(config, on_progress=StartProgress()))

@@ -4,9 +4,9 @@ import argparse
 import os
 from typing import Any
 
-from engine.interface import EngineInfo
-from gateway.cli.terminal import CommandError, StartProgress, say
-from gateway.config import ConfigField, config_fields, from_environment
+from voicegate.engine.interface import EngineInfo
+from voicegate.gateway.cli.terminal import CommandError, StartProgress, say
+from voicegate.gateway.config import ConfigField, config_fields, from_environment
 
 
 def add_parser(subparsers: Any) -> None:
@@ -27,9 +27,9 @@ def run(options: argparse.Namespace) -> int:
     config = from_environment(os.environ, flags)
 
     # They import uvloop and torch: neither is needed for --help, nor by the other commands.
-    from gateway.cli.local import build_engine  # noqa: PLC0415
-    from gateway.logs import configure_logs  # noqa: PLC0415
-    from gateway.server import run_gateway  # noqa: PLC0415
+    from voicegate.gateway.cli.local import build_engine  # noqa: PLC0415
+    from voicegate.gateway.logs import configure_logs  # noqa: PLC0415
+    from voicegate.gateway.server.server import run_gateway  # noqa: PLC0415
 
     configure_logs(config.log_level, config.log_format)
     failures: list[str] = []

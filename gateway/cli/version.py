@@ -6,9 +6,9 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from typing import Any
 
-from clients.python.decode import check_opus
-from clients.python.errors import MissingDependency
-from gateway.cli.terminal import say
+from voicegate.clients.python.decode import check_opus
+from voicegate.clients.python.errors import MissingDependency
+from voicegate.gateway.cli.terminal import say
 
 
 def add_parser(subparsers: Any) -> None:

@@ -12,14 +12,15 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from clients.python.link import stream_url
-from engine import chunking, units
-from engine.config import EngineConfig
-from engine.interface import check_voice_name
-from engine.model_config import ModelConfig
-from gateway.cli.model_files import UnfitFile, check_config, check_voice, read_header, voice_paths
-from gateway.cli.terminal import CommandError, note, say
-from gateway.config import from_environment
+from voicegate.clients.python.link import stream_url
+from voicegate.engine import units
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.interface import check_voice_name
+from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.token2wav import chunking
+from voicegate.gateway.cli.model_files import UnfitFile, check_config, check_voice, read_header, voice_paths
+from voicegate.gateway.cli.terminal import CommandError, note, say
+from voicegate.gateway.config import from_environment
 
 _TIMEOUT_S: Final = 5.0
 
@@ -135,7 +136,7 @@ def _add(options: argparse.Namespace) -> int:
     if options.text_file is not None:
         transcript = _read_text(options.text_file)
 
-    from gateway.cli.enrol import NewVoice, add_voice  # noqa: PLC0415 - imports torch
+    from voicegate.gateway.cli.enrol import NewVoice, add_voice  # noqa: PLC0415 - imports torch
 
     new = NewVoice(options.name, options.wav, transcript, options.description)
     added = add_voice(model_dir, model, new, path)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from engine.fake import FakeEngine, Fault, FaultKind, Script
-from engine.interface import Engine
 from tests.support.tiny_engine import tiny_engine
+from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
+from voicegate.engine.interface import Engine
 
 ENGINES = ("fake", "tiny")
 

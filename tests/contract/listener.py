@@ -4,8 +4,8 @@ import asyncio
 from collections import defaultdict
 from typing import TypeVar
 
-from engine import units
-from engine.interface import (
+from voicegate.engine import units
+from voicegate.engine.interface import (
     Alignment,
     AudioFormat,
     AudioReady,

@@ -5,9 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-from engine import units
-from engine.audio.opus import load_opuslib
-from engine.interface import (
+from tests.contract.conftest import Case
+from tests.contract.listener import Listener
+from tests.support.golden import TINY_MODEL_DIR
+from voicegate.engine import units
+from voicegate.engine.audio.opus import load_opuslib
+from voicegate.engine.interface import (
     Alignment,
     AudioFormat,
     AudioReady,
@@ -28,9 +31,6 @@ from engine.interface import (
     VoiceInfo,
     VoiceRefused,
 )
-from tests.contract.conftest import Case
-from tests.contract.listener import Listener
-from tests.support.golden import TINY_MODEL_DIR
 
 pytestmark = pytest.mark.contract
 

@@ -5,8 +5,9 @@ import asyncio
 import numpy as np
 import pytest
 
-from engine.fake import FakeEngine, Fault, FaultKind, Script, tone_hz
-from engine.interface import (
+from tests.contract.listener import Listener
+from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script, tone_hz
+from voicegate.engine.interface import (
     AudioFormat,
     AudioReady,
     Codec,
@@ -15,7 +16,6 @@ from engine.interface import (
     Overloaded,
     UtteranceId,
 )
-from tests.contract.listener import Listener
 
 pytestmark = pytest.mark.contract
 

@@ -7,17 +7,17 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from bench.quality import Recogniser, words_of
-from bench.stats import word_errors
-from clients.python.audio import Audio
-from clients.python.client import Gate, connect
-from clients.python.context import Context
-from clients.python.decode import decode_all
-from engine import units
-from gateway.config import GatewayConfig
-from gateway.server import running_gateway
-from protocol.messages import Cancelled, Done, Format
 from tests.support.tiny_engine import tiny_engine
+from voicegate.bench.quality import Recogniser, words_of
+from voicegate.bench.stats import word_errors
+from voicegate.clients.python.audio import Audio
+from voicegate.clients.python.client import Gate, connect
+from voicegate.clients.python.context import Context
+from voicegate.clients.python.decode import decode_all
+from voicegate.engine import units
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.server.server import running_gateway
+from voicegate.protocol.messages import Cancelled, Done, Format
 
 pytestmark = pytest.mark.e2e
 

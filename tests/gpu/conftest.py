@@ -1,4 +1,4 @@
-"""Tests of the CUDA path: marker `gpu`, run on a GPU machine by `python -m bench.gpu_tests`."""
+"""Tests of the CUDA path: marker `gpu`, run on a GPU machine by `python -m voicegate.bench.gpu_tests`."""
 
 from importlib.util import find_spec
 

@@ -10,14 +10,14 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from engine.build import load_stages
-from engine.config import EngineConfig
-from engine.interface import Cancelled, Done, SpeakingMode
-from engine.model_config import load_model_config
-from engine.stages import Stages
-from engine.voices.store import load_voices
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard, tiny_stages
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.interface import Cancelled, Done, SpeakingMode
+from voicegate.engine.loading.build import load_stages
+from voicegate.engine.loop.stages import Stages
+from voicegate.engine.model.config import load_model_config
+from voicegate.engine.voices.store import load_voices
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 

@@ -14,15 +14,15 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from engine.model_config import load_model_config
-from engine.token2wav.flow.cuda import plain_ops
-from engine.token2wav.flow.cuda.config import FlowCudaConfig
-from engine.token2wav.flow.cuda.tensors import FlowTensors
-from engine.token2wav.flow.prompt import FlowPrompt
-from engine.token2wav.flow.runner import FlowRunner
-from engine.weights import load_state_dict
 from tests.support.flow import drain, make_prompt, make_runner, make_tokens, render_ready
 from tests.support.golden import GOLDEN_DIR, TINY_MODEL_DIR, load_arrays
+from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.weights import load_state_dict
+from voicegate.engine.token2wav.flow.cuda import plain_ops
+from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
+from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
+from voicegate.engine.token2wav.flow.prompt import FlowPrompt
+from voicegate.engine.token2wav.flow.runner import FlowRunner
 
 pytestmark = [
     pytest.mark.gpu,
@@ -149,7 +149,7 @@ def test_kernels_equal_torch() -> None:
 @pytest.mark.parametrize("num_lines", [64, 100, 200, 400])
 def test_products_in_bfloat16(num_lines: int) -> None:
     """At the released sizes, which every tile fits; the tiny model's and float32's are torch's own."""
-    from engine.token2wav.flow.cuda import fused_linear
+    from voicegate.engine.token2wav.flow.cuda import fused_linear
 
     tensors = cast(FlowTensors, SimpleNamespace(is_pdl=True))
     generator = torch.Generator(CUDA).manual_seed(num_lines)
@@ -171,7 +171,7 @@ def test_products_in_bfloat16(num_lines: int) -> None:
 @pytest.mark.parametrize("num_lines", [1_000, 8_400])
 def test_products_of_float8(num_lines: int) -> None:
     """At the released sizes, against exact sums of the same 8-bit floats; weights of one layer share a scale."""
-    from engine.token2wav.flow.cuda import float8_linear
+    from voicegate.engine.token2wav.flow.cuda import float8_linear
 
     scales = (torch.tensor(scale, device=CUDA) for scale in (1.0, 2.0**-10))
     names = ("input_scale", "weight_scale")

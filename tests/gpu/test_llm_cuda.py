@@ -12,17 +12,6 @@ pytest.importorskip("triton")
 if not torch.cuda.is_available():
     pytest.skip("no CUDA device", allow_module_level=True)
 
-from bench.kernels.llm_model import FULL_SIZE, fill_work, make_body, random_state_dict, small
-from engine.llm.backend import LaunchedStep, LlmPrompt, SequenceOutput, SequenceRequest
-from engine.llm.cuda import packing
-from engine.llm.cuda.body import DecoderBody
-from engine.llm.cuda.config import CudaLlmConfig, TileTable, default_tiles
-from engine.llm.cuda.runner import CudaLlmRunner
-from engine.llm.cuda.weights import DecoderWeights
-from engine.llm.sampler import RepetitionAwareSampler
-from engine.llm.sequence import Bistream, BistreamPolicy, Feed, SequenceState, Table, Unistream
-from engine.llm.torch_runner import TorchLlmRunner
-from engine.model_config import LlmConfig, SamplingConfig
 from tests.support.golden import golden_state_dict, load_arrays
 from tests.support.llm_draws import KernelSampler, flags_of
 from tests.unit.engine.llm.support import (
@@ -36,6 +25,17 @@ from tests.unit.engine.llm.support import (
     small_llm_config,
     small_state_dict,
 )
+from voicegate.bench.kernels.llm_model import FULL_SIZE, fill_work, make_body, random_state_dict, small
+from voicegate.engine.llm.backend import LaunchedStep, LlmPrompt, SequenceOutput, SequenceRequest
+from voicegate.engine.llm.cuda import packing
+from voicegate.engine.llm.cuda.body import DecoderBody
+from voicegate.engine.llm.cuda.config import CudaLlmConfig, TileTable, default_tiles
+from voicegate.engine.llm.cuda.runner import CudaLlmRunner
+from voicegate.engine.llm.cuda.weights import DecoderWeights
+from voicegate.engine.llm.sampler import RepetitionAwareSampler
+from voicegate.engine.llm.sequence import Bistream, BistreamPolicy, Feed, SequenceState, Table, Unistream
+from voicegate.engine.llm.torch_runner import TorchLlmRunner
+from voicegate.engine.model.config import LlmConfig, SamplingConfig
 
 pytestmark = pytest.mark.gpu
 

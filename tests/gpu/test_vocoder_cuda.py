@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from engine import units
-from engine.token2wav.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
-from engine.token2wav.vocoder.cuda.runner import CudaVocoderRunner
-from engine.token2wav.vocoder.errors import VocoderStreamsExhausted, VocoderStreamTooLong
-from engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner, VocoderStream
 from tests.support import golden
+from voicegate.engine import units
+from voicegate.engine.token2wav.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
+from voicegate.engine.token2wav.vocoder.cuda.runner import CudaVocoderRunner
+from voicegate.engine.token2wav.vocoder.errors import VocoderStreamsExhausted, VocoderStreamTooLong
+from voicegate.engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner, VocoderStream
 
 pytestmark = [
     pytest.mark.gpu,

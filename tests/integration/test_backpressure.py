@@ -11,9 +11,9 @@ import pytest
 from websockets.exceptions import ConnectionClosedError
 from websockets.protocol import State
 
-from engine.fake import Fault, FaultKind, Script
-from protocol import messages as wire
 from tests.integration.wire_client import Served, WireClient, serving
+from voicegate.engine.fake.engine import Fault, FaultKind, Script
+from voicegate.protocol import messages as wire
 
 pytestmark = pytest.mark.integration
 
@@ -81,7 +81,7 @@ async def test_end_that_crossed_a_cancel_is_done_without_more_audio() -> None:
 
 async def test_answers_that_nobody_reads_stop_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that sends and never reads costs bounded memory, and is dropped."""
-    monkeypatch.setattr("gateway.connection.CLOSE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("voicegate.gateway.server.connection.CLOSE_TIMEOUT_S", 0.2)
     async with serving(write_stall_s=0.2) as served, narrow_client(served) as client:
         with contextlib.suppress(ConnectionClosedError):
             async with asyncio.timeout(10):

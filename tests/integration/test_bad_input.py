@@ -7,9 +7,9 @@ import pytest
 from msgspec import UNSET
 from websockets.exceptions import ConnectionClosed
 
-from engine.fake import Script
-from protocol import messages as wire
 from tests.integration.wire_client import WireClient, serving
+from voicegate.engine.fake.engine import Script
+from voicegate.protocol import messages as wire
 
 pytestmark = pytest.mark.integration
 

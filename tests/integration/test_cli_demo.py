@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench import demo
-from engine.fake import FakeEngine, Script
-from gateway.cli import local
 from tests.unit.clients.deadline import deadline
+from voicegate.bench import demo
+from voicegate.engine.fake.engine import FakeEngine, Script
+from voicegate.gateway.cli import local
 
 pytestmark = pytest.mark.integration
 
@@ -39,7 +39,7 @@ def test_tokens_are_about_as_long_as_an_llms() -> None:
 async def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     engine = FakeEngine()
     monkeypatch.setattr(local, "build_engine", lambda _config, _on_progress: engine)
-    monkeypatch.setattr("gateway.logs.configure_logs", lambda _level, _form: None)
+    monkeypatch.setattr("voicegate.gateway.logs.configure_logs", lambda _level, _form: None)
     arguments = ["demo", "--text", TEXT, "--tokens-per-s", "1000", "--voice", "drone", "--directory", str(tmp_path)]
     monkeypatch.setattr("sys.argv", arguments)
     assert await asyncio.to_thread(demo.main) == 0
@@ -56,7 +56,7 @@ async def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 async def test_what_goes_wrong_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(local, "build_engine", lambda _config, _on_progress: FakeEngine())
-    monkeypatch.setattr("gateway.logs.configure_logs", lambda _level, _form: None)
+    monkeypatch.setattr("voicegate.gateway.logs.configure_logs", lambda _level, _form: None)
     monkeypatch.setattr("sys.argv", ["demo", "--voice", "nobody"])
     assert await asyncio.to_thread(demo.main) == 1
     assert capsys.readouterr().err.startswith("demo: unknown_voice: ")

@@ -10,14 +10,14 @@ from pathlib import Path
 import av
 import pytest
 
-from clients.python.errors import MissingDependency
-from engine.fake import FakeEngine, Script
-from engine.interface import UnknownVoice
-from gateway.cli import local, say
-from gateway.cli.main import run
-from gateway.config import GatewayConfig
-from gateway.server import running_gateway
 from tests.unit.clients.deadline import deadline
+from voicegate.clients.python.errors import MissingDependency
+from voicegate.engine.fake.engine import FakeEngine, Script
+from voicegate.engine.interface import UnknownVoice
+from voicegate.gateway.cli import local, say
+from voicegate.gateway.cli.main import run
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.server.server import running_gateway
 
 pytestmark = pytest.mark.integration
 
@@ -121,7 +121,7 @@ async def test_without_a_gateway_one_is_started_here(
 ) -> None:
     monkeypatch.setenv("VOICEGATE_PORT", str(free_port))
     monkeypatch.setattr(local, "build_engine", lambda _config, _on_progress: FakeEngine())
-    monkeypatch.setattr("gateway.logs.configure_logs", lambda _level, _form: None)
+    monkeypatch.setattr("voicegate.gateway.logs.configure_logs", lambda _level, _form: None)
     path = tmp_path / "hello.wav"
     assert await command("say", "Hello", "-o", str(path)) == 0
     assert f"no gateway on port {free_port}: starting one" in capsys.readouterr().err

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from clients.python.client import connect
 from tests.unit.clients.deadline import deadline
+from voicegate.clients.python.client import connect
 
 pytestmark = pytest.mark.integration
 
 SERVE = """
 import sys
-from engine.fake import FakeEngine
-from gateway.cli import local
-from gateway.cli.main import run
+from voicegate.engine.fake.engine import FakeEngine
+from voicegate.gateway.cli import local
+from voicegate.gateway.cli.main import run
 local.build_engine = lambda _config, _on_progress: FakeEngine()
 sys.exit(run(sys.argv[1:]))
 """

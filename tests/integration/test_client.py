@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Iterator
 import numpy as np
 import pytest
 
-from clients.python.audio import Audio
-from clients.python.client import Gate, connect
-from clients.python.context import Context
-from clients.python.decode import decode_all
-from clients.python.errors import (
+from tests.unit.clients.deadline import deadline
+from voicegate.clients.python.audio import Audio
+from voicegate.clients.python.client import Gate, connect
+from voicegate.clients.python.context import Context
+from voicegate.clients.python.decode import decode_all
+from voicegate.clients.python.errors import (
     ConnectFailed,
     ConnectionLost,
     ContextClosed,
@@ -18,14 +19,13 @@ from clients.python.errors import (
     InvalidInput,
     ReaderTooSlow,
 )
-from clients.python.link import LinkOptions
-from clients.python.report import timeline_of
-from engine.fake import FakeEngine, Fault, FaultKind, Script
-from engine.interface import Overloaded
-from gateway.config import GatewayConfig
-from gateway.server import running_gateway
-from protocol import messages as wire
-from tests.unit.clients.deadline import deadline
+from voicegate.clients.python.link import LinkOptions
+from voicegate.clients.python.report import timeline_of
+from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
+from voicegate.engine.interface import Overloaded
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.server.server import running_gateway
+from voicegate.protocol import messages as wire
 
 pytestmark = pytest.mark.integration
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import av
 import pytest
 
-from clients.examples.llm_to_speech import Llm, LlmError, content_of, main, speak
-from clients.python.threaded import iterate_in_thread
-from engine.fake import FakeEngine, Script
-from gateway.config import GatewayConfig
-from gateway.server import running_gateway
 from tests.unit.clients.deadline import deadline
+from voicegate.clients.examples.llm_to_speech import Llm, LlmError, content_of, main, speak
+from voicegate.clients.python.threaded import iterate_in_thread
+from voicegate.engine.fake.engine import FakeEngine, Script
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.server.server import running_gateway
 
 pytestmark = pytest.mark.integration
 

@@ -10,15 +10,15 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from clients.python.backoff import Backoff
-from clients.python.client import Gate, connect
-from clients.python.context import Context
-from clients.python.errors import ConnectFailed, ConnectionLost, ContextFailed
-from clients.python.link import LinkOptions
-from protocol import audio_message, codec
-from protocol import messages as wire
-from protocol.audio_message import AudioMessage
 from tests.unit.clients.deadline import deadline
+from voicegate.clients.python.backoff import Backoff
+from voicegate.clients.python.client import Gate, connect
+from voicegate.clients.python.context import Context
+from voicegate.clients.python.errors import ConnectFailed, ConnectionLost, ContextFailed
+from voicegate.clients.python.link import LinkOptions
+from voicegate.protocol import audio_message, codec
+from voicegate.protocol import messages as wire
+from voicegate.protocol.audio_message import AudioMessage
 
 pytestmark = pytest.mark.integration
 

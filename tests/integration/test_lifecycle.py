@@ -16,12 +16,12 @@ from structlog.testing import capture_logs
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from engine.fake import FakeEngine, Fault, FaultKind, Script
-from engine.interface import Overloaded, Unsupported
-from gateway.config import GatewayConfig
-from gateway.server import EXIT_FAILED, EXIT_OK, Gateway, GatewayError, run_gateway, running_gateway
-from protocol import messages as wire
 from tests.integration.wire_client import TIMEOUT_S, WireClient, connect_to, serving
+from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
+from voicegate.engine.interface import Overloaded, Unsupported
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.server.server import EXIT_FAILED, EXIT_OK, Gateway, GatewayError, run_gateway, running_gateway
+from voicegate.protocol import messages as wire
 
 pytestmark = pytest.mark.integration
 
@@ -279,10 +279,10 @@ async def test_an_impossible_host_is_named() -> None:
 
 SERVER = """
 import sys
-from engine.fake import FakeEngine, Fault, FaultKind, Script
-from gateway.config import GatewayConfig
-from gateway.logs import configure_logs
-from gateway.server import run_gateway
+from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.logs import configure_logs
+from voicegate.gateway.server.server import run_gateway
 configure_logs("info", "json")
 script = Script(faults={0: Fault(FaultKind.STALL)})
 sys.exit(run_gateway(GatewayConfig(port=0), FakeEngine(script)))

@@ -2,11 +2,11 @@
 
 import pytest
 
-from engine.fake import Script, tone_hz
-from engine.interface import UtteranceId
-from protocol import messages as wire
-from protocol.messages import SUBPROTOCOL
 from tests.integration.wire_client import Heard, connect_to, pitch_hz, serving
+from voicegate.engine.fake.engine import Script, tone_hz
+from voicegate.engine.interface import UtteranceId
+from voicegate.protocol import messages as wire
+from voicegate.protocol.messages import SUBPROTOCOL
 
 pytestmark = pytest.mark.integration
 

@@ -3,9 +3,9 @@
 import pytest
 from websockets.asyncio.client import connect
 
-from protocol import codec
-from protocol import messages as wire
 from tests.integration.wire_client import serving
+from voicegate.protocol import codec
+from voicegate.protocol import messages as wire
 
 pytestmark = pytest.mark.integration
 

@@ -13,12 +13,12 @@ import opuslib
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.protocol import State
 
-from engine.fake import FakeEngine, Script
-from gateway.config import GatewayConfig
-from gateway.server import running_gateway
-from protocol import audio_message, codec
-from protocol import messages as wire
-from protocol.audio_message import AudioMessage
+from voicegate.engine.fake.engine import FakeEngine, Script
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.server.server import running_gateway
+from voicegate.protocol import audio_message, codec
+from voicegate.protocol import messages as wire
+from voicegate.protocol.audio_message import AudioMessage
 
 TIMEOUT_S = 10.0
 OPUS_CLOCK_HZ = 48_000

@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 import torch
 
-from engine import units
-from engine.checkpoint.convert import convert
-from engine.checkpoint.options import ConvertOptions
-from engine.llm.kv_cache import KvCache, RaggedAttention, Span
-from engine.llm.model import LlmModel
-from engine.model_config import ModelConfig, load_model_config
-from engine.text.tokenizer import TextTokenizer
-from engine.token2wav.flow.prompt import FlowPrompt
-from engine.token2wav.flow.runner import FlowRunner
-from engine.token2wav.vocoder.runner import VocoderRunner
-from engine.weights import load_state_dict
 from tests.support.flow import PARITY_ATOL
 from tests.support.golden import golden_state_dict, load_arrays, name_keyed_generator
 from tests.support.upstream_source import GOLDEN, RecordedProgress, make_source
+from voicegate.engine import units
+from voicegate.engine.checkpoint.convert import convert
+from voicegate.engine.checkpoint.options import ConvertOptions
+from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
+from voicegate.engine.llm.model import LlmModel
+from voicegate.engine.model.config import ModelConfig, load_model_config
+from voicegate.engine.model.weights import load_state_dict
+from voicegate.engine.text.tokenizer import TextTokenizer
+from voicegate.engine.token2wav.flow.prompt import FlowPrompt
+from voicegate.engine.token2wav.flow.runner import FlowRunner
+from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
 
 pytestmark = pytest.mark.parity
 

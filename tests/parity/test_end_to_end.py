@@ -9,12 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.token2wav.flow.prompt import FlowPrompt
-from engine.token2wav.flow.runner import FlowRunner
-from engine.token2wav.stretch import MelStretch
-from engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner
 from tests.support.flow import CPU, flow_config
 from tests.support.golden import golden_state_dict, golden_vocoder_config, load_arrays, name_keyed_generator
+from voicegate.engine.token2wav.flow.prompt import FlowPrompt
+from voicegate.engine.token2wav.flow.runner import FlowRunner
+from voicegate.engine.token2wav.stretch import MelStretch
+from voicegate.engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner
 
 pytestmark = pytest.mark.parity
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from engine.build import create_engine
-from engine.interface import AudioReady, Cancelled, Done, Engine, EngineEvent, UtteranceId, UtteranceRequest
 from tests.support.tiny_engine import CONFIG
+from voicegate.engine.interface import AudioReady, Cancelled, Done, Engine, EngineEvent, UtteranceId, UtteranceRequest
+from voicegate.engine.loading.build import create_engine
 
 pytestmark = pytest.mark.parity
 

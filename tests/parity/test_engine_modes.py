@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from engine.interface import Done, SpeakingMode, UtteranceId, UtteranceRequest
-from engine.llm.backend import LlmPrompt, SequenceRequest
-from engine.prompting import voice_prompt
-from engine.stages import ReadyVoice, Stages
-from engine.token2wav.flow.prompt import FlowPrompt
 from tests.support.tiny_engine import CONFIG, PCM, HandDrivenEngine, Heard, tiny_stages
+from voicegate.engine.interface import Done, SpeakingMode, UtteranceId, UtteranceRequest
+from voicegate.engine.llm.backend import LlmPrompt, SequenceRequest
+from voicegate.engine.loop.prompting import voice_prompt
+from voicegate.engine.loop.stages import ReadyVoice, Stages
+from voicegate.engine.token2wav.flow.prompt import FlowPrompt
 
 pytestmark = pytest.mark.parity
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.interface import Alignment, AudioReady, Done, Flushed, SpeakingMode, UtteranceId
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
+from voicegate.engine.interface import Alignment, AudioReady, Done, Flushed, SpeakingMode, UtteranceId
 
 pytestmark = pytest.mark.parity
 

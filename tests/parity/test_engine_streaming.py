@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.interface import Alignment, AudioReady, Cancelled, Done, Failed, Flushed, SpeakingMode
 from tests.support.tiny_engine import CONFIG, FirstSequenceFails, HandDrivenEngine, Heard, tiny_stages
+from voicegate.engine.interface import Alignment, AudioReady, Cancelled, Done, Failed, Flushed, SpeakingMode
 
 pytestmark = pytest.mark.parity
 

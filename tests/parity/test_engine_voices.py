@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from engine.interface import Done, EngineError, VoiceRefused
-from engine.stages import Stages, VoiceRoom
-from engine.voice_shelf import voice_room
-from engine.voices.voice import Voice
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, tiny_stages
+from voicegate.engine.interface import Done, EngineError, VoiceRefused
+from voicegate.engine.loop.stages import Stages, VoiceRoom
+from voicegate.engine.loop.voice_shelf import voice_room
+from voicegate.engine.voices.voice import Voice
 
 pytestmark = pytest.mark.parity
 

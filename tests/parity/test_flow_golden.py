@@ -8,20 +8,20 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from engine.model_config import load_model_config
-from engine.token2wav.flow.block_context import BlockContext, BlockRow
-from engine.token2wav.flow.block_pool import BlockPool
-from engine.token2wav.flow.estimator import Estimator
-from engine.token2wav.flow.euler import euler_step
-from engine.token2wav.flow.modulation import time_embedding
-from engine.token2wav.flow.offline import WholeSequence
-from engine.token2wav.flow.pre_lookahead import HISTORY_TOKENS, PreLookahead
-from engine.token2wav.flow.prompt import FlowPrompt
-from engine.token2wav.flow.runner import FlowRunner
-from engine.token2wav.flow.weights import ESTIMATOR_PREFIX
-from engine.weights import load_state_dict
 from tests.support.flow import CPU, PARITY_ATOL, drain, flow_config, flow_state, make_model, make_runner, render_ready
 from tests.support.golden import GOLDEN_DIR, TINY_MODEL_DIR, load_arrays
+from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.weights import load_state_dict
+from voicegate.engine.token2wav.flow.block_context import BlockContext, BlockRow
+from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.estimator import Estimator
+from voicegate.engine.token2wav.flow.euler import euler_step
+from voicegate.engine.token2wav.flow.modulation import time_embedding
+from voicegate.engine.token2wav.flow.offline import WholeSequence
+from voicegate.engine.token2wav.flow.pre_lookahead import HISTORY_TOKENS, PreLookahead
+from voicegate.engine.token2wav.flow.prompt import FlowPrompt
+from voicegate.engine.token2wav.flow.runner import FlowRunner
+from voicegate.engine.token2wav.flow.weights import ESTIMATOR_PREFIX
 
 pytestmark = pytest.mark.parity
 

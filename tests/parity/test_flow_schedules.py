@@ -10,10 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from engine.token2wav.flow.cuda.config import FlowCudaConfig
-from engine.token2wav.flow.errors import BlocksExhausted, LanesExhausted
-from engine.token2wav.flow.stream import FlowBatch, FlowStream
 from tests.support.flow import make_prompt, make_runner, make_tokens, render_alone
+from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
+from voicegate.engine.token2wav.flow.errors import BlocksExhausted, LanesExhausted
+from voicegate.engine.token2wav.flow.stream import FlowBatch, FlowStream
 
 pytestmark = pytest.mark.parity
 

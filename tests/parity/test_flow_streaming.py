@@ -8,9 +8,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.token2wav.flow.prompt import FlowPrompt
-from engine.token2wav.flow.runner import FlowRunner
-from engine.token2wav.flow.stream import FlowStream
 from tests.support.flow import (
     PARITY_ATOL,
     drain,
@@ -20,6 +17,9 @@ from tests.support.flow import (
     render_alone,
     render_ready,
 )
+from voicegate.engine.token2wav.flow.prompt import FlowPrompt
+from voicegate.engine.token2wav.flow.runner import FlowRunner
+from voicegate.engine.token2wav.flow.stream import FlowStream
 
 pytestmark = pytest.mark.parity
 

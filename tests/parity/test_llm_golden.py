@@ -6,11 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from engine.llm.kv_cache import KvCache, RaggedAttention, Span
-from engine.llm.model import LlmModel
-from engine.llm.sampler import RepetitionAwareSampler
-from engine.llm.sequence import Bistream, BistreamPolicy, Feed, SequenceState, Table, Unistream
-from engine.model_config import SamplingConfig
 from tests.support.golden import golden_state_dict, load_arrays
 from tests.unit.engine.llm.support import (
     EOS,
@@ -22,6 +17,11 @@ from tests.unit.engine.llm.support import (
     run_bistream,
     run_unistream,
 )
+from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
+from voicegate.engine.llm.model import LlmModel
+from voicegate.engine.llm.sampler import RepetitionAwareSampler
+from voicegate.engine.llm.sequence import Bistream, BistreamPolicy, Feed, SequenceState, Table, Unistream
+from voicegate.engine.model.config import SamplingConfig
 
 pytestmark = pytest.mark.parity
 

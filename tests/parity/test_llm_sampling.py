@@ -7,10 +7,10 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from engine.llm.sampler import Draw, RepetitionAwareSampler, inverse_cdf
-from engine.model_config import SamplingConfig
 from tests.support.golden import load_arrays, name_keyed_generator
 from tests.unit.engine.llm.support import golden_llm_config
+from voicegate.engine.llm.sampler import Draw, RepetitionAwareSampler, inverse_cdf
+from voicegate.engine.model.config import SamplingConfig
 
 pytestmark = pytest.mark.parity
 

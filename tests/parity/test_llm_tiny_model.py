@@ -8,14 +8,14 @@ import pytest
 import tokenizers
 import torch
 
-from engine.llm.backend import LlmPrompt, SequenceRequest
-from engine.llm.kv_cache import KvCache, RaggedAttention, Span
-from engine.llm.model import LlmModel
-from engine.llm.torch_runner import TorchLlmRunner
-from engine.model_config import ModelConfig, load_model_config
-from engine.weights import load_metadata, load_state_dict
 from tests.support.golden import GOLDEN_DIR, TINY_MODEL_DIR
 from tests.unit.engine.llm.support import one_thread
+from voicegate.engine.llm.backend import LlmPrompt, SequenceRequest
+from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
+from voicegate.engine.llm.model import LlmModel
+from voicegate.engine.llm.torch_runner import TorchLlmRunner
+from voicegate.engine.model.config import ModelConfig, load_model_config
+from voicegate.engine.model.weights import load_metadata, load_state_dict
 
 pytestmark = pytest.mark.parity
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from engine import units
-from engine.model_config import load_model_config
-from engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner
-from engine.token2wav.vocoder.source import HarmonicSource
-from engine.token2wav.vocoder.weights import load_vocoder_weights
-from engine.weights import load_state_dict
 from tests.support import golden
+from voicegate.engine import units
+from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.weights import load_state_dict
+from voicegate.engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner
+from voicegate.engine.token2wav.vocoder.source import HarmonicSource
+from voicegate.engine.token2wav.vocoder.weights import load_vocoder_weights
 
 pytestmark = pytest.mark.parity
 

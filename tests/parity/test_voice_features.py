@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from engine.voices.features import mel_24k, speaker_fbank, whisper_log_mel
 from tests.support.golden import load_arrays
+from voicegate.engine.voices.features import mel_24k, speaker_fbank, whisper_log_mel
 
 pytestmark = pytest.mark.parity
 
@@ -14,8 +14,9 @@ pytestmark = pytest.mark.parity
 @pytest.mark.parametrize(
     ("feature", "samples", "wanted", "tolerance"),
     [
-        (lambda wav: mel_24k(wav).T, "wav24", "mel24", 2e-6),
-        (whisper_log_mel, "wav16", "whisper_logmel128", 1e-6),
+        # Logarithms: roundings of the FFT differ between processors (2e-6 on one, 1.2e-5 on another).
+        (lambda wav: mel_24k(wav).T, "wav24", "mel24", 5e-5),
+        (whisper_log_mel, "wav16", "whisper_logmel128", 5e-5),
         # Upstream's own rounding: its filters are computed in float32.
         (speaker_fbank, "wav16", "kaldi_fbank80_cmn", 3e-4),
     ],

@@ -5,14 +5,14 @@ from functools import cache
 
 import torch
 
-from engine.model_config import EstimatorConfig, FlowConfig
-from engine.token2wav.flow.cuda.config import FlowCudaConfig
-from engine.token2wav.flow.euler import upstream_noise
-from engine.token2wav.flow.model import FlowModel
-from engine.token2wav.flow.prompt import FlowPrompt
-from engine.token2wav.flow.runner import FlowRunner
-from engine.token2wav.flow.stream import FlowStream
 from tests.support.golden import golden_state_dict, tiny_config
+from voicegate.engine.model.config import EstimatorConfig, FlowConfig
+from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
+from voicegate.engine.token2wav.flow.euler import upstream_noise
+from voicegate.engine.token2wav.flow.model import FlowModel
+from voicegate.engine.token2wav.flow.prompt import FlowPrompt
+from voicegate.engine.token2wav.flow.runner import FlowRunner
+from voicegate.engine.token2wav.flow.stream import FlowStream
 
 CPU = torch.device("cpu")
 # Of two correct implementations of the golden modules: 1.2e-6 was seen (tests/golden/cosyvoice3/README.md).

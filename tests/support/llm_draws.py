@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from engine.llm.cuda import packing
-from engine.llm.cuda.body import DecoderBody
-from engine.llm.cuda.config import default_tiles
-from engine.llm.cuda.weights import DecoderWeights
-from engine.llm.model import llm_shapes
-from engine.model_config import LlmConfig, SamplingConfig
+from voicegate.engine.llm.cuda import packing
+from voicegate.engine.llm.cuda.body import DecoderBody
+from voicegate.engine.llm.cuda.config import default_tiles
+from voicegate.engine.llm.cuda.weights import DecoderWeights
+from voicegate.engine.llm.model import llm_shapes
+from voicegate.engine.model.config import LlmConfig, SamplingConfig
 
 
 class KernelSampler:

@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from engine import units
-from engine.scheduler import AdvanceBatch, BeginBlocks, Limits, LlmStep, Room, StreamView, decide
+from voicegate.engine import units
+from voicegate.engine.policy.scheduler import AdvanceBatch, BeginBlocks, Limits, LlmStep, Room, StreamView, decide
 
 EULER_STEPS = 10
 FIRST_BLOCK_TOKENS = 10  # the rest of it is the prompt's

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from engine.audio.outlet import Sink
-from engine.build import engine_info, load_stages
-from engine.config import EngineConfig
-from engine.core import EngineCore
-from engine.interface import (
+from tests.support.golden import TINY_MODEL_DIR
+from voicegate.engine.audio.outlet import Sink
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.device.watcher import Watch
+from voicegate.engine.interface import (
     AudioFormat,
     AudioReady,
     Cancelled,
@@ -21,14 +21,14 @@ from engine.interface import (
     UtteranceId,
     UtteranceRequest,
 )
-from engine.llm.backend import FinishedStep, LaunchedStep, LlmBackend, SequenceOutput, SequenceRequest
-from engine.model_config import load_model_config
-from engine.stages import Stages
-from engine.voices.keeper import VoiceKeeper
-from engine.voices.store import load_voices
-from engine.watcher import Watch
-from engine.worker import LoadedEngine, ThreadedEngine
-from tests.support.golden import TINY_MODEL_DIR
+from voicegate.engine.llm.backend import FinishedStep, LaunchedStep, LlmBackend, SequenceOutput, SequenceRequest
+from voicegate.engine.loading.build import engine_info, load_stages
+from voicegate.engine.loop.core import EngineCore
+from voicegate.engine.loop.stages import Stages
+from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
+from voicegate.engine.model.config import load_model_config
+from voicegate.engine.voices.keeper import VoiceKeeper
+from voicegate.engine.voices.store import load_voices
 
 # No lead: an utterance runs as fast as it can. No stalls: what is said depends on the text alone.
 CONFIG = EngineConfig(TINY_MODEL_DIR, device="cpu", lead_ms=3_600_000, stall_ms=0).resolved("cpu")

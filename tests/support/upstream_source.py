@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bench.generated_source import Sizes, write_source
+from voicegate.bench.full_size.source import Sizes, write_source
 
 # Quick to write and to convert: few text ids, one layer of everything.
 SMALL = Sizes(

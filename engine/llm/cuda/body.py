@@ -11,11 +11,11 @@ import numpy as np
 import torch
 import triton
 
-from engine.llm.cuda import attention_kernels, linear_kernels, packing, sampling_kernel
-from engine.llm.cuda.config import Tile, TileChoice, TileTable, tile_for
-from engine.llm.cuda.packing import WorkLayout
-from engine.llm.cuda.weights import DecoderWeights
-from engine.model_config import LlmConfig, SamplingConfig
+from voicegate.engine.llm.cuda import attention_kernels, linear_kernels, packing, sampling_kernel
+from voicegate.engine.llm.cuda.config import Tile, TileChoice, TileTable, tile_for
+from voicegate.engine.llm.cuda.packing import WorkLayout
+from voicegate.engine.llm.cuda.weights import DecoderWeights
+from voicegate.engine.model.config import LlmConfig, SamplingConfig
 
 _ROWS_PER_TILE = 128  # of activations at most; buffers are that much longer than their rows
 

@@ -6,7 +6,7 @@ cuBLAS picks another kernel for another number of rows, so here a row's last bit
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 
-from engine.llm.cuda.body import DecoderBody
+from voicegate.engine.llm.cuda.body import DecoderBody
 
 
 class CublasDecoderBody(DecoderBody):

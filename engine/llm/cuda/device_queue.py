@@ -4,9 +4,9 @@ from collections import deque
 
 import torch
 
-from engine.llm.cuda.body import DecoderBody
-from engine.llm.cuda.graphs import BucketedBody
-from engine.llm.cuda.packing import Words, padding_row, padding_sample
+from voicegate.engine.llm.cuda.body import DecoderBody
+from voicegate.engine.llm.cuda.graphs import BucketedBody
+from voicegate.engine.llm.cuda.packing import Words, padding_row, padding_sample
 
 # Launches whose tokens nobody has asked for yet; beyond that a launch waits for the oldest. Each holds 30 KB.
 _NUM_BUFFERS = 16

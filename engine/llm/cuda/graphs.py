@@ -13,8 +13,8 @@ from itertools import product
 
 import torch
 
-from engine.cuda_graphs import GraphSet, bucket_for
-from engine.llm.cuda.body import DecoderBody
+from voicegate.engine.device.cuda_graphs import GraphSet, bucket_for
+from voicegate.engine.llm.cuda.body import DecoderBody
 
 
 class Call(Enum):

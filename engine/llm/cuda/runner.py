@@ -9,19 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import torch
 
-from engine.llm.backend import InvalidRequest, SequenceOutput, SequenceRequest, UnknownSequence
-from engine.llm.cuda.body import DecoderBody, max_shared_memory_bytes
-from engine.llm.cuda.config import CudaLlmConfig, TileTable, default_tiles
-from engine.llm.cuda.cublas_body import CublasDecoderBody
-from engine.llm.cuda.device_queue import DeviceQueue, Transfer
-from engine.llm.cuda.graphs import BucketedBody
-from engine.llm.cuda.packing import Words
-from engine.llm.cuda.slots import SlotTable
-from engine.llm.cuda.steps import CudaStep, Live, Member
-from engine.llm.cuda.weights import DecoderWeights
-from engine.llm.requests import check_text_ids, make_sequence, streaming
-from engine.llm.sequence import BistreamPolicy, SequenceState, Table, Unistream
-from engine.model_config import LlmConfig, SamplingConfig
+from voicegate.engine.llm.backend import InvalidRequest, SequenceOutput, SequenceRequest, UnknownSequence
+from voicegate.engine.llm.cuda.body import DecoderBody, max_shared_memory_bytes
+from voicegate.engine.llm.cuda.config import CudaLlmConfig, TileTable, default_tiles
+from voicegate.engine.llm.cuda.cublas_body import CublasDecoderBody
+from voicegate.engine.llm.cuda.device_queue import DeviceQueue, Transfer
+from voicegate.engine.llm.cuda.graphs import BucketedBody
+from voicegate.engine.llm.cuda.packing import Words
+from voicegate.engine.llm.cuda.slots import SlotTable
+from voicegate.engine.llm.cuda.steps import CudaStep, Live, Member
+from voicegate.engine.llm.cuda.weights import DecoderWeights
+from voicegate.engine.llm.requests import check_text_ids, make_sequence, streaming
+from voicegate.engine.llm.sequence import BistreamPolicy, SequenceState, Table, Unistream
+from voicegate.engine.model.config import LlmConfig, SamplingConfig
 
 
 class CudaLlmRunner:

@@ -7,10 +7,10 @@ follow from how many draws were launched. So a step can be launched before the t
 import numpy as np
 import numpy.typing as npt
 
-from engine.llm.backend import NoFreeSlot
-from engine.llm.cuda import packing
-from engine.llm.cuda.packing import ROW_WORDS, SAMPLE_WORDS, Words
-from engine.llm.sampler import seed_key, uniforms
+from voicegate.engine.llm.backend import NoFreeSlot
+from voicegate.engine.llm.cuda import packing
+from voicegate.engine.llm.cuda.packing import ROW_WORDS, SAMPLE_WORDS, Words
+from voicegate.engine.llm.sampler import seed_key, uniforms
 
 Slots = npt.NDArray[np.int64]
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.llm.backend import SequenceOutput
-from engine.llm.cuda.device_queue import Transfer
-from engine.llm.sequence import LlmSequence
+from voicegate.engine.llm.backend import SequenceOutput
+from voicegate.engine.llm.cuda.device_queue import Transfer
+from voicegate.engine.llm.sequence import LlmSequence
 
 
 @dataclass(slots=True, eq=False)

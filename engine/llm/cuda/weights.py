@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 
-from engine.llm.model import BODY, HEAD, SPEECH_TABLE, TEXT_TABLE, check_state_dict, fused_qkv, rotary_table
-from engine.model_config import LlmConfig
+from voicegate.engine.llm.model import BODY, HEAD, SPEECH_TABLE, TEXT_TABLE, check_state_dict, fused_qkv, rotary_table
+from voicegate.engine.model.config import LlmConfig
 
 MAX_BLOCK_N = 128  # rows are zero-padded to a multiple of this: a multiple of every tile's `block_n`
 

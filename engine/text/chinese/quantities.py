@@ -9,9 +9,9 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Final
 
-from engine.text.chinese.digits import MAX_CARDINAL_DIGITS, say_digits, say_numbers, say_telephone_digits
-from engine.text.chinese.measures import CODE_WORDS, CURRENCIES, MAGNITUDES, ONLY_ATTACHED, UNITS
-from engine.text.cleanup import PAUSE
+from voicegate.engine.text.chinese.digits import MAX_CARDINAL_DIGITS, say_digits, say_numbers, say_telephone_digits
+from voicegate.engine.text.chinese.measures import CODE_WORDS, CURRENCIES, MAGNITUDES, ONLY_ATTACHED, UNITS
+from voicegate.engine.text.cleanup import PAUSE
 
 Match = re.Match[str]
 _Source = tuple[str, str | Callable[[Match], str]]

@@ -3,9 +3,9 @@
 import re
 from typing import Final
 
-from engine.text.chinese.digits import say_numbers
-from engine.text.chinese.quantities import write_quantities
-from engine.text.punctuation import tidy
+from voicegate.engine.text.chinese.digits import say_numbers
+from voicegate.engine.text.chinese.quantities import write_quantities
+from voicegate.engine.text.punctuation import tidy
 
 # Blanks stay between Latin words only: upstream's frontend leaves out the others (replace_blank, frontend_utils.py).
 _BLANK: Final = re.compile(r"(?<=[^\x00-\u2dff]) | (?=[^\x00-\u2dff])")

@@ -6,7 +6,7 @@ Takes tidied text without digits (`punctuation.tidy`, inner stops kept); what it
 import re
 from typing import Final
 
-from engine.text.english.abbreviations import ABBREVIATIONS, Kind, opens_sentence
+from voicegate.engine.text.english.abbreviations import ABBREVIATIONS, Kind, opens_sentence
 
 _VOWELS: Final = frozenset("AEIOUY")
 _MAX_SPELLED_LETTERS: Final = 5  # longer words in capitals are shouted, not spelled

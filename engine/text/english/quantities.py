@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from engine.text.cleanup import PAUSE
-from engine.text.english import numbers
-from engine.text.english.abbreviations import ABBREVIATIONS, MONTH_BY_NAME, MONTHS, Kind
-from engine.text.english.measures import CURRENCIES, MAGNITUDES, ONLY_ATTACHED, UNITS
+from voicegate.engine.text.cleanup import PAUSE
+from voicegate.engine.text.english import numbers
+from voicegate.engine.text.english.abbreviations import ABBREVIATIONS, MONTH_BY_NAME, MONTHS, Kind
+from voicegate.engine.text.english.measures import CURRENCIES, MAGNITUDES, ONLY_ATTACHED, UNITS
 
 # Of two digits: '99 is 1999, '24 is 2024 (POSIX strptime %y: from 69 on).
 _FIRST_YEAR_OF_1900S: Final = 69

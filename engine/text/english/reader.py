@@ -3,9 +3,9 @@
 import re
 from typing import Final
 
-from engine.text.english.letters import read_letters
-from engine.text.english.quantities import read_quantities
-from engine.text.punctuation import tidy
+from voicegate.engine.text.english.letters import read_letters
+from voicegate.engine.text.english.quantities import read_quantities
+from voicegate.engine.text.punctuation import tidy
 
 _BEFORE_NUMBERS: Final = (
     (re.compile("²"), " squared"),

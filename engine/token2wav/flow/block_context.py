@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import torch
 
-from engine import units
-from engine.token2wav.flow.block_pool import BlockPool
-from engine.token2wav.flow.estimator import CONV_HISTORY
+from voicegate.engine import units
+from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.estimator import CONV_HISTORY
 
 
 @dataclass(frozen=True, slots=True)

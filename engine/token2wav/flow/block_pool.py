@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 import torch
 
-from engine import units
-from engine.model_config import EstimatorConfig
-from engine.token2wav.flow.errors import BlocksExhausted
-from engine.token2wav.flow.estimator import CONV_HISTORY
+from voicegate.engine import units
+from voicegate.engine.model.config import EstimatorConfig
+from voicegate.engine.token2wav.flow.errors import BlocksExhausted
+from voicegate.engine.token2wav.flow.estimator import CONV_HISTORY
 
 CFG_HALVES = 2
 NUM_CONVS = 2

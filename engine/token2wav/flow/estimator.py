@@ -11,10 +11,10 @@ from typing import Final, Protocol
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
-from engine import units
-from engine.model_config import EstimatorConfig
-from engine.token2wav.flow.modulation import modulation_table, step_modulations
-from engine.token2wav.flow.weights import CONV_GROUPS, CONV_TAPS, INV_FREQ
+from voicegate.engine import units
+from voicegate.engine.model.config import EstimatorConfig
+from voicegate.engine.token2wav.flow.modulation import modulation_table, step_modulations
+from voicegate.engine.token2wav.flow.weights import CONV_GROUPS, CONV_TAPS, INV_FREQ
 
 NORM_EPS: Final = 1e-6
 # Beyond this mish(x) is x in float32, and exp(x)**2 would overflow.

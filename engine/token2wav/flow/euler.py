@@ -5,7 +5,7 @@ from typing import Final
 
 import torch
 
-from engine import units
+from voicegate.engine import units
 
 # Upstream draws noise for 300 s once; a stream starts from the frames at its own absolute positions.
 NOISE_FRAMES: Final = 15_000

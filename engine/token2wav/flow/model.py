@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
-from engine import units
-from engine.model_config import FlowConfig
-from engine.token2wav.flow.estimator import Estimator
-from engine.token2wav.flow.euler import cosine_schedule, upstream_noise
-from engine.token2wav.flow.pre_lookahead import HISTORY_TOKENS, PreLookahead
-from engine.token2wav.flow.weights import ESTIMATOR_PREFIX, load_flow_state
+from voicegate.engine import units
+from voicegate.engine.model.config import FlowConfig
+from voicegate.engine.token2wav.flow.estimator import Estimator
+from voicegate.engine.token2wav.flow.euler import cosine_schedule, upstream_noise
+from voicegate.engine.token2wav.flow.pre_lookahead import HISTORY_TOKENS, PreLookahead
+from voicegate.engine.token2wav.flow.weights import ESTIMATOR_PREFIX, load_flow_state
 
 # A place in a token window that has no token: before the sequence, or past its end.
 ABSENT = -1

@@ -11,7 +11,7 @@ from typing import Final
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
-from engine.token2wav.flow.weights import TIME_CHANNELS
+from voicegate.engine.token2wav.flow.weights import TIME_CHANNELS
 
 ROWS_PER_LAYER: Final = 6
 

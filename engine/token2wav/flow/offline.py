@@ -8,11 +8,11 @@ from collections.abc import Iterable
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
-from engine import units
-from engine.token2wav.flow.estimator import CONV_HISTORY
-from engine.token2wav.flow.euler import euler_step
-from engine.token2wav.flow.model import FlowModel
-from engine.token2wav.flow.prompt import PreparedPrompt
+from voicegate.engine import units
+from voicegate.engine.token2wav.flow.estimator import CONV_HISTORY
+from voicegate.engine.token2wav.flow.euler import euler_step
+from voicegate.engine.token2wav.flow.model import FlowModel
+from voicegate.engine.token2wav.flow.prompt import PreparedPrompt
 
 
 class WholeSequence:

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import torch
 
-from engine import units
-from engine.batch_size import BatchSize
-from engine.token2wav.flow.block_context import BlockContext, BlockRow
-from engine.token2wav.flow.block_pool import BlockPool
-from engine.token2wav.flow.euler import euler_step
-from engine.token2wav.flow.model import FlowModel
-from engine.token2wav.flow.stream import FlowStream
+from voicegate.engine import units
+from voicegate.engine.policy.batch_size import BatchSize
+from voicegate.engine.token2wav.flow.block_context import BlockContext, BlockRow
+from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.euler import euler_step
+from voicegate.engine.token2wav.flow.model import FlowModel
+from voicegate.engine.token2wav.flow.stream import FlowStream
 
 
 class PlainSolver:

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 import torch
 
-from engine import units
-from engine.token2wav.flow.block_pool import BlockPool
-from engine.token2wav.flow.errors import StreamTooLong
-from engine.token2wav.flow.model import FlowModel
+from voicegate.engine import units
+from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.errors import StreamTooLong
+from voicegate.engine.token2wav.flow.model import FlowModel
 
 
 @dataclass(frozen=True, slots=True, eq=False)

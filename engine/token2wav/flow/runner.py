@@ -8,17 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from engine.batch_size import BatchSize
-from engine.model_config import FlowConfig
-from engine.token2wav.flow.block_pool import BlockPool
-from engine.token2wav.flow.cuda.config import FlowCudaConfig
-from engine.token2wav.flow.cuda.solver import CudaSolver
-from engine.token2wav.flow.errors import StreamsExhausted
-from engine.token2wav.flow.model import FlowModel
-from engine.token2wav.flow.offline import render_offline
-from engine.token2wav.flow.plain_solver import PlainSolver
-from engine.token2wav.flow.prompt import FlowPrompt, PreparedPrompt, load_prompt
-from engine.token2wav.flow.stream import FlowBatch, FlowStream
+from voicegate.engine.model.config import FlowConfig
+from voicegate.engine.policy.batch_size import BatchSize
+from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
+from voicegate.engine.token2wav.flow.cuda.solver import CudaSolver
+from voicegate.engine.token2wav.flow.errors import StreamsExhausted
+from voicegate.engine.token2wav.flow.model import FlowModel
+from voicegate.engine.token2wav.flow.offline import render_offline
+from voicegate.engine.token2wav.flow.plain_solver import PlainSolver
+from voicegate.engine.token2wav.flow.prompt import FlowPrompt, PreparedPrompt, load_prompt
+from voicegate.engine.token2wav.flow.stream import FlowBatch, FlowStream
 
 
 class FlowRunner:

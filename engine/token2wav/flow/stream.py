@@ -9,13 +9,13 @@ from typing import Protocol
 
 import torch
 
-from engine import units
-from engine.batch_size import BatchSize
-from engine.token2wav.flow.block_context import BlockRow
-from engine.token2wav.flow.block_pool import BlockPool
-from engine.token2wav.flow.errors import StreamTooLong
-from engine.token2wav.flow.model import FlowModel
-from engine.token2wav.flow.prompt import PreparedPrompt
+from voicegate.engine import units
+from voicegate.engine.policy.batch_size import BatchSize
+from voicegate.engine.token2wav.flow.block_context import BlockRow
+from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.errors import StreamTooLong
+from voicegate.engine.token2wav.flow.model import FlowModel
+from voicegate.engine.token2wav.flow.prompt import PreparedPrompt
 
 
 class FlowStream:

@@ -5,9 +5,9 @@ from typing import Final
 
 import torch
 
-from engine import units
-from engine.model_config import EstimatorConfig, FlowConfig
-from engine.weights import Shape, check_shapes
+from voicegate.engine import units
+from voicegate.engine.model.config import EstimatorConfig, FlowConfig
+from voicegate.engine.model.weights import Shape, check_shapes
 
 # Constructor constants of upstream's DiT that no checkpoint of the family changes and model.json does not carry.
 TIME_CHANNELS: Final = 256

@@ -9,8 +9,8 @@ from typing import Final
 import torch
 from torch.nn import functional
 
-from engine.token2wav.vocoder.state import BatchRows, Layout, Tails, behind_tail
-from engine.token2wav.vocoder.weights import F0_KERNELS, F0_LAYER_STRIDE, F0_PREFIX
+from voicegate.engine.token2wav.vocoder.state import BatchRows, Layout, Tails, behind_tail
+from voicegate.engine.token2wav.vocoder.weights import F0_KERNELS, F0_LAYER_STRIDE, F0_PREFIX
 
 LOOK_RIGHT_FRAMES: Final = F0_KERNELS[0] - 1
 

@@ -10,7 +10,7 @@ from typing import Final
 import torch
 from torch.nn import functional
 
-from engine.token2wav.vocoder.state import BatchRows, Layout, Tails, behind_tail, merged_layouts
+from voicegate.engine.token2wav.vocoder.state import BatchRows, Layout, Tails, behind_tail, merged_layouts
 
 Weights = Mapping[str, torch.Tensor]
 

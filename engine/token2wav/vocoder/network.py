@@ -6,14 +6,14 @@ Shapes depend on the padded batch alone and nothing waits for the device, so tha
 import torch
 from torch.nn import functional
 
-from engine import units
-from engine.model_config import VocoderConfig
-from engine.token2wav.vocoder.f0 import F0Predictor
-from engine.token2wav.vocoder.layers import Convolution, ResBlock, Upsample, Weights
-from engine.token2wav.vocoder.source import HarmonicSource
-from engine.token2wav.vocoder.state import BatchRows, Layout, Tails, behind_tail, merged_layouts
-from engine.token2wav.vocoder.stft import Analysis, Synthesis
-from engine.token2wav.vocoder.weights import POST_KERNEL, source_stride, stage_channels, stage_rate
+from voicegate.engine import units
+from voicegate.engine.model.config import VocoderConfig
+from voicegate.engine.token2wav.vocoder.f0 import F0Predictor
+from voicegate.engine.token2wav.vocoder.layers import Convolution, ResBlock, Upsample, Weights
+from voicegate.engine.token2wav.vocoder.source import HarmonicSource
+from voicegate.engine.token2wav.vocoder.state import BatchRows, Layout, Tails, behind_tail, merged_layouts
+from voicegate.engine.token2wav.vocoder.stft import Analysis, Synthesis
+from voicegate.engine.token2wav.vocoder.weights import POST_KERNEL, source_stride, stage_channels, stage_rate
 
 # Upstream calls leaky_relu before conv_post without a slope: torch's default, not the configuration's.
 POST_SLOPE = 0.01

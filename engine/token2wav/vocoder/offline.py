@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch.nn import functional
 
-from engine import units
-from engine.model_config import VocoderConfig
-from engine.token2wav.vocoder.f0 import LOOK_RIGHT_FRAMES, F0Predictor
-from engine.token2wav.vocoder.network import POST_SLOPE
-from engine.token2wav.vocoder.source import HarmonicSource
-from engine.token2wav.vocoder.stft import hann_window
-from engine.token2wav.vocoder.weights import source_stride
+from voicegate.engine import units
+from voicegate.engine.model.config import VocoderConfig
+from voicegate.engine.token2wav.vocoder.f0 import LOOK_RIGHT_FRAMES, F0Predictor
+from voicegate.engine.token2wav.vocoder.network import POST_SLOPE
+from voicegate.engine.token2wav.vocoder.source import HarmonicSource
+from voicegate.engine.token2wav.vocoder.stft import hann_window
+from voicegate.engine.token2wav.vocoder.weights import source_stride
 
 
 class OfflineVocoder:

@@ -10,14 +10,14 @@ from typing import Final
 import torch
 from torch.nn import functional
 
-from engine import units
-from engine.model_config import VocoderConfig
-from engine.token2wav.vocoder.errors import VocoderStreamEnded, VocoderStreamsExhausted, VocoderStreamTooLong
-from engine.token2wav.vocoder.excitation import project, upstream_excitation
-from engine.token2wav.vocoder.network import VocoderNetwork
-from engine.token2wav.vocoder.offline import OfflineVocoder
-from engine.token2wav.vocoder.state import BatchRows, SlotTable
-from engine.token2wav.vocoder.weights import load_vocoder_weights
+from voicegate.engine import units
+from voicegate.engine.model.config import VocoderConfig
+from voicegate.engine.token2wav.vocoder.errors import VocoderStreamEnded, VocoderStreamsExhausted, VocoderStreamTooLong
+from voicegate.engine.token2wav.vocoder.excitation import project, upstream_excitation
+from voicegate.engine.token2wav.vocoder.network import VocoderNetwork
+from voicegate.engine.token2wav.vocoder.offline import OfflineVocoder
+from voicegate.engine.token2wav.vocoder.state import BatchRows, SlotTable
+from voicegate.engine.token2wav.vocoder.weights import load_vocoder_weights
 
 # Rows of one padded call are at least this full. Lower -> fewer calls, more of each spent on padding.
 MIN_ROW_FILL: Final = 0.75

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import torch
 
-from engine import units
-from engine.model_config import VocoderConfig
+from voicegate.engine import units
+from voicegate.engine.model.config import VocoderConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Frame j covers samples 4j - 8 .. 4j + 7 (centred), so each sample lies in four f
 import torch
 from torch.nn import functional
 
-from engine.model_config import VocoderConfig
+from voicegate.engine.model.config import VocoderConfig
 
 
 def hann_window(size: int) -> torch.Tensor:

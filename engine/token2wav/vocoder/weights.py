@@ -5,9 +5,9 @@ from typing import Final
 
 import torch
 
-from engine import units
-from engine.model_config import VocoderConfig
-from engine.weights import Shape, WeightsError, check_shapes
+from voicegate.engine import units
+from voicegate.engine.model.config import VocoderConfig
+from voicegate.engine.model.weights import Shape, WeightsError, check_shapes
 
 # Constructor constants of upstream's f0 predictor, which no checkpoint of the family changes.
 F0_KERNELS: Final = (4, 3, 3, 3, 3)  # the first looks right, the others left

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.kernels.floors import (
+from voicegate.bench.kernels.floors import (
     FLOP_PER_S,
     FULL,
     MEMORY_BYTES_PER_S,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from bench import gpu_tests
-from bench.gpu_tests import header, main
+from voicegate.bench import gpu_tests
+from voicegate.bench.gpu_tests import header, main
 
 pytestmark = pytest.mark.unit
 

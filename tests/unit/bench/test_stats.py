@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.stats import low_summary, percentile, summary, word_errors
+from voicegate.bench.stats import low_summary, percentile, summary, word_errors
 
 pytestmark = pytest.mark.unit
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from bench.report import outcome_report
-from bench.table import replace_section, results, sections
-from tests.unit.bench.test_report import GOOD, PLAIN_RUN, outcome, scenarios
+from tests.unit.bench.engine.test_report import GOOD, PLAIN_RUN, outcome, scenarios
+from voicegate.bench.engine.report import outcome_report
+from voicegate.bench.table import replace_section, results, sections
 
 pytestmark = pytest.mark.unit
 

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from gateway.cli.convert import TerminalProgress
-from gateway.cli.main import run
+from voicegate.gateway.cli.convert import TerminalProgress
+from voicegate.gateway.cli.main import run
 
 pytestmark = pytest.mark.unit
 

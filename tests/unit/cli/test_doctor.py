@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from clients.python.errors import MissingDependency
-from gateway.cli import doctor
-from gateway.cli.doctor import Finding, Level, check_model, check_port, check_python, check_torch
-from gateway.cli.main import run
-from gateway.config import DEFAULT_MODEL_DIR, GatewayConfig
+from voicegate.clients.python.errors import MissingDependency
+from voicegate.gateway.cli import doctor
+from voicegate.gateway.cli.doctor import Finding, Level, check_model, check_port, check_python, check_torch
+from voicegate.gateway.cli.main import run
+from voicegate.gateway.config import DEFAULT_MODEL_DIR, GatewayConfig
 
 pytestmark = pytest.mark.unit
 

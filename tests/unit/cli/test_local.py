@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import (
+from voicegate.engine.config import (
     DEVICES,
     FLOW_PRODUCTS,
     GRAPH_SWITCHES,
@@ -14,11 +14,11 @@ from engine.config import (
     VOCODER_PRECISIONS,
     EngineConfig,
 )
-from engine.llm.cuda.config import ROW_BUCKETS, CudaLlmConfig
-from engine.token2wav.flow.cuda.config import FlowCudaConfig
-from engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
-from gateway.cli.local import engine_config
-from gateway.config import ConfigError, GatewayConfig, config_fields
+from voicegate.engine.llm.cuda.config import ROW_BUCKETS, CudaLlmConfig
+from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
+from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
+from voicegate.gateway.cli.local import engine_config
+from voicegate.gateway.config import ConfigError, GatewayConfig, config_fields
 
 pytestmark = pytest.mark.unit
 

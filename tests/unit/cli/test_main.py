@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from gateway.cli import main, serve, version
-from gateway.cli.terminal import CommandError
-from gateway.config import config_fields
+from voicegate.gateway.cli import main, serve, version
+from voicegate.gateway.cli.terminal import CommandError
+from voicegate.gateway.config import config_fields
 
 pytestmark = pytest.mark.unit
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.model_config import ModelConfig
-from gateway.cli.model_files import (
+from voicegate.engine.model.config import ModelConfig
+from voicegate.gateway.cli.model_files import (
     UnfitFile,
     check_config,
     check_tokenizer,
@@ -17,8 +17,8 @@ from gateway.cli.model_files import (
     read_header,
     voice_paths,
 )
-from gateway.cli.voices import read_voices
-from gateway.config import DEFAULT_MODEL_DIR
+from voicegate.gateway.cli.voices import read_voices
+from voicegate.gateway.config import DEFAULT_MODEL_DIR
 
 pytestmark = pytest.mark.unit
 

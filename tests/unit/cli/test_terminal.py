@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from gateway.cli.terminal import StartProgress
+from voicegate.gateway.cli.terminal import StartProgress
 
 pytestmark = pytest.mark.unit
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli import main
-from gateway.config import DEFAULT_MODEL_DIR
+from voicegate.gateway.cli import main
+from voicegate.gateway.config import DEFAULT_MODEL_DIR
 
 pytestmark = pytest.mark.unit
 

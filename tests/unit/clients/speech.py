@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import opuslib
 
-from clients.python.audio import Audio
-from protocol import messages as wire
+from voicegate.clients.python.audio import Audio
+from voicegate.protocol import messages as wire
 
 RATE_HZ = 24_000
 

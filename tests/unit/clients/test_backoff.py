@@ -2,7 +2,7 @@
 
 import pytest
 
-from clients.python.backoff import Backoff
+from voicegate.clients.python.backoff import Backoff
 
 pytestmark = pytest.mark.unit
 

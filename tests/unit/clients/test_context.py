@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from clients.python.context import Context
-from clients.python.errors import ConnectionLost, ContextClosed, ContextFailed, InvalidInput
-from protocol import messages as wire
-from protocol.audio_message import AudioMessage
+from voicegate.clients.python.context import Context
+from voicegate.clients.python.errors import ConnectionLost, ContextClosed, ContextFailed, InvalidInput
+from voicegate.protocol import messages as wire
+from voicegate.protocol.audio_message import AudioMessage
 
 pytestmark = pytest.mark.unit
 

@@ -7,10 +7,10 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from clients.python import decode
-from clients.python.decode import PcmDecoder, decode_all
-from clients.python.errors import MissingDependency
 from tests.unit.clients.speech import opus_speech, pcm_speech
+from voicegate.clients.python import decode
+from voicegate.clients.python.decode import PcmDecoder, decode_all
+from voicegate.clients.python.errors import MissingDependency
 
 pytestmark = pytest.mark.unit
 

@@ -7,9 +7,9 @@ import av
 import numpy as np
 import pytest
 
-from clients.python.errors import InvalidInput
-from clients.python.files import check_path, write_audio
 from tests.unit.clients.speech import opus_speech, pcm_speech
+from voicegate.clients.python.errors import InvalidInput
+from voicegate.clients.python.files import check_path, write_audio
 
 pytestmark = pytest.mark.unit
 

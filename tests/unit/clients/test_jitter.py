@@ -2,7 +2,7 @@
 
 import pytest
 
-from clients.python.jitter import JitterBuffer
+from voicegate.clients.python.jitter import JitterBuffer
 
 pytestmark = pytest.mark.unit
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from clients.python.errors import MissingDependency
-from clients.python.playback import SoundCard, find_sound_device
 from tests.unit.clients.deadline import deadline
 from tests.unit.clients.speech import opus_speech, pcm_speech
+from voicegate.clients.python.errors import MissingDependency
+from voicegate.clients.python.playback import SoundCard, find_sound_device
 
 pytestmark = pytest.mark.unit
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from clients.python.errors import ConnectionLost, ContextFailed, ReaderTooSlow
-from clients.python.reception import Phase, Reception
-from protocol import messages as wire
-from protocol.audio_message import AudioMessage
+from voicegate.clients.python.errors import ConnectionLost, ContextFailed, ReaderTooSlow
+from voicegate.clients.python.reception import Phase, Reception
+from voicegate.protocol import messages as wire
+from voicegate.protocol.audio_message import AudioMessage
 
 pytestmark = pytest.mark.unit
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from clients.python.report import timeline_lines
-from clients.python.timeline import Arrival, measure
+from voicegate.clients.python.report import timeline_lines
+from voicegate.clients.python.timeline import Arrival, measure
 
 pytestmark = pytest.mark.unit
 

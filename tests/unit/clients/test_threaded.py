@@ -6,8 +6,8 @@ from contextlib import aclosing
 
 import pytest
 
-from clients.python.threaded import iterate_in_thread
 from tests.unit.clients.deadline import deadline
+from voicegate.clients.python.threaded import iterate_in_thread
 
 pytestmark = pytest.mark.unit
 

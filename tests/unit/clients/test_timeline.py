@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.python.timeline import Arrival, measure, play
+from voicegate.clients.python.timeline import Arrival, measure, play
 
 pytestmark = pytest.mark.unit
 

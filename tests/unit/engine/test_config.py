@@ -6,9 +6,16 @@ from typing import Any
 
 import pytest
 
-from engine import loading
-from engine.config import FLOW_PRODUCTS, KV_DTYPES, PRECISIONS, REFERENCE_GPU, VOCODER_PRECISIONS, EngineConfig
-from engine.token2wav.vocoder.cuda.config import PRECISIONS as VOCODER_KERNELS
+from voicegate.engine.config import (
+    FLOW_PRODUCTS,
+    KV_DTYPES,
+    PRECISIONS,
+    REFERENCE_GPU,
+    VOCODER_PRECISIONS,
+    EngineConfig,
+)
+from voicegate.engine.loading import runners as loading
+from voicegate.engine.token2wav.vocoder.cuda.config import PRECISIONS as VOCODER_KERNELS
 
 pytestmark = pytest.mark.unit
 

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from engine.interface import EngineInfo, SpeakingMode, UtteranceId, VoiceInfo
-from gateway.actions import Action, Send, SendAudio, Submit
-from gateway.context import ContextState
-from gateway.opening import SessionLimits
-from gateway.session import Session
-from protocol import messages as wire
+from voicegate.engine.interface import EngineInfo, SpeakingMode, UtteranceId, VoiceInfo
+from voicegate.gateway.session.actions import Action, Send, SendAudio, Submit
+from voicegate.gateway.session.context import ContextState
+from voicegate.gateway.session.opening import SessionLimits
+from voicegate.gateway.session.session import Session
+from voicegate.protocol import messages as wire
 
 INFO = EngineInfo(
     model="m",

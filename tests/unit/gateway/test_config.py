@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import DEFAULT_MODEL_DIR, ConfigError, GatewayConfig, config_fields, from_environment
+from voicegate.gateway.config import DEFAULT_MODEL_DIR, ConfigError, GatewayConfig, config_fields, from_environment
 
 pytestmark = pytest.mark.unit
 

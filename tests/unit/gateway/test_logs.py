@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from gateway.config import LogFormat
-from gateway.logs import configure_logs, get_logger
+from voicegate.gateway.config import LogFormat
+from voicegate.gateway.logs import configure_logs, get_logger
 
 pytestmark = pytest.mark.unit
 

@@ -6,16 +6,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engine import units
-from gateway.config import GatewayConfig
-from gateway.context import ACCEPTS, ContextState
-from gateway.http import PAGES
-from gateway.opening import SessionLimits
-from protocol import audio_message, codec, messages
-from protocol.audio_message import AudioMessage
-from protocol.errors import CloseCode, ErrorCode
-from protocol.messages import SUBPROTOCOL, ClientMessage, ServerMessage
 from tests.unit.gateway.sessions import MESSAGES, NOW, error_of, session_in
+from voicegate.engine import units
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.server.http import PAGES
+from voicegate.gateway.session.context import ACCEPTS, ContextState
+from voicegate.gateway.session.opening import SessionLimits
+from voicegate.protocol import audio_message, codec, messages
+from voicegate.protocol.audio_message import AudioMessage
+from voicegate.protocol.errors import CloseCode, ErrorCode
+from voicegate.protocol.messages import SUBPROTOCOL, ClientMessage, ServerMessage
 
 pytestmark = pytest.mark.unit
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import audio_message
-from protocol.audio_message import AudioMessage
-from protocol.errors import ProtocolViolation
+from voicegate.protocol import audio_message
+from voicegate.protocol.audio_message import AudioMessage
+from voicegate.protocol.errors import ProtocolViolation
 
 pytestmark = pytest.mark.unit
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import codec, messages
-from protocol.errors import ErrorCode, ProtocolViolation
+from voicegate.protocol import codec, messages
+from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 
 pytestmark = pytest.mark.unit
 

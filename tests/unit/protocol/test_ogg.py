@@ -10,9 +10,9 @@ import numpy.typing as npt
 import opuslib
 import pytest
 
-from protocol import ogg
-from protocol.ogg import OggOpusMuxer
-from protocol.opus_packet import packet_duration_48k
+from voicegate.protocol import ogg
+from voicegate.protocol.ogg import OggOpusMuxer
+from voicegate.protocol.opus_packet import packet_duration_48k
 
 pytestmark = pytest.mark.unit
 

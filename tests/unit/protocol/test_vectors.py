@@ -7,14 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-import protocol
-from protocol import audio_message, codec, messages
-from protocol.audio_message import AudioMessage
-from protocol.errors import ProtocolViolation
+from voicegate.protocol import audio_message, codec, messages
+from voicegate.protocol.audio_message import AudioMessage
+from voicegate.protocol.errors import ProtocolViolation
 
 pytestmark = pytest.mark.unit
 
-VECTORS = Path(protocol.__file__).parent / "vectors"
+VECTORS = Path(codec.__file__).parent / "vectors"
 
 
 def vectors(file_name: str) -> Any:

@@ -7,9 +7,9 @@ from operator import attrgetter
 
 import torch
 
-from engine import units
-from engine.batch_size import BatchSize
-from engine.cuda_graphs import check_buckets
+from voicegate.engine import units
+from voicegate.engine.device.cuda_graphs import check_buckets
+from voicegate.engine.policy.batch_size import BatchSize
 
 KV_DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn)
 PRODUCT_DTYPES = (torch.float8_e4m3fn,)

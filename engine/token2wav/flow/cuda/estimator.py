@@ -6,14 +6,14 @@ on the device, so one graph per (lane, bucket) serves all steps of all batches.
 
 import torch
 
-from engine import units
-from engine.token2wav.flow.block_pool import CFG_HALVES
-from engine.token2wav.flow.cuda import lane
-from engine.token2wav.flow.cuda.lane import BlockBuffers
-from engine.token2wav.flow.cuda.ops import StepOps
-from engine.token2wav.flow.cuda.tensors import FlowTensors
-from engine.token2wav.flow.model import FlowModel
-from engine.token2wav.flow.modulation import ROWS_PER_LAYER
+from voicegate.engine import units
+from voicegate.engine.token2wav.flow.block_pool import CFG_HALVES
+from voicegate.engine.token2wav.flow.cuda import lane
+from voicegate.engine.token2wav.flow.cuda.lane import BlockBuffers
+from voicegate.engine.token2wav.flow.cuda.ops import StepOps
+from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
+from voicegate.engine.token2wav.flow.model import FlowModel
+from voicegate.engine.token2wav.flow.modulation import ROWS_PER_LAYER
 
 # Rows of the modulation table within a layer's; a shift follows its scale.
 _ATTN_SCALE, _ATTN_GATE, _FF_SCALE, _FF_GATE = 0, 2, 3, 5

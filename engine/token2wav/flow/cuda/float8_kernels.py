@@ -5,7 +5,7 @@
 import triton
 import triton.language as tl
 
-from engine.token2wav.flow.cuda.linear_kernels import gelu
+from voicegate.engine.token2wav.flow.cuda.linear_kernels import gelu
 
 
 # Specialised in num_cells: as a multiple of 16 it lets a thread load and store 16 bytes at once. Without, an Euler step

@@ -7,8 +7,8 @@ from typing import Final
 import torch
 import triton
 
-from engine.token2wav.flow.cuda import float8_kernels
-from engine.token2wav.flow.cuda.tensors import FlowTensors
+from voicegate.engine.token2wav.flow.cuda import float8_kernels
+from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
 
 _CELLS: Final = 4096  # of a program of GELU
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 import triton
 
-from engine import units
-from engine.token2wav.flow.block_pool import CFG_HALVES
-from engine.token2wav.flow.cuda import attention_kernels, lane
-from engine.token2wav.flow.cuda.lane import BlockBuffers
-from engine.token2wav.flow.cuda.tensors import FlowTensors
+from voicegate.engine import units
+from voicegate.engine.token2wav.flow.block_pool import CFG_HALVES
+from voicegate.engine.token2wav.flow.cuda import attention_kernels, lane
+from voicegate.engine.token2wav.flow.cuda.lane import BlockBuffers
+from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
 
 # tl.dot takes no smaller side.
 _MIN_TILE = 16

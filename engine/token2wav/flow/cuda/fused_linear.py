@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 import triton
 
-from engine.token2wav.flow.cuda import linear_kernels
-from engine.token2wav.flow.cuda.tensors import FlowTensors
+from voicegate.engine.token2wav.flow.cuda import linear_kernels
+from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
 
 # Up to this many lines, one stream's block, wide products are Triton's.
 _FEW_LINES: Final = 100

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import torch
 import triton
 
-from engine import units
-from engine.token2wav.flow.block_pool import CFG_HALVES
-from engine.token2wav.flow.cuda import input_kernels, lane, line_kernels
-from engine.token2wav.flow.cuda.lane import BlockBuffers
-from engine.token2wav.flow.cuda.tensors import FlowTensors
-from engine.token2wav.flow.estimator import CONV_HISTORY, MISH_LIMIT, NORM_EPS
-from engine.token2wav.flow.weights import CONV_GROUPS
+from voicegate.engine import units
+from voicegate.engine.token2wav.flow.block_pool import CFG_HALVES
+from voicegate.engine.token2wav.flow.cuda import input_kernels, lane, line_kernels
+from voicegate.engine.token2wav.flow.cuda.lane import BlockBuffers
+from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
+from voicegate.engine.token2wav.flow.estimator import CONV_HISTORY, MISH_LIMIT, NORM_EPS
+from voicegate.engine.token2wav.flow.weights import CONV_GROUPS
 
 # tl.dot takes no smaller side.
 _MIN_TILE = 16

@@ -14,12 +14,12 @@ from typing import Final
 import numpy as np
 import torch
 
-from engine import units
-from engine.token2wav.flow.block_context import BlockRow
-from engine.token2wav.flow.block_pool import BlockPool
-from engine.token2wav.flow.model import FlowModel
-from engine.token2wav.flow.pre_lookahead import HISTORY_TOKENS
-from engine.token2wav.flow.stream import FlowStream
+from voicegate.engine import units
+from voicegate.engine.token2wav.flow.block_context import BlockRow
+from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.model import FlowModel
+from voicegate.engine.token2wav.flow.pre_lookahead import HISTORY_TOKENS
+from voicegate.engine.token2wav.flow.stream import FlowStream
 
 # Columns of a row.
 BLOCK: Final = 0

@@ -8,7 +8,7 @@ Lines are frames, of both CFG halves. Only the CUDA path imports this module (Tr
 import triton
 import triton.language as tl
 
-from engine.token2wav.flow.cuda.attention_kernels import LOG2_E
+from voicegate.engine.token2wav.flow.cuda.attention_kernels import LOG2_E
 
 
 @triton.jit

@@ -9,10 +9,10 @@ from typing import Protocol
 
 import torch
 
-from engine.token2wav.flow.cuda import plain_ops
-from engine.token2wav.flow.cuda.config import FlowCudaConfig
-from engine.token2wav.flow.cuda.lane import BlockBuffers
-from engine.token2wav.flow.cuda.tensors import FlowTensors
+from voicegate.engine.token2wav.flow.cuda import plain_ops
+from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
+from voicegate.engine.token2wav.flow.cuda.lane import BlockBuffers
+from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
 
 
 class NormOp(Protocol):
@@ -81,7 +81,7 @@ def choose_ops(config: FlowCudaConfig) -> StepOps:
         )
     ):
         return PLAIN_OPS
-    from engine.token2wav.flow.cuda import fused_attention, fused_linear, fused_ops  # noqa: PLC0415 - Triton is optional
+    from voicegate.engine.token2wav.flow.cuda import fused_attention, fused_linear, fused_ops  # noqa: PLC0415 - Triton is optional
 
     return StepOps(
         embed=fused_ops.embed if config.fuse_input else plain_ops.embed,
@@ -98,7 +98,7 @@ def choose_float8_ops(config: FlowCudaConfig) -> StepOps:
     """The same for tensors.in_float8. Raises as `choose_ops`."""
     linear, widen = plain_ops.float8_linear, plain_ops.float8_widen
     if config.fuse_linear or config.fuse_gelu:
-        from engine.token2wav.flow.cuda import float8_linear  # noqa: PLC0415 - Triton is optional
+        from voicegate.engine.token2wav.flow.cuda import float8_linear  # noqa: PLC0415 - Triton is optional
 
         linear = float8_linear.linear if config.fuse_linear else linear
         widen = float8_linear.widen if config.fuse_gelu else widen

@@ -8,14 +8,14 @@ some other line, which nothing valid depends on.
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
-from engine import units
-from engine.token2wav.flow.block_pool import CFG_HALVES
-from engine.token2wav.flow.cuda import lane
-from engine.token2wav.flow.cuda.lane import BlockBuffers
-from engine.token2wav.flow.cuda.tensors import FlowTensors
-from engine.token2wav.flow.estimator import CONV_HISTORY, NORM_EPS, causal_conv, mish, rotate
-from engine.token2wav.flow.euler import guide
-from engine.token2wav.flow.weights import CONV_GROUPS
+from voicegate.engine import units
+from voicegate.engine.token2wav.flow.block_pool import CFG_HALVES
+from voicegate.engine.token2wav.flow.cuda import lane
+from voicegate.engine.token2wav.flow.cuda.lane import BlockBuffers
+from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
+from voicegate.engine.token2wav.flow.estimator import CONV_HISTORY, NORM_EPS, causal_conv, mish, rotate
+from voicegate.engine.token2wav.flow.euler import guide
+from voicegate.engine.token2wav.flow.weights import CONV_GROUPS
 
 
 def embed(tensors: FlowTensors, block: BlockBuffers, hidden: torch.Tensor) -> None:

@@ -11,18 +11,18 @@ from itertools import accumulate
 
 import torch
 
-from engine.batch_size import BatchSize
-from engine.cuda_graphs import GraphSet
-from engine.token2wav.flow.block_context import BlockRow
-from engine.token2wav.flow.block_pool import BlockPool
-from engine.token2wav.flow.cuda.config import FlowCudaConfig
-from engine.token2wav.flow.cuda.estimator import FixedShapeEstimator
-from engine.token2wav.flow.cuda.lane import BlockBuffers, Lane
-from engine.token2wav.flow.cuda.ops import choose_float8_ops, choose_ops
-from engine.token2wav.flow.cuda.tensors import flow_tensors, in_float8
-from engine.token2wav.flow.errors import LanesExhausted
-from engine.token2wav.flow.model import FlowModel
-from engine.token2wav.flow.stream import FlowStream
+from voicegate.engine.device.cuda_graphs import GraphSet
+from voicegate.engine.policy.batch_size import BatchSize
+from voicegate.engine.token2wav.flow.block_context import BlockRow
+from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
+from voicegate.engine.token2wav.flow.cuda.estimator import FixedShapeEstimator
+from voicegate.engine.token2wav.flow.cuda.lane import BlockBuffers, Lane
+from voicegate.engine.token2wav.flow.cuda.ops import choose_float8_ops, choose_ops
+from voicegate.engine.token2wav.flow.cuda.tensors import flow_tensors, in_float8
+from voicegate.engine.token2wav.flow.errors import LanesExhausted
+from voicegate.engine.token2wav.flow.model import FlowModel
+from voicegate.engine.token2wav.flow.stream import FlowStream
 
 
 class Pass(Enum):

@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from engine.model_config import EstimatorConfig
-from engine.token2wav.flow.block_pool import BlockPool
-from engine.token2wav.flow.estimator import EstimatorLayer
-from engine.token2wav.flow.model import FlowModel
-from engine.token2wav.flow.weights import CONV_GROUPS
+from voicegate.engine.model.config import EstimatorConfig
+from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.estimator import EstimatorLayer
+from voicegate.engine.token2wav.flow.model import FlowModel
+from voicegate.engine.token2wav.flow.weights import CONV_GROUPS
 
 
 @dataclass(frozen=True, slots=True)

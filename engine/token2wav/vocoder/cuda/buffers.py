@@ -10,7 +10,7 @@ from typing import Final
 
 import torch
 
-from engine.token2wav.vocoder.cuda.state_kernels import WORDS_PER_PIECE
+from voicegate.engine.token2wav.vocoder.cuda.state_kernels import WORDS_PER_PIECE
 
 _WORD_BYTES: Final = 4
 _ALIGNMENT_WORDS: Final = 64

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from engine.token2wav.vocoder.cuda.rows import Row
-from engine.token2wav.vocoder.runner import VocoderJob
+from voicegate.engine.token2wav.vocoder.cuda.rows import Row
+from voicegate.engine.token2wav.vocoder.runner import VocoderJob
 
 
 @dataclass(frozen=True, slots=True)

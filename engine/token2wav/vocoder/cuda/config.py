@@ -5,7 +5,7 @@ from typing import Final
 
 import torch
 
-from engine.cuda_graphs import bucket_for, check_buckets
+from voicegate.engine.device.cuda_graphs import bucket_for, check_buckets
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Final
 import triton
 import triton.language as tl
 
-from engine.token2wav.vocoder.cuda import rows
+from voicegate.engine.token2wav.vocoder.cuda import rows
 
 # What becomes of a convolution's sum on its way to the next layer's input.
 NO_ACTIVATION: Final = 0

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import torch
 
-from engine.token2wav.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
-from engine.token2wav.vocoder.cuda.conv_kernel import LEAKY, NO_ACTIVATION, SNAKE, conv_kernel
-from engine.token2wav.vocoder.cuda.packing import ConvWeights, SnakeWeights
+from voicegate.engine.token2wav.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
+from voicegate.engine.token2wav.vocoder.cuda.conv_kernel import LEAKY, NO_ACTIVATION, SNAKE, conv_kernel
+from voicegate.engine.token2wav.vocoder.cuda.packing import ConvWeights, SnakeWeights
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,22 +11,22 @@ from typing import Any
 import torch
 import triton
 
-from engine import units
-from engine.model_config import VocoderConfig
-from engine.token2wav.vocoder.cuda import rows as row_fields
-from engine.token2wav.vocoder.cuda.buffers import BufferSpec, Memory, Workspace
-from engine.token2wav.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
-from engine.token2wav.vocoder.cuda.convolutions import Columns, Convolutions, Epilogue
-from engine.token2wav.vocoder.cuda.packing import Packer
-from engine.token2wav.vocoder.cuda.pitch import PitchBranch
-from engine.token2wav.vocoder.cuda.pitch_kernels import gather_mel_kernel
-from engine.token2wav.vocoder.cuda.side_streams import SideStreams
-from engine.token2wav.vocoder.cuda.spectrum_kernels import analysis_kernel, synthesis_kernel
-from engine.token2wav.vocoder.cuda.stage import CudaStage
-from engine.token2wav.vocoder.cuda.state_kernels import WORDS_PER_PIECE, load_tails_kernel, save_tails_kernel
-from engine.token2wav.vocoder.network import POST_SLOPE
-from engine.token2wav.vocoder.stft import Analysis, Synthesis
-from engine.token2wav.vocoder.weights import source_stride
+from voicegate.engine import units
+from voicegate.engine.model.config import VocoderConfig
+from voicegate.engine.token2wav.vocoder.cuda import rows as row_fields
+from voicegate.engine.token2wav.vocoder.cuda.buffers import BufferSpec, Memory, Workspace
+from voicegate.engine.token2wav.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
+from voicegate.engine.token2wav.vocoder.cuda.convolutions import Columns, Convolutions, Epilogue
+from voicegate.engine.token2wav.vocoder.cuda.packing import Packer
+from voicegate.engine.token2wav.vocoder.cuda.pitch import PitchBranch
+from voicegate.engine.token2wav.vocoder.cuda.pitch_kernels import gather_mel_kernel
+from voicegate.engine.token2wav.vocoder.cuda.side_streams import SideStreams
+from voicegate.engine.token2wav.vocoder.cuda.spectrum_kernels import analysis_kernel, synthesis_kernel
+from voicegate.engine.token2wav.vocoder.cuda.stage import CudaStage
+from voicegate.engine.token2wav.vocoder.cuda.state_kernels import WORDS_PER_PIECE, load_tails_kernel, save_tails_kernel
+from voicegate.engine.token2wav.vocoder.network import POST_SLOPE
+from voicegate.engine.token2wav.vocoder.stft import Analysis, Synthesis
+from voicegate.engine.token2wav.vocoder.weights import source_stride
 
 SPECTRUM_COLUMNS = 64  # per program of the two transforms
 

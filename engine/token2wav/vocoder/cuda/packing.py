@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from engine.token2wav.vocoder.cuda.config import Precision
-from engine.token2wav.vocoder.layers import Weights
+from voicegate.engine.token2wav.vocoder.cuda.config import Precision
+from voicegate.engine.token2wav.vocoder.layers import Weights
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,15 @@ from collections.abc import Mapping
 import torch
 import triton
 
-from engine import units
-from engine.model_config import VocoderConfig
-from engine.token2wav.vocoder.cuda.buffers import BufferSpec, Workspace
-from engine.token2wav.vocoder.cuda.pitch_kernels import pitch_head_kernel, pitch_layer_kernel, source_frames_kernel
-from engine.token2wav.vocoder.weights import F0_KERNELS, F0_LAYER_STRIDE, F0_PREFIX
+from voicegate.engine import units
+from voicegate.engine.model.config import VocoderConfig
+from voicegate.engine.token2wav.vocoder.cuda.buffers import BufferSpec, Workspace
+from voicegate.engine.token2wav.vocoder.cuda.pitch_kernels import (
+    pitch_head_kernel,
+    pitch_layer_kernel,
+    source_frames_kernel,
+)
+from voicegate.engine.token2wav.vocoder.weights import F0_KERNELS, F0_LAYER_STRIDE, F0_PREFIX
 
 # The harmonics' number, as a power of two.
 HARMONIC_LANES = 16

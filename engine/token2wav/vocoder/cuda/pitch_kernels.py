@@ -9,8 +9,8 @@ Only the CUDA path imports this module (Triton is optional).
 import triton
 import triton.language as tl
 
-from engine.token2wav.vocoder.cuda import rows
-from engine.token2wav.vocoder.cuda.conv_kernel import as_operand
+from voicegate.engine.token2wav.vocoder.cuda import rows
+from voicegate.engine.token2wav.vocoder.cuda.conv_kernel import as_operand
 
 _FIELDS: tl.constexpr = tl.constexpr(rows.NUM_FIELDS)
 _SLOT: tl.constexpr = tl.constexpr(rows.SLOT_FIELD)

@@ -7,17 +7,17 @@ from typing import Final
 import torch
 from torch.backends import cudnn
 
-from engine import units
-from engine.cuda_graphs import GraphSet
-from engine.model_config import VocoderConfig
-from engine.token2wav.vocoder.cuda.buffers import Workspace
-from engine.token2wav.vocoder.cuda.calls import PlannedRow, group_calls, plan_rows
-from engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
-from engine.token2wav.vocoder.cuda.network import CudaNetwork
-from engine.token2wav.vocoder.cuda.rows import idle_row
-from engine.token2wav.vocoder.cuda.staging import RowStaging
-from engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner
-from engine.weights import WeightsError
+from voicegate.engine import units
+from voicegate.engine.device.cuda_graphs import GraphSet
+from voicegate.engine.model.config import VocoderConfig
+from voicegate.engine.model.weights import WeightsError
+from voicegate.engine.token2wav.vocoder.cuda.buffers import Workspace
+from voicegate.engine.token2wav.vocoder.cuda.calls import PlannedRow, group_calls, plan_rows
+from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
+from voicegate.engine.token2wav.vocoder.cuda.network import CudaNetwork
+from voicegate.engine.token2wav.vocoder.cuda.rows import idle_row
+from voicegate.engine.token2wav.vocoder.cuda.staging import RowStaging
+from voicegate.engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner
 
 STFT_SIZE: Final = 16  # the transforms' kernels are written for it
 MAX_BLOCKS: Final = 3  # that a launch takes side by side

@@ -9,8 +9,8 @@ Only the CUDA path imports this module (Triton is optional).
 import triton
 import triton.language as tl
 
-from engine.token2wav.vocoder.cuda import rows
-from engine.token2wav.vocoder.cuda.conv_kernel import as_operand, fast_cos, fast_sin, snake
+from voicegate.engine.token2wav.vocoder.cuda import rows
+from voicegate.engine.token2wav.vocoder.cuda.conv_kernel import as_operand, fast_cos, fast_sin, snake
 
 _FIELDS: tl.constexpr = tl.constexpr(rows.NUM_FIELDS)
 _FRAMES: tl.constexpr = tl.constexpr(rows.FRAMES_FIELD)

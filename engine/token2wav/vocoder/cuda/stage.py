@@ -3,13 +3,13 @@
 import torch
 import triton
 
-from engine.model_config import VocoderConfig
-from engine.token2wav.vocoder.cuda.buffers import BufferSpec, Workspace
-from engine.token2wav.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
-from engine.token2wav.vocoder.cuda.convolutions import Columns, Convolutions, Epilogue
-from engine.token2wav.vocoder.cuda.packing import ConvWeights, Packer, SnakeWeights
-from engine.token2wav.vocoder.cuda.spectrum_kernels import join_kernel
-from engine.token2wav.vocoder.weights import source_stride, stage_channels, stage_rate
+from voicegate.engine.model.config import VocoderConfig
+from voicegate.engine.token2wav.vocoder.cuda.buffers import BufferSpec, Workspace
+from voicegate.engine.token2wav.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
+from voicegate.engine.token2wav.vocoder.cuda.convolutions import Columns, Convolutions, Epilogue
+from voicegate.engine.token2wav.vocoder.cuda.packing import ConvWeights, Packer, SnakeWeights
+from voicegate.engine.token2wav.vocoder.cuda.spectrum_kernels import join_kernel
+from voicegate.engine.token2wav.vocoder.weights import source_stride, stage_channels, stage_rate
 
 # Columns per program of kernels that have no product.
 JOIN_COLUMNS = 16

@@ -5,7 +5,7 @@ from typing import Final
 
 import torch
 
-from engine.token2wav.vocoder.cuda.rows import Row
+from voicegate.engine.token2wav.vocoder.cuda.rows import Row
 
 # Calls whose copies may be under way at once; the next one waits for the oldest.
 NUM_BUFFERS: Final = 16

@@ -11,7 +11,7 @@ from typing import Final
 import triton
 import triton.language as tl
 
-from engine.token2wav.vocoder.cuda import rows
+from voicegate.engine.token2wav.vocoder.cuda import rows
 
 # A row of the table of pieces: where BLOCK_WORDS or fewer words of one tail lie.
 PIECE_FIELDS: Final = 5

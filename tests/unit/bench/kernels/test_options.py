@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from bench.kernels import __main__ as front
-from bench.kernels import tune_flow, tune_llm, tune_vocoder
-from bench.kernels.__main__ import PARTS, Part, UsageError, chosen_sections, main, parser
+from voicegate.bench.kernels import __main__ as front
+from voicegate.bench.kernels import tune_flow, tune_llm, tune_vocoder
+from voicegate.bench.kernels.__main__ import PARTS, Part, UsageError, chosen_sections, main, parser
 
 pytestmark = pytest.mark.unit
 

@@ -9,13 +9,22 @@ from io import BytesIO
 import numpy as np
 import pytest
 
-from engine import units
-from engine.audio.encoder_pool import EncoderProcesses
-from engine.audio.encoder_process import EncoderServer
-from engine.audio.encoder_wire import Operation, Status, pack_packets, read_frame, unpack_packets, write_frame
-from engine.audio.encoding import Encoded, Encoders, LocalEncoders
-from engine.audio.outlet import Delivered, Outlet
-from engine.interface import AudioFormat, AudioReady, Cancelled, Codec, Done, EngineEvent, Unsupported, UtteranceId
+from voicegate.engine import units
+from voicegate.engine.audio.encoder_pool import EncoderProcesses
+from voicegate.engine.audio.encoder_process import EncoderServer
+from voicegate.engine.audio.encoder_wire import Operation, Status, pack_packets, read_frame, unpack_packets, write_frame
+from voicegate.engine.audio.encoding import Encoded, Encoders, LocalEncoders
+from voicegate.engine.audio.outlet import Delivered, Outlet
+from voicegate.engine.interface import (
+    AudioFormat,
+    AudioReady,
+    Cancelled,
+    Codec,
+    Done,
+    EngineEvent,
+    Unsupported,
+    UtteranceId,
+)
 
 pytestmark = pytest.mark.unit
 

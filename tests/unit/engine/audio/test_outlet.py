@@ -6,11 +6,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from engine import units
-from engine.audio.encoding import Answer, Encoded, Encoding, LocalEncoding
-from engine.audio.outlet import Delivered, Outlet
-from engine.audio.packets import Samples, create_packet_encoder
-from engine.interface import (
+from voicegate.engine import units
+from voicegate.engine.audio.encoding import Answer, Encoded, Encoding, LocalEncoding
+from voicegate.engine.audio.outlet import Delivered, Outlet
+from voicegate.engine.audio.packets import Samples, create_packet_encoder
+from voicegate.engine.interface import (
     AudioFormat,
     AudioReady,
     Cancelled,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import units
-from engine.audio.packets import create_packet_encoder
-from engine.interface import AudioFormat, Codec, Unsupported
+from voicegate.engine import units
+from voicegate.engine.audio.packets import create_packet_encoder
+from voicegate.engine.interface import AudioFormat, Codec, Unsupported
 
 pytestmark = pytest.mark.unit
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.checkpoint import constants
-from engine.weights import load_state_dict
 from tests.support.upstream_source import RecordedProgress
+from voicegate.engine.checkpoint import constants
+from voicegate.engine.model.weights import load_state_dict
 
 pytestmark = pytest.mark.unit
 

@@ -10,15 +10,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from engine.checkpoint import constants
-from engine.checkpoint.convert import convert
-from engine.checkpoint.errors import CheckpointError, UnfitTensors
-from engine.checkpoint.options import ConvertOptions
-from engine.model_config import ModelConfigError, load_model_config
-from engine.voices.voice import load_voice
-from gateway.cli.doctor import Level, check_model
-from gateway.cli.main import run
 from tests.support.upstream_source import SMALL, KilledHere, RecordedProgress, make_source
+from voicegate.engine.checkpoint import constants
+from voicegate.engine.checkpoint.convert import convert
+from voicegate.engine.checkpoint.errors import CheckpointError, UnfitTensors
+from voicegate.engine.checkpoint.options import ConvertOptions
+from voicegate.engine.model.config import ModelConfigError, load_model_config
+from voicegate.engine.voices.voice import load_voice
+from voicegate.gateway.cli.doctor import Level, check_model
+from voicegate.gateway.cli.main import run
 
 pytestmark = pytest.mark.unit
 

@@ -11,14 +11,14 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
-from bench.generated_source import Sizes, model_config
-from engine.checkpoint import constants
-from engine.checkpoint.convert import convert
-from engine.checkpoint.errors import CheckpointError
-from engine.checkpoint.merged_hf import MergedVocabulary
-from engine.checkpoint.options import ConvertOptions
 from tests.support.golden import COSYVOICE3_DIR
 from tests.support.upstream_source import SMALL, RecordedProgress, make_source
+from voicegate.bench.full_size.source import Sizes, model_config
+from voicegate.engine.checkpoint import constants
+from voicegate.engine.checkpoint.convert import convert
+from voicegate.engine.checkpoint.errors import CheckpointError
+from voicegate.engine.checkpoint.merged_hf import MergedVocabulary
+from voicegate.engine.checkpoint.options import ConvertOptions
 
 pytestmark = pytest.mark.unit
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 import pytest
 import torch
 
-from bench.generated_source import Sizes, model_config
-from engine.checkpoint.errors import UnfitTensors
-from engine.checkpoint.shapes import PARTS, check_tensors, expected_shapes, optional_shapes, released_shapes
 from tests.support.golden import COSYVOICE3_DIR
 from tests.support.upstream_source import SMALL
+from voicegate.bench.full_size.source import Sizes, model_config
+from voicegate.engine.checkpoint.errors import UnfitTensors
+from voicegate.engine.checkpoint.shapes import PARTS, check_tensors, expected_shapes, optional_shapes, released_shapes
 
 pytestmark = pytest.mark.unit
 

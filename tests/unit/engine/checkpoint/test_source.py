@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.checkpoint.errors import CheckpointError
-from engine.checkpoint.source import Source, load_pickle, load_weights
+from voicegate.engine.checkpoint.errors import CheckpointError
+from voicegate.engine.checkpoint.source import Source, load_pickle, load_weights
 
 pytestmark = pytest.mark.unit
 

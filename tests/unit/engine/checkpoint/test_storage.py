@@ -8,8 +8,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from engine.checkpoint.errors import CheckpointError
-from engine.checkpoint.storage import (
+from voicegate.engine.checkpoint.errors import CheckpointError
+from voicegate.engine.checkpoint.storage import (
     Entry,
     cast,
     copy_file,

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from bench.generated_source import Sizes, tokenizer_files
-from engine.checkpoint.errors import CheckpointError
-from engine.checkpoint.tokenizer import build_tokenizer, special_tokens
-from engine.text.tokenizer import TextTokenizer
 from tests.support.golden import COSYVOICE3_DIR
 from tests.support.upstream_source import SMALL
+from voicegate.bench.full_size.source import Sizes, tokenizer_files
+from voicegate.engine.checkpoint.errors import CheckpointError
+from voicegate.engine.checkpoint.tokenizer import build_tokenizer, special_tokens
+from voicegate.engine.text.tokenizer import TextTokenizer
 
 pytestmark = pytest.mark.unit
 

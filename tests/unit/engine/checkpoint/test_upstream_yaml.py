@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.generated_source import Sizes, yaml_text
-from engine.checkpoint.upstream_yaml import UnfitYaml, parse_upstream_yaml, read_upstream_yaml
+from voicegate.bench.full_size.source import Sizes, yaml_text
+from voicegate.engine.checkpoint.upstream_yaml import UnfitYaml, parse_upstream_yaml, read_upstream_yaml
 
 pytestmark = pytest.mark.unit
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy.typing as npt
 import torch
 
-from engine.llm.backend import LlmBackend, LlmPrompt, SequenceOutput
-from engine.llm.sequence import Bistream, Feed, LlmSequence, SequenceState, Table, Unistream
-from engine.model_config import LlmConfig
 from tests.support.golden import tiny_config, weight
+from voicegate.engine.llm.backend import LlmBackend, LlmPrompt, SequenceOutput
+from voicegate.engine.llm.sequence import Bistream, Feed, LlmSequence, SequenceState, Table, Unistream
+from voicegate.engine.model.config import LlmConfig
 
 SOS, EOS, TASK, FILL = 6561, 6562, 6563, 6564
 END_OF_PROMPT = 151646

@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 
-from engine.llm.backend import NoFreeSlot
-from engine.llm.kv_cache import Attention, GatheredAttention, KvCache, RaggedAttention, Span
 from tests.unit.engine.llm.support import small_llm_config
+from voicegate.engine.llm.backend import NoFreeSlot
+from voicegate.engine.llm.kv_cache import Attention, GatheredAttention, KvCache, RaggedAttention, Span
 
 pytestmark = pytest.mark.unit
 

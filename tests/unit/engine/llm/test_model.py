@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from engine.llm.kv_cache import KvCache, RaggedAttention, Span
-from engine.llm.linear import Linear, can_pack_half
-from engine.llm.model import LlmModel
-from engine.weights import WeightsError
 from tests.unit.engine.llm.support import small_llm_config, small_state_dict
+from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
+from voicegate.engine.llm.linear import Linear, can_pack_half
+from voicegate.engine.llm.model import LlmModel
+from voicegate.engine.model.weights import WeightsError
 
 pytestmark = pytest.mark.unit
 

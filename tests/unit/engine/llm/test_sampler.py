@@ -6,9 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.llm.sampler import RepetitionAwareSampler, inverse_cdf, seed_key, uniforms
-from engine.model_config import SamplingConfig
 from tests.unit.engine.llm.support import small_llm_config
+from voicegate.engine.llm.sampler import RepetitionAwareSampler, inverse_cdf, seed_key, uniforms
+from voicegate.engine.model.config import SamplingConfig
 
 pytestmark = pytest.mark.unit
 

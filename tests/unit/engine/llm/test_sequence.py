@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.llm.backend import InvalidRequest, LlmPrompt
-from engine.llm.sequence import Bistream, BistreamPolicy, SequenceState, Table, Unistream
 from tests.support.golden import load_arrays
 from tests.unit.engine.llm.support import (
     END_OF_PROMPT,
@@ -25,6 +23,8 @@ from tests.unit.engine.llm.support import (
     run_unistream,
     scripted,
 )
+from voicegate.engine.llm.backend import InvalidRequest, LlmPrompt
+from voicegate.engine.llm.sequence import Bistream, BistreamPolicy, SequenceState, Table, Unistream
 
 pytestmark = pytest.mark.unit
 

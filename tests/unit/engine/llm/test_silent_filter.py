@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from engine.llm.silent_filter import SilentTokenFilter
 from tests.support.golden import COSYVOICE3_DIR
+from voicegate.engine.llm.silent_filter import SilentTokenFilter
 
 pytestmark = pytest.mark.unit
 

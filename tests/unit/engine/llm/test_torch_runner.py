@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.llm.backend import (
+from tests.unit.engine.llm.support import drain, small_llm_config, small_state_dict
+from voicegate.engine.llm.backend import (
     InvalidRequest,
     LlmPrompt,
     NoFreeSlot,
@@ -16,12 +17,11 @@ from engine.llm.backend import (
     SequenceRequest,
     UnknownSequence,
 )
-from engine.llm.kv_cache import Attention
-from engine.llm.model import LlmModel
-from engine.llm.sampler import RepetitionAwareSampler, seed_key, uniforms
-from engine.llm.torch_runner import TorchLlmRunner
-from engine.model_config import SamplingConfig
-from tests.unit.engine.llm.support import drain, small_llm_config, small_state_dict
+from voicegate.engine.llm.kv_cache import Attention
+from voicegate.engine.llm.model import LlmModel
+from voicegate.engine.llm.sampler import RepetitionAwareSampler, seed_key, uniforms
+from voicegate.engine.llm.torch_runner import TorchLlmRunner
+from voicegate.engine.model.config import SamplingConfig
 
 pytestmark = pytest.mark.unit
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.interface import AlignedText
-from engine.text.alignment import align_span, split_spoken, split_words
+from voicegate.engine.interface import AlignedText
+from voicegate.engine.text.alignment import align_span, split_spoken, split_words
 
 pytestmark = pytest.mark.unit
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.text.fences import MAX_INDENT, FenceSplitter, Piece, without_fences
+from voicegate.engine.text.fences import MAX_INDENT, FenceSplitter, Piece, without_fences
 
 pytestmark = pytest.mark.unit
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.text.language import base_language, detect_language
+from voicegate.engine.text.language import base_language, detect_language
 
 pytestmark = pytest.mark.unit
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from engine.text.language import detect_language
-from engine.text.normalize import SpanReader, speakable, warm_up
-from engine.text.segmenter import TextSpan
-from engine.text.tags import EXPRESSIVE_TAGS
 from tests.unit.engine.text import reading_cases as cases
+from voicegate.engine.text.language import detect_language
+from voicegate.engine.text.normalize import SpanReader, speakable, warm_up
+from voicegate.engine.text.segmenter import TextSpan
+from voicegate.engine.text.tags import EXPRESSIVE_TAGS
 
 pytestmark = pytest.mark.unit
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.text.open_markup import MAX_OPEN_CHARS, is_in_tag, open_markup_start
+from voicegate.engine.text.open_markup import MAX_OPEN_CHARS, is_in_tag, open_markup_start
 
 pytestmark = pytest.mark.unit
 

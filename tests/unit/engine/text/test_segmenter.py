@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.text.segmenter import MAX_CHARS, Granularity, Segmenter, SegmenterConfig, TextSpan
+from voicegate.engine.text.segmenter import MAX_CHARS, Granularity, Segmenter, SegmenterConfig, TextSpan
 
 pytestmark = pytest.mark.unit
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.text.segmenter import Granularity, Segmenter, SegmenterConfig
+from voicegate.engine.text.segmenter import Granularity, Segmenter, SegmenterConfig
 
 pytestmark = pytest.mark.unit
 

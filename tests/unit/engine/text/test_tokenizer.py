@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from engine.text.tokenizer import TextTokenizer, TokenizerError
+from voicegate.engine.text.tokenizer import TextTokenizer, TokenizerError
 
 pytestmark = pytest.mark.unit
 

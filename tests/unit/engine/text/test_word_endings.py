@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.text.word_endings import Ending, word_ending
+from voicegate.engine.text.word_endings import Ending, word_ending
 
 pytestmark = pytest.mark.unit
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.token2wav.stretch import MelStretch
+from voicegate.engine.token2wav.stretch import MelStretch
 
 pytestmark = pytest.mark.unit
 

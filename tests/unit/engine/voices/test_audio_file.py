@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from engine.interface import VoiceRefused
-from engine.voices.audio_file import decode_recording
 from tests.unit.engine.voices.sounds import file_of, speechlike
+from voicegate.engine.interface import VoiceRefused
+from voicegate.engine.voices.audio_file import decode_recording
 
 pytestmark = pytest.mark.unit
 

@@ -5,10 +5,10 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from engine.interface import VoiceRefused
-from engine.voices.audio_file import Recording
-from engine.voices.checks import check_recording, check_texts
 from tests.unit.engine.voices.sounds import speechlike
+from voicegate.engine.interface import VoiceRefused
+from voicegate.engine.voices.audio_file import Recording
+from voicegate.engine.voices.checks import check_recording, check_texts
 
 pytestmark = pytest.mark.unit
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from engine.interface import Unsupported
-from engine.model_config import ModelConfig, load_model_config
-from engine.voices.store import load_voices
-from engine.voices.voice import VoiceError
-from engine.weights import load_metadata
 from tests.support.golden import TINY_MODEL_DIR
 from tests.unit.engine.voices.onnx_models import write_speaker_encoder, write_speech_tokenizer
 from tests.unit.engine.voices.sounds import file_of, speechlike
+from voicegate.engine.interface import Unsupported
+from voicegate.engine.model.config import ModelConfig, load_model_config
+from voicegate.engine.model.weights import load_metadata
+from voicegate.engine.voices.store import load_voices
+from voicegate.engine.voices.voice import VoiceError
 
 pytestmark = pytest.mark.unit
 
@@ -126,7 +126,7 @@ def test_a_directory_that_cannot_be_written_still_gives_its_voices(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("engine.voices.directory.save_voice", refuse)
+    monkeypatch.setattr("voicegate.engine.voices.directory.save_voice", refuse)
     assert load_voices(model_dir, model, voices_dir)["anna"].transcript == "One two."
     assert not (voices_dir / "anna.safetensors").exists()
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.interface import EngineError, Unsupported, VoiceRefused
-from engine.model_config import ModelConfig, load_model_config
-from engine.voices.enrolment import Enroller, load_enroller
-from engine.voices.features import PromptAudio, speaker_fbank, whisper_log_mel
-from engine.voices.voice import Voice, load_voice, save_voice
 from tests.support.golden import TINY_MODEL_DIR
 from tests.unit.engine.voices.onnx_models import write_speaker_encoder, write_speech_tokenizer
 from tests.unit.engine.voices.sounds import file_of, speechlike
+from voicegate.engine.interface import EngineError, Unsupported, VoiceRefused
+from voicegate.engine.model.config import ModelConfig, load_model_config
+from voicegate.engine.voices.enrolment import Enroller, load_enroller
+from voicegate.engine.voices.features import PromptAudio, speaker_fbank, whisper_log_mel
+from voicegate.engine.voices.voice import Voice, load_voice, save_voice
 
 pytestmark = pytest.mark.unit
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from engine.voices.features import PromptAudio, resample
+from voicegate.engine.voices.features import PromptAudio, resample
 
 pytestmark = pytest.mark.unit
 

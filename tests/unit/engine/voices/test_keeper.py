@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import structlog
 
-from engine.interface import EngineError, VoiceRefused
-from engine.model_config import ModelConfig, load_model_config
-from engine.voices.keeper import VoiceKeeper
-from engine.voices.store import load_voices
 from tests.support.golden import TINY_MODEL_DIR
+from voicegate.engine.interface import EngineError, VoiceRefused
+from voicegate.engine.model.config import ModelConfig, load_model_config
+from voicegate.engine.voices.keeper import VoiceKeeper
+from voicegate.engine.voices.store import load_voices
 
 pytestmark = pytest.mark.unit
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from engine.model_config import load_model_config
-from engine.voices.store import load_voices
-from engine.voices.voice import Voice, VoiceError, load_voice
-from engine.weights import WeightsError
 from tests.support.golden import TINY_MODEL_DIR
+from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.weights import WeightsError
+from voicegate.engine.voices.store import load_voices
+from voicegate.engine.voices.voice import Voice, VoiceError, load_voice
 
 pytestmark = pytest.mark.unit
 

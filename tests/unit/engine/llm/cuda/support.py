@@ -6,12 +6,12 @@ from functools import cache
 
 import torch
 
-from engine.llm.backend import LaunchedStep, LlmBackend, LlmPrompt, SequenceOutput, SequenceRequest
-from engine.llm.cuda.config import AttentionTile, CudaLlmConfig, Tile, TileTable
-from engine.llm.cuda.runner import CudaLlmRunner
-from engine.llm.torch_runner import TorchLlmRunner
-from engine.model_config import SamplingConfig
 from tests.unit.engine.llm.support import drain, small_llm_config, small_state_dict
+from voicegate.engine.llm.backend import LaunchedStep, LlmBackend, LlmPrompt, SequenceOutput, SequenceRequest
+from voicegate.engine.llm.cuda.config import AttentionTile, CudaLlmConfig, Tile, TileTable
+from voicegate.engine.llm.cuda.runner import CudaLlmRunner
+from voicegate.engine.llm.torch_runner import TorchLlmRunner
+from voicegate.engine.model.config import SamplingConfig
 
 CONFIG = replace(small_llm_config(), num_layers=1, mix_ratio=(2, 3))  # a fill every fourth token of a bistream
 STATE = {name: tensor for name, tensor in small_state_dict().items() if ".layers.1." not in name}

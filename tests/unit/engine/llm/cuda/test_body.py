@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from engine.llm.cuda import packing
-from engine.llm.cuda.body import DecoderBody
-from engine.llm.cuda.config import Tile, TileTable, default_tiles, tile_for
-from engine.llm.cuda.packing import WorkLayout
-from engine.llm.cuda.weights import DecoderWeights
-from engine.llm.kv_cache import KvCache, RaggedAttention, Span
-from engine.llm.model import LlmModel
-from engine.model_config import SamplingConfig
 from tests.unit.engine.llm.cuda.support import TILES
 from tests.unit.engine.llm.support import small_llm_config, small_state_dict
+from voicegate.engine.llm.cuda import packing
+from voicegate.engine.llm.cuda.body import DecoderBody
+from voicegate.engine.llm.cuda.config import Tile, TileTable, default_tiles, tile_for
+from voicegate.engine.llm.cuda.packing import WorkLayout
+from voicegate.engine.llm.cuda.weights import DecoderWeights
+from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
+from voicegate.engine.llm.model import LlmModel
+from voicegate.engine.model.config import SamplingConfig
 
 pytestmark = pytest.mark.unit
 

@@ -4,8 +4,8 @@ from typing import cast
 
 import pytest
 
-from engine.llm.cuda.body import DecoderBody
-from engine.llm.cuda.graphs import BucketedBody
+from voicegate.engine.llm.cuda.body import DecoderBody
+from voicegate.engine.llm.cuda.graphs import BucketedBody
 
 pytestmark = pytest.mark.unit
 

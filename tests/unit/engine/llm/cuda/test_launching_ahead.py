@@ -2,10 +2,10 @@
 
 import pytest
 
-from engine.llm.backend import UnknownSequence
-from engine.llm.cuda import device_queue
 from tests.unit.engine.llm.cuda.support import drain_ahead, make_runner, reference, request, tokens
 from tests.unit.engine.llm.support import drain
+from voicegate.engine.llm.backend import UnknownSequence
+from voicegate.engine.llm.cuda import device_queue
 
 pytestmark = pytest.mark.unit
 

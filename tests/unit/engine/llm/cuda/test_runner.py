@@ -3,9 +3,16 @@
 import pytest
 import torch
 
-from engine.llm.backend import InvalidRequest, LlmPrompt, NoFreeSlot, SequenceOutput, SequenceRequest, UnknownSequence
 from tests.unit.engine.llm.cuda.support import PROMPT, drain_ahead, make_runner, reference, request, tokens
 from tests.unit.engine.llm.support import drain
+from voicegate.engine.llm.backend import (
+    InvalidRequest,
+    LlmPrompt,
+    NoFreeSlot,
+    SequenceOutput,
+    SequenceRequest,
+    UnknownSequence,
+)
 
 pytestmark = pytest.mark.unit
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from engine.llm.cuda import packing
-from engine.llm.sampler import RepetitionAwareSampler
-from engine.model_config import SamplingConfig
 from tests.support.golden import load_arrays
 from tests.support.llm_draws import KernelSampler, flags_of
 from tests.unit.engine.llm.support import golden_llm_config, small_llm_config
+from voicegate.engine.llm.cuda import packing
+from voicegate.engine.llm.sampler import RepetitionAwareSampler
+from voicegate.engine.model.config import SamplingConfig
 
 pytestmark = pytest.mark.unit
 

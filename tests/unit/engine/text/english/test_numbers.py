@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.text.english import numbers
+from voicegate.engine.text.english import numbers
 
 pytestmark = pytest.mark.unit
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from engine.token2wav.flow.block_pool import BlockPool, bytes_per_block
-from engine.token2wav.flow.errors import BlocksExhausted
 from tests.support.flow import CPU, flow_config
+from voicegate.engine.token2wav.flow.block_pool import BlockPool, bytes_per_block
+from voicegate.engine.token2wav.flow.errors import BlocksExhausted
 
 pytestmark = pytest.mark.unit
 

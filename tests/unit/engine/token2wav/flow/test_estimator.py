@@ -4,11 +4,11 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
-from engine.token2wav.flow.block_context import BlockContext, BlockRow
-from engine.token2wav.flow.block_pool import BlockPool
-from engine.token2wav.flow.estimator import Estimator, causal_conv, mish
-from engine.token2wav.flow.offline import WholeSequence
 from tests.support.flow import CPU, flow_config, flow_state
+from voicegate.engine.token2wav.flow.block_context import BlockContext, BlockRow
+from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.estimator import Estimator, causal_conv, mish
+from voicegate.engine.token2wav.flow.offline import WholeSequence
 
 pytestmark = pytest.mark.unit
 

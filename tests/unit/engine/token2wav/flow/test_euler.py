@@ -5,8 +5,8 @@ import hashlib
 import pytest
 import torch
 
-from engine.token2wav.flow.euler import cosine_schedule, euler_step, upstream_noise
 from tests.support.golden import load_arrays
+from voicegate.engine.token2wav.flow.euler import cosine_schedule, euler_step, upstream_noise
 
 pytestmark = pytest.mark.unit
 

@@ -5,10 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from engine.token2wav.flow.errors import BlocksExhausted, StreamsExhausted, StreamTooLong
-from engine.token2wav.flow.prompt import FlowPrompt
-from engine.token2wav.flow.runner import FlowRunner
-from engine.token2wav.flow.stream import FlowStream
 from tests.support.flow import (
     CPU,
     NOISE_FRAMES,
@@ -20,6 +16,10 @@ from tests.support.flow import (
     make_tokens,
     render_ready,
 )
+from voicegate.engine.token2wav.flow.errors import BlocksExhausted, StreamsExhausted, StreamTooLong
+from voicegate.engine.token2wav.flow.prompt import FlowPrompt
+from voicegate.engine.token2wav.flow.runner import FlowRunner
+from voicegate.engine.token2wav.flow.stream import FlowStream
 
 pytestmark = pytest.mark.unit
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from engine.model_config import EstimatorConfig, load_model_config
-from engine.token2wav.flow.weights import flow_shapes, load_flow_state
-from engine.weights import WeightsError, load_state_dict
 from tests.support.flow import CPU, flow_config, flow_state
 from tests.support.golden import COSYVOICE3_DIR, TINY_MODEL_DIR
+from voicegate.engine.model.config import EstimatorConfig, load_model_config
+from voicegate.engine.model.weights import WeightsError, load_state_dict
+from voicegate.engine.token2wav.flow.weights import flow_shapes, load_flow_state
 
 pytestmark = pytest.mark.unit
 

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 import torch
 
-from engine.token2wav.vocoder.excitation import MAX_ROWS, NUM_COLUMNS, project, upstream_excitation
+from voicegate.engine.token2wav.vocoder.excitation import MAX_ROWS, NUM_COLUMNS, project, upstream_excitation
 
 pytestmark = pytest.mark.unit
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from engine.token2wav.vocoder.f0 import LOOK_RIGHT_FRAMES, F0Predictor
-from engine.token2wav.vocoder.state import BatchRows, SlotTable
-from engine.token2wav.vocoder.weights import load_vocoder_weights
 from tests.support import golden
+from voicegate.engine.token2wav.vocoder.f0 import LOOK_RIGHT_FRAMES, F0Predictor
+from voicegate.engine.token2wav.vocoder.state import BatchRows, SlotTable
+from voicegate.engine.token2wav.vocoder.weights import load_vocoder_weights
 
 pytestmark = pytest.mark.unit
 

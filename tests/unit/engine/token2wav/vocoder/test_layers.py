@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from engine.token2wav.vocoder.layers import ONEDNN_MIN_NUMBERS, Convolution, ResBlock, SnakeConv, Upsample
-from engine.token2wav.vocoder.state import BatchRows, SlotTable
+from voicegate.engine.token2wav.vocoder.layers import ONEDNN_MIN_NUMBERS, Convolution, ResBlock, SnakeConv, Upsample
+from voicegate.engine.token2wav.vocoder.state import BatchRows, SlotTable
 
 pytestmark = pytest.mark.unit
 

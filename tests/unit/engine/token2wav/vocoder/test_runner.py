@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import units
-from engine.token2wav.vocoder.errors import VocoderStreamEnded, VocoderStreamsExhausted, VocoderStreamTooLong
-from engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner, VocoderStream
 from tests.support import golden
+from voicegate.engine import units
+from voicegate.engine.token2wav.vocoder.errors import VocoderStreamEnded, VocoderStreamsExhausted, VocoderStreamTooLong
+from voicegate.engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner, VocoderStream
 
 pytestmark = pytest.mark.unit
 
@@ -163,7 +163,7 @@ def test_a_batch_equals_each_stream_alone(shared_runner: VocoderRunner, plans: l
 def test_first_middle_and_final_in_one_padded_call(
     shared_runner: VocoderRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.token2wav.vocoder.runner.MIN_ROW_FILL", 0.0)  # one call, however uneven
+    monkeypatch.setattr("voicegate.engine.token2wav.vocoder.runner.MIN_ROW_FILL", 0.0)  # one call, however uneven
     plans = [[10, 5, 30], [1, 20, 3], [5, 44, 0], [0, 6, 1]]
     mels = [MEL.roll(5 * index, dims=1)[:, : sum(plan)] for index, plan in enumerate(plans)]
     for mel, samples in zip(mels, feed_together(shared_runner, mels, plans), strict=True):

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from engine.model_config import VocoderConfig
-from engine.token2wav.vocoder.excitation import upstream_excitation
-from engine.token2wav.vocoder.source import HarmonicSource
 from tests.support import golden
+from voicegate.engine.model.config import VocoderConfig
+from voicegate.engine.token2wav.vocoder.excitation import upstream_excitation
+from voicegate.engine.token2wav.vocoder.source import HarmonicSource
 
 pytestmark = pytest.mark.unit
 

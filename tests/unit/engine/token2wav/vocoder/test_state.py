@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from engine.token2wav.vocoder.state import BatchRows, SlotTable, behind_tail
+from voicegate.engine.token2wav.vocoder.state import BatchRows, SlotTable, behind_tail
 
 pytestmark = pytest.mark.unit
 

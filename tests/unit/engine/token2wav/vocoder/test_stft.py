@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from engine.model_config import VocoderConfig
-from engine.token2wav.vocoder.stft import Analysis, Synthesis, hann_window
 from tests.support import golden
+from voicegate.engine.model.config import VocoderConfig
+from voicegate.engine.token2wav.vocoder.stft import Analysis, Synthesis, hann_window
 
 pytestmark = pytest.mark.unit
 

@@ -6,10 +6,10 @@ import json
 import pytest
 import torch
 
-from engine.model_config import VocoderConfig
-from engine.token2wav.vocoder.weights import load_vocoder_weights, vocoder_shapes
-from engine.weights import WeightsError
 from tests.support import golden
+from voicegate.engine.model.config import VocoderConfig
+from voicegate.engine.model.weights import WeightsError
+from voicegate.engine.token2wav.vocoder.weights import load_vocoder_weights, vocoder_shapes
 
 pytestmark = pytest.mark.unit
 

@@ -5,18 +5,18 @@ from itertools import accumulate
 
 import torch
 
-from engine.model_config import EstimatorConfig
-from engine.token2wav.flow.block_context import BlockRow
-from engine.token2wav.flow.block_pool import BlockPool
-from engine.token2wav.flow.cuda.config import FlowCudaConfig
-from engine.token2wav.flow.cuda.estimator import FixedShapeEstimator
-from engine.token2wav.flow.cuda.lane import BlockBuffers, Lane
-from engine.token2wav.flow.cuda.ops import PLAIN_OPS
-from engine.token2wav.flow.cuda.tensors import FlowTensors, flow_tensors
-from engine.token2wav.flow.model import FlowModel
-from engine.token2wav.flow.prompt import load_prompt
-from engine.token2wav.flow.stream import FlowStream
 from tests.support.flow import CPU, flow_config, flow_state, make_prompt, make_tokens, short_noise
+from voicegate.engine.model.config import EstimatorConfig
+from voicegate.engine.token2wav.flow.block_context import BlockRow
+from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
+from voicegate.engine.token2wav.flow.cuda.estimator import FixedShapeEstimator
+from voicegate.engine.token2wav.flow.cuda.lane import BlockBuffers, Lane
+from voicegate.engine.token2wav.flow.cuda.ops import PLAIN_OPS
+from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors, flow_tensors
+from voicegate.engine.token2wav.flow.model import FlowModel
+from voicegate.engine.token2wav.flow.prompt import load_prompt
+from voicegate.engine.token2wav.flow.stream import FlowStream
 
 # Fixed shapes, torch's own operations: what runs anywhere.
 PLAIN = FlowCudaConfig(

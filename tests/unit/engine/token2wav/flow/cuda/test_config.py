@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from engine.batch_size import BatchSize
-from engine.token2wav.flow.cuda.config import FlowCudaConfig
+from voicegate.engine.policy.batch_size import BatchSize
+from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
 
 pytestmark = pytest.mark.unit
 

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from engine import units
-from engine.token2wav.flow.cuda import plain_ops
-from engine.token2wav.flow.cuda.config import FlowCudaConfig
-from engine.token2wav.flow.cuda.estimator import FixedShapeEstimator
-from engine.token2wav.flow.cuda.ops import PLAIN_OPS, choose_ops
-from engine.token2wav.flow.cuda.tensors import in_float8
 from tests.unit.engine.token2wav.flow.cuda.support import Bench, Row
+from voicegate.engine import units
+from voicegate.engine.token2wav.flow.cuda import plain_ops
+from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
+from voicegate.engine.token2wav.flow.cuda.estimator import FixedShapeEstimator
+from voicegate.engine.token2wav.flow.cuda.ops import PLAIN_OPS, choose_ops
+from voicegate.engine.token2wav.flow.cuda.tensors import in_float8
 
 pytest.importorskip("triton", reason="the extra `gpu` is for Linux")
 
-from engine.token2wav.flow.cuda import float8_linear, fused_attention, fused_linear, fused_ops
-from engine.token2wav.flow.cuda.fused_attention import AttendTile
+from voicegate.engine.token2wav.flow.cuda import float8_linear, fused_attention, fused_linear, fused_ops
+from voicegate.engine.token2wav.flow.cuda.fused_attention import AttendTile
 
 pytestmark = [
     pytest.mark.unit,

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from engine.token2wav.flow.cuda import lane
-from engine.token2wav.flow.cuda.config import FlowCudaConfig
-from engine.token2wav.flow.errors import BlocksExhausted, LanesExhausted
-from engine.token2wav.flow.runner import FlowRunner
-from engine.token2wav.flow.stream import FlowStream
 from tests.support.flow import drain, make_prompt, make_runner, make_tokens, render_alone, render_ready
 from tests.unit.engine.token2wav.flow.cuda.support import PLAIN, Bench, Row
+from voicegate.engine.token2wav.flow.cuda import lane
+from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
+from voicegate.engine.token2wav.flow.errors import BlocksExhausted, LanesExhausted
+from voicegate.engine.token2wav.flow.runner import FlowRunner
+from voicegate.engine.token2wav.flow.stream import FlowStream
 
 pytestmark = pytest.mark.unit
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from engine import units
-from engine.token2wav.vocoder.cuda.calls import PlannedRow, group_calls, plan_rows
-from engine.token2wav.vocoder.cuda.rows import NUM_FIELDS, idle_row
-from engine.token2wav.vocoder.runner import VocoderJob, VocoderStream
+from voicegate.engine import units
+from voicegate.engine.token2wav.vocoder.cuda.calls import PlannedRow, group_calls, plan_rows
+from voicegate.engine.token2wav.vocoder.cuda.rows import NUM_FIELDS, idle_row
+from voicegate.engine.token2wav.vocoder.runner import VocoderJob, VocoderStream
 
 pytestmark = pytest.mark.unit
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.token2wav.vocoder.cuda.config import PRECISIONS, Tile, VocoderCudaConfig
+from voicegate.engine.token2wav.vocoder.cuda.config import PRECISIONS, Tile, VocoderCudaConfig
 
 pytestmark = pytest.mark.unit
 

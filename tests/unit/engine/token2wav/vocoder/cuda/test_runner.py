@@ -6,15 +6,15 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from engine import units
-from engine.model_config import VocoderConfig
-from engine.token2wav.vocoder.cuda.config import Tile, VocoderCudaConfig
-from engine.token2wav.vocoder.cuda.runner import CudaVocoderRunner
-from engine.token2wav.vocoder.errors import VocoderStreamsExhausted
-from engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner
-from engine.token2wav.vocoder.weights import vocoder_shapes
-from engine.weights import WeightsError
 from tests.support import golden
+from voicegate.engine import units
+from voicegate.engine.model.config import VocoderConfig
+from voicegate.engine.model.weights import WeightsError
+from voicegate.engine.token2wav.vocoder.cuda.config import Tile, VocoderCudaConfig
+from voicegate.engine.token2wav.vocoder.cuda.runner import CudaVocoderRunner
+from voicegate.engine.token2wav.vocoder.errors import VocoderStreamsExhausted
+from voicegate.engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner
+from voicegate.engine.token2wav.vocoder.weights import vocoder_shapes
 
 pytestmark = pytest.mark.unit
 

@@ -1,0 +1,180 @@
+"""The plain way's decoders: one pass at a time, one token a step, eager.
+
+LeanLlm          the engine's own network on torch's operations, with a static cache: about the least that an eager
+                 step costs, and far less than any runtime that ships does
+TransformersLlm  as the reference runtime of CosyVoice 3 decodes (cosyvoice/llm/llm.py and utils/common.py): Hugging
+                 Face's Qwen2 with the cache and attention that it takes by default, the speech head on its last hidden
+                 state, and a sampler that reads the device candidate by candidate
+"""
+
+import importlib
+import importlib.metadata
+import importlib.util
+from collections.abc import Generator, Mapping, Sequence
+from enum import Enum
+from itertools import groupby
+from typing import Any, Protocol
+
+import torch
+
+from voicegate.engine.checkpoint.merged_hf import qwen2_sizes
+from voicegate.engine.llm.backend import LlmPrompt, SequenceRequest
+from voicegate.engine.llm.model import BODY, HEAD, SPEECH_TABLE, check_state_dict
+from voicegate.engine.llm.sequence import Item, Table, Unistream
+from voicegate.engine.llm.torch_runner import TorchLlmRunner
+from voicegate.engine.model.config import ModelConfig, SamplingConfig
+
+
+class PlainLlmKind(Enum):
+    LEAN = "lean"
+    TRANSFORMERS = "transformers"
+
+
+class PlainLlm(Protocol):
+    def speech(
+        self, prompt: LlmPrompt, text_ids: Sequence[int], *, seed: int, max_tokens: int
+    ) -> Generator[int, None, None]:
+        """One pass: its speech tokens, each decoded when it is asked for. Raises RuntimeError where the LLM fails."""
+
+    def describe(self) -> dict[str, str]:
+        """What a report should say of it."""
+
+
+def has_transformers() -> bool:
+    return importlib.util.find_spec("transformers") is not None
+
+
+class LeanLlm:
+    def __init__(
+        self,
+        model: ModelConfig,
+        state_dict: Mapping[str, torch.Tensor],
+        *,
+        max_positions: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        """Raises WeightsError."""
+        self._runner = TorchLlmRunner(
+            model.llm,
+            model.sampling,
+            state_dict,
+            num_slots=1,
+            max_positions=min(model.llm.max_positions, max_positions),
+            device=device,
+            dtype=dtype,
+            gathers_decodes=False,
+        )
+
+    def describe(self) -> dict[str, str]:
+        return {}
+
+    def speech(
+        self, prompt: LlmPrompt, text_ids: Sequence[int], *, seed: int, max_tokens: int
+    ) -> Generator[int, None, None]:
+        self._runner.add(SequenceRequest(0, prompt, tuple(text_ids), seed=seed, max_tokens=max_tokens))
+        try:
+            while self._runner.is_runnable(0):
+                (output,) = self._runner.step([0])
+                if output.error is not None:
+                    raise RuntimeError(f"the plain LLM failed: {output.error}")
+                yield from output.tokens
+        finally:
+            self._runner.abort(0)
+
+
+class TransformersLlm:
+    """Kinder to it than upstream: no text head beside the speech head; no mask, which one sequence does not need."""
+
+    def __init__(
+        self,
+        model: ModelConfig,
+        state_dict: Mapping[str, torch.Tensor],
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        """Raises ImportError without transformers, and WeightsError."""
+        transformers = importlib.import_module("transformers")
+        check_state_dict(model.llm, state_dict)
+        self._config, self._sampling, self._device = model.llm, model.sampling, device
+        self._speech_table, self._head = (state_dict[name].to(device, dtype) for name in (SPEECH_TABLE, HEAD))
+        sizes = {
+            **qwen2_sizes(model.llm),
+            "vocab_size": model.llm.vocab_size,
+            "rope_parameters": {"rope_type": "default", "rope_theta": model.llm.rope_theta},
+        }
+        with torch.device(device):
+            self._body = transformers.Qwen2Model(transformers.Qwen2Config(**sizes)).eval()
+        body = {name.removeprefix(BODY): tensor for name, tensor in state_dict.items() if name.startswith(BODY)}
+        # Assigned: a cast of the whole module would round the rotary frequencies too.
+        self._body.load_state_dict({name: tensor.to(device, dtype) for name, tensor in body.items()}, assign=True)
+        self._text_table: torch.Tensor = self._body.embed_tokens.weight
+
+    def describe(self) -> dict[str, str]:
+        return {
+            "transformers": importlib.metadata.version("transformers"),
+            "attention": self._body.config._attn_implementation,
+        }
+
+    def speech(
+        self, prompt: LlmPrompt, text_ids: Sequence[int], *, seed: int, max_tokens: int
+    ) -> Generator[int, None, None]:
+        sequence = Unistream(self._config, prompt, tuple(text_ids), max_tokens=max_tokens)
+        generator = torch.Generator(self._device).manual_seed(seed)
+        cache = None
+        while (feed := sequence.feed) is not None:
+            logits, cache = self.logits(feed.items, cache)
+            drawn = self._draw(logits, sequence.decoded, generator, ignore_eos=feed.ignore_eos)
+            token = sequence.advance(drawn)
+            if token is not None:
+                yield token
+
+    @torch.inference_mode()
+    def logits(self, items: Sequence[Item], cache: Any) -> tuple[torch.Tensor, Any]:
+        """[num_speech_rows] float32 behind the last of `items`, and the cache with them; None: it is the first call."""
+        output = self._body(inputs_embeds=self._embed(items)[None], past_key_values=cache, use_cache=True)
+        logits = torch.nn.functional.linear(output.last_hidden_state[0, -1], self._head)
+        return logits.float(), output.past_key_values
+
+    def _embed(self, items: Sequence[Item]) -> torch.Tensor:
+        """[N, hidden]: a look-up for every run of ids of one table."""
+        tables = {Table.TEXT: self._text_table, Table.SPEECH: self._speech_table}
+        runs = [(table, [id_ for _, id_ in run]) for table, run in groupby(items, key=lambda item: item[0])]
+        return torch.cat([tables[table][torch.tensor(ids, device=self._device)] for table, ids in runs])
+
+    @torch.inference_mode()
+    def _draw(
+        self, logits: torch.Tensor, decoded: Sequence[int], generator: torch.Generator, *, ignore_eos: bool
+    ) -> int:
+        scores = logits.log_softmax(-1)
+        if ignore_eos:
+            scores[self._config.speech_token_size] = -torch.inf  # upstream's quirk: see RepetitionAwareSampler
+        return draw(scores, decoded, self._sampling, generator)
+
+
+def nucleus(scores: torch.Tensor, sampling: SamplingConfig) -> tuple[torch.Tensor, torch.Tensor]:
+    """Candidates' ids [n] int64 and probabilities [n], n <= top_k, of scores [N]; the way upstream gathers them.
+
+    Every comparison of the sum and every candidate that goes into the result waits for the device.
+    """
+    probabilities, order = scores.softmax(0).sort(descending=True, stable=True)
+    ids: list[torch.Tensor] = []
+    weights: list[torch.Tensor] = []
+    total: float | torch.Tensor = 0.0
+    while total < sampling.top_p and len(ids) < sampling.top_k:
+        ids.append(order[len(ids)])
+        weights.append(probabilities[len(weights)])
+        total = total + weights[-1]
+    return torch.tensor(ids, device=scores.device), torch.tensor(weights, device=scores.device)
+
+
+def draw(scores: torch.Tensor, decoded: Sequence[int], sampling: SamplingConfig, generator: torch.Generator) -> int:
+    """Repetition-aware sampling of one token: scores [N] float32, **overwritten**; `decoded` all tokens so far."""
+    ids, weights = nucleus(scores, sampling)
+    token = ids[weights.multinomial(1, generator=generator)]
+    recent = torch.tensor(decoded[-sampling.window :], dtype=torch.int64, device=scores.device)
+    if (recent == token).sum().item() >= sampling.window * sampling.tau_r:
+        scores[token] = -torch.inf
+        token = scores.softmax(0).multinomial(1, generator=generator)
+    return int(token.item())

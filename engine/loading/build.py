@@ -1,0 +1,160 @@
+"""A model directory and an EngineConfig -> a running engine: the only place that knows which parts make one."""
+
+import gc
+import os
+import time
+from collections.abc import Mapping
+
+import torch
+
+from voicegate.engine.audio.encoder_pool import EncoderProcesses
+from voicegate.engine.audio.encoding import Encoders
+from voicegate.engine.audio.outlet import Sink
+from voicegate.engine.audio.packets import pre_skip_48k
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.device.watcher import Watch
+from voicegate.engine.interface import (
+    AudioFormat,
+    Done,
+    Engine,
+    EngineError,
+    EngineEvent,
+    EngineInfo,
+    SpeakingMode,
+    UtteranceId,
+    UtteranceRequest,
+    VoiceInfo,
+)
+from voicegate.engine.loading.runners import (
+    begin_start,
+    load_flow,
+    load_llm,
+    load_vocoder,
+    open_device,
+    resolved_for_device,
+    start_switches,
+)
+from voicegate.engine.loading.startup import SILENT, Progress, freeze_heap, timed
+from voicegate.engine.loop.core import EngineCore
+from voicegate.engine.loop.prompting import MAX_INSTRUCT_CHARS
+from voicegate.engine.loop.stages import Stages
+from voicegate.engine.loop.voice_shelf import ready_voice, voice_room
+from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
+from voicegate.engine.model.config import ModelConfig, load_model_config
+from voicegate.engine.text.normalize import warm_up as warm_up_reading
+from voicegate.engine.text.tokenizer import TextTokenizer
+from voicegate.engine.voices.keeper import VoiceKeeper
+from voicegate.engine.voices.store import load_voices
+from voicegate.engine.voices.voice import Voice
+
+_WARM_UP_TEXT = "Good morning."
+
+
+def create_engine(config: EngineConfig, *, on_progress: Progress = SILENT) -> Engine:
+    """An engine that loads and warms up when started. `on_progress` is told from its thread."""
+    return ThreadedEngine(lambda sink, watch: load_engine(config, sink, watch, on_progress=on_progress))
+
+
+def load_engine(
+    config: EngineConfig, sink: Sink, watch: Watch | None = None, *, on_progress: Progress = SILENT
+) -> LoadedEngine:
+    """Load, check and warm up everything, in the calling thread.
+
+    Raises EngineError with the remedy for files and settings that do not fit, and what CUDA and Triton raise.
+    """
+    set_threads(config)
+    config = resolved_for_device(config)
+    try:
+        with timed("configuration and voices", on_progress):
+            model = load_model_config(config.model_dir)
+            voices = load_voices(config.model_dir, model, config.voices_dir)
+        stages = load_stages(config, model, voices, on_progress)
+    except (ValueError, OSError) as error:
+        raise EngineError(f"cannot load the model in {config.model_dir}: {error}") from error
+    info = engine_info(config, model, voices)
+    keeper = VoiceKeeper(config.model_dir, model, config.voices_dir)
+    with timed("warm-up", on_progress):
+        _warm_up(config, stages, info)
+    encoders: Encoders | None = None
+    if config.encoder_processes:
+        with timed("encoder processes", on_progress):
+            encoders = EncoderProcesses(config.encoder_processes, opus_complexity=config.opus_complexity)
+    core = EngineCore(config, stages, time.monotonic, sink, encoders=encoders, watch=watch)
+    if start_switches(config).freezes_heap:
+        freeze_heap()
+
+    def close() -> None:
+        gc.unfreeze()
+        if encoders is not None:
+            encoders.close()
+
+    return LoadedEngine(core, info, close=close, voices=keeper)
+
+
+def load_stages(
+    config: EngineConfig, model: ModelConfig, voices: Mapping[str, Voice], progress: Progress = SILENT
+) -> Stages:
+    """The models on their device, and every voice prepared for them. Raises ValueError for unfit files."""
+    device = open_device(config)
+    start = begin_start(config, device, progress)
+    room = voice_room(config, voices.values())
+    with timed("text", progress):
+        warm_up_reading()
+        tokenizer = TextTokenizer.from_file(
+            config.model_dir / "tokenizer.json", end_of_prompt_id=model.llm.end_of_prompt_id
+        )
+    with timed("speech LLM", progress):
+        llm = load_llm(config, model, device, num_prompt_tokens=room.prompt_tokens, start=start)
+    with timed("vocoder", progress):
+        vocoder = load_vocoder(config, model, device, start=start)
+    with timed("flow", progress):
+        flow = load_flow(config, model, device, num_voice_blocks=room.num_blocks, start=start)
+    start.finish()
+    with timed("voice prompts", progress), device.flow_lane.active():
+        ready = {name: ready_voice(voice, model, tokenizer, flow, config) for name, voice in voices.items()}
+    return Stages(
+        model,
+        tokenizer,
+        llm,
+        flow,
+        vocoder,
+        ready,
+        voice_room=room,
+        llm_lane=device.llm_lane,
+        flow_lane=device.flow_lane,
+        vocoder_lane=device.vocoder_lane,
+        is_concurrent=device.is_cuda,
+    )
+
+
+def set_threads(config: EngineConfig) -> None:
+    """torch's CPU kernels use `threads` cores, by default all of this machine's."""
+    torch.set_num_threads(config.threads or os.cpu_count() or 1)
+
+
+def engine_info(config: EngineConfig, model: ModelConfig, voices: Mapping[str, Voice]) -> EngineInfo:
+    return EngineInfo(
+        model=model.name,
+        voices=tuple(VoiceInfo(voice.name, voice.description) for voice in voices.values()),
+        default_voice=model.default_voice or min(voices),
+        modes=tuple(SpeakingMode),
+        pre_skip_48k=pre_skip_48k(AudioFormat()),
+        max_utterances=config.max_utterances,
+        max_lead_ms=config.max_lead_ms,
+        max_instruct_chars=MAX_INSTRUCT_CHARS if model.supports_instruct else 0,
+    )
+
+
+def _warm_up(config: EngineConfig, stages: Stages, info: EngineInfo) -> None:
+    """Speak once with every voice through the real path, so that nothing is allocated or compiled later."""
+    events: list[EngineEvent] = []
+    core = EngineCore(config, stages, time.monotonic, events.extend)
+    for voice in info.voices:
+        utterance_id = UtteranceId(f"warm-up {voice.name}")
+        core.submit(UtteranceRequest(utterance_id, voice.name, lead_ms=config.max_lead_ms), seed=0)
+        core.push_text(utterance_id, _WARM_UP_TEXT)
+        core.end_text(utterance_id)
+    core.run_until_idle()
+    num_done = sum(isinstance(event, Done) for event in events)
+    if num_done != len(info.voices):
+        raise EngineError(f"warm-up: {num_done} of {len(info.voices)} voices spoke; see the log")

@@ -1,0 +1,194 @@
+"""The models' kernels and graphs at start-up: compiled all at the same time, then captured one model after the other.
+
+With an empty Triton cache compiling is nearly all of a start. Triton lets other threads run while LLVM and ptxas work:
+two threads compile almost twice as fast as one. No two models may launch the same kernel: Triton does not guard what it
+does when a compiled kernel is first launched.
+"""
+
+import gc
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from queue import SimpleQueue
+from typing import Final, Protocol
+
+import structlog
+import torch
+
+from voicegate.engine.device.lanes import Lane
+
+log = structlog.get_logger()
+
+Report = Callable[[str], None]
+
+
+class Progress(Protocol):
+    """Who is told of a start. All calls come from the thread that loads the engine."""
+
+    def line(self, text: str) -> None:
+        """A part is done, or there is something to know of it."""
+
+    def share(self, part: str, num_done: int, num_steps: int) -> None:
+        """How far a part is that takes long; the last time `num_done` is `num_steps`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Progress in lines alone."""
+
+    line: Report
+
+    def share(self, part: str, num_done: int, num_steps: int) -> None:
+        """A line tells when the part is done."""
+
+
+def freeze_heap() -> None:
+    """Have Python's garbage collector look no more at what there is by now: it lasts as long as the engine does.
+
+    torch, Triton and the models are some 300,000 objects, and while it looks at them all no thread runs (docs/adr/0011
+    says for how long). `gc.unfreeze` takes it back.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+SILENT: Final = Lines(lambda _: None)
+
+
+class Capturable(Protocol):
+    @property
+    def num_buckets(self) -> int:
+        """Calls of `advance` in all."""
+
+    def compile(self, advance: Callable[[], None]) -> None:
+        """Run every bucket once, on the current stream: its kernels are compiled and loaded then."""
+
+    def capture(self, report: Report) -> None:
+        """`compile`, which is quick the second time, then capture every graph. Nothing is compiled or captured later.
+
+        Alone on the device: no other thread may launch, allocate or compile meanwhile.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    name: str
+    model: Capturable
+    lane: Lane
+
+
+class _Step(Enum):
+    BUCKET = "one more bucket has run"
+
+
+_Outcome = list[str] | BaseException  # of a thread: lines to tell, or why there are none
+
+
+class ModelStart:
+    """Models are added as they are loaded, then `finish` is called once; all from one thread, which also tells."""
+
+    def __init__(self, device: torch.device, progress: Progress, *, is_side_by_side: bool) -> None:
+        """Without `is_side_by_side`, a model is compiled and captured as it is added."""
+        self._device = device
+        self.progress = progress
+        self._is_side_by_side = is_side_by_side
+        self._models: list[_Model] = []
+
+    def add(self, name: str, model: Capturable, lane: Lane) -> None:
+        if self._is_side_by_side:
+            self._models.append(_Model(name, model, lane))
+            return
+        with lane.active():
+            model.capture(self.progress.line)
+
+    def finish(self) -> None:
+        """Raises what a model's `compile` raised first, once the others' are done, or what a `capture` raises."""
+        if not self._models:
+            return
+        with timed("kernels compiled", self.progress):
+            self._compile()
+        with timed("graphs captured", self.progress):
+            for each in self._models:
+                with each.lane.active():
+                    each.model.capture(self.progress.line)
+
+    def _compile(self) -> None:
+        """In a thread for each lane: models that share one are compiled one after the other."""
+        if self._device.type == "cuda":
+            _set_up_once(self._device)
+        by_lane: dict[Lane, list[_Model]] = {}
+        for each in self._models:
+            by_lane.setdefault(each.lane, []).append(each)
+        outcomes: SimpleQueue[_Outcome | _Step] = SimpleQueue()
+        threads = [
+            # Daemons, as the engine's own thread: a process that is stopped while it starts does not wait for them.
+            threading.Thread(target=self._compile_in_thread, args=(models, outcomes), name="compiler", daemon=True)
+            for models in by_lane.values()
+        ]
+        for thread in threads:
+            thread.start()
+        errors = self._tell_of(outcomes, len(threads))
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
+    def _tell_of(self, outcomes: SimpleQueue[_Outcome | _Step], num_threads: int) -> list[BaseException]:
+        """Until every thread has had its outcome; what went wrong, in order."""
+        num_steps, num_done = sum(each.model.num_buckets for each in self._models), 0
+        lines: list[str] = []
+        errors: list[BaseException] = []
+        while num_threads:
+            outcome = outcomes.get()
+            if isinstance(outcome, _Step):
+                num_done += 1
+                self.progress.share("compiling kernels", num_done, num_steps)
+                continue
+            num_threads -= 1
+            if isinstance(outcome, BaseException):
+                errors.append(outcome)
+            else:
+                lines += outcome
+        for line in lines:
+            self.progress.line(line)
+        return errors
+
+    def _compile_in_thread(self, models: Sequence[_Model], outcomes: SimpleQueue[_Outcome | _Step]) -> None:
+        try:
+            if self._device.type == "cuda":
+                torch.cuda.set_device(self._device)  # a thread's own, as are the stream and the inference mode
+            lines: list[str] = []
+            for each in models:
+                started_s = time.monotonic()
+                with each.lane.active(), torch.inference_mode():
+                    each.model.compile(partial(outcomes.put, _Step.BUCKET))
+                lines.append(f"{each.name}: kernels compiled in {time.monotonic() - started_s:.1f} s")
+            outcomes.put(lines)
+        except BaseException as error:  # noqa: BLE001 - the thread that waits raises it
+            outcomes.put(error)
+
+
+def _set_up_once(device: torch.device) -> None:
+    """What threads would race for: Triton's driver, which is compiled at its first use.
+
+    And the models are loaded on another stream than their lanes, which do not wait for it by themselves.
+    """
+    import triton  # noqa: PLC0415 - CPU installations lack it
+
+    triton.runtime.driver.active.get_current_target()
+    torch.cuda.synchronize(device)
+
+
+@contextmanager
+def timed(part: str, progress: Progress) -> Iterator[None]:
+    started_s = time.monotonic()
+    yield
+    duration_s = time.monotonic() - started_s
+    log.info("loaded", part=part, seconds=round(duration_s, 3))
+    progress.line(f"{part}: {duration_s:.1f} s")

@@ -1,0 +1,61 @@
+"""A clause: one LLM pass of an utterance and the audio that becomes of it. State only; pipeline moves it along."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from voicegate.engine.llm.silent_filter import SilentTokenFilter
+from voicegate.engine.token2wav.flow.stream import FlowStream
+from voicegate.engine.token2wav.stretch import MelStretch
+from voicegate.engine.token2wav.vocoder.runner import VocoderStream
+
+
+class ClauseState(Enum):
+    WAITING = "waiting"  # text only
+    GENERATING = "generating"  # the LLM runs
+    RENDERING = "rendering"  # the LLM is done, audio still to come
+    SPOKEN = "spoken"  # all samples delivered
+
+
+@dataclass(slots=True)
+class ModelStreams:
+    """What an active clause holds of the models, from the start of its LLM pass to its last sample."""
+
+    sequence_id: int
+    silent_filter: SilentTokenFilter
+    flow: FlowStream
+    stretch: MelStretch
+    vocoder: VocoderStream
+
+
+@dataclass(slots=True, eq=False)
+class Clause:
+    utterance_key: int
+    char_start: int  # into all text of the utterance
+    text: str  # as the client wrote it
+    text_ids: list[int]  # what the LLM has not been given of it yet
+    is_text_complete: bool
+    state: ClauseState = ClauseState.WAITING
+    flush_ids: list[str] = field(default_factory=list)  # flushes that are met when it is spoken
+    streams: ModelStreams | None = None
+    batch: int | None = None  # the running flow batch that solves its block
+    begun_s: float = 0.0  # engine clock, when its LLM pass was started
+    is_prefilled: bool = False  # the LLM has read its prompt
+    num_expected_blocks: int = 0  # flow blocks set aside for it at its start
+    num_tokens: int = 0  # speech tokens handed to the flow
+    num_rendered_tokens: int = 0  # of these, already mel
+    start_ms: int | None = None  # on the utterance's audio clock, once its audio has begun
+    is_aligned: bool = False
+
+    @property
+    def num_ahead_tokens(self) -> int:
+        """Speech tokens that the LLM is ahead of the flow."""
+        return self.num_tokens - self.num_rendered_tokens
+
+    @property
+    def is_active(self) -> bool:
+        return self.streams is not None
+
+    @property
+    def is_silent(self) -> bool:
+        """There is nothing in it to say: only whitespace, punctuation, symbols."""
+        return self.state is ClauseState.WAITING and self.is_text_complete and not self.text_ids

@@ -1,0 +1,354 @@
+"""Runs the models for clauses: LLM steps, flow batches, vocoder. Knows no utterance and decides no order.
+
+Work is launched on its model's lane and its results are fetched later: at once on a CPU, when the GPU has reached
+them otherwise. A stage's exception is the caller's to handle; the clauses it concerned are then released, the others
+go on.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from voicegate.engine import units
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.device.lanes import Mark
+from voicegate.engine.llm.backend import LaunchedStep, SequenceOutput, SequenceRequest
+from voicegate.engine.llm.silent_filter import SilentTokenFilter
+from voicegate.engine.loop.clause import Clause, ClauseState, ModelStreams
+from voicegate.engine.loop.stages import ReadyVoice, Stages
+from voicegate.engine.policy.scheduler import Room
+from voicegate.engine.token2wav import chunking
+from voicegate.engine.token2wav.flow.stream import FlowBatch
+from voicegate.engine.token2wav.stretch import MelStretch
+from voicegate.engine.token2wav.vocoder.runner import VocoderJob
+
+# Launched but not finished, of the LLM and of the flow. More would only let a cancel or a newcomer wait longer; fewer
+# would let a GPU wait for Python between steps.
+_MAX_STEPS_IN_FLIGHT = 2
+
+# What a bistream pass is expected to get in all, when only its first words are known: a sentence or two.
+_STREAMED_TEXT_TOKENS = 30
+
+
+@dataclass(slots=True)
+class _RunningBatch:
+    flow_batch: FlowBatch
+    clauses: list[Clause]
+
+
+@dataclass(frozen=True, slots=True)
+class _DecodingStep:
+    launched: LaunchedStep
+    begin: Mark
+    mark: Mark
+    clauses: dict[int, Clause]  # by sequence id
+
+
+@dataclass(frozen=True, slots=True)
+class _Rendered:
+    """Samples on their way to the host, of each clause."""
+
+    begin: Mark
+    mark: Mark
+    clauses: list[Clause]
+    sequence_ids: list[int]  # whose the samples are: a clause may be released meanwhile
+    samples: list[torch.Tensor]
+    # Their mel is memory of the flow's lane, which is given it again once it is let go: not before `mark` is reached.
+    jobs: list[VocoderJob]
+
+
+class Pipeline:
+    def __init__(self, config: EngineConfig, stages: Stages, *, watch: Callable[[Mark], None] | None = None) -> None:
+        """`watch` is given every mark that is not reached when its work is launched."""
+        self._config = config
+        self._stages = stages
+        self._watch = watch
+        self._active: dict[int, Clause] = {}  # by sequence id: between `start` and `release`
+        self.num_releases = 0
+        self._numbers = count()
+        self._batches: dict[int, _RunningBatch] = {}
+        self._decoding: deque[_DecodingStep] = deque()
+        self._solving: deque[tuple[Mark, Mark]] = deque()  # begin and end of Euler steps
+        self._rendered: deque[_Rendered] = deque()
+        self.counters: defaultdict[str, float] = defaultdict(float)
+
+    # --- a clause's life --------------------------------------------------------------------------------------
+
+    def start(self, clause: Clause, voice: ReadyVoice, *, is_streaming: bool, speed: float, seed: int) -> None:
+        """Begin the clause's LLM pass. Raises what the models raise when they have no room; then nothing is held.
+
+        `is_streaming`: bistream, also where all text has come before the pass begins: when it came changes nothing.
+        """
+        stages = self._stages
+        flow = stages.flow.open(voice.flow_prompt)
+        try:
+            streams = ModelStreams(
+                sequence_id=next(self._numbers),
+                silent_filter=SilentTokenFilter(stages.model.silent_tokens, stages.model.max_silent_run),
+                flow=flow,
+                stretch=MelStretch(speed),
+                vocoder=stages.vocoder.open(),
+            )
+        except Exception:
+            stages.flow.close(flow)
+            raise
+        clause.num_expected_blocks = self._expected_blocks(clause)
+        clause.streams = streams
+        clause.state = ClauseState.GENERATING
+        self._active[streams.sequence_id] = clause
+        prompt, text_ids = voice.llm_prompt.before(clause.text_ids, is_streaming=is_streaming)
+        clause.text_ids = []
+        try:
+            stages.llm.add(
+                SequenceRequest(
+                    sequence_id=streams.sequence_id,
+                    prompt=prompt,
+                    text_ids=text_ids,
+                    is_streaming=is_streaming,
+                    seed=seed,
+                    max_tokens=self._config.max_clause_tokens,
+                )
+            )
+            if is_streaming and clause.is_text_complete:
+                stages.llm.end_text(streams.sequence_id)
+        except Exception:
+            self.release(clause)
+            raise
+
+    def feed(self, clause: Clause) -> None:
+        """Hand text that came since the start to a running bistream pass."""
+        if clause.streams is None or clause.state is not ClauseState.GENERATING:
+            return
+        text_ids, clause.text_ids = tuple(clause.text_ids), []
+        if text_ids:
+            self._stages.llm.push_text(clause.streams.sequence_id, text_ids)
+        if clause.is_text_complete:
+            self._stages.llm.end_text(clause.streams.sequence_id)
+
+    def release(self, clause: Clause) -> None:
+        """Give back everything the clause holds, at once, whatever it is in the middle of. Idempotent."""
+        streams, clause.streams = clause.streams, None
+        if streams is None:
+            return
+        del self._active[streams.sequence_id]
+        self.num_releases += 1
+        self._stages.llm.abort(streams.sequence_id)
+        self._leave_batch(clause)
+        self._stages.flow.close(streams.flow)
+        self._stages.vocoder.close(streams.vocoder)
+
+    def _leave_batch(self, clause: Clause) -> None:
+        """The flow drops the stream from its batch when it is closed; what nobody waits for is not solved further."""
+        number, clause.batch = clause.batch, None
+        batch = self._batches.get(number) if number is not None else None
+        if number is not None and batch is not None:
+            batch.clauses.remove(clause)
+            if not batch.clauses:
+                del self._batches[number]
+
+    # --- questions --------------------------------------------------------------------------------------------
+
+    @property
+    def num_active(self) -> int:
+        """Clauses between `start` and `release`."""
+        return len(self._active)
+
+    def can_start(self, clause: Clause) -> bool:
+        """Whether the models have room for it, the flow blocks that it is expected to fill among them."""
+        if self.num_active >= self._config.max_active_clauses or not self._stages.llm.num_free_slots:
+            return False
+        reserved = sum(_num_missing_blocks(active) for active in self._active.values())
+        return self._stages.flow.num_free_blocks - reserved >= self._expected_blocks(clause)
+
+    def _expected_blocks(self, clause: Clause) -> int:
+        """A guess: what it turns out to need beyond this it takes while there is some, or waits for."""
+        num_text_tokens = len(clause.text_ids) if clause.is_text_complete else _STREAMED_TEXT_TOKENS
+        num_tokens = min(num_text_tokens * self._config.expected_tokens_per_text_token, self._config.max_clause_tokens)
+        return chunking.max_blocks(0, num_tokens) + 1
+
+    def can_generate(self, clause: Clause) -> bool:
+        return (
+            clause.streams is not None
+            and clause.state is ClauseState.GENERATING
+            and self._stages.llm.is_runnable(clause.streams.sequence_id)
+        )
+
+    def block_frames(self, clause: Clause) -> int:
+        """Frames of the flow block that is complete and in no batch; 0 if none is."""
+        if clause.streams is None or clause.batch is not None or not clause.streams.flow.is_ready:
+            return 0
+        return clause.streams.flow.next_num_frames
+
+    @property
+    def room(self) -> Room:
+        """What the lanes take now."""
+        while self._solving and self._solving[0][1].is_reached:
+            begin, end = self._solving.popleft()
+            self.counters["flow_seconds"] += end.seconds_since(begin)
+        return Room(
+            takes_llm_step=len(self._decoding) < _MAX_STEPS_IN_FLIGHT,
+            takes_flow_step=len(self._solving) < _MAX_STEPS_IN_FLIGHT,
+            num_new_batches=self._stages.flow.num_free_lanes,
+            num_blocks=self._stages.flow.num_free_blocks,
+        )
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something launched has not been fetched."""
+        return bool(self._decoding or self._rendered or self._solving)
+
+    def wait(self) -> None:
+        """Until everything launched is done."""
+        for step in self._decoding:
+            step.mark.wait()
+        for _, end in self._solving:
+            end.wait()
+        for rendered in self._rendered:
+            rendered.mark.wait()
+
+    # --- the LLM's lane ---------------------------------------------------------------------------------------
+
+    def launch_llm(self, clauses: Sequence[Clause]) -> None:
+        """One decode step (or prefill) of these; `fetch_tokens` has what comes of it."""
+        by_sequence = {clause.streams.sequence_id: clause for clause in clauses if clause.streams is not None}
+        lane = self._stages.llm_lane
+        with lane.active():
+            begin = lane.mark()
+            launched = self._stages.llm.launch(list(by_sequence))
+            mark = lane.mark()
+        for clause in clauses:
+            clause.is_prefilled = True
+        self._decoding.append(_DecodingStep(launched, begin, mark, by_sequence))
+        self._watch_for(mark)
+        self.counters["llm_steps"] += 1
+        self.counters["llm_rows"] += len(by_sequence)
+        self.counters["llm_launches"] = self._stages.llm.num_launches
+
+    def fetch_tokens(self) -> list[tuple[Clause, SequenceOutput]]:
+        """Outputs of the steps that are done, in order; their tokens are in the clauses' flows when it returns."""
+        results = []
+        while self._decoding and self._decoding[0].mark.is_reached:
+            step = self._decoding.popleft()
+            self.counters["llm_seconds"] += step.mark.seconds_since(step.begin)
+            for output in step.launched.outputs():
+                clause = step.clauses[output.sequence_id]
+                if clause.streams is not None and clause.streams.sequence_id == output.sequence_id:
+                    self._take_tokens(clause, clause.streams, output)
+                    results.append((clause, output))
+        return results
+
+    def _take_tokens(self, clause: Clause, streams: ModelStreams, output: SequenceOutput) -> None:
+        if output.error is not None:
+            return
+        tokens = streams.silent_filter.keep(output.tokens)
+        clause.num_tokens += len(tokens)
+        streams.flow.append(tokens)
+        if output.is_final:
+            clause.state = ClauseState.RENDERING
+            streams.flow.finish()
+            if streams.flow.is_exhausted:
+                clause.state = ClauseState.SPOKEN
+
+    # --- the flow's lane, and the vocoder's -------------------------------------------------------------------
+
+    def begin(self, clauses: Sequence[Clause]) -> int:
+        """Start solving the clauses' ready blocks together; returns the batch's number."""
+        with self._stages.flow_lane.active():
+            flow_batch = self._stages.flow.begin(
+                [clause.streams.flow for clause in clauses if clause.streams is not None]
+            )
+        number = next(self._numbers)
+        self._batches[number] = _RunningBatch(flow_batch, list(clauses))
+        for clause in clauses:
+            clause.batch = number
+        return number
+
+    def advance(self, number: int) -> bool:
+        """One Euler step of a batch, and True if it was the last: the vocoder follows, then `fetch_samples`."""
+        batch = self._batches[number]
+        lane = self._stages.flow_lane
+        with lane.active():
+            begin = lane.mark()
+            is_solved = batch.flow_batch.advance()
+            mark = lane.mark()
+        self._solving.append((begin, mark))
+        self._watch_for(mark)
+        self.counters["flow_steps"] += 1
+        self.counters["flow_rows"] += len(batch.clauses)
+        self.counters["flow_launches"] = self._stages.flow.num_launches
+        if is_solved:
+            del self._batches[number]
+            for clause in batch.clauses:
+                clause.batch = None
+            self._vocode(*self._take_jobs(batch))
+        return is_solved
+
+    def clauses_of(self, number: int) -> list[Clause]:
+        batch = self._batches.get(number)
+        return list(batch.clauses) if batch is not None else []
+
+    def _take_jobs(self, batch: _RunningBatch) -> tuple[list[Clause], list[VocoderJob], Mark]:
+        """Of each clause with frames for the vocoder; the flow's lane has computed them when the mark is reached."""
+        clauses: list[Clause] = []
+        jobs: list[VocoderJob] = []
+        lane = self._stages.flow_lane
+        with lane.active():
+            for clause, mel in zip(batch.clauses, batch.flow_batch.result(), strict=True):
+                assert clause.streams is not None
+                clause.num_rendered_tokens += mel.shape[1] // units.FRAMES_PER_TOKEN
+                is_final = clause.streams.flow.is_exhausted
+                mel = clause.streams.stretch.push(mel, is_final=is_final)
+                # A block may be all prompt: a voice whose prompt ends on a block border.
+                if mel.shape[1] or is_final:
+                    clauses.append(clause)
+                    jobs.append(VocoderJob(clause.streams.vocoder, mel, is_final))
+            return clauses, jobs, lane.mark()
+
+    def _vocode(self, clauses: list[Clause], jobs: list[VocoderJob], mels_done: Mark) -> None:
+        if not jobs:
+            return
+        lane = self._stages.vocoder_lane
+        lane.wait_for(mels_done)
+        with lane.active():
+            begin = lane.mark()
+            samples = self._stages.vocoder.run(jobs)
+            on_host = torch.split(lane.to_host(torch.cat(samples)), [len(each) for each in samples])
+            mark = lane.mark()
+        ids = [clause.streams.sequence_id for clause in clauses if clause.streams is not None]
+        self._rendered.append(_Rendered(begin, mark, clauses, ids, list(on_host), jobs))
+        self._watch_for(mark)
+        self.counters["vocoder_calls"] += 1
+        self.counters["vocoder_rows"] += len(jobs)
+        self.counters["vocoder_launches"] = self._stages.vocoder.num_launches
+
+    def fetch_samples(self) -> list[tuple[Clause, npt.NDArray[np.float32]]]:
+        """Each clause whose samples [n] have become final, in order."""
+        results = []
+        while self._rendered and self._rendered[0].mark.is_reached:
+            rendered = self._rendered.popleft()
+            self.counters["vocoder_seconds"] += rendered.mark.seconds_since(rendered.begin)
+            rows = zip(rendered.clauses, rendered.sequence_ids, rendered.samples, rendered.jobs, strict=True)
+            for clause, sequence_id, samples, job in rows:
+                if clause.streams is None or clause.streams.sequence_id != sequence_id:
+                    continue
+                if job.is_final:
+                    clause.state = ClauseState.SPOKEN
+                results.append((clause, samples.numpy()))
+        return results
+
+    def _watch_for(self, mark: Mark) -> None:
+        if self._watch is not None and not mark.is_reached:
+            self._watch(mark)
+
+
+def _num_missing_blocks(clause: Clause) -> int:
+    """Of those that the clause is expected to fill, how many it has not taken yet."""
+    if clause.streams is None:
+        return 0
+    flow = clause.streams.flow
+    return max(clause.num_expected_blocks - (len(flow.blocks) - len(flow.prompt.blocks)), 0)

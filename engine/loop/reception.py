@@ -1,0 +1,40 @@
+"""A request becomes an utterance: its way of speaking, its voice, and its way out."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from voicegate.engine.audio.encoding import Encoders
+from voicegate.engine.audio.outlet import Outlet, Sink
+from voicegate.engine.audio.packets import pre_skip_48k
+from voicegate.engine.interface import SpeakingMode, UtteranceRequest
+from voicegate.engine.loop.clause_feed import ClauseFeed
+from voicegate.engine.loop.prompting import instruct_prompt
+from voicegate.engine.loop.stages import ReadyVoice, Stages
+from voicegate.engine.loop.utterance import Utterance
+
+
+class Reception:
+    def __init__(self, stages: Stages, encoders: Encoders, sink: Sink, clock: Callable[[], float]) -> None:
+        self._model = stages.model
+        self._tokenizer = stages.tokenizer
+        self._encoders = encoders
+        self._sink = sink
+        self._clock = clock
+
+    def open(self, key: int, request: UtteranceRequest, voice: ReadyVoice, *, seed: int) -> Utterance:
+        """What the engine's interface promises to refuse was refused before."""
+        mode = SpeakingMode(self._model.default_mode) if request.mode is SpeakingMode.AUTO else request.mode
+        feed = ClauseFeed(key, mode, self._tokenizer, language=self._model.languages[0])
+        if request.instruct is not None and request.instruct.strip():
+            prefix = self._model.instruct_prefix
+            voice = replace(
+                voice, llm_prompt=instruct_prompt(request.instruct, self._tokenizer, instruct_prefix=prefix)
+            )
+        outlet = Outlet(
+            request.utterance_id,
+            self._encoders.open(request.audio),
+            frame_ms=request.audio.frame_ms,
+            sink=self._sink,
+            clock=self._clock,
+        )
+        return Utterance(request, voice, feed, outlet, seed=seed, pre_skip_48k=pre_skip_48k(request.audio))

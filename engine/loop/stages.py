@@ -1,0 +1,46 @@
+"""The models of one engine, loaded: what the pipeline runs and every utterance shares."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from voicegate.engine.device.lanes import HOST_LANE, Lane
+from voicegate.engine.llm.backend import LlmBackend
+from voicegate.engine.loop.prompting import PassPrompt
+from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.text.tokenizer import TextTokenizer
+from voicegate.engine.token2wav.flow.prompt import PreparedPrompt
+from voicegate.engine.token2wav.flow.runner import FlowRunner
+from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
+from voicegate.engine.voices.voice import Voice
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyVoice:
+    """A voice with what the models keep of it: the LLM's prompt and the flow's computed prompt blocks."""
+
+    voice: Voice
+    llm_prompt: PassPrompt
+    flow_prompt: PreparedPrompt
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceRoom:
+    """What the models were built to hold of voices, those that may be added later included."""
+
+    num_blocks: int  # of the flow, over all prompts
+    prompt_tokens: int  # of the longest prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    model: ModelConfig
+    tokenizer: TextTokenizer
+    llm: LlmBackend
+    flow: FlowRunner
+    vocoder: VocoderRunner
+    voices: Mapping[str, ReadyVoice]  # at the start; see engine.voice_shelf
+    llm_lane: Lane = HOST_LANE
+    flow_lane: Lane = HOST_LANE
+    vocoder_lane: Lane = HOST_LANE
+    is_concurrent: bool = False  # the lanes run side by side
+    voice_room: VoiceRoom = VoiceRoom(0, 0)

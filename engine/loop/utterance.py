@@ -1,0 +1,195 @@
+"""An utterance: the one object that travels the whole pipe, from its text to its packets and its end event.
+
+It owns its text, its outlet and its idea of what the listener has, and builds its own events. It knows neither the
+scheduler nor the models nor other utterances; `core` moves it along.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from voicegate.engine import units
+from voicegate.engine.audio.outlet import Delivered, Outlet
+from voicegate.engine.interface import (
+    AlignedText,
+    Alignment,
+    Cancelled,
+    Done,
+    Failed,
+    Flushed,
+    Timing,
+    UtteranceId,
+    UtteranceRequest,
+)
+from voicegate.engine.loop.clause import Clause, ClauseState
+from voicegate.engine.loop.clause_feed import ClauseFeed
+from voicegate.engine.loop.stages import ReadyVoice
+from voicegate.engine.text.alignment import align_span, split_spoken
+
+
+@dataclass(slots=True)
+class Stamps:
+    """Engine clock, seconds; None where it has not happened."""
+
+    first_text_s: float | None = None
+    llm_started_s: float | None = None
+    first_token_s: float | None = None
+    first_chunk_s: float | None = None
+
+    def timing(self, first_packet_s: float | None) -> Timing:
+        return Timing(
+            queue_ms=self._since_text_ms(self.llm_started_s),
+            llm_first_token_ms=self._since_text_ms(self.first_token_s),
+            first_chunk_ms=self._since_text_ms(self.first_chunk_s),
+            first_packet_ms=self._since_text_ms(first_packet_s),
+        )
+
+    def _since_text_ms(self, stamp_s: float | None) -> float | None:
+        if stamp_s is None or self.first_text_s is None:
+            return None
+        return round((stamp_s - self.first_text_s) * 1000, 2)
+
+
+class Utterance:
+    def __init__(
+        self,
+        request: UtteranceRequest,
+        voice: ReadyVoice,
+        feed: ClauseFeed,
+        outlet: Outlet,
+        *,
+        seed: int,
+        pre_skip_48k: int,
+    ) -> None:
+        self.request = request
+        self.voice = voice
+        self.feed = feed
+        self.seed = seed
+        self.stamps = Stamps()
+        self.num_started_clauses = 0
+        self.is_truncated = False  # a length limit, not the model, ended one of its passes
+        self.last_text_s: float | None = None  # more text may still come for what waits; None: that was given up
+        self.deadline_s: float | None = None  # the listener runs dry; None while nothing was sent
+        self._outlet = outlet
+        self._pre_skip_48k = pre_skip_48k
+        self._ms_per_letter = voice.voice.ms_per_letter() / request.speed
+        self._words: list[AlignedText] = []
+        self._packet_samples = units.ms_to_samples(request.audio.frame_ms)
+        self._num_samples = 0  # handed to the outlet, silence that fills packets at flushes among them
+
+    @property
+    def utterance_id(self) -> UtteranceId:
+        return self.request.utterance_id
+
+    @property
+    def clauses(self) -> deque[Clause]:
+        return self.feed.clauses
+
+    @property
+    def audio_ms(self) -> int:
+        return units.samples_to_ms(self._num_samples)
+
+    @property
+    def urgency(self) -> float:
+        """Engine clock, seconds: since when it waits to be heard, or when its listener runs dry. Lower: sooner."""
+        return (self.stamps.first_text_s or 0.0) if self.deadline_s is None else self.deadline_s
+
+    @property
+    def is_finished(self) -> bool:
+        return self.feed.is_ended and not self.clauses
+
+    @property
+    def has_ended(self) -> bool:
+        """Its end event has left, though nobody here sent one: its encoder failed."""
+        return self._outlet.is_closed
+
+    def stalls_at_s(self, *, stall_s: float, lead_s: float) -> float | None:
+        """When text that waits for more is to be said without it; None: none waits."""
+        if self.last_text_s is None or not self.feed.is_waiting:
+            return None
+        due_s = self.last_text_s + stall_s
+        return due_s if self.deadline_s is None else max(due_s, self.deadline_s - lead_s)
+
+    # --- audio ------------------------------------------------------------------------------------------------
+
+    def deliver(self, samples: npt.NDArray[np.float32], now_s: float) -> None:
+        """Samples [n] at SAMPLE_RATE_HZ, in order, on their way to the listener."""
+        if not len(samples):
+            return
+        if self.stamps.first_chunk_s is None:
+            self.stamps.first_chunk_s = now_s
+        self._outlet.send_audio(samples)
+        self._count(len(samples), now_s)
+
+    def _count(self, num_samples: int, now_s: float) -> None:
+        before = self._num_samples // self._packet_samples
+        self._num_samples += num_samples
+        num_packets = self._num_samples // self._packet_samples - before
+        if num_packets:
+            # A listener who ran dry resumes when audio comes: the deadline counts from then.
+            start_s = now_s if self.deadline_s is None else max(self.deadline_s, now_s)
+            self.deadline_s = start_s + num_packets * self.request.audio.frame_ms / 1000
+
+    def _end_pts_48k(self, num_samples: int) -> int:
+        return self._pre_skip_48k + num_samples * units.OPUS_CLOCK_PER_SAMPLE if num_samples else 0
+
+    # --- events that end something ----------------------------------------------------------------------------
+
+    def flush(self, clause: Clause, now_s: float) -> None:
+        """What a spoken clause owes to the flushes that wait for it; pads so that its last packet leaves now."""
+        if not clause.flush_ids:
+            return
+        self._outlet.flush()
+        self._count(-self._num_samples % self._packet_samples, now_s)
+        for flush_id in clause.flush_ids:
+            self._outlet.send(Flushed(self.utterance_id, flush_id, self.audio_ms))
+
+    def finish(self) -> None:
+        self._outlet.finish(self._done)
+
+    def _done(self, delivered: Delivered) -> Done:
+        end_pts_48k = self._end_pts_48k(delivered.num_samples)
+        timing = self.stamps.timing(delivered.first_packet_s)
+        return Done(
+            self.utterance_id, self.audio_ms, delivered.num_packets, end_pts_48k, timing, is_truncated=self.is_truncated
+        )
+
+    def cancel(self, played_ms: int | None) -> None:
+        self._outlet.close(lambda delivered: self._cancelled(delivered, played_ms))
+
+    def fail(self, message: str) -> None:
+        self._outlet.close(lambda _: Failed(self.utterance_id, message))
+
+    def _cancelled(self, delivered: Delivered, played_ms: int | None) -> Cancelled:
+        audio_ms = units.samples_to_ms(delivered.num_samples)
+        heard_ms = audio_ms if played_ms is None else min(played_ms, audio_ms)
+        words = [*self._words, *(word for clause in self.clauses for word in self._estimate(clause))]
+        text = self.feed.text
+        cut = split_spoken(words, heard_ms)
+        end_pts_48k = self._end_pts_48k(delivered.num_samples)
+        return Cancelled(self.utterance_id, audio_ms, end_pts_48k, text[:cut], text[cut:])
+
+    # --- alignment --------------------------------------------------------------------------------------------
+
+    def align(self, clause: Clause) -> None:
+        """Tell the clause's words on the audio clock, once both its borders are known."""
+        has_all_tokens = clause.state in (ClauseState.RENDERING, ClauseState.SPOKEN)
+        if clause.is_aligned or clause.start_ms is None or not has_all_tokens:
+            return
+        clause.is_aligned = True
+        duration_ms = round(clause.num_tokens * units.MS_PER_TOKEN / self.request.speed)
+        items = align_span(clause.text, clause.char_start, clause.start_ms, clause.start_ms + duration_ms)
+        self._words += items
+        if items:
+            self._outlet.send(Alignment(self.utterance_id, tuple(items), estimated=True))
+
+    def _estimate(self, clause: Clause) -> tuple[AlignedText, ...]:
+        """Words of a clause whose end is not known yet, at the voice's usual rate."""
+        if clause.is_aligned or clause.start_ms is None:
+            return ()
+        letters = sum(char.isalnum() for char in clause.text)
+        known_ms = clause.num_tokens * units.MS_PER_TOKEN / self.request.speed
+        duration_ms = round(max(known_ms, letters * self._ms_per_letter))
+        return align_span(clause.text, clause.char_start, clause.start_ms, clause.start_ms + duration_ms)

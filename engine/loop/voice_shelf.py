@@ -1,0 +1,121 @@
+"""The voices that a running engine speaks with: some may come and go while utterances run. In the engine's thread."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from voicegate.engine import units
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.interface import EngineError, VoiceRefused
+from voicegate.engine.loop.prompting import voice_prompt
+from voicegate.engine.loop.stages import ReadyVoice, Stages, VoiceRoom
+from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.text.tokenizer import TextTokenizer
+from voicegate.engine.token2wav import chunking
+from voicegate.engine.token2wav.flow.errors import BlocksExhausted
+from voicegate.engine.token2wav.flow.prompt import FlowPrompt, PreparedPrompt
+from voicegate.engine.token2wav.flow.runner import FlowRunner
+from voicegate.engine.voices.voice import Voice
+
+log = structlog.get_logger()
+
+# Told None when the voice can be spoken with, else why not.
+Answer = Callable[[EngineError | None], None]
+
+
+def voice_room(config: EngineConfig, voices: Iterable[Voice]) -> VoiceRoom:
+    """For the voices there are, and for those that may come."""
+    lengths = [voice.num_tokens for voice in voices] + [config.spare_voice_tokens] * config.spare_voices
+    return VoiceRoom(
+        num_blocks=sum(chunking.max_blocks(num_tokens, 0) for num_tokens in lengths),
+        prompt_tokens=max(lengths, default=0),
+    )
+
+
+def ready_voice(
+    voice: Voice, model: ModelConfig, tokenizer: TextTokenizer, flow: FlowRunner, config: EngineConfig
+) -> ReadyVoice:
+    """The LLM keeps the whole prompt; the flow's is trimmed so that its first block is short. Raises FlowError, too."""
+    prompt = voice_prompt(voice, tokenizer, instruct_prefix=model.instruct_prefix)
+    trimmed = voice.trimmed_for_first_block(
+        wanted_tokens=config.first_block_tokens, max_trim=config.max_prompt_trim_tokens
+    )
+    flow_prompt = flow.prepare(FlowPrompt(trimmed.speech_tokens, trimmed.mel, trimmed.embedding))
+    return ReadyVoice(voice, prompt, flow_prompt)
+
+
+class VoiceShelf:
+    def __init__(self, config: EngineConfig, stages: Stages) -> None:
+        self._config = config
+        self._stages = stages
+        self._voices = dict(stages.voices)
+        self._arrivals: deque[tuple[Voice, Answer]] = deque()
+        self._retired: list[PreparedPrompt] = []  # of voices taken away that utterances still speak with
+
+    def __getitem__(self, name: str) -> ReadyVoice:
+        return self._voices[name]
+
+    def add(self, voice: Voice, answer: Answer) -> None:
+        """Put it up as soon as the flow has a lane to render its prompt on; in place of one of the same name."""
+        self._arrivals.append((voice, answer))
+
+    def remove(self, name: str) -> None:
+        """No utterance may be started with it any more. Unknown names are a no-op."""
+        voice = self._voices.pop(name, None)
+        if voice is not None:
+            self._retired.append(voice.flow_prompt)
+
+    def put_up_arrivals(self) -> bool:
+        """Renders prompts: what runs waits meanwhile, tens of milliseconds on a GPU. False: there was nothing to do."""
+        has_changed = False
+        while self._arrivals and self._stages.flow.num_free_lanes:
+            voice, answer = self._arrivals.popleft()
+            try:
+                self._put_up(voice)
+            except EngineError as error:
+                answer(error)
+            except Exception:
+                log.exception("voice_failed", voice=voice.name)
+                answer(EngineError(f"internal error while taking up voice {voice.name!r}; see the log"))
+            else:
+                answer(None)
+            has_changed = True
+        return has_changed
+
+    def release_unused(self, in_use: Iterable[ReadyVoice]) -> None:
+        """Give back the prompts of removed voices that no utterance speaks with any more."""
+        if not self._retired:
+            return
+        prompts = {id(voice.flow_prompt) for voice in in_use}
+        for prompt in self._retired:
+            if id(prompt) not in prompts:
+                prompt.release()
+        self._retired = [prompt for prompt in self._retired if not prompt.is_released]
+
+    def _put_up(self, voice: Voice) -> None:
+        self._check_room(voice)
+        stages = self._stages
+        try:
+            with stages.flow_lane.active():
+                ready = ready_voice(voice, stages.model, stages.tokenizer, stages.flow, self._config)
+        except BlocksExhausted as error:
+            raise VoiceRefused("the flow's memory is full of speech just now; try again when less is spoken") from error
+        self.remove(voice.name)
+        self._voices[voice.name] = ready
+
+    def _check_room(self, voice: Voice) -> None:
+        """The LLM's slots and the flow's memory were made for so much. Raises VoiceRefused."""
+        room = self._stages.voice_room
+        if voice.num_tokens > room.prompt_tokens:
+            raise VoiceRefused(
+                f"the recording is {voice.seconds:.1f} s long and this running engine has room for "
+                f"{room.prompt_tokens / units.TOKEN_RATE_HZ:.1f} s: use a shorter one, or add it before the start"
+            )
+        held = [ready.flow_prompt for ready in self._voices.values()] + self._retired
+        num_held = sum(len(prompt.blocks) for prompt in held)
+        if num_held + chunking.max_blocks(voice.num_tokens, 0) > room.num_blocks:
+            raise VoiceRefused(
+                f"{len(self._voices)} voices fill the room that this running engine has for them: remove one, or add "
+                "this one before the start"
+            )

@@ -1,0 +1,283 @@
+"""The engine in a thread of its own: commands in through a queue, events out through the asyncio loop.
+
+The thread owns the core and the GPU; the loop owns the set of live utterances, so that `submit` can refuse at once.
+"""
+
+import asyncio
+import dataclasses
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+import structlog
+
+from voicegate.engine.audio.outlet import Sink
+from voicegate.engine.audio.packets import pre_skip_48k
+from voicegate.engine.device.watcher import Watch, Watcher
+from voicegate.engine.interface import (
+    Cancelled,
+    Done,
+    EngineError,
+    EngineEvent,
+    EngineInfo,
+    EngineStopped,
+    Failed,
+    Overloaded,
+    SpeakingMode,
+    UnknownVoice,
+    Unsupported,
+    UtteranceId,
+    UtteranceRequest,
+    VoiceInfo,
+    check_instruct,
+    check_new_voice,
+    check_removable,
+)
+from voicegate.engine.loop.core import EngineCore
+from voicegate.engine.voices.keeper import VoiceKeeper
+from voicegate.engine.voices.voice import Voice
+
+log = structlog.get_logger()
+
+# How long a refused client should wait: about the length of a short utterance.
+_RETRY_AFTER_MS = 2_000
+
+Command = Callable[[EngineCore], None]
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedEngine:
+    core: EngineCore
+    info: EngineInfo
+    voices: VoiceKeeper | None = None  # makes new ones; None: the voices are fixed
+    close: Callable[[], None] = lambda: None  # ends what loading started: all encoded audio has left when it returns
+
+
+class ThreadedEngine:
+    """`engine.interface.Engine` over an EngineCore that `load` builds, in the thread that will run it.
+
+    `load` is given the sink for the core's events, and what its marks are to be given to.
+    """
+
+    def __init__(self, load: Callable[[Sink, Watch], LoadedEngine]) -> None:
+        self._load = load
+        self._commands: SimpleQueue[Command | None] = SimpleQueue()
+        self._events: asyncio.Queue[EngineEvent | None] = asyncio.Queue()
+        self._live: set[UtteranceId] = set()
+        self._info: EngineInfo | None = None
+        self._thread: threading.Thread | None = None
+        self._stop_reason: str | None = "the engine has not been started"
+        # As of the engine's last step:
+        self._is_full = False
+        self._stats: Mapping[str, float] = {}
+        self._keeper: VoiceKeeper | None = None
+        self._voice_change = asyncio.Lock()  # one at a time
+        self._arriving: asyncio.Future[None] | None = None
+
+    # --- from the asyncio loop --------------------------------------------------------------------------------
+
+    @property
+    def info(self) -> EngineInfo:
+        if self._info is None:
+            raise EngineStopped(self._stop_reason or "the engine is still starting")
+        return self._info
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[LoadedEngine] = loop.create_future()
+        self._thread = threading.Thread(target=self._run, args=(loop, ready), name="engine", daemon=True)
+        self._thread.start()
+        loaded = await ready
+        self._info, self._keeper = loaded.info, loaded.voices
+        self._stop_reason = None
+
+    async def close(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._commands.put(None)
+            await asyncio.to_thread(thread.join)
+
+    def submit(self, request: UtteranceRequest) -> None:
+        info = self._running_info()
+        if request.utterance_id in self._live:
+            raise EngineError(f"utterance {request.utterance_id!r} is already running")
+        _check_request(request, info)
+        if len(self._live) >= info.max_utterances:
+            raise Overloaded(
+                f"all {info.max_utterances} utterances are in use; try again shortly", retry_after_ms=_RETRY_AFTER_MS
+            )
+        if self._is_full:
+            raise Overloaded(
+                "the models have no room, and others are waiting for it already; try again shortly",
+                retry_after_ms=_RETRY_AFTER_MS,
+            )
+        self._live.add(request.utterance_id)
+        seed = secrets.randbits(63) if request.seed is None else request.seed
+        self._commands.put(lambda core: core.submit(request, seed=seed))
+
+    def push_text(self, utterance_id: UtteranceId, text: str) -> None:
+        self._commands.put(lambda core: core.push_text(utterance_id, text))
+
+    def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
+        self._commands.put(lambda core: core.flush_text(utterance_id, flush_id))
+
+    def end_text(self, utterance_id: UtteranceId) -> None:
+        self._commands.put(lambda core: core.end_text(utterance_id))
+
+    def cancel(self, utterance_id: UtteranceId, played_ms: int | None = None) -> None:
+        self._commands.put(lambda core: core.cancel(utterance_id, played_ms))
+
+    async def add_voice(
+        self, name: str, recording: bytes, *, transcript: str = "", description: str = "", replace: bool = False
+    ) -> VoiceInfo:
+        async with self._voice_change:
+            info, keeper = self._running_info(), self._keeper
+            if keeper is None:
+                raise Unsupported(f"model {info.model!r} has fixed voices")
+            check_new_voice(name, info, replace=replace)
+            voice = await asyncio.to_thread(
+                keeper.make, name, recording, transcript=transcript, description=description
+            )
+            await self._put_up(voice)
+            added = VoiceInfo(voice.name, voice.description)
+            others = tuple(other for other in self.info.voices if other.name != name)
+            self._info = dataclasses.replace(self.info, voices=(*others, added))
+            await asyncio.to_thread(keeper.save, voice)
+            return added
+
+    async def remove_voice(self, name: str) -> None:
+        async with self._voice_change:
+            info = self._running_info()
+            check_removable(name, info)
+            # First here, so that no further utterance names it; those submitted are ahead of the command.
+            self._info = dataclasses.replace(info, voices=tuple(voice for voice in info.voices if voice.name != name))
+            self._commands.put(lambda core: core.remove_voice(name))
+            if self._keeper is not None:
+                await asyncio.to_thread(self._keeper.delete, name)
+
+    async def _put_up(self, voice: Voice) -> None:
+        """Returns when the engine speaks with it. Raises what the engine's thread answers, EngineStopped."""
+        self._running_info()  # it may have stopped meanwhile
+        loop = asyncio.get_running_loop()
+        arriving = self._arriving = loop.create_future()
+
+        def answer(error: EngineError | None) -> None:
+            _call_soon(loop, _settle, arriving, error)
+
+        self._commands.put(lambda core: core.add_voice(voice, answer))
+        try:
+            await arriving
+        finally:
+            self._arriving = None
+
+    def stats(self) -> Mapping[str, float]:
+        """What the models did since the start (EngineCore.counters), and the thread's own CPU time, host_seconds."""
+        return self._stats
+
+    async def next_event(self) -> EngineEvent:
+        event = await self._events.get()
+        if event is None:
+            self._events.put_nowait(None)  # for the next caller
+            raise EngineStopped(self._stop_reason or "the engine was closed")
+        return event
+
+    def _running_info(self) -> EngineInfo:
+        if self._stop_reason is not None:
+            raise EngineStopped(self._stop_reason)
+        return self.info
+
+    def _publish(self, events: list[EngineEvent]) -> None:
+        for event in events:
+            if isinstance(event, Done | Cancelled | Failed):
+                self._live.discard(event.utterance_id)
+            self._events.put_nowait(event)
+
+    def _stopped(self, reason: str) -> None:
+        self._stop_reason = reason
+        if self._arriving is not None:
+            _settle(self._arriving, EngineStopped(reason))
+        self._events.put_nowait(None)
+
+    # --- in the engine's thread -------------------------------------------------------------------------------
+
+    def _run(self, loop: asyncio.AbstractEventLoop, ready: "asyncio.Future[LoadedEngine]") -> None:
+        try:
+            watcher = Watcher(lambda: self._commands.put(_look_again))
+            loaded = self._load(lambda events: _call_soon(loop, self._publish, events), watcher.watch)
+        except BaseException as error:  # noqa: BLE001 - handed to the caller of start()
+            _call_soon(loop, _settle, ready, error)
+            return
+        _call_soon(loop, _settle, ready, loaded)
+        reason = "the engine was closed"
+        try:
+            self._serve(loaded.core)
+        except Exception:
+            log.exception("engine_died")
+            reason = "the engine died; see the log"
+        loaded.core.fail_all(reason)
+        watcher.close()
+        loaded.close()
+        _call_soon(loop, self._stopped, reason)
+
+    def _serve(self, core: EngineCore) -> None:
+        wait_s: float | None = None
+        num_steps = count(1)
+        while self._take_commands(core, wait_s):
+            decision = core.step()
+            if not decision.is_idle:
+                wait_s = 0.0
+            else:
+                wait_s = None if decision.wake_at_s is None else max(decision.wake_at_s - time.monotonic(), 0.0)
+            self._is_full = core.is_full
+            self._stats = {**core.counters, "host_seconds": time.thread_time(), "host_steps": next(num_steps)}
+
+    def _take_commands(self, core: EngineCore, wait_s: float | None) -> bool:
+        """Apply all commands there are, waiting up to `wait_s` (None: for ever) for the first. False: stop."""
+        is_blocking = wait_s != 0.0
+        with suppress(Empty):
+            while True:
+                command = self._commands.get(block=is_blocking, timeout=wait_s if is_blocking else None)
+                if command is None:
+                    return False
+                command(core)
+                is_blocking = False
+        return True
+
+
+def _settle(future: "asyncio.Future[_Result]", outcome: _Result | BaseException) -> None:
+    """Unless its waiter has given up, or was told already."""
+    if future.done():
+        return
+    if isinstance(outcome, BaseException):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
+
+
+def _look_again(_: EngineCore) -> None:
+    """The command of a GPU that has reached something: the step that follows fetches it."""
+
+
+def _check_request(request: UtteranceRequest, info: EngineInfo) -> None:
+    """Refuse what cannot work before anything starts. Raises UnknownVoice, Unsupported, BadRequest."""
+    if request.voice not in {voice.name for voice in info.voices}:
+        names = ", ".join(voice.name for voice in info.voices)
+        raise UnknownVoice(f"unknown voice {request.voice!r}; this model has {names}")
+    if request.mode is not SpeakingMode.AUTO and request.mode not in info.modes:
+        raise Unsupported(f"model {info.model!r} has no mode {request.mode.value!r}")
+    check_instruct(request.instruct, info)
+    pre_skip_48k(request.audio)
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> None:
+    """call_soon_threadsafe, unless the loop is already gone: then nobody is left to tell."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(function, *args)

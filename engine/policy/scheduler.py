@@ -1,0 +1,225 @@
+"""Which work next: a pure function of what the live utterances need and of the time. No torch, no clock.
+
+First audio before all else, in the order in which the texts came; then the listeners by what they have left to play.
+But a listener about to run dry goes before newcomers, until these have waited long themselves: a late start is better
+than a gap, and nobody waits for ever. Listeners who have plenty left are served clause by clause, oldest first: a
+clause holds memory until it is finished, and to let all of them creep on together would hold the most of it.
+Work is one LLM step of a batch or one Euler step of a batch of blocks, so a cancel or a newcomer waits milliseconds.
+Where the device runs both side by side, both are chosen; but each slows the other down, so the LLM makes way for first
+blocks, and waits where more blocks are ready than the flow can take; its rows gather meanwhile, and a step of many
+costs little more than one of few.
+"""
+
+import heapq
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from operator import attrgetter, itemgetter
+
+from voicegate.engine.policy.batch_size import BatchSize
+
+
+@dataclass(frozen=True, slots=True)
+class StreamView:
+    """What the scheduler may know of one utterance."""
+
+    key: int
+    waiting_since_s: float  # its first speakable text came
+    deadline_s: float | None  # its listener runs dry; None while nothing has been sent
+    max_lead_s: float  # further ahead of its listener than this, it waits
+    wants_llm: bool  # an LLM step is possible and useful
+    block_frames: int = 0  # of its flow block that is complete and not being solved; 0: none is
+    batch: int | None = None  # the running flow batch that solves its block
+    begun_s: float = 0.0  # its clause was started
+    needs_prefill: bool = False  # its next LLM step reads the whole prompt
+
+    @property
+    def has_block(self) -> bool:
+        return self.block_frames > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Fixed for an engine."""
+
+    # What a batch of blocks may hold: a whole block at least.
+    # Higher -> more throughput; lower -> less waiting for company.
+    flow_batch: BatchSize
+    # The same where all listeners have plenty left, so that none is to wait soon for a batch that takes long.
+    calm_flow_batch: BatchSize | None = None  # None: as flow_batch
+    # A listener with less than this to play overtakes newcomers: about two blocks' time.
+    # Higher -> fewer underruns under load; lower -> sooner first audio under load.
+    guard_s: float = 0.15
+    patience_s: float = 1.0  # a newcomer who has waited for so long is overtaken no more
+    # A listener with more than this to play can wait. Higher -> clauses hold memory longer; lower -> less reserve.
+    comfort_s: float = 1.0
+    # Prompts that one LLM step reads. Higher -> a burst of newcomers is through sooner; lower -> nobody's next token
+    # waits long for it.
+    max_prefills: int = 8
+    is_concurrent: bool = False  # the device runs an LLM step and an Euler step side by side
+    llm_yields: bool = True  # see _has_right_of_way; only where is_concurrent
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What can be launched at this moment."""
+
+    takes_llm_step: bool = True
+    takes_flow_step: bool = True
+    num_new_batches: int = 2  # flow batches that may be begun beside the running ones
+    num_blocks: int = 1_000_000  # free blocks: rows that may be begun
+
+
+@dataclass(frozen=True, slots=True)
+class LlmStep:
+    """One decode (or prefill) step for these utterances."""
+
+    keys: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BeginBlocks:
+    """Start solving the ready blocks of these utterances together, and take the first Euler step."""
+
+    keys: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceBatch:
+    """One more Euler step of a running batch."""
+
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to launch. `wake_at_s`: where nothing is due, when something will be; None if only an event can help."""
+
+    llm: LlmStep | None = None
+    flow: BeginBlocks | AdvanceBatch | None = None
+    wake_at_s: float | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        return self.llm is None and self.flow is None
+
+
+_EMPTY_ROOM = Room()
+
+
+# Ready blocks, in batches, that keep the flow busy while the LLM waits and comes back. Lower -> the flow runs out;
+# higher -> the LLM steps for few rows at a time.
+_ENOUGH_BATCHES = 2
+
+# The last of urgency's classes: listeners with plenty left to play.
+_CALM = 3
+
+
+def due_at_s(view: StreamView) -> float:
+    """When its next work is allowed: a running batch and a first audio at once, the rest within the lead."""
+    if view.deadline_s is None or view.batch is not None:
+        return -math.inf
+    return view.deadline_s - view.max_lead_s
+
+
+def urgency(view: StreamView, now_s: float, limits: Limits) -> tuple[int, float, int]:
+    """Sort key, most urgent first."""
+    if view.deadline_s is None:
+        is_overdue = now_s - view.waiting_since_s >= limits.patience_s
+        return (0 if is_overdue else 1, view.waiting_since_s, view.key)
+    left_s = view.deadline_s - now_s
+    if left_s >= limits.comfort_s:
+        return (_CALM, view.begun_s, view.key)
+    return (0 if left_s < limits.guard_s else 2, view.deadline_s, view.key)
+
+
+def decide(views: Collection[StreamView], now_s: float, limits: Limits, room: Room = _EMPTY_ROOM) -> Decision:
+    """The work to launch now. Equal inputs give equal decisions. One pass over the views: there may be hundreds."""
+    workable = [view for view in views if view.wants_llm or view.has_block or view.batch is not None]
+    due = [(urgency(view, now_s, limits), view) for view in workable if due_at_s(view) <= now_s]
+    if not due:
+        return Decision(wake_at_s=min(map(due_at_s, workable), default=None))
+    unheard, heard = _sides(due)
+    flow = _flow_work(unheard, heard, limits, room) if room.takes_flow_step else None
+    is_flow_busy = flow is not None or not room.takes_flow_step
+    yields = limits.is_concurrent and limits.llm_yields and is_flow_busy and _has_right_of_way(unheard, heard, limits)
+    llm = _llm_work(due, limits, yields=yields) if room.takes_llm_step else None
+    if limits.is_concurrent or llm is None or flow is None:
+        return Decision(llm, flow)
+    # One processor: the most urgent utterance's next work, and a block before further tokens of it.
+    _, first = min(due, key=itemgetter(0))
+    return Decision(flow=flow) if first.batch is not None or first.has_block else Decision(llm=llm)
+
+
+_Rank = tuple[int, float, int]
+
+
+def _llm_work(due: list[tuple[_Rank, StreamView]], limits: Limits, *, yields: bool) -> LlmStep | None:
+    """`yields`: only if somebody lacks tokens of the next block who is unheard or has little left; all come along."""
+    wanting = [(rank, view) for rank, view in due if view.wants_llm]
+    if yields and all(rank[0] == _CALM or view.has_block or view.batch is not None for rank, view in wanting):
+        return None
+    keys = [view.key for _, view in wanting if not view.needs_prefill]
+    prompts = [(rank, view.key) for rank, view in wanting if view.needs_prefill]
+    keys += [key for _, key in heapq.nsmallest(limits.max_prefills, prompts)]
+    return LlmStep(tuple(keys)) if keys else None
+
+
+class _Side:
+    """The flow's batches are of unheard utterances or of heard ones; one of each may run at a time.
+
+    So a first chunk waits for one Euler step of the others, and no batch is left half solved for its equal.
+    """
+
+    def __init__(self) -> None:
+        self.first: _Rank | None = None  # of the most urgent member, running or ready
+        self.running: int | None = None
+        self.ready: list[tuple[_Rank, StreamView]] = []
+        self.is_calm = True  # all have plenty left, those who lack tokens of their next block among them
+
+
+def _sides(due: list[tuple[_Rank, StreamView]]) -> tuple[_Side, _Side]:
+    unheard, heard = _Side(), _Side()
+    for rank, view in due:
+        side = unheard if view.deadline_s is None else heard
+        side.is_calm = side.is_calm and rank[0] == _CALM
+        if view.batch is not None:
+            side.running = view.batch
+        elif view.has_block:
+            side.ready.append((rank, view))
+        else:
+            continue
+        if side.first is None or rank < side.first:
+            side.first = rank
+    return unheard, heard
+
+
+def _has_right_of_way(unheard: _Side, heard: _Side, limits: Limits) -> bool:
+    """Whether tokens that nobody waits for would only slow the flow down: it is at first blocks, or has enough
+    in waiting."""
+    num_ready_frames = sum(view.block_frames for _, view in heard.ready)
+    return unheard.first is not None or num_ready_frames >= _ENOUGH_BATCHES * limits.flow_batch.num_frames
+
+
+def _flow_work(unheard: _Side, heard: _Side, limits: Limits, room: Room) -> BeginBlocks | AdvanceBatch | None:
+    sides = sorted((side for side in (unheard, heard) if side.first is not None), key=attrgetter("first"))
+    for side in sides:
+        if side.running is not None:
+            return AdvanceBatch(side.running)
+        if room.num_new_batches and room.num_blocks:
+            size = limits.calm_flow_batch if side.is_calm and limits.calm_flow_batch else limits.flow_batch
+            return BeginBlocks(_packed(side.ready, size, room))
+    return None
+
+
+def _packed(ready: list[tuple[_Rank, StreamView]], size: BatchSize, room: Room) -> tuple[int, ...]:
+    """The most urgent blocks that fit; what a larger one does not fill, smaller ones behind it may."""
+    keys: list[int] = []
+    num_rows, num_frames = min(size.num_rows, room.num_blocks), size.num_frames
+    for _, view in sorted(ready, key=itemgetter(0)):
+        if len(keys) == num_rows or not num_frames:
+            break
+        if view.block_frames <= num_frames:
+            keys.append(view.key)
+            num_frames -= view.block_frames
+    return tuple(keys)

@@ -1,0 +1,291 @@
+"""The I/O shell of one socket: read -> Session -> perform, and one writer.
+
+Engine events wait in an inbox until the socket has taken what came before, and only then reach the Session. So
+audio that the engine made before a `cancel`, and the socket had no room for, is dropped by the Session's own rule.
+"""
+
+import asyncio
+import secrets
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, assert_never
+
+from websockets.asyncio.server import ServerConnection
+from websockets.exceptions import ConnectionClosed
+from websockets.protocol import State
+
+from voicegate.engine.interface import (
+    AudioReady,
+    Engine,
+    EngineError,
+    EngineEvent,
+    EngineInfo,
+    EngineStopped,
+    UtteranceRequest,
+)
+from voicegate.gateway.logs import get_logger
+from voicegate.gateway.server.dispatch import Dispatcher
+from voicegate.gateway.session.actions import (
+    Action,
+    CancelUtterance,
+    Close,
+    EndText,
+    FlushText,
+    PushText,
+    Send,
+    SendAudio,
+    Submit,
+)
+from voicegate.gateway.session.opening import SessionLimits
+from voicegate.gateway.session.session import Session
+from voicegate.protocol import audio_message, codec
+from voicegate.protocol import messages as wire
+from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
+from voicegate.protocol.messages import ServerMessage
+
+# Answers that wait for the socket. Reading pauses above it: lower slows clients that pipeline many small messages,
+# higher lets a client that does not read cost more memory.
+_MAX_WAITING_ANSWERS: Final = 256
+# Audio that waits for the socket, over all contexts. The engine's lead keeps far below it while a peer reads at
+# all: 16 MiB are 5 minutes of PCM or an hour of Opus.
+_MAX_WAITING_AUDIO_BYTES: Final = 16 * 1024 * 1024
+# Bytes that the kernel holds unsent per socket; the rest waits where a cancel still reaches it. Lower costs
+# wake-ups on fast links, higher lets more stale audio out after a cancel.
+_KERNEL_UNSENT_BYTES: Final = 16 * 1024
+# Bytes that wait outside the kernel before a write waits for the peer, so: the least that a stalled peer shows by.
+WRITE_LIMIT_BYTES: Final = 8 * 1024
+CLOSE_TIMEOUT_S: Final = 2.0
+# Frames written in a row before other sockets have their turn.
+_WRITES_PER_TURN: Final = 16
+
+
+class Connection:
+    def __init__(
+        self,
+        websocket: ServerConnection,
+        *,
+        engine: Engine,
+        info: EngineInfo,
+        dispatcher: Dispatcher,
+        limits: SessionLimits,
+        write_stall_s: float,
+    ) -> None:
+        self._websocket = websocket
+        self._engine = engine
+        self._dispatcher = dispatcher
+        self._write_stall_s = write_stall_s
+        self._session = Session(session_id=secrets.token_hex(8), info=info, limits=limits)
+        self._clock: Callable[[], float] = asyncio.get_running_loop().time
+        self._outbox: deque[str | bytes | Close] = deque()
+        self._inbox: deque[EngineEvent] = deque()
+        self._num_inbox_bytes = 0
+        self._has_output = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._is_over = False
+        self._log = get_logger(__name__).bind(session=self._session.session_id)
+
+    # --- called by the server and the dispatcher ----------------------------------------------------------
+
+    @property
+    def num_contexts(self) -> int:
+        return len(self._session.contexts)
+
+    async def run(self) -> None:
+        """Returns when the socket is closed and its utterances are cancelled."""
+        self._log.info("socket opened", peer=str(self._websocket.remote_address))
+        _limit_kernel_buffer(self._websocket)
+        try:
+            self._perform(self._session.greet())
+            async with asyncio.TaskGroup() as tasks:
+                reader = tasks.create_task(self._read_all())
+                writer = tasks.create_task(self._write_all())
+                # Each returns when the socket is closed, and only then.
+                await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
+                reader.cancel()
+                writer.cancel()
+        except Exception:  # noqa: BLE001 - the root of this socket's tasks: its trouble ends this socket only
+            self._log.exception("socket failed")
+            self._outbox.clear()
+            self._perform(self._session.disconnected())  # before the close, which may take its time
+            await self._close(Close(CloseCode.OUR_FAULT, ""))
+        finally:
+            self._is_over = True
+            self._inbox.clear()
+            self._perform(self._session.disconnected())
+            self._log.info("socket closed", code=int(self._websocket.close_code or 0))
+
+    def deliver(self, event: EngineEvent) -> None:
+        """Take an engine event; it reaches the session when the socket has room. Returns at once."""
+        if self._is_over:
+            return
+        self._inbox.append(event)
+        self._num_inbox_bytes += _num_bytes(event)
+        if self._num_inbox_bytes > _MAX_WAITING_AUDIO_BYTES:
+            self._drop_slow_consumer()
+        self._has_output.set()
+
+    def drain(self, deadline_ms: int) -> None:
+        self._perform(self._session.drain(deadline_ms))
+
+    def drain_deadline(self) -> None:
+        self._perform(self._session.drain_deadline())
+
+    def engine_stopped(self) -> None:
+        self._perform(self._session.engine_stopped())
+
+    def abort(self) -> None:
+        """Cut the socket without a word."""
+        if self._websocket.state is not State.CLOSED:  # asyncio's transports cannot be aborted twice
+            self._websocket.transport.abort()
+
+    # --- reading ------------------------------------------------------------------------------------------
+
+    async def _read_all(self) -> None:
+        while True:
+            await self._has_room.wait()
+            try:
+                raw = await self._websocket.recv()
+            except ConnectionClosed:
+                return
+            self._perform(self._actions_for(raw))
+
+    def _actions_for(self, raw: str | bytes) -> Sequence[Action]:
+        try:
+            if isinstance(raw, bytes):
+                raise ProtocolViolation(ErrorCode.BAD_MESSAGE, "a client sends text messages only")
+            message = codec.decode_client(raw)
+            if isinstance(message, wire.Open):
+                with suppress(EngineStopped):  # the dispatcher will say so
+                    self._session.learn(self._engine.info)
+        except ProtocolViolation as violation:
+            return self._session.violation(violation)
+        return self._session.receive(message, self._clock())
+
+    # --- performing ---------------------------------------------------------------------------------------
+
+    def _perform(self, actions: Sequence[Action]) -> None:
+        for action in actions:
+            match action:
+                case Send(message=message):
+                    self._log_end(message)
+                    self._put(codec.encode(message))
+                case SendAudio(message=audio):
+                    self._put(audio_message.pack(audio))
+                case Submit(request=request):
+                    self._perform(self._submit(request))
+                case PushText(utterance_id=utterance_id, text=text):
+                    self._engine.push_text(utterance_id, text)
+                case FlushText(utterance_id=utterance_id, flush_id=flush_id):
+                    self._engine.flush_text(utterance_id, flush_id)
+                case EndText(utterance_id=utterance_id):
+                    self._engine.end_text(utterance_id)
+                case CancelUtterance(utterance_id=utterance_id, played_ms=played_ms):
+                    self._engine.cancel(utterance_id, played_ms)
+                case Close():
+                    self._put(action)
+                case _:
+                    assert_never(action)
+
+    def _submit(self, request: UtteranceRequest) -> Sequence[Action]:
+        try:
+            self._engine.submit(request)
+        except EngineError as error:
+            return self._session.refused(request.utterance_id, error)
+        self._dispatcher.claim(request.utterance_id, self.deliver)
+        return self._session.submitted(request.utterance_id)
+
+    def _put(self, item: str | bytes | Close) -> None:
+        self._outbox.append(item)
+        self._has_output.set()
+        if len(self._outbox) >= _MAX_WAITING_ANSWERS:
+            self._has_room.clear()
+
+    def _log_end(self, message: ServerMessage) -> None:
+        match message:
+            case wire.Done(context=context, audio_ms=audio_ms, timing=timing):
+                truncated = message.truncated is True
+                self._log.info(
+                    "context done", context=context, audio_ms=audio_ms, ttfb_ms=timing.ttfb_ms, truncated=truncated
+                )
+            case wire.Cancelled(context=context, audio_ms=audio_ms):
+                self._log.info("context cancelled", context=context, audio_ms=audio_ms)
+            case wire.Error(code=code, context=str(context)) if message.fatal:
+                level = "warning" if code == ErrorCode.ENGINE_FAILED.value else "info"
+                getattr(self._log, level)("context refused or failed", context=context, code=code)
+            case _:
+                pass
+
+    # --- writing ------------------------------------------------------------------------------------------
+
+    async def _write_all(self) -> None:
+        num_written = 0
+        while True:
+            item = await self._next_output()
+            if isinstance(item, Close):
+                await self._close(item)
+                return
+            if not await self._write(item):
+                return
+            num_written += 1
+            if num_written % _WRITES_PER_TURN == 0:
+                await asyncio.sleep(0)  # gives way; nothing is waited for
+
+    async def _next_output(self) -> str | bytes | Close:
+        """Answers first; an engine event becomes output only when nothing else waits."""
+        while not self._outbox:
+            if self._inbox:
+                event = self._inbox.popleft()
+                self._num_inbox_bytes -= _num_bytes(event)
+                self._perform(self._session.engine_event(event, self._clock()))
+            else:
+                self._has_output.clear()
+                await self._has_output.wait()
+        item = self._outbox.popleft()
+        if len(self._outbox) < _MAX_WAITING_ANSWERS // 2:
+            self._has_room.set()
+        return item
+
+    async def _write(self, frame: str | bytes) -> bool:
+        """False when the socket is closed, or was given up on because its peer does not read."""
+        transport = self._websocket.transport
+        num_waiting = transport.get_write_buffer_size() + len(frame)
+        try:
+            async with asyncio.timeout(self._write_stall_s):
+                await self._websocket.send(frame)
+        except ConnectionClosed:
+            return False
+        except TimeoutError:
+            # `send` had taken the frame and waited for the peer; anything that went out shows that it reads.
+            if transport.get_write_buffer_size() < num_waiting:
+                return True
+            self._drop_slow_consumer()
+            await self._close(Close(CloseCode.POLICY, ErrorCode.SLOW_CONSUMER.value))
+            return False
+        return True
+
+    def _drop_slow_consumer(self) -> None:
+        self._log.warning("slow consumer", waiting_bytes=self._num_inbox_bytes)
+        self._inbox.clear()
+        self._num_inbox_bytes = 0
+        self._perform(self._session.slow_consumer())
+
+    async def _close(self, close: Close) -> None:
+        try:
+            # websockets waits without limit for a peer that does not read, before it starts its own timeout.
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._websocket.close(close.code, close.reason)
+        except TimeoutError:
+            self.abort()
+
+
+def _num_bytes(event: EngineEvent) -> int:
+    return sum(map(len, event.packets)) if isinstance(event, AudioReady) else 0
+
+
+def _limit_kernel_buffer(websocket: ServerConnection) -> None:
+    raw_socket = websocket.transport.get_extra_info("socket")
+    if raw_socket is not None and hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        raw_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _KERNEL_UNSENT_BYTES)

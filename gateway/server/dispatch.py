@@ -1,0 +1,42 @@
+"""Engine events -> the socket that owns the utterance. Never waits for a socket."""
+
+from collections.abc import Callable
+
+from voicegate.engine.interface import Cancelled, Done, Engine, EngineEvent, EngineStopped, Failed, UtteranceId
+
+Deliver = Callable[[EngineEvent], None]
+
+
+class Dispatcher:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._owners: dict[UtteranceId, Deliver] = {}
+
+    @property
+    def num_claimed(self) -> int:
+        return len(self._owners)
+
+    def claim(self, utterance_id: UtteranceId, deliver: Deliver) -> None:
+        """Events of this utterance go to `deliver`, which must return at once, until its end event."""
+        self._owners[utterance_id] = deliver
+
+    def release(self, utterance_id: UtteranceId) -> None:
+        """Nobody waits for this utterance any more; what still comes of it is dropped."""
+        self._owners.pop(utterance_id, None)
+
+    async def run(self) -> None:
+        """Returns when the engine has stopped."""
+        while True:
+            try:
+                event = await self._engine.next_event()
+            except EngineStopped:
+                return
+            self._route(event)
+
+    def _route(self, event: EngineEvent) -> None:
+        deliver = self._owners.get(event.utterance_id)
+        if deliver is None:
+            return
+        if isinstance(event, Done | Cancelled | Failed):
+            self.release(event.utterance_id)
+        deliver(event)

@@ -1,0 +1,94 @@
+"""The GET pages on the WebSocket port. Pure: a request and what is to be shown in, a response out.
+
+A return of None lets the request through to the WebSocket handshake.
+"""
+
+from dataclasses import dataclass
+from email.utils import formatdate
+from http import HTTPStatus
+from importlib.metadata import version
+from typing import Any, Final
+
+import orjson
+from websockets.datastructures import Headers
+from websockets.http11 import Request, Response
+
+from voicegate.engine.interface import EngineInfo
+from voicegate.protocol.messages import STREAM_PATH
+
+VERSION: Final = version("voicegate")
+PAGES: Final = ("/", "/healthz", "/readyz", "/v1/voices")
+_KNOWN: Final = f"{', '.join(PAGES)}, and WebSocket at {STREAM_PATH}"
+# Lower makes refused clients come back sooner and in greater numbers; higher keeps them silent for longer.
+RETRY_AFTER_S: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What the pages show, at the moment of the request."""
+
+    unready_reason: str | None  # None: ready
+    is_full: bool  # whether no further socket is let in
+    info: EngineInfo | None  # None: not known yet
+
+
+def respond(request: Request, status: Status) -> Response | None:
+    path = request.path.partition("?")[0]
+    # Before websockets 16 only GET comes this far, and is not named.
+    method = getattr(request, "method", "GET")
+    if method not in ("GET", "HEAD"):
+        return _text(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered here", Allow="GET, HEAD")
+    if path == STREAM_PATH:
+        return _refuse_upgrade(status)
+    response = _page(path, status)
+    if method == "HEAD":
+        response.body = b""  # Content-Length stays: RFC 9110 section 9.3.2
+    return response
+
+
+def _page(path: str, status: Status) -> Response:
+    match path:
+        case "/":
+            return _text(HTTPStatus.OK, f"voicegate {VERSION}: {_KNOWN}")
+        case "/healthz":
+            return _text(HTTPStatus.OK, "ok")
+        case "/readyz":
+            return _unready(status.unready_reason) if status.unready_reason else _text(HTTPStatus.OK, "ready")
+        case "/v1/voices":
+            return _unready(status.unready_reason or "not ready") if status.info is None else _voices(status.info)
+        case _:
+            return _text(HTTPStatus.NOT_FOUND, f"nothing here; there are {_KNOWN}")
+
+
+def _refuse_upgrade(status: Status) -> Response | None:
+    if status.unready_reason is not None:
+        return _unready(status.unready_reason)
+    return _unready("all sockets are taken") if status.is_full else None
+
+
+def _voices(info: EngineInfo) -> Response:
+    voices = [{"name": voice.name, "description": voice.description} for voice in info.voices]
+    body: dict[str, Any] = {"default": info.default_voice, "voices": voices}
+    return _response(HTTPStatus.OK, orjson.dumps(body), "application/json")
+
+
+def _unready(reason: str) -> Response:
+    return _text(HTTPStatus.SERVICE_UNAVAILABLE, reason, **{"Retry-After": str(RETRY_AFTER_S)})
+
+
+def _text(status: HTTPStatus, line: str, **headers: str) -> Response:
+    return _response(status, f"{line}\n".encode(), "text/plain; charset=utf-8", **headers)
+
+
+def _response(status: HTTPStatus, body: bytes, content_type: str, **more: str) -> Response:
+    headers = Headers(
+        {
+            "Date": formatdate(usegmt=True),
+            "Connection": "close",
+            "Content-Length": str(len(body)),
+            "Content-Type": content_type,
+            "Cache-Control": "no-store",
+            **more,
+        }
+    )
+    return Response(status.value, status.phrase, headers, body)

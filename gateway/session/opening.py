@@ -1,0 +1,97 @@
+"""What an `open` asks for, checked against what the engine and this socket can do. Pure: no state, no I/O."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from voicegate.engine import units
+from voicegate.engine.interface import AudioFormat, Codec, EngineInfo, SpeakingMode, UtteranceId, UtteranceRequest
+from voicegate.protocol.errors import ErrorCode
+from voicegate.protocol.messages import Format, Open
+
+# What this server accepts as the rate of Opus, where it changes nothing: a decoder chooses its own.
+OPUS_RATES_HZ: Final = (units.SAMPLE_RATE_HZ, units.OPUS_CLOCK_HZ)
+_ECHO_CHARS: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """Of one socket. Beyond each, the message that went too far is refused; the socket and its contexts stay."""
+
+    contexts: int = 64
+    text_bytes: int = 64 * 1024  # UTF-8 bytes in one `text` message
+    context_text_bytes: int = 1024 * 1024  # UTF-8 bytes over a context's life
+    unanswered_flushes: int = 64  # of one context
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    code: ErrorCode
+    message: str
+
+
+def find_refusal(message: Open, info: EngineInfo) -> Refusal | None:
+    """Why this server cannot do what `message` asks for; None when it can, as far as the gateway knows."""
+    return (
+        _check_voice(message, info)
+        or _check_format(message.format)
+        or _check_mode(message, info)
+        or _check_pace(message)
+    )
+
+
+def build_request(message: Open, info: EngineInfo, utterance_id: UtteranceId) -> UtteranceRequest:
+    """`message` in the engine's words; only for one that `find_refusal` finds nothing wrong with."""
+    lead_ms = message.pace.lead_ms
+    return UtteranceRequest(
+        utterance_id=utterance_id,
+        voice=info.default_voice if message.voice is None else message.voice,
+        audio=AudioFormat(
+            codec=Codec(message.format.codec),
+            frame_ms=message.format.frame_ms,
+            bitrate_bps=message.format.bitrate,
+            sample_rate_hz=units.SAMPLE_RATE_HZ,
+        ),
+        mode=SpeakingMode(message.mode),
+        speed=message.speed,
+        instruct=message.instruct,
+        seed=message.seed,
+        lead_ms=None if lead_ms is None else min(lead_ms, info.max_lead_ms),
+    )
+
+
+def effective_format(requested: Format) -> Format:
+    return msgspec.structs.replace(requested, sample_rate=units.SAMPLE_RATE_HZ)
+
+
+def _check_voice(message: Open, info: EngineInfo) -> Refusal | None:
+    names = [voice.name for voice in info.voices]
+    if message.voice is None or message.voice in names:
+        return None
+    shown = message.voice[:_ECHO_CHARS]
+    return Refusal(ErrorCode.UNKNOWN_VOICE, f"no voice {shown!r}; there are {', '.join(names)}")
+
+
+def _check_format(requested: Format) -> Refusal | None:
+    allowed_hz = OPUS_RATES_HZ if requested.codec == "opus" else (units.SAMPLE_RATE_HZ,)
+    if requested.sample_rate is None or requested.sample_rate in allowed_hz:
+        return None
+    rates = " or ".join(str(rate) for rate in allowed_hz)
+    return Refusal(
+        ErrorCode.UNSUPPORTED_FORMAT, f"sample_rate of {requested.codec} is {rates}, not {requested.sample_rate}"
+    )
+
+
+def _check_mode(message: Open, info: EngineInfo) -> Refusal | None:
+    mode = SpeakingMode(message.mode)
+    if mode is SpeakingMode.AUTO or mode in info.modes:
+        return None
+    modes = ", ".join(mode.value for mode in info.modes)
+    return Refusal(ErrorCode.UNSUPPORTED, f"the model {info.model} cannot speak in mode {message.mode}; it has {modes}")
+
+
+def _check_pace(message: Open) -> Refusal | None:
+    if message.pace.burst_ms is None:
+        return None
+    return Refusal(ErrorCode.UNSUPPORTED, "pace.burst_ms is not honoured yet; leave it out")

@@ -1,0 +1,286 @@
+"""The state machine of one socket: which contexts it has, who may say what, what to do next.
+
+Sans-I/O: it takes messages and events, and returns actions; time is an argument. It must not know sockets, JSON,
+the event loop, or how the engine works. `gateway/session/context.py` holds the table of legal moves.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, assert_never
+
+from msgspec import UNSET
+
+from voicegate.engine import interface as engine
+from voicegate.engine.interface import EngineError, EngineEvent, EngineInfo, UtteranceId
+from voicegate.gateway.session.actions import Action, CancelUtterance, Close, Send, Submit
+from voicegate.gateway.session.context import ACCEPTS, Context, ContextMessage, ContextState
+from voicegate.gateway.session.opening import SessionLimits, build_request, find_refusal
+from voicegate.protocol import messages as wire
+from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
+from voicegate.protocol.messages import ClientMessage
+
+NUM_HANDLES: Final = 2**16
+# Long enough for a client to find another server, short enough to try this one again after a restart.
+DRAIN_RETRY_AFTER_MS: Final = 1_000
+_GOING_AWAY: Final = "the server is going away"
+
+
+class Session:
+    def __init__(self, *, session_id: str, info: EngineInfo, limits: SessionLimits | None = None) -> None:
+        self.session_id = session_id
+        self._info = info
+        self._limits = limits or SessionLimits()
+        self._contexts: dict[str, Context] = {}
+        self._by_utterance: dict[UtteranceId, Context] = {}
+        self._num_incarnations = 0
+        self._next_handle = 0
+        self._is_draining = False
+        self._is_closed = False
+
+    @property
+    def contexts(self) -> Mapping[str, Context]:
+        """The live ones, by id."""
+        return MappingProxyType(self._contexts)
+
+    def learn(self, info: EngineInfo) -> None:
+        """What the engine is now: voices come and go. What `greet` said of them may be older."""
+        self._info = info
+
+    # --- from the socket ----------------------------------------------------------------------------------
+
+    def greet(self) -> list[Action]:
+        limits = wire.Limits(
+            contexts=self._limits.contexts,
+            text_bytes=self._limits.text_bytes,
+            context_text_bytes=self._limits.context_text_bytes,
+            lead_ms=self._info.max_lead_ms,
+            resume_seconds=0,
+        )
+        ready = wire.Ready(
+            session=self.session_id,
+            token="",
+            model=self._info.model,
+            voices=tuple(voice.name for voice in self._info.voices),
+            default_voice=self._info.default_voice,
+            modes=tuple(mode.value for mode in self._info.modes),
+            limits=limits,
+        )
+        return [Send(ready)]
+
+    def receive(self, message: ClientMessage, now_s: float) -> list[Action]:
+        if self._is_closed:
+            return []
+        match message:
+            case wire.Open():
+                return self._open(message)
+            case wire.Text() | wire.Flush() | wire.End() | wire.Cancel() | wire.Playback():
+                return self._to_context(message, now_s)
+            case wire.Ping(t=t):
+                return [Send(wire.Pong(t=t))]
+            case wire.Resume():
+                return [_error(ErrorCode.UNSUPPORTED, "this server does not resume sessions; open the contexts again")]
+            case _:
+                assert_never(message)
+
+    def violation(self, error: ProtocolViolation) -> list[Action]:
+        """The peer sent something that is no message. Ends nothing, but an `open` that failed so is over."""
+        if self._is_closed:
+            return []
+        is_refused_open = error.message_type == "open" and error.context is not None
+        is_fatal = is_refused_open and error.context not in self._contexts
+        return [_error(error.code, error.message, error.context, fatal=is_fatal)]
+
+    def disconnected(self) -> list[Action]:
+        """The socket is gone: nobody waits for what still runs."""
+        return self._cancel_all()
+
+    # --- from the shell -----------------------------------------------------------------------------------
+
+    def submitted(self, utterance_id: UtteranceId) -> list[Action]:
+        context = self._by_utterance[utterance_id]
+        context.state = ContextState.OPEN
+        return [Send(context.opened(self._info))]
+
+    def refused(self, utterance_id: UtteranceId, error: EngineError) -> list[Action]:
+        context = self._by_utterance[utterance_id]
+        return self._end(context, _refusal(error, context.context_id))
+
+    def drain(self, deadline_ms: int) -> list[Action]:
+        """No new contexts from here on; the socket closes when the last one has ended."""
+        if self._is_closed or self._is_draining:
+            return []
+        self._is_draining = True
+        return [Send(wire.Draining(deadline_ms=deadline_ms)), *self._close_if_drained()]
+
+    def drain_deadline(self) -> list[Action]:
+        """Contexts that still run have had their time."""
+        if self._is_closed:
+            return []
+        errors = [self._overloaded(context_id) for context_id in self._contexts]
+        return [*errors, *self._cancel_all(), Close(CloseCode.GOING_AWAY, _GOING_AWAY)]
+
+    def engine_stopped(self) -> list[Action]:
+        if self._is_closed:
+            return []
+        errors = [
+            _error(ErrorCode.ENGINE_FAILED, "the engine has stopped", context_id, fatal=True)
+            for context_id in self._contexts
+        ]
+        self._cancel_all()  # forgets them; there is nobody left to be told
+        return [*errors, Close(CloseCode.OUR_FAULT, "")]
+
+    def slow_consumer(self) -> list[Action]:
+        """The peer read nothing for too long; no message would reach it either."""
+        if self._is_closed:
+            return []
+        return [*self._cancel_all(), Close(CloseCode.POLICY, ErrorCode.SLOW_CONSUMER.value)]
+
+    # --- from the engine ----------------------------------------------------------------------------------
+
+    def engine_event(self, event: EngineEvent, now_s: float) -> list[Action]:
+        """An event of an utterance that nobody waits for any more changes nothing."""
+        context = self._by_utterance.get(event.utterance_id)
+        if context is None:
+            return []
+        match event:
+            case engine.AudioReady() | engine.Alignment() | engine.Flushed():
+                # After `cancel` the client hears only how the context ended.
+                return [] if context.state is ContextState.CANCELLING else [context.progress(event, now_s)]
+            case engine.Done() | engine.Cancelled() | engine.Failed():
+                return self._engine_ended(context, event)
+            case _:
+                assert_never(event)
+
+    def _engine_ended(self, context: Context, event: engine.EndEvent) -> list[Action]:
+        match event:
+            case engine.Done(audio_ms=audio_ms, num_packets=num_packets):
+                # The engine may have finished just before it heard of a cancel: then there is no last message.
+                is_cancelling = context.state is ContextState.CANCELLING
+                last = [] if is_cancelling else [context.audio((), event.end_pts_48k, is_last=True)]
+                truncated = True if event.is_truncated else UNSET
+                timing = context.timing(event.timing)
+                done = wire.Done(context.context_id, audio_ms, num_packets, timing, truncated)
+                return [*last, *self._end(context, Send(done))]
+            case engine.Cancelled(spoken_text=spoken, remaining_text=remaining):
+                return self._end(context, Send(wire.Cancelled(context.context_id, event.audio_ms, spoken, remaining)))
+            case engine.Failed(message=message):
+                return self._end(context, _error(ErrorCode.ENGINE_FAILED, message, context.context_id, fatal=True))
+            case _:
+                assert_never(event)
+
+    # --- contexts -----------------------------------------------------------------------------------------
+
+    def _open(self, message: wire.Open) -> list[Action]:
+        context_id = message.context
+        if context_id in self._contexts:
+            return [_error(ErrorCode.CONTEXT_EXISTS, "this context is open already", context_id)]
+        if self._is_draining:
+            return [self._overloaded(context_id)]
+        if len(self._contexts) >= self._limits.contexts:
+            text = f"{self._limits.contexts} contexts are open on this socket, which is its limit"
+            return [_error(ErrorCode.TOO_MANY_CONTEXTS, text, context_id, fatal=True)]
+        if (refusal := find_refusal(message, self._info)) is not None:
+            return [_error(refusal.code, refusal.message, context_id, fatal=True)]
+        utterance_id = UtteranceId(f"{self.session_id}-{self._num_incarnations}")
+        self._num_incarnations += 1
+        context = Context(context_id, utterance_id, self._take_handle(), message)
+        self._contexts[context_id] = self._by_utterance[utterance_id] = context
+        return [Submit(build_request(message, self._info, utterance_id))]
+
+    def _take_handle(self) -> int:
+        """The one unused for longest, so that late audio of an ended context is not taken for another's."""
+        live = {context.handle for context in self._contexts.values()}
+        while self._next_handle in live:
+            self._next_handle = (self._next_handle + 1) % NUM_HANDLES
+        handle, self._next_handle = self._next_handle, (self._next_handle + 1) % NUM_HANDLES
+        return handle
+
+    def _to_context(self, message: ContextMessage, now_s: float) -> list[Action]:
+        context = self._contexts.get(message.context)
+        if context is None:
+            # A player reports until it has played everything, so its last reports come after `done`.
+            is_report = isinstance(message, wire.Playback)
+            return [] if is_report else [_error(ErrorCode.UNKNOWN_CONTEXT, "no such context is open", message.context)]
+        if type(message) not in ACCEPTS[context.state]:
+            tag = message.__struct_config__.tag
+            text = f"{tag} is not possible while the context is {context.state.value}"
+            return [_error(ErrorCode.ILLEGAL_IN_STATE, text, message.context)]
+        excess = self._find_excess(context, message)
+        return context.take(message, now_s) if excess is None else [excess]
+
+    def _find_excess(self, context: Context, message: ContextMessage) -> Send | None:
+        """The error for a message that is too long or one too many."""
+        limits = self._limits
+        match message:
+            case wire.Text(text=text):
+                num_bytes = len(text.encode())
+                if num_bytes > limits.text_bytes:
+                    reason = f"text of {num_bytes} bytes; a message takes {limits.text_bytes}: send it in parts"
+                    return _error(ErrorCode.BAD_MESSAGE, reason, context.context_id)
+                if context.num_text_bytes + num_bytes > limits.context_text_bytes:
+                    reason = f"a context takes {limits.context_text_bytes} bytes of text in all: open another"
+                    return _error(ErrorCode.BAD_MESSAGE, reason, context.context_id)
+            case wire.Flush() if context.num_unanswered_flushes >= limits.unanswered_flushes:
+                reason = f"{limits.unanswered_flushes} flushes of this context are unanswered, which is the limit"
+                return _error(ErrorCode.RATE_LIMITED, reason, context.context_id)
+        return None
+
+    # --- ends ---------------------------------------------------------------------------------------------
+
+    def _end(self, context: Context, last_word: Send) -> list[Action]:
+        del self._contexts[context.context_id]
+        del self._by_utterance[context.utterance_id]
+        return [last_word, *self._close_if_drained()]
+
+    def _close_if_drained(self) -> list[Action]:
+        if not self._is_draining or self._contexts:
+            return []
+        self._is_closed = True
+        return [Close(CloseCode.GOING_AWAY, _GOING_AWAY)]
+
+    def _cancel_all(self) -> list[Action]:
+        self._is_closed = True
+        running = [c.utterance_id for c in self._contexts.values() if c.state is not ContextState.CANCELLING]
+        self._contexts.clear()
+        self._by_utterance.clear()
+        return [CancelUtterance(utterance_id) for utterance_id in running]
+
+    def _overloaded(self, context_id: str) -> Send:
+        text = f"{_GOING_AWAY}; open the context on another connection"
+        code, retry_after_ms = ErrorCode.OVERLOADED, DRAIN_RETRY_AFTER_MS
+        return _error(code, text, context_id, fatal=True, retry_after_ms=retry_after_ms)
+
+
+def _error(
+    code: ErrorCode,
+    message: str,
+    context_id: str | None = None,
+    *,
+    fatal: bool = False,
+    retry_after_ms: int | None = None,
+) -> Send:
+    return Send(
+        wire.Error(
+            code=code.value,
+            message=message,
+            fatal=fatal,
+            context=UNSET if context_id is None else context_id,
+            retry_after_ms=UNSET if retry_after_ms is None else retry_after_ms,
+        )
+    )
+
+
+def _refusal(error: EngineError, context_id: str) -> Send:
+    retry_after_ms = None
+    match error:
+        case engine.UnknownVoice():
+            code = ErrorCode.UNKNOWN_VOICE
+        case engine.Unsupported():
+            code = ErrorCode.UNSUPPORTED
+        case engine.BadRequest():
+            code = ErrorCode.BAD_MESSAGE
+        case engine.Overloaded():
+            code, retry_after_ms = ErrorCode.OVERLOADED, error.retry_after_ms
+        case _:  # EngineStopped, and what an engine may add
+            code = ErrorCode.ENGINE_FAILED
+    return _error(code, str(error), context_id, fatal=True, retry_after_ms=retry_after_ms)

@@ -1,0 +1,100 @@
+"""The proof's own parts, on a small model: the generated checkpoint, the direct directory, and the comparison."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.support.golden import golden_state_dict
+from tests.support.upstream_source import GOLDEN, SMALL, RecordedProgress, make_source
+from voicegate.bench.full_size.__main__ import make_engine_dir, table
+from voicegate.bench.full_size.precision import compare_all, log_mel, rounded
+from voicegate.bench.full_size.source import generate, generated_voice, model_config
+from voicegate.engine.checkpoint import constants
+from voicegate.engine.checkpoint.convert import convert
+from voicegate.engine.checkpoint.options import ConvertOptions
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.loading.build import load_stages
+from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.weights import load_state_dict
+from voicegate.engine.voices.store import load_voices
+
+pytestmark = pytest.mark.unit
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def _no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "check_excitation", lambda _: True)
+
+
+@pytest.mark.parametrize(("part", "upstream"), [("flow", "flow"), ("vocoder", "hift")])
+def test_weights_follow_the_golden_rule(part: str, upstream: str) -> None:
+    state, expected = generate(part, model_config(GOLDEN)), golden_state_dict(upstream)
+    assert set(expected) <= set(state)
+    assert all(torch.equal(state[name], tensor) for name, tensor in expected.items())
+
+
+def test_never_stop_silences_the_stop_ids() -> None:
+    model = model_config(SMALL)
+    plain, endless = (generate("llm", model, never_stop=never)["llm_decoder.weight"] for never in (False, True))
+    assert torch.equal(endless[:6561], 4 * plain[:6561])
+    assert not endless[6561:].any()
+    hidden = torch.randn(50, SMALL.hidden, generator=torch.Generator().manual_seed(0))
+    stop_share = (hidden @ endless.T).softmax(-1)[:, 6561:].sum(-1)
+    assert float(stop_share.mean()) < 1e-3 < float((hidden @ plain.T).softmax(-1)[:, 6561:].sum(-1).mean())
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp16"])
+def test_the_direct_directory_is_the_converted_one_and_loads(tmp_path: Path, dtype: str) -> None:
+    options = ConvertOptions(llm_dtype=dtype, flow_dtype=dtype, vocoder_dtype=dtype)
+    direct, converted = tmp_path / "direct", tmp_path / "converted"
+    make_engine_dir(direct, SMALL, options, never_stop=False)
+    convert(make_source(tmp_path / "source"), converted, options, RecordedProgress())
+    for name in ("llm", "flow", "vocoder", "flow_noise"):
+        ours, theirs = (load_state_dict(place / f"{name}.safetensors") for place in (direct, converted))
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[key], theirs[key]) and ours[key].dtype == theirs[key].dtype for key in ours)
+    model = load_model_config(direct)
+    config = EngineConfig(direct, device="cpu", max_active_clauses=1, max_clause_tokens=25, spare_voices=0)
+    stages = load_stages(config.resolved("cpu"), model, load_voices(direct, model))
+    assert len(stages.voices["generated"].flow_prompt.blocks) == 4
+    assert (tmp_path / "direct" / "tokenizer.json").read_bytes() == (converted / "tokenizer.json").read_bytes()
+
+
+def test_voice_is_always_the_same() -> None:
+    model = model_config(SMALL)
+    (first, texts), (second, _) = generated_voice(model), generated_voice(model)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert (first["speech_tokens"].shape, first["mel"].shape) == ((125,), (250, 80))
+    assert texts["prompt_text"] == model.instruct_prefix + texts["transcript"]
+
+
+def test_comparison_finds_fp16_finer_than_bf16() -> None:
+    model = model_config(SMALL)
+    rows = list(compare_all(model, lambda part: generate(part, model), CPU))
+    assert [(row["part"], row["stored"]) for row in rows] == [
+        (part, stored) for part in ("llm", "flow", "vocoder") for stored in ("fp16", "bf16")
+    ]
+    for (fine, coarse), figure in zip(zip(rows[::2], rows[1::2], strict=True), ("logit", "mel", "sample"), strict=True):
+        assert 0 < 3 * fine[f"{figure}_relative_error"] < coarse[f"{figure}_relative_error"] < 0.2
+    assert rows[0]["same_best_token"] > 0.9
+    lines = list(table({"precision": json.loads(json.dumps(rows))}))
+    assert len(lines) == 2 + 2 * 5
+    assert all(line.count("|") == 8 for line in lines)
+
+
+def test_rounding_is_the_conversions() -> None:
+    state = rounded({"a.weight": torch.randn(4, 4), "a.bias": torch.randn(4)}, "bf16")
+    assert (state["a.weight"].dtype, state["a.bias"].dtype) == (torch.bfloat16, torch.float32)
+
+
+def test_log_mel_sees_a_tone_in_its_band() -> None:
+    time_s = torch.arange(24_000) / 24_000
+    low, high = (log_mel(torch.sin(2 * torch.pi * hz * time_s)).mean(1) for hz in (500, 4000))
+    assert low.shape == (80,)
+    assert low.argmax() < high.argmax()
+    # Slaney's scale: 500 Hz is mel 7.5 of 51.15 up to 12 kHz.
+    assert abs(int(low.argmax()) - round(7.5 / 51.15 * 81) + 1) <= 1

@@ -1,0 +1,102 @@
+"""Choosing a device, and what a GPU is asked for before anything is loaded onto it."""
+
+import importlib.util
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.support.golden import TINY_MODEL_DIR
+from tests.support.tiny_engine import CONFIG
+from voicegate.engine.device.lanes import CudaLane, Lane
+from voicegate.engine.interface import EngineError
+from voicegate.engine.loading.runners import Device, begin_start, choose_device, least_gpu_bytes, open_device
+from voicegate.engine.model.config import load_model_config
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_device("auto") == torch.device("cpu")
+    with pytest.raises(EngineError, match="torch sees no CUDA device; use --device cpu"):
+        choose_device("cuda")
+    with pytest.raises(EngineError, match="use auto, cpu or cuda"):
+        choose_device("tpu")
+
+
+def test_a_gpu_without_triton_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setitem(sys.modules, "triton", None)
+    with pytest.raises(EngineError, match=r"pip install 'voicegate\[gpu\]'"):
+        open_device(replace(CONFIG, device="auto"))
+    assert not open_device(CONFIG).is_cuda
+
+
+def test_8_bit_products_are_refused_where_they_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = replace(CONFIG, flow_products="float8")
+    with pytest.raises(EngineError, match=r"flow_products float8 needs a GPU of compute capability 8\.9"):
+        open_device(config)
+    for capability, precision, message in (
+        ((8, 0), "bfloat16", "needs a GPU of compute capability"),
+        ((9, 0), "float32", "needs precision bfloat16, not float32"),
+    ):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, has=capability: has)
+        with pytest.raises(EngineError, match=message):
+            open_device(replace(config, device="cuda", precision=precision))
+
+
+class FakeStream:
+    def __init__(self, device: torch.device, *, priority: int) -> None:
+        self.priority = priority
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        return 0, -3
+
+
+def gpu_lanes(monkeypatch: pytest.MonkeyPatch, *without: str) -> Device:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "Stream", FakeStream)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
+    return open_device(replace(CONFIG, device="cuda", without=without))
+
+
+def priority(lane: Lane) -> int:
+    assert isinstance(lane, CudaLane)
+    return lane.stream.priority
+
+
+def test_a_listener_waits_for_the_vocoder_but_not_for_the_flow(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = gpu_lanes(monkeypatch)
+    assert priority(device.llm_lane) < priority(device.vocoder_lane) < priority(device.flow_lane)
+
+
+def test_the_vocoders_lane_can_be_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = gpu_lanes(monkeypatch, "lanes.has_vocoder_lane")
+    assert device.vocoder_lane is device.flow_lane
+    with pytest.raises(EngineError, match="lanes has no optimisation has_lane; it has has_vocoder_lane"):
+        gpu_lanes(monkeypatch, "lanes.has_lane")
+
+
+def test_a_start_has_one_switch() -> None:
+    device, lines = open_device(CONFIG), list[str]()
+    for without in ((), ("start.compiles_side_by_side",)):
+        begin_start(replace(CONFIG, without=without), device, lines.append).finish()
+    assert not lines  # a CPU's models compile nothing
+    with pytest.raises(EngineError, match="start has no optimisation threads; it has compiles_side_by_side"):
+        begin_start(replace(CONFIG, without=("start.threads",)), device, lines.append)
+
+
+def test_memory_wanted_of_a_gpu_follows_the_configuration() -> None:
+    model = load_model_config(TINY_MODEL_DIR)
+    config = replace(CONFIG, max_active_clauses=8)
+    wanted = least_gpu_bytes(config, model)
+    assert least_gpu_bytes(replace(config, max_active_clauses=16), model) > wanted
+    assert least_gpu_bytes(replace(config, kv_dtype="float8"), model) < wanted
+    assert least_gpu_bytes(replace(config, precision="float32"), model) > wanted

@@ -1,0 +1,249 @@
+"""The pipeline where work is done later than it is launched: lanes that a test moves on, one mark at a time.
+
+The models compute at once, on the CPU; what a GPU would not have reached yet is hidden until its lane gets there.
+"""
+
+import random
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.support.tiny_engine import CONFIG, PCM, HandDrivenEngine, Heard, tiny_stages
+from voicegate.engine.device.lanes import Mark
+from voicegate.engine.interface import Cancelled, Done, EngineEvent, Failed, UtteranceId, UtteranceRequest
+from voicegate.engine.loop.core import EngineCore
+from voicegate.engine.loop.stages import Stages
+from voicegate.engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner, VocoderStream
+
+pytestmark = pytest.mark.unit
+
+TEXT = "Good morning, and welcome back. The train to the coast leaves at nine."
+
+
+class SimulatedMark:
+    def __init__(self, lane: "SimulatedLane", number: int, behind: Sequence["SimulatedMark"]) -> None:
+        self.lane = lane
+        self.number = number  # in the lane's order
+        self.is_reached = False
+        self.behind = behind  # other lanes' marks that come first
+        self.copies: list[tuple[torch.Tensor, torch.Tensor]] = []  # valid from here on: host's, device's
+
+    def seconds_since(self, earlier: Mark) -> float:
+        assert isinstance(earlier, SimulatedMark)
+        assert self.is_reached
+        assert earlier.lane is self.lane
+        return 1.0
+
+    def wait(self) -> None:
+        while not self.is_reached:
+            self.lane.move_on()
+
+
+class SimulatedLane:
+    active_lanes: list["SimulatedLane"] = []  # noqa: RUF012 - of all lanes, the innermost last
+
+    def __init__(self) -> None:
+        self._num_marks = 0
+        self.pending: list[SimulatedMark] = []
+        self.behind: list[SimulatedMark] = []
+        self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    @property
+    def is_active(self) -> bool:
+        return self.active_lanes[-1:] == [self]
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        self.active_lanes.append(self)
+        try:
+            yield
+        finally:
+            self.active_lanes.pop()
+
+    def mark(self) -> SimulatedMark:
+        mark = SimulatedMark(self, self._num_marks, tuple(self.behind))
+        self._num_marks += 1
+        mark.copies, self._copies = self._copies, []
+        self.pending.append(mark)
+        return mark
+
+    def wait_for(self, mark: Mark) -> None:
+        assert isinstance(mark, SimulatedMark)
+        self.behind.append(mark)
+
+    def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
+        assert self.is_active
+        self._copies.append((torch.full_like(tensor, torch.nan), tensor))
+        return self._copies[-1][0]
+
+    def move_on(self) -> None:
+        """To the next mark, and other lanes to what it waits for."""
+        if self.pending:
+            mark = self.pending.pop(0)
+            for other in mark.behind:
+                other.wait()
+            for host, device in mark.copies:
+                host.copy_(device)
+            mark.is_reached = True
+
+
+class WatchedVocoder:
+    """The tiny model's vocoder; notes who calls it, and lets a test see whether its mels still live."""
+
+    def __init__(self, vocoder: VocoderRunner, lane: SimulatedLane, flow_lane: SimulatedLane) -> None:
+        self._vocoder = vocoder
+        self._lane = lane
+        self._flow_lane = flow_lane
+        self.mels: list[weakref.ref[torch.Tensor]] = []
+        self.fails = False
+        self.num_launches = 0
+
+    def open(self) -> VocoderStream:
+        return self._vocoder.open()
+
+    def close(self, stream: VocoderStream) -> None:
+        self._vocoder.close(stream)
+
+    def run(self, jobs: Sequence[VocoderJob]) -> list[torch.Tensor]:
+        assert self._lane.is_active
+        # The last thing that the flow was given is what this call waits for: its mel is taken before that.
+        assert self._lane.behind[-1] is self._flow_lane.pending[-1]
+        if self.fails:
+            raise RuntimeError("made to fail")
+        self.num_launches += 1
+        self.mels += [weakref.ref(job.mel) for job in jobs]
+        return self._vocoder.run(jobs)
+
+
+class Lanes:
+    def __init__(self) -> None:
+        self.llm, self.flow, self.vocoder = SimulatedLane(), SimulatedLane(), SimulatedLane()
+        tiny = tiny_stages()
+        assert isinstance(tiny.vocoder, VocoderRunner)
+        self.watched = WatchedVocoder(tiny.vocoder, self.vocoder, self.flow)
+        self.stages: Stages = replace(
+            tiny,
+            vocoder=self.watched,  # type: ignore[arg-type]
+            llm_lane=self.llm,
+            flow_lane=self.flow,
+            vocoder_lane=self.vocoder,
+            is_concurrent=True,
+        )
+        self.engine = HandDrivenEngine(CONFIG, self.stages)
+
+    def speak(self, name: str, text: str = TEXT) -> UtteranceId:
+        utterance_id = self.engine.submit(name)
+        self.engine.core.push_text(utterance_id, text)
+        self.engine.core.end_text(utterance_id)
+        return utterance_id
+
+    def step_until(self, is_so: Callable[[], bool], *moving: SimulatedLane) -> None:
+        """Step, these lanes moving on meanwhile."""
+        for _ in range(10_000):
+            if is_so():
+                return
+            self.engine.core.step()
+            for lane in moving:
+                lane.move_on()
+        raise AssertionError("it does not come to that")
+
+    def heard(self, utterance_id: UtteranceId) -> Heard:
+        return self.engine.heard[utterance_id]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_speech_is_the_same_in_whatever_order_lanes_move_on(seed: int) -> None:
+    expected = HandDrivenEngine().speak("u", [TEXT])
+    lanes, rng = Lanes(), random.Random(seed)
+    subject, other = lanes.speak("u"), lanes.speak("other", "It rains.")
+    speeds = {lane: rng.choice([0.2, 1.0]) for lane in (lanes.llm, lanes.flow, lanes.vocoder)}
+    for step in range(100_000):
+        if step == 200:
+            lanes.engine.core.cancel(other, None)
+        lanes.engine.core.step()
+        for lane, speed in speeds.items():
+            if rng.random() < speed:
+                lane.move_on()
+        if lanes.heard(subject).end is not None:
+            break
+    lanes.engine.run()
+    assert isinstance(lanes.heard(subject).end, Done)
+    spoken, wanted = (np.frombuffer(heard.pcm, "<i2").astype(int) for heard in (lanes.heard(subject), expected))
+    assert len(spoken) == len(wanted)
+    assert abs(spoken - wanted).max() <= 8  # batches of other sizes round otherwise
+
+
+def test_the_flow_goes_on_beside_the_vocoder_whose_mels_are_kept() -> None:
+    lanes = Lanes()
+    subject = lanes.speak("u")
+    counters = lanes.engine.core.counters
+    lanes.step_until(lambda: counters.get("vocoder_calls", 0) == 1, lanes.llm, lanes.flow)
+    num_steps = counters["flow_steps"]
+    lanes.step_until(lambda: counters["vocoder_calls"] == 3, lanes.llm, lanes.flow)
+    assert counters["flow_steps"] > num_steps
+    assert not lanes.heard(subject).pcm
+    assert len(lanes.watched.mels) == 3
+    assert all(mel() is not None for mel in lanes.watched.mels)
+    lanes.engine.run()
+    assert isinstance(lanes.heard(subject).end, Done)
+    assert all(mel() is None for mel in lanes.watched.mels)
+    assert counters["vocoder_seconds"] == counters["vocoder_calls"]
+    assert counters["vocoder_launches"] == counters["vocoder_calls"]
+    assert counters["flow_seconds"] == counters["flow_steps"]
+
+
+def test_a_cancel_behind_a_launched_call_is_heard_by_nobody() -> None:
+    lanes = Lanes()
+    free = (lanes.stages.llm.num_free_slots, lanes.stages.flow.num_free_blocks)
+    subject = lanes.speak("u")
+    counters = lanes.engine.core.counters
+    lanes.step_until(lambda: counters.get("vocoder_calls", 0) == 1, lanes.llm, lanes.flow)
+    lanes.engine.core.cancel(subject, None)
+    (mel,) = lanes.watched.mels
+    assert mel() is not None
+    lanes.engine.run()
+    assert mel() is None
+    assert isinstance(lanes.heard(subject).end, Cancelled)
+    assert not lanes.heard(subject).pcm
+    assert (lanes.stages.llm.num_free_slots, lanes.stages.flow.num_free_blocks) == free
+
+
+def test_a_call_that_fails_ends_its_clauses_only() -> None:
+    lanes = Lanes()
+    failing = lanes.speak("u")
+    counters = lanes.engine.core.counters
+    lanes.step_until(lambda: counters.get("vocoder_calls", 0) == 1, lanes.llm, lanes.flow)
+    lanes.watched.fails = True
+    lanes.step_until(lambda: lanes.heard(failing).end is not None, lanes.llm, lanes.flow)
+    assert isinstance(lanes.heard(failing).end, Failed)
+    lanes.watched.fails = False
+    following = lanes.speak("following")
+    lanes.engine.run()
+    assert isinstance(lanes.heard(following).end, Done)
+
+
+def test_marks_of_every_lane_are_watched_in_their_order() -> None:
+    lanes = Lanes()
+    events: list[EngineEvent] = []
+    watched: list[Mark] = []
+    core = EngineCore(CONFIG, lanes.stages, lambda: 0.0, events.extend, watch=watched.append)
+    core.submit(UtteranceRequest(UtteranceId("u"), "rms", PCM), seed=1)
+    core.push_text(UtteranceId("u"), "It rains.")
+    core.end_text(UtteranceId("u"))
+    reached: list[Mark] = []
+    while not core.step().is_idle or core.is_busy:
+        for lane in (lanes.llm, lanes.flow, lanes.vocoder):
+            marks = [mark for mark in watched if mark.lane is lane and mark not in reached]
+            for mark in marks:
+                mark.wait()
+                reached.append(mark)
+    assert isinstance(events[-1], Done)
+    for lane in (lanes.llm, lanes.flow, lanes.vocoder):
+        numbers = [mark.number for mark in watched if isinstance(mark, SimulatedMark) and mark.lane is lane]
+        assert len(numbers) > 1
+        assert numbers == sorted(numbers)

@@ -1,0 +1,58 @@
+"""model.json: sizes come from the file; what is missing or foreign is named."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.golden import TINY_MODEL_DIR
+from voicegate.engine.model.config import ModelConfigError, load_model_config
+
+pytestmark = pytest.mark.unit
+
+
+def test_tiny_model_sizes() -> None:
+    model = load_model_config(TINY_MODEL_DIR)
+    assert (model.llm.num_layers, model.llm.hidden_size, model.llm.end_of_prompt_id) == (8, 320, 1258)
+    assert (model.flow.estimator.depth, model.flow.estimator.dim) == (6, 256)
+    assert (model.llm.num_speech_rows, model.default_voice) == (6761, "rms")
+
+
+def written(tmp_path: Path, content: str) -> Path:
+    (tmp_path / "model.json").write_text(content)
+    return tmp_path
+
+
+def changed(path: str, value: Any) -> str:
+    raw = json.loads((TINY_MODEL_DIR / "model.json").read_text())
+    *parents, key = path.split("/")
+    place = raw
+    for parent in parents:
+        place = place[parent]
+    if value is None:
+        del place[key]
+    else:
+        place[key] = value
+    return json.dumps(raw)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "not valid JSON"),
+        ("[]", r"model\.json"),
+        (changed("model_type", "kokoro"), "model_type is 'kokoro'"),
+        (changed("llm/qwen2/hidden_size", None), "lacks the key 'hidden_size'"),
+        (changed("sample_rate", 16000), "24000 Hz and 25 Hz"),
+        (changed("flow/decoder/estimator/static_chunk_size", 25), "static_chunk_size is 25, not 50"),
+    ],
+)
+def test_unfit_files_are_named(tmp_path: Path, content: str, message: str) -> None:
+    with pytest.raises(ModelConfigError, match=message):
+        load_model_config(written(tmp_path, content))
+
+
+def test_a_directory_that_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(ModelConfigError, match="is not a voicegate model directory"):
+        load_model_config(tmp_path)

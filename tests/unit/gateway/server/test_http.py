@@ -1,0 +1,71 @@
+"""The GET pages, as a function of the request and of what is to be shown."""
+
+import json
+
+import pytest
+from websockets.datastructures import Headers
+from websockets.http11 import Request
+
+from voicegate.engine.interface import EngineInfo, SpeakingMode, VoiceInfo
+from voicegate.gateway.server.http import PAGES, VERSION, Status, respond
+from voicegate.protocol.messages import STREAM_PATH
+
+pytestmark = pytest.mark.unit
+
+INFO = EngineInfo("m", (VoiceInfo("anna", "warm"),), "anna", (SpeakingMode.AUTO,), 312, 8, 3000)
+READY = Status(unready_reason=None, is_full=False, info=INFO)
+WARMING_UP = Status(unready_reason="warming up", is_full=False, info=None)
+DRAINING = Status(unready_reason="draining", is_full=False, info=INFO)
+FULL = Status(unready_reason=None, is_full=True, info=INFO)
+
+
+def get(path: str, status: Status, method: str = "GET") -> tuple[int, str, Headers]:
+    response = respond(Request(path, Headers(), method), status)
+    assert response is not None
+    return response.status_code, bytes(response.body).decode(), response.headers
+
+
+@pytest.mark.parametrize("status", [READY, WARMING_UP, DRAINING, FULL])
+def test_healthz_is_ok_while_the_process_lives(status: Status) -> None:
+    assert get("/healthz", status)[:2] == (200, "ok\n")
+
+
+def test_readyz() -> None:
+    assert get("/readyz", READY)[0] == 200
+    assert get("/readyz", FULL)[0] == 200
+    code, body, headers = get("/readyz", WARMING_UP)
+    assert (code, body) == (503, "warming up\n")
+    assert int(headers["Retry-After"]) > 0
+
+
+def test_voices() -> None:
+    code, body, headers = get("/v1/voices?x=1", READY)
+    assert (code, headers["Content-Type"]) == (200, "application/json")
+    assert json.loads(body) == {"default": "anna", "voices": [{"name": "anna", "description": "warm"}]}
+    assert get("/v1/voices", WARMING_UP)[0] == 503
+    assert get("/v1/voices", DRAINING)[0] == 200
+
+
+def test_root_and_404_name_all_that_there_is() -> None:
+    for path, expected in (("/", 200), ("/nothing", 404), ("/v1/stream/", 404)):
+        code, body, _ = get(path, READY)
+        assert code == expected
+        assert all(known in body for known in (*PAGES, STREAM_PATH))
+        assert body.count("\n") == 1
+    assert VERSION in get("/", READY)[1]
+
+
+def test_upgrades_are_let_through_when_there_is_room() -> None:
+    assert respond(Request(STREAM_PATH, Headers()), READY) is None
+    assert respond(Request(f"{STREAM_PATH}?key=x", Headers()), READY) is None
+    for status, reason in ((WARMING_UP, "warming up"), (DRAINING, "draining"), (FULL, "taken")):
+        code, body, headers = get(STREAM_PATH, status)
+        assert code == 503
+        assert reason in body
+        assert int(headers["Retry-After"]) > 0
+
+
+def test_other_methods() -> None:
+    assert get("/healthz", READY, "POST")[0] == 405
+    code, body, headers = get("/healthz", READY, "HEAD")
+    assert (code, body, headers["Content-Length"]) == (200, "", "3")

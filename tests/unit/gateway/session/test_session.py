@@ -1,0 +1,404 @@
+"""The state machine of one socket: the table of moves, legal and illegal, then what each input comes to."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.gateway.sessions import MESSAGES, NOW, error_of, new_session, open_context, sent, session_in
+from voicegate.engine import interface as engine
+from voicegate.engine.interface import SpeakingMode
+from voicegate.gateway.session.actions import Action, CancelUtterance, Close, EndText, FlushText, PushText, Submit
+from voicegate.gateway.session.context import ACCEPTS, ContextState
+from voicegate.gateway.session.session import Session
+from voicegate.protocol import messages as wire
+from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
+
+pytestmark = pytest.mark.unit
+
+
+def snapshot(session: Session) -> Any:
+    return {name: copy.copy(value) for name, value in vars(copy.deepcopy(session)).items()}
+
+
+ALL_MOVES = [(state, kind) for state in (None, *ContextState) for kind in MESSAGES]
+ILLEGAL_MOVES = [(state, kind) for state, kind in ALL_MOVES if kind not in ACCEPTS[state]]
+
+
+def test_the_table_says_what_the_protocol_says() -> None:
+    legal = {(state.value if state else None, kind.__name__): ACCEPTS[state][kind].value
+             for state in ACCEPTS for kind in ACCEPTS[state]}  # fmt: skip
+    assert legal == {
+        (None, "Open"): "opening",
+        ("open", "Text"): "open",
+        ("open", "Flush"): "open",
+        ("open", "End"): "draining",
+        ("open", "Cancel"): "cancelling",
+        ("open", "Playback"): "open",
+        ("draining", "Cancel"): "cancelling",
+        ("draining", "Playback"): "draining",
+        ("cancelling", "Cancel"): "cancelling",
+        ("cancelling", "Playback"): "cancelling",
+    }
+
+
+@pytest.mark.parametrize(("state", "kind"), [move for move in ALL_MOVES if move not in ILLEGAL_MOVES and move[0]])
+def test_legal_moves_lead_where_the_table_says(state: ContextState, kind: type) -> None:
+    session = session_in(state)
+    actions = session.receive(MESSAGES[kind], NOW)
+    assert session.contexts["a"].state is ACCEPTS[state][kind]
+    assert not any(isinstance(message, wire.Error) for message in sent(actions))
+
+
+@pytest.mark.parametrize(("state", "kind"), ILLEGAL_MOVES)
+def test_illegal_moves_are_named_and_change_nothing(state: ContextState | None, kind: type) -> None:
+    session = session_in(state)
+    before = snapshot(session)
+    actions = session.receive(MESSAGES[kind], NOW)
+    assert snapshot(session) == before
+    if state is None and kind is wire.Playback:
+        assert actions == []  # a player's last reports come after `done`
+        return
+    error = error_of(actions)
+    expected = ErrorCode.ILLEGAL_IN_STATE
+    if state is None:
+        expected = ErrorCode.UNKNOWN_CONTEXT
+    elif kind is wire.Open:
+        expected = ErrorCode.CONTEXT_EXISTS
+    assert (error.code, error.context, error.fatal) == (expected.value, "a", False)
+
+
+# --- open -------------------------------------------------------------------------------------------------
+
+
+def test_open_submits_and_answers_once_the_engine_took_it() -> None:
+    session = new_session()
+    (submit,) = session.receive(
+        wire.Open(context="a", voice="ben", speed=1.5, seed=7, instruct="calm", mode="clause"), NOW
+    )
+    assert isinstance(submit, Submit)
+    request = submit.request
+    assert (request.voice, request.speed, request.seed, request.instruct) == ("ben", 1.5, 7, "calm")
+    assert request.mode is SpeakingMode.CLAUSE
+    (opened,) = sent(session.submitted(request.utterance_id))
+    assert opened == wire.Opened("a", 0, "ben", wire.Format(sample_rate=24_000), 24_000, 312)
+
+
+def test_pcm_has_no_pre_skip() -> None:
+    session = new_session()
+    (submit,) = session.receive(wire.Open(context="a", format=wire.Format(codec="pcm_s16le")), NOW)
+    assert isinstance(submit, Submit)
+    assert submit.request.audio.codec is engine.Codec.PCM_S16LE
+    assert sent(session.submitted(submit.request.utterance_id))[0].pre_skip == 0
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code", "retry_after_ms"),
+    [
+        (engine.UnknownVoice("no such voice"), "unknown_voice", None),
+        (engine.Unsupported("no instruct"), "unsupported", None),
+        (engine.BadRequest("instruct is too long"), "bad_message", None),
+        (engine.Overloaded("full", retry_after_ms=250), "overloaded", 250),
+        (engine.EngineStopped("stopped"), "engine_failed", None),
+        (engine.EngineError("other"), "engine_failed", None),
+    ],
+)
+def test_an_engines_refusal_ends_the_context(
+    refusal: engine.EngineError, code: str, retry_after_ms: int | None
+) -> None:
+    session = new_session()
+    (submit,) = session.receive(wire.Open(context="a"), NOW)
+    assert isinstance(submit, Submit)
+    error = error_of(session.refused(submit.request.utterance_id, refusal))
+    assert (error.code, error.message, error.context, error.fatal) == (code, str(refusal), "a", True)
+    assert (error.retry_after_ms or None) == retry_after_ms
+    assert not session.contexts
+    open_context(session)
+
+
+def test_the_context_after_the_last_is_refused_and_the_socket_stays() -> None:
+    session = new_session(contexts=2)
+    first = open_context(session, "a")
+    open_context(session, "b")
+    error = error_of(session.receive(wire.Open(context="c"), NOW))
+    assert (error.code, error.context, error.fatal) == ("too_many_contexts", "c", True)
+    assert "2" in error.message
+    session.engine_event(engine.Failed(first, "x"), NOW)
+    open_context(session, "c")
+
+
+def test_handles_differ_and_are_not_used_again_at_once() -> None:
+    session = new_session()
+    handles = []
+    for _ in range(3):
+        utterance_id = open_context(session)
+        handles.append(session.contexts["a"].handle)
+        session.engine_event(engine.Failed(utterance_id, "x"), NOW)
+    assert len(set(handles)) == 3
+
+
+def test_handles_come_round_past_those_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voicegate.gateway.session.session.NUM_HANDLES", 4)
+    session = new_session()
+    open_context(session, "stays")
+    for _ in range(10):
+        utterance_id = open_context(session)
+        assert session.contexts["a"].handle != session.contexts["stays"].handle
+        session.engine_event(engine.Failed(utterance_id, "x"), NOW)
+
+
+# --- text, flush, end -------------------------------------------------------------------------------------
+
+
+def test_text_flush_and_end_reach_the_engine_as_written() -> None:
+    session = new_session()
+    utterance_id = open_context(session)
+    assert session.receive(wire.Text(context="a", text=" Hé\u200d😀"), NOW) == [PushText(utterance_id, " Hé\u200d😀")]
+    assert session.receive(wire.Flush(context="a", id="f"), NOW) == [FlushText(utterance_id, "f")]
+    assert session.receive(wire.End(context="a"), NOW) == [EndText(utterance_id)]
+
+
+def test_empty_text_is_fine_and_nothing() -> None:
+    session = new_session()
+    open_context(session)
+    assert session.receive(wire.Text(context="a", text=""), NOW) == []
+    assert session.contexts["a"].first_text_s is None
+
+
+def test_text_is_counted_in_bytes() -> None:
+    session = new_session(text_bytes=4)
+    open_context(session)
+    assert len(session.receive(wire.Text(context="a", text="éé"), NOW)) == 1
+    error = error_of(session.receive(wire.Text(context="a", text="ééx"), NOW))
+    assert (error.code, error.context, error.fatal) == ("bad_message", "a", False)
+    assert "4" in error.message
+
+
+def test_a_context_takes_so_much_text_and_no_more() -> None:
+    session = new_session(text_bytes=4, context_text_bytes=6)
+    utterance_id = open_context(session)
+    session.receive(wire.Text(context="a", text="1234"), NOW)
+    error = error_of(session.receive(wire.Text(context="a", text="567"), NOW))
+    assert (error.code, error.fatal) == ("bad_message", False)
+    assert session.receive(wire.Text(context="a", text="56"), NOW) == [PushText(utterance_id, "56")]
+
+
+def test_unanswered_flushes_are_limited() -> None:
+    session = new_session(unanswered_flushes=2)
+    utterance_id = open_context(session)
+    flush = wire.Flush(context="a", id="f")
+    for _ in range(2):
+        assert session.receive(flush, NOW) == [FlushText(utterance_id, "f")]
+    assert error_of(session.receive(flush, NOW)).code == "rate_limited"
+    assert sent(session.engine_event(engine.Flushed(utterance_id, "f", 40), NOW)) == [wire.Flushed("a", "f", 40)]
+    assert session.receive(flush, NOW) == [FlushText(utterance_id, "f")]
+
+
+# --- audio and ends ---------------------------------------------------------------------------------------
+
+
+def test_audio_is_numbered_and_the_last_message_is_the_exact_end() -> None:
+    session = new_session()
+    utterance_id = open_context(session)
+    session.receive(wire.End(context="a"), NOW)
+    events = [
+        engine.AudioReady(utterance_id, (b"1", b"2"), 0),
+        engine.AudioReady(utterance_id, (b"3",), 1920),
+        engine.Done(utterance_id, 53, 3, 2856),
+    ]
+    messages = [message for event in events for message in sent(session.engine_event(event, NOW))]
+    assert [(m.sequence, m.pts_48k, m.packets, m.is_first, m.is_last) for m in messages[:3]] == [
+        (0, 0, (b"1", b"2"), True, False),
+        (1, 1920, (b"3",), False, False),
+        (2, 2856, (), False, True),
+    ]
+    assert messages[3] == wire.Done("a", 53, 3, wire.Timing())
+    assert not session.contexts
+
+
+def test_done_tells_that_speech_was_cut_off() -> None:
+    session = new_session()
+    utterance_id = open_context(session)
+    _, done = sent(session.engine_event(engine.Done(utterance_id, 0, 0, 0, is_truncated=True), NOW))
+    assert done.truncated is True
+
+
+def test_a_context_without_sound_has_a_last_message_too() -> None:
+    session = new_session()
+    utterance_id = open_context(session)
+    audio, done = sent(session.engine_event(engine.Done(utterance_id, 0, 0, 0), NOW))
+    assert (audio.sequence, audio.packets, audio.is_first, audio.is_last) == (0, (), True, True)
+    assert done.audio_ms == 0
+
+
+def test_ttfb_is_from_the_first_text_to_the_first_audio() -> None:
+    session = new_session()
+    utterance_id = open_context(session)
+    for at_s, text in ((9.0, ""), (10.0, "a"), (10.1, "b")):
+        session.receive(wire.Text(context="a", text=text), at_s)
+    for at_s in (10.25, 10.5):
+        session.engine_event(engine.AudioReady(utterance_id, (b"x",), 0), at_s)
+    measured = engine.Timing(queue_ms=1.0, llm_first_token_ms=2.0, first_chunk_ms=3.0, first_packet_ms=4.0)
+    done = sent(session.engine_event(engine.Done(utterance_id, 40, 2, 0, measured), 11.0))[-1]
+    assert done.timing == wire.Timing(250.0, 1.0, 2.0, 3.0, 4.0)
+
+
+def test_after_cancel_only_the_end_is_heard() -> None:
+    session = new_session()
+    utterance_id = open_context(session)
+    cancel = wire.Cancel(context="a", played_ms=80)
+    assert session.receive(cancel, NOW) == [CancelUtterance(utterance_id, 80)]
+    assert session.receive(cancel, NOW) == []
+    for event in (
+        engine.AudioReady(utterance_id, (b"x",), 0),
+        engine.Alignment(utterance_id, (), estimated=True),
+        engine.Flushed(utterance_id, "f", 40),
+    ):
+        assert session.engine_event(event, NOW) == []
+    cancelled = engine.Cancelled(utterance_id, 100, 0, "spoken ", "not")
+    assert sent(session.engine_event(cancelled, NOW)) == [wire.Cancelled("a", 100, "spoken ", "not")]
+    assert not session.contexts
+
+
+def test_done_that_crossed_a_cancel_ends_without_audio() -> None:
+    session = new_session()
+    utterance_id = open_context(session)
+    session.receive(wire.Cancel(context="a"), NOW)
+    (done,) = sent(session.engine_event(engine.Done(utterance_id, 100, 5, 4800), NOW))
+    assert done == wire.Done("a", 100, 5, wire.Timing())
+
+
+def test_a_failure_ends_its_context_only() -> None:
+    session = new_session()
+    failing, other = open_context(session, "a"), open_context(session, "b")
+    error = error_of(session.engine_event(engine.Failed(failing, "broken"), NOW))
+    assert (error.code, error.message, error.context, error.fatal) == ("engine_failed", "broken", "a", True)
+    assert len(session.engine_event(engine.AudioReady(other, (b"x",), 0), NOW)) == 1
+
+
+def test_a_reused_id_hears_nothing_of_its_predecessor() -> None:
+    session = new_session()
+    old = open_context(session)
+    session.engine_event(engine.Done(old, 0, 0, 0), NOW)
+    new = open_context(session)
+    assert old != new
+    assert session.engine_event(engine.AudioReady(old, (b"x",), 0), NOW) == []
+
+
+def test_alignment_is_passed_on() -> None:
+    session = new_session()
+    utterance_id = open_context(session)
+    event = engine.Alignment(utterance_id, (engine.AlignedText("hi", 0, 80, 0, 2),), estimated=False)
+    assert sent(session.engine_event(event, NOW)) == [
+        wire.Alignment("a", (wire.AlignmentItem("hi", 0, 80, 0, 2),), False)
+    ]
+
+
+def test_the_last_playback_report_is_kept() -> None:
+    session = new_session()
+    open_context(session)
+    for played_ms in (10, 20):
+        assert session.receive(wire.Playback(context="a", played_ms=played_ms), NOW) == []
+    report = session.contexts["a"].playback
+    assert report is not None
+    assert report.played_ms == 20
+
+
+# --- the socket -------------------------------------------------------------------------------------------
+
+
+def test_greeting_names_voices_modes_and_limits() -> None:
+    (ready,) = sent(new_session(contexts=3, text_bytes=4, context_text_bytes=5).greet())
+    assert ready == wire.Ready(
+        session="s",
+        token="",
+        model="m",
+        voices=("anna", "ben"),
+        default_voice="anna",
+        modes=("auto", "clause"),
+        limits=wire.Limits(contexts=3, text_bytes=4, context_text_bytes=5, lead_ms=3000, resume_seconds=0),
+    )
+
+
+def test_ping_and_resume() -> None:
+    session = new_session()
+    assert sent(session.receive(wire.Ping(t="x"), NOW)) == [wire.Pong(t="x")]
+    error = error_of(session.receive(wire.Resume(session="s", token="t"), NOW))
+    assert (error.code, error.fatal) == ("unsupported", False)
+
+
+@pytest.mark.parametrize(
+    ("violation", "context", "is_fatal"),
+    [
+        (ProtocolViolation(ErrorCode.BAD_MESSAGE, "x"), None, False),
+        (ProtocolViolation(ErrorCode.BAD_MESSAGE, "x", context="new", message_type="open"), "new", True),
+        (ProtocolViolation(ErrorCode.BAD_MESSAGE, "x", context="a", message_type="open"), "a", False),
+        (ProtocolViolation(ErrorCode.BAD_MESSAGE, "x", context="a", message_type="text"), "a", False),
+        (ProtocolViolation(ErrorCode.BAD_MESSAGE, "x", context="new", message_type="text"), "new", False),
+        (ProtocolViolation(ErrorCode.BAD_MESSAGE, "x", message_type="open"), None, False),
+    ],
+)
+def test_a_violation_ends_nothing_but_a_failed_open(
+    violation: ProtocolViolation, context: str | None, is_fatal: bool
+) -> None:
+    session = session_in(ContextState.OPEN)
+    error = error_of(session.violation(violation))
+    assert (error.context or None, error.fatal, error.code) == (context, is_fatal, "bad_message")
+    assert list(session.contexts) == ["a"]
+
+
+def test_draining_lets_contexts_finish_and_refuses_new_ones() -> None:
+    session = new_session()
+    utterance_id = open_context(session)
+    assert sent(session.drain(5000)) == [wire.Draining(5000)]
+    assert session.drain(5000) == []
+    error = error_of(session.receive(wire.Open(context="b"), NOW))
+    assert (error.code, error.context, error.fatal) == ("overloaded", "b", True)
+    assert isinstance(error.retry_after_ms, int)
+    last = session.engine_event(engine.Done(utterance_id, 0, 0, 0), NOW)[-1]
+    assert isinstance(last, Close)
+    assert last.code is CloseCode.GOING_AWAY
+
+
+def test_draining_closes_an_idle_socket_at_once() -> None:
+    actions = new_session().drain(5000)
+    assert isinstance(actions[-1], Close)
+
+
+def test_a_refused_submit_while_draining_closes_too() -> None:
+    session = new_session()
+    (submit,) = session.receive(wire.Open(context="a"), NOW)
+    assert isinstance(submit, Submit)
+    session.drain(5000)
+    assert isinstance(session.refused(submit.request.utterance_id, engine.Unsupported("x"))[-1], Close)
+
+
+@pytest.mark.parametrize(
+    ("end", "error_code", "close_code", "cancels"),
+    [
+        (Session.drain_deadline, "overloaded", CloseCode.GOING_AWAY, True),
+        (Session.engine_stopped, "engine_failed", CloseCode.OUR_FAULT, False),
+        (Session.slow_consumer, None, CloseCode.POLICY, True),
+        (Session.disconnected, None, None, True),
+    ],
+)
+def test_the_end_of_a_socket_is_the_end_of_its_contexts(
+    end: Callable[[Session], list[Action]], error_code: str | None, close_code: CloseCode | None, cancels: bool
+) -> None:
+    session = new_session()
+    running, cancelling = open_context(session, "a"), open_context(session, "b")
+    session.receive(wire.Cancel(context="b"), NOW)
+    actions = end(session)
+    errors = [(message.code, message.context, message.fatal) for message in sent(actions)]
+    assert errors == ([(error_code, "a", True), (error_code, "b", True)] if error_code else [])
+    assert [a for a in actions if isinstance(a, CancelUtterance)] == ([CancelUtterance(running)] if cancels else [])
+    closes = [action for action in actions if isinstance(action, Close)]
+    assert [close.code for close in closes] == ([close_code] if close_code else [])
+    assert not session.contexts
+    # Nothing follows the end of a socket.
+    assert session.receive(wire.Open(context="c"), NOW) == []
+    assert session.violation(ProtocolViolation(ErrorCode.BAD_MESSAGE, "x")) == []
+    assert session.engine_event(engine.Failed(cancelling, "x"), NOW) == []
+    assert [f(session) for f in (Session.drain_deadline, Session.engine_stopped, Session.slow_consumer)] == [[]] * 3
+    assert session.drain(1) == session.disconnected() == []
