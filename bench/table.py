@@ -9,6 +9,7 @@ measured on a GPU comes first, where it was: engine-h200.json.
 import json
 from typing import Any, Final
 
+from voicegate.bench.engine.flattery import flattery
 from voicegate.bench.engine.report import best_throughput, most_sustained
 from voicegate.bench.engine.texts import Lengths
 from voicegate.bench.environment import REPOSITORY
@@ -62,7 +63,7 @@ def gpu_table(run: dict[str, Any]) -> list[str]:
         rtf = "-" if row["rtf"] is None else f"{row['rtf']['p50']:.3f}"
         rate = "-" if row["audio_s_per_s"] is None else f"{row['audio_s_per_s']:.0f}"
         lines.append(f"| {name} | {row['num']} | {times} ms | {shares} | {rtf} | {rate} |")
-    return [*lines, "", *_gpu_remarks(run)]
+    return [*lines, "", f"What flatters these figures: {'; '.join(flattery(run))}.", "", *_gpu_remarks(run)]
 
 
 def _gpu_remarks(run: dict[str, Any]) -> list[str]:

@@ -25,6 +25,8 @@ def gpu() -> dict[str, Any]:
         "environment": {"gpu": "NVIDIA H200", "torch": "2.11.0", "commit": "abc"},
         "model": "generated",
         "lengths": "limit",
+        "config": {"max_waiting_utterances": 832},
+        "voices": ["generated"],
         "load": {"wanted_audio_s": [3.0, 15.0], "tokens_per_s": None},
         "scenarios": {
             **scenarios(),
@@ -57,6 +59,7 @@ def test_a_gpus_result_comes_first_and_says_what_its_weights_are() -> None:
     lines = made["bench"]
     assert "| sustain-300 | 100 | 100 / 100 / 100 ms | 100.0 % / 100.0 % | 0.250 | 12 |" in lines
     assert not any(line.startswith(("| cancel-4", "| memory")) for line in lines)
+    assert any(line.startswith("What flatters these figures: ") and "one voice" in line for line in lines)
     remarks = next(line for line in lines if line.startswith("Cancel"))
     assert "p50 1.0 ms" in remarks
     assert "90 MiB a second" in remarks
