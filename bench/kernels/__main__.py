@@ -23,13 +23,12 @@ from voicegate.bench.kernels import flow, llm, vocoder
 class Part:
     measure: Callable[[Sequence[str]], dict[str, Any]]
     sections: tuple[str, ...]
-    default_sections: tuple[str, ...]
 
 
 PARTS: Final = {
-    "llm": Part(llm.measure, llm.SECTIONS, llm.DEFAULT_SECTIONS),
-    "flow": Part(flow.measure, flow.SECTIONS, flow.DEFAULT_SECTIONS),
-    "vocoder": Part(vocoder.measure, vocoder.SECTIONS, vocoder.DEFAULT_SECTIONS),
+    "llm": Part(llm.measure, llm.SECTIONS),
+    "flow": Part(flow.measure, flow.SECTIONS),
+    "vocoder": Part(vocoder.measure, vocoder.SECTIONS),
 }
 
 
@@ -47,7 +46,7 @@ def chosen_sections(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
         sections = PARTS[part].sections
         if section and section not in sections:
             raise UsageError(f"{part} has no section {section!r}; it has {', '.join(sections)}")
-        chosen.setdefault(part, set()).update([section] if section else PARTS[part].default_sections)
+        chosen.setdefault(part, set()).update([section] if section else sections)
     return {
         name: tuple(section for section in part.sections if section in chosen[name])
         for name, part in PARTS.items()

@@ -28,7 +28,6 @@ from voicegate.engine.token2wav.flow.runner import FlowRunner
 from voicegate.engine.token2wav.flow.stream import FlowStream
 
 SECTIONS: Final = ("blocks", "packing", "order", "kinds", "switches", "fp8", "float8_products", "precision")
-DEFAULT_SECTIONS: Final = SECTIONS
 # Whole blocks that fill a bucket.
 _BATCHES: Final = (1, 2, 4, 8, 12, 18, 24, 34, 42, 50, 62, 74, 84)
 _KIND_BATCHES: Final = (1, 4, 18, 34, 84)

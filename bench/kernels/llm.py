@@ -16,8 +16,7 @@ from voicegate.engine.llm.cuda.config import CudaLlmConfig
 from voicegate.engine.llm.cuda.runner import CudaLlmRunner
 from voicegate.engine.model.config import SamplingConfig
 
-SECTIONS: Final = ("device", "host", "ablation")
-DEFAULT_SECTIONS: Final = ("device", "host")
+SECTIONS: Final = ("device", "host")
 
 BATCHES: Final = (1, 8, 32, 64, 128, 256, 384, 512)
 NUM_SLOTS: Final = 512
@@ -134,8 +133,8 @@ def print_table(title: str, rows: Sequence[tuple[object, ...]]) -> None:
         print("  ".join(f"{cell:9.2f}" if isinstance(cell, float) else f"{cell!s:>9}" for cell in row), flush=True)
 
 
-def make_runner(state: dict[str, torch.Tensor], cuda: CudaLlmConfig) -> CudaLlmRunner:
-    runner = CudaLlmRunner(FULL_SIZE, SamplingConfig(), state, num_slots=NUM_SLOTS, max_positions=1024, cuda=cuda)
+def make_runner(state: dict[str, torch.Tensor]) -> CudaLlmRunner:
+    runner = CudaLlmRunner(FULL_SIZE, SamplingConfig(), state, num_slots=NUM_SLOTS, max_positions=1024)
     runner.capture(print)
     return runner
 
@@ -169,54 +168,12 @@ def host_part(runner: CudaLlmRunner) -> dict[str, Any]:
     return {"host_us": figures}
 
 
-def ablation_part(state: dict[str, torch.Tensor]) -> dict[str, Any]:
-    """A whole step, the host's work included, of 1 and of 256 sequences."""
-    switches = {
-        "all on": CudaLlmConfig(),
-        "not ahead": CudaLlmConfig(max_in_flight=1),
-        "eager": CudaLlmConfig(has_graphs=False),
-        "cuBLAS": CudaLlmConfig(is_batch_invariant=False),
-    }
-    figures = {}
-    for name, cuda in switches.items():
-        runner = make_runner(state, cuda)
-        figures[name] = {
-            count: host_us(runner, count)["step"] if cuda.max_in_flight > 1 else blocking_us(runner, count)
-            for count in (1, 256)
-        }
-        del runner
-    print_table("step of 1 and of 256 sequences, us", [(n, *found.values()) for n, found in figures.items()])
-    return {"ablation_us": figures}
-
-
-def blocking_us(runner: CudaLlmRunner, num_sequences: int, *, num_steps: int = 60) -> float:
-    """A whole step where each waits for the tokens of the last."""
-    prompt = LlmPrompt((FULL_SIZE.end_of_prompt_id,), tuple(range(100)))
-    for index in range(num_sequences):
-        runner.add(SequenceRequest(index, prompt, tuple(range(40)), seed=index))
-    ids = list(range(num_sequences))
-    runner.step(ids)
-    begun_s = time.perf_counter()
-    for _ in range(num_steps):
-        runner.step([id_ for id_ in ids if runner.is_runnable(id_)])
-    step_s = (time.perf_counter() - begun_s) / num_steps
-    for index in ids:
-        runner.abort(index)
-    return 1e6 * step_s
-
-
 def measure(sections: Sequence[str]) -> dict[str, Any]:
     """Pairs are [measured, floor]."""
-    state = random_state_dict(FULL_SIZE)
-    report: dict[str, Any] = {}
-    if "device" in sections or "host" in sections:
-        runner = make_runner(state, CudaLlmConfig())
-        report |= {"num_graphs": runner.buckets.num_graphs}
-        if "device" in sections:
-            report |= device_part(runner)
-        if "host" in sections:
-            report |= host_part(runner)
-        del runner
-    if "ablation" in sections:
-        report |= ablation_part(state)
+    runner = make_runner(random_state_dict(FULL_SIZE))
+    report: dict[str, Any] = {"num_graphs": runner.buckets.num_graphs}
+    if "device" in sections:
+        report |= device_part(runner)
+    if "host" in sections:
+        report |= host_part(runner)
     return report

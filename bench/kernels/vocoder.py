@@ -195,7 +195,6 @@ _SECTIONS: Final[dict[str, Callable[[VocoderFixture], dict[str, Any]]]] = {
     "torch": torch_operations,
 }
 SECTIONS: Final = tuple(_SECTIONS)
-DEFAULT_SECTIONS: Final = SECTIONS
 
 
 def _print(name: str, result: dict[str, Any]) -> None:

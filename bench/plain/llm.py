@@ -63,7 +63,6 @@ class LeanLlm:
             max_positions=min(model.llm.max_positions, max_positions),
             device=device,
             dtype=dtype,
-            gathers_decodes=False,
         )
 
     def describe(self) -> dict[str, str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 
-from voicegate.engine.llm.kv_cache import Attention
+from voicegate.engine.llm.kv_cache import RaggedAttention
 from voicegate.engine.llm.linear import Linear
 from voicegate.engine.model.config import LlmConfig
 from voicegate.engine.model.weights import Shape, check_shapes
@@ -90,7 +90,7 @@ class LlmModel:
         """Rows of the joint table [N] int64 -> [N, hidden]."""
         return torch.embedding(self._table, rows).to(self.dtype)
 
-    def forward(self, embeddings: torch.Tensor, attention: Attention) -> torch.Tensor:
+    def forward(self, embeddings: torch.Tensor, attention: RaggedAttention) -> torch.Tensor:
         """[N, hidden] at `attention.positions` -> [N, hidden] behind the final RMSNorm, what the head reads.
 
         Stores the rows' keys and values through `attention`; the slots' lengths are the caller's to advance.

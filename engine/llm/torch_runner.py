@@ -1,4 +1,4 @@
-"""LlmBackend on our own decoder: continuous batching over static slots, eager, on a CPU or a GPU.
+"""LlmBackend on our own decoder: continuous batching over static slots, with torch's operations.
 
 Owns the weights, the cache and the sampler's history; what to feed and what a token means is each sequence's own.
 """
@@ -13,21 +13,16 @@ from voicegate.engine.llm.backend import (
     FinishedStep,
     InvalidRequest,
     LaunchedStep,
-    LlmPrompt,
     SequenceOutput,
     SequenceRequest,
     UnknownSequence,
 )
-from voicegate.engine.llm.kv_cache import Attention, GatheredAttention, KvCache, RaggedAttention, Span
+from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
 from voicegate.engine.llm.model import LlmModel
 from voicegate.engine.llm.requests import check_text_ids, make_sequence, streaming
 from voicegate.engine.llm.sampler import RepetitionAwareSampler, seed_key, uniforms
 from voicegate.engine.llm.sequence import BistreamPolicy, Feed, LlmSequence, SequenceState, Table
 from voicegate.engine.model.config import LlmConfig, SamplingConfig
-
-# Gathered attention reads this many positions at a time: a CUDA graph per multiple. Lower -> less padding is read;
-# higher -> fewer shapes.
-_GATHER_BUCKET_POSITIONS = 256
 
 _NO_ID = -1  # in a history that is not full yet
 
@@ -59,16 +54,11 @@ class TorchLlmRunner:
         dtype: torch.dtype = torch.float32,
         policy: BistreamPolicy = BistreamPolicy.ROBUST,
         packs_half_weights: bool = True,
-        gathers_decodes: bool | None = None,
     ) -> None:
-        """`max_positions` per slot: prompt, text and speech of one sequence. Raises WeightsError.
-
-        `gathers_decodes`: decode a batch by GatheredAttention; None: on anything but a CPU.
-        """
+        """`max_positions` per slot: prompt, text and speech of one sequence. Raises WeightsError."""
         self._config = config
         self._policy = policy
         self._device = torch.device(device)
-        self._gathers_decodes = self._device.type != "cpu" if gathers_decodes is None else gathers_decodes
         self._model = LlmModel(config, state_dict, device=device, dtype=dtype, packs_half_weights=packs_half_weights)
         self._first_row = {Table.TEXT: 0, Table.SPEECH: self._model.first_speech_row}
         self._cache = KvCache(
@@ -77,7 +67,6 @@ class TorchLlmRunner:
             max_positions=min(max_positions, config.max_positions),
             device=device,
             dtype=dtype,
-            is_zeroed=self._gathers_decodes,
         )
         self._sampler = RepetitionAwareSampler(sampling, config, device=device)
         # Per slot: what its sequence decoded last, as a ring; its random stream and how far that has been read.
@@ -144,15 +133,6 @@ class TorchLlmRunner:
         tokens = self._sample(work, self._forward(work)) if work else {}
         return [self._output(row, tokens, errors.get(row.sequence_id)) for row in rows]
 
-    def warm_up(self) -> None:
-        """Run a prefill and some decodes so that nothing is allocated or chosen under load. Needs a free slot."""
-        text_ids = (self._config.end_of_prompt_id, *[0] * 15)
-        self.add(SequenceRequest(_NO_ID, LlmPrompt(), text_ids))
-        for _ in range(4):
-            if self.is_runnable(_NO_ID):  # a model may end at once
-                self.step([_NO_ID])
-        self.abort(_NO_ID)
-
     def _rows_to_step(self, sequence_ids: Sequence[int]) -> list[_Row]:
         wrong = [sequence_id for sequence_id in sequence_ids if not self.is_runnable(sequence_id)]
         if wrong:
@@ -166,46 +146,15 @@ class TorchLlmRunner:
 
     def _forward(self, work: list[_Work]) -> torch.Tensor:
         """Feed everyone's feed; [len(work), hidden] at each one's last position."""
-        if self._gathers_decodes and len(work) > 1:
-            return self._forward_in_groups(work)
-        return self._run(work, RaggedAttention(self._cache, self._spans(work)))
-
-    def _forward_in_groups(self, work: list[_Work]) -> torch.Tensor:
-        """Single positions together at one fixed shape, longer feeds one by one: the way of a GPU."""
-        hidden = torch.empty(len(work), self._config.hidden_size, device=self._device, dtype=self._model.dtype)
-        decodes = []
-        for index, (row, feed) in enumerate(work):
-            if len(feed.items) == 1:
-                decodes.append(index)
-            else:
-                alone = [(row, feed)]
-                hidden[index] = self._run(alone, RaggedAttention(self._cache, self._spans(alone)))[0]
-        if decodes:
-            decoding = [work[index] for index in decodes]
-            hidden[decodes] = self._run(decoding, self._gathered_attention(decoding))
-        return hidden
-
-    def _gathered_attention(self, work: list[_Work]) -> GatheredAttention:
-        spans = self._spans(work)
-        buckets = max(span.start for span in spans) // _GATHER_BUCKET_POSITIONS + 1
-        return GatheredAttention(
-            self._cache,
-            torch.tensor([span.slot for span in spans], device=self._device),
-            torch.tensor([span.start for span in spans], device=self._device),
-            num_positions=min(buckets * _GATHER_BUCKET_POSITIONS, self._cache.max_positions),
-        )
-
-    def _spans(self, work: list[_Work]) -> list[Span]:
-        return [Span(row.slot, self._cache.lengths[row.slot], len(feed.items)) for row, feed in work]
-
-    def _run(self, work: list[_Work], attention: Attention) -> torch.Tensor:
+        spans = [Span(row.slot, self._cache.lengths[row.slot], len(feed.items)) for row, feed in work]
         fed = [self._first_row[table] + id_ for _, feed in work for table, id_ in feed.items]
-        hidden = self._model.forward(self._model.embed(torch.tensor(fed, device=self._device)), attention)
-        for row, feed in work:
-            self._cache.lengths[row.slot] += len(feed.items)
+        embeddings = self._model.embed(torch.tensor(fed, device=self._device))
+        hidden = self._model.forward(embeddings, RaggedAttention(self._cache, spans))
+        for span in spans:
+            self._cache.lengths[span.slot] += span.length
         if len(fed) == len(work):
             return hidden
-        lengths = torch.tensor([len(feed.items) for _, feed in work], device=self._device)
+        lengths = torch.tensor([span.length for span in spans], device=self._device)
         return hidden[lengths.cumsum(0) - 1]
 
     def _sample(self, work: list[_Work], hidden: torch.Tensor) -> dict[int, int | None]:

@@ -77,7 +77,6 @@ class CudaLlmConfig:
     """The runner's optimisations; every one of them can be turned off."""
 
     has_graphs: bool = True  # False: the same kernels launched one by one
-    is_batch_invariant: bool = True  # False: cuBLAS multiplies, and a row's bits depend on its batch
     max_in_flight: int = 2  # steps of one sequence on the device; 1: the next waits for the token of the last
     row_buckets: tuple[int, ...] = ROW_BUCKETS
     tiles: TileTable | None = None  # None: `default_tiles`

@@ -12,7 +12,6 @@ import torch
 from voicegate.engine.llm.backend import InvalidRequest, SequenceOutput, SequenceRequest, UnknownSequence
 from voicegate.engine.llm.cuda.body import DecoderBody, max_shared_memory_bytes
 from voicegate.engine.llm.cuda.config import CudaLlmConfig, TileTable, default_tiles
-from voicegate.engine.llm.cuda.cublas_body import CublasDecoderBody
 from voicegate.engine.llm.cuda.device_queue import DeviceQueue, Transfer
 from voicegate.engine.llm.cuda.graphs import BucketedBody
 from voicegate.engine.llm.cuda.packing import Words
@@ -61,8 +60,7 @@ class CudaLlmRunner:
         self._policy = policy
         self._cuda = cuda
         self._max_positions = min(max_positions, config.max_positions)
-        body_class = DecoderBody if cuda.is_batch_invariant else CublasDecoderBody
-        self.body = body_class(
+        self.body = DecoderBody(
             config,
             sampling,
             DecoderWeights(config, state_dict, device=device, dtype=dtype),

@@ -14,21 +14,14 @@ from voicegate.bench.kernels.__main__ import PARTS, Part, UsageError, chosen_sec
 pytestmark = pytest.mark.unit
 
 
-def test_a_part_is_its_usual_sections_and_a_section_is_itself() -> None:
-    assert chosen_sections(parser().parse_args([]).part) == {
-        name: part.default_sections for name, part in PARTS.items()
-    }
-    assert chosen_sections(["flow"]) == {"flow": PARTS["flow"].default_sections}
-    assert chosen_sections(["vocoder.parts", "llm.ablation", "llm", "vocoder.batches"]) == {
-        "llm": ("device", "host", "ablation"),
+def test_a_part_is_all_its_sections_and_a_section_is_itself() -> None:
+    assert list(PARTS) == ["llm", "flow", "vocoder"]
+    assert chosen_sections(parser().parse_args([]).part) == {name: part.sections for name, part in PARTS.items()}
+    assert chosen_sections(["flow"]) == {"flow": PARTS["flow"].sections}
+    assert chosen_sections(["vocoder.parts", "llm.host", "llm", "vocoder.batches"]) == {
+        "llm": ("device", "host"),
         "vocoder": ("batches", "parts"),
     }
-
-
-def test_every_default_section_is_a_section() -> None:
-    assert list(PARTS) == ["llm", "flow", "vocoder"]
-    for part in PARTS.values():
-        assert set(part.default_sections) <= set(part.sections)
 
 
 @pytest.mark.parametrize(
@@ -67,9 +60,7 @@ def test_results_are_written_after_each_part(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(front.environment, "describe", lambda: {"gpu": "a card"})
-    monkeypatch.setattr(
-        front, "PARTS", {"llm": Part(measure_first, ("a", "b"), ("a",)), "flow": Part(measure_second, ("c",), ("c",))}
-    )
+    monkeypatch.setattr(front, "PARTS", {"llm": Part(measure_first, ("a", "b")), "flow": Part(measure_second, ("c",))})
     assert main(["--part", "flow", "llm.b", "--json", str(path)]) == 0
     expected = {"environment": {"gpu": "a card"}, "llm": {"us": {"1": 2.5}, "sections": ["b"]}}
     assert written == [expected]

@@ -17,7 +17,7 @@ from voicegate.engine.llm.backend import (
     SequenceRequest,
     UnknownSequence,
 )
-from voicegate.engine.llm.kv_cache import Attention
+from voicegate.engine.llm.kv_cache import RaggedAttention
 from voicegate.engine.llm.model import LlmModel
 from voicegate.engine.llm.sampler import RepetitionAwareSampler, seed_key, uniforms
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
@@ -30,15 +30,8 @@ STATE = small_state_dict()
 PROMPT = LlmPrompt((1, 2, 3, 9, 8), (5, 6, 7))
 
 
-def make_runner(*, num_slots: int = 4, max_positions: int = 256, gathers_decodes: bool = False) -> TorchLlmRunner:
-    return TorchLlmRunner(
-        CONFIG,
-        SamplingConfig(),
-        STATE,
-        num_slots=num_slots,
-        max_positions=max_positions,
-        gathers_decodes=gathers_decodes,
-    )
+def make_runner(*, num_slots: int = 4, max_positions: int = 256) -> TorchLlmRunner:
+    return TorchLlmRunner(CONFIG, SamplingConfig(), STATE, num_slots=num_slots, max_positions=max_positions)
 
 
 def request(
@@ -66,9 +59,8 @@ def expected(seed: int) -> list[int]:
     return alone(request(0, seed=seed))
 
 
-@pytest.mark.parametrize("gathers_decodes", [False, True])
-def test_a_batch_gives_what_each_gives_alone(gathers_decodes: bool) -> None:
-    runner = make_runner(gathers_decodes=gathers_decodes)
+def test_a_batch_gives_what_each_gives_alone() -> None:
+    runner = make_runner()
     wanted = [
         request(0, seed=5),
         request(1, seed=5),
@@ -274,19 +266,11 @@ def test_a_launched_step_is_computed_at_once() -> None:
     assert tokens(step.outputs() + drain(runner)[0]) == expected(0)
 
 
-def test_warm_up_leaves_no_trace() -> None:
-    runner = make_runner(num_slots=1)
-    runner.warm_up()
-    assert runner.num_free_slots == 1
-    runner.add(request(0, seed=1))
-    assert tokens(drain(runner)[0]) == expected(1)
-
-
 def test_batched_hidden_states_equal_those_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     captured: list[torch.Tensor] = []
     forward = LlmModel.forward
 
-    def capture(model: LlmModel, embeddings: torch.Tensor, attention: Attention) -> torch.Tensor:
+    def capture(model: LlmModel, embeddings: torch.Tensor, attention: RaggedAttention) -> torch.Tensor:
         captured.append(forward(model, embeddings, attention))
         return captured[-1]
 

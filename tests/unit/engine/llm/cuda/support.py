@@ -28,9 +28,7 @@ TILES = TileTable(
 )
 
 
-def make_runner(
-    *, num_slots: int = 4, max_positions: int = 128, max_in_flight: int = 1, is_batch_invariant: bool = True
-) -> CudaLlmRunner:
+def make_runner(*, num_slots: int = 4, max_positions: int = 128, max_in_flight: int = 1) -> CudaLlmRunner:
     return CudaLlmRunner(
         CONFIG,
         SamplingConfig(),
@@ -39,12 +37,7 @@ def make_runner(
         max_positions=max_positions,
         device="cpu",
         dtype=torch.float32,
-        cuda=CudaLlmConfig(
-            max_in_flight=max_in_flight,
-            is_batch_invariant=is_batch_invariant,
-            row_buckets=(1, 4, 16),
-            tiles=TILES,
-        ),
+        cuda=CudaLlmConfig(max_in_flight=max_in_flight, row_buckets=(1, 4, 16), tiles=TILES),
     )
 
 

@@ -104,16 +104,6 @@ def test_refusals_change_nothing() -> None:
     assert drain(runner)[0] == reference(request(0))
 
 
-def test_cublas_gives_the_same_tokens_in_float32() -> None:
-    runner = make_runner(is_batch_invariant=False)
-    wanted = [request(0, seed=5, max_tokens=2), request(1, seed=6, max_tokens=3)]
-    for each in wanted:
-        runner.add(each)
-    outputs = drain(runner)
-    for each in wanted:
-        assert outputs[each.sequence_id] == reference(each)
-
-
 def test_more_slots_than_rows_are_refused() -> None:
     with pytest.raises(ValueError, match="row bucket"):
         make_runner(num_slots=17)
