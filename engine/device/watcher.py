@@ -6,6 +6,7 @@ CUDA has no way to wait for an event and a queue together: a thread a lane waits
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import Final, Protocol
 
 import structlog
 
@@ -13,20 +14,46 @@ from voicegate.engine.device.lanes import Mark
 
 log = structlog.get_logger()
 
-Watch = Callable[[Mark], None]
+
+class Waker(Protocol):
+    """How what works beside the engine's thread has it look again."""
+
+    def wake(self) -> None:
+        """At once. From any thread; does not wait."""
+
+    def watch(self, mark: Mark) -> None:
+        """When the mark is reached. Called from one thread; marks of a lane in the order in which it reaches them.
+
+        For one that is reached already nobody is woken: whoever launches work looks once more before it sleeps.
+        """
+
+
+class _NoWaker:
+    def wake(self) -> None:
+        pass
+
+    def watch(self, mark: Mark) -> None:
+        pass
+
+
+NO_WAKER: Final = _NoWaker()  # where nobody sleeps, or who does waits for the work itself
 
 
 class Watcher:
-    """Threads start with the first mark of a lane; an engine on a CPU never has one."""
+    """A Waker. Its threads start with the first mark of a lane; an engine on a CPU never has one."""
 
-    def __init__(self, notify: Callable[[], object]) -> None:
-        """`notify` is called from the watcher's threads, once for every mark."""
-        self._notify = notify
+    def __init__(self, wake: Callable[[], object]) -> None:
+        """`wake` is called from any thread."""
+        self._wake = wake
         self._queues: dict[object, SimpleQueue[Mark | None]] = {}
         self._threads: list[threading.Thread] = []
 
+    def wake(self) -> None:
+        self._wake()
+
     def watch(self, mark: Mark) -> None:
-        """Called from one thread; marks of a lane in the order in which it reaches them."""
+        if mark.is_reached:
+            return
         queue = self._queues.get(mark.lane)
         if queue is None:
             queue = self._queues[mark.lane] = SimpleQueue()
@@ -47,4 +74,4 @@ class Watcher:
                 mark.wait()
             except RuntimeError:  # the device failed: the engine's thread meets the same error and says so
                 log.exception("watching_failed")
-            self._notify()
+            self._wake()

@@ -1,11 +1,15 @@
-"""The seam of the speech LLM: text tokens in, speech tokens out, one decode step at a time. No torch.
+"""The seam of the speech LLM: text tokens in, speech tokens out. No torch.
 
-Ids are plain ints: text ids index the text table, speech ids the speech table (see LlmConfig).
+Two kinds of backend stand behind it. For a **stepped** one the engine chooses what steps next (`is_runnable`,
+`launch`); one that **schedules itself** runs in threads or processes of its own and never asks for a step. What either
+has made is fetched with `poll`. Ids are plain ints: text ids index the text table, speech ids the speech table.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from voicegate.engine.device.watcher import Waker
 
 
 class LlmError(Exception):
@@ -14,7 +18,7 @@ class LlmError(Exception):
     LlmError
       NoFreeSlot       every slot is taken; wait until a sequence ends
       InvalidRequest   this model or this sequence cannot do what was asked; the message says why
-      UnknownSequence  `step` was asked for a sequence that has ended, never was, waits for text or is named twice
+      UnknownSequence  `launch` was asked for a sequence that has ended, never was, waits for text or is named twice
     """
 
 
@@ -40,7 +44,7 @@ class LlmPrompt:
 
 @dataclass(frozen=True, slots=True)
 class SequenceRequest:
-    sequence_id: int  # the caller's name for it; free again once the sequence has ended
+    sequence_id: int  # the caller's name for it, used once: outputs may come after `abort`
     prompt: LlmPrompt
     text_ids: tuple[int, ...]  # all of the text, or its beginning where `is_streaming`
     is_streaming: bool = False  # bistream: `push_text` and `end_text` follow
@@ -50,7 +54,7 @@ class SequenceRequest:
 
 @dataclass(frozen=True, slots=True)
 class SequenceOutput:
-    """What one step made of one sequence; `is_final` or `error`: it has ended and its slot is free."""
+    """What was made of one sequence, in one step or several; `is_final` or `error`: it has ended, its slot is free."""
 
     sequence_id: int
     tokens: tuple[int, ...] = ()  # speech ids below speech_token_size, in order
@@ -59,48 +63,25 @@ class SequenceOutput:
     error: str | None = None  # what was wrong with this sequence; safe to show
 
 
-class LaunchedStep(Protocol):
-    """A step that the device may still be computing."""
-
-    @property
-    def is_done(self) -> bool:
-        """Whether `outputs` would not wait for the device. Does not wait itself."""
-
-    def outputs(self) -> list[SequenceOutput]:
-        """What the step made, waiting for the device if need be; the same list at every call.
-
-        In the order of the launch, without the sequences that were aborted since, or that an earlier step has ended.
-        Steps take effect in the order of their launches: a later one's `outputs` waits for the earlier ones too.
-        """
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedStep:
-    """A LaunchedStep that was computed by its launch."""
-
-    finished: list[SequenceOutput]
-
-    @property
-    def is_done(self) -> bool:
-        return True
-
-    def outputs(self) -> list[SequenceOutput]:
-        return self.finished
-
-
 class LlmBackend(Protocol):
-    """Called from one thread. A sequence lives from `add` to its final or failed output, or to `abort`."""
+    """Called from one thread. A sequence lives from `add` to its final or failed output, or to `abort`.
+
+    Its outputs come in order, and none follows the last one. After `abort` some may still come, of what was on its way.
+    """
 
     @property
     def num_free_slots(self) -> int:
         """How many more sequences `add` would take now."""
 
     @property
-    def num_launches(self) -> int:
-        """CUDA graphs launched so far; 0 where there are none."""
+    def counters(self) -> Mapping[str, float]:
+        """Since it was loaded, as far as it knows them: llm_steps, _rows, _seconds, _launches (of CUDA graphs)."""
+
+    def set_waker(self, waker: Waker) -> None:
+        """What to call when `poll` has something new for an engine's thread that may be asleep."""
 
     def add(self, request: SequenceRequest) -> None:
-        """Take a slot. Runs nothing. Raises NoFreeSlot, or InvalidRequest (also where the id is alive)."""
+        """Take a slot. Waits for nothing. Raises NoFreeSlot, or InvalidRequest (also where the id is alive)."""
 
     def push_text(self, sequence_id: int, text_ids: Sequence[int]) -> None:
         """Append text; no-op where the sequence has ended.
@@ -112,22 +93,33 @@ class LlmBackend(Protocol):
         """No more text follows. Idempotent; no-op where the sequence has ended. Raises as `push_text`."""
 
     def abort(self, sequence_id: int) -> None:
-        """End a sequence without output and free its slot at once. Idempotent; an unknown id is a no-op."""
+        """Let a sequence end without a last output. Idempotent; an unknown id is a no-op.
+
+        Its slot is free at once for `add`, though a backend that schedules itself may come to the newcomer later.
+        """
+
+    @property
+    def takes_step(self) -> bool:
+        """Whether `launch` would begin at once; False always, where it schedules itself."""
 
     def is_runnable(self, sequence_id: int) -> bool:
-        """Whether `step` or `launch` may be asked for it: alive, and not waiting for text.
+        """Whether a step of it may be launched: alive, not waiting for text, and of a backend that is stepped."""
 
-        While launched steps of it are in flight: whether another may be launched behind them.
+    def launch(self, sequence_ids: Sequence[int]) -> None:
+        """Begin one decode step (or prefill) of each of these, which are runnable and named once.
+
+        Raises UnknownSequence, and what the device raises.
         """
 
-    def launch(self, sequence_ids: Sequence[int]) -> LaunchedStep:
-        """Begin what `step` does, without waiting for the device. Raises as `step`."""
+    def poll(self) -> list[SequenceOutput]:
+        """What was made since the last call, in order. Does not wait."""
 
-    def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
-        """One decode step (or prefill) of each of these; one output each, in their order.
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is under way that `poll` will have without being asked for it again."""
 
-        Every id must be runnable and named once, else UnknownSequence and nothing has run. A sequence that fails
-        (too long for its slot, say) says so in its own output and leaves the others as they would have been.
-        An output may be empty: the step only fed text or closed a block of speech tokens. The same as
-        `launch(sequence_ids).outputs()`.
-        """
+    def wait(self) -> None:
+        """Until `poll` has something, or nothing is under way: for callers that gave no waker."""
+
+    def close(self) -> None:
+        """End what it runs by itself. Idempotent."""

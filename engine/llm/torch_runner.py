@@ -1,4 +1,4 @@
-"""LlmBackend on our own decoder: continuous batching over static slots, with torch's operations.
+"""LlmRunner on our own decoder: continuous batching over static slots, with torch's operations.
 
 Owns the weights, the cache and the sampler's history; what to feed and what a token means is each sequence's own.
 """
@@ -9,17 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from voicegate.engine.llm.backend import (
-    FinishedStep,
-    InvalidRequest,
-    LaunchedStep,
-    SequenceOutput,
-    SequenceRequest,
-    UnknownSequence,
-)
+from voicegate.engine.llm.backend import InvalidRequest, SequenceOutput, SequenceRequest, UnknownSequence
 from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
 from voicegate.engine.llm.model import LlmModel
 from voicegate.engine.llm.requests import check_text_ids, make_sequence, streaming
+from voicegate.engine.llm.runner import FinishedStep, LaunchedStep
 from voicegate.engine.llm.sampler import RepetitionAwareSampler, seed_key, uniforms
 from voicegate.engine.llm.sequence import BistreamPolicy, Feed, LlmSequence, SequenceState, Table
 from voicegate.engine.model.config import LlmConfig, SamplingConfig
@@ -40,7 +34,7 @@ _Work = tuple[_Row, Feed]  # a sequence and what this step feeds it
 
 
 class TorchLlmRunner:
-    """See LlmBackend for the promises. Not thread-safe: one thread calls it."""
+    """See LlmRunner for the promises. Not thread-safe: one thread calls it."""
 
     def __init__(
         self,

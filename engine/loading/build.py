@@ -12,7 +12,7 @@ from voicegate.engine.audio.encoding import Encoders
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.audio.packets import pre_skip_48k
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.device.watcher import Watch
+from voicegate.engine.device.watcher import NO_WAKER, Waker
 from voicegate.engine.interface import (
     AudioFormat,
     Done,
@@ -52,11 +52,11 @@ _WARM_UP_TEXT = "Good morning."
 
 def create_engine(config: EngineConfig, *, on_progress: Progress = SILENT) -> Engine:
     """An engine that loads and warms up when started. `on_progress` is told from its thread."""
-    return ThreadedEngine(lambda sink, watch: load_engine(config, sink, watch, on_progress=on_progress))
+    return ThreadedEngine(lambda sink, waker: load_engine(config, sink, waker, on_progress=on_progress))
 
 
 def load_engine(
-    config: EngineConfig, sink: Sink, watch: Watch | None = None, *, on_progress: Progress = SILENT
+    config: EngineConfig, sink: Sink, waker: Waker = NO_WAKER, *, on_progress: Progress = SILENT
 ) -> LoadedEngine:
     """Load, check and warm up everything, in the calling thread.
 
@@ -79,12 +79,13 @@ def load_engine(
     if config.encoder_processes:
         with timed("encoder processes", on_progress):
             encoders = EncoderProcesses(config.encoder_processes, opus_complexity=config.opus_complexity)
-    core = EngineCore(config, stages, time.monotonic, sink, encoders=encoders, watch=watch)
+    core = EngineCore(config, stages, time.monotonic, sink, encoders=encoders, waker=waker)
     if start_switches(config).freezes_heap:
         freeze_heap()
 
     def close() -> None:
         gc.unfreeze()
+        stages.llm.close()
         if encoders is not None:
             encoders.close()
 
@@ -120,7 +121,6 @@ def load_stages(
         vocoder,
         ready,
         voice_room=room,
-        llm_lane=device.llm_lane,
         flow_lane=device.flow_lane,
         vocoder_lane=device.vocoder_lane,
         is_concurrent=device.is_cuda,

@@ -17,6 +17,7 @@ from voicegate.engine.device.lanes import HOST_LANE, CudaLane, Lane
 from voicegate.engine.interface import EngineError
 from voicegate.engine.llm.backend import LlmBackend
 from voicegate.engine.llm.model import llm_shapes
+from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.loading.startup import ModelStart, Progress
 from voicegate.engine.model.config import ModelConfig
@@ -163,7 +164,7 @@ def load_llm(
     state_dict = load_state_dict(config.model_dir / "llm.safetensors")
     num_positions = _llm_positions(config, model, num_prompt_tokens)
     if not isinstance(device.llm_lane, CudaLane):
-        return TorchLlmRunner(
+        runner = TorchLlmRunner(
             model.llm,
             model.sampling,
             state_dict,
@@ -171,10 +172,11 @@ def load_llm(
             max_positions=num_positions,
             device=device.device,
         )
+        return SteppedLlm(runner, device.llm_lane)
     from voicegate.engine.llm.cuda.config import CudaLlmConfig  # noqa: PLC0415 - see the module's docstring
     from voicegate.engine.llm.cuda.runner import CudaLlmRunner  # noqa: PLC0415
 
-    runner = CudaLlmRunner(
+    cuda_runner = CudaLlmRunner(
         model.llm,
         model.sampling,
         state_dict,
@@ -185,8 +187,8 @@ def load_llm(
         cuda=_switched(CudaLlmConfig(), "llm", config),
         stream=device.llm_lane.stream,
     )
-    start.add("LLM", runner, device.llm_lane)
-    return runner
+    start.add("LLM", cuda_runner, device.llm_lane)
+    return SteppedLlm(cuda_runner, device.llm_lane)
 
 
 def load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, *, start: ModelStart) -> VocoderRunner:

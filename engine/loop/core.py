@@ -13,7 +13,7 @@ import structlog
 from voicegate.engine.audio.encoding import Encoders, LocalEncoders
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.device.lanes import Mark
+from voicegate.engine.device.watcher import NO_WAKER, Waker
 from voicegate.engine.interface import UtteranceId, UtteranceRequest
 from voicegate.engine.llm.backend import SequenceOutput
 from voicegate.engine.loop.admission import Admission
@@ -43,17 +43,17 @@ class EngineCore:
         sink: Sink,
         *,
         encoders: Encoders | None = None,
-        watch: Callable[[Mark], None] | None = None,
+        waker: Waker = NO_WAKER,
     ) -> None:
         """`sink` takes events as they happen, from this thread and from those of `encoders` (None: none of its own).
 
-        `watch` is given the marks of work that a GPU does meanwhile: step again when one is reached.
+        `waker` is told of work that is done beside this thread: step again when it wakes.
         """
         self._config = config
         self._clock = clock
         encoders = encoders or LocalEncoders(opus_complexity=config.opus_complexity)
         self._reception = Reception(stages, encoders, sink, clock)
-        self._pipeline = Pipeline(config, stages, watch=watch)
+        self._pipeline = Pipeline(config, stages, waker=waker)
         self._limits = Limits(
             flow_batch=stages.flow.batch_size(config.max_flow_batch),
             calm_flow_batch=stages.flow.batch_size(max(config.max_flow_batch, config.max_calm_flow_batch)),
@@ -182,7 +182,7 @@ class EngineCore:
         return self._pipeline.counters
 
     def wait(self) -> None:
-        """Until what was launched is done: for callers without `watch`."""
+        """Until what was launched is done: for callers without a waker."""
         self._pipeline.wait()
 
     def run_until_idle(self) -> None:

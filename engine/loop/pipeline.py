@@ -1,12 +1,12 @@
 """Runs the models for clauses: LLM steps, flow batches, vocoder. Knows no utterance and decides no order.
 
-Work is launched on its model's lane and its results are fetched later: at once on a CPU, when the GPU has reached
-them otherwise. A stage's exception is the caller's to handle; the clauses it concerned are then released, the others
-go on.
+Work is launched and its results are fetched later: at once on a CPU, when the GPU has reached them otherwise. From an
+LLM that schedules itself they are only fetched. A stage's exception is the caller's to handle; the clauses it concerned
+are then released, the others go on.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -17,7 +17,8 @@ import torch
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.lanes import Mark
-from voicegate.engine.llm.backend import LaunchedStep, SequenceOutput, SequenceRequest
+from voicegate.engine.device.watcher import NO_WAKER, Waker
+from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
 from voicegate.engine.llm.silent_filter import SilentTokenFilter
 from voicegate.engine.loop.clause import Clause, ClauseState, ModelStreams
 from voicegate.engine.loop.stages import ReadyVoice, Stages
@@ -27,8 +28,8 @@ from voicegate.engine.token2wav.flow.stream import FlowBatch
 from voicegate.engine.token2wav.stretch import MelStretch
 from voicegate.engine.token2wav.vocoder.runner import VocoderJob
 
-# Launched but not finished, of the LLM and of the flow. More would only let a cancel or a newcomer wait longer; fewer
-# would let a GPU wait for Python between steps.
+# Euler steps launched but not finished. More would only let a cancel or a newcomer wait longer; fewer would let a GPU
+# wait for Python between steps.
 _MAX_STEPS_IN_FLIGHT = 2
 
 # What a bistream pass is expected to get in all, when only its first words are known: a sentence or two.
@@ -39,14 +40,6 @@ _STREAMED_TEXT_TOKENS = 30
 class _RunningBatch:
     flow_batch: FlowBatch
     clauses: list[Clause]
-
-
-@dataclass(frozen=True, slots=True)
-class _DecodingStep:
-    launched: LaunchedStep
-    begin: Mark
-    mark: Mark
-    clauses: dict[int, Clause]  # by sequence id
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +56,19 @@ class _Rendered:
 
 
 class Pipeline:
-    def __init__(self, config: EngineConfig, stages: Stages, *, watch: Callable[[Mark], None] | None = None) -> None:
-        """`watch` is given every mark that is not reached when its work is launched."""
+    def __init__(self, config: EngineConfig, stages: Stages, *, waker: Waker = NO_WAKER) -> None:
+        """`waker` is told of everything that is there to be fetched later than it was launched."""
         self._config = config
         self._stages = stages
-        self._watch = watch
+        self._waker = waker
+        stages.llm.set_waker(waker)
         self._active: dict[int, Clause] = {}  # by sequence id: between `start` and `release`
         self.num_releases = 0
-        self._numbers = count()
+        self._batch_numbers = count()
         self._batches: dict[int, _RunningBatch] = {}
-        self._decoding: deque[_DecodingStep] = deque()
         self._solving: deque[tuple[Mark, Mark]] = deque()  # begin and end of Euler steps
         self._rendered: deque[_Rendered] = deque()
-        self.counters: defaultdict[str, float] = defaultdict(float)
+        self._counters: defaultdict[str, float] = defaultdict(float)
 
     # --- a clause's life --------------------------------------------------------------------------------------
 
@@ -88,7 +81,7 @@ class Pipeline:
         flow = stages.flow.open(voice.flow_prompt)
         try:
             streams = ModelStreams(
-                sequence_id=next(self._numbers),
+                sequence_id=next(stages.sequence_ids),
                 silent_filter=SilentTokenFilter(stages.model.silent_tokens, stages.model.max_silent_run),
                 flow=flow,
                 stretch=MelStretch(speed),
@@ -154,6 +147,11 @@ class Pipeline:
     # --- questions --------------------------------------------------------------------------------------------
 
     @property
+    def counters(self) -> Mapping[str, float]:
+        """What the models did so far, by name."""
+        return {**self._counters, **self._stages.llm.counters}
+
+    @property
     def num_active(self) -> int:
         """Clauses between `start` and `release`."""
         return len(self._active)
@@ -189,9 +187,9 @@ class Pipeline:
         """What the lanes take now."""
         while self._solving and self._solving[0][1].is_reached:
             begin, end = self._solving.popleft()
-            self.counters["flow_seconds"] += end.seconds_since(begin)
+            self._counters["flow_seconds"] += end.seconds_since(begin)
         return Room(
-            takes_llm_step=len(self._decoding) < _MAX_STEPS_IN_FLIGHT,
+            takes_llm_step=self._stages.llm.takes_step,
             takes_flow_step=len(self._solving) < _MAX_STEPS_IN_FLIGHT,
             num_new_batches=self._stages.flow.num_free_lanes,
             num_blocks=self._stages.flow.num_free_blocks,
@@ -200,46 +198,33 @@ class Pipeline:
     @property
     def is_busy(self) -> bool:
         """Whether something launched has not been fetched."""
-        return bool(self._decoding or self._rendered or self._solving)
+        return bool(self._rendered or self._solving or self._stages.llm.is_busy)
 
     def wait(self) -> None:
-        """Until everything launched is done."""
-        for step in self._decoding:
-            step.mark.wait()
+        """Until everything launched is done, and an LLM that schedules itself has made something."""
+        self._stages.llm.wait()
         for _, end in self._solving:
             end.wait()
         for rendered in self._rendered:
             rendered.mark.wait()
 
-    # --- the LLM's lane ---------------------------------------------------------------------------------------
+    # --- the LLM ----------------------------------------------------------------------------------------------
 
     def launch_llm(self, clauses: Sequence[Clause]) -> None:
         """One decode step (or prefill) of these; `fetch_tokens` has what comes of it."""
-        by_sequence = {clause.streams.sequence_id: clause for clause in clauses if clause.streams is not None}
-        lane = self._stages.llm_lane
-        with lane.active():
-            begin = lane.mark()
-            launched = self._stages.llm.launch(list(by_sequence))
-            mark = lane.mark()
+        self._stages.llm.launch([clause.streams.sequence_id for clause in clauses if clause.streams is not None])
         for clause in clauses:
             clause.is_prefilled = True
-        self._decoding.append(_DecodingStep(launched, begin, mark, by_sequence))
-        self._watch_for(mark)
-        self.counters["llm_steps"] += 1
-        self.counters["llm_rows"] += len(by_sequence)
-        self.counters["llm_launches"] = self._stages.llm.num_launches
 
     def fetch_tokens(self) -> list[tuple[Clause, SequenceOutput]]:
-        """Outputs of the steps that are done, in order; their tokens are in the clauses' flows when it returns."""
+        """What the LLM has made, in order; its tokens are in the clauses' flows when it returns."""
         results = []
-        while self._decoding and self._decoding[0].mark.is_reached:
-            step = self._decoding.popleft()
-            self.counters["llm_seconds"] += step.mark.seconds_since(step.begin)
-            for output in step.launched.outputs():
-                clause = step.clauses[output.sequence_id]
-                if clause.streams is not None and clause.streams.sequence_id == output.sequence_id:
-                    self._take_tokens(clause, clause.streams, output)
-                    results.append((clause, output))
+        for output in self._stages.llm.poll():
+            clause = self._active.get(output.sequence_id)
+            if clause is None or clause.streams is None:  # released meanwhile
+                continue
+            self._take_tokens(clause, clause.streams, output)
+            results.append((clause, output))
         return results
 
     def _take_tokens(self, clause: Clause, streams: ModelStreams, output: SequenceOutput) -> None:
@@ -262,7 +247,7 @@ class Pipeline:
             flow_batch = self._stages.flow.begin(
                 [clause.streams.flow for clause in clauses if clause.streams is not None]
             )
-        number = next(self._numbers)
+        number = next(self._batch_numbers)
         self._batches[number] = _RunningBatch(flow_batch, list(clauses))
         for clause in clauses:
             clause.batch = number
@@ -277,10 +262,10 @@ class Pipeline:
             is_solved = batch.flow_batch.advance()
             mark = lane.mark()
         self._solving.append((begin, mark))
-        self._watch_for(mark)
-        self.counters["flow_steps"] += 1
-        self.counters["flow_rows"] += len(batch.clauses)
-        self.counters["flow_launches"] = self._stages.flow.num_launches
+        self._waker.watch(mark)
+        self._counters["flow_steps"] += 1
+        self._counters["flow_rows"] += len(batch.clauses)
+        self._counters["flow_launches"] = self._stages.flow.num_launches
         if is_solved:
             del self._batches[number]
             for clause in batch.clauses:
@@ -321,17 +306,17 @@ class Pipeline:
             mark = lane.mark()
         ids = [clause.streams.sequence_id for clause in clauses if clause.streams is not None]
         self._rendered.append(_Rendered(begin, mark, clauses, ids, list(on_host), jobs))
-        self._watch_for(mark)
-        self.counters["vocoder_calls"] += 1
-        self.counters["vocoder_rows"] += len(jobs)
-        self.counters["vocoder_launches"] = self._stages.vocoder.num_launches
+        self._waker.watch(mark)
+        self._counters["vocoder_calls"] += 1
+        self._counters["vocoder_rows"] += len(jobs)
+        self._counters["vocoder_launches"] = self._stages.vocoder.num_launches
 
     def fetch_samples(self) -> list[tuple[Clause, npt.NDArray[np.float32]]]:
         """Each clause whose samples [n] have become final, in order."""
         results = []
         while self._rendered and self._rendered[0].mark.is_reached:
             rendered = self._rendered.popleft()
-            self.counters["vocoder_seconds"] += rendered.mark.seconds_since(rendered.begin)
+            self._counters["vocoder_seconds"] += rendered.mark.seconds_since(rendered.begin)
             rows = zip(rendered.clauses, rendered.sequence_ids, rendered.samples, rendered.jobs, strict=True)
             for clause, sequence_id, samples, job in rows:
                 if clause.streams is None or clause.streams.sequence_id != sequence_id:
@@ -340,10 +325,6 @@ class Pipeline:
                     clause.state = ClauseState.SPOKEN
                 results.append((clause, samples.numpy()))
         return results
-
-    def _watch_for(self, mark: Mark) -> None:
-        if self._watch is not None and not mark.is_reached:
-            self._watch(mark)
 
 
 def _num_missing_blocks(clause: Clause) -> int:

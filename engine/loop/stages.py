@@ -1,7 +1,8 @@
 """The models of one engine, loaded: what the pipeline runs and every utterance shares."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
 
 from voicegate.engine.device.lanes import HOST_LANE, Lane
 from voicegate.engine.llm.backend import LlmBackend
@@ -39,8 +40,9 @@ class Stages:
     flow: FlowRunner
     vocoder: VocoderRunner
     voices: Mapping[str, ReadyVoice]  # at the start; see engine.voice_shelf
-    llm_lane: Lane = HOST_LANE
     flow_lane: Lane = HOST_LANE
     vocoder_lane: Lane = HOST_LANE
     is_concurrent: bool = False  # the lanes run side by side
     voice_room: VoiceRoom = VoiceRoom(0, 0)
+    # Names of LLM passes, none used twice with this LLM: what is made of a released one may still come.
+    sequence_ids: Iterator[int] = field(default_factory=count)

@@ -19,7 +19,7 @@ import structlog
 
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.audio.packets import pre_skip_48k
-from voicegate.engine.device.watcher import Watch, Watcher
+from voicegate.engine.device.watcher import Waker, Watcher
 from voicegate.engine.interface import (
     Cancelled,
     Done,
@@ -64,10 +64,10 @@ class LoadedEngine:
 class ThreadedEngine:
     """`engine.interface.Engine` over an EngineCore that `load` builds, in the thread that will run it.
 
-    `load` is given the sink for the core's events, and what its marks are to be given to.
+    `load` is given the sink for the core's events, and what wakes the thread that then runs it.
     """
 
-    def __init__(self, load: Callable[[Sink, Watch], LoadedEngine]) -> None:
+    def __init__(self, load: Callable[[Sink, Waker], LoadedEngine]) -> None:
         self._load = load
         self._commands: SimpleQueue[Command | None] = SimpleQueue()
         self._events: asyncio.Queue[EngineEvent | None] = asyncio.Queue()
@@ -211,7 +211,7 @@ class ThreadedEngine:
     def _run(self, loop: asyncio.AbstractEventLoop, ready: "asyncio.Future[LoadedEngine]") -> None:
         try:
             watcher = Watcher(lambda: self._commands.put(_look_again))
-            loaded = self._load(lambda events: _call_soon(loop, self._publish, events), watcher.watch)
+            loaded = self._load(lambda events: _call_soon(loop, self._publish, events), watcher)
         except BaseException as error:  # noqa: BLE001 - handed to the caller of start()
             _call_soon(loop, _settle, ready, error)
             return
@@ -263,7 +263,7 @@ def _settle(future: "asyncio.Future[_Result]", outcome: _Result | BaseException)
 
 
 def _look_again(_: EngineCore) -> None:
-    """The command of a GPU that has reached something: the step that follows fetches it."""
+    """The command of whoever has something to be fetched: the step that follows fetches it."""
 
 
 def _check_request(request: UtteranceRequest, info: EngineInfo) -> None:

@@ -26,12 +26,13 @@ from tests.unit.engine.llm.support import (
     small_state_dict,
 )
 from voicegate.bench.kernels.llm_model import FULL_SIZE, fill_work, make_body, random_state_dict, small
-from voicegate.engine.llm.backend import LaunchedStep, LlmPrompt, SequenceOutput, SequenceRequest
+from voicegate.engine.llm.backend import LlmPrompt, SequenceOutput, SequenceRequest
 from voicegate.engine.llm.cuda import packing
 from voicegate.engine.llm.cuda.body import DecoderBody
 from voicegate.engine.llm.cuda.config import CudaLlmConfig, TileTable, default_tiles
 from voicegate.engine.llm.cuda.runner import CudaLlmRunner
 from voicegate.engine.llm.cuda.weights import DecoderWeights
+from voicegate.engine.llm.runner import LaunchedStep
 from voicegate.engine.llm.sampler import RepetitionAwareSampler
 from voicegate.engine.llm.sequence import Bistream, BistreamPolicy, Feed, SequenceState, Table, Unistream
 from voicegate.engine.llm.torch_runner import TorchLlmRunner

@@ -8,7 +8,8 @@ from functools import cache
 from tests.support.golden import TINY_MODEL_DIR
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.device.watcher import Watch
+from voicegate.engine.device.lanes import HOST_LANE
+from voicegate.engine.device.watcher import Waker
 from voicegate.engine.interface import (
     AudioFormat,
     AudioReady,
@@ -21,7 +22,9 @@ from voicegate.engine.interface import (
     UtteranceId,
     UtteranceRequest,
 )
-from voicegate.engine.llm.backend import FinishedStep, LaunchedStep, LlmBackend, SequenceOutput, SequenceRequest
+from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
+from voicegate.engine.llm.runner import FinishedStep, LaunchedStep, LlmRunner
+from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.loading.build import engine_info, load_stages
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.stages import Stages
@@ -42,6 +45,13 @@ def tiny_stages() -> Stages:
     return load_stages(CONFIG, model, load_voices(TINY_MODEL_DIR, model))
 
 
+def tiny_runner() -> LlmRunner:
+    """The shared LLM, without what steps it."""
+    llm = tiny_stages().llm
+    assert isinstance(llm, SteppedLlm)
+    return llm.runner
+
+
 def tiny_engine(
     *,
     max_utterances: int = 64,
@@ -52,11 +62,11 @@ def tiny_engine(
     """The real engine in its thread, over the stages that all tests share."""
     config = replace(CONFIG, max_utterances=max_utterances, stall_ms=stall_ms, max_clause_tokens=max_clause_tokens)
 
-    def load(sink: Sink, watch: Watch) -> LoadedEngine:
+    def load(sink: Sink, waker: Waker) -> LoadedEngine:
         stages = tiny_stages()
         if breaks_first:
-            stages = replace(stages, llm=FirstSequenceFails(stages.llm))
-        core = EngineCore(config, stages, time.monotonic, sink, watch=watch)
+            stages = replace(stages, llm=SteppedLlm(FirstSequenceFails(tiny_runner()), HOST_LANE))
+        core = EngineCore(config, stages, time.monotonic, sink, waker=waker)
         info = engine_info(config, stages.model, {n: v.voice for n, v in stages.voices.items()})
         return LoadedEngine(core, info, VoiceKeeper(TINY_MODEL_DIR, stages.model, None))
 
@@ -64,49 +74,49 @@ def tiny_engine(
 
 
 class FirstSequenceFails:
-    """An LlmBackend whose first sequence fails after some steps, as one too long for its slot would."""
+    """An LlmRunner whose first sequence fails after some steps, as one too long for its slot would."""
 
-    def __init__(self, llm: LlmBackend, *, after_steps: int = 5) -> None:
-        self._llm = llm
+    def __init__(self, runner: LlmRunner, *, after_steps: int = 5) -> None:
+        self._runner = runner
         self._first: int | None = None
         self._steps_left = after_steps
 
     @property
     def num_free_slots(self) -> int:
-        return self._llm.num_free_slots
+        return self._runner.num_free_slots
 
     @property
     def num_launches(self) -> int:
-        return self._llm.num_launches
+        return self._runner.num_launches
 
     def add(self, request: SequenceRequest) -> None:
-        self._llm.add(request)
+        self._runner.add(request)
         if self._first is None:
             self._first = request.sequence_id
 
     def push_text(self, sequence_id: int, text_ids: Sequence[int]) -> None:
-        self._llm.push_text(sequence_id, text_ids)
+        self._runner.push_text(sequence_id, text_ids)
 
     def end_text(self, sequence_id: int) -> None:
-        self._llm.end_text(sequence_id)
+        self._runner.end_text(sequence_id)
 
     def abort(self, sequence_id: int) -> None:
-        self._llm.abort(sequence_id)
+        self._runner.abort(sequence_id)
 
     def is_runnable(self, sequence_id: int) -> bool:
-        return self._llm.is_runnable(sequence_id)
+        return self._runner.is_runnable(sequence_id)
 
     def launch(self, sequence_ids: Sequence[int]) -> LaunchedStep:
         return FinishedStep(self.step(sequence_ids))
 
     def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
-        outputs = self._llm.step(sequence_ids)
+        outputs = self._runner.step(sequence_ids)
         if self._first not in sequence_ids:
             return outputs
         self._steps_left -= 1
         if self._steps_left:
             return outputs
-        self._llm.abort(self._first)
+        self._runner.abort(self._first)
         failed = SequenceOutput(self._first, error="made to fail")
         return [failed if output.sequence_id == self._first else output for output in outputs]
 

@@ -1,4 +1,4 @@
-"""LlmBackend on CUDA: continuous batching over static slots by our kernels and graphs, steps launched ahead.
+"""LlmRunner on CUDA: continuous batching over static slots by our kernels and graphs, steps launched ahead.
 
 A row's arithmetic does not depend on its company: the same seed gives the same tokens alone and in any batch.
 """
@@ -24,7 +24,7 @@ from voicegate.engine.model.config import LlmConfig, SamplingConfig
 
 
 class CudaLlmRunner:
-    """See LlmBackend for the promises. Not thread-safe: one thread calls it.
+    """See LlmRunner for the promises. Not thread-safe: one thread calls it.
 
     All its device work goes to one CUDA stream, so a freed slot can be taken at once: whatever still runs for its
     last sequence ends before the next one's begins.

@@ -9,7 +9,8 @@ import numpy.typing as npt
 import torch
 
 from tests.support.golden import tiny_config, weight
-from voicegate.engine.llm.backend import LlmBackend, LlmPrompt, SequenceOutput
+from voicegate.engine.llm.backend import LlmPrompt, SequenceOutput
+from voicegate.engine.llm.runner import LlmRunner
 from voicegate.engine.llm.sequence import Bistream, Feed, LlmSequence, SequenceState, Table, Unistream
 from voicegate.engine.model.config import LlmConfig
 
@@ -201,7 +202,7 @@ def scripted(tokens: Sequence[int]) -> Sampler:
 
 
 def drain(
-    runner: LlmBackend, after_step: Callable[[int], None] = lambda _: None, ids: Iterable[int] = range(10)
+    runner: LlmRunner, after_step: Callable[[int], None] = lambda _: None, ids: Iterable[int] = range(10)
 ) -> dict[int, list[SequenceOutput]]:
     """Step everything that is runnable until nothing is."""
     outputs: dict[int, list[SequenceOutput]] = {}

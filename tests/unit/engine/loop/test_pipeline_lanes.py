@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.support.tiny_engine import CONFIG, PCM, HandDrivenEngine, Heard, tiny_stages
+from tests.support.tiny_engine import CONFIG, PCM, HandDrivenEngine, Heard, tiny_runner, tiny_stages
 from voicegate.engine.device.lanes import Mark
 from voicegate.engine.interface import Cancelled, Done, EngineEvent, Failed, UtteranceId, UtteranceRequest
+from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner, VocoderStream
@@ -120,6 +121,20 @@ class WatchedVocoder:
         return self._vocoder.run(jobs)
 
 
+class Watches:
+    """A waker that remembers the marks of work that is not done yet."""
+
+    def __init__(self) -> None:
+        self.marks: list[Mark] = []
+
+    def wake(self) -> None:
+        raise AssertionError("everything here is announced by a mark")
+
+    def watch(self, mark: Mark) -> None:
+        if not mark.is_reached:
+            self.marks.append(mark)
+
+
 class Lanes:
     def __init__(self) -> None:
         self.llm, self.flow, self.vocoder = SimulatedLane(), SimulatedLane(), SimulatedLane()
@@ -129,12 +144,16 @@ class Lanes:
         self.stages: Stages = replace(
             tiny,
             vocoder=self.watched,  # type: ignore[arg-type]
-            llm_lane=self.llm,
+            llm=SteppedLlm(tiny_runner(), self.llm),
             flow_lane=self.flow,
             vocoder_lane=self.vocoder,
             is_concurrent=True,
         )
         self.engine = HandDrivenEngine(CONFIG, self.stages)
+
+    def count(self, name: str) -> float:
+        """Of the core's counters."""
+        return self.engine.core.counters.get(name, 0)
 
     def speak(self, name: str, text: str = TEXT) -> UtteranceId:
         utterance_id = self.engine.submit(name)
@@ -181,28 +200,26 @@ def test_speech_is_the_same_in_whatever_order_lanes_move_on(seed: int) -> None:
 def test_the_flow_goes_on_beside_the_vocoder_whose_mels_are_kept() -> None:
     lanes = Lanes()
     subject = lanes.speak("u")
-    counters = lanes.engine.core.counters
-    lanes.step_until(lambda: counters.get("vocoder_calls", 0) == 1, lanes.llm, lanes.flow)
-    num_steps = counters["flow_steps"]
-    lanes.step_until(lambda: counters["vocoder_calls"] == 3, lanes.llm, lanes.flow)
-    assert counters["flow_steps"] > num_steps
+    lanes.step_until(lambda: lanes.count("vocoder_calls") == 1, lanes.llm, lanes.flow)
+    num_steps = lanes.count("flow_steps")
+    lanes.step_until(lambda: lanes.count("vocoder_calls") == 3, lanes.llm, lanes.flow)
+    assert lanes.count("flow_steps") > num_steps
     assert not lanes.heard(subject).pcm
     assert len(lanes.watched.mels) == 3
     assert all(mel() is not None for mel in lanes.watched.mels)
     lanes.engine.run()
     assert isinstance(lanes.heard(subject).end, Done)
     assert all(mel() is None for mel in lanes.watched.mels)
-    assert counters["vocoder_seconds"] == counters["vocoder_calls"]
-    assert counters["vocoder_launches"] == counters["vocoder_calls"]
-    assert counters["flow_seconds"] == counters["flow_steps"]
+    assert lanes.count("vocoder_seconds") == lanes.count("vocoder_calls")
+    assert lanes.count("vocoder_launches") == lanes.count("vocoder_calls")
+    assert lanes.count("flow_seconds") == lanes.count("flow_steps")
 
 
 def test_a_cancel_behind_a_launched_call_is_heard_by_nobody() -> None:
     lanes = Lanes()
     free = (lanes.stages.llm.num_free_slots, lanes.stages.flow.num_free_blocks)
     subject = lanes.speak("u")
-    counters = lanes.engine.core.counters
-    lanes.step_until(lambda: counters.get("vocoder_calls", 0) == 1, lanes.llm, lanes.flow)
+    lanes.step_until(lambda: lanes.count("vocoder_calls") == 1, lanes.llm, lanes.flow)
     lanes.engine.core.cancel(subject, None)
     (mel,) = lanes.watched.mels
     assert mel() is not None
@@ -216,8 +233,7 @@ def test_a_cancel_behind_a_launched_call_is_heard_by_nobody() -> None:
 def test_a_call_that_fails_ends_its_clauses_only() -> None:
     lanes = Lanes()
     failing = lanes.speak("u")
-    counters = lanes.engine.core.counters
-    lanes.step_until(lambda: counters.get("vocoder_calls", 0) == 1, lanes.llm, lanes.flow)
+    lanes.step_until(lambda: lanes.count("vocoder_calls") == 1, lanes.llm, lanes.flow)
     lanes.watched.fails = True
     lanes.step_until(lambda: lanes.heard(failing).end is not None, lanes.llm, lanes.flow)
     assert isinstance(lanes.heard(failing).end, Failed)
@@ -230,20 +246,20 @@ def test_a_call_that_fails_ends_its_clauses_only() -> None:
 def test_marks_of_every_lane_are_watched_in_their_order() -> None:
     lanes = Lanes()
     events: list[EngineEvent] = []
-    watched: list[Mark] = []
-    core = EngineCore(CONFIG, lanes.stages, lambda: 0.0, events.extend, watch=watched.append)
+    watches = Watches()
+    core = EngineCore(CONFIG, lanes.stages, lambda: 0.0, events.extend, waker=watches)
     core.submit(UtteranceRequest(UtteranceId("u"), "rms", PCM), seed=1)
     core.push_text(UtteranceId("u"), "It rains.")
     core.end_text(UtteranceId("u"))
     reached: list[Mark] = []
     while not core.step().is_idle or core.is_busy:
         for lane in (lanes.llm, lanes.flow, lanes.vocoder):
-            marks = [mark for mark in watched if mark.lane is lane and mark not in reached]
+            marks = [mark for mark in watches.marks if mark.lane is lane and mark not in reached]
             for mark in marks:
                 mark.wait()
                 reached.append(mark)
     assert isinstance(events[-1], Done)
     for lane in (lanes.llm, lanes.flow, lanes.vocoder):
-        numbers = [mark.number for mark in watched if isinstance(mark, SimulatedMark) and mark.lane is lane]
+        numbers = [mark.number for mark in watches.marks if isinstance(mark, SimulatedMark) and mark.lane is lane]
         assert len(numbers) > 1
         assert numbers == sorted(numbers)

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from voicegate.engine.audio.outlet import Sink
-from voicegate.engine.device.watcher import Watch
+from voicegate.engine.device.watcher import Waker
 from voicegate.engine.interface import EngineError, EngineInfo
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
@@ -23,7 +23,7 @@ def test_a_start_that_nobody_waits_for_any_more_ends_quietly(is_failing: bool) -
     begun, released = threading.Event(), threading.Event()
     ends: list[str] = []
 
-    def load(_sink: Sink, _watch: Watch) -> LoadedEngine:
+    def load(_sink: Sink, _waker: Waker) -> LoadedEngine:
         begun.set()
         assert released.wait(_PATIENCE_S)
         if is_failing:

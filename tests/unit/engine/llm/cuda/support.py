@@ -7,9 +7,10 @@ from functools import cache
 import torch
 
 from tests.unit.engine.llm.support import drain, small_llm_config, small_state_dict
-from voicegate.engine.llm.backend import LaunchedStep, LlmBackend, LlmPrompt, SequenceOutput, SequenceRequest
+from voicegate.engine.llm.backend import LlmPrompt, SequenceOutput, SequenceRequest
 from voicegate.engine.llm.cuda.config import AttentionTile, CudaLlmConfig, Tile, TileTable
 from voicegate.engine.llm.cuda.runner import CudaLlmRunner
+from voicegate.engine.llm.runner import LaunchedStep, LlmRunner
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.model.config import SamplingConfig
 
@@ -51,7 +52,7 @@ def request(
     return SequenceRequest(sequence_id, PROMPT, text, is_streaming=is_streaming, seed=seed, max_tokens=max_tokens)
 
 
-def drain_ahead(runner: LlmBackend, *, depth: int, ids: Iterable[int] = range(10)) -> dict[int, list[SequenceOutput]]:
+def drain_ahead(runner: LlmRunner, *, depth: int, ids: Iterable[int] = range(10)) -> dict[int, list[SequenceOutput]]:
     """As `drain`, with up to `depth` steps in flight before the oldest is asked for its outputs."""
     outputs: dict[int, list[SequenceOutput]] = {}
     launched: list[LaunchedStep] = []

@@ -1,0 +1,76 @@
+"""What a decoder of ours offers whoever chooses its steps: one decode step at a time, ahead on a GPU. No torch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
+
+
+class LaunchedStep(Protocol):
+    """A step that the device may still be computing."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether `outputs` would not wait for the device. Does not wait itself."""
+
+    def outputs(self) -> list[SequenceOutput]:
+        """What the step made, waiting for the device if need be; the same list at every call.
+
+        In the order of the launch, without the sequences that were aborted since, or that an earlier step has ended.
+        Steps take effect in the order of their launches: a later one's `outputs` waits for the earlier ones too.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedStep:
+    """A LaunchedStep that was computed by its launch."""
+
+    finished: list[SequenceOutput]
+
+    @property
+    def is_done(self) -> bool:
+        return True
+
+    def outputs(self) -> list[SequenceOutput]:
+        return self.finished
+
+
+class LlmRunner(Protocol):
+    """Called from one thread. A sequence lives from `add` to its final or failed output, or to `abort`.
+
+    Where it is as in LlmBackend, that says more.
+    """
+
+    @property
+    def num_free_slots(self) -> int: ...
+
+    @property
+    def num_launches(self) -> int:
+        """CUDA graphs launched so far; 0 where there are none."""
+
+    def add(self, request: SequenceRequest) -> None: ...
+
+    def push_text(self, sequence_id: int, text_ids: Sequence[int]) -> None: ...
+
+    def end_text(self, sequence_id: int) -> None: ...
+
+    def abort(self, sequence_id: int) -> None: ...
+
+    def is_runnable(self, sequence_id: int) -> bool:
+        """Whether `step` or `launch` may be asked for it: alive, and not waiting for text.
+
+        While launched steps of it are in flight: whether another may be launched behind them.
+        """
+
+    def launch(self, sequence_ids: Sequence[int]) -> LaunchedStep:
+        """Begin what `step` does, without waiting for the device. Raises as `step`."""
+
+    def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
+        """One decode step (or prefill) of each of these; one output each, in their order.
+
+        Every id must be runnable and named once, else UnknownSequence and nothing has run. A sequence that fails
+        (too long for its slot, say) says so in its own output and leaves the others as they would have been.
+        An output may be empty: the step only fed text or closed a block of speech tokens. The same as
+        `launch(sequence_ids).outputs()`.
+        """
