@@ -20,7 +20,7 @@ _CHOICES: Final = {
     "flow_products": FLOW_PRODUCTS,
     "vocoder_precision": VOCODER_PRECISIONS,
 }
-_PARTS: Final = ("llm", "flow", "vocoder", "lanes", "start")
+_PARTS: Final = ("llm", "flow", "vocoder", "start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class EngineConfig:
     # Of the vocoder's products.
     vocoder_precision: str = "float16"
     # Optimisations to do without, as part.switch (see engine/*/cuda/config.py): "llm.has_graphs", "flow.fuse_norm";
-    # and "lanes.has_vocoder_lane", "start.freezes_heap" (engine/loading/runners.py).
+    # and "start.freezes_heap" (engine/loading/runners.py).
     without: tuple[str, ...] = ()
 
     # Utterances open at once. An idle one costs no model memory, so agents may open theirs early.

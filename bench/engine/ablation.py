@@ -44,7 +44,6 @@ ROWS: Final = (
     Row("longest-first", ("without=flow.longest_first",)),
     Row("groups", ("starts_in_groups=false",)),
     Row("frozen-heap", ("without=start.freezes_heap",)),
-    Row("vocoder-lane", ("without=lanes.has_vocoder_lane",)),
     Row("encoder-processes", ("encoder_processes=0",)),
     Row("vocoder-graphs", ("without=vocoder.use_graphs",)),
     # The other way round: less precise than the default, or more.

@@ -1,7 +1,7 @@
 """Where work runs and how its end is known: a CPU has done it when the call returns, a GPU does it on a stream.
 
-A lane keeps its work in order. LLM, flow and vocoder have one each, so that on a GPU a decode step and a vocoder call
-run beside an Euler step. What the LLM writes the others get through the host; the vocoder's lane waits for the flow's.
+A lane keeps its work in order. The LLM has one, and flow and vocoder have one together, so that on a GPU a decode step
+runs beside an Euler step. Lanes share nothing on the device: what the LLM writes the flow gets through the host.
 """
 
 import time
@@ -35,12 +35,6 @@ class Lane(Protocol):
     def mark(self) -> Mark:
         """Behind everything launched so far."""
 
-    def wait_for(self, mark: Mark) -> None:
-        """Work launched from now on begins behind `mark`, another lane's perhaps. The host does not wait.
-
-        It keeps no memory: what the other lane allocated must be held until this one has read it.
-        """
-
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         """A copy in host memory (or the tensor itself, if it is there); valid once a later mark is reached."""
 
@@ -68,9 +62,6 @@ class HostLane:
 
     def mark(self) -> Mark:
         return _HostMark()
-
-    def wait_for(self, mark: Mark) -> None:
-        pass
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor
@@ -114,10 +105,6 @@ class CudaLane:
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record(self.stream)
         return _CudaMark(event, self)
-
-    def wait_for(self, mark: Mark) -> None:
-        assert isinstance(mark, _CudaMark)
-        self.stream.wait_event(mark.event)
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         # torch's pinned allocator keeps what it once has taken from the driver, so this costs no allocation.

@@ -111,7 +111,7 @@ def load_stages(
     with timed("flow", progress):
         flow = load_flow(config, model, device, num_voice_blocks=room.num_blocks, start=start)
     start.finish()
-    with timed("voice prompts", progress), device.flow_lane.active():
+    with timed("voice prompts", progress), device.token2wav_lane.active():
         ready = {name: ready_voice(voice, model, tokenizer, flow, config) for name, voice in voices.items()}
     return Stages(
         model,
@@ -121,8 +121,7 @@ def load_stages(
         vocoder,
         ready,
         voice_room=room,
-        flow_lane=device.flow_lane,
-        vocoder_lane=device.vocoder_lane,
+        token2wav_lane=device.token2wav_lane,
         is_concurrent=device.is_cuda,
     )
 

@@ -49,11 +49,6 @@ _PRODUCT_DTYPES = {"precision": None, "float8": torch.float8_e4m3fn}
 
 
 @dataclass(frozen=True, slots=True)
-class LaneSwitches:
-    has_vocoder_lane: bool = True  # it runs beside the flow's next steps; off: on the flow's lane, before them
-
-
-@dataclass(frozen=True, slots=True)
 class StartSwitches:
     compiles_side_by_side: bool = True  # the models in a thread each; off: each as it is loaded, then its graphs
     freezes_heap: bool = True  # see startup.freeze_heap
@@ -65,8 +60,7 @@ class Device:
 
     device: torch.device
     llm_lane: Lane
-    flow_lane: Lane
-    vocoder_lane: Lane
+    token2wav_lane: Lane
 
     @property
     def is_cuda(self) -> bool:
@@ -100,14 +94,11 @@ def open_device(config: EngineConfig) -> Device:
     device = choose_device(config.device)
     _check_products(config, device)
     if device.type == "cpu":
-        return Device(device, HOST_LANE, HOST_LANE, HOST_LANE)
+        return Device(device, HOST_LANE, HOST_LANE)
     if importlib.util.find_spec("triton") is None:
         raise EngineError(NO_TRITON)
-    switches = _switched(LaneSwitches(), "lanes", config)
-    flow_lane = CudaLane(device, urgency=0)
-    # A listener waits for the vocoder's call, a small part of the flow's time; the LLM's next step is smaller still.
-    vocoder_lane = CudaLane(device, urgency=1) if switches.has_vocoder_lane else flow_lane
-    return Device(device, CudaLane(device, urgency=2), flow_lane, vocoder_lane)
+    # The LLM's steps are the shorter ones.
+    return Device(device, CudaLane(device, urgency=1), CudaLane(device, urgency=0))
 
 
 def _check_products(config: EngineConfig, device: torch.device) -> None:
@@ -195,7 +186,7 @@ def load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, *, st
     """Raises WeightsError, ValueError, EngineError, and what compiling raises if it is not left to `start.finish`."""
     state_dict = load_state_dict(config.model_dir / "vocoder.safetensors")
     max_samples = 2 * config.max_clause_tokens * SAMPLES_PER_TOKEN  # at half speed
-    if not isinstance(device.vocoder_lane, CudaLane):
+    if not isinstance(device.token2wav_lane, CudaLane):
         return VocoderRunner(
             model.vocoder,
             state_dict,
@@ -216,9 +207,9 @@ def load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, *, st
         max_streams=config.max_active_clauses,
         device=device.device,
         cuda=_switched(cuda, "vocoder", config),
-        stream=device.vocoder_lane.stream,
+        stream=device.token2wav_lane.stream,
     )
-    start.add("vocoder", runner, device.vocoder_lane)
+    start.add("vocoder", runner, device.token2wav_lane)
     return runner
 
 
@@ -264,7 +255,7 @@ def load_flow(
         noise=noise,
     )
     start.progress.line(f"flow: {min(num_blocks, fitting)} blocks of {block_bytes >> 20} MiB, a second of context each")
-    start.add("flow", runner, device.flow_lane)
+    start.add("flow", runner, device.token2wav_lane)
     return runner
 
 

@@ -8,7 +8,7 @@ does when a compiled kernel is first launched.
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -85,7 +85,7 @@ class _Step(Enum):
     BUCKET = "one more bucket has run"
 
 
-_Outcome = list[str] | BaseException  # of a thread: lines to tell, or why there are none
+_Outcome = str | BaseException  # of a thread: a line to tell, or why there is none
 
 
 class ModelStart:
@@ -117,17 +117,14 @@ class ModelStart:
                     each.model.capture(self.progress.line)
 
     def _compile(self) -> None:
-        """In a thread for each lane: models that share one are compiled one after the other."""
+        """In a thread for each model."""
         if self._device.type == "cuda":
             _set_up_once(self._device)
-        by_lane: dict[Lane, list[_Model]] = {}
-        for each in self._models:
-            by_lane.setdefault(each.lane, []).append(each)
         outcomes: SimpleQueue[_Outcome | _Step] = SimpleQueue()
         threads = [
             # Daemons, as the engine's own thread: a process that is stopped while it starts does not wait for them.
-            threading.Thread(target=self._compile_in_thread, args=(models, outcomes), name="compiler", daemon=True)
-            for models in by_lane.values()
+            threading.Thread(target=self._compile_in_thread, args=(each, outcomes), name="compiler", daemon=True)
+            for each in self._models
         ]
         for thread in threads:
             thread.start()
@@ -154,22 +151,19 @@ class ModelStart:
             if isinstance(outcome, BaseException):
                 errors.append(outcome)
             else:
-                lines += outcome
+                lines.append(outcome)
         for line in lines:
             self.progress.line(line)
         return errors
 
-    def _compile_in_thread(self, models: Sequence[_Model], outcomes: SimpleQueue[_Outcome | _Step]) -> None:
+    def _compile_in_thread(self, each: _Model, outcomes: SimpleQueue[_Outcome | _Step]) -> None:
         try:
             if self._device.type == "cuda":
                 torch.cuda.set_device(self._device)  # a thread's own, as are the stream and the inference mode
-            lines: list[str] = []
-            for each in models:
-                started_s = time.monotonic()
-                with each.lane.active(), torch.inference_mode():
-                    each.model.compile(partial(outcomes.put, _Step.BUCKET))
-                lines.append(f"{each.name}: kernels compiled in {time.monotonic() - started_s:.1f} s")
-            outcomes.put(lines)
+            started_s = time.monotonic()
+            with each.lane.active(), torch.inference_mode():
+                each.model.compile(partial(outcomes.put, _Step.BUCKET))
+            outcomes.put(f"{each.name}: kernels compiled in {time.monotonic() - started_s:.1f} s")
         except BaseException as error:  # noqa: BLE001 - the thread that waits raises it
             outcomes.put(error)
 

@@ -51,8 +51,7 @@ class _Rendered:
     clauses: list[Clause]
     sequence_ids: list[int]  # whose the samples are: a clause may be released meanwhile
     samples: list[torch.Tensor]
-    # Their mel is memory of the flow's lane, which is given it again once it is let go: not before `mark` is reached.
-    jobs: list[VocoderJob]
+    are_final: list[bool]  # the clause's last
 
 
 class Pipeline:
@@ -239,11 +238,11 @@ class Pipeline:
             if streams.flow.is_exhausted:
                 clause.state = ClauseState.SPOKEN
 
-    # --- the flow's lane, and the vocoder's -------------------------------------------------------------------
+    # --- the lane of flow and vocoder -------------------------------------------------------------------------
 
     def begin(self, clauses: Sequence[Clause]) -> int:
         """Start solving the clauses' ready blocks together; returns the batch's number."""
-        with self._stages.flow_lane.active():
+        with self._stages.token2wav_lane.active():
             flow_batch = self._stages.flow.begin(
                 [clause.streams.flow for clause in clauses if clause.streams is not None]
             )
@@ -256,7 +255,7 @@ class Pipeline:
     def advance(self, number: int) -> bool:
         """One Euler step of a batch, and True if it was the last: the vocoder follows, then `fetch_samples`."""
         batch = self._batches[number]
-        lane = self._stages.flow_lane
+        lane = self._stages.token2wav_lane
         with lane.active():
             begin = lane.mark()
             is_solved = batch.flow_batch.advance()
@@ -270,42 +269,41 @@ class Pipeline:
             del self._batches[number]
             for clause in batch.clauses:
                 clause.batch = None
-            self._vocode(*self._take_jobs(batch))
+            with lane.active():
+                self._vocode(*self._take_jobs(batch))
         return is_solved
 
     def clauses_of(self, number: int) -> list[Clause]:
         batch = self._batches.get(number)
         return list(batch.clauses) if batch is not None else []
 
-    def _take_jobs(self, batch: _RunningBatch) -> tuple[list[Clause], list[VocoderJob], Mark]:
-        """Of each clause with frames for the vocoder; the flow's lane has computed them when the mark is reached."""
+    def _take_jobs(self, batch: _RunningBatch) -> tuple[list[Clause], list[VocoderJob]]:
+        """Of each clause with frames for the vocoder."""
         clauses: list[Clause] = []
         jobs: list[VocoderJob] = []
-        lane = self._stages.flow_lane
-        with lane.active():
-            for clause, mel in zip(batch.clauses, batch.flow_batch.result(), strict=True):
-                assert clause.streams is not None
-                clause.num_rendered_tokens += mel.shape[1] // units.FRAMES_PER_TOKEN
-                is_final = clause.streams.flow.is_exhausted
-                mel = clause.streams.stretch.push(mel, is_final=is_final)
-                # A block may be all prompt: a voice whose prompt ends on a block border.
-                if mel.shape[1] or is_final:
-                    clauses.append(clause)
-                    jobs.append(VocoderJob(clause.streams.vocoder, mel, is_final))
-            return clauses, jobs, lane.mark()
+        for clause, mel in zip(batch.clauses, batch.flow_batch.result(), strict=True):
+            assert clause.streams is not None
+            clause.num_rendered_tokens += mel.shape[1] // units.FRAMES_PER_TOKEN
+            is_final = clause.streams.flow.is_exhausted
+            mel = clause.streams.stretch.push(mel, is_final=is_final)
+            # A block may be all prompt: a voice whose prompt ends on a block border.
+            if mel.shape[1] or is_final:
+                clauses.append(clause)
+                jobs.append(VocoderJob(clause.streams.vocoder, mel, is_final))
+        return clauses, jobs
 
-    def _vocode(self, clauses: list[Clause], jobs: list[VocoderJob], mels_done: Mark) -> None:
+    def _vocode(self, clauses: list[Clause], jobs: list[VocoderJob]) -> None:
+        """Behind the block on the same lane: its mel may be let go, what is computed into its memory comes later."""
         if not jobs:
             return
-        lane = self._stages.vocoder_lane
-        lane.wait_for(mels_done)
-        with lane.active():
-            begin = lane.mark()
-            samples = self._stages.vocoder.run(jobs)
-            on_host = torch.split(lane.to_host(torch.cat(samples)), [len(each) for each in samples])
-            mark = lane.mark()
+        lane = self._stages.token2wav_lane
+        begin = lane.mark()
+        samples = self._stages.vocoder.run(jobs)
+        on_host = torch.split(lane.to_host(torch.cat(samples)), [len(each) for each in samples])
+        mark = lane.mark()
         ids = [clause.streams.sequence_id for clause in clauses if clause.streams is not None]
-        self._rendered.append(_Rendered(begin, mark, clauses, ids, list(on_host), jobs))
+        are_final = [job.is_final for job in jobs]
+        self._rendered.append(_Rendered(begin, mark, clauses, ids, list(on_host), are_final))
         self._waker.watch(mark)
         self._counters["vocoder_calls"] += 1
         self._counters["vocoder_rows"] += len(jobs)
@@ -317,11 +315,11 @@ class Pipeline:
         while self._rendered and self._rendered[0].mark.is_reached:
             rendered = self._rendered.popleft()
             self._counters["vocoder_seconds"] += rendered.mark.seconds_since(rendered.begin)
-            rows = zip(rendered.clauses, rendered.sequence_ids, rendered.samples, rendered.jobs, strict=True)
-            for clause, sequence_id, samples, job in rows:
+            rows = zip(rendered.clauses, rendered.sequence_ids, rendered.samples, rendered.are_final, strict=True)
+            for clause, sequence_id, samples, is_final in rows:
                 if clause.streams is None or clause.streams.sequence_id != sequence_id:
                     continue
-                if job.is_final:
+                if is_final:
                     clause.state = ClauseState.SPOKEN
                 results.append((clause, samples.numpy()))
         return results

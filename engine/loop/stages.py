@@ -40,8 +40,7 @@ class Stages:
     flow: FlowRunner
     vocoder: VocoderRunner
     voices: Mapping[str, ReadyVoice]  # at the start; see engine.voice_shelf
-    flow_lane: Lane = HOST_LANE
-    vocoder_lane: Lane = HOST_LANE
+    token2wav_lane: Lane = HOST_LANE  # flow and vocoder
     is_concurrent: bool = False  # the lanes run side by side
     voice_room: VoiceRoom = VoiceRoom(0, 0)
     # Names of LLM passes, none used twice with this LLM: what is made of a released one may still come.

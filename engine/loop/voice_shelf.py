@@ -57,7 +57,7 @@ class VoiceShelf:
         return self._voices[name]
 
     def add(self, voice: Voice, answer: Answer) -> None:
-        """Put it up as soon as the flow has a lane to render its prompt on; in place of one of the same name."""
+        """Put it up as soon as the flow can render its prompt; in place of one of the same name."""
         self._arrivals.append((voice, answer))
 
     def remove(self, name: str) -> None:
@@ -97,7 +97,7 @@ class VoiceShelf:
         self._check_room(voice)
         stages = self._stages
         try:
-            with stages.flow_lane.active():
+            with stages.token2wav_lane.active():
                 ready = ready_voice(voice, stages.model, stages.tokenizer, stages.flow, self._config)
         except BlocksExhausted as error:
             raise VoiceRefused("the flow's memory is full of speech just now; try again when less is spoken") from error

@@ -123,14 +123,6 @@ def test_graphs_replay_what_eager_launches() -> None:
     assert eager.pcm == with_graphs.pcm
 
 
-def test_a_vocoder_on_the_flows_lane_says_the_same() -> None:
-    without = ("lanes.has_vocoder_lane",)
-    beside = HandDrivenEngine(config(), stages()).speak("u", [TEXT])
-    behind = HandDrivenEngine(config(without=without), stages(without=without)).speak("u", [TEXT])
-    assert isinstance(beside.end, Done)
-    assert behind.pcm == beside.pcm
-
-
 def test_a_changed_speed_is_the_cpus() -> None:
     cpu = HandDrivenEngine(CONFIG, tiny_stages()).speak("u", [TEXT], speed=1.2)
     gpu = HandDrivenEngine(config("float32"), stages("float32")).speak("u", [TEXT], speed=1.2)

@@ -59,12 +59,12 @@ class FakeStream:
         return 0, -3
 
 
-def gpu_lanes(monkeypatch: pytest.MonkeyPatch, *without: str) -> Device:
+def gpu_lanes(monkeypatch: pytest.MonkeyPatch) -> Device:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "Stream", FakeStream)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
-    return open_device(replace(CONFIG, device="cuda", without=without))
+    return open_device(replace(CONFIG, device="cuda"))
 
 
 def priority(lane: Lane) -> int:
@@ -72,16 +72,9 @@ def priority(lane: Lane) -> int:
     return lane.stream.priority
 
 
-def test_a_listener_waits_for_the_vocoder_but_not_for_the_flow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_llms_short_steps_go_before_the_flows(monkeypatch: pytest.MonkeyPatch) -> None:
     device = gpu_lanes(monkeypatch)
-    assert priority(device.llm_lane) < priority(device.vocoder_lane) < priority(device.flow_lane)
-
-
-def test_the_vocoders_lane_can_be_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = gpu_lanes(monkeypatch, "lanes.has_vocoder_lane")
-    assert device.vocoder_lane is device.flow_lane
-    with pytest.raises(EngineError, match="lanes has no optimisation has_lane; it has has_vocoder_lane"):
-        gpu_lanes(monkeypatch, "lanes.has_lane")
+    assert priority(device.llm_lane) < priority(device.token2wav_lane)
 
 
 def test_a_start_has_one_switch() -> None:

@@ -104,17 +104,6 @@ def test_all_compile_at_the_same_time_and_are_captured_in_turn() -> None:
     assert reports.shares == [(num_done, 6) for num_done in range(1, 7)]
 
 
-def test_models_of_one_lane_share_a_thread() -> None:
-    events: list[tuple[str, int]] = []
-    start = ModelStart(CPU, Reports(), is_side_by_side=True)
-    lane = ThreadLane()
-    for name in ("vocoder", "flow"):
-        start.add(name, FakeModel(name, events, lane), lane)
-    start.finish()
-    assert [name for name, _ in events] == ["compile vocoder", "compile flow", "capture vocoder", "capture flow"]
-    assert events[0][1] == events[1][1]
-
-
 def test_the_first_error_is_raised_when_the_others_are_done() -> None:
     events: list[tuple[str, int]] = []
     reports = Reports()

@@ -27,11 +27,10 @@ TEXT = "Good morning, and welcome back. The train to the coast leaves at nine."
 
 
 class SimulatedMark:
-    def __init__(self, lane: "SimulatedLane", number: int, behind: Sequence["SimulatedMark"]) -> None:
+    def __init__(self, lane: "SimulatedLane", number: int) -> None:
         self.lane = lane
         self.number = number  # in the lane's order
         self.is_reached = False
-        self.behind = behind  # other lanes' marks that come first
         self.copies: list[tuple[torch.Tensor, torch.Tensor]] = []  # valid from here on: host's, device's
 
     def seconds_since(self, earlier: Mark) -> float:
@@ -51,7 +50,6 @@ class SimulatedLane:
     def __init__(self) -> None:
         self._num_marks = 0
         self.pending: list[SimulatedMark] = []
-        self.behind: list[SimulatedMark] = []
         self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     @property
@@ -67,15 +65,11 @@ class SimulatedLane:
             self.active_lanes.pop()
 
     def mark(self) -> SimulatedMark:
-        mark = SimulatedMark(self, self._num_marks, tuple(self.behind))
+        mark = SimulatedMark(self, self._num_marks)
         self._num_marks += 1
         mark.copies, self._copies = self._copies, []
         self.pending.append(mark)
         return mark
-
-    def wait_for(self, mark: Mark) -> None:
-        assert isinstance(mark, SimulatedMark)
-        self.behind.append(mark)
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         assert self.is_active
@@ -83,11 +77,9 @@ class SimulatedLane:
         return self._copies[-1][0]
 
     def move_on(self) -> None:
-        """To the next mark, and other lanes to what it waits for."""
+        """To the next mark."""
         if self.pending:
             mark = self.pending.pop(0)
-            for other in mark.behind:
-                other.wait()
             for host, device in mark.copies:
                 host.copy_(device)
             mark.is_reached = True
@@ -96,10 +88,9 @@ class SimulatedLane:
 class WatchedVocoder:
     """The tiny model's vocoder; notes who calls it, and lets a test see whether its mels still live."""
 
-    def __init__(self, vocoder: VocoderRunner, lane: SimulatedLane, flow_lane: SimulatedLane) -> None:
+    def __init__(self, vocoder: VocoderRunner, lane: SimulatedLane) -> None:
         self._vocoder = vocoder
         self._lane = lane
-        self._flow_lane = flow_lane
         self.mels: list[weakref.ref[torch.Tensor]] = []
         self.fails = False
         self.num_launches = 0
@@ -112,8 +103,6 @@ class WatchedVocoder:
 
     def run(self, jobs: Sequence[VocoderJob]) -> list[torch.Tensor]:
         assert self._lane.is_active
-        # The last thing that the flow was given is what this call waits for: its mel is taken before that.
-        assert self._lane.behind[-1] is self._flow_lane.pending[-1]
         if self.fails:
             raise RuntimeError("made to fail")
         self.num_launches += 1
@@ -137,16 +126,15 @@ class Watches:
 
 class Lanes:
     def __init__(self) -> None:
-        self.llm, self.flow, self.vocoder = SimulatedLane(), SimulatedLane(), SimulatedLane()
+        self.llm, self.token2wav = SimulatedLane(), SimulatedLane()
         tiny = tiny_stages()
         assert isinstance(tiny.vocoder, VocoderRunner)
-        self.watched = WatchedVocoder(tiny.vocoder, self.vocoder, self.flow)
+        self.watched = WatchedVocoder(tiny.vocoder, self.token2wav)
         self.stages: Stages = replace(
             tiny,
             vocoder=self.watched,  # type: ignore[arg-type]
             llm=SteppedLlm(tiny_runner(), self.llm),
-            flow_lane=self.flow,
-            vocoder_lane=self.vocoder,
+            token2wav_lane=self.token2wav,
             is_concurrent=True,
         )
         self.engine = HandDrivenEngine(CONFIG, self.stages)
@@ -180,7 +168,7 @@ def test_speech_is_the_same_in_whatever_order_lanes_move_on(seed: int) -> None:
     expected = HandDrivenEngine().speak("u", [TEXT])
     lanes, rng = Lanes(), random.Random(seed)
     subject, other = lanes.speak("u"), lanes.speak("other", "It rains.")
-    speeds = {lane: rng.choice([0.2, 1.0]) for lane in (lanes.llm, lanes.flow, lanes.vocoder)}
+    speeds = {lane: rng.choice([0.2, 1.0]) for lane in (lanes.llm, lanes.token2wav)}
     for step in range(100_000):
         if step == 200:
             lanes.engine.core.cancel(other, None)
@@ -197,20 +185,18 @@ def test_speech_is_the_same_in_whatever_order_lanes_move_on(seed: int) -> None:
     assert abs(spoken - wanted).max() <= 8  # batches of other sizes round otherwise
 
 
-def test_the_flow_goes_on_beside_the_vocoder_whose_mels_are_kept() -> None:
+def test_samples_come_behind_their_block_and_its_mel_is_let_go_at_once() -> None:
     lanes = Lanes()
     subject = lanes.speak("u")
-    lanes.step_until(lambda: lanes.count("vocoder_calls") == 1, lanes.llm, lanes.flow)
-    num_steps = lanes.count("flow_steps")
-    lanes.step_until(lambda: lanes.count("vocoder_calls") == 3, lanes.llm, lanes.flow)
-    assert lanes.count("flow_steps") > num_steps
+    lanes.step_until(lambda: lanes.count("vocoder_calls") == 1, lanes.llm, lanes.token2wav)
+    assert [mel() for mel in lanes.watched.mels] == [None]
+    for _ in range(50):
+        lanes.engine.core.step()
+        lanes.llm.move_on()
     assert not lanes.heard(subject).pcm
-    assert len(lanes.watched.mels) == 3
-    assert all(mel() is not None for mel in lanes.watched.mels)
     lanes.engine.run()
     assert isinstance(lanes.heard(subject).end, Done)
-    assert all(mel() is None for mel in lanes.watched.mels)
-    assert lanes.count("vocoder_seconds") == lanes.count("vocoder_calls")
+    assert lanes.count("vocoder_seconds") == lanes.count("vocoder_calls") > 1
     assert lanes.count("vocoder_launches") == lanes.count("vocoder_calls")
     assert lanes.count("flow_seconds") == lanes.count("flow_steps")
 
@@ -219,12 +205,9 @@ def test_a_cancel_behind_a_launched_call_is_heard_by_nobody() -> None:
     lanes = Lanes()
     free = (lanes.stages.llm.num_free_slots, lanes.stages.flow.num_free_blocks)
     subject = lanes.speak("u")
-    lanes.step_until(lambda: lanes.count("vocoder_calls") == 1, lanes.llm, lanes.flow)
+    lanes.step_until(lambda: lanes.count("vocoder_calls") == 1, lanes.llm, lanes.token2wav)
     lanes.engine.core.cancel(subject, None)
-    (mel,) = lanes.watched.mels
-    assert mel() is not None
     lanes.engine.run()
-    assert mel() is None
     assert isinstance(lanes.heard(subject).end, Cancelled)
     assert not lanes.heard(subject).pcm
     assert (lanes.stages.llm.num_free_slots, lanes.stages.flow.num_free_blocks) == free
@@ -233,9 +216,9 @@ def test_a_cancel_behind_a_launched_call_is_heard_by_nobody() -> None:
 def test_a_call_that_fails_ends_its_clauses_only() -> None:
     lanes = Lanes()
     failing = lanes.speak("u")
-    lanes.step_until(lambda: lanes.count("vocoder_calls") == 1, lanes.llm, lanes.flow)
+    lanes.step_until(lambda: lanes.count("vocoder_calls") == 1, lanes.llm, lanes.token2wav)
     lanes.watched.fails = True
-    lanes.step_until(lambda: lanes.heard(failing).end is not None, lanes.llm, lanes.flow)
+    lanes.step_until(lambda: lanes.heard(failing).end is not None, lanes.llm, lanes.token2wav)
     assert isinstance(lanes.heard(failing).end, Failed)
     lanes.watched.fails = False
     following = lanes.speak("following")
@@ -253,13 +236,13 @@ def test_marks_of_every_lane_are_watched_in_their_order() -> None:
     core.end_text(UtteranceId("u"))
     reached: list[Mark] = []
     while not core.step().is_idle or core.is_busy:
-        for lane in (lanes.llm, lanes.flow, lanes.vocoder):
+        for lane in (lanes.llm, lanes.token2wav):
             marks = [mark for mark in watches.marks if mark.lane is lane and mark not in reached]
             for mark in marks:
                 mark.wait()
                 reached.append(mark)
     assert isinstance(events[-1], Done)
-    for lane in (lanes.llm, lanes.flow, lanes.vocoder):
+    for lane in (lanes.llm, lanes.token2wav):
         numbers = [mark.number for mark in watches.marks if isinstance(mark, SimulatedMark) and mark.lane is lane]
         assert len(numbers) > 1
         assert numbers == sorted(numbers)
