@@ -45,6 +45,7 @@ def limit_seconds(text: str, tokenizer: TextTokenizer, *, language: str, max_cla
     feed = ClauseFeed(0, SpeakingMode.CLAUSE, tokenizer, language=language)
     feed.push(text)
     feed.end()
+    feed.read_all()
     limits = [min(MAX_TOKENS_PER_TEXT_TOKEN * len(clause.text_ids), max_clause_tokens) for clause in feed.clauses]
     return sum(limits) * units.MS_PER_TOKEN / 1000
 

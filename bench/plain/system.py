@@ -132,6 +132,7 @@ class PlainSpeaker:
         feed = ClauseFeed(0, SpeakingMode.CLAUSE, self._tokenizer, language=self._model.languages[0])
         feed.push(text)
         feed.end()
+        feed.read_all()
         spoken = Spoken()
         started_s = time.perf_counter()
         texts = [clause.text_ids for clause in feed.clauses if clause.text_ids]

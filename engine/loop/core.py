@@ -85,20 +85,19 @@ class EngineCore:
             utterance = self._utterances[key]
             utterance.feed.push(text)
             utterance.last_text_s = now_s
-            self._after_text(key, utterance)
-            self._speak_if_stalled(key, now_s)
+            self._read(key, utterance)
 
     def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
         key = self._keys.get(utterance_id)
         if key is not None:
             self._utterances[key].feed.flush(flush_id)
-            self._after_text(key, self._utterances[key])
+            self._read(key, self._utterances[key])
 
     def end_text(self, utterance_id: UtteranceId) -> None:
         key = self._keys.get(utterance_id)
         if key is not None:
             self._utterances[key].feed.end()
-            self._after_text(key, self._utterances[key])
+            self._read(key, self._utterances[key])
 
     def cancel(self, utterance_id: UtteranceId, played_ms: int | None) -> None:
         key = self._keys.get(utterance_id)
@@ -236,6 +235,15 @@ class EngineCore:
         utterance.num_started_clauses += 1
         if utterance.stamps.llm_started_s is None:
             utterance.stamps.llm_started_s = clause.begun_s
+        self._read(key, utterance)
+
+    def _read(self, key: int, utterance: Utterance) -> None:
+        """As much of its text as speech needs soon."""
+        while utterance.feed.wants_reading:
+            utterance.feed.read()
+        self._after_text(key, utterance)
+        if key in self._utterances:
+            self._speak_if_stalled(key, self._clock())
 
     def _after_text(self, key: int, utterance: Utterance) -> None:
         self._watched.touched.add(key)

@@ -1,0 +1,177 @@
+"""Text is read a bite at a time, when speech needs it; that changes nothing in what becomes of it."""
+
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.golden import TINY_MODEL_DIR
+from voicegate.engine.interface import SpeakingMode
+from voicegate.engine.loop.clause import ClauseState
+from voicegate.engine.loop.clause_feed import READ_AHEAD_CLAUSES, ClauseFeed
+from voicegate.engine.model.config import load_model_config
+from voicegate.engine.text.tokenizer import TextTokenizer
+
+pytestmark = pytest.mark.unit
+
+PIECES = [
+    *["Good morning. ", "How are you, ", "Dr.", " Smith", " 3", ".5", " million", "U.S. ", "1,234,", "word" * 40],
+    *["\n```py\nx = 1\n```\n", "好。", "你好", "...", " ", "\n\n", "- an item\n", "[laughter]", "🙂", "\ud83d", "`"],
+]
+texts = st.lists(st.sampled_from(PIECES), max_size=40).map("".join) | st.text(max_size=80)
+modes = st.sampled_from([SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
+
+
+@cache
+def tokenizer() -> TextTokenizer:
+    model = load_model_config(TINY_MODEL_DIR)
+    return TextTokenizer.from_file(TINY_MODEL_DIR / "tokenizer.json", end_of_prompt_id=model.llm.end_of_prompt_id)
+
+
+def new_feed(mode: SpeakingMode = SpeakingMode.CLAUSE) -> ClauseFeed:
+    return ClauseFeed(0, mode, tokenizer(), language="en")
+
+
+def begin(feed: ClauseFeed) -> None:
+    """The oldest clause that waits becomes an LLM pass."""
+    next(clause for clause in feed.clauses if clause.state is ClauseState.WAITING).state = ClauseState.GENERATING
+
+
+def read_ahead(feed: ClauseFeed) -> None:
+    while feed.wants_reading:
+        feed.read()
+
+
+def said(feed: ClauseFeed) -> list[object]:
+    return [
+        (clause.char_start, clause.text, clause.text_ids, clause.is_text_complete, clause.flush_ids)
+        for clause in feed.clauses
+    ]
+
+
+# --- nothing depends on when text is read ---------------------------------------------------------------------
+
+Step = str | int | None  # text, so many reads, a flush
+
+
+@given(modes, st.lists(texts | st.integers(1, 9) | st.none(), max_size=12), st.booleans())
+def test_any_order_of_pushes_and_reads_gives_the_same_clauses(
+    mode: SpeakingMode, steps: list[Step], is_ended: bool
+) -> None:
+    read_between, read_at_once = new_feed(mode), new_feed(mode)
+    for index, step in enumerate(steps):
+        match step:
+            case str():
+                read_between.push(step)
+                read_at_once.push(step)
+            case int():
+                for _ in range(step):
+                    read_between.read()
+            case None:
+                read_between.flush(str(index))
+                read_at_once.flush(str(index))
+    if is_ended:
+        read_between.end()
+        read_at_once.end()
+    read_between.read_all()
+    read_at_once.read_all()
+    assert said(read_between) == said(read_at_once)
+    assert read_between.is_ended is read_at_once.is_ended is is_ended
+    assert read_between.is_waiting is read_at_once.is_waiting
+    assert read_between.text == "".join(step for step in steps if isinstance(step, str))
+
+
+@given(modes, texts, st.integers(1, 20))
+def test_any_split_gives_the_same_clauses(mode: SpeakingMode, text: str, size: int) -> None:
+    whole, split = new_feed(mode), new_feed(mode)
+    whole.push(text)
+    for start in range(0, len(text), size):
+        split.push(text[start : start + size])
+        split.read_all()
+    for feed in (whole, split):
+        feed.end()
+        feed.read_all()
+    assert said(split) == said(whole)
+
+
+# --- what comes is only recorded ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
+def test_nothing_is_read_before_it_is_asked_for(mode: SpeakingMode) -> None:
+    feed = new_feed(mode)
+    feed.push("Good morning. How are you? ")
+    feed.flush("f")
+    feed.end()
+    assert not feed.clauses
+    assert not feed.is_ended
+    assert feed.wants_reading
+    assert feed.text == "Good morning. How are you? "
+    feed.read_all()
+    assert feed.is_ended
+    assert feed.clauses[-1].flush_ids == ["f"]
+    assert not feed.wants_reading
+
+
+def test_text_is_read_only_so_far_ahead() -> None:
+    feed = new_feed()
+    feed.push("This is a sentence of a few words. " * 1000)
+    for num_begun in range(5):
+        read_ahead(feed)
+        assert len(feed.clauses) == num_begun + READ_AHEAD_CLAUSES
+        begin(feed)
+
+
+def test_a_bistream_pass_is_read_to_its_end_and_little_further() -> None:
+    feed = new_feed(SpeakingMode.BISTREAM)
+    feed.push("These are words without any end " * 1000)
+    read_ahead(feed)
+    begin(feed)
+    read_ahead(feed)
+    assert sum(clause.is_text_complete for clause in feed.clauses) == 1 + READ_AHEAD_CLAUSES
+
+
+def test_a_flush_and_the_end_are_met_where_they_stand_in_the_text() -> None:
+    feed = new_feed()
+    feed.push("One sentence here. And")
+    feed.flush("a")
+    feed.push(" another sentence here. ")
+    feed.flush("b")
+    feed.flush("c")
+    feed.push("Then the last one.")
+    feed.end()
+    feed.read_all()
+    assert [(clause.text, clause.flush_ids) for clause in feed.clauses] == [
+        ("One sentence here. ", []),
+        ("And", ["a"]),
+        (" another sentence here. ", ["b", "c"]),
+        ("Then the last one.", []),
+    ]
+
+
+def test_a_flush_of_nothing_has_a_clause_of_its_own() -> None:
+    feed = new_feed()
+    feed.push("...")
+    feed.flush("f")
+    feed.read_all()
+    (clause,) = feed.clauses
+    assert clause.is_silent
+    assert clause.flush_ids == ["f"]
+
+
+# --- waiting and stalls are of text that was read to its end --------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
+def test_unread_text_does_not_wait_for_more(mode: SpeakingMode) -> None:
+    feed = new_feed(mode)
+    feed.push("Let me see ")
+    assert not feed.is_waiting
+    feed.stalled()
+    assert not feed.clauses
+    feed.read_all()
+    assert feed.is_waiting
+    feed.stalled()
+    assert [clause.text for clause in feed.clauses] == ["Let me see"]
+    assert feed.clauses[0].is_text_complete
