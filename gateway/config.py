@@ -59,6 +59,10 @@ class GatewayConfig:
     max_message_bytes: int = field(
         default=1024 * 1024, metadata=_help("bytes in one WebSocket message; a longer one closes the socket")
     )
+    messages_per_s: int = field(
+        default=1000,
+        metadata=_help("WebSocket messages and pings a second that a socket may send; more are read more slowly"),
+    )
     write_stall_s: float = field(
         default=10.0, metadata=_help("a peer that reads nothing for this long while data waits is dropped")
     )
@@ -132,6 +136,7 @@ _RANGES: Final = (
     _Range("text_bytes", 1),
     _Range("context_text_bytes", 1),
     _Range("max_message_bytes", 1),
+    _Range("messages_per_s", 1),
     _Range("write_stall_s", 0.05, 86_400),
     _Range("drain_s", 0, 86_400),
     _Range("lead_ms", 200),

@@ -91,6 +91,7 @@ class Limits(Struct, frozen=True):
     context_text_bytes: int  # UTF-8 bytes over a context's life
     lead_ms: int  # audio generated ahead of real time at most
     resume_seconds: int  # 0: this server does not resume
+    messages_per_second: int = 0  # WebSocket messages and pings of one socket; 0: not told
 
 
 class Ready(Struct, frozen=True, tag="ready"):

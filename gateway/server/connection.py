@@ -6,13 +6,11 @@ audio that the engine made before a `cancel`, and the socket had no room for, is
 
 import asyncio
 import secrets
-import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, assert_never
 
-from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 from websockets.protocol import State
 
@@ -26,6 +24,7 @@ from voicegate.engine.interface import (
     UtteranceRequest,
 )
 from voicegate.gateway.logs import get_logger
+from voicegate.gateway.server.bounded_socket import CLOSE_TIMEOUT_S, BoundedSocket, Trouble
 from voicegate.gateway.server.dispatch import Dispatcher
 from voicegate.gateway.session.actions import (
     Action,
@@ -51,12 +50,6 @@ _MAX_WAITING_ANSWERS: Final = 256
 # Audio that waits for the socket, over all contexts. The engine's lead keeps far below it while a peer reads at
 # all: 16 MiB are 5 minutes of PCM or an hour of Opus.
 _MAX_WAITING_AUDIO_BYTES: Final = 16 * 1024 * 1024
-# Bytes that the kernel holds unsent per socket; the rest waits where a cancel still reaches it. Lower costs
-# wake-ups on fast links, higher lets more stale audio out after a cancel.
-_KERNEL_UNSENT_BYTES: Final = 16 * 1024
-# Bytes that wait outside the kernel before a write waits for the peer, so: the least that a stalled peer shows by.
-WRITE_LIMIT_BYTES: Final = 8 * 1024
-CLOSE_TIMEOUT_S: Final = 2.0
 # Frames written in a row before other sockets have their turn.
 _WRITES_PER_TURN: Final = 16
 
@@ -64,18 +57,16 @@ _WRITES_PER_TURN: Final = 16
 class Connection:
     def __init__(
         self,
-        websocket: ServerConnection,
+        websocket: BoundedSocket,
         *,
         engine: Engine,
         info: EngineInfo,
         dispatcher: Dispatcher,
         limits: SessionLimits,
-        write_stall_s: float,
     ) -> None:
         self._websocket = websocket
         self._engine = engine
         self._dispatcher = dispatcher
-        self._write_stall_s = write_stall_s
         self._session = Session(session_id=secrets.token_hex(8), info=info, limits=limits)
         self._clock: Callable[[], float] = asyncio.get_running_loop().time
         self._outbox: deque[str | bytes | Close] = deque()
@@ -84,6 +75,7 @@ class Connection:
         self._has_output = asyncio.Event()
         self._has_room = asyncio.Event()
         self._has_room.set()
+        self._is_given_up = asyncio.Event()  # the peer takes nothing more, so nothing is to be written
         self._is_over = False
         self._log = get_logger(__name__).bind(session=self._session.session_id)
 
@@ -96,16 +88,21 @@ class Connection:
     async def run(self) -> None:
         """Returns when the socket is closed and its utterances are cancelled."""
         self._log.info("socket opened", peer=str(self._websocket.remote_address))
-        _limit_kernel_buffer(self._websocket)
+        self._websocket.on_trouble = self._meet_trouble
         try:
             self._perform(self._session.greet())
             async with asyncio.TaskGroup() as tasks:
-                reader = tasks.create_task(self._read_all())
-                writer = tasks.create_task(self._write_all())
-                # Each returns when the socket is closed, and only then.
-                await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
-                reader.cancel()
-                writer.cancel()
+                # Each of the first two returns when the socket is closed, and only then.
+                running = {
+                    tasks.create_task(self._read_all()),
+                    tasks.create_task(self._write_all()),
+                    tasks.create_task(self._is_given_up.wait()),
+                }
+                await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in running:
+                    task.cancel()
+            if self._is_given_up.is_set():
+                await self._close(Close(CloseCode.POLICY, ErrorCode.SLOW_CONSUMER.value))
         except Exception:  # noqa: BLE001 - the root of this socket's tasks: its trouble ends this socket only
             self._log.exception("socket failed")
             self._outbox.clear()
@@ -124,7 +121,7 @@ class Connection:
         self._inbox.append(event)
         self._num_inbox_bytes += _num_bytes(event)
         if self._num_inbox_bytes > _MAX_WAITING_AUDIO_BYTES:
-            self._drop_slow_consumer()
+            self._give_up()
         self._has_output.set()
 
     def drain(self, deadline_ms: int) -> None:
@@ -140,6 +137,32 @@ class Connection:
         """Cut the socket without a word."""
         if self._websocket.state is not State.CLOSED:  # asyncio's transports cannot be aborted twice
             self._websocket.transport.abort()
+
+    # --- trouble with the peer ----------------------------------------------------------------------------
+
+    def _meet_trouble(self, trouble: Trouble) -> None:
+        match trouble:
+            case Trouble.STALLED:
+                self._give_up()
+            case Trouble.OVER_RATE:
+                self._log.warning("too many messages")
+                self._perform(self._session.over_rate())
+            case Trouble.FLOODED:
+                self._perform(self._session.flooded())
+            case _:
+                assert_never(trouble)
+
+    def _give_up(self) -> None:
+        """Nothing reaches the peer any more: its contexts end now, and what waits for it is dropped."""
+        if self._is_given_up.is_set():
+            return
+        self._log.warning(
+            "slow consumer", waiting_bytes=self._num_inbox_bytes, socket_bytes=self._websocket.num_held_bytes
+        )
+        self._inbox.clear()
+        self._num_inbox_bytes = 0
+        self._perform(self._session.slow_consumer())
+        self._is_given_up.set()
 
     # --- reading ------------------------------------------------------------------------------------------
 
@@ -249,28 +272,12 @@ class Connection:
         return item
 
     async def _write(self, frame: str | bytes) -> bool:
-        """False when the socket is closed, or was given up on because its peer does not read."""
-        transport = self._websocket.transport
-        num_waiting = transport.get_write_buffer_size() + len(frame)
+        """Returns when the socket has taken it; False when it is closed."""
         try:
-            async with asyncio.timeout(self._write_stall_s):
-                await self._websocket.send(frame)
+            await self._websocket.send(frame)
         except ConnectionClosed:
             return False
-        except TimeoutError:
-            # `send` had taken the frame and waited for the peer; anything that went out shows that it reads.
-            if transport.get_write_buffer_size() < num_waiting:
-                return True
-            self._drop_slow_consumer()
-            await self._close(Close(CloseCode.POLICY, ErrorCode.SLOW_CONSUMER.value))
-            return False
         return True
-
-    def _drop_slow_consumer(self) -> None:
-        self._log.warning("slow consumer", waiting_bytes=self._num_inbox_bytes)
-        self._inbox.clear()
-        self._num_inbox_bytes = 0
-        self._perform(self._session.slow_consumer())
 
     async def _close(self, close: Close) -> None:
         try:
@@ -283,9 +290,3 @@ class Connection:
 
 def _num_bytes(event: EngineEvent) -> int:
     return sum(map(len, event.packets)) if isinstance(event, AudioReady) else 0
-
-
-def _limit_kernel_buffer(websocket: ServerConnection) -> None:
-    raw_socket = websocket.transport.get_extra_info("socket")
-    if raw_socket is not None and hasattr(socket, "TCP_NOTSENT_LOWAT"):
-        raw_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _KERNEL_UNSENT_BYTES)

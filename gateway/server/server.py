@@ -13,7 +13,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import uvloop
 from websockets.asyncio.server import Server, ServerConnection, serve
@@ -24,9 +24,17 @@ from voicegate.engine.interface import Engine, EngineError, EngineInfo, EngineSt
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server import http
-from voicegate.gateway.server.connection import CLOSE_TIMEOUT_S, WRITE_LIMIT_BYTES, Connection
+from voicegate.gateway.server.bounded_socket import (
+    CLOSE_TIMEOUT_S,
+    MAX_QUEUED_FRAMES,
+    WRITE_LIMIT_BYTES,
+    BoundedSocket,
+)
+from voicegate.gateway.server.connection import Connection
 from voicegate.gateway.server.dispatch import Dispatcher
+from voicegate.gateway.session.inflow import Inflow
 from voicegate.gateway.session.opening import SessionLimits
+from voicegate.gateway.session.stall import StallWatch
 from voicegate.protocol.messages import STREAM_PATH, SUBPROTOCOL
 
 EXIT_OK: Final = 0
@@ -35,6 +43,8 @@ EXIT_FAILED: Final = 1
 _CLOSING_S: Final = 2.0
 _LAST_WAIT_S: Final = 0.5
 _PING_S: Final = 20.0
+# Time for which a socket may send more than its allowance and be read more slowly, before it is closed.
+_FLOOD_PATIENCE_S: Final = 10.0
 
 log = get_logger(__name__)
 
@@ -61,6 +71,7 @@ class Gateway:
             contexts=config.contexts_per_socket,
             text_bytes=config.text_bytes,
             context_text_bytes=config.context_text_bytes,
+            messages_per_s=config.messages_per_s,
         )
         self._phase = Phase.WARMING_UP
         self._info: EngineInfo | None = None
@@ -135,7 +146,9 @@ class Gateway:
                 ping_timeout=_PING_S,
                 close_timeout=CLOSE_TIMEOUT_S,
                 max_size=self._config.max_message_bytes,
+                max_queue=MAX_QUEUED_FRAMES,
                 write_limit=WRITE_LIMIT_BYTES,
+                create_connection=self._new_socket,  # type: ignore[arg-type]  # a factory does as well as a class
             )
         except OSError as error:
             raise GatewayError(_why_not_listening(error, host, port)) from error
@@ -178,16 +191,20 @@ class Gateway:
         is_full = len(self._connections) >= self._config.max_sockets
         return http.respond(request, http.Status(self._phase.value, is_full, self._info_now))
 
+    def _new_socket(self, *args: Any, **options: Any) -> BoundedSocket:
+        inflow = Inflow(self._config.messages_per_s, patience_s=_FLOOD_PATIENCE_S)
+        return BoundedSocket(*args, inflow=inflow, stall=StallWatch(self._config.write_stall_s), **options)
+
     async def _handle_socket(self, websocket: ServerConnection) -> None:
         info = self._info_now
         assert info is not None, "no socket is let in before the engine is ready"
+        assert isinstance(websocket, BoundedSocket)
         connection = Connection(
             websocket,
             engine=self._engine,
             info=info,
             dispatcher=self._dispatcher,
             limits=self._limits,
-            write_stall_s=self._config.write_stall_s,
         )
         self._connections.add(connection)
         self._is_empty.clear()

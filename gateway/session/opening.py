@@ -17,12 +17,13 @@ _ECHO_CHARS: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """Of one socket. Beyond each, the message that went too far is refused; the socket and its contexts stay."""
+    """Of one socket. Beyond each but the last, what went too far is refused; the socket and its contexts stay."""
 
     contexts: int = 64
     text_bytes: int = 64 * 1024  # UTF-8 bytes in one `text` message
     context_text_bytes: int = 1024 * 1024  # UTF-8 bytes over a context's life
     unanswered_flushes: int = 64  # of one context
+    messages_per_s: int = 1000  # over this they are not refused, but read more slowly
 
 
 @dataclass(frozen=True, slots=True)

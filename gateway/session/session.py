@@ -55,6 +55,7 @@ class Session:
             context_text_bytes=self._limits.context_text_bytes,
             lead_ms=self._info.max_lead_ms,
             resume_seconds=0,
+            messages_per_second=self._limits.messages_per_s,
         )
         ready = wire.Ready(
             session=self.session_id,
@@ -134,6 +135,21 @@ class Session:
         if self._is_closed:
             return []
         return [*self._cancel_all(), Close(CloseCode.POLICY, ErrorCode.SLOW_CONSUMER.value)]
+
+    def over_rate(self) -> list[Action]:
+        """The peer sends more than it may, and is read more slowly from here on."""
+        if self._is_closed:
+            return []
+        reason = f"over {self._limits.messages_per_s} messages a second, so they are read no faster; send fewer"
+        return [_error(ErrorCode.RATE_LIMITED, reason)]
+
+    def flooded(self) -> list[Action]:
+        """It went on for longer than anybody has patience."""
+        if self._is_closed:
+            return []
+        reason = f"over {self._limits.messages_per_s} messages a second for too long"
+        error = _error(ErrorCode.RATE_LIMITED, reason, fatal=True)
+        return [error, *self._cancel_all(), Close(CloseCode.POLICY, ErrorCode.RATE_LIMITED.value)]
 
     # --- from the engine ----------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from msgspec import UNSET
@@ -17,9 +18,9 @@ LONE_SURROGATE = '{"type":"text","context":"mine","text":"\\ud83d"}'
 
 
 @contextlib.asynccontextmanager
-async def disturbed(script: Script | None = None) -> AsyncIterator[WireClient]:
+async def disturbed(script: Script | None = None, **settings: Any) -> AsyncIterator[WireClient]:
     """The socket to misbehave on. A witness on another one speaks before, during and after."""
-    async with serving(script) as served, served.client() as witness, served.client() as client:
+    async with serving(script, **settings) as served, served.client() as witness, served.client() as client:
         await witness.send(wire.Open(context="w"), wire.Text("w", "before "))
         await witness.until(wire.Opened)
         yield client
@@ -93,7 +94,7 @@ async def test_text_over_the_limit() -> None:
 
 
 async def test_ten_thousand_contexts() -> None:
-    async with disturbed() as client:
+    async with disturbed(messages_per_s=100_000) as client:
         for first in range(0, 10_000, 500):
             await client.send(*(wire.Open(context=f"c{n}") for n in range(first, first + 500)))
             answers = [await client.receive() for _ in range(500)]

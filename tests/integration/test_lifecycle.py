@@ -6,7 +6,6 @@ import json
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,7 +15,7 @@ from structlog.testing import capture_logs
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from tests.integration.wire_client import TIMEOUT_S, WireClient, connect_to, serving
+from tests.integration.wire_client import TIMEOUT_S, WireClient, connect_to, running, serving
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import Overloaded, Unsupported
 from voicegate.gateway.config import GatewayConfig
@@ -39,23 +38,6 @@ class SlowStart(FakeEngine):
 class BrokenStart(FakeEngine):
     async def start(self) -> None:
         raise Unsupported("no model there; run `voicegate models`")
-
-
-@dataclass
-class Running:
-    gateway: Gateway
-    stop: asyncio.Event
-    exit_status: "asyncio.Task[int]"
-
-
-@contextlib.asynccontextmanager
-async def running(engine: FakeEngine, **settings: Any) -> AsyncIterator[Running]:
-    gateway, stop = Gateway(GatewayConfig(port=0, **settings), engine), asyncio.Event()
-    async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as tasks:
-        exit_status = tasks.create_task(gateway.serve_until(stop))
-        await gateway.listening.wait()
-        yield Running(gateway, stop, exit_status)
-        stop.set()
 
 
 async def get(url: str, path: str, method: str = "GET") -> tuple[int, dict[str, str], str]:

@@ -15,7 +15,7 @@ from websockets.protocol import State
 
 from voicegate.engine.fake.engine import FakeEngine, Script
 from voicegate.gateway.config import GatewayConfig
-from voicegate.gateway.server.server import running_gateway
+from voicegate.gateway.server.server import Gateway, running_gateway
 from voicegate.protocol import audio_message, codec
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
@@ -140,6 +140,25 @@ async def serving(script: Script | None = None, **settings: Any) -> AsyncIterato
     engine = FakeEngine(script)
     async with running_gateway(GatewayConfig(**settings), engine) as url:
         yield Served(url, engine)
+
+
+@dataclass
+class Running:
+    """A gateway that a test looks into, or ends."""
+
+    gateway: Gateway
+    stop: asyncio.Event
+    exit_status: "asyncio.Task[int]"
+
+
+@contextlib.asynccontextmanager
+async def running(engine: FakeEngine, **settings: Any) -> AsyncIterator[Running]:
+    gateway, stop = Gateway(GatewayConfig(port=0, **settings), engine), asyncio.Event()
+    async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as tasks:
+        exit_status = tasks.create_task(gateway.serve_until(stop))
+        await gateway.listening.wait()
+        yield Running(gateway, stop, exit_status)
+        stop.set()
 
 
 def pitch_hz(samples: npt.NDArray[np.float32]) -> float:

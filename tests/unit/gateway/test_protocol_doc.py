@@ -84,6 +84,7 @@ def test_defaults_and_limits() -> None:
     assert limits["unanswered flushes of a context"] == str(session.unanswered_flushes)
     assert limits["bytes of one WebSocket message"] == str(config.max_message_bytes)
     assert limits["time in which the peer reads nothing while data waits"] == f"{config.write_stall_s:.0f} s"
+    assert limits["messages a second from one socket"] == str(config.messages_per_s) == str(session.messages_per_s)
     assert limits["sockets of a server"] == str(config.max_sockets)
     formats = {row[0]: row[1] for row in table_rows("field of `format`")[1:]}
     assert formats["codec"].strip("`") == messages.Format().codec

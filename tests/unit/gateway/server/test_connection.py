@@ -1,6 +1,7 @@
 """What the shell of one socket does when the socket does not take what it is given."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from websockets.protocol import State
 
 from voicegate.engine.fake.engine import FakeEngine
 from voicegate.engine.interface import AudioReady, Cancelled, UtteranceId
+from voicegate.gateway.server.bounded_socket import Trouble
 from voicegate.gateway.server.connection import Connection
 from voicegate.gateway.server.dispatch import Dispatcher
 from voicegate.gateway.session.opening import SessionLimits
@@ -19,22 +21,6 @@ pytestmark = pytest.mark.unit
 
 
 class StubTransport:
-    """Its buffer gives up `drains_bytes` for every stall that it is asked about."""
-
-    def __init__(self, drains_bytes: int) -> None:
-        self.drains_bytes = drains_bytes
-        self.num_waiting = 0
-        self.num_asked = 0
-
-    def get_write_buffer_size(self) -> int:
-        self.num_asked += 1
-        if self.num_asked % 2 == 0:  # asked before a write, and after its stall
-            self.num_waiting -= min(self.drains_bytes, self.num_waiting)
-        return self.num_waiting
-
-    def get_extra_info(self, _name: str) -> None:
-        return None
-
     def abort(self) -> None:
         pytest.fail("nothing here needs force")
 
@@ -45,9 +31,11 @@ class StubWebsocket:
     remote_address = ("test", 1)
     state = State.OPEN
     close_code: int | None = None
+    num_held_bytes = 0
+    on_trouble: Callable[[Trouble], None]
 
-    def __init__(self, messages: list[wire.ClientMessage], *, drains_bytes: int) -> None:
-        self.transport = StubTransport(drains_bytes)
+    def __init__(self, messages: list[wire.ClientMessage]) -> None:
+        self.transport = StubTransport()
         self.frames: list[str | bytes] = []
         self.messages: asyncio.Queue[wire.ClientMessage | None] = asyncio.Queue()
         for message in messages:
@@ -63,7 +51,6 @@ class StubWebsocket:
 
     async def send(self, frame: str | bytes) -> None:
         self.frames.append(frame)
-        self.transport.num_waiting += len(frame)
         self._has_sent.set()
         await self.may_send.acquire()
 
@@ -78,7 +65,7 @@ class StubWebsocket:
                 await self._has_sent.wait()
 
 
-async def new_connection(websocket: Any, engine: FakeEngine, write_stall_s: float = 0.01) -> Connection:
+async def new_connection(websocket: Any, engine: FakeEngine) -> Connection:
     await engine.start()
     return Connection(
         websocket,
@@ -86,46 +73,58 @@ async def new_connection(websocket: Any, engine: FakeEngine, write_stall_s: floa
         info=engine.info,
         dispatcher=Dispatcher(engine),
         limits=SessionLimits(),
-        write_stall_s=write_stall_s,
     )
 
 
 async def test_a_peer_that_reads_nothing_is_dropped() -> None:
     engine = FakeEngine()
-    websocket = StubWebsocket([wire.Open(context="a")], drains_bytes=0)
-    connection = await new_connection(websocket, engine)
-    await connection.run()
+    websocket = StubWebsocket([wire.Open(context="a")])
+    running = asyncio.create_task((await new_connection(websocket, engine)).run())
+    await engine.until(lambda: len(engine.requests) == 1)
+    websocket.on_trouble(Trouble.STALLED)
+    assert len(engine.cancels) == 1, "at once"
+    websocket.on_trouble(Trouble.STALLED)
+    await running
     assert websocket.close_code == 1008
     assert len(websocket.frames) == 1
     assert len(engine.cancels) == 1
     await engine.close()
 
 
-async def test_a_peer_that_reads_a_byte_at_a_time_is_not() -> None:
+async def test_too_many_messages_are_told_and_a_flood_is_closed() -> None:
     engine = FakeEngine()
-    websocket = StubWebsocket([wire.Ping(n) for n in range(4)], drains_bytes=1)
-    connection = await new_connection(websocket, engine)
-    running = asyncio.create_task(connection.run())
-    await websocket.until_frames(5)  # the greeting and four pongs, each after a stall
-    assert websocket.close_code is None
-    websocket.transport.drains_bytes = 0
+    websocket = StubWebsocket([wire.Open(context="a")])
+    running = asyncio.create_task((await new_connection(websocket, engine)).run())
+    await engine.until(lambda: len(engine.requests) == 1)
+    websocket.on_trouble(Trouble.OVER_RATE)
+    websocket.on_trouble(Trouble.FLOODED)
+    assert len(engine.cancels) == 1
+    for _ in range(10):
+        websocket.may_send.release()
     await running
     assert websocket.close_code == 1008
+    errors = [codec.decode_server(frame) for frame in websocket.frames if b"rate_limited" in str(frame).encode()]
+    assert [error.fatal for error in errors if isinstance(error, wire.Error)] == [False, True]
     await engine.close()
 
 
 async def test_reading_stops_while_answers_wait() -> None:
     engine = FakeEngine()
-    websocket = StubWebsocket([wire.Ping(n) for n in range(2000)], drains_bytes=0)
-    await (await new_connection(websocket, engine)).run()
+    websocket = StubWebsocket([wire.Ping(n) for n in range(2000)])
+    running = asyncio.create_task((await new_connection(websocket, engine)).run())
+    await websocket.until_frames(1)
+    for _ in range(2000):
+        await asyncio.sleep(0)
     assert websocket.messages.qsize() > 1500
+    websocket.on_trouble(Trouble.STALLED)
+    await running
     await engine.close()
 
 
 async def test_no_audio_is_ahead_of_a_cancel_but_what_was_written() -> None:
     engine = FakeEngine()
-    websocket = StubWebsocket([wire.Open(context="a")], drains_bytes=0)
-    connection = await new_connection(websocket, engine, write_stall_s=5.0)
+    websocket = StubWebsocket([wire.Open(context="a")])
+    connection = await new_connection(websocket, engine)
     running = asyncio.create_task(connection.run())
     await engine.until(lambda: len(engine.requests) == 1)
     utterance_id = engine.requests[0].utterance_id
@@ -149,8 +148,8 @@ async def test_no_audio_is_ahead_of_a_cancel_but_what_was_written() -> None:
 async def test_audio_that_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("voicegate.gateway.server.connection._MAX_WAITING_AUDIO_BYTES", 1000)
     engine = FakeEngine()
-    websocket = StubWebsocket([wire.Open(context="a")], drains_bytes=0)
-    connection = await new_connection(websocket, engine, write_stall_s=0.2)
+    websocket = StubWebsocket([wire.Open(context="a")])
+    connection = await new_connection(websocket, engine)
     running = asyncio.create_task(connection.run())
     await engine.until(lambda: len(engine.requests) == 1)
     utterance_id = UtteranceId(engine.requests[0].utterance_id)
@@ -166,7 +165,7 @@ async def test_audio_that_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
 
 async def test_a_bug_ends_this_socket_with_1011(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = FakeEngine()
-    websocket = StubWebsocket([wire.Open(context="a"), wire.Text("a", "x ")], drains_bytes=0)
+    websocket = StubWebsocket([wire.Open(context="a"), wire.Text("a", "x ")])
 
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from tests.unit.gateway.sessions import MESSAGES, NOW, error_of, new_session, open_context, sent, session_in
 from voicegate.engine import interface as engine
@@ -309,7 +310,7 @@ def test_the_last_playback_report_is_kept() -> None:
 
 
 def test_greeting_names_voices_modes_and_limits() -> None:
-    (ready,) = sent(new_session(contexts=3, text_bytes=4, context_text_bytes=5).greet())
+    (ready,) = sent(new_session(contexts=3, text_bytes=4, context_text_bytes=5, messages_per_s=6).greet())
     assert ready == wire.Ready(
         session="s",
         token="",
@@ -317,7 +318,14 @@ def test_greeting_names_voices_modes_and_limits() -> None:
         voices=("anna", "ben"),
         default_voice="anna",
         modes=("auto", "clause"),
-        limits=wire.Limits(contexts=3, text_bytes=4, context_text_bytes=5, lead_ms=3000, resume_seconds=0),
+        limits=wire.Limits(
+            contexts=3,
+            text_bytes=4,
+            context_text_bytes=5,
+            lead_ms=3000,
+            resume_seconds=0,
+            messages_per_second=6,
+        ),
     )
 
 
@@ -346,6 +354,19 @@ def test_a_violation_ends_nothing_but_a_failed_open(
     error = error_of(session.violation(violation))
     assert (error.context or None, error.fatal, error.code) == (context, is_fatal, "bad_message")
     assert list(session.contexts) == ["a"]
+
+
+def test_too_many_messages_are_told_and_then_too_much() -> None:
+    session = new_session(messages_per_s=7)
+    utterance_id = open_context(session)
+    error = error_of(session.over_rate())
+    assert (error.code, error.context, error.fatal) == ("rate_limited", UNSET, False)
+    assert "7 messages a second" in error.message
+    assert session.receive(wire.Text(context="a", text="goes on"), NOW) == [PushText(utterance_id, "goes on")]
+    told, cancel, close = session.flooded()
+    assert error_of([told]).fatal
+    assert cancel == CancelUtterance(utterance_id)
+    assert close == Close(CloseCode.POLICY, "rate_limited")
 
 
 def test_draining_lets_contexts_finish_and_refuses_new_ones() -> None:
@@ -380,6 +401,7 @@ def test_a_refused_submit_while_draining_closes_too() -> None:
         (Session.drain_deadline, "overloaded", CloseCode.GOING_AWAY, True),
         (Session.engine_stopped, "engine_failed", CloseCode.OUR_FAULT, False),
         (Session.slow_consumer, None, CloseCode.POLICY, True),
+        (Session.flooded, None, CloseCode.POLICY, True),
         (Session.disconnected, None, None, True),
     ],
 )
@@ -390,7 +412,7 @@ def test_the_end_of_a_socket_is_the_end_of_its_contexts(
     running, cancelling = open_context(session, "a"), open_context(session, "b")
     session.receive(wire.Cancel(context="b"), NOW)
     actions = end(session)
-    errors = [(message.code, message.context, message.fatal) for message in sent(actions)]
+    errors = [(m.code, m.context, m.fatal) for m in sent(actions) if m.context is not UNSET]
     assert errors == ([(error_code, "a", True), (error_code, "b", True)] if error_code else [])
     assert [a for a in actions if isinstance(a, CancelUtterance)] == ([CancelUtterance(running)] if cancels else [])
     closes = [action for action in actions if isinstance(action, Close)]
@@ -400,5 +422,6 @@ def test_the_end_of_a_socket_is_the_end_of_its_contexts(
     assert session.receive(wire.Open(context="c"), NOW) == []
     assert session.violation(ProtocolViolation(ErrorCode.BAD_MESSAGE, "x")) == []
     assert session.engine_event(engine.Failed(cancelling, "x"), NOW) == []
-    assert [f(session) for f in (Session.drain_deadline, Session.engine_stopped, Session.slow_consumer)] == [[]] * 3
+    ends = (Session.drain_deadline, Session.engine_stopped, Session.slow_consumer, Session.over_rate, Session.flooded)
+    assert [f(session) for f in ends] == [[]] * len(ends)
     assert session.drain(1) == session.disconnected() == []

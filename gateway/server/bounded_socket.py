@@ -1,0 +1,184 @@
+"""A WebSocket of the library's with bounds on what its peer makes it hold and do, whatever the frames are.
+
+The library answers pings by itself and hands over all that one read brought. Here pongs do not pile up, a peer that
+reads nothing is noticed whoever writes to it, and what was read reaches the library piece by piece, in turn with
+other sockets and no faster than the socket's allowance. It must not know messages or contexts.
+"""
+
+import asyncio
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Any, Final
+
+from websockets.asyncio.server import ServerConnection
+from websockets.frames import Frame, Opcode
+from websockets.protocol import Event, State
+
+from voicegate.gateway.session.inflow import Inflow
+from voicegate.gateway.session.stall import StallWatch
+
+# Bytes that wait outside the kernel before a write waits for the peer, so: the least that a stalled peer shows by.
+WRITE_LIMIT_BYTES: Final = 8 * 1024
+# Bytes that the kernel holds unsent; the rest waits where a cancel still reaches it. Lower costs wake-ups on fast
+# links, higher lets more stale audio out after a cancel.
+_KERNEL_UNSENT_BYTES: Final = 16 * 1024
+# Frames handed over and not read yet, before reading stops. Each can be as large as a message may be.
+MAX_QUEUED_FRAMES: Final = 4
+CLOSE_TIMEOUT_S: Final = 2.0
+# Parsed at a time: up to 85 of the smallest frames. Lower costs large messages more calls.
+_PIECE_BYTES: Final = 512
+# Time in a row before other sockets have their turn; a piece is not interrupted.
+_TURN_S: Final = 0.001
+_PONG_FIRST_BYTE: Final = bytes([0x80 | Opcode.PONG])
+# Linux: tcpi_bytes_acked of struct tcp_info (linux/tcp.h), which counts up for good.
+_TCP_INFO_BYTES: Final = 128
+_BYTES_ACKED: Final = struct.Struct("=120xQ")
+
+
+class Trouble(Enum):
+    STALLED = auto()  # bytes wait and the peer takes none
+    OVER_RATE = auto()  # it sends more than its allowance, and is read more slowly
+    FLOODED = auto()  # it has done so for too long
+
+
+class BoundedSocket(ServerConnection):
+    """`on_trouble` is called when trouble begins; until it is set, trouble cuts the socket."""
+
+    def __init__(self, *args: Any, inflow: Inflow, stall: StallWatch, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.on_trouble: Callable[[Trouble], None] = lambda _: self.transport.abort()
+        self._inflow = inflow
+        self._stall = stall
+        self._unread: deque[bytes] = deque()  # received, and not parsed
+        self._num_frames = 0
+        self._late_pong = b""
+        self._is_queue_full = False
+        self._reading_on: asyncio.Handle | None = None
+        self._looking: asyncio.TimerHandle | None = None
+        self._cutting: asyncio.TimerHandle | None = None
+
+    @property
+    def num_held_bytes(self) -> int:
+        """What waits for the peer outside the kernel."""
+        return self.transport.get_write_buffer_size()
+
+    # --- the connection -----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        # The library's queue of frames would pause and resume the transport by itself.
+        self.recv_messages.pause = self._hold_queue
+        self.recv_messages.resume = self._release_queue
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+            raw_socket = transport.get_extra_info("socket")
+            raw_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _KERNEL_UNSENT_BYTES)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for handle in (self._reading_on, self._looking, self._cutting):
+            if handle is not None:
+                handle.cancel()
+        self._unread.clear()
+        super().connection_lost(exc)
+
+    # --- reading ------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        self._unread += [data[start : start + _PIECE_BYTES] for start in range(0, len(data), _PIECE_BYTES)]
+        if self._reading_on is None and not self._is_queue_full:
+            self._parse_unread()
+        else:
+            self.transport.pause_reading()
+
+    def eof_received(self) -> None:
+        while self._unread:  # no more than one read brought
+            super().data_received(self._unread.popleft())
+        super().eof_received()
+
+    def process_event(self, event: Event) -> None:
+        self._num_frames += isinstance(event, Frame)
+        super().process_event(event)
+
+    def _parse_unread(self) -> None:
+        """Until there is no more, the queue is full, the allowance is used up, or the turn is over."""
+        self._reading_on = None
+        now_s = self.loop.time()
+        turn_over_s = now_s + _TURN_S
+        wait_s, was_over = 0.0, self._inflow.is_over
+        while self._unread and not self._is_queue_full and not wait_s and now_s < turn_over_s:
+            piece = self._unread.popleft()
+            num_frames_before = self._num_frames
+            super().data_received(piece)
+            now_s = self.loop.time()
+            wait_s = self._inflow.take(self._num_frames - num_frames_before, len(piece), now_s)
+        self._cut_if_closing()
+        if self.transport.is_closing():
+            return
+        if wait_s:
+            self.transport.pause_reading()
+            self._reading_on = self.loop.call_later(wait_s, self._parse_unread)
+            if not was_over:
+                self.on_trouble(Trouble.OVER_RATE)
+            elif self._inflow.is_flood(now_s):
+                self.on_trouble(Trouble.FLOODED)
+        elif self._is_queue_full:
+            self.transport.pause_reading()  # until the queue is read
+        elif self._unread:
+            self.transport.pause_reading()
+            self._reading_on = self.loop.call_soon(self._parse_unread)
+        else:
+            self.transport.resume_reading()
+
+    def _hold_queue(self) -> None:
+        self._is_queue_full = True
+
+    def _release_queue(self) -> None:
+        self._is_queue_full = False
+        if self._reading_on is None:
+            self._reading_on = self.loop.call_soon(self._parse_unread)
+
+    def _cut_if_closing(self) -> None:
+        """A peer that sent its close frame, or broke the protocol, may leave the TCP connection open for ever."""
+        if self.state is State.CLOSING and self._cutting is None:
+            self._cutting = self.loop.call_later(CLOSE_TIMEOUT_S, self.transport.abort)
+
+    # --- writing ------------------------------------------------------------------------------------------
+
+    def send_data(self) -> None:
+        if self.paused or self.state is not State.OPEN:
+            # RFC 6455 section 5.5.3: of pings that came meanwhile, only the last needs an answer; at the end, none.
+            frames = self.protocol.data_to_send()
+            self.protocol.writes = [data for data in frames if data[:1] != _PONG_FIRST_BYTE]
+            self._late_pong = next((data for data in reversed(frames) if data[:1] == _PONG_FIRST_BYTE), self._late_pong)
+        super().send_data()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stall.begin(self.loop.time(), self._num_taken_bytes())
+        self._looking = self.loop.call_at(self._stall.next_look_s, self._look)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._looking is not None:
+            self._looking.cancel()
+        late_pong, self._late_pong = self._late_pong, b""
+        if late_pong and self.state is State.OPEN:
+            self.transport.write(late_pong)
+
+    def _look(self) -> None:
+        if self._stall.look(self.loop.time(), self._num_taken_bytes()):
+            self.on_trouble(Trouble.STALLED)
+        else:
+            self._looking = self.loop.call_at(self._stall.next_look_s, self._look)
+
+    def _num_taken_bytes(self) -> int:
+        """What the peer's side acknowledged. Elsewhere than on Linux: what left for the kernel, a weaker sign."""
+        raw_socket = self.transport.get_extra_info("socket")
+        try:
+            info = raw_socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+            (num_acked_bytes,) = _BYTES_ACKED.unpack(info)
+        except (AttributeError, OSError, struct.error):
+            return -self.num_held_bytes
+        return int(num_acked_bytes)

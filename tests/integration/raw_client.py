@@ -1,0 +1,84 @@
+"""A peer that minds no rules: a bare TCP socket after the WebSocket handshake, and the bytes of single frames."""
+
+import asyncio
+import base64
+import contextlib
+import secrets
+import socket
+from collections.abc import AsyncIterator
+from typing import Final
+from urllib.parse import urlsplit
+
+from websockets.frames import Frame, Opcode
+
+from tests.integration.wire_client import TIMEOUT_S
+from voicegate.protocol import codec
+from voicegate.protocol import messages as wire
+
+_RECEIVE_BUFFER_BYTES: Final = 4096
+
+
+def ping_frame(payload: bytes = b"") -> bytes:
+    return frame(Opcode.PING, payload)
+
+
+def text_frame(message: wire.ClientMessage) -> bytes:
+    return frame(Opcode.TEXT, codec.encode(message).encode())
+
+
+def frame(opcode: Opcode, payload: bytes) -> bytes:
+    return Frame(opcode, payload).serialize(mask=True)
+
+
+class RawPeer:
+    """Reads only when told to."""
+
+    def __init__(self, raw: socket.socket) -> None:
+        self._raw = raw
+        self._loop = asyncio.get_running_loop()
+
+    async def send(self, data: bytes) -> None:
+        """Raises OSError once the server has hung up."""
+        await self._loop.sock_sendall(self._raw, data)
+
+    async def read_to_end(self) -> bytes:
+        """All that comes until the server hangs up, politely or not."""
+        received = bytearray()
+        with contextlib.suppress(ConnectionError):
+            while data := await self._loop.sock_recv(self._raw, 1 << 16):
+                received += data
+        return bytes(received)
+
+    async def shake_hands(self, url: str) -> None:
+        address = urlsplit(url)
+        key = base64.b64encode(secrets.token_bytes(16)).decode()
+        lines = (
+            f"GET {address.path} HTTP/1.1",
+            f"Host: {address.netloc}",
+            "Connection: Upgrade",
+            "Upgrade: websocket",
+            "Sec-WebSocket-Version: 13",
+            f"Sec-WebSocket-Key: {key}",
+        )
+        await self.send("\r\n".join((*lines, "", "")).encode())
+        assert (await self._loop.sock_recv(self._raw, 12)).startswith(b"HTTP/1.1 101")
+
+
+@contextlib.asynccontextmanager
+async def raw_connection(url: str) -> AsyncIterator[RawPeer]:
+    """Connected, nothing sent yet; with little room for what the server sends."""
+    address = urlsplit(url)
+    with socket.socket() as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+        raw.setblocking(False)
+        async with asyncio.timeout(TIMEOUT_S):
+            await asyncio.get_running_loop().sock_connect(raw, (address.hostname, address.port))
+            yield RawPeer(raw)
+
+
+@contextlib.asynccontextmanager
+async def raw_peer(url: str) -> AsyncIterator[RawPeer]:
+    """After the handshake."""
+    async with raw_connection(url) as peer:
+        await peer.shake_hands(url)
+        yield peer

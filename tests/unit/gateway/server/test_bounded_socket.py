@@ -1,0 +1,318 @@
+"""What a peer can make one socket hold and do, seen from the transport."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from websockets.frames import Frame, Opcode
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+
+from voicegate.gateway.server.bounded_socket import MAX_QUEUED_FRAMES, BoundedSocket, Trouble
+from voicegate.gateway.session.inflow import Inflow
+from voicegate.gateway.session.stall import StallWatch
+
+pytestmark = pytest.mark.unit
+
+
+class StubRawSocket:
+    """Its peer acknowledges `num_acked_bytes`."""
+
+    def __init__(self) -> None:
+        self.num_acked_bytes = 0
+        self.num_asked = 0
+
+    def setsockopt(self, *_: int) -> None:
+        pass
+
+    def getsockopt(self, *_: int) -> bytes:
+        self.num_asked += 1
+        return bytes(120) + self.num_acked_bytes.to_bytes(8, "little")
+
+
+class StubTransport(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.raw_socket = StubRawSocket()
+        self.written: list[bytes] = []
+        self.is_reading = True
+        self.num_waiting_bytes = 0
+        self.is_aborted = False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self.raw_socket if name == "socket" else default
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+    def get_write_buffer_size(self) -> int:
+        return self.num_waiting_bytes
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return self.is_aborted
+
+    def close(self) -> None:
+        self.abort()
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+class StubServer:
+    def __init__(self) -> None:
+        self.handler_tasks: set[asyncio.Task[None]] = set()
+
+    async def handler(self, _socket: BoundedSocket) -> None:
+        pass
+
+    def start_connection_handler(self, _socket: BoundedSocket) -> None:
+        """What websockets 16 calls in place of `handler`."""
+
+
+class Peer:
+    """One end that a test sends as; `transport` is what the other end sees."""
+
+    def __init__(
+        self, *, messages_per_s: float = 1e9, stall_s: float = 10.0, patience_s: float = 10.0, is_heard: bool = True
+    ) -> None:
+        self.transport = StubTransport()
+        protocol = ServerProtocol()
+        self.socket = BoundedSocket(
+            protocol,
+            StubServer(),
+            inflow=Inflow(messages_per_s, patience_s=patience_s),
+            stall=StallWatch(stall_s),
+            max_queue=MAX_QUEUED_FRAMES,
+        )
+        self.troubles: asyncio.Queue[Trouble] = asyncio.Queue()
+        if is_heard:
+            self.socket.on_trouble = self.troubles.put_nowait
+        self.socket.connection_made(self.transport)
+        self.send_raw(
+            b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+        )
+        assert self.socket.request is not None
+        protocol.send_response(protocol.accept(self.socket.request))
+        self.socket.send_data()
+        self.transport.written.clear()
+
+    def send_raw(self, data: bytes) -> None:
+        self.socket.data_received(data)
+
+    def send(self, *frames: Frame) -> None:
+        self.send_raw(b"".join(frame.serialize(mask=True) for frame in frames))
+
+    def stop_reading(self) -> None:
+        self.transport.num_waiting_bytes = 9000
+        self.socket.pause_writing()
+
+    def read_all(self) -> None:
+        self.transport.num_waiting_bytes = 0
+        self.socket.resume_writing()
+
+    @property
+    def pongs(self) -> list[bytes]:
+        return [data[2:] for data in self.transport.written if data[0] == 0x80 | Opcode.PONG]
+
+
+def ping(payload: bytes) -> Frame:
+    return Frame(Opcode.PING, payload)
+
+
+def text(payload: bytes) -> Frame:
+    return Frame(Opcode.TEXT, payload)
+
+
+@pytest.fixture
+def new_peer() -> Iterator[Callable[..., Peer]]:
+    peers: list[Peer] = []
+
+    def make(**options: Any) -> Peer:
+        peers.append(Peer(**options))
+        return peers[-1]
+
+    yield make
+    for peer in peers:
+        peer.socket.connection_lost(None)
+
+
+NewPeer = Callable[..., Peer]
+
+
+async def turns(num: int) -> None:
+    for _ in range(num):
+        await asyncio.sleep(0)  # gives way; nothing is waited for
+
+
+# --- pongs ------------------------------------------------------------------------------------------------
+
+
+async def test_who_reads_gets_every_pong(new_peer: NewPeer) -> None:
+    peer = new_peer()
+    peer.send(ping(b"1"), ping(b"2"))
+    assert peer.pongs == [b"1", b"2"]
+
+
+async def test_who_does_not_read_gets_one_pong_later(new_peer: NewPeer) -> None:
+    peer = new_peer()
+    peer.stop_reading()
+    peer.send(ping(b"1"), ping(b"2"))
+    peer.send(ping(b"3"))
+    peer.send(text(b"x"))
+    assert peer.transport.written == []
+    peer.read_all()
+    assert peer.pongs == [b"3"]
+    peer.stop_reading()
+    peer.read_all()
+    assert peer.pongs == [b"3"]
+
+
+async def test_no_pong_follows_the_close(new_peer: NewPeer) -> None:
+    peer = new_peer()
+    peer.stop_reading()
+    peer.send(ping(b"1"), Frame(Opcode.CLOSE, b"\x03\xe8"))
+    assert peer.socket.state is State.CLOSING
+    peer.read_all()
+    assert peer.pongs == []
+
+
+# --- stalls -----------------------------------------------------------------------------------------------
+
+
+async def test_a_peer_that_takes_nothing_is_told_of(new_peer: NewPeer) -> None:
+    peer = new_peer(stall_s=0.05)
+    peer.stop_reading()
+    async with asyncio.timeout(5):
+        assert await peer.troubles.get() is Trouble.STALLED
+    assert peer.transport.raw_socket.num_asked > 2
+
+
+async def test_what_the_kernel_took_is_no_progress(new_peer: NewPeer) -> None:
+    peer = new_peer(stall_s=0.05)
+    peer.stop_reading()
+    peer.transport.num_waiting_bytes = 100  # all but these bytes went into the kernel's buffer
+    async with asyncio.timeout(5):
+        assert await peer.troubles.get() is Trouble.STALLED
+
+
+async def test_a_byte_that_the_peer_acknowledged_is(new_peer: NewPeer) -> None:
+    peer = new_peer(stall_s=0.05)
+    raw_socket = peer.transport.raw_socket
+    peer.stop_reading()
+    async with asyncio.timeout(5):
+        while raw_socket.num_asked < 60:  # three times the limit
+            raw_socket.num_acked_bytes += 1
+            await asyncio.sleep(0.001)
+        assert peer.troubles.empty()
+        assert await peer.troubles.get() is Trouble.STALLED
+
+
+async def test_without_the_kernels_word_what_left_for_it_counts(
+    new_peer: NewPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StubRawSocket, "getsockopt", lambda *_: b"")
+    peer = new_peer(stall_s=0.05)
+    peer.stop_reading()
+    async with asyncio.timeout(5):
+        assert await peer.troubles.get() is Trouble.STALLED
+
+
+async def test_nothing_is_watched_while_nothing_waits(new_peer: NewPeer) -> None:
+    peer = new_peer(stall_s=0.05)
+    peer.stop_reading()
+    peer.read_all()
+    num_asked = peer.transport.raw_socket.num_asked
+    other = new_peer(stall_s=0.1)
+    other.stop_reading()
+    async with asyncio.timeout(5):
+        await other.troubles.get()
+    assert peer.troubles.empty()
+    assert peer.transport.raw_socket.num_asked == num_asked
+
+
+# --- reading ----------------------------------------------------------------------------------------------
+
+
+async def test_a_read_full_of_messages_is_taken_in_turns(new_peer: NewPeer) -> None:
+    peer = new_peer()
+    peer.send(*[text(b"%d" % n) for n in range(1000)])
+    assert len(peer.socket.recv_messages.frames) < 100
+    assert not peer.transport.is_reading
+    assert [await peer.socket.recv() for _ in range(1000)] == [str(n) for n in range(1000)]
+    await turns(2)
+    assert peer.transport.is_reading
+
+
+async def test_a_read_full_of_pings_leaves_others_their_turn(new_peer: NewPeer) -> None:
+    peer = new_peer()
+    peer.send(*[ping(b"")] * 20_000)
+    assert len(peer.pongs) < 10_000
+    while not peer.transport.is_reading:
+        await turns(1)
+    assert len(peer.pongs) == 20_000
+
+
+async def test_one_large_message_comes_whole(new_peer: NewPeer) -> None:
+    peer = new_peer()
+    peer.send(text(b"x" * 300_000))
+    async with asyncio.timeout(5):
+        assert await peer.socket.recv() == "x" * 300_000
+
+
+async def test_what_is_left_when_the_peer_ends_is_still_heard(new_peer: NewPeer) -> None:
+    peer = new_peer()
+    peer.send(*[text(b"%d" % n) for n in range(100)])
+    peer.socket.eof_received()
+    assert [await peer.socket.recv() for _ in range(100)] == [str(n) for n in range(100)]
+
+
+async def test_over_its_allowance_a_socket_is_read_no_faster(new_peer: NewPeer) -> None:
+    peer = new_peer(messages_per_s=100.0)
+    peer.send(*[ping(b"")] * 1000)
+    async with asyncio.timeout(5):
+        assert await peer.troubles.get() is Trouble.OVER_RATE
+    assert len(peer.pongs) < 400
+    assert not peer.transport.is_reading
+    assert peer.troubles.empty(), "told once"
+
+
+async def test_who_goes_on_is_told_of_as_a_flood(new_peer: NewPeer) -> None:
+    peer = new_peer(messages_per_s=5000.0, patience_s=0.05)
+    peer.send(*[ping(b"")] * 20_000)
+    async with asyncio.timeout(5):
+        assert await peer.troubles.get() is Trouble.OVER_RATE
+        assert await peer.troubles.get() is Trouble.FLOODED
+
+
+async def test_a_peer_that_said_goodbye_and_stays_is_cut(new_peer: NewPeer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voicegate.gateway.server.bounded_socket.CLOSE_TIMEOUT_S", 0.0)
+    peer = new_peer()
+    peer.send(Frame(Opcode.CLOSE, b"\x03\xe8"))
+    assert not peer.transport.is_aborted
+    await turns(3)
+    assert peer.transport.is_aborted
+
+
+async def test_before_anybody_listens_trouble_cuts_the_socket(new_peer: NewPeer) -> None:
+    peer = new_peer(stall_s=0.01, is_heard=False)
+    peer.stop_reading()
+    async with asyncio.timeout(5):
+        while not peer.transport.is_aborted:
+            await turns(1)
