@@ -9,8 +9,6 @@ shift
 wanted=" $* "
 python=${PYTHON:-python3}
 model=${MODEL:-build/full-size}
-# Opuslib's syntax is told off by every process that encodes.
-export PYTHONWARNINGS=ignore::SyntaxWarning
 end_s=$(($(date +%s) + ${LIMIT_S:-900}))
 mkdir -p "$out"
 

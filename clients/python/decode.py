@@ -1,6 +1,6 @@
 """A context's packets -> 16-bit PCM of exactly its length: pre-skip dropped, end trimmed (RFC 7845 section 4).
 
-Opus needs libopus and opuslib; PCM contexts need nothing.
+Opus needs libopus and opuslib-next; PCM contexts need nothing.
 """
 
 import math
@@ -82,15 +82,15 @@ def _opus_decoder(rate_hz: int) -> Any:
 
 def _load_opuslib() -> Any:
     try:
-        import opuslib  # noqa: PLC0415 - optional, and raises on import without libopus
-        import opuslib.api.info  # noqa: PLC0415
+        import opuslib_next  # noqa: PLC0415 - optional, and raises on import without libopus
+        import opuslib_next.api.info  # noqa: PLC0415
     except ImportError as error:
         raise MissingDependency(
-            "decoding Opus needs opuslib: `pip install opuslib`, and the libopus library"
+            "decoding Opus needs opuslib-next: `pip install opuslib-next`, and the libopus library"
         ) from error
-    except Exception as error:  # opuslib raises a bare Exception
+    except Exception as error:  # it raises a bare Exception
         raise MissingDependency(
             "libopus is not installed: `apt-get install libopus0` (Debian, Ubuntu), `dnf install opus` (Fedora), "
             "`brew install opus` (macOS)"
         ) from error
-    return opuslib
+    return opuslib_next

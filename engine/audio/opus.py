@@ -1,4 +1,4 @@
-"""One libopus encoder (RFC 6716) through opuslib: mono float32 at the engine's rate in, raw packets out."""
+"""One libopus encoder (RFC 6716) through opuslib_next: mono float32 at the engine's rate in, raw packets out."""
 
 import ctypes
 from typing import Any, Final
@@ -19,12 +19,14 @@ _MAX_PACKET_BYTES: Final = 4000
 
 
 def load_opuslib() -> Any:
-    """The opuslib module. Raises Unsupported, with the remedy, where libopus is not to be found."""
+    """The library's module. Raises Unsupported, with the remedy, where libopus is not to be found."""
     try:
-        import opuslib  # noqa: PLC0415 - raises on import without libopus, which must not stop `voicegate doctor`
-    except Exception as error:  # opuslib raises a bare Exception
+        import opuslib_next  # noqa: PLC0415 - raises on import without libopus, which must not stop `voicegate doctor`
+    except ModuleNotFoundError as error:
+        raise Unsupported("opuslib-next is not installed: `pip install 'voicegate[server]'`") from error
+    except Exception as error:  # it raises a bare Exception
         raise Unsupported(MISSING_LIBOPUS) from error
-    return opuslib
+    return opuslib_next
 
 
 class OpusEncoder:
@@ -38,7 +40,7 @@ class OpusEncoder:
         self._encoder.bitrate = bitrate_bps
         self._encoder.complexity = complexity
         self.lookahead_samples: int = int(self._encoder.lookahead)
-        # The library's function under opuslib's wrapper, which copies the samples and makes a buffer for each packet.
+        # The library's function under the wrapper, which copies the samples and makes a buffer for each packet.
         self._encode = opuslib.api.encoder.libopus_encode_float
         self._float_pointer = opuslib.api.c_float_pointer
         self._packet = ctypes.create_string_buffer(_MAX_PACKET_BYTES)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import opuslib
+import opuslib_next
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.protocol import State
 
@@ -40,7 +40,7 @@ class Heard:
 
     def decode(self) -> npt.NDArray[np.float32]:
         """The Opus packets as a player would play them: without the pre-skip, cut at the exact end."""
-        decoder = opuslib.Decoder(OPUS_CLOCK_HZ, 1)
+        decoder = opuslib_next.Decoder(OPUS_CLOCK_HZ, 1)
         frame = self.opened.format.frame_ms * OPUS_CLOCK_HZ // 1000
         decoded = [np.frombuffer(decoder.decode_float(packet, frame), np.float32) for packet in self.packets]
         last = self.audio[-1]

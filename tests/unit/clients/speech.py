@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-import opuslib
+import opuslib_next
 
 from voicegate.clients.python.audio import Audio
 from voicegate.protocol import messages as wire
@@ -25,7 +25,7 @@ def tone(num_samples: int) -> npt.NDArray[np.int16]:
 
 
 def opus_speech(num_samples: int, *, packets_per_message: int = 3, frame_ms: Literal[20, 40, 60] = 20) -> Speech:
-    encoder = opuslib.Encoder(RATE_HZ, 1, opuslib.APPLICATION_AUDIO)
+    encoder = opuslib_next.Encoder(RATE_HZ, 1, opuslib_next.APPLICATION_AUDIO)
     encoder.bitrate = 96_000
     lag = int(encoder.lookahead)
     frame = RATE_HZ * frame_ms // 1000

@@ -74,7 +74,7 @@ def test_what_is_missing_is_named_with_the_remedy(
             raise error
         return original(name, *arguments, **options)
 
-    monkeypatch.delitem(sys.modules, "opuslib")
+    monkeypatch.delitem(sys.modules, "opuslib_next")
     monkeypatch.setattr(builtins, "__import__", failing)
     for needs_opus in (decode.check_opus, lambda: PcmDecoder(speech.opened)):
         with pytest.raises(MissingDependency, match=remedy):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import av
 import numpy as np
 import numpy.typing as npt
-import opuslib
+import opuslib_next
 import pytest
 
 from voicegate.protocol import ogg
@@ -29,7 +29,7 @@ class Encoded:
 
 def encode(num_samples: int, *, frame_ms: int = 20) -> Encoded:
     """Chirp at 48 kHz, padded so that the decoder's delayed output holds every sample."""
-    encoder = opuslib.Encoder(RATE_HZ, 1, opuslib.APPLICATION_AUDIO)
+    encoder = opuslib_next.Encoder(RATE_HZ, 1, opuslib_next.APPLICATION_AUDIO)
     pre_skip = int(encoder.lookahead)
     time_s = np.arange(num_samples) / RATE_HZ
     samples = (8000 * np.sin(2 * np.pi * (200 + 300 * time_s) * time_s)).astype(np.int16)
@@ -42,7 +42,7 @@ def encode(num_samples: int, *, frame_ms: int = 20) -> Encoded:
 
 
 def decode_with_libopus(encoded: Encoded) -> Samples:
-    decoder = opuslib.Decoder(RATE_HZ, 1)
+    decoder = opuslib_next.Decoder(RATE_HZ, 1)
     pcm = b"".join(decoder.decode(packet, 5760) for packet in encoded.packets)
     return np.frombuffer(pcm, np.int16)[encoded.pre_skip_48k : encoded.end_pts_48k]
 
@@ -199,9 +199,9 @@ def test_checksum_of_a_known_page() -> None:
 @pytest.mark.parametrize("frame_ms", [2.5, 5, 10, 20, 40, 60])
 @pytest.mark.parametrize("rate_hz", [8_000, 16_000, 24_000, 48_000])
 def test_duration_is_read_from_the_packet(frame_ms: float, rate_hz: int) -> None:
-    for application in (opuslib.APPLICATION_AUDIO, opuslib.APPLICATION_VOIP):
+    for application in (opuslib_next.APPLICATION_AUDIO, opuslib_next.APPLICATION_VOIP):
         frame = int(rate_hz * frame_ms / 1000)
-        packet = opuslib.Encoder(rate_hz, 1, application).encode(bytes(2 * frame), frame)
+        packet = opuslib_next.Encoder(rate_hz, 1, application).encode(bytes(2 * frame), frame)
         assert packet_duration_48k(packet) == frame_ms * 48
 
 

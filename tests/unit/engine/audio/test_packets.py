@@ -2,7 +2,7 @@
 
 import numpy as np
 import numpy.typing as npt
-import opuslib
+import opuslib_next
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +20,7 @@ def tone(num_samples: int) -> npt.NDArray[np.float32]:
 
 def decode(packets: list[bytes], pre_skip_48k: int, num_samples: int) -> npt.NDArray[np.float32]:
     """As a player does (RFC 7845): 48 kHz out, drop the pre-skip, trim at the exact end, back to 24 kHz."""
-    decoder = opuslib.Decoder(units.OPUS_CLOCK_HZ, 1)
+    decoder = opuslib_next.Decoder(units.OPUS_CLOCK_HZ, 1)
     decoded = np.concatenate([np.frombuffer(decoder.decode_float(packet, 5760), np.float32) for packet in packets])
     end = pre_skip_48k + num_samples * units.OPUS_CLOCK_PER_SAMPLE
     assert len(decoded) >= end
