@@ -3,12 +3,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint format types imports unit serve doctor bench clean
+.PHONY: help demo test lint format types imports unit wheels serve doctor bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-$(READY): pyproject.toml constraints.txt deploy/setup.sh
+$(READY): pyproject.toml models/pyproject.toml constraints.txt deploy/setup.sh
 	@deploy/setup.sh $(VENV)
 	@touch $@
 
@@ -34,6 +34,11 @@ imports: $(READY)
 unit: $(READY)
 	$(BIN)/pytest -m "not gpu"
 
+wheels: $(READY)  ## what README installs, into dist/
+	rm -rf dist build *.egg-info models/build models/*.egg-info # they would be packed again
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/python -m build --no-isolation --outdir dist models
+
 serve: $(READY)  ## run the gateway on ws://127.0.0.1:8080/v1/stream
 	@$(BIN)/voicegate serve
 
@@ -44,4 +49,4 @@ bench: $(READY)  ## time to first audio and real-time factor by stage, on the CP
 	@$(BIN)/python -m voicegate.bench.engine
 
 clean:
-	rm -rf $(VENV) build *.egg-info demo.wav demo.opus
+	rm -rf $(VENV) dist build *.egg-info models/build models/*.egg-info demo.wav demo.opus

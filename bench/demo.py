@@ -23,7 +23,7 @@ from voicegate.clients.python.recording import record
 from voicegate.clients.python.report import timeline_of
 from voicegate.engine.interface import EngineError
 from voicegate.gateway.cli.terminal import CommandError
-from voicegate.gateway.config import DEFAULT_MODEL_DIR, ConfigError, GatewayConfig
+from voicegate.gateway.config import ConfigError, GatewayConfig, tiny_model_dir
 
 PARAGRAPH: Final = (
     "Good morning, Emma, and thank you for waiting. Your train to the coast leaves in 25 minutes. "
@@ -113,7 +113,7 @@ def print_timeline(context: Context, audio: list[Audio]) -> None:
 
 async def demo(options: argparse.Namespace) -> None:
     clock = Clock()
-    clock.tell(f"loading the model in {DEFAULT_MODEL_DIR}")
+    clock.tell(f"loading the model in {tiny_model_dir()}")
     # They import torch, which takes a while itself.
     from voicegate.engine.loading.startup import Lines  # noqa: PLC0415
     from voicegate.gateway.cli.local import local_gateway  # noqa: PLC0415

@@ -45,6 +45,7 @@ if [ ! -x "$venv/bin/python" ]; then
     "$python" -m venv "$venv" || stop "python cannot make environments. On Debian, Ubuntu: sudo apt-get install -y python3-venv"
 fi
 say "installing Python packages (torch is the big one: some minutes the first time)"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[server,dev]' ||
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+    -e models -e '.[server,dev]' ||
     stop "pip could not install the packages; its message above says why"
 say "done"

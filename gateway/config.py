@@ -10,12 +10,12 @@ import dataclasses
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 PREFIX: Final = "VOICEGATE_"
-DEFAULT_MODEL_DIR: Final = Path(__file__).resolve().parent.parent / "models" / "tiny"
 # A byte of text may be written as six in JSON (\u001f); the rest of a message is small.
 _JSON_BYTES_PER_BYTE: Final = 6
 _JSON_OVERHEAD_BYTES: Final = 1024
@@ -43,7 +43,9 @@ def _help(text: str) -> dict[str, str]:
 class GatewayConfig:
     host: str = field(default="127.0.0.1", metadata=_help("address to listen on; 0.0.0.0 for all"))
     port: int = field(default=8080, metadata=_help("port to listen on; 0 for any free one"))
-    model_dir: Path = field(default=DEFAULT_MODEL_DIR, metadata=_help("directory of the model to serve"))
+    model_dir: Path | None = field(
+        default=None, metadata=_help("directory of the model to serve; unset: the tiny model")
+    )
     voices_dir: Path | None = field(
         default=None,
         metadata=_help("directory of your own voices: NAME.wav with NAME.txt, which says what it says; unset: none"),
@@ -120,6 +122,24 @@ class GatewayConfig:
             raise ConfigError(
                 f"max_message_bytes is {self.max_message_bytes}; text of {self.text_bytes} bytes can need {needed}"
             )
+
+    def found_model_dir(self) -> Path:
+        """Raises ConfigError where none is set and the tiny model is not here."""
+        return tiny_model_dir() if self.model_dir is None else self.model_dir
+
+
+def tiny_model_dir() -> Path:
+    """This source tree's, or the installed one. Raises ConfigError."""
+    in_tree = Path(__file__).resolve().parent.parent / "models" / "tiny"
+    if in_tree.is_dir():
+        return in_tree
+    try:
+        installed: Path = import_module("voicegate_tiny_model").MODEL_DIR
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "no model is named (--model-dir), and the tiny one is not installed: `pip install 'voicegate[server]'`"
+        ) from error
+    return installed
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Speak what an LLM answers while it writes: an OpenAI-style completion stream piped into voicegate.
 
-OPENAI_BASE_URL=http://127.0.0.1:11434/v1 OPENAI_MODEL=llama3.2 python -m clients.examples.llm_to_speech "Hello!"
+export OPENAI_BASE_URL=http://127.0.0.1:11434/v1 OPENAI_MODEL=llama3.2
+python -m voicegate.clients.examples.llm_to_speech "Hello!"
 """
 
 import argparse

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from voicegate.engine.checkpoint.options import DTYPE_NAMES, ConvertOptions
+from voicegate.gateway.cli.extras import server_imports
 from voicegate.gateway.cli.terminal import Bar, CommandError, note, say
 
 _DEFAULTS: Final = ConvertOptions()
@@ -33,8 +34,9 @@ def add_parser(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     # They import torch, which --help and the other commands do not need.
-    from voicegate.engine.checkpoint.convert import convert  # noqa: PLC0415
-    from voicegate.engine.checkpoint.errors import CheckpointError, UnfitTensors  # noqa: PLC0415
+    with server_imports():
+        from voicegate.engine.checkpoint.convert import convert  # noqa: PLC0415
+        from voicegate.engine.checkpoint.errors import CheckpointError, UnfitTensors  # noqa: PLC0415
 
     chosen = ConvertOptions(
         llm_file=options.llm,

@@ -16,6 +16,7 @@ from voicegate.clients.python.decode import check_opus
 from voicegate.clients.python.errors import MissingDependency
 from voicegate.clients.python.playback import find_sound_device
 from voicegate.engine.model.config import ModelConfig
+from voicegate.gateway.cli.extras import INSTALL_SERVER
 from voicegate.gateway.cli.model_files import (
     UnfitFile,
     check_config,
@@ -25,10 +26,9 @@ from voicegate.gateway.cli.model_files import (
     unmade_pairs,
 )
 from voicegate.gateway.cli.terminal import say
-from voicegate.gateway.config import GatewayConfig, from_environment
+from voicegate.gateway.config import ConfigError, GatewayConfig, from_environment
 
 _PYTHONS: Final = ((3, 11), (3, 12))  # of pyproject.toml
-_INSTALL_SERVER: Final = "`pip install 'voicegate[server]'`"
 _PROBE_TIMEOUT_S: Final = 1.0
 _GIB: Final = 1 << 30
 
@@ -74,7 +74,10 @@ def examine(config: GatewayConfig) -> Iterator[Finding]:
     yield check_python(sys.version_info[:2])
     yield check_libopus()
     yield from check_torch(config)
-    yield from check_model(config.model_dir, config.voices_dir)
+    try:
+        yield from check_model(config.found_model_dir(), config.voices_dir)
+    except ConfigError as error:
+        yield Finding(Level.FAIL, "model", str(error))
     yield check_port(config.host, config.port)
     yield check_sound()
 
@@ -98,7 +101,7 @@ def check_torch(config: GatewayConfig) -> Iterator[Finding]:
     try:
         import torch  # noqa: PLC0415 - takes seconds, and may be what is broken
     except (ImportError, OSError) as error:
-        yield Finding(Level.FAIL, "torch", f"cannot be imported ({error}): {_INSTALL_SERVER}")
+        yield Finding(Level.FAIL, "torch", f"cannot be imported ({error}): {INSTALL_SERVER}")
         return
     cores = os.cpu_count() or 1
     threads = config.threads or cores
@@ -125,7 +128,7 @@ def _check_gpu(config: GatewayConfig) -> Iterator[Finding]:
         from voicegate.engine.loading.runners import NO_TRITON, least_gpu_bytes  # noqa: PLC0415
         from voicegate.gateway.cli.local import engine_config  # noqa: PLC0415
     except ImportError as error:
-        yield Finding(Level.FAIL, "engine", f"cannot be imported ({error}): {_INSTALL_SERVER}")
+        yield Finding(Level.FAIL, "engine", f"cannot be imported ({error}): {INSTALL_SERVER}")
         return
     name = torch.cuda.get_device_name()
     if config.device == "cpu":
@@ -136,8 +139,8 @@ def _check_gpu(config: GatewayConfig) -> Iterator[Finding]:
     text = f"{name}, {free:.1f} of {total_bytes / _GIB:.1f} GiB free"
     try:
         resolved = engine_config(config).resolved("cuda", replace(REFERENCE_GPU, memory_bytes=total_bytes))
-        needed = least_gpu_bytes(resolved, check_config(config.model_dir)) / _GIB
-    except UnfitFile:  # told where the model is checked
+        needed = least_gpu_bytes(resolved, check_config(config.found_model_dir())) / _GIB
+    except (ConfigError, UnfitFile):  # told where the model is checked
         needed = 0.0
     if free < needed:
         text += f", at least {needed:.1f} wanted: end what else uses it, or lower max_active_clauses"

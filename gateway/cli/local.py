@@ -16,7 +16,7 @@ from voicegate.gateway.server.server import GatewayError, running_gateway
 def engine_config(config: GatewayConfig) -> EngineConfig:
     """The engine's share of the settings; what is unset stays the engine's own default."""
     chosen = EngineConfig(
-        model_dir=config.model_dir,
+        model_dir=config.found_model_dir(),
         device=config.device,
         threads=config.threads,
         lead_ms=config.lead_ms,

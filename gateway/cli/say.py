@@ -14,6 +14,7 @@ from typing import Any, Final
 from voicegate.clients.python.audio import Audio
 from voicegate.clients.python.client import Gate, OpenOptions, connect
 from voicegate.clients.python.context import Context
+from voicegate.clients.python.decode import check_opus
 from voicegate.clients.python.errors import ConnectFailed, MissingDependency
 from voicegate.clients.python.files import SUFFIXES, check_path, write_audio
 from voicegate.clients.python.link import LinkOptions
@@ -21,6 +22,7 @@ from voicegate.clients.python.playback import SoundCard, find_sound_device
 from voicegate.clients.python.recording import record
 from voicegate.clients.python.report import timeline_lines, timeline_of
 from voicegate.clients.python.threaded import iterate_in_thread
+from voicegate.gateway.cli.extras import server_imports
 from voicegate.gateway.cli.terminal import StartProgress, note
 from voicegate.gateway.config import GatewayConfig, from_environment
 from voicegate.protocol.messages import Format, Ready
@@ -90,10 +92,12 @@ def _choose_target(output: Path | None) -> _Target:
         check_path(output)
         return _Target(output)
     try:
-        note(f"playing on {find_sound_device()}")
+        device = find_sound_device()
+        check_opus()
     except MissingDependency as error:
         note(f"{error}; writing {DEFAULT_FILE}")
         return _Target(DEFAULT_FILE)
+    note(f"playing on {device}")
     return _Target(None)
 
 
@@ -132,9 +136,11 @@ async def _enter_gate(stack: AsyncExitStack, url: str | None) -> Gate:
         # A gateway that is there and lets nobody in is starting, draining or full: the user should know.
         if error.status is not None and error.is_transient:
             raise
-    note(f"no gateway on port {config.port}: starting one in this process with the model {config.model_dir}")
-    from voicegate.gateway.cli import local  # noqa: PLC0415 - imports torch
-    from voicegate.gateway.logs import configure_logs  # noqa: PLC0415
+    model_dir = config.found_model_dir()
+    note(f"no gateway on port {config.port}: starting one in this process with the model {model_dir}")
+    with server_imports():
+        from voicegate.gateway.cli import local  # noqa: PLC0415 - imports torch
+        from voicegate.gateway.logs import configure_logs  # noqa: PLC0415
 
     configure_logs("warning", "console")
     local_url = await stack.enter_async_context(local.local_gateway(config, on_progress=StartProgress()))

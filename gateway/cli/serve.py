@@ -5,6 +5,7 @@ import os
 from typing import Any
 
 from voicegate.engine.interface import EngineInfo
+from voicegate.gateway.cli.extras import server_imports
 from voicegate.gateway.cli.terminal import CommandError, StartProgress, say
 from voicegate.gateway.config import ConfigField, config_fields, from_environment
 
@@ -27,9 +28,10 @@ def run(options: argparse.Namespace) -> int:
     config = from_environment(os.environ, flags)
 
     # They import uvloop and torch: neither is needed for --help, nor by the other commands.
-    from voicegate.gateway.cli.local import build_engine  # noqa: PLC0415
-    from voicegate.gateway.logs import configure_logs  # noqa: PLC0415
-    from voicegate.gateway.server.server import run_gateway  # noqa: PLC0415
+    with server_imports():
+        from voicegate.gateway.cli.local import build_engine  # noqa: PLC0415
+        from voicegate.gateway.logs import configure_logs  # noqa: PLC0415
+        from voicegate.gateway.server.server import run_gateway  # noqa: PLC0415
 
     configure_logs(config.log_level, config.log_format)
     failures: list[str] = []

@@ -1,4 +1,4 @@
-"""`voicegate version`: what is installed, without importing it."""
+"""`voicegate version`: ours, and those of what it stands on, without importing it."""
 
 import argparse
 import platform
@@ -6,6 +6,7 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from typing import Any
 
+from voicegate import __version__
 from voicegate.clients.python.decode import check_opus
 from voicegate.clients.python.errors import MissingDependency
 from voicegate.gateway.cli.terminal import say
@@ -19,7 +20,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(_options: argparse.Namespace) -> int:
     for name, shown in (
-        ("voicegate", version_of("voicegate")),
+        ("voicegate", __version__),
         ("python", platform.python_version()),
         ("torch", version_of("torch")),
         ("libopus", opus_version()),

@@ -18,6 +18,7 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import check_voice_name
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.token2wav import chunking
+from voicegate.gateway.cli.extras import server_imports
 from voicegate.gateway.cli.model_files import UnfitFile, check_config, check_voice, read_header, voice_paths
 from voicegate.gateway.cli.terminal import CommandError, note, say
 from voicegate.gateway.config import from_environment
@@ -136,7 +137,8 @@ def _add(options: argparse.Namespace) -> int:
     if options.text_file is not None:
         transcript = _read_text(options.text_file)
 
-    from voicegate.gateway.cli.enrol import NewVoice, add_voice  # noqa: PLC0415 - imports torch
+    with server_imports():
+        from voicegate.gateway.cli.enrol import NewVoice, add_voice  # noqa: PLC0415 - imports torch
 
     new = NewVoice(options.name, options.wav, transcript, options.description)
     added = add_voice(model_dir, model, new, path)
@@ -201,7 +203,7 @@ def _first_sound_text(num_tokens: int) -> str:
 
 
 def _model_dir(options: argparse.Namespace) -> Path:
-    return from_environment(os.environ, {"model_dir": options.model_dir}).model_dir
+    return from_environment(os.environ, {"model_dir": options.model_dir}).found_model_dir()
 
 
 def _path(model_dir: Path, name: str) -> Path:

@@ -6,17 +6,16 @@ A return of None lets the request through to the WebSocket handshake.
 from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
-from importlib.metadata import version
 from typing import Any, Final
 
 import orjson
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
+from voicegate import __version__
 from voicegate.engine.interface import EngineInfo
 from voicegate.protocol.messages import STREAM_PATH
 
-VERSION: Final = version("voicegate")
 PAGES: Final = ("/", "/healthz", "/readyz", "/v1/voices")
 _KNOWN: Final = f"{', '.join(PAGES)}, and WebSocket at {STREAM_PATH}"
 # Lower makes refused clients come back sooner and in greater numbers; higher keeps them silent for longer.
@@ -49,7 +48,7 @@ def respond(request: Request, status: Status) -> Response | None:
 def _page(path: str, status: Status) -> Response:
     match path:
         case "/":
-            return _text(HTTPStatus.OK, f"voicegate {VERSION}: {_KNOWN}")
+            return _text(HTTPStatus.OK, f"voicegate {__version__}: {_KNOWN}")
         case "/healthz":
             return _text(HTTPStatus.OK, "ok")
         case "/readyz":

@@ -20,6 +20,7 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
+from voicegate import __version__
 from voicegate.engine.interface import Engine, EngineError, EngineInfo, EngineStopped
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.logs import get_logger
@@ -140,7 +141,7 @@ class Gateway:
                 port,
                 process_request=self._respond,
                 select_subprotocol=_select_subprotocol,
-                server_header=f"voicegate/{http.VERSION}",
+                server_header=f"voicegate/{__version__}",
                 compression=None,
                 ping_interval=_PING_S,
                 ping_timeout=_PING_S,
@@ -269,7 +270,7 @@ def run_gateway(
     `on_ready` is told the url and what the engine is; `on_failure` why it could not listen or did not last, which is
     an error in the log where nobody asks.
     """
-    log.info("starting", version=http.VERSION, **_shown(config))
+    log.info("starting", version=__version__, **_shown(config))
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             gateway = Gateway(config, engine)

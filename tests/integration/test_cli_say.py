@@ -116,6 +116,21 @@ async def test_without_a_sound_device_the_default_file_is_written(
     assert wav_ms(tmp_path / "say.wav") == 5 * MS_PER_CHARACTER
 
 
+async def test_a_sound_card_without_libopus_is_told_before_anything_is_said(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_opus() -> str:
+        raise MissingDependency("no libopus here")
+
+    monkeypatch.setattr(say, "find_sound_device", lambda: "speakers")
+    monkeypatch.setattr(say, "check_opus", no_opus)
+    monkeypatch.chdir(tmp_path)
+    assert await command("say", "Hello", "--url", url) == 0
+    shown = capsys.readouterr().err
+    assert shown.startswith("no libopus here; writing say.wav")
+    assert "playing" not in shown
+
+
 async def test_without_a_gateway_one_is_started_here(
     free_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

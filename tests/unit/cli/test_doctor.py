@@ -9,11 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.support.golden import TINY_MODEL_DIR
 from voicegate.clients.python.errors import MissingDependency
 from voicegate.gateway.cli import doctor
 from voicegate.gateway.cli.doctor import Finding, Level, check_model, check_port, check_python, check_torch
 from voicegate.gateway.cli.main import run
-from voicegate.gateway.config import DEFAULT_MODEL_DIR, GatewayConfig
+from voicegate.gateway.config import GatewayConfig
 
 pytestmark = pytest.mark.unit
 
@@ -34,7 +35,7 @@ def test_python(version: tuple[int, int], level: Level) -> None:
 
 
 def test_model_in_order(tmp_path: Path) -> None:
-    findings = list(check_model(DEFAULT_MODEL_DIR))
+    findings = list(check_model(TINY_MODEL_DIR))
     assert {finding.level for finding in findings} == {Level.OK}
     assert [finding.subject for finding in findings] == [
         "model",
@@ -50,24 +51,24 @@ def test_model_in_order(tmp_path: Path) -> None:
 
 
 def test_every_missing_file_is_told_at_once(tmp_path: Path) -> None:
-    shutil.copy(DEFAULT_MODEL_DIR / "model.json", tmp_path)
+    shutil.copy(TINY_MODEL_DIR / "model.json", tmp_path)
     failed = [finding.subject for finding in check_model(tmp_path) if finding.level is Level.FAIL]
     assert failed == ["tokenizer", "llm", "flow", "vocoder", "voices"]
 
 
 def test_a_default_voice_that_is_not_there(tmp_path: Path) -> None:
-    shutil.copy(DEFAULT_MODEL_DIR / "model.json", tmp_path)
+    shutil.copy(TINY_MODEL_DIR / "model.json", tmp_path)
     (tmp_path / "voices").mkdir()
-    shutil.copy(DEFAULT_MODEL_DIR / "voices" / "slt.safetensors", tmp_path / "voices")
+    shutil.copy(TINY_MODEL_DIR / "voices" / "slt.safetensors", tmp_path / "voices")
     assert list(check_model(tmp_path))[-1].text == "model.json names the default voice 'rms', which is not there"
 
 
 def test_the_users_own_voices_count_too_and_pairs_that_will_become_voices(tmp_path: Path) -> None:
-    shutil.copy(DEFAULT_MODEL_DIR / "model.json", tmp_path)
+    shutil.copy(TINY_MODEL_DIR / "model.json", tmp_path)
     own = tmp_path / "own"
     own.mkdir()
-    shutil.copy(DEFAULT_MODEL_DIR / "voices" / "rms.safetensors", own)
-    shutil.copy(DEFAULT_MODEL_DIR / "voices" / "rms_prompt.wav", own / "anna.wav")
+    shutil.copy(TINY_MODEL_DIR / "voices" / "rms.safetensors", own)
+    shutil.copy(TINY_MODEL_DIR / "voices" / "rms_prompt.wav", own / "anna.wav")
     (own / "anna.txt").write_text("what she says")
     voices = [finding for finding in check_model(tmp_path, own) if finding.subject.startswith("voice")]
     assert [finding.level for finding in voices] == [Level.OK, Level.OK]

@@ -97,7 +97,7 @@ def test_version(capsys: Captured) -> None:
 
 def test_help_and_client_commands_import_neither_torch_nor_the_server() -> None:
     program = (
-        "import sys; from gateway.cli.main import run\n"
+        "import sys; from voicegate.gateway.cli.main import run\n"
         "try: run(['--help'])\n"
         "except SystemExit: pass\n"
         "run(['version'])\n"

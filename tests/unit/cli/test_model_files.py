@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.golden import TINY_MODEL_DIR
 from voicegate.engine.model.config import ModelConfig
 from voicegate.gateway.cli.model_files import (
     UnfitFile,
@@ -18,14 +19,13 @@ from voicegate.gateway.cli.model_files import (
     voice_paths,
 )
 from voicegate.gateway.cli.voices import read_voices
-from voicegate.gateway.config import DEFAULT_MODEL_DIR
 
 pytestmark = pytest.mark.unit
 
 
 @pytest.fixture
 def model() -> ModelConfig:
-    return check_config(DEFAULT_MODEL_DIR)
+    return check_config(TINY_MODEL_DIR)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def copy(tmp_path: Path) -> Path:
     directory = tmp_path / "model"
     (directory / "voices").mkdir(parents=True)
     for name in ("model.json", "tokenizer.json", "voices/rms.safetensors"):
-        shutil.copy(DEFAULT_MODEL_DIR / name, directory / name)
+        shutil.copy(TINY_MODEL_DIR / name, directory / name)
     return directory
 
 
@@ -48,10 +48,10 @@ def write_header(path: Path, shapes: dict[str, list[int]], texts: dict[str, str]
 
 
 def test_the_tiny_model_is_good(model: ModelConfig) -> None:
-    assert check_tokenizer(DEFAULT_MODEL_DIR).endswith("entries")
+    assert check_tokenizer(TINY_MODEL_DIR).endswith("entries")
     for part in ("llm", "flow", "vocoder"):
-        assert check_weights(DEFAULT_MODEL_DIR, model, part).endswith("tensors")
-    assert [check_voice(path, model) for path in voice_paths(DEFAULT_MODEL_DIR)] == [
+        assert check_weights(TINY_MODEL_DIR, model, part).endswith("tensors")
+    assert [check_voice(path, model) for path in voice_paths(TINY_MODEL_DIR)] == [
         "male, US English",
         "female, US English",
     ]
@@ -60,7 +60,7 @@ def test_the_tiny_model_is_good(model: ModelConfig) -> None:
 @pytest.mark.parametrize("part", ["llm", "flow", "vocoder"])
 def test_weights_of_another_model_are_found_out(tmp_path: Path, model: ModelConfig, part: str) -> None:
     path = tmp_path / f"{part}.safetensors"
-    shapes = {name: list(shape) for name, shape in read_header(DEFAULT_MODEL_DIR / path.name).shapes.items()}
+    shapes = {name: list(shape) for name, shape in read_header(TINY_MODEL_DIR / path.name).shapes.items()}
     landmark = {
         "llm": "speech_embedding.weight",
         "flow": "spk_embed_affine_layer.weight",

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.golden import TINY_MODEL_DIR
 from voicegate.gateway.cli import main
-from voicegate.gateway.config import DEFAULT_MODEL_DIR
 
 pytestmark = pytest.mark.unit
 
 Captured = pytest.CaptureFixture[str]
-RECORDING = str(DEFAULT_MODEL_DIR / "voices" / "slt_prompt.wav")
+RECORDING = str(TINY_MODEL_DIR / "voices" / "slt_prompt.wav")
 TEXT = "Hello there, it is very nice to meet you."
 
 
@@ -21,7 +21,7 @@ def copy(tmp_path: Path) -> Path:
     directory = tmp_path / "model"
     (directory / "voices").mkdir(parents=True)
     for name in ("model.json", "speech_tokenizer.safetensors", "voices/rms.safetensors", "voices/slt.safetensors"):
-        shutil.copy(DEFAULT_MODEL_DIR / name, directory / name)
+        shutil.copy(TINY_MODEL_DIR / name, directory / name)
     return directory
 
 

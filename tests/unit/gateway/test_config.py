@@ -1,11 +1,15 @@
 """Settings: defaults, variables, flags, and errors that say what to do."""
 
 import dataclasses
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from voicegate.gateway.config import DEFAULT_MODEL_DIR, ConfigError, GatewayConfig, config_fields, from_environment
+from tests.support.golden import TINY_MODEL_DIR
+from voicegate.gateway import config as gateway_config
+from voicegate.gateway.config import ConfigError, GatewayConfig, config_fields, from_environment
 
 pytestmark = pytest.mark.unit
 
@@ -13,8 +17,18 @@ pytestmark = pytest.mark.unit
 def test_defaults() -> None:
     config = from_environment({})
     assert config == GatewayConfig()
-    assert (config.host, config.port, config.model_dir) == ("127.0.0.1", 8080, DEFAULT_MODEL_DIR)
-    assert (DEFAULT_MODEL_DIR / "model.json").exists()
+    assert (config.host, config.port, config.model_dir) == ("127.0.0.1", 8080, None)
+
+
+def test_the_tiny_model_is_served_where_no_other_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert GatewayConfig(model_dir=Path("/models/x")).found_model_dir() == Path("/models/x")
+    assert GatewayConfig().found_model_dir() == TINY_MODEL_DIR.resolve()
+    monkeypatch.setattr(gateway_config, "__file__", str(tmp_path / "voicegate" / "gateway" / "config.py"))
+    monkeypatch.setitem(sys.modules, "voicegate_tiny_model", SimpleNamespace(MODEL_DIR=tmp_path))
+    assert GatewayConfig().found_model_dir() == tmp_path
+    monkeypatch.setitem(sys.modules, "voicegate_tiny_model", None)
+    with pytest.raises(ConfigError, match=r"--model-dir.*pip install 'voicegate\[server\]'"):
+        GatewayConfig().found_model_dir()
 
 
 def test_variables_and_flags() -> None:

@@ -6,8 +6,9 @@ import pytest
 from websockets.datastructures import Headers
 from websockets.http11 import Request
 
+from voicegate import __version__
 from voicegate.engine.interface import EngineInfo, SpeakingMode, VoiceInfo
-from voicegate.gateway.server.http import PAGES, VERSION, Status, respond
+from voicegate.gateway.server.http import PAGES, Status, respond
 from voicegate.protocol.messages import STREAM_PATH
 
 pytestmark = pytest.mark.unit
@@ -52,7 +53,7 @@ def test_root_and_404_name_all_that_there_is() -> None:
         assert code == expected
         assert all(known in body for known in (*PAGES, STREAM_PATH))
         assert body.count("\n") == 1
-    assert VERSION in get("/", READY)[1]
+    assert __version__ in get("/", READY)[1]
 
 
 def test_upgrades_are_let_through_when_there_is_room() -> None:

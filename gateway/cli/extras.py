@@ -1,0 +1,20 @@
+"""What a base install lacks, told in one line by the command that needs it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from voicegate.gateway.cli.terminal import CommandError
+
+INSTALL_SERVER: Final = "`pip install 'voicegate[server]'`"
+
+
+@contextmanager
+def server_imports() -> Iterator[None]:
+    """Around imports of what the extra `server` brings. Raises CommandError where it is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("voicegate"):  # a fault of ours
+            raise
+        raise CommandError(f"{error.name} is not installed, and this needs it: {INSTALL_SERVER}") from error

@@ -1,0 +1,103 @@
+"""`pip install 'voicegate[server]'`: it serves the tiny model, and the README's client speaks with it."""
+
+import re
+import subprocess
+import wave
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.packaging.environments import ROOT, Environment, plain_environment
+from tests.unit.clients.deadline import deadline
+
+pytestmark = pytest.mark.packaging
+
+_README_URL = "ws://127.0.0.1:8080/v1/stream"
+# Around the README's lines: a text in pieces, a player that counts, and what it counted.
+_PROGRAM = """
+import asyncio
+from voicegate.protocol.opus_packet import packet_duration_48k
+
+async def tokens():
+    for token in ("Good ", "mor", "ning, ", "Emma. "):
+        yield token
+
+class Player:
+    duration_48k = 0
+    def feed(self, packet):
+        self.duration_48k += packet_duration_48k(packet)
+
+{lines}
+player = Player()
+asyncio.run(speak(tokens(), player))
+print(player.duration_48k / 48_000)
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_hang() -> Iterator[None]:
+    with deadline(120):  # importing torch and reading the model on a busy machine
+        yield
+
+
+@pytest.fixture(scope="module")
+def url(server: Environment) -> Iterator[str]:
+    command = [server.folder / "bin" / "voicegate", "serve", "--port", "0", "--threads", "1", "--log-level", "error"]
+    with (
+        deadline(120),
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, cwd=server.elsewhere, env=plain_environment()
+        ) as gateway,
+    ):
+        assert gateway.stdout is not None
+        line = gateway.stdout.readline()
+        assert line.startswith("voicegate is ready: ws://127.0.0.1:")
+        yield line.split()[3].rstrip(",")
+        gateway.terminate()
+    assert gateway.returncode == 0
+
+
+def test_nothing_of_this_tree_is_seen(server: Environment) -> None:
+    program = (
+        "import voicegate.engine.interface as engine, voicegate_tiny_model as tiny, torch, importlib.util\n"
+        "print(engine.__file__, tiny.MODEL_DIR, importlib.util.find_spec('voicegate.bench'), sep='\\n')"
+    )
+    shown = server.run("python", "-c", program).stdout.splitlines()
+    assert shown == [
+        str(server.packages / "voicegate" / "engine" / "interface.py"),
+        str(server.packages / "voicegate_tiny_model" / "tiny"),
+        "None",
+    ]
+
+
+def test_the_installed_model_is_found(server: Environment) -> None:
+    shown = server.run("voicegate", "voices", "show", "rms").stdout
+    assert f"{server.packages / 'voicegate_tiny_model' / 'tiny' / 'voices' / 'rms.safetensors'}" in shown
+
+
+def test_the_lines_of_the_readme_speak(url: str, client: Environment) -> None:
+    (lines,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert lines.count(_README_URL) == 1
+    ran = client.run("python", "-W", "error", "-c", _PROGRAM.format(lines=lines.replace(_README_URL, url)))
+    assert ran.returncode == 0, ran.stderr
+    assert 0.5 < float(ran.stdout) < 10
+
+
+@pytest.mark.parametrize("who", ["client", "server"])
+def test_say(url: str, who: str, request: pytest.FixtureRequest) -> None:
+    environment: Environment = request.getfixturevalue(who)
+    for name in ("good.wav", "good.opus"):
+        ran = environment.run("voicegate", "say", "Good morning.", "--url", url, "-o", name)
+        assert ran.returncode == 0, ran.stderr
+    with wave.open(str(environment.elsewhere / "good.wav")) as file:
+        assert file.getnframes() > file.getframerate() / 2
+        assert len(set(file.readframes(file.getnframes()))) > 100  # speech, not silence
+    assert (environment.elsewhere / "good.opus").read_bytes().startswith(b"OggS")
+
+
+def test_say_without_a_gateway_starts_one(server: Environment) -> None:
+    ran = server.run("voicegate", "say", "Good morning.", "-o", "alone.wav", VOICEGATE_PORT="1", VOICEGATE_THREADS="1")
+    assert ran.returncode == 0, ran.stderr
+    assert "no gateway on port 1" in ran.stderr
+    assert Path(server.elsewhere / "alone.wav").stat().st_size > 10_000

@@ -1,0 +1,110 @@
+"""What is in the distributions, and what they say that they need."""
+
+import ast
+import re
+import sys
+from email import message_from_string
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+import voicegate
+from tests.packaging.conftest import LIGHT, Distributions
+from tests.packaging.environments import ROOT
+
+pytestmark = pytest.mark.packaging
+
+
+def names(wheel: Path) -> set[str]:
+    with ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+def metadata(wheel: Path) -> dict[str, list[str]]:
+    with ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        message = message_from_string(archive.read(name).decode())
+    return {key: message.get_all(key, []) for key in message}
+
+
+def needs(wheel: Path, extra: str | None) -> set[str]:
+    """Distributions that are installed with `extra`, or with no extra."""
+    found = set()
+    for requirement in metadata(wheel)["Requires-Dist"]:
+        what, _, condition = requirement.partition(";")
+        wanted = re.search(r"extra == ['\"]([\w-]+)['\"]", condition)
+        if (wanted[1] if wanted else None) == extra:
+            found.add(what.strip())
+    own = {what for what in found if what.startswith("voicegate[")}
+    inner = [needs(wheel, each) for what in own for each in what.removeprefix("voicegate[").rstrip("]").split(",")]
+    return {re.split(r"[<>=!~ \[]", what)[0] for what in found - own}.union(*inner)
+
+
+def test_the_wheel_holds_one_package_with_all_it_reads(distributions: Distributions) -> None:
+    held = names(distributions.wheel)
+    assert {name.split("/")[0] for name in held if ".dist-info/" not in name} == {"voicegate"}
+    folders = {name.split("/")[1] for name in held if name.startswith("voicegate/") and name.count("/") > 1}
+    assert folders == {"clients", "engine", "gateway", "protocol"}
+    data = [path for folder in folders for path in (ROOT / folder).rglob("*.json")]
+    assert len(data) > 5
+    assert {f"voicegate/{path.relative_to(ROOT)}" for path in data} <= held
+    assert "voicegate/py.typed" in held
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in held)
+    assert not [name for name in held if name.endswith((".safetensors", ".wav"))]
+
+
+def test_every_module_is_in_the_wheel(distributions: Distributions) -> None:
+    folders = ("clients", "engine", "gateway", "protocol")
+    modules = {f"voicegate/{path.relative_to(ROOT)}" for folder in folders for path in (ROOT / folder).rglob("*.py")}
+    assert modules == {name for name in names(distributions.wheel) if re.match(r"voicegate/\w+/.*\.py$", name)}
+
+
+def test_a_wheel_of_the_source_distribution_is_a_wheel_of_the_tree(distributions: Distributions) -> None:
+    assert names(distributions.wheel) == names(distributions.wheel_of_tree)
+
+
+def test_the_model_is_a_distribution_of_its_own(distributions: Distributions) -> None:
+    held = names(distributions.tiny_model)
+    here = {path.relative_to(ROOT / "models" / "tiny") for path in (ROOT / "models" / "tiny").rglob("*")}
+    files = {str(path) for path in here if path.suffix}
+    assert {f"voicegate_tiny_model/tiny/{name}" for name in files} <= held
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in held)
+    assert {name.split("/")[0] for name in held if ".dist-info/" not in name} == {"voicegate_tiny_model"}
+
+
+def test_what_is_needed(distributions: Distributions) -> None:
+    assert needs(distributions.wheel, None) == set(LIGHT)
+    assert needs(distributions.wheel, "server") >= {"torch", "numpy", "opuslib-next", "voicegate-tiny-model"}
+    assert needs(distributions.wheel, "play") == {"sounddevice", "opuslib-next"}
+    assert metadata(distributions.tiny_model).get("Requires-Dist", []) == []
+
+
+def test_the_version_is_told_in_one_place(distributions: Distributions) -> None:
+    assert metadata(distributions.wheel)["Version"] == [voicegate.__version__]
+    assert metadata(distributions.wheel)["License-Expression"] == ["Apache-2.0"]
+
+
+def test_whatever_is_imported_is_declared(distributions: Distributions) -> None:
+    imported = set()
+    with ZipFile(distributions.wheel) as archive:
+        for name in archive.namelist():
+            if name.endswith(".py"):
+                imported |= roots_imported(archive.read(name).decode())
+    ours = {"voicegate", "voicegate_tiny_model"}
+    imported.discard("_typeshed")  # of type checkers
+    homes = packages_distributions()
+    providers = {homes[root][0].lower().replace("_", "-") for root in imported - sys.stdlib_module_names - ours}
+    declared = set().union(*(needs(distributions.wheel, extra) for extra in (None, "server", "play", "gpu")))
+    assert providers <= {name.lower() for name in declared}
+
+
+def roots_imported(source: str) -> set[str]:
+    roots = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            roots |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            roots.add((node.module or "").split(".")[0])
+    return roots
