@@ -6,17 +6,15 @@ A weak recogniser on 20 sentences: differences of a few words are noise (models/
 """
 
 import argparse
-import re
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from pocketsphinx import Decoder
 
 from voicegate.bench import environment, results_file, sentences
+from voicegate.bench.recogniser import Recogniser, words_of
 from voicegate.bench.stats import word_errors
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
@@ -34,35 +32,6 @@ from voicegate.engine.loading.build import load_stages, set_threads
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.model.config import load_model_config
 from voicegate.engine.voices.store import load_voices
-
-_RECOGNISER_RATE_HZ = 16_000
-
-
-def words_of(text: str) -> list[str]:
-    return re.findall(r"[a-z']+", text.lower())
-
-
-class Recogniser:
-    """pocketsphinx's default English model; mono 16-bit PCM at 16 kHz."""
-
-    def __init__(self) -> None:
-        self._decoder = Decoder(samprate=float(_RECOGNISER_RATE_HZ), loglevel="ERROR")
-
-    def words(self, samples: npt.NDArray[np.int16], rate_hz: int) -> list[str]:
-        self._decoder.start_utt()
-        self._decoder.process_raw(_resample(samples, rate_hz).tobytes(), no_search=False, full_utt=True)
-        self._decoder.end_utt()
-        hypothesis = self._decoder.hyp()
-        return words_of(hypothesis.hypstr) if hypothesis is not None else []
-
-
-def _resample(samples: npt.NDArray[np.int16], rate_hz: int) -> npt.NDArray[np.int16]:
-    """Band-limited by zeroing the spectrum above the new Nyquist frequency: whole signals only."""
-    num_out = len(samples) * _RECOGNISER_RATE_HZ // rate_hz
-    spectrum = torch.fft.rfft(torch.from_numpy(samples.astype(np.float64)))[: num_out // 2 + 1]
-    resampled = torch.fft.irfft(spectrum, n=num_out) * (num_out / len(samples))
-    out: npt.NDArray[np.int16] = resampled.clamp(-32768, 32767).numpy().astype(np.int16)
-    return out
 
 
 def speak(

@@ -17,9 +17,8 @@ class LlmError(Exception):
 
     LlmError
       NoFreeSlot       every slot is taken; wait until a sequence ends
-      InvalidRequest   this model, backend or sequence cannot do what was asked; the message says why
+      InvalidRequest   this model or this sequence cannot do what was asked; the message says why
       UnknownSequence  `launch` was asked for a sequence that has ended, never was, waits for text or is named twice
-      LlmDied          the backend makes no tokens any more, for nobody; the message says why
     """
 
 
@@ -33,18 +32,6 @@ class InvalidRequest(LlmError):
 
 class UnknownSequence(LlmError):
     pass
-
-
-class LlmDied(LlmError):
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class LlmTraits:
-    """What a backend promises beyond LlmBackend; the engine offers its clients no more than that."""
-
-    takes_streamed_text: bool  # `is_streaming` requests; without it all text of a pass is there when it begins
-    is_reproducible: bool  # equal seeds give equal tokens, alone or in any batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +48,8 @@ class SequenceRequest:
     prompt: LlmPrompt
     text_ids: tuple[int, ...]  # all of the text, or its beginning where `is_streaming`
     is_streaming: bool = False  # bistream: `push_text` and `end_text` follow
-    seed: int = 0
+    is_growing: bool = False  # `read` follows, again and again, and `text_ids` is empty
+    seed: int = 0  # equal seeds give equal tokens, alone or in any batch
     max_tokens: int | None = None  # speech tokens, at least 1; None: only the model's own limit
 
 
@@ -74,23 +62,14 @@ class SequenceOutput:
     is_final: bool = False
     is_truncated: bool = False  # ended by a length limit, not by the model; then `is_final` too
     error: str | None = None  # what was wrong with this sequence; safe to show
+    is_paused: bool = False  # its reading is over; it goes on with the next `read`
 
 
 class LlmBackend(Protocol):
     """Called from one thread. A sequence lives from `add` to its final or failed output, or to `abort`.
 
     Its outputs come in order, and none follows the last one. After `abort` some may still come, of what was on its way.
-
-    What concerns one sequence is told in its output, and the others go on. A backend that cannot go on at all wakes the
-    engine and raises LlmDied from `poll`, and from nothing else: what it is given then comes to nothing. One that can
-    fall silent keeps time itself: nobody else notices.
-
-    One that schedules itself decides alone what steps next, and runs as far ahead as `max_tokens` lets it: the engine
-    begins an utterance's next sequence only when it has turned most of the last one into sound.
     """
-
-    @property
-    def traits(self) -> LlmTraits: ...
 
     @property
     def num_free_slots(self) -> int:
@@ -114,6 +93,14 @@ class LlmBackend(Protocol):
 
     def end_text(self, sequence_id: int) -> None:
         """No more text follows. Idempotent; no-op where the sequence has ended. Raises as `push_text`."""
+
+    def read(self, sequence_id: int, text_ids: Sequence[int], *, until: int | None) -> None:
+        """A growing sequence goes on, with this text in place of the one before, up to `until` speech tokens in all.
+
+        None: the text is complete, and the model ends the speech. See sequence.Growing. No-op where the sequence has
+        ended. Raises InvalidRequest where its last reading has not paused, for ids out of range, and where the request
+        was not `is_growing`.
+        """
 
     def abort(self, sequence_id: int) -> None:
         """Let a sequence end without a last output. Idempotent; an unknown id is a no-op.
@@ -142,7 +129,7 @@ class LlmBackend(Protocol):
         """Whether something is under way that `poll` will have without being asked for it again."""
 
     def wait(self) -> None:
-        """Until `poll` has something or raises, or nothing is under way: for callers that gave no waker."""
+        """Until `poll` has something, or nothing is under way: for callers that gave no waker."""
 
     def close(self) -> None:
         """End what it runs by itself. Idempotent."""

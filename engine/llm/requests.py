@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from voicegate.engine.llm.backend import InvalidRequest, SequenceRequest
-from voicegate.engine.llm.sequence import Bistream, BistreamPolicy, LlmSequence, Unistream
+from voicegate.engine.llm.sequence import Bistream, BistreamPolicy, Growing, LlmSequence, Unistream
 from voicegate.engine.model.config import LlmConfig
 
 
@@ -13,6 +13,8 @@ def make_sequence(config: LlmConfig, request: SequenceRequest, policy: BistreamP
         raise InvalidRequest(f"max_tokens is {request.max_tokens}; it must be at least 1")
     check_text_ids(config, (*request.prompt.text_ids, *request.text_ids))
     _check_ids("speech", request.prompt.speech_ids, config.num_speech_rows)
+    if request.is_growing:
+        return Growing(config, request.prompt, max_tokens=request.max_tokens)
     if not request.is_streaming:
         return Unistream(config, request.prompt, request.text_ids, max_tokens=request.max_tokens)
     sequence = Bistream(config, request.prompt, policy=policy, max_tokens=request.max_tokens)
@@ -29,6 +31,13 @@ def streaming(sequence_id: int, sequence: LlmSequence) -> Bistream:
     """Raises InvalidRequest for a sequence whose text was complete from the start."""
     if not isinstance(sequence, Bistream):
         raise InvalidRequest(f"sequence {sequence_id} is not streaming: its text was complete from the start")
+    return sequence
+
+
+def growing(sequence_id: int, sequence: LlmSequence) -> Growing:
+    """Raises InvalidRequest for a sequence of another kind."""
+    if not isinstance(sequence, Growing):
+        raise InvalidRequest(f"sequence {sequence_id} is not growing: it is not read again")
     return sequence
 
 

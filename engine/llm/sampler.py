@@ -93,7 +93,13 @@ class RepetitionAwareSampler:
         return ids, weights.masked_fill_(before >= self._sampling.top_p, 0.0)
 
     def sample(
-        self, scores: torch.Tensor, *, history: torch.Tensor, ignore_eos: torch.Tensor, uniforms: torch.Tensor
+        self,
+        scores: torch.Tensor,
+        *,
+        history: torch.Tensor,
+        ignore_eos: torch.Tensor,
+        uniforms: torch.Tensor,
+        forbids_end: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Draw one id per row: [B] int64 on the device of `scores`.
 
@@ -101,7 +107,10 @@ class RepetitionAwareSampler:
         the ids drawn last in any order, -1 where there are fewer; ignore_eos [B] bool; uniforms [B, 2] float64.
         Where `ignore_eos` is set, id `speech_token_size` cannot come up. Upstream meant eos, but in CosyVoice3 that id
         is sos and eos is the next one: the flag does not keep a sequence from ending, here as there.
+        `forbids_end` [B] bool: none but speech ids can come up (None: of no row).
         """
+        if forbids_end is not None:
+            scores[:, self._ignored_id :].masked_fill_(forbids_end[:, None], -torch.inf)
         scores.select(1, self._ignored_id).masked_fill_(ignore_eos, -torch.inf)
         ids, weights = self.nucleus(scores)
         first = ids.gather(1, self._draw(weights, uniforms[:, 0])[:, None])

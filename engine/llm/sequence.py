@@ -1,6 +1,6 @@
 """What to feed the LLM next and what its tokens mean: the pure state machines of one sequence. No torch, no sampling.
 
-Both kinds show the next forward as `feed` and take the token that was sampled from it through `advance`.
+All kinds show the next forward as `feed` and take the token that was sampled from it through `advance`.
 Layouts and quirks are upstream's (cosyvoice/llm/llm.py: Qwen2LM.inference, inference_bistream).
 """
 
@@ -62,12 +62,15 @@ class Feed:
     """One forward: `items` go behind what the sequence has been fed, then a token is sampled at the last position.
 
     `ignore_eos` is upstream's flag for the sampler (see RepetitionAwareSampler). `is_forced_fill`: nothing is
-    sampled, the forward only stores the positions.
+    sampled, the forward only stores the positions. `num_kept`: only so many of what was fed before stay, and `items` go
+    behind these; None: all. `forbids_end`: none but speech ids can come up.
     """
 
     items: tuple[Item, ...]
     ignore_eos: bool
     is_forced_fill: bool = False
+    num_kept: int | None = None
+    forbids_end: bool = False
 
 
 class Unistream:
@@ -109,6 +112,80 @@ class Unistream:
         else:
             self.feed = Feed(((Table.SPEECH, token),), ignore_eos=len(self.decoded) < self.min_tokens)
         return token
+
+
+class Growing:
+    """A text that is still being written: read anew, behind what was spoken, each time with all that is known of it.
+
+    A reading is laid out as unistream, the tokens spoken so far behind the prompt's: [sos, prompt text, text, task,
+    prompt speech, speech]. The sampler's window and its random stream go on across readings, so what is said depends
+    on the seed and on the text known at each reading. While more text follows, the model cannot end the speech.
+    """
+
+    def __init__(self, config: LlmConfig, prompt: LlmPrompt, *, max_tokens: int | None = None) -> None:
+        self.decoded: list[int] = []  # what the sampler's repetition window looks at
+        self.feed: Feed | None = None
+        self.failure: str | None = None
+        self.state = SequenceState.WAITING
+        self.min_tokens = 0
+        self.max_tokens = 0  # in all: where this reading pauses, or where the speech is cut off
+        self._config = config
+        self._prompt = prompt
+        self._limit = max_tokens
+        self._is_complete = False
+        self._read: tuple[Item, ...] = ()  # what the last reading fed before its first token
+
+    def read(self, text_ids: tuple[int, ...], *, until: int | None) -> None:
+        """Go on with this text for the one before, up to `until` speech tokens in all; None: it is complete.
+
+        Raises InvalidRequest where it runs or has been completed, where `until` leaves nothing to say, without text,
+        and as Unistream.
+        """
+        if self.state is not SequenceState.WAITING:
+            raise InvalidRequest("a growing sequence is read again when its reading has paused, not before")
+        if not text_ids:
+            raise InvalidRequest("a growing sequence cannot be read without text")
+        if until is not None and until <= len(self.decoded):
+            raise InvalidRequest(f"{len(self.decoded)} tokens are spoken; a reading until {until} would add none")
+        text = self._prompt.text_ids + text_ids
+        if self._config.end_of_prompt_id not in text:
+            raise InvalidRequest("neither the prompt text nor the text contains <|endofprompt|>")
+        self._is_complete = until is None
+        self.min_tokens = MIN_TOKENS_PER_TEXT_TOKEN * len(text_ids) if self._is_complete else 0
+        limits = (until, self._limit, MAX_TOKENS_PER_TEXT_TOKEN * len(text_ids) if self._is_complete else None)
+        self.max_tokens = min(limit for limit in limits if limit is not None)
+        items = (
+            (Table.SPEECH, self._config.sos_id),
+            *_text_items(text),
+            (Table.SPEECH, self._config.task_id),
+            *_speech_items((*self._prompt.speech_ids, *self.decoded)),
+        )
+        if len(self.decoded) >= self.max_tokens:  # the limit is behind: nothing more is said
+            self.state = SequenceState.TRUNCATED
+            return
+        num_kept = _num_common(self._read, items)
+        self._read = items
+        self.state = SequenceState.RUNNABLE
+        self._feed(items[num_kept:], num_kept=num_kept)
+
+    def advance(self, token: int | None) -> int | None:
+        """Take the token sampled from `feed`; returns it where it is speech, None where it ends the sequence."""
+        assert token is not None, "growing never forces a fill"
+        self.feed = None
+        if token >= self._config.speech_token_size:
+            self.state = SequenceState.FINISHED
+            return None
+        self.decoded.append(token)
+        if len(self.decoded) < self.max_tokens:
+            self._feed(((Table.SPEECH, token),))
+        else:
+            is_cut = self._is_complete or self.max_tokens == self._limit
+            self.state = SequenceState.TRUNCATED if is_cut else SequenceState.WAITING
+        return token
+
+    def _feed(self, items: tuple[Item, ...], *, num_kept: int | None = None) -> None:
+        ignores_eos = len(self.decoded) < self.min_tokens
+        self.feed = Feed(items, ignores_eos, num_kept=num_kept, forbids_end=not self._is_complete)
 
 
 class Bistream:
@@ -274,7 +351,13 @@ class Bistream:
             self.feed = Feed(tuple(self._input), ignore_eos=True, is_forced_fill=is_forced_fill)
 
 
-LlmSequence = Unistream | Bistream
+LlmSequence = Unistream | Growing | Bistream
+
+
+def _num_common(before: tuple[Item, ...], now: tuple[Item, ...]) -> int:
+    """How many items both begin with, but never all of `now`: its last position is sampled from."""
+    pairs = zip(before, now[:-1], strict=False)
+    return next((index for index, (one, other) in enumerate(pairs) if one != other), min(len(before), len(now) - 1))
 
 
 def _text_items(text_ids: Iterable[int]) -> list[Item]:

@@ -12,10 +12,10 @@ import torch
 from voicegate.engine.llm.backend import InvalidRequest, SequenceOutput, SequenceRequest, UnknownSequence
 from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
 from voicegate.engine.llm.model import LlmModel
-from voicegate.engine.llm.requests import check_text_ids, make_sequence, streaming
+from voicegate.engine.llm.requests import check_text_ids, growing, make_sequence, streaming
 from voicegate.engine.llm.runner import FinishedStep, LaunchedStep
 from voicegate.engine.llm.sampler import RepetitionAwareSampler, seed_key, uniforms
-from voicegate.engine.llm.sequence import BistreamPolicy, Feed, LlmSequence, SequenceState, Table
+from voicegate.engine.llm.sequence import BistreamPolicy, Feed, Growing, LlmSequence, SequenceState, Table
 from voicegate.engine.model.config import LlmConfig, SamplingConfig
 
 _NO_ID = -1  # in a history that is not full yet
@@ -99,6 +99,16 @@ class TorchLlmRunner:
         if row is not None:
             streaming(sequence_id, row.sequence).end_text()
 
+    def read(self, sequence_id: int, text_ids: Sequence[int], *, until: int | None) -> None:
+        row = self._rows.get(sequence_id)
+        if row is None:
+            return
+        check_text_ids(self._config, text_ids)
+        sequence = growing(sequence_id, row.sequence)
+        sequence.read(tuple(text_ids), until=until)
+        if sequence.feed is not None and sequence.feed.num_kept is not None:
+            self._cache.lengths[row.slot] = sequence.feed.num_kept
+
     def abort(self, sequence_id: int) -> None:
         row = self._rows.pop(sequence_id, None)
         if row is not None:
@@ -165,6 +175,7 @@ class TorchLlmRunner:
             self._model.logits(hidden),
             history=self._to_device(self._history[slots]),
             ignore_eos=torch.tensor([feed.ignore_eos for _, feed in work], device=self._device),
+            forbids_end=torch.tensor([feed.forbids_end for _, feed in work], device=self._device),
             uniforms=self._to_device(uniforms(self._seed_keys[slots], self._num_sampled[slots])),
         )
         self._num_sampled[slots] += np.uint64(1)
@@ -190,4 +201,5 @@ class TorchLlmRunner:
         is_final = is_truncated or sequence.state is SequenceState.FINISHED
         if is_final or error:
             self.abort(row.sequence_id)
-        return SequenceOutput(row.sequence_id, emitted, is_final, is_truncated, error)
+        is_paused = isinstance(sequence, Growing) and sequence.state is SequenceState.WAITING
+        return SequenceOutput(row.sequence_id, emitted, is_final, is_truncated, error, is_paused)

@@ -19,6 +19,11 @@ _DIGIT_WEIGHT: Final = 4
 _WIDE_WEIGHT: Final = 3
 
 
+def letters(text: str) -> int:
+    """A length that time is about proportional to; numerals are longer when said, which is not counted."""
+    return sum(_WIDE_WEIGHT if is_wide(char) else 1 for char in text if char.isalnum())
+
+
 def split_words(text: str, char_offset: int) -> list[TextSpan]:
     """Words as written with the punctuation at them; each wide character is one. No whitespace, no bare punctuation."""
     words: list[TextSpan] = []

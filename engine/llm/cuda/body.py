@@ -253,6 +253,7 @@ class DecoderBody:
             IS_FORCED_FILL=packing.IS_FORCED_FILL,
             COUNTS_AS_FILL=packing.COUNTS_AS_FILL,
             IS_FRESH=packing.IS_FRESH,
+            FORBIDS_END=packing.FORBIDS_END,
             num_warps=self._tiles.num_draw_warps,
         )
 

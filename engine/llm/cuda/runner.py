@@ -18,8 +18,8 @@ from voicegate.engine.llm.cuda.packing import Words
 from voicegate.engine.llm.cuda.slots import SlotTable
 from voicegate.engine.llm.cuda.steps import CudaStep, Live, Member
 from voicegate.engine.llm.cuda.weights import DecoderWeights
-from voicegate.engine.llm.requests import check_text_ids, make_sequence, streaming
-from voicegate.engine.llm.sequence import BistreamPolicy, SequenceState, Table, Unistream
+from voicegate.engine.llm.requests import check_text_ids, growing, make_sequence, streaming
+from voicegate.engine.llm.sequence import BistreamPolicy, Growing, SequenceState, Table, Unistream
 from voicegate.engine.model.config import LlmConfig, SamplingConfig
 
 
@@ -133,6 +133,20 @@ class CudaLlmRunner:
         if live is not None:
             streaming(sequence_id, live.sequence).end_text()
 
+    def read(self, sequence_id: int, text_ids: Sequence[int], *, until: int | None) -> None:
+        live = self._lives.get(sequence_id)
+        if live is None:
+            return
+        check_text_ids(self._config, text_ids)
+        sequence, slots, slot = growing(sequence_id, live.sequence), self._slots, live.slot
+        sequence.read(tuple(text_ids), until=until)
+        live.max_tokens = sequence.max_tokens
+        slots.min_tokens[slot] = sequence.min_tokens
+        slots.forbids_end[slot] = until is not None
+        slots.is_decoding[slot] = False
+        if sequence.feed is not None and sequence.feed.num_kept is not None:
+            slots.lengths[slot] = sequence.feed.num_kept
+
     def abort(self, sequence_id: int) -> None:
         live = self._lives.pop(sequence_id, None)
         if live is not None:
@@ -213,7 +227,7 @@ class CudaLlmRunner:
             return Member(error=error), nothing, None
         first_speech_row = self._config.vocab_size
         rows = slots.feed_rows(slot, [id_ + first_speech_row * (table is Table.SPEECH) for table, id_ in feed.items])
-        if isinstance(sequence, Unistream):
+        if isinstance(sequence, Unistream | Growing):
             slots.is_decoding[slot] = True
             return Member(), rows, slots.decode_samples(np.array([slot]))
         sample = slots.bistream_sample(
@@ -273,10 +287,15 @@ class CudaLlmRunner:
             if member is None:
                 token, num_decodes = tokens[num_decodes], num_decodes + 1
                 if self._lives.get(live.sequence_id) is live:
-                    outputs.append(self._unistream_output(live, token))
+                    outputs.append(self._decode_output(live, token))
             elif self._lives.get(live.sequence_id) is live:
                 outputs.append(self._member_output(live, member, tokens))
         return outputs
+
+    def _decode_output(self, live: Live, token: int) -> SequenceOutput:
+        if isinstance(live.sequence, Unistream):
+            return self._unistream_output(live, token)
+        return self._sequence_output(live, live.sequence.advance(token))
 
     def _unistream_output(self, live: Live, token: int) -> SequenceOutput:
         if token >= self._config.speech_token_size:
@@ -289,20 +308,24 @@ class CudaLlmRunner:
         return SequenceOutput(live.sequence_id, (token,), is_final=True, is_truncated=True)
 
     def _member_output(self, live: Live, member: Member, tokens: list[int]) -> SequenceOutput:
+        if member.sample is None:
+            return self._sequence_output(live, None, error=member.error)
+        token = tokens[member.sample]
+        if not member.is_forced_fill:
+            return self._decode_output(live, token)
+        return self._sequence_output(live, live.sequence.advance(None))
+
+    def _sequence_output(self, live: Live, token: int | None, *, error: str | None = None) -> SequenceOutput:
+        """`token`: what the sequence has made of the last step, if it is speech."""
         sequence = live.sequence
-        emitted: tuple[int, ...] = ()
-        if member.sample is not None:
-            token = tokens[member.sample]
-            if isinstance(sequence, Unistream):
-                return self._unistream_output(live, token)
-            spoken = sequence.advance(None if member.is_forced_fill else token)
-            emitted = () if spoken is None else (spoken,)
-        error = member.error or sequence.failure
+        emitted = () if token is None else (token,)
+        error = error or sequence.failure
         is_truncated = sequence.state is SequenceState.TRUNCATED
         is_final = is_truncated or sequence.state is SequenceState.FINISHED
         if is_final or error:
             self.abort(live.sequence_id)
-        return SequenceOutput(live.sequence_id, emitted, is_final, is_truncated, error)
+        is_paused = isinstance(sequence, Growing) and sequence.state is SequenceState.WAITING
+        return SequenceOutput(live.sequence_id, emitted, is_final, is_truncated, error, is_paused)
 
 
 def _tiles_for(device: torch.device, dtype: torch.dtype) -> TileTable:

@@ -93,6 +93,7 @@ def sample(
     IS_FORCED_FILL: tl.constexpr,
     COUNTS_AS_FILL: tl.constexpr,
     IS_FRESH: tl.constexpr,
+    FORBIDS_END: tl.constexpr,
 ):
     """One sample: its token to `tokens` [samples], `last_token` [slots] and the ring `history` [slots, stride].
 
@@ -116,6 +117,7 @@ def sample(
     is_id = ids < NUM_IDS
     scores = tl.load(scores_ptr + index * SCORES_STRIDE + ids, mask=is_id, other=float("-inf"))
     is_masked = (ids == SPEECH_TOKEN_SIZE) & ((flags & IS_IGNORING_EOS) != 0)
+    is_masked |= (ids >= SPEECH_TOKEN_SIZE) & ((flags & FORBIDS_END) != 0)
     scores = tl.where(is_masked, float("-inf"), scores)
 
     weights = tl.exp(scores - tl.max(scores, 0))

@@ -22,7 +22,8 @@ class SlotTable:
         self.lengths = np.zeros(num_slots, np.int64)  # positions fed
         self.num_drawn = np.zeros(num_slots, np.int64)  # the number of the next draw
         self.min_tokens = np.zeros(num_slots, np.int64)
-        self.is_decoding = np.zeros(num_slots, np.bool_)  # unistream, its prefill launched
+        self.forbids_end = np.zeros(num_slots, np.bool_)
+        self.is_decoding = np.zeros(num_slots, np.bool_)  # unistream or a growing one's reading, its prefill launched
         self._seed_keys = np.zeros(num_slots, np.uint64)
         self._window = window
         self._free = list(reversed(range(num_slots)))
@@ -43,6 +44,7 @@ class SlotTable:
         for array in (self.lengths, self.num_drawn, self.min_tokens):
             array[slot] = 0
         self.is_decoding[slot] = False
+        self.forbids_end[slot] = False
         self._seed_keys[slot] = seed_key(seed)
         return slot
 
@@ -74,6 +76,7 @@ class SlotTable:
         num_drawn = self.num_drawn[slots]
         flags = np.where(num_drawn < self.min_tokens[slots], packing.IS_IGNORING_EOS, 0)
         flags |= np.where(num_drawn == 0, packing.IS_FRESH, 0)
+        flags |= np.where(self.forbids_end[slots], packing.FORBIDS_END, 0)
         return self._samples(slots, flags, num_drawn % self._window)
 
     def bistream_sample(self, slot: int, *, num_decoded: int, ignore_eos: bool, is_forced_fill: bool) -> Words:

@@ -290,3 +290,68 @@ def test_batched_hidden_states_equal_those_alone(monkeypatch: pytest.MonkeyPatch
     together = decodes(*wanted)
     for index, each in enumerate(wanted):
         torch.testing.assert_close(together[:, index], decodes(each)[:, 0], rtol=0, atol=1e-5)
+
+
+# --- text that grows ------------------------------------------------------------------------------------------
+
+READINGS = (((10, 11), 3), ((10, 11, 12), 6), ((10, 11, 12, 13), None))
+
+
+def grown(sequence_id: int, *, seed: int) -> SequenceRequest:
+    return SequenceRequest(sequence_id, PROMPT, (), is_growing=True, seed=seed, max_tokens=20)
+
+
+def read_on(runner: TorchLlmRunner, sequence_id: int) -> list[SequenceOutput]:
+    """Every reading of READINGS to its pause or end, alone or with whatever else is runnable."""
+    outputs: list[SequenceOutput] = []
+    for text_ids, until in READINGS:
+        runner.read(sequence_id, text_ids, until=until)
+        outputs += drain(runner)[sequence_id]
+    return outputs
+
+
+def test_a_grown_text_that_was_known_whole_is_unistream() -> None:
+    runner = make_runner()
+    runner.add(grown(0, seed=5))
+    assert not runner.is_runnable(0)
+    runner.read(0, (10, 11, 12, 13), until=None)
+    assert tokens(drain(runner)[0]) == expected(5)
+
+
+def test_a_reading_goes_on_as_if_all_its_text_and_speech_were_fed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = make_runner()
+    runner.add(grown(0, seed=5))
+    outputs = read_on(runner, 0)
+    assert [index for index, output in enumerate(outputs) if output.is_paused] == [2, 5]
+    monkeypatch.setattr("voicegate.engine.llm.sequence._num_common", lambda _before, _now: 0)
+    anew = make_runner()
+    anew.add(grown(0, seed=5))
+    assert read_on(anew, 0) == outputs
+
+
+def test_readings_in_a_batch_are_what_they_are_alone() -> None:
+    runner = make_runner()
+    for sequence_id, seed in ((0, 5), (1, 6)):
+        runner.add(grown(sequence_id, seed=seed))
+    runner.add(request(2, seed=7))
+    together: dict[int, list[int]] = {0: [], 1: []}
+    for text_ids, until in READINGS:
+        for sequence_id in together:
+            runner.read(sequence_id, text_ids, until=until)
+        outputs = drain(runner)
+        for sequence_id, spoken in together.items():
+            spoken += tokens(outputs[sequence_id])
+    for sequence_id, seed in ((0, 5), (1, 6)):
+        single = make_runner()
+        single.add(grown(0, seed=seed))
+        assert tokens(read_on(single, 0)) == together[sequence_id]
+    assert runner.num_free_slots == 4
+
+
+def test_what_is_no_growing_sequence_is_not_read_and_an_ended_one_ignores_it() -> None:
+    runner = make_runner()
+    runner.add(request(0))
+    with pytest.raises(InvalidRequest, match="not growing"):
+        runner.read(0, (10,), until=3)
+    runner.abort(0)
+    runner.read(0, (10,), until=3)

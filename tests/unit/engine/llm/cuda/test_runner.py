@@ -3,7 +3,16 @@
 import pytest
 import torch
 
-from tests.unit.engine.llm.cuda.support import PROMPT, drain_ahead, make_runner, reference, request, tokens
+from tests.unit.engine.llm.cuda.support import (
+    CONFIG,
+    PROMPT,
+    STATE,
+    drain_ahead,
+    make_runner,
+    reference,
+    request,
+    tokens,
+)
 from tests.unit.engine.llm.support import drain
 from voicegate.engine.llm.backend import (
     InvalidRequest,
@@ -13,6 +22,8 @@ from voicegate.engine.llm.backend import (
     SequenceRequest,
     UnknownSequence,
 )
+from voicegate.engine.llm.torch_runner import TorchLlmRunner
+from voicegate.engine.model.config import SamplingConfig
 
 pytestmark = pytest.mark.unit
 
@@ -107,3 +118,20 @@ def test_refusals_change_nothing() -> None:
 def test_more_slots_than_rows_are_refused() -> None:
     with pytest.raises(ValueError, match="row bucket"):
         make_runner(num_slots=17)
+
+
+@pytest.mark.parametrize("max_in_flight", [1, 2])
+def test_a_text_that_grows_is_spoken_as_on_a_cpu(max_in_flight: int) -> None:
+    """Also beside another sequence, with steps launched before the tokens of the last are known."""
+    wanted = SequenceRequest(0, PROMPT, (), is_growing=True, seed=5, max_tokens=9)
+    readings = (((10, 11), 2), ((10, 11, 12), 4), ((10, 11, 12, 13), None))
+    runner = make_runner(max_in_flight=max_in_flight)
+    cpu = TorchLlmRunner(CONFIG, SamplingConfig(), STATE, num_slots=1, max_positions=128)
+    cpu.add(wanted)
+    runner.add(wanted)
+    runner.add(request(1, seed=6, max_tokens=5))
+    for text_ids, until in readings:
+        for each in (cpu, runner):
+            each.read(0, text_ids, until=until)
+        assert drain_ahead(runner, depth=max_in_flight)[0] == drain(cpu)[0]
+    assert runner.num_free_slots == 4

@@ -1,0 +1,139 @@
+"""A text that is read again as it grows: what a reading feeds, where it pauses, and that one reading is unistream."""
+
+import pytest
+
+from tests.unit.engine.llm.support import (
+    END_OF_PROMPT,
+    EOS,
+    SOS,
+    TASK,
+    Recording,
+    golden_llm_config,
+    run_until_stuck,
+    scripted,
+)
+from voicegate.engine.llm.backend import InvalidRequest, LlmPrompt
+from voicegate.engine.llm.sequence import Growing, SequenceState, Table, Unistream
+
+pytestmark = pytest.mark.unit
+
+CONFIG = golden_llm_config()
+PROMPT = LlmPrompt((11, END_OF_PROMPT, 12), (101, 102))
+
+
+def growing(*, max_tokens: int | None = None) -> Growing:
+    return Growing(CONFIG, PROMPT, max_tokens=max_tokens)
+
+
+def speak(sequence: Growing, tokens: list[int]) -> None:
+    for token in tokens:
+        assert sequence.state is SequenceState.RUNNABLE
+        sequence.advance(token)
+
+
+def speech(*ids: int) -> tuple[tuple[Table, int], ...]:
+    return tuple((Table.SPEECH, each) for each in ids)
+
+
+def text(*ids: int) -> tuple[tuple[Table, int], ...]:
+    return tuple((Table.TEXT, each) for each in ids)
+
+
+def test_waits_until_it_is_read_and_pauses_where_it_was_told() -> None:
+    sequence = growing()
+    assert (sequence.state, sequence.feed) == (SequenceState.WAITING, None)
+    sequence.read((21, 22), until=3)
+    speak(sequence, [1, 2, 3])
+    assert (sequence.state, sequence.feed) == (SequenceState.WAITING, None)
+    assert sequence.decoded == [1, 2, 3]
+
+
+def test_a_reading_has_the_words_known_by_then_and_the_speech_made_so_far() -> None:
+    sequence = growing()
+    sequence.read((21, 22), until=2)
+    assert sequence.feed is not None
+    assert sequence.feed.items == (*speech(SOS), *text(11, END_OF_PROMPT, 12, 21, 22), *speech(TASK, 101, 102))
+    assert sequence.feed.num_kept == 0
+    speak(sequence, [1, 2])
+    sequence.read((21, 22, 23), until=5)
+    # What is the same at the beginning stays: sos, the prompt's text and the words known then.
+    assert sequence.feed.num_kept == 6
+    assert sequence.feed.items == (*text(23), *speech(TASK, 101, 102, 1, 2))
+
+
+def test_a_word_that_is_read_differently_later_is_fed_again() -> None:
+    sequence = growing()
+    sequence.read((21, 22), until=2)
+    speak(sequence, [1, 2])
+    sequence.read((21, 29, 23), until=5)
+    assert sequence.feed is not None
+    assert sequence.feed.num_kept == 5
+    assert sequence.feed.items == (*text(29, 23), *speech(TASK, 101, 102, 1, 2))
+
+
+def test_the_same_text_again_feeds_the_last_position_at_least() -> None:
+    sequence = growing()
+    sequence.read((21,), until=1)
+    speak(sequence, [1])
+    sequence.read((21,), until=2)
+    assert sequence.feed is not None
+    assert sequence.feed.items == speech(1)
+    assert sequence.feed.num_kept == 8
+
+
+def test_speech_cannot_end_while_text_grows_and_ends_by_the_model_once_it_is_complete() -> None:
+    sequence = growing()
+    sequence.read((21,), until=2)
+    assert sequence.feed is not None
+    assert sequence.feed.forbids_end
+    speak(sequence, [1, 2])
+    sequence.read((21, 22), until=None)
+    assert not sequence.feed.forbids_end
+    assert sequence.feed.ignore_eos  # two tokens of a least of four
+    speak(sequence, [3, 4])
+    assert sequence.feed is not None
+    assert not sequence.feed.ignore_eos
+    assert sequence.advance(EOS) is None
+    assert sequence.state is SequenceState.FINISHED
+
+
+def test_one_reading_of_complete_text_is_unistream() -> None:
+    tokens = [*range(1, 30), EOS]
+    whole, grown = Recording(), Recording()
+    run_until_stuck(Unistream(CONFIG, PROMPT, (21, 22)), scripted(tokens), whole)
+    sequence = growing()
+    sequence.read((21, 22), until=None)
+    run_until_stuck(sequence, scripted(tokens), grown)
+    assert grown == whole
+    assert sequence.state is SequenceState.FINISHED
+
+
+@pytest.mark.parametrize(("limit", "state"), [(5, SequenceState.TRUNCATED), (None, SequenceState.WAITING)])
+def test_the_callers_limit_cuts_it_off_in_any_reading(limit: int | None, state: SequenceState) -> None:
+    sequence = growing(max_tokens=limit)
+    sequence.read((21,), until=5)
+    speak(sequence, [1, 2, 3, 4, 5])
+    assert sequence.state is state
+
+
+def test_text_completed_behind_its_length_limit_says_no_more() -> None:
+    sequence = growing()
+    sequence.read((21,), until=25)
+    speak(sequence, list(range(25)))
+    sequence.read((21,), until=None)  # 20 tokens at most, and 25 are spoken
+    assert (sequence.state, sequence.feed) == (SequenceState.TRUNCATED, None)
+
+
+def test_what_cannot_be_read_is_refused_and_changes_nothing() -> None:
+    sequence = growing()
+    with pytest.raises(InvalidRequest, match="without text"):
+        sequence.read((), until=3)
+    with pytest.raises(InvalidRequest, match="endofprompt"):
+        Growing(CONFIG, LlmPrompt()).read((21,), until=3)
+    sequence.read((21,), until=2)
+    with pytest.raises(InvalidRequest, match="paused"):
+        sequence.read((21, 22), until=5)
+    speak(sequence, [1, 2])
+    with pytest.raises(InvalidRequest, match="would add none"):
+        sequence.read((21, 22), until=2)
+    assert (sequence.state, sequence.decoded) == (SequenceState.WAITING, [1, 2])
