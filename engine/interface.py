@@ -77,6 +77,7 @@ class EngineInfo:
     max_utterances: int
     max_lead_ms: int
     max_instruct_chars: int = 0  # longest `instruct` of a request; 0: the model follows none
+    is_reproducible: bool = True  # equal text, voice and seed sound alike; else no request may name a seed
 
 
 # --- events -----------------------------------------------------------------------------------------------

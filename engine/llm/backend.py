@@ -17,8 +17,9 @@ class LlmError(Exception):
 
     LlmError
       NoFreeSlot       every slot is taken; wait until a sequence ends
-      InvalidRequest   this model or this sequence cannot do what was asked; the message says why
+      InvalidRequest   this model, backend or sequence cannot do what was asked; the message says why
       UnknownSequence  `launch` was asked for a sequence that has ended, never was, waits for text or is named twice
+      LlmDied          the backend makes no tokens any more, for nobody; the message says why
     """
 
 
@@ -32,6 +33,18 @@ class InvalidRequest(LlmError):
 
 class UnknownSequence(LlmError):
     pass
+
+
+class LlmDied(LlmError):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class LlmTraits:
+    """What a backend promises beyond LlmBackend; the engine offers its clients no more than that."""
+
+    takes_streamed_text: bool  # `is_streaming` requests; without it all text of a pass is there when it begins
+    is_reproducible: bool  # equal seeds give equal tokens, alone or in any batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +62,7 @@ class SequenceRequest:
     text_ids: tuple[int, ...]  # all of the text, or its beginning where `is_streaming`
     is_streaming: bool = False  # bistream: `push_text` and `end_text` follow
     is_growing: bool = False  # `read` follows, again and again, and `text_ids` is empty
-    seed: int = 0  # equal seeds give equal tokens, alone or in any batch
+    seed: int = 0
     max_tokens: int | None = None  # speech tokens, at least 1; None: only the model's own limit
 
 
@@ -69,7 +82,17 @@ class LlmBackend(Protocol):
     """Called from one thread. A sequence lives from `add` to its final or failed output, or to `abort`.
 
     Its outputs come in order, and none follows the last one. After `abort` some may still come, of what was on its way.
+
+    What concerns one sequence is told in its output, and the others go on. A backend that cannot go on at all wakes the
+    engine and raises LlmDied from `poll`, and from nothing else: what it is given then comes to nothing. One that can
+    fall silent keeps time itself: nobody else notices.
+
+    One that schedules itself decides alone what steps next, and runs as far ahead as `max_tokens` lets it: the engine
+    begins an utterance's next sequence only when it has turned most of the last one into sound.
     """
+
+    @property
+    def traits(self) -> LlmTraits: ...
 
     @property
     def num_free_slots(self) -> int:
@@ -129,7 +152,7 @@ class LlmBackend(Protocol):
         """Whether something is under way that `poll` will have without being asked for it again."""
 
     def wait(self) -> None:
-        """Until `poll` has something, or nothing is under way: for callers that gave no waker."""
+        """Until `poll` has something or raises, or nothing is under way: for callers that gave no waker."""
 
     def close(self) -> None:
         """End what it runs by itself. Idempotent."""

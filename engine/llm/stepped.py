@@ -7,7 +7,7 @@ from typing import Final
 
 from voicegate.engine.device.lanes import Lane, Mark
 from voicegate.engine.device.watcher import NO_WAKER, Waker
-from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
+from voicegate.engine.llm.backend import LlmTraits, SequenceOutput, SequenceRequest
 from voicegate.engine.llm.runner import LaunchedStep, LlmRunner
 
 # Launched but not fetched. More would only let a cancel or a newcomer wait longer; fewer would let a GPU wait for
@@ -24,6 +24,8 @@ class _StepInFlight:
 
 class SteppedLlm:
     """An LlmBackend. On a CPU a step is done when `launch` returns."""
+
+    traits = LlmTraits(takes_streamed_text=True, is_reproducible=True)
 
     def __init__(self, runner: LlmRunner, lane: Lane) -> None:
         self.runner = runner

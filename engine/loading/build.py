@@ -4,6 +4,7 @@ import gc
 import os
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 
 import torch
 
@@ -20,11 +21,11 @@ from voicegate.engine.interface import (
     EngineError,
     EngineEvent,
     EngineInfo,
-    SpeakingMode,
     UtteranceId,
     UtteranceRequest,
     VoiceInfo,
 )
+from voicegate.engine.llm.backend import LlmDied
 from voicegate.engine.loading.runners import (
     begin_start,
     load_flow,
@@ -37,6 +38,7 @@ from voicegate.engine.loading.runners import (
 from voicegate.engine.loading.startup import SILENT, Progress, freeze_heap, timed
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.prompting import MAX_INSTRUCT_CHARS
+from voicegate.engine.loop.reception import speaking_modes
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.loop.voice_shelf import ready_voice, voice_room
 from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
@@ -71,25 +73,22 @@ def load_engine(
         stages = load_stages(config, model, voices, on_progress)
     except (ValueError, OSError) as error:
         raise EngineError(f"cannot load the model in {config.model_dir}: {error}") from error
-    info = engine_info(config, model, voices)
+    info = engine_info(config, stages)
     keeper = VoiceKeeper(config.model_dir, model, config.voices_dir)
-    with timed("warm-up", on_progress):
-        _warm_up(config, stages, info)
-    encoders: Encoders | None = None
-    if config.encoder_processes:
-        with timed("encoder processes", on_progress):
-            encoders = EncoderProcesses(config.encoder_processes, opus_complexity=config.opus_complexity)
-    core = EngineCore(config, stages, time.monotonic, sink, encoders=encoders, waker=waker)
-    if start_switches(config).freezes_heap:
-        freeze_heap()
-
-    def close() -> None:
-        gc.unfreeze()
-        stages.llm.close()
-        if encoders is not None:
-            encoders.close()
-
-    return LoadedEngine(core, info, close=close, voices=keeper)
+    with ExitStack() as running:  # beside this thread; ended if anything here fails
+        running.callback(stages.llm.close)
+        with timed("warm-up", on_progress):
+            _warm_up(config, stages, info)
+        encoders: Encoders | None = None
+        if config.encoder_processes:
+            with timed("encoder processes", on_progress):
+                encoders = EncoderProcesses(config.encoder_processes, opus_complexity=config.opus_complexity)
+            running.callback(encoders.close)
+        core = EngineCore(config, stages, time.monotonic, sink, encoders=encoders, waker=waker)
+        if start_switches(config).freezes_heap:
+            freeze_heap()
+            running.callback(gc.unfreeze)
+        return LoadedEngine(core, info, close=running.pop_all().close, voices=keeper)
 
 
 def load_stages(
@@ -131,16 +130,18 @@ def set_threads(config: EngineConfig) -> None:
     torch.set_num_threads(config.threads or os.cpu_count() or 1)
 
 
-def engine_info(config: EngineConfig, model: ModelConfig, voices: Mapping[str, Voice]) -> EngineInfo:
+def engine_info(config: EngineConfig, stages: Stages) -> EngineInfo:
+    model, traits = stages.model, stages.llm.traits
     return EngineInfo(
         model=model.name,
-        voices=tuple(VoiceInfo(voice.name, voice.description) for voice in voices.values()),
-        default_voice=model.default_voice or min(voices),
-        modes=tuple(SpeakingMode),
+        voices=tuple(VoiceInfo(name, ready.voice.description) for name, ready in stages.voices.items()),
+        default_voice=model.default_voice or min(stages.voices),
+        modes=speaking_modes(traits),
         pre_skip_48k=pre_skip_48k(AudioFormat()),
         max_utterances=config.max_utterances,
         max_lead_ms=config.max_lead_ms,
         max_instruct_chars=MAX_INSTRUCT_CHARS if model.supports_instruct else 0,
+        is_reproducible=traits.is_reproducible,
     )
 
 
@@ -153,7 +154,10 @@ def _warm_up(config: EngineConfig, stages: Stages, info: EngineInfo) -> None:
         core.submit(UtteranceRequest(utterance_id, voice.name, lead_ms=config.max_lead_ms), seed=0)
         core.push_text(utterance_id, _WARM_UP_TEXT)
         core.end_text(utterance_id)
-    core.run_until_idle()
+    try:
+        core.run_until_idle()
+    except LlmDied as error:
+        raise EngineError(f"warm-up: the speech LLM died: {error}") from error
     num_done = sum(isinstance(event, Done) for event in events)
     if num_done != len(info.voices):
         raise EngineError(f"warm-up: {num_done} of {len(info.voices)} voices spoke; see the log")

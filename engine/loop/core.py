@@ -164,7 +164,7 @@ class EngineCore:
 
     @property
     def is_busy(self) -> bool:
-        """Whether the GPU is at work on something whose result is not here."""
+        """Whether a GPU, or an LLM that schedules itself, is at work on something whose result is not here."""
         return self._pipeline.is_busy
 
     @property
@@ -181,13 +181,16 @@ class EngineCore:
         return self._pipeline.counters
 
     def wait(self) -> None:
-        """Until what was launched is done: for callers without a waker."""
+        """Until there is something to fetch: for callers without a waker."""
         self._pipeline.wait()
 
     def run_until_idle(self) -> None:
-        """Step until nothing is left to do now, waiting for the GPU where there is one."""
-        while not self.step().is_idle or self.is_busy:
-            self.wait()
+        """Step until nothing is left to do now, waiting for what is done beside this thread."""
+        while True:
+            if self.step().is_idle:
+                if not self.is_busy:
+                    return
+                self.wait()
 
     def _fetch(self) -> None:
         for clause, output in self._pipeline.fetch_tokens():

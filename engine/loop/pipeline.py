@@ -196,7 +196,7 @@ class Pipeline:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something launched has not been fetched."""
+        """Whether something is under way that has not been fetched."""
         return bool(self._rendered or self._solving or self._stages.llm.is_busy)
 
     def wait(self) -> None:

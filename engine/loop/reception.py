@@ -7,15 +7,22 @@ from voicegate.engine.audio.encoding import Encoders
 from voicegate.engine.audio.outlet import Outlet, Sink
 from voicegate.engine.audio.packets import pre_skip_48k
 from voicegate.engine.interface import SpeakingMode, UtteranceRequest
+from voicegate.engine.llm.backend import LlmTraits
 from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.loop.prompting import instruct_prompt
 from voicegate.engine.loop.stages import ReadyVoice, Stages
 from voicegate.engine.loop.utterance import Utterance
 
 
+def speaking_modes(traits: LlmTraits) -> tuple[SpeakingMode, ...]:
+    """What requests may ask for."""
+    return tuple(mode for mode in SpeakingMode if traits.takes_streamed_text or mode is not SpeakingMode.BISTREAM)
+
+
 class Reception:
     def __init__(self, stages: Stages, encoders: Encoders, sink: Sink, clock: Callable[[], float]) -> None:
         self._model = stages.model
+        self._modes = speaking_modes(stages.llm.traits)
         self._tokenizer = stages.tokenizer
         self._encoders = encoders
         self._sink = sink
@@ -23,8 +30,7 @@ class Reception:
 
     def open(self, key: int, request: UtteranceRequest, voice: ReadyVoice, *, seed: int) -> Utterance:
         """What the engine's interface promises to refuse was refused before."""
-        mode = SpeakingMode(self._model.default_mode) if request.mode is SpeakingMode.AUTO else request.mode
-        feed = ClauseFeed(key, mode, self._tokenizer, language=self._model.languages[0])
+        feed = ClauseFeed(key, self._mode(request.mode), self._tokenizer, language=self._model.languages[0])
         if request.instruct is not None and request.instruct.strip():
             prefix = self._model.instruct_prefix
             voice = replace(
@@ -38,3 +44,10 @@ class Reception:
             clock=self._clock,
         )
         return Utterance(request, voice, feed, outlet, seed=seed, pre_skip_48k=pre_skip_48k(request.audio))
+
+    def _mode(self, asked: SpeakingMode) -> SpeakingMode:
+        """Where the client leaves it open, the model's own if the LLM's backend can do it."""
+        if asked is not SpeakingMode.AUTO:
+            return asked
+        own = SpeakingMode(self._model.default_mode)
+        return own if own in self._modes else SpeakingMode.CLAUSE

@@ -39,6 +39,7 @@ from voicegate.engine.interface import (
     check_new_voice,
     check_removable,
 )
+from voicegate.engine.llm.backend import LlmDied
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.voices.keeper import VoiceKeeper
 from voicegate.engine.voices.voice import Voice
@@ -219,6 +220,9 @@ class ThreadedEngine:
         reason = "the engine was closed"
         try:
             self._serve(loaded.core)
+        except LlmDied as error:
+            log.exception("engine_died")
+            reason = f"the speech LLM died: {error}"
         except Exception:
             log.exception("engine_died")
             reason = "the engine died; see the log"
@@ -273,6 +277,8 @@ def _check_request(request: UtteranceRequest, info: EngineInfo) -> None:
         raise UnknownVoice(f"unknown voice {request.voice!r}; this model has {names}")
     if request.mode is not SpeakingMode.AUTO and request.mode not in info.modes:
         raise Unsupported(f"model {info.model!r} has no mode {request.mode.value!r}")
+    if request.seed is not None and not info.is_reproducible:
+        raise Unsupported("this engine's LLM backend cannot repeat what it said: leave `seed` out")
     check_instruct(request.instruct, info)
     pre_skip_48k(request.audio)
 

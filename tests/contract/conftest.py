@@ -5,14 +5,15 @@ An engine here needs a few short texts' worth of speed and nothing else; what it
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
-from tests.support.tiny_engine import tiny_engine
+from tests.support.tiny_engine import self_scheduling_llm, tiny_engine
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import Engine
 
-ENGINES = ("fake", "tiny")
+ENGINES = ("fake", "tiny", "self-scheduling")
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,22 @@ def create_case(name: str) -> Case:
                 small_engine=FakeEngine(Script(max_utterances=2)),
             )
         case "tiny":
-            return Case(
-                # Odd text can make the model babble on: 4 s of a clause are enough to hear that it ends.
-                engine=tiny_engine(stall_ms=350, max_clause_tokens=100),
-                failing_engine=tiny_engine(breaks_first=True),
-                small_engine=tiny_engine(max_utterances=2),
-                text="One two three. ",
-                timeout_s=120.0,
-            )
+            return _tiny_case()
+        case "self-scheduling":
+            return _tiny_case(llm_of=self_scheduling_llm)
         case _:
             raise AssertionError(f"no engine {name}")
+
+
+def _tiny_case(**llm: Any) -> Case:
+    return Case(
+        # Odd text can make the model babble on: 2 s of a clause are enough to hear that it ends.
+        engine=tiny_engine(stall_ms=350, max_clause_tokens=50, **llm),
+        failing_engine=tiny_engine(breaks_first=True, **llm),
+        small_engine=tiny_engine(max_utterances=2, **llm),
+        text="One two three. ",
+        timeout_s=120.0,
+    )
 
 
 @pytest.fixture(params=ENGINES)

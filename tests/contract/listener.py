@@ -46,7 +46,7 @@ class Listener:
             utterance_id,
             voice or self.engine.info.default_voice,
             audio or AudioFormat(),
-            seed=1,
+            seed=1 if self.engine.info.is_reproducible else None,
             **more,  # type: ignore[arg-type]
         )
         self.engine.submit(request)

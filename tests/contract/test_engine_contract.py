@@ -186,6 +186,10 @@ async def test_flushes_are_answered_in_order_and_before_done(listener: Listener)
 
 @pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
 async def test_a_writer_who_pauses_is_spoken_without_a_flush(listener: Listener, mode: SpeakingMode) -> None:
+    if mode not in listener.engine.info.modes:
+        with pytest.raises(Unsupported, match=mode.value):
+            listener.submit("u", mode=mode)
+        return
     utterance = listener.submit("u", text="hello there ", mode=mode)
     await listener.until(utterance, AudioReady)
     listener.engine.end_text(utterance)
@@ -205,6 +209,17 @@ async def test_an_instruction_is_followed_or_refused(listener: Listener) -> None
         with pytest.raises(Unsupported, match="instructions"):
             listener.submit("u", instruct="Whisper.")
     await listener.until_quiet()
+
+
+async def test_a_seed_is_taken_or_refused(listener: Listener) -> None:
+    engine = listener.engine
+    request = UtteranceRequest(UtteranceId("seeded"), engine.info.default_voice, seed=7)
+    if engine.info.is_reproducible:
+        engine.submit(request)
+        engine.cancel(request.utterance_id)
+    else:
+        with pytest.raises(Unsupported, match="seed"):
+            engine.submit(request)
 
 
 # --- cancel -----------------------------------------------------------------------------------------------

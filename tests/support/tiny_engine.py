@@ -1,11 +1,12 @@
 """The tiny model behind an EngineCore that a test drives by hand: no thread, no clock but its own."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
 from tests.support.golden import TINY_MODEL_DIR
+from tests.support.self_scheduling import PLAIN, SelfSchedulingLlm
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.lanes import HOST_LANE
@@ -22,7 +23,7 @@ from voicegate.engine.interface import (
     UtteranceId,
     UtteranceRequest,
 )
-from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
+from voicegate.engine.llm.backend import LlmBackend, SequenceOutput, SequenceRequest
 from voicegate.engine.llm.runner import FinishedStep, LaunchedStep, LlmRunner
 from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.loading.build import engine_info, load_stages
@@ -58,19 +59,25 @@ def tiny_engine(
     breaks_first: bool = False,
     stall_ms: int = 0,
     max_clause_tokens: int = CONFIG.max_clause_tokens,
+    llm_of: Callable[[LlmRunner], LlmBackend] = lambda runner: SteppedLlm(runner, HOST_LANE),
 ) -> ThreadedEngine:
-    """The real engine in its thread, over the stages that all tests share."""
+    """The real engine in its thread, over the stages that all tests share; `llm_of` makes an LLM of their runner."""
     config = replace(CONFIG, max_utterances=max_utterances, stall_ms=stall_ms, max_clause_tokens=max_clause_tokens)
 
     def load(sink: Sink, waker: Waker) -> LoadedEngine:
-        stages = tiny_stages()
-        if breaks_first:
-            stages = replace(stages, llm=SteppedLlm(FirstSequenceFails(tiny_runner()), HOST_LANE))
+        llm = llm_of(FirstSequenceFails(tiny_runner()) if breaks_first else tiny_runner())
+        stages = replace(tiny_stages(), llm=llm)
         core = EngineCore(config, stages, time.monotonic, sink, waker=waker)
-        info = engine_info(config, stages.model, {n: v.voice for n, v in stages.voices.items()})
-        return LoadedEngine(core, info, VoiceKeeper(TINY_MODEL_DIR, stages.model, None))
+        return LoadedEngine(
+            core, engine_info(config, stages), VoiceKeeper(TINY_MODEL_DIR, stages.model, None), llm.close
+        )
 
     return ThreadedEngine(load)
+
+
+def self_scheduling_llm(runner: LlmRunner) -> LlmBackend:
+    """With what TensorRT-LLM can do, and no more."""
+    return SelfSchedulingLlm(runner, tiny_stages().model.llm, traits=PLAIN, stream_interval=4)
 
 
 class FirstSequenceFails:

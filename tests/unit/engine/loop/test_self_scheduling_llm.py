@@ -1,0 +1,258 @@
+"""The engine over an LLM that schedules itself: late outputs, aborts, its death, and who wakes whom.
+
+The LLM has no thread here but where a test says so: the test lets it advance when it likes.
+"""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.contract.listener import Listener
+from tests.support.self_scheduling import PLAIN, SelfSchedulingLlm
+from tests.support.tiny_engine import CONFIG, HandDrivenEngine, tiny_engine, tiny_runner, tiny_stages
+from voicegate.engine.device.lanes import Mark
+from voicegate.engine.interface import Cancelled, Done, EngineStopped, Failed, SpeakingMode, UtteranceId
+from voicegate.engine.llm.backend import LlmBackend, LlmDied
+from voicegate.engine.llm.runner import LlmRunner
+
+pytestmark = pytest.mark.unit
+
+TEXT = "Good morning, and welcome back. The train to the coast leaves at nine."
+NUM_SLOTS = tiny_stages().llm.num_free_slots
+
+
+def llm_of(runner: LlmRunner, **options: object) -> SelfSchedulingLlm:
+    return SelfSchedulingLlm(runner, tiny_stages().model.llm, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def llm() -> Iterator[SelfSchedulingLlm]:
+    made = llm_of(tiny_runner(), has_thread=False)
+    yield made
+    made.close()
+    assert tiny_runner().num_free_slots == NUM_SLOTS
+
+
+@pytest.fixture
+def engine(llm: SelfSchedulingLlm) -> HandDrivenEngine:
+    return HandDrivenEngine(stages=replace(tiny_stages(), llm=llm))
+
+
+def begin(engine: HandDrivenEngine, name: str, text: str = TEXT) -> UtteranceId:
+    """Its text is there and its first pass has begun."""
+    utterance_id = engine.submit(name)
+    engine.core.push_text(utterance_id, text)
+    engine.core.end_text(utterance_id)
+    engine.core.step()
+    return utterance_id
+
+
+def run(engine: HandDrivenEngine, llm: SelfSchedulingLlm) -> None:
+    """Until both have nothing left to do."""
+    for _ in range(100_000):
+        did_work = not engine.core.step().is_idle
+        if not did_work:
+            if not engine.core.is_busy:
+                return
+            llm.advance()
+    raise AssertionError("the engine is still busy")
+
+
+@pytest.mark.parametrize(("seed", "stream_interval"), [(1, 1), (2, 7)])
+def test_speech_is_the_same_whenever_its_tokens_come(
+    engine: HandDrivenEngine, llm: SelfSchedulingLlm, seed: int, stream_interval: int
+) -> None:
+    expected = HandDrivenEngine().speak("u", [TEXT])
+    rng = random.Random(seed)
+    llm.stream_interval = stream_interval
+    subject = begin(engine, "u")
+    while engine.heard[subject].end is None:
+        if rng.random() < 0.5:
+            llm.advance()
+        if rng.random() < 0.5:
+            engine.core.step()
+    assert isinstance(engine.heard[subject].end, Done)
+    spoken, wanted = (np.frombuffer(heard.pcm, "<i2").astype(int) for heard in (engine.heard[subject], expected))
+    assert len(spoken) == len(wanted)
+    assert abs(spoken - wanted).max() <= 8  # batches of other sizes round otherwise
+
+
+# --- aborts -----------------------------------------------------------------------------------------------
+
+
+def test_what_comes_of_a_cancelled_utterance_is_heard_by_nobody(
+    engine: HandDrivenEngine, llm: SelfSchedulingLlm
+) -> None:
+    cancelled, other = begin(engine, "cancelled"), begin(engine, "other", "It rains.")
+    for _ in range(3):
+        llm.advance()  # these outputs are on their way
+    engine.core.cancel(cancelled, None)
+    assert llm.num_free_slots == NUM_SLOTS - 1, "its slot is free before the LLM knows of it"
+    run(engine, llm)
+    assert isinstance(engine.heard[cancelled].end, Cancelled)
+    assert not engine.heard[cancelled].pcm
+    assert isinstance(engine.heard[other].end, Done)
+    assert llm.num_free_slots == NUM_SLOTS
+
+
+def test_a_newcomer_takes_the_slot_of_one_that_the_llm_still_speaks(
+    engine: HandDrivenEngine, llm: SelfSchedulingLlm
+) -> None:
+    first = [begin(engine, f"u{n}", "One.") for n in range(NUM_SLOTS)]
+    llm.advance()
+    assert llm.num_free_slots == 0
+    engine.core.cancel(first[0], None)
+    newcomer = begin(engine, "newcomer", "Two.")
+    assert llm.num_free_slots == 0, "it has begun, as far as the engine is concerned"
+    run(engine, llm)
+    assert [type(engine.heard[each].end) for each in (*first, newcomer)] == [Cancelled] + [Done] * NUM_SLOTS
+
+
+def test_a_cancel_whose_last_output_is_on_its_way(engine: HandDrivenEngine, llm: SelfSchedulingLlm) -> None:
+    subject = begin(engine, "u", "One.")
+    while tiny_runner().num_free_slots < NUM_SLOTS or llm.num_rounds == 0:
+        llm.advance()
+    engine.core.cancel(subject, None)
+    run(engine, llm)
+    assert isinstance(engine.heard[subject].end, Cancelled)
+    assert llm.num_free_slots == tiny_runner().num_free_slots == NUM_SLOTS
+
+
+# --- back-pressure ----------------------------------------------------------------------------------------
+
+
+def test_it_runs_ahead_by_a_clause_at_most(llm: SelfSchedulingLlm) -> None:
+    """A listener with enough lead holds the flow back, and so the next clause; the running one is finished."""
+    engine = HandDrivenEngine(replace(CONFIG, lead_ms=200, llm_ahead_tokens=10), replace(tiny_stages(), llm=llm))
+    subject = begin(engine, "u")
+    while llm.is_busy:
+        llm.advance()
+        engine.core.step()
+    num_rounds = llm.num_rounds
+    assert engine.heard[subject].pcm
+    assert engine.heard[subject].end is None
+    for _ in range(20):
+        engine.core.step()
+        llm.advance()
+    assert llm.num_rounds == num_rounds, "the next clause has not begun"
+    for _ in range(100):  # the listener hears it, the flow catches up, its turn comes
+        engine.core.step()
+        engine.now_s += 1.0
+    assert llm.is_busy
+
+
+# --- death ------------------------------------------------------------------------------------------------
+
+
+def test_a_dead_llm_ends_the_engine_and_tells_everybody_why() -> None:
+    llms: list[SelfSchedulingLlm] = []
+
+    def make(runner: LlmRunner) -> LlmBackend:
+        llms.append(llm_of(runner, traits=PLAIN))
+        return llms[0]
+
+    async def speak() -> None:
+        engine = tiny_engine(llm_of=make)
+        await engine.start()
+        listener = Listener(engine, timeout_s=60.0)
+        (llm,) = llms
+        with llm.held():
+            utterances = [listener.submit(name, text=TEXT) for name in ("a", "b")]
+            llm.dies_of = RuntimeError("the executor has lost its device")
+        for utterance in utterances:
+            end = await listener.until_end(utterance)
+            assert isinstance(end, Failed)
+            assert end.message == "the speech LLM died: the executor has lost its device"
+        with pytest.raises(EngineStopped, match="lost its device"):
+            await engine.next_event()
+        with pytest.raises(EngineStopped, match="lost its device"):
+            listener.submit("c")
+        await engine.close()
+
+    asyncio.run(speak())
+    assert tiny_runner().num_free_slots == NUM_SLOTS
+
+
+def test_releasing_what_a_dead_llm_held_raises_nothing(engine: HandDrivenEngine, llm: SelfSchedulingLlm) -> None:
+    subject = begin(engine, "u")
+    llm.dies_of = RuntimeError("gone")
+    llm.advance()
+    with pytest.raises(LlmDied, match="gone"):
+        engine.core.step()
+    engine.core.fail_all("the engine stops")
+    end = engine.heard[subject].end
+    assert isinstance(end, Failed)
+    assert end.message == "the engine stops"
+
+
+# --- waking -----------------------------------------------------------------------------------------------
+
+
+class Bell:
+    def __init__(self) -> None:
+        self.num_rings = 0
+
+    def wake(self) -> None:
+        self.num_rings += 1
+
+    def watch(self, mark: Mark) -> None:
+        pass
+
+
+def test_nobody_polls_an_llm_that_is_at_work(engine: HandDrivenEngine, llm: SelfSchedulingLlm) -> None:
+    bell = Bell()
+    llm.set_waker(bell)
+    begin(engine, "u")
+    decision = engine.core.step()
+    assert decision.is_idle
+    assert decision.wake_at_s is None, "the engine sleeps until it is woken"
+    assert engine.core.is_busy
+    for _ in range(3):
+        llm.advance()
+    assert bell.num_rings == 1, "once for all that has not been fetched"
+    engine.core.step()
+    llm.advance()
+    assert bell.num_rings == 2
+
+
+def test_a_sleeping_engine_is_woken_by_the_llms_own_thread() -> None:
+    llms: list[SelfSchedulingLlm] = []
+
+    def make(runner: LlmRunner) -> LlmBackend:
+        llms.append(llm_of(runner))
+        return llms[0]
+
+    async def speak() -> None:
+        engine = tiny_engine(llm_of=make)
+        await engine.start()
+        listener = Listener(engine, timeout_s=60.0)
+        with llms[0].held():
+            utterance = listener.submit("u", text="It rains.", end=True)
+            await listener.until_quiet()  # the engine's thread has done what it could, and sleeps
+            assert not listener.packets(utterance)
+        done = await listener.until_end(utterance)
+        assert isinstance(done, Done)
+        assert done.audio_ms > 0
+        await engine.close()
+
+    asyncio.run(speak())
+
+
+# --- what it cannot do ------------------------------------------------------------------------------------
+
+
+def test_a_model_that_would_rather_interleave_speaks_by_clause_where_the_llm_cannot() -> None:
+    llm = llm_of(tiny_runner(), has_thread=False, traits=PLAIN)
+    stages = tiny_stages()
+    model = replace(stages.model, default_mode="bistream")
+    engine = HandDrivenEngine(stages=replace(stages, llm=llm, model=model))
+    utterance_id = engine.submit("u", mode=SpeakingMode.AUTO)
+    engine.core.push_text(utterance_id, "It rains.")
+    engine.core.end_text(utterance_id)
+    run(engine, llm)
+    assert isinstance(engine.heard[utterance_id].end, Done)
+    llm.close()
