@@ -121,9 +121,18 @@ def request(
     *,
     seed: int = 1,
     is_streaming: bool = False,
+    is_growing: bool = False,
     max_tokens: int | None = 12,
 ) -> SequenceRequest:
-    return SequenceRequest(sequence_id, PROMPT, tuple(text), is_streaming, seed, max_tokens)
+    return SequenceRequest(
+        sequence_id,
+        PROMPT,
+        tuple(text),
+        is_streaming=is_streaming,
+        is_growing=is_growing,
+        seed=seed,
+        max_tokens=max_tokens,
+    )
 
 
 def streamed_tokens(driver: Driver, sequence_id: int, parts: Sequence[Sequence[int]]) -> list[int]:
@@ -273,6 +282,30 @@ def test_equal_seeds_give_equal_tokens_where_that_is_promised(driver: Driver) ->
         driver.add(request(sequence_id, seed=seed))
     driver.until_end(1, 2, 3)
     assert driver.tokens(0) == driver.tokens(2) != driver.tokens(1)
+
+
+def test_a_growing_sequence_pauses_until_it_is_read_again(driver: Driver) -> None:
+    driver.add(request(0, (), is_growing=True))
+    with pytest.raises(InvalidRequest):
+        driver.llm.read(0, [], until=3)
+    driver.llm.read(0, [10, 11], until=3)
+    driver.until(lambda: bool(driver.outputs[0]) and driver.outputs[0][-1].is_paused)
+    assert len(driver.tokens(0)) == 3
+    driver.llm.wait()
+    assert not driver.llm.is_busy
+    assert driver.llm.num_free_slots == NUM_SLOTS - 1
+    with pytest.raises(InvalidRequest):
+        driver.llm.read(0, [10, 11, 12], until=3)
+    driver.llm.read(0, [10, 11, 12], until=None)
+    with pytest.raises(InvalidRequest):
+        driver.llm.read(0, [10, 11, 12, 13], until=None)
+    driver.until_end(0)
+    assert 3 < len(driver.tokens(0)) <= 12
+    driver.llm.read(0, [10], until=None)
+    driver.add(request(1))
+    with pytest.raises(InvalidRequest):
+        driver.llm.read(1, [10], until=None)
+    driver.abort(1)
 
 
 # --- who steps --------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from voicegate.engine.llm.backend import (
 )
 from voicegate.engine.llm.requests import check_text_ids, make_sequence
 from voicegate.engine.llm.runner import LlmRunner
-from voicegate.engine.llm.sequence import BistreamPolicy
+from voicegate.engine.llm.sequence import BistreamPolicy, Growing
 from voicegate.engine.model.config import LlmConfig
 
 # What TensorRT-LLM's LLM class offers.
@@ -32,8 +32,10 @@ FULL = LlmTraits(takes_streamed_text=True, is_reproducible=True)
 class _Alive:
     """What the caller knows of a sequence."""
 
-    is_streaming: bool
+    request: SequenceRequest
     is_text_ended: bool = False
+    is_paused: bool = True  # where it is growing
+    num_tokens: int = 0  # fetched
 
 
 @dataclass(slots=True)
@@ -57,7 +59,7 @@ class SelfSchedulingLlm:
         stream_interval: int = 1,
         has_thread: bool = True,
     ) -> None:
-        """`stream_interval`: speech tokens of an output, but for a sequence's last."""
+        """`stream_interval`: speech tokens of an output, but for the last of a sequence or of a reading."""
         self.traits = traits
         self.counters: Mapping[str, float] = {}
         self.num_rounds = 0
@@ -101,7 +103,7 @@ class SelfSchedulingLlm:
         if not self.num_free_slots:
             raise NoFreeSlot(f"all {self._num_slots} slots are taken")
         self._order(lambda: self._begin(request))
-        self._alive[request.sequence_id] = _Alive(request.is_streaming)
+        self._alive[request.sequence_id] = _Alive(request)
 
     def push_text(self, sequence_id: int, text_ids: Sequence[int]) -> None:
         alive = self._alive.get(sequence_id)
@@ -121,6 +123,19 @@ class SelfSchedulingLlm:
         alive.is_text_ended = True
         self._order(lambda: self._runner.end_text(sequence_id))
 
+    def read(self, sequence_id: int, text_ids: Sequence[int], *, until: int | None) -> None:
+        alive = self._alive.get(sequence_id)
+        if alive is None:
+            return
+        check_text_ids(self._config, text_ids)
+        if not (alive.request.is_growing and alive.is_paused):
+            raise InvalidRequest("it is not growing, or its last reading has not paused")
+        if until is not None and until <= alive.num_tokens:
+            raise InvalidRequest(f"{alive.num_tokens} tokens are spoken; a reading until {until} would add none")
+        Growing(self._config, alive.request.prompt).read(tuple(text_ids), until=until)  # raises InvalidRequest
+        alive.is_paused = False
+        self._order(lambda: self._runner.read(sequence_id, text_ids, until=until))
+
     def abort(self, sequence_id: int) -> None:
         if self._alive.pop(sequence_id, None) is not None:
             self._order(lambda: self._abort(sequence_id))
@@ -137,8 +152,12 @@ class SelfSchedulingLlm:
                 raise LlmDied(self._death)
             made, self._made = self._made, []
         for output in made:
-            if output.is_final or output.error is not None:
-                self._alive.pop(output.sequence_id, None)
+            alive = self._alive.get(output.sequence_id)
+            if alive is not None:
+                alive.is_paused = output.is_paused
+                alive.num_tokens += len(output.tokens)
+                if output.is_final or output.error is not None:
+                    del self._alive[output.sequence_id]
         return made
 
     @property
@@ -245,7 +264,7 @@ class SelfSchedulingLlm:
             running = self._running[output.sequence_id]
             running.tokens += output.tokens
             has_ended = output.is_final or output.error is not None
-            if has_ended or len(running.tokens) >= self.stream_interval:
+            if has_ended or output.is_paused or len(running.tokens) >= self.stream_interval:
                 due.append(replace(output, tokens=tuple(running.tokens)))
                 running.tokens = []
             if has_ended:
@@ -254,5 +273,5 @@ class SelfSchedulingLlm:
 
 
 def _check_streaming(alive: _Alive) -> None:
-    if not alive.is_streaming:
+    if not alive.request.is_streaming:
         raise InvalidRequest("its text was complete from the start")
