@@ -245,6 +245,10 @@ class Engine(Protocol):
     def info(self) -> EngineInfo:
         """Raises EngineStopped before `start` has finished."""
 
+    @property
+    def unready_reason(self) -> str | None:
+        """Why `submit` refuses everybody now, also an engine that runs; None: it does not. May change at any time."""
+
     async def start(self) -> None:
         """Load and warm up; returns when nothing is left to be compiled. Raises EngineError with the remedy."""
 

@@ -5,168 +5,155 @@ holds it for milliseconds: on an H200's 16 cores four encoder threads fell a sec
 the samples were there after 65 ms (docs/adr/0011). A process needs the lock of nobody.
 """
 
-import os
-import subprocess
-import sys
 import threading
-from collections import deque
-from contextlib import suppress
-from itertools import count
-from pathlib import Path
-from queue import SimpleQueue
-from typing import BinaryIO
+import time
+from collections.abc import Mapping
+from typing import Final
 
-import msgspec
 import structlog
 
-from voicegate.engine.audio.encoder_wire import Opening, Operation, Status, read_frame, unpack_packets, write_frame
-from voicegate.engine.audio.encoding import Answer, Encoded
-from voicegate.engine.audio.packets import Samples, pre_skip_48k
+from voicegate.engine.audio.encoder_child import EncoderChild, RemoteEncoding
+from voicegate.engine.audio.encoder_wire import Opening
+from voicegate.engine.audio.packets import pre_skip_48k
 from voicegate.engine.interface import AudioFormat, EngineError
 
 log = structlog.get_logger()
 
-_MODULE = "voicegate.engine.audio.encoder_process"
-_LOST = "its encoder process has ended"
+_TICK_S: Final = 1.0
+# A process that lived for shorter is followed later and later. Lower -> one that dies at certain utterances takes more
+# of them with it; higher -> what was mended long ago still counts.
+_LONG_LIFE_TICKS: Final = 60
+_MAX_DELAY_TICKS: Final = 30
+_START_TIMEOUT_S: Final = 120.0
+# What was asked of a process takes it milliseconds. Higher -> the engine's end waits longer for one that hangs.
+_CLOSE_TIMEOUT_S: Final = 5.0
 
-_Frame = tuple[Operation, int, int, bytes]
 
+class Seat:
+    """Holds a process; says when another is due: at once after a long life, else after a growing delay. Pure."""
 
-class _Process:
-    """One encoder process with its writer and its reader. Frames of an utterance are answered in order."""
-
-    def __init__(self) -> None:
-        environment = dict(os.environ)
-        root = str(Path(__file__).parents[3])  # importable also where the package is not installed
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
-        self._child = subprocess.Popen(
-            [sys.executable, "-m", _MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-        )
-        self.num_open = 0
-        self._frames: SimpleQueue[_Frame | None] = SimpleQueue()
-        self._lock = threading.Lock()  # over the answers
-        self._answers: dict[int, deque[Answer]] = {}
-        self._is_lost = False
-        self._threads = [
-            threading.Thread(target=self._write, name="encoder-writer", daemon=True),
-            threading.Thread(target=self._read, name="encoder-reader", daemon=True),
-        ]
-
-    def wait_until_ready(self) -> None:
-        """Raises EngineError if it did not start."""
-        first = read_frame(self._stdout)
-        if first is None or first[0] != Status.READY:
-            raise EngineError(f"an encoder process did not start (python -m {_MODULE}); see its output above")
-        for thread in self._threads:
-            thread.start()
+    def __init__(self, child: EncoderChild) -> None:
+        self.child = child
+        self._age_ticks = 0
+        self._delay_ticks = 0  # between the loss of this child and the next
+        self._left_ticks = 0  # of that
 
     @property
-    def _stdout(self) -> BinaryIO:
-        assert self._child.stdout is not None
-        return self._child.stdout  # type: ignore[return-value]
+    def is_due(self) -> bool:
+        return self.child.is_lost and self._left_ticks == 0
 
-    def open(self, number: int, opening: Opening) -> None:
-        with self._lock:
-            self.num_open += 1
-            self._answers[number] = deque()
-        self._frames.put((Operation.OPEN, number, 0, msgspec.json.encode(opening)))
+    def fill(self, child: EncoderChild) -> None:
+        self.child = child
+        self._age_ticks = 0
+        self.put_off()
 
-    def ask(self, operation: Operation, number: int, body: bytes, answer: Answer) -> None:
-        with self._lock:
-            is_lost = self._is_lost
-            if not is_lost and number in self._answers:
-                self._answers[number].append(answer)
-        if is_lost:
-            answer(Encoded(error=_LOST))
-        else:
-            self._frames.put((operation, number, 0, body))
+    def put_off(self) -> None:
+        """The next one that is due comes later than the one before did."""
+        self._delay_ticks = min(max(2 * self._delay_ticks, 1), _MAX_DELAY_TICKS)
+        self._left_ticks = self._delay_ticks
 
-    def forget(self, number: int) -> None:
-        with self._lock:
-            self.num_open -= 1
-            self._answers.pop(number, None)
-        self._frames.put((Operation.CLOSE, number, 0, b""))
-
-    def close(self) -> None:
-        """Everything asked before is answered."""
-        self._frames.put(None)
-        for thread in self._threads:
-            thread.join()
-        self._child.wait()
-        self._stdout.close()
-
-    # --- threads ----------------------------------------------------------------------------------------------
-
-    def _write(self) -> None:
-        stdin = self._child.stdin
-        assert stdin is not None
-        with suppress(OSError):  # the reader meets the end of the process, and tells
-            while (frame := self._frames.get()) is not None:
-                write_frame(stdin, *frame)  # type: ignore[arg-type]
-        with suppress(OSError):
-            stdin.close()
-
-    def _read(self) -> None:
-        while (frame := read_frame(self._stdout)) is not None:
-            status, number, num_samples, body = frame
-            with self._lock:
-                answers = self._answers.get(number)
-                answer = answers.popleft() if answers else None
-            if answer is None:
-                continue  # of an utterance that was closed
-            if status == Status.FAILED:
-                answer(Encoded(error=body.decode()))
-            else:
-                answer(Encoded(unpack_packets(body), num_samples))
-        with self._lock:
-            self._is_lost = True
-            waiting = [answer for answers in self._answers.values() for answer in answers]
-            self._answers.clear()
-        if waiting:
-            log.error("encoder_process_lost", pid=self._child.pid, num_waiting=len(waiting))
-        for answer in waiting:
-            answer(Encoded(error=_LOST))
-
-
-class _RemoteEncoding:
-    """Called from one thread."""
-
-    def __init__(self, process: _Process, number: int) -> None:
-        self._process = process
-        self._number = number
-        self._is_closed = False
-
-    def encode(self, samples: Samples, answer: Answer) -> None:
-        self._process.ask(Operation.ENCODE, self._number, samples.tobytes(), answer)
-
-    def flush(self, answer: Answer) -> None:
-        self._process.ask(Operation.FLUSH, self._number, b"", answer)
-
-    def finish(self, answer: Answer) -> None:
-        self._process.ask(Operation.FINISH, self._number, b"", answer)
-
-    def close(self) -> None:
-        if not self._is_closed:
-            self._is_closed = True
-            self._process.forget(self._number)
+    def tick(self) -> None:
+        if self.child.is_lost:
+            self._left_ticks = max(self._left_ticks - 1, 0)
+            return
+        self.child.tick()
+        self._age_ticks += 1
+        if self._age_ticks >= _LONG_LIFE_TICKS:
+            self._delay_ticks = self._left_ticks = 0
 
 
 class EncoderProcesses:
+    """A lost process fails its own utterances; the others take new ones, and a thread here replaces it.
+
+    While none is ready newcomers are to be refused (`unready_reason`): speech that cannot leave would hold the models'
+    room, and the replacement may be lost too.
+    """
+
     def __init__(self, num_processes: int, *, opus_complexity: int) -> None:
         """Starts them and waits until they are ready. Raises EngineError."""
         self._opus_complexity = opus_complexity
-        self._numbers = count()
-        self._processes = [_Process() for _ in range(num_processes)]
-        for process in self._processes:
-            process.wait_until_ready()
+        self._changed = threading.Condition()  # a child is ready or lost, or this is to end
+        self._num_lost = 0
+        self._is_closing = False
+        self._seats: list[Seat] = []
+        self._keeper = threading.Thread(target=self._keep, name="encoder-keeper", daemon=True)
+        try:
+            for _ in range(num_processes):
+                self._seats.append(Seat(EncoderChild(self._child_changed)))
+            self._wait_until_ready()
+        except (OSError, EngineError) as error:
+            self.close()
+            raise EngineError(f"an encoder process did not start: {error}") from error
+        self._keeper.start()
 
-    def open(self, audio: AudioFormat) -> _RemoteEncoding:
+    @property
+    def unready_reason(self) -> str | None:
+        if any(seat.child.is_ready for seat in self._seats):
+            return None
+        return "no encoder process is alive; they are being replaced"
+
+    @property
+    def counters(self) -> Mapping[str, float]:
+        """encoders_lost: processes that ended unasked."""
+        return {"encoders_lost": self._num_lost}
+
+    def open(self, audio: AudioFormat) -> RemoteEncoding:
         pre_skip_48k(audio)  # refuses here what would fail there
-        process = min(self._processes, key=lambda process: process.num_open)
-        number = next(self._numbers)
-        process.open(number, Opening(audio, self._opus_complexity))
-        return _RemoteEncoding(process, number)
+        # Without a ready one: one that is starting, whose utterances wait for it; or a lost one, where they fail.
+        child = min((seat.child for seat in self._seats), key=lambda c: (c.is_lost, not c.is_ready, c.num_open))
+        return child.open(Opening(audio, self._opus_complexity))
 
     def close(self) -> None:
-        for process in self._processes:
-            process.close()
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        if self._keeper.is_alive():
+            self._keeper.join()
+        for seat in self._seats:
+            seat.child.end()
+        end_s = time.monotonic() + _CLOSE_TIMEOUT_S
+        for seat in self._seats:
+            seat.child.wait_for_end(max(end_s - time.monotonic(), 0.0))
+
+    def _wait_until_ready(self) -> None:
+        """Raises EngineError."""
+        children = [seat.child for seat in self._seats]
+        with self._changed:
+            self._changed.wait_for(
+                lambda: all(child.is_ready for child in children) or any(child.is_lost for child in children),
+                timeout=_START_TIMEOUT_S,
+            )
+        if any(child.is_lost for child in children):
+            raise EngineError("it ended at once; see its output above")
+        if not all(child.is_ready for child in children):
+            raise EngineError(f"it was not ready after {_START_TIMEOUT_S:.0f} s")
+
+    def _child_changed(self, child: EncoderChild) -> None:
+        with self._changed:
+            self._num_lost += child.is_lost and not self._is_closing
+            self._changed.notify_all()
+
+    def _keep(self) -> None:
+        """The keeper's thread: the engine's never waits for a process to start."""
+        while True:
+            with self._changed:
+                is_woken = self._changed.wait_for(
+                    lambda: self._is_closing or any(seat.is_due for seat in self._seats), timeout=_TICK_S
+                )
+                if self._is_closing:
+                    return
+            for seat in self._seats:
+                if not is_woken:
+                    seat.tick()
+                elif seat.is_due:
+                    self._replace(seat)
+
+    def _replace(self, seat: Seat) -> None:
+        try:
+            child = EncoderChild(self._child_changed)
+        except (OSError, RuntimeError) as error:  # no memory, no file descriptors, no thread
+            log.error("encoder_process_not_started", reason=str(error))
+            seat.put_off()
+            return
+        log.info("encoder_process_replaced", pid=child.pid, lost_pid=seat.child.pid)
+        seat.fill(child)

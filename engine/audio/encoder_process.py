@@ -1,9 +1,10 @@
-"""An encoder process: `python -m engine.audio.encoder_process`, started and fed by EncoderProcesses alone.
+"""An encoder process: `python -m voicegate.engine.audio.encoder_process`, started and fed by EncoderChild alone.
 
-It imports neither torch nor the models. It ends when its standard input does.
+It imports neither torch nor the models. It ends when its standard input does, and is started deaf to the signals that
+a whole group gets (encoder_child).
 """
 
-import signal
+import os
 import sys
 from typing import BinaryIO
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from voicegate.engine.audio.encoder_wire import Opening, Operation, Status, pack_packets, read_frame, write_frame
 from voicegate.engine.audio.packets import PacketEncoder, create_packet_encoder
+from voicegate.engine.interface import AudioFormat
 
 
 class EncoderServer:
@@ -27,7 +29,7 @@ class EncoderServer:
                 answer = self._perform(Operation(kind), number, body)
             except Exception as error:  # noqa: BLE001 - told to the engine, which fails this utterance alone
                 self._forget(number)
-                write_frame(target, Status.FAILED, number, 0, f"{type(error).__name__}: {error}".encode())
+                write_frame(target, Status.FAILED, number, 0, repr(error).encode())
                 continue
             if answer is not None:
                 packets, num_samples = answer
@@ -57,8 +59,11 @@ class EncoderServer:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the engine's to handle; it closes our input
-    EncoderServer().serve(sys.stdin.buffer, sys.stdout.buffer)
+    create_packet_encoder(AudioFormat())  # finds and loads libopus: before it is ready, not at its first utterance
+    try:
+        EncoderServer().serve(sys.stdin.buffer, sys.stdout.buffer)
+    except BrokenPipeError:
+        os._exit(1)  # the engine was killed; to flush what it did not read, as an exit does, would fail again
 
 
 if __name__ == "__main__":

@@ -24,6 +24,9 @@ Sink = Callable[[list[EngineEvent]], None]  # called from any thread
 # What is encoded before anything of an utterance leaves: its first sound does not wait for the whole first block.
 _FIRST_SLICE_PACKETS = 2
 
+# What a client is told; the log has the rest.
+_FAILURE = "this utterance's audio could not be encoded any further; try again"
+
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
@@ -47,7 +50,10 @@ class _Place:
 
 
 class Outlet:
-    """Posting methods are called from one thread. After the end event of `close` or `finish` nothing leaves."""
+    """Posting methods are called from one thread. After the end event nothing leaves, and posting does nothing.
+
+    The end event is that of `close` or of `finish`, or `Failed` at the moment at which the encoder is lost.
+    """
 
     def __init__(
         self, utterance_id: UtteranceId, encoding: Encoding, *, frame_ms: int, sink: Sink, clock: Callable[[], float]
@@ -64,11 +70,7 @@ class Outlet:
         self._num_packets = 0
         self._num_samples = 0
         self._first_packet_s: float | None = None
-
-    @property
-    def is_closed(self) -> bool:
-        """The end event has left: of `close`, of `finish`, or of an encoder that failed."""
-        return self._is_closed
+        encoding.on_failure(self._fail)
 
     def send_audio(self, samples: Samples) -> None:
         """Samples [n] at SAMPLE_RATE_HZ. The first packets of an utterance leave before the others are encoded."""
@@ -116,16 +118,18 @@ class Outlet:
 
     def _leave(self, place: _Place) -> None:
         assert place.encoded is not None
-        if place.encoded.error is not None:
-            log.error("encoding_failed", utterance=self._utterance_id, reason=place.encoded.error)
-            self._end(lambda _: Failed(self._utterance_id, "internal error while encoding this utterance"))
-            return
         self._num_samples += place.encoded.num_samples
         events = [*self._audio_ready(place.encoded.packets), *place.events]
         if events:
             self._sink(events)
         if place.end_event_of is not None:
             self._end(place.end_event_of)
+
+    def _fail(self, reason: str) -> None:
+        with self._lock:
+            if not self._is_closed:
+                log.error("encoding_failed", utterance=self._utterance_id, reason=reason)
+                self._end(lambda _: Failed(self._utterance_id, _FAILURE))
 
     def _end(self, end_event_of: EndEventOf) -> None:
         if self._is_closed:

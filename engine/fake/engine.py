@@ -38,6 +38,8 @@ from voicegate.engine.interface import (
 __all__ = ["VOICES", "FakeEngine", "Fault", "FaultKind", "Script", "tone_hz"]
 
 
+_NOT_RUNNING = "the engine is not running"
+
 # What WAV, FLAC, Ogg and tagged MP3 files begin with.
 _SOUND_FILES = (b"RIFF", b"fLaC", b"OggS", b"ID3")
 
@@ -87,10 +89,15 @@ class _Utterance:
 
 
 class FakeEngine:
-    """`requests`, `cancels` and `num_live` are there to be looked at; `until` waits for what they should show."""
+    """`requests`, `cancels` and `num_live` are there to be looked at; `until` waits for what they should show.
 
-    def __init__(self, script: Script | None = None) -> None:
+    `trouble` is there to be set and unset.
+    """
+
+    def __init__(self, script: Script | None = None, *, trouble: str | None = None) -> None:
+        """`trouble`: while it is set, the engine runs and refuses everybody with it."""
         self._script = script or Script()
+        self.trouble = trouble
         self._live: dict[UtteranceId, _Utterance] = {}
         self._events: asyncio.Queue[EngineEvent | None] = asyncio.Queue()  # None: the end
         self._wake = asyncio.Event()
@@ -128,6 +135,10 @@ class FakeEngine:
             max_instruct_chars=200,
         )
 
+    @property
+    def unready_reason(self) -> str | None:
+        return self.trouble if self._is_running else _NOT_RUNNING
+
     async def start(self) -> None:
         if self._loop_task is None:
             self._loop_task = asyncio.create_task(self._run(), name="fake-engine")
@@ -150,6 +161,8 @@ class FakeEngine:
         if request.voice not in names:
             raise UnknownVoice(f"no voice {request.voice!r}; there are {', '.join(names)}")
         check_instruct(request.instruct, self.info)
+        if self.trouble is not None:
+            raise Overloaded(self.trouble, retry_after_ms=500)
         if self.num_live >= self._script.max_utterances:
             raise Overloaded(f"{self.num_live} utterances run already", retry_after_ms=500)
         speech = FakeSpeech(request, number, create_packet_encoder(request.audio))
@@ -198,7 +211,7 @@ class FakeEngine:
         event = await self._events.get()
         if event is None:
             self._events.put_nowait(None)
-            raise EngineStopped("the engine is not running")
+            raise EngineStopped(_NOT_RUNNING)
         return event
 
     # --- the loop -----------------------------------------------------------------------------------------
@@ -266,9 +279,13 @@ class FakeEngine:
 
     # --- small steps --------------------------------------------------------------------------------------
 
+    @property
+    def _is_running(self) -> bool:
+        return self._loop_task is not None and not self._is_dead
+
     def _require_running(self) -> None:
-        if self._loop_task is None or self._is_dead:
-            raise EngineStopped("the engine is not running")
+        if not self._is_running:
+            raise EngineStopped(_NOT_RUNNING)
 
     def _schedule(self, utterance: _Utterance) -> None:
         if utterance.started_s is None and utterance.speech.has_work:

@@ -88,7 +88,7 @@ def load_engine(
         if start_switches(config).freezes_heap:
             freeze_heap()
             running.callback(gc.unfreeze)
-        return LoadedEngine(core, info, close=running.pop_all().close, voices=keeper)
+        return LoadedEngine(core, info, close=running.pop_all().close, voices=keeper, encoders=encoders)
 
 
 def load_stages(

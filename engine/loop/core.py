@@ -358,10 +358,7 @@ class EngineCore:
             clause.start_ms = utterance.audio_ms
         utterance.deliver(samples, self._clock())
         utterance.align(clause)
-        if utterance.has_ended:  # its encoder failed
-            self._forget(utterance)
-        else:
-            self._retire_spoken(utterance)
+        self._retire_spoken(utterance)
 
     def _give_up_youngest(self) -> None:
         """All flow memory is held by clauses that need more of it to go on: one has to make room for the others."""

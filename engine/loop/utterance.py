@@ -100,11 +100,6 @@ class Utterance:
     def is_finished(self) -> bool:
         return self.feed.is_ended and not self.clauses
 
-    @property
-    def has_ended(self) -> bool:
-        """Its end event has left, though nobody here sent one: its encoder failed."""
-        return self._outlet.is_closed
-
     def stalls_at_s(self, *, stall_s: float, lead_s: float) -> float | None:
         """When text that waits for more is to be said without it; None: none waits."""
         if self.last_text_s is None or not self.feed.is_waiting:

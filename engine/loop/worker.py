@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import structlog
 
+from voicegate.engine.audio.encoding import Encoders
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.audio.packets import pre_skip_48k
 from voicegate.engine.device.watcher import Waker, Watcher
@@ -60,6 +61,7 @@ class LoadedEngine:
     info: EngineInfo
     voices: VoiceKeeper | None = None  # makes new ones; None: the voices are fixed
     close: Callable[[], None] = lambda: None  # ends what loading started: all encoded audio has left when it returns
+    encoders: Encoders | None = None  # the core's, where it was given some; `close` ends them too
 
 
 class ThreadedEngine:
@@ -80,6 +82,7 @@ class ThreadedEngine:
         self._is_full = False
         self._stats: Mapping[str, float] = {}
         self._keeper: VoiceKeeper | None = None
+        self._encoders: Encoders | None = None
         self._voice_change = asyncio.Lock()  # one at a time
         self._arriving: asyncio.Future[None] | None = None
 
@@ -91,13 +94,17 @@ class ThreadedEngine:
             raise EngineStopped(self._stop_reason or "the engine is still starting")
         return self._info
 
+    @property
+    def unready_reason(self) -> str | None:
+        return self._stop_reason or (None if self._encoders is None else self._encoders.unready_reason)
+
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
         ready: asyncio.Future[LoadedEngine] = loop.create_future()
         self._thread = threading.Thread(target=self._run, args=(loop, ready), name="engine", daemon=True)
         self._thread.start()
         loaded = await ready
-        self._info, self._keeper = loaded.info, loaded.voices
+        self._info, self._keeper, self._encoders = loaded.info, loaded.voices, loaded.encoders
         self._stop_reason = None
 
     async def close(self) -> None:
@@ -111,6 +118,8 @@ class ThreadedEngine:
         if request.utterance_id in self._live:
             raise EngineError(f"utterance {request.utterance_id!r} is already running")
         _check_request(request, info)
+        if (reason := self.unready_reason) is not None:
+            raise Overloaded(f"{reason}; try again shortly", retry_after_ms=_RETRY_AFTER_MS)
         if len(self._live) >= info.max_utterances:
             raise Overloaded(
                 f"all {info.max_utterances} utterances are in use; try again shortly", retry_after_ms=_RETRY_AFTER_MS
@@ -180,8 +189,11 @@ class ThreadedEngine:
             self._arriving = None
 
     def stats(self) -> Mapping[str, float]:
-        """What the models did since the start (EngineCore.counters), and the thread's own CPU time, host_seconds."""
-        return self._stats
+        """What the models did since the start (EngineCore.counters), and the thread's own CPU time, host_seconds.
+
+        And what became of the encoders (Encoders.counters).
+        """
+        return self._stats if self._encoders is None else {**self._stats, **self._encoders.counters}
 
     async def next_event(self) -> EngineEvent:
         event = await self._events.get()
@@ -199,6 +211,8 @@ class ThreadedEngine:
         for event in events:
             if isinstance(event, Done | Cancelled | Failed):
                 self._live.discard(event.utterance_id)
+            if isinstance(event, Failed):
+                self.cancel(event.utterance_id)  # its encoder may have failed, of which the core has heard nothing
             self._events.put_nowait(event)
 
     def _stopped(self, reason: str) -> None:

@@ -190,7 +190,8 @@ class Gateway:
 
     def _respond(self, _connection: ServerConnection, request: Request) -> Response | None:
         is_full = len(self._connections) >= self._config.max_sockets
-        return http.respond(request, http.Status(self._phase.value, is_full, self._info_now))
+        unready_reason = self._phase.value or self._engine.unready_reason
+        return http.respond(request, http.Status(unready_reason, is_full, self._info_now))
 
     def _new_socket(self, *args: Any, **options: Any) -> BoundedSocket:
         inflow = Inflow(self._config.messages_per_s, patience_s=_FLOOD_PATIENCE_S)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.tiny_engine import self_scheduling_llm, tiny_engine
+from voicegate.engine.audio.encoding import LocalEncoders
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import Engine
 
@@ -23,8 +24,14 @@ class Case:
     failing_engine: Engine | None = None
     # An engine with room for two utterances; None where the room cannot be chosen.
     small_engine: Engine | None = None
+    # An engine that runs and can serve nobody; None where that cannot be arranged.
+    troubled_engine: Engine | None = None
     text: str = "One two three, four five six. "  # takes the engine long enough to be cancelled within
     timeout_s: float = 10.0
+
+
+class NoEncoders(LocalEncoders):
+    unready_reason = "no encoder is alive"
 
 
 def create_case(name: str) -> Case:
@@ -34,6 +41,7 @@ def create_case(name: str) -> Case:
                 engine=FakeEngine(),
                 failing_engine=FakeEngine(Script(faults={0: Fault(FaultKind.FAIL, after_ms=120)})),
                 small_engine=FakeEngine(Script(max_utterances=2)),
+                troubled_engine=FakeEngine(trouble="out of tones"),
             )
         case "tiny":
             return _tiny_case()
@@ -49,6 +57,7 @@ def _tiny_case(**llm: Any) -> Case:
         engine=tiny_engine(stall_ms=350, max_clause_tokens=50, **llm),
         failing_engine=tiny_engine(breaks_first=True, **llm),
         small_engine=tiny_engine(max_utterances=2, **llm),
+        troubled_engine=tiny_engine(encoders=NoEncoders(opus_complexity=5), **llm),
         text="One two three. ",
         timeout_s=120.0,
     )
@@ -58,6 +67,6 @@ def _tiny_case(**llm: Any) -> Case:
 async def case(request: pytest.FixtureRequest) -> AsyncIterator[Case]:
     created = create_case(request.param)
     yield created
-    for engine in (created.engine, created.failing_engine, created.small_engine):
+    for engine in (created.engine, created.failing_engine, created.small_engine, created.troubled_engine):
         if engine is not None:
             await engine.close()

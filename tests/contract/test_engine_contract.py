@@ -53,6 +53,7 @@ async def listener(case: Case) -> Listener:
 async def test_is_not_running_before_start(case: Case) -> None:
     with pytest.raises(EngineStopped):
         _ = case.engine.info
+    assert case.engine.unready_reason
     with pytest.raises(EngineStopped):
         case.engine.submit(UtteranceRequest(UtteranceId("u"), "any"))
 
@@ -63,6 +64,7 @@ async def test_info_is_complete(listener: Listener) -> None:
     assert info.default_voice in [voice.name for voice in info.voices]
     assert SpeakingMode.AUTO in info.modes
     assert min(info.pre_skip_48k, info.max_utterances, info.max_lead_ms) > 0
+    assert listener.engine.unready_reason is None
 
 
 async def test_close_fails_what_runs_and_ends_the_events(listener: Listener) -> None:
@@ -78,6 +80,7 @@ async def test_close_fails_what_runs_and_ends_the_events(listener: Listener) -> 
     listener.engine.push_text(utterances[0], "x")
     listener.engine.cancel(utterances[0])  # a socket that ends last still cancels
     await listener.engine.close()  # twice is once
+    assert listener.engine.unready_reason
 
 
 # --- audio ------------------------------------------------------------------------------------------------
@@ -304,6 +307,19 @@ async def test_a_full_engine_refuses_and_has_room_again(case: Case) -> None:
     await listener.until_end(listener.submit("d", end=True))
     listener.engine.end_text(second)
     assert isinstance(await listener.until_end(second), Done)
+
+
+async def test_an_engine_that_can_serve_nobody_says_why_and_refuses(case: Case) -> None:
+    if case.troubled_engine is None:
+        pytest.skip("this engine cannot be brought into trouble")
+    listener = await started(case.troubled_engine, case)
+    assert listener.engine.unready_reason
+    with pytest.raises(Overloaded, match=listener.engine.unready_reason) as caught:
+        listener.submit("a")
+    assert caught.value.retry_after_ms > 0
+    await listener.engine.close()
+    with pytest.raises(EngineStopped):
+        await listener.next()
 
 
 async def test_many_at_once_each_end_once(listener: Listener, case: Case) -> None:

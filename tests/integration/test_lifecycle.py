@@ -95,6 +95,23 @@ async def test_it_answers_while_the_engine_warms_up() -> None:
             await client.until_done("a")
 
 
+async def test_an_engine_in_trouble_is_not_ready_until_it_is_over() -> None:
+    async with serving() as served, served.client() as client:
+        served.engine.trouble = "no encoder is alive"
+        status, _, body = await get(served.url, "/readyz")
+        assert (status, body) == (503, "no encoder is alive\n")
+        assert (await get(served.url, "/healthz"))[0] == 200
+        assert (await get(served.url, "/v1/voices"))[0] == 200
+        assert (await refused_upgrade(served.url)).status_code == 503
+        await client.send(wire.Open(context="a"))
+        error = await client.until(wire.Error)
+        assert (error.code, error.context) == ("overloaded", "a")
+        served.engine.trouble = None
+        assert (await get(served.url, "/readyz"))[0] == 200
+        await client.speak("b", "x")
+        await client.until_done("b")
+
+
 async def test_a_stop_during_warm_up_is_heard() -> None:
     async with running(SlowStart()) as served:
         served.stop.set()

@@ -1,15 +1,31 @@
-"""The engine with encoder processes beside it says what it says without, and ends them with itself."""
+"""The engine with encoder processes beside it says what it says without, outlives them, and ends them with itself."""
 
 import asyncio
 import gc
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
+from tests.contract.listener import Listener
+from tests.support.encoders import children, kill, until_whole
 from tests.support.tiny_engine import CONFIG
-from voicegate.engine.interface import AudioReady, Cancelled, Done, Engine, EngineEvent, UtteranceId, UtteranceRequest
+from voicegate.engine.audio.encoder_pool import EncoderProcesses
+from voicegate.engine.interface import (
+    AudioReady,
+    Cancelled,
+    Done,
+    Engine,
+    EngineEvent,
+    Failed,
+    Flushed,
+    SpeakingMode,
+    UtteranceId,
+    UtteranceRequest,
+)
 from voicegate.engine.loading.build import create_engine
+from voicegate.engine.loop.worker import ThreadedEngine
 
 pytestmark = pytest.mark.parity
 
@@ -64,3 +80,27 @@ def test_start_up_is_out_of_the_garbage_collectors_sight_until_the_engine_is_clo
 
 def test_processes_beside_the_engine_make_the_same_packets() -> None:
     assert asyncio.run(packets_of(2)) == asyncio.run(packets_of(0))
+
+
+async def test_an_utterance_that_waits_for_text_fails_with_its_encoder_and_gives_its_room_back() -> None:
+    """There is room for one, so the next can be spoken only if the core has let go of the one that failed."""
+    engine = create_engine(replace(CONFIG, encoder_processes=1, max_active_clauses=1, threads=1))
+    await engine.start()
+    assert isinstance(engine, ThreadedEngine)
+    pool = cast(EncoderProcesses, engine._encoders)
+    listener = Listener(engine, timeout_s=60.0)
+    try:
+        waiting = listener.submit("waiting", mode=SpeakingMode.BISTREAM)
+        engine.flush_text(waiting, "")
+        await listener.until(waiting, Flushed)
+        engine.push_text(waiting, "Good ")
+        kill(*children(pool))
+        assert isinstance(await listener.until_end(waiting), Failed)
+        engine.push_text(waiting, "morning.")
+        await asyncio.to_thread(until_whole, pool, num_lost=1)
+        assert engine.unready_reason is None
+        assert engine.stats()["encoders_lost"] == 1
+        other = listener.submit("other", text="Good morning.", end=True, mode=SpeakingMode.BISTREAM)
+        assert isinstance(await listener.until_end(other), Done)
+    finally:
+        await engine.close()

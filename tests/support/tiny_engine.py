@@ -7,6 +7,7 @@ from functools import cache
 
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.self_scheduling import PLAIN, SelfSchedulingLlm
+from voicegate.engine.audio.encoding import Encoders
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.lanes import HOST_LANE
@@ -60,6 +61,7 @@ def tiny_engine(
     stall_ms: int = 0,
     max_clause_tokens: int = CONFIG.max_clause_tokens,
     llm_of: Callable[[LlmRunner], LlmBackend] = lambda runner: SteppedLlm(runner, HOST_LANE),
+    encoders: Encoders | None = None,
 ) -> ThreadedEngine:
     """The real engine in its thread, over the stages that all tests share; `llm_of` makes an LLM of their runner."""
     config = replace(CONFIG, max_utterances=max_utterances, stall_ms=stall_ms, max_clause_tokens=max_clause_tokens)
@@ -67,10 +69,9 @@ def tiny_engine(
     def load(sink: Sink, waker: Waker) -> LoadedEngine:
         llm = llm_of(FirstSequenceFails(tiny_runner()) if breaks_first else tiny_runner())
         stages = replace(tiny_stages(), llm=llm)
-        core = EngineCore(config, stages, time.monotonic, sink, waker=waker)
-        return LoadedEngine(
-            core, engine_info(config, stages), VoiceKeeper(TINY_MODEL_DIR, stages.model, None), llm.close
-        )
+        core = EngineCore(config, stages, time.monotonic, sink, encoders=encoders, waker=waker)
+        keeper = VoiceKeeper(TINY_MODEL_DIR, stages.model, None)
+        return LoadedEngine(core, engine_info(config, stages), keeper, llm.close, encoders)
 
     return ThreadedEngine(load)
 

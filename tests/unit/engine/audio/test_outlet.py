@@ -5,11 +5,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from voicegate.engine import units
-from voicegate.engine.audio.encoding import Answer, Encoded, Encoding, LocalEncoding
+from voicegate.engine.audio.encoding import Answer, Encoding, LocalEncoding, TellFailure
 from voicegate.engine.audio.outlet import Delivered, Outlet
-from voicegate.engine.audio.packets import Samples, create_packet_encoder
+from voicegate.engine.audio.packets import PcmPacketEncoder, Samples, create_packet_encoder
 from voicegate.engine.interface import (
     AudioFormat,
     AudioReady,
@@ -36,6 +37,10 @@ class LateEncoding:
         self._encoding = LocalEncoding(create_packet_encoder(PCM))
         self._calls: deque[Callable[[], None]] = deque()
         self.is_closed = False
+        self.fail: TellFailure = lambda _: None
+
+    def on_failure(self, tell: TellFailure) -> None:
+        self.fail = tell
 
     def encode(self, samples: Samples, answer: Answer) -> None:
         self._calls.append(lambda: self._encoding.encode(samples, answer))
@@ -124,13 +129,47 @@ def test_closing_twice_says_one_end() -> None:
     assert [type(event) for event in events] == [Cancelled]
 
 
-def test_an_encoder_that_fails_ends_its_utterance() -> None:
-    class Broken(LateEncoding):
-        def encode(self, samples: Samples, answer: Answer) -> None:
-            answer(Encoded(error="no"))
+@pytest.mark.parametrize("num_frames", [0, 2])
+def test_an_encoder_that_fails_ends_its_utterance_at_once(num_frames: int) -> None:
+    events: list[EngineEvent] = []
+    late = LateEncoding()
+    way_out = outlet(events, late)
+    way_out.send_audio(ramp(num_frames))
+    late.answer_all()
+    num_before = len(events)
+    way_out.send_audio(ramp(50))
+    with capture_logs() as logs:
+        late.fail("lost")
+        late.fail("lost")
+    assert len(logs) == 1
+    late.answer_all()
+    way_out.send_audio(ramp(1))
+    way_out.flush()
+    way_out.send(Flushed(NAME, "f", 60))
+    way_out.finish(done)
+    assert [type(event) for event in events[num_before:]] == [Failed]
+    assert late.is_closed
+
+
+def test_an_encoder_that_has_failed_before_is_told_as_well() -> None:
+    class Lost(LateEncoding):
+        def on_failure(self, tell: TellFailure) -> None:
+            tell("lost")
 
     events: list[EngineEvent] = []
-    way_out = outlet(events, Broken())
-    way_out.send_audio(ramp(1))
+    outlet(events, Lost())
     assert [type(event) for event in events] == [Failed]
-    assert way_out.is_closed
+
+
+def test_an_encoder_here_that_fails_fails_its_utterance_and_not_its_caller() -> None:
+    class Broken(PcmPacketEncoder):
+        def encode(self, samples: Samples) -> list[bytes]:
+            raise ValueError("out of tune")
+
+    events: list[EngineEvent] = []
+    with capture_logs() as logs:
+        way_out = outlet(events, LocalEncoding(Broken(PCM)))
+        way_out.send_audio(ramp(20))
+        way_out.finish(done)
+    assert [type(event) for event in events] == [Failed]
+    assert [entry["reason"] for entry in logs] == ["ValueError('out of tune')"]

@@ -1,0 +1,52 @@
+"""`voicegate serve` with encoder processes, told to stop in the middle of an utterance the way systemd tells it."""
+
+import asyncio
+import os
+import signal
+import sys
+
+import pytest
+
+from voicegate.clients.python.client import connect
+from voicegate.protocol.messages import Done
+
+pytestmark = pytest.mark.e2e
+
+SETTINGS = {
+    "VOICEGATE_PORT": "0",
+    "VOICEGATE_DEVICE": "cpu",
+    "VOICEGATE_THREADS": "1",
+    "VOICEGATE_ENCODER_PROCESSES": "2",
+    "VOICEGATE_DRAIN_S": "100",
+}
+
+
+async def test_sigterm_to_the_whole_group_lets_a_live_utterance_end_with_all_its_audio() -> None:
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "voicegate", "serve", "--log-level", "warning"),
+        stdout=pipe,
+        stderr=pipe,
+        env={**os.environ, **SETTINGS},
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(120):
+        try:
+            url = (await process.stdout.readline()).decode().split()[3].rstrip(",")
+            async with connect(url) as gate:
+                context = await gate.open(seed=3, lead_ms=60_000)
+                await context.say("Good morning. ")
+                audio = aiter(context)
+                num_packets = len((await anext(audio)).packets)
+                os.killpg(process.pid, signal.SIGTERM)
+                await context.say("It rains.")
+                await context.end()
+                num_packets += sum([len(more.packets) async for more in audio])
+            _, log = await process.communicate()
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    assert isinstance(context.result, Done)
+    assert num_packets == context.result.packets
+    assert (process.returncode, log) == (0, b"")

@@ -1,0 +1,396 @@
+"""Encoder processes that are killed, stopped, or outlive nobody: who fails, who goes on, and what takes their place."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import msgspec
+import numpy as np
+import pytest
+from structlog.testing import capture_logs
+
+from tests.support.encoders import PATIENCE_S, children, kill, until_whole
+from voicegate.engine import units
+from voicegate.engine.audio import encoder_child, encoder_pool
+from voicegate.engine.audio.encoder_child import EncoderChild
+from voicegate.engine.audio.encoder_pool import EncoderProcesses, Seat
+from voicegate.engine.audio.encoder_wire import Opening, Operation, Status, read_frame, write_frame
+from voicegate.engine.audio.encoding import Encoders, LocalEncoders
+from voicegate.engine.audio.outlet import Outlet
+from voicegate.engine.interface import (
+    AudioFormat,
+    AudioReady,
+    Done,
+    EngineError,
+    EngineEvent,
+    Failed,
+    Flushed,
+    UtteranceId,
+)
+
+pytestmark = pytest.mark.unit
+
+OPUS = AudioFormat()
+NAME = UtteranceId("a")
+SOUND = np.random.default_rng(0).uniform(-0.3, 0.3, 40 * units.SAMPLES_PER_FRAME + 123).astype(np.float32)
+
+
+class Speech:
+    """One utterance's way out through these encoders."""
+
+    def __init__(self, encoders: Encoders) -> None:
+        self.events: list[EngineEvent] = []
+        self._heard = threading.Condition()
+        encoding = encoders.open(OPUS)
+        self.outlet = Outlet(NAME, encoding, frame_ms=20, sink=self._hear, clock=lambda: 0.0)
+
+    def _hear(self, events: list[EngineEvent]) -> None:
+        with self._heard:
+            self.events += events
+            self._heard.notify_all()
+
+    def say(self, part: slice = slice(None)) -> None:
+        """And wait until it is heard, or the utterance has ended."""
+        num_before = self.num_packets
+        self.outlet.send_audio(SOUND[part])
+        self._until(lambda: self.num_packets > num_before or self.has_ended)
+
+    def finish(self) -> EngineEvent:
+        self.outlet.finish(lambda delivered: Done(NAME, delivered.num_samples, delivered.num_packets, 0))
+        return self.end()
+
+    def end(self) -> EngineEvent:
+        self._until(lambda: self.has_ended)
+        return self.events[-1]
+
+    def _until(self, is_so: Callable[[], bool]) -> None:
+        with self._heard:
+            assert self._heard.wait_for(is_so, PATIENCE_S)
+
+    @property
+    def has_ended(self) -> bool:
+        return any(isinstance(event, Done | Failed) for event in self.events)
+
+    @property
+    def packets(self) -> list[bytes]:
+        return [packet for event in self.events if isinstance(event, AudioReady) for packet in event.packets]
+
+    @property
+    def num_packets(self) -> int:
+        return len(self.packets)
+
+
+def spoken(encoders: Encoders) -> list[bytes]:
+    speech = Speech(encoders)
+    speech.say()
+    assert isinstance(speech.finish(), Done)
+    return speech.packets
+
+
+EXPECTED = spoken(LocalEncoders(opus_complexity=5))
+
+
+@pytest.fixture
+def two() -> Iterator[EncoderProcesses]:
+    pool = EncoderProcesses(2, opus_complexity=5)
+    yield pool
+    pool.close()
+
+
+@pytest.fixture
+def one() -> Iterator[EncoderProcesses]:
+    pool = EncoderProcesses(1, opus_complexity=5)
+    yield pool
+    pool.close()
+
+
+class Starts:
+    """Of replacements, which wait until they may."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.are_allowed = threading.Event()
+        monkeypatch.setattr(encoder_pool, "EncoderChild", self._start)
+
+    def _start(self, on_change: Callable[[EncoderChild], None]) -> EncoderChild:
+        assert self.are_allowed.wait(PATIENCE_S)
+        return EncoderChild(on_change)
+
+
+# --- killed -----------------------------------------------------------------------------------------------
+
+
+def test_one_of_two_is_killed_and_the_other_takes_what_comes(
+    two: EncoderProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts = Starts(monkeypatch)
+    first, second = Speech(two), Speech(two)
+    first.say(slice(0, 5000))
+    second.say(slice(0, 5000))
+    with capture_logs() as logs:
+        kill(children(two)[0])
+    failed = first.end()
+    assert isinstance(failed, Failed)
+    assert "encoded" in failed.message
+    for _ in range(5):
+        assert spoken(two) == EXPECTED, "a dead process attracts nobody"
+    second.outlet.send_audio(SOUND[5000:])
+    assert isinstance(second.finish(), Done)
+    assert second.packets == EXPECTED
+    assert two.unready_reason is None
+    (told,) = [entry for entry in logs if entry["event"] == "encoder_process_lost"]
+    assert (told["pid"], told["exit_status"], told["num_utterances"]) == (children(two)[0].pid, -signal.SIGKILL, 1)
+    starts.are_allowed.set()
+    until_whole(two, num_lost=1)
+    assert [spoken(two) for _ in range(4)] == 4 * [EXPECTED]
+
+
+def test_all_are_killed_and_nobody_is_let_in_until_there_are_others(
+    two: EncoderProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts = Starts(monkeypatch)
+    for child in children(two):
+        kill(child)
+    assert two.unready_reason is not None
+    assert "encoder" in two.unready_reason
+    late = Speech(two)  # was let in just before
+    assert isinstance(late.end(), Failed)
+    late.outlet.send_audio(SOUND)
+    late.outlet.flush()
+    late.outlet.send(Flushed(NAME, "f", 0))
+    assert isinstance(late.finish(), Failed)
+    assert len(late.events) == 1
+    starts.are_allowed.set()
+    until_whole(two, num_lost=2)
+    assert two.unready_reason is None
+    assert spoken(two) == EXPECTED
+
+
+def test_an_utterance_that_says_nothing_just_now_fails_at_once(one: EncoderProcesses) -> None:
+    silent, pausing, ended = Speech(one), Speech(one), Speech(one)
+    pausing.say(slice(0, 5000))
+    ended.say()
+    assert isinstance(ended.finish(), Done)
+    kill(*children(one))
+    assert [type(speech.end()) for speech in (silent, pausing)] == [Failed, Failed]
+    assert isinstance(ended.events[-1], Done)
+
+
+def test_what_is_being_encoded_fails_with_its_process(one: EncoderProcesses) -> None:
+    speech = Speech(one)
+    os.kill(children(one)[0].pid, signal.SIGSTOP)
+    for _ in range(20):
+        speech.outlet.send_audio(SOUND)
+    speech.outlet.finish(lambda delivered: Done(NAME, delivered.num_samples, delivered.num_packets, 0))
+    kill(*children(one))
+    assert [type(event) for event in speech.events] == [Failed]
+
+
+def test_a_process_killed_between_utterances_is_replaced_as_often_as_it_happens(one: EncoderProcesses) -> None:
+    num_threads = threading.active_count()
+    num_files = len(os.listdir("/proc/self/fd"))
+    for num_lost in (1, 2, 3):
+        assert spoken(one) == EXPECTED
+        kill(*children(one))
+        until_whole(one, num_lost=num_lost)
+    assert spoken(one) == EXPECTED
+    assert threading.active_count() == num_threads
+    assert len(os.listdir("/proc/self/fd")) == num_files
+
+
+def test_a_process_that_cannot_be_started_is_tried_again(
+    one: EncoderProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    num_tries = 0
+
+    def start(on_change: Callable[[EncoderChild], None]) -> EncoderChild:
+        nonlocal num_tries
+        num_tries += 1
+        if num_tries < 3:
+            raise OSError("no file descriptors left")
+        return EncoderChild(on_change)
+
+    monkeypatch.setattr(encoder_pool, "EncoderChild", start)
+    monkeypatch.setattr(encoder_pool, "_TICK_S", 0.01)
+    monkeypatch.setattr(encoder_child, "_PATIENCE_TICKS", 10**6)
+    monkeypatch.setattr(encoder_child, "_START_PATIENCE_TICKS", 10**6)
+    with capture_logs() as logs:
+        kill(*children(one))
+        until_whole(one, num_lost=1)
+    assert [entry["reason"] for entry in logs if entry["event"] == "encoder_process_not_started"] == [
+        "no file descriptors left",
+        "no file descriptors left",
+    ]
+    assert spoken(one) == EXPECTED
+
+
+def test_a_start_whose_processes_die_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoder_child, "_MODULE", "voicegate.engine.audio.no_such_module")
+    with pytest.raises(EngineError, match="encoder process did not start"):
+        EncoderProcesses(2, opus_complexity=5)
+
+
+# --- stopped ----------------------------------------------------------------------------------------------
+
+
+def test_a_stopped_process_holds_up_neither_its_caller_nor_the_end(
+    one: EncoderProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoder_pool, "_CLOSE_TIMEOUT_S", 0.05)
+    (child,) = children(one)
+    os.kill(child.pid, signal.SIGSTOP)
+    speech = Speech(one)
+    for _ in range(100):  # 8 MB, a pipe holds 64 KiB
+        speech.outlet.send_audio(SOUND)
+    one.close()
+    assert isinstance(speech.end(), Failed)
+    assert not child._writer.is_alive()
+    assert not child._reader.is_alive()
+
+
+def test_a_process_that_answers_nothing_for_long_is_killed_and_replaced(two: EncoderProcesses) -> None:
+    stopped, other = Speech(two), Speech(two)
+    child = children(two)[0]
+    os.kill(child.pid, signal.SIGSTOP)
+    with capture_logs() as logs:
+        stopped.outlet.send_audio(SOUND)
+        for _ in range(encoder_child._PATIENCE_TICKS + 1):
+            child.tick()
+        assert isinstance(stopped.end(), Failed)
+        until_whole(two, num_lost=1)
+    assert "encoder_process_hangs" in [entry["event"] for entry in logs]
+    other.say()
+    assert isinstance(other.finish(), Done)
+    assert other.packets == EXPECTED
+
+
+def test_a_process_that_is_asked_nothing_may_be_silent_for_ever(one: EncoderProcesses) -> None:
+    speech = Speech(one)
+    start = 2 * units.SAMPLES_PER_FRAME
+    speech.say(slice(0, start))
+    for _ in range(100):
+        children(one)[0].tick()
+    speech.outlet.send_audio(SOUND[start:])
+    assert isinstance(speech.finish(), Done)
+    assert speech.packets == EXPECTED
+
+
+# --- signals, and the end of the engine -------------------------------------------------------------------
+
+ENGINE = """
+import signal, sys, threading
+import numpy as np
+from voicegate.engine.audio.encoder_pool import EncoderProcesses
+from voicegate.engine.interface import AudioFormat
+
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, lambda *_: None)  # to ignore them would be inherited
+pool = EncoderProcesses(2, opus_complexity=5)
+encodings = [pool.open(AudioFormat()) for _ in range(2)]
+answered = threading.Semaphore(0)
+num_packets = []
+
+def answer(encoded):
+    num_packets.append(len(encoded.packets))
+    answered.release()
+
+for line in sys.stdin:
+    for encoding in encodings:
+        encoding.on_failure(lambda reason: print(reason, flush=True))
+        encoding.encode(np.zeros(48_000, np.float32), answer)
+    for _ in encodings:
+        answered.acquire()
+    print(sum(num_packets), pool.counters["encoders_lost"], flush=True)
+pool.close()
+"""
+
+
+@pytest.fixture
+def engine() -> Iterator["subprocess.Popen[str]"]:
+    """A process like the engine's, in a group of its own, that encodes 4 s for each line of its input."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, "-c", ENGINE], stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    ) as process:
+        yield process
+        process.kill()
+
+
+def ask(process: "subprocess.Popen[str]") -> str:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    print("encode", file=process.stdin, flush=True)
+    return process.stdout.readline()
+
+
+def test_signals_to_the_whole_group_leave_the_encoders_to_the_engine(engine: "subprocess.Popen[str]") -> None:
+    assert ask(engine) == "200 0\n"
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        os.killpg(engine.pid, number)
+    assert ask(engine) == "400 0\n"
+    _, errors = engine.communicate(timeout=PATIENCE_S)
+    assert (engine.returncode, errors) == (0, "")
+
+
+def test_no_process_outlives_an_engine_that_is_killed(engine: "subprocess.Popen[str]") -> None:
+    assert ask(engine) == "200 0\n"
+    engine.kill()
+    _, errors = engine.communicate(timeout=PATIENCE_S)  # until all who hold its standard error have ended
+    assert errors == ""
+
+
+def test_a_process_whose_engine_is_gone_before_it_could_answer_ends_without_a_word() -> None:
+    pipe = subprocess.PIPE
+    module = [sys.executable, "-m", encoder_child._MODULE]
+    with subprocess.Popen(module, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert read_frame(process.stdout) == (Status.READY, 0, 0, b"")
+        process.stdout.close()
+        write_frame(process.stdin, Operation.OPEN, 0, 0, msgspec.json.encode(Opening(OPUS, 5)))
+        write_frame(process.stdin, Operation.ENCODE, 0, 0, SOUND.tobytes())
+        assert process.stderr.read() == b""
+        assert process.wait(PATIENCE_S) == 1
+
+
+# --- when the next one is due -----------------------------------------------------------------------------
+
+
+class Life:
+    """Of a process, for a seat to look at."""
+
+    def __init__(self) -> None:
+        self.is_lost = False
+
+    def tick(self) -> None:
+        pass
+
+
+def delays_ticks(lives_ticks: list[int]) -> list[int]:
+    """Between the loss of a process that lived for so long and the next."""
+    life = Life()
+    seat = Seat(life)  # type: ignore[arg-type]
+    delays = []
+    for life_ticks in lives_ticks:
+        for _ in range(life_ticks):
+            seat.tick()
+            assert not seat.is_due
+        life.is_lost = True
+        delays.append(0)
+        while not seat.is_due:
+            seat.tick()
+            delays[-1] += 1
+        life = Life()
+        seat.fill(life)  # type: ignore[arg-type]
+    return delays
+
+
+def test_who_dies_young_again_and_again_is_replaced_later_and_later() -> None:
+    assert delays_ticks([0] * 9) == [0, 1, 2, 4, 8, 16, 30, 30, 30]
+
+
+def test_a_long_life_is_followed_by_another_at_once() -> None:
+    assert delays_ticks([5, 5, 59, 60, 5, 1000, 0, 0]) == [0, 1, 2, 0, 1, 0, 1, 2]
