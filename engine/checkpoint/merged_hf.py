@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from voicegate.engine.checkpoint.directory import Item, bytes_item
 from voicegate.engine.checkpoint.errors import CheckpointError
 from voicegate.engine.checkpoint.storage import Entry, cast, file_bytes, write_safetensors
-from voicegate.engine.checkpoint.tokenizer import add_plain_tokens, special_tokens
+from voicegate.engine.checkpoint.tokenizer import add_plain_tokens
 from voicegate.engine.llm.model import TIED_TEXT_HEAD
 from voicegate.engine.model.config import LlmConfig
 
@@ -82,7 +82,7 @@ def merged_items(
     yield bytes_item("tokenizer.json", tokenizer.to_str().encode())
     yield bytes_item("tokenizer_config.json", _json(_tokenizer_config(config)))
     yield bytes_item("generation_config.json", _json(_generation_config(vocabulary)))
-    yield bytes_item("config.json", _json(_config(config, qwen2, vocabulary)))
+    yield bytes_item("config.json", _json(_config(config, qwen2, vocabulary, tokenizer.token_to_id(_END_OF_TEXT))))
 
 
 def merged_entries(
@@ -123,7 +123,9 @@ def qwen2_sizes(config: LlmConfig) -> dict[str, Any]:
     }
 
 
-def _config(config: LlmConfig, qwen2: Mapping[str, Any], vocabulary: MergedVocabulary) -> dict[str, Any]:
+def _config(
+    config: LlmConfig, qwen2: Mapping[str, Any], vocabulary: MergedVocabulary, bos_id: int | None
+) -> dict[str, Any]:
     return {
         "architectures": ["Qwen2ForCausalLM"],
         "model_type": "qwen2",
@@ -136,7 +138,7 @@ def _config(config: LlmConfig, qwen2: Mapping[str, Any], vocabulary: MergedVocab
         "use_cache": True,
         "tie_word_embeddings": False,
         "torch_dtype": "bfloat16",
-        "bos_token_id": config.end_of_prompt_id - special_tokens().index("<|endofprompt|>"),
+        "bos_token_id": bos_id,
         "eos_token_id": vocabulary.eos_id,
     }
 

@@ -79,10 +79,9 @@ class Unistream:
     def __init__(
         self, config: LlmConfig, prompt: LlmPrompt, text_ids: tuple[int, ...], *, max_tokens: int | None = None
     ) -> None:
-        """Raises InvalidRequest where <|endofprompt|> is in neither text."""
+        """Raises InvalidRequest where the model wants <|endofprompt|> and neither text has it."""
         text = prompt.text_ids + text_ids
-        if config.end_of_prompt_id not in text:
-            raise InvalidRequest("neither the prompt text nor the text contains <|endofprompt|>")
+        _check_instruction(config, text)
         self.decoded: list[int] = []  # what the sampler's repetition window looks at
         self.failure: str | None = None
         self._speech_token_size = config.speech_token_size
@@ -148,8 +147,7 @@ class Growing:
         if until is not None and until <= len(self.decoded):
             raise InvalidRequest(f"{len(self.decoded)} tokens are spoken; a reading until {until} would add none")
         text = self._prompt.text_ids + text_ids
-        if self._config.end_of_prompt_id not in text:
-            raise InvalidRequest("neither the prompt text nor the text contains <|endofprompt|>")
+        _check_instruction(self._config, text)
         self._is_complete = until is None
         self.min_tokens = MIN_TOKENS_PER_TEXT_TOKEN * len(text_ids) if self._is_complete else 0
         limits = (until, self._limit, MAX_TOKENS_PER_TEXT_TOKEN * len(text_ids) if self._is_complete else None)
@@ -191,8 +189,9 @@ class Growing:
 class Bistream:
     """Text and speech interleaved, 5 : 15 for CosyVoice; speech begins before all text is there.
 
-    Instruction first; then blocks of text and prompt speech until the prompt is used up; then each block of text is
-    answered by a block of speech tokens that ends with fill; the rest of the text and `task` open the final phase.
+    Instruction first, where there is one; then blocks of text and prompt speech until the prompt is used up; then each
+    block of text is answered by a block of speech tokens that ends with fill; the rest of the text and `task` open the
+    final phase.
     Upstream's habits kept under every policy: the fill token is never fed (nor was it in training); the last speech
     token of the last block is fed again before the remaining text.
     """
@@ -205,10 +204,10 @@ class Bistream:
         policy: BistreamPolicy = BistreamPolicy.ROBUST,
         max_tokens: int | None = None,
     ) -> None:
-        """Raises InvalidRequest where the prompt text lacks <|endofprompt|>."""
-        if config.end_of_prompt_id not in prompt.text_ids:
-            raise InvalidRequest("the prompt text of a streaming sequence lacks <|endofprompt|>")
-        instruction_end = prompt.text_ids.index(config.end_of_prompt_id) + 1
+        """Raises InvalidRequest where the model wants <|endofprompt|> and the prompt text lacks it."""
+        _check_instruction(config, prompt.text_ids)
+        end_id = config.end_of_prompt_id
+        instruction_end = 0 if end_id is None else prompt.text_ids.index(end_id) + 1
         self.decoded: list[int] = []  # what the sampler's repetition window looks at: speech and fill tokens
         self.feed: Feed | None = None
         self.state = SequenceState.WAITING
@@ -358,6 +357,12 @@ def _num_common(before: tuple[Item, ...], now: tuple[Item, ...]) -> int:
     """How many items both begin with, but never all of `now`: its last position is sampled from."""
     pairs = zip(before, now[:-1], strict=False)
     return next((index for index, (one, other) in enumerate(pairs) if one != other), min(len(before), len(now) - 1))
+
+
+def _check_instruction(config: LlmConfig, text_ids: tuple[int, ...]) -> None:
+    """Raises InvalidRequest for a text without end of its instruction, unless the model knows no instructions."""
+    if config.end_of_prompt_id is not None and config.end_of_prompt_id not in text_ids:
+        raise InvalidRequest("the text lacks <|endofprompt|>, which ends the instruction before it")
 
 
 def _text_items(text_ids: Iterable[int]) -> list[Item]:

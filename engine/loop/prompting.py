@@ -42,10 +42,15 @@ class PassPrompt:
 
 
 def voice_prompt(voice: Voice, tokenizer: TextTokenizer, *, instruct_prefix: str) -> PassPrompt:
-    """Zero-shot, or cross-lingual where the voice has no transcript. Raises PromptError without <|endofprompt|>."""
+    """Zero-shot, or cross-lingual where the voice has no transcript.
+
+    Raises PromptError where one of prefix and voice has <|endofprompt|> and the other has not.
+    """
     prompt_text = voice.prompt_text or instruct_prefix
-    if END_OF_PROMPT not in prompt_text:
-        raise PromptError(f"the prompt text of voice {voice.name!r} lacks {END_OF_PROMPT}: {prompt_text[:80]!r}")
+    has_mark = END_OF_PROMPT in prompt_text
+    if has_mark is not (END_OF_PROMPT in instruct_prefix):
+        fault = f"has {END_OF_PROMPT}, which this model's have not" if has_mark else f"lacks {END_OF_PROMPT}"
+        raise PromptError(f"the prompt text of voice {voice.name!r} {fault}: {prompt_text[:80]!r}")
     text_ids = tokenizer.encode_prompt(prompt_text)
     if not voice.transcript:
         return PassPrompt(LlmPrompt(text_ids), is_head_of_text=True)

@@ -37,18 +37,19 @@ class LlmConfig:
     max_positions: int
     rope_theta: float
     rms_norm_eps: float
-    speech_token_size: int  # real speech ids are 0 .. speech_token_size - 1; the head has 200 more
+    speech_token_size: int  # real speech ids are 0 .. speech_token_size - 1
     mix_ratio: tuple[int, int]  # bistream: text tokens, then speech tokens
     sos_id: int
     eos_id: int
     task_id: int
     fill_id: int
-    end_of_prompt_id: int  # in the text table: <|endofprompt|>
+    end_of_prompt_id: int | None  # in the text table: <|endofprompt|>, of every text; None: of none
+    num_special_rows: int = 200  # of the speech table and the head, behind the speech ids: special and unused ids
 
     @property
     def num_speech_rows(self) -> int:
-        """Rows of the speech table and of the head: speech ids plus 200 special and unused ones."""
-        return self.speech_token_size + 200
+        """Rows of the speech table and of the head."""
+        return self.speech_token_size + self.num_special_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,7 @@ class ModelConfig:
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
     silent_tokens: frozenset[int] = frozenset()
     max_silent_run: int = 5  # silent tokens in a row that reach the flow; the rest are dropped
+    # Before the text of a pass; with <|endofprompt|> where every text has it, else without.
     instruct_prefix: str = "You are a helpful assistant.<|endofprompt|>"
     default_voice: str | None = None
     default_mode: str = "clause"

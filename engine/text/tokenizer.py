@@ -30,8 +30,11 @@ class TextTokenizer:
         self.tags = frozenset(self._tag_ids)  # the expressive tags that this model has
 
     @classmethod
-    def from_file(cls, path: Path, *, end_of_prompt_id: int) -> "TextTokenizer":
-        """Raises TokenizerError, which names the file. The id must be the file's own: else it is another model's."""
+    def from_file(cls, path: Path, *, end_of_prompt_id: int | None) -> "TextTokenizer":
+        """Raises TokenizerError, which names the file. The id must be the file's own: else it is another model's.
+
+        None: the model has none.
+        """
         try:
             content = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -44,7 +47,7 @@ class TextTokenizer:
         except Exception as error:  # from_str raises nothing narrower
             raise TokenizerError(f"{path} is not a tokenizer file (tokenizer.json): {error}") from error
         found = prompt.token_to_id(END_OF_PROMPT)
-        if found != end_of_prompt_id:
+        if end_of_prompt_id is not None and found != end_of_prompt_id:
             raise TokenizerError(
                 f"{path} has {END_OF_PROMPT} as {found}, model.json has it as {end_of_prompt_id}: "
                 "the two files are of different models"

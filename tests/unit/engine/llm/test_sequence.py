@@ -1,5 +1,6 @@
 """The state machines against upstream's traces (tokens replayed, no network), and what must hold for any text."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -116,6 +117,13 @@ def test_unistream_wants_the_end_of_prompt_in_either_text() -> None:
     with pytest.raises(InvalidRequest, match="endofprompt"):
         Unistream(CONFIG, LlmPrompt((1, 2)), (3, 4))
     Unistream(CONFIG, LlmPrompt(), (*INSTRUCTION, 4))
+
+
+def test_a_model_without_instructions_has_the_same_layout_without_one() -> None:
+    config = replace(CONFIG, end_of_prompt_id=None)
+    sequence = Unistream(config, LlmPrompt((1, 2), (7, 8)), (3, 4))
+    assert sequence.feed is not None
+    assert [id_ for _, id_ in sequence.feed.items] == [SOS, 1, 2, 3, 4, TASK, 7, 8]
 
 
 # --- bistream ---------------------------------------------------------------------------------------------
@@ -261,6 +269,14 @@ def test_text_after_its_end_is_refused() -> None:
 def test_bistream_wants_the_end_of_prompt_in_the_prompt() -> None:
     with pytest.raises(InvalidRequest, match="endofprompt"):
         Bistream(CONFIG, LlmPrompt((1, 2)))
+
+
+def test_bistream_without_instructions_interleaves_all_of_the_prompts_text() -> None:
+    config = replace(CONFIG, end_of_prompt_id=None, mix_ratio=(2, 3))
+    sequence = Bistream(config, LlmPrompt((1, 2), (7, 8, 9)))
+    sequence.push_text([3])
+    assert sequence.feed is not None
+    assert [id_ for _, id_ in sequence.feed.items] == [SOS, 1, 2, 7, 8, 9]
 
 
 @given(

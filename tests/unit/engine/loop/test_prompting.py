@@ -84,6 +84,16 @@ def test_a_voice_may_bring_its_own_prefix(tokenizer: TextTokenizer) -> None:
     assert prompt.is_head_of_text
 
 
+def test_a_model_without_instructions_is_told_the_transcript_alone(tokenizer: TextTokenizer) -> None:
+    prompt = voice_prompt(voice(prompt_text="Hi there.", transcript="Hi there."), tokenizer, instruct_prefix="")
+    assert spelled(prompt.llm.text_ids, tokenizer) == "Hi there."
+    assert prompt.llm.speech_ids == (0, 1, 2)
+    prompt = voice_prompt(voice(prompt_text="", transcript=""), tokenizer, instruct_prefix="")
+    assert prompt.before([7], is_streaming=False) == (LlmPrompt(), (7,))
+    with pytest.raises(PromptError, match="which this model's have not"):
+        voice_prompt(voice(prompt_text=f"{PREFIX}Hi.", transcript="Hi."), tokenizer, instruct_prefix="")
+
+
 def test_the_prefix_counts_as_text_in_unistreams_limits() -> None:
     config = small_llm_config()
     prompt = PassPrompt(LlmPrompt((1, 2, config.end_of_prompt_id)), is_head_of_text=True)
