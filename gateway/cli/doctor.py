@@ -16,6 +16,7 @@ from voicegate.clients.python.decode import check_opus
 from voicegate.clients.python.errors import MissingDependency
 from voicegate.clients.python.playback import find_sound_device
 from voicegate.engine.model.config import ModelConfig
+from voicegate.gateway.cli.cores import shared_cores
 from voicegate.gateway.cli.extras import INSTALL_SERVER
 from voicegate.gateway.cli.model_files import (
     UnfitFile,
@@ -74,6 +75,7 @@ def examine(config: GatewayConfig) -> Iterator[Finding]:
     yield check_python(sys.version_info[:2])
     yield check_libopus()
     yield from check_torch(config)
+    yield check_cores()
     try:
         yield from check_model(config.found_model_dir(), config.voices_dir)
     except ConfigError as error:
@@ -95,6 +97,13 @@ def check_libopus() -> Finding:
         return Finding(Level.OK, "libopus", check_opus())
     except MissingDependency as error:
         return Finding(Level.FAIL, "libopus", str(error))
+
+
+def check_cores() -> Finding:
+    shared = shared_cores()
+    if shared is None:
+        return Finding(Level.OK, "cores", "nothing else that computes was seen: they are its own")
+    return Finding(Level.WARN, "cores", shared)
 
 
 def check_torch(config: GatewayConfig) -> Iterator[Finding]:

@@ -158,5 +158,5 @@ def test_exit_status_and_lines(
 def test_the_order_is_the_order_of_repair(monkeypatch: pytest.MonkeyPatch, free_port: int) -> None:
     monkeypatch.setattr(doctor, "find_sound_device", lambda: "speakers")
     subjects = [finding.subject for finding in doctor.examine(GatewayConfig(port=free_port))]
-    assert subjects[:5] == ["python", "libopus", "torch", "cuda", "model"]
+    assert subjects[:6] == ["python", "libopus", "torch", "cuda", "cores", "model"]
     assert subjects[-2:] == ["port", "sound"]
