@@ -22,7 +22,7 @@ from voicegate.engine.text.tokenizer import TextTokenizer
 _CLAUSE_S: Final = 4.0
 # A clause is drawn among this many that come nearest to its length. Lower -> lengths are met better, texts repeat.
 _NUM_NEAREST: Final = 4
-# A later sentence that is shorter is held back until more text comes (segmenter.MIN_CHARS, and its full stop).
+# A later sentence that is shorter is held back until more text comes (segmenter.MIN_LETTERS, and its full stop).
 _MIN_CANDIDATE_CHARS: Final = 8
 
 Seconds = Callable[[str], float]
@@ -42,7 +42,7 @@ class Script:
 
 def limit_seconds(text: str, tokenizer: TextTokenizer, *, language: str, max_clause_tokens: int) -> float:
     """Audio where every clause speaks to its limit: 20 speech tokens a text token, at most `max_clause_tokens`."""
-    feed = ClauseFeed(0, SpeakingMode.CLAUSE, tokenizer, language=language)
+    feed = ClauseFeed(0, SpeakingMode.CLAUSE, tokenizer, language=language, max_clause_tokens=max_clause_tokens)
     feed.push(text)
     feed.end()
     feed.read_all()

@@ -129,7 +129,13 @@ class PlainSpeaker:
 
         Raises RuntimeError where the LLM fails.
         """
-        feed = ClauseFeed(0, SpeakingMode.CLAUSE, self._tokenizer, language=self._model.languages[0])
+        feed = ClauseFeed(
+            0,
+            SpeakingMode.CLAUSE,
+            self._tokenizer,
+            language=self._model.languages[0],
+            max_clause_tokens=self._max_clause_tokens,
+        )
         feed.push(text)
         feed.end()
         feed.read_all()

@@ -34,6 +34,7 @@ class Clause:
     text: str  # as the client wrote it
     text_ids: list[int]  # what the LLM has not been given of it yet
     is_text_complete: bool
+    num_letters: int = 0  # that its words have
     state: ClauseState = ClauseState.WAITING
     flush_ids: list[str] = field(default_factory=list)  # flushes that are met when it is spoken
     streams: ModelStreams | None = None

@@ -10,11 +10,14 @@ from collections import deque
 from io import SEEK_END, StringIO
 from typing import Final
 
+from voicegate.engine import units
 from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.loop.clause import Clause, ClauseState
 from voicegate.engine.text.characters import is_wide
 from voicegate.engine.text.normalize import SpanReader
-from voicegate.engine.text.segmenter import Granularity, Segmenter, SegmenterConfig, TextSpan
+from voicegate.engine.text.parting import part
+from voicegate.engine.text.segmenter import MAX_LETTERS, Granularity, Segmenter, SegmenterConfig, TextSpan
+from voicegate.engine.text.spoken_length import spoken_letters
 from voicegate.engine.text.tokenizer import TextTokenizer
 
 # Complete clauses that no LLM pass has begun: text is read until there are so many.
@@ -23,24 +26,40 @@ READ_AHEAD_CLAUSES: Final = 2
 # Of one `read`. Lower -> more calls for the same text; higher -> other streams wait longer behind one that is read.
 BITE_CHARS: Final = 64
 
-# A bistream pass keeps all its audio as context: it ends at the first sentence end past the lower bound, and at
-# any word past the upper one. Lower -> more seams in the prosody; higher -> more memory a stream, and max_clause_tokens
-# cuts speech off: at 92 ms a letter (a slow voice) 320 characters take about 590 of its 750 tokens.
-BISTREAM_SOFT_CHARS = 240
-BISTREAM_HARD_CHARS = 320
+# What a slow voice takes for a letter, its breaks included: 92 ms, and a fifth for passes slower than its mean. No
+# clause has more letters than fit into its speech tokens at this pace.
+# Lower -> a slow voice's speech is cut off; higher -> more seams in long clauses.
+SLOW_MS_PER_LETTER: Final = 110
+# A bistream pass keeps all its audio as context: it ends at the first sentence end behind this share of its letters,
+# and before any word that it has no room for. Lower -> more seams in the prosody; higher -> more memory a stream.
+_BISTREAM_SHARE: Final = 0.7
+# ... or of its text, where nearly nothing of it is said: dots, code.
+_BISTREAM_MAX_CHARS: Final = 2000
 _SENTENCE_ENDS = (".", "?", "!", "。", "？", "！", "…")
 
 
 class ClauseFeed:
-    def __init__(self, utterance_key: int, mode: SpeakingMode, tokenizer: TextTokenizer, *, language: str) -> None:
+    def __init__(
+        self,
+        utterance_key: int,
+        mode: SpeakingMode,
+        tokenizer: TextTokenizer,
+        *,
+        language: str,
+        max_clause_tokens: int,
+    ) -> None:
         self.clauses: deque[Clause] = deque()  # not yet wholly spoken, in order; [0] is heard first
         self.is_ended = False  # the end was read: no clause follows
         self.is_bistream = mode is SpeakingMode.BISTREAM
         self._key = utterance_key
         self._tokenizer = tokenizer
         self._reader = SpanReader(language, tags=tokenizer.tags)
+        self._max_letters = max_letters(max_clause_tokens)
         self._segmenter = Segmenter(
-            SegmenterConfig(granularity=Granularity.WORD if self.is_bistream else Granularity.CLAUSE)
+            SegmenterConfig(
+                granularity=Granularity.WORD if self.is_bistream else Granularity.CLAUSE,
+                max_letters=min(MAX_LETTERS, self._max_letters),
+            )
         )
         self._written = StringIO()
         self._num_written = 0
@@ -102,8 +121,9 @@ class ClauseFeed:
         """What can be said without more text becomes complete; half a word or number still waits."""
         if not self.is_waiting:
             return
-        for span in self._segmenter.flush_stalled():
-            self._take(span)
+        self._spans.extend(self._segmenter.flush_stalled())
+        while self._spans:
+            self._take(self._spans.popleft())
         self._close_open_clause()
 
     def _cut(self) -> None:
@@ -129,31 +149,47 @@ class ClauseFeed:
         self.clauses[-1].flush_ids.append(flush_id)
 
     def _take(self, span: TextSpan) -> None:
-        if self.is_bistream:
-            self._extend(span)
-        else:
-            self._append(span, is_complete=True)
-
-    def _append(self, span: TextSpan, *, is_complete: bool) -> None:
-        text_ids = list(self._tokenizer.encode_spoken(self._reader.read(span)))
-        if text_ids:
-            self.clauses.append(Clause(self._key, span.char_start, span.text, text_ids, is_complete))
-
-    def _extend(self, span: TextSpan) -> None:
-        clause = self._open_clause()
-        if clause is None:
-            self._append(span, is_complete=False)
-            return
         words = self._reader.read(span)
+        num_letters = spoken_letters(words)
+        if num_letters > self._max_letters and (halves := part(span)):
+            self._spans.extendleft(reversed(halves))
+        elif self.is_bistream:
+            self._extend(span, words, num_letters)
+        elif words:
+            self._begin(span, words, num_letters)
+
+    def _begin(self, span: TextSpan, words: str, num_letters: int) -> None:
+        clause = Clause(
+            self._key,
+            span.char_start,
+            span.text,
+            list(self._tokenizer.encode_spoken(words)),
+            is_text_complete=not self.is_bistream,
+            num_letters=num_letters,
+        )
+        self.clauses.append(clause)
+
+    def _extend(self, span: TextSpan, words: str, num_letters: int) -> None:
+        clause = self._open_clause()
+        if clause is not None and not self._has_room(clause, num_letters):
+            clause.is_text_complete = True
+            clause = None
+        if clause is None:
+            if words:
+                self._begin(span, words, num_letters)
+            return
         # Byte-level BPE keeps the blank with the word that follows it; the first word of a pass has none.
         if words and words[0].isalnum() and not is_wide(words[0]):
             words = " " + words
-        clause.text += span.text
+        clause.text += span.text if words else " " * len(span.text)  # words that are not said have no time
         clause.text_ids += self._tokenizer.encode_spoken(words)
+        clause.num_letters += num_letters
         is_sentence_end = span.text.rstrip().endswith(_SENTENCE_ENDS)
-        length = len(clause.text)
-        if length >= BISTREAM_HARD_CHARS or (length >= BISTREAM_SOFT_CHARS and is_sentence_end):
+        if is_sentence_end and clause.num_letters >= _BISTREAM_SHARE * self._max_letters:
             clause.is_text_complete = True
+
+    def _has_room(self, clause: Clause, num_letters: int) -> bool:
+        return clause.num_letters + num_letters <= self._max_letters and len(clause.text) < _BISTREAM_MAX_CHARS
 
     def _open_clause(self) -> Clause | None:
         return self.clauses[-1] if self.clauses and not self.clauses[-1].is_text_complete else None
@@ -166,3 +202,8 @@ class ClauseFeed:
 
 def _is_ahead(clause: Clause) -> bool:
     return clause.state is ClauseState.WAITING and clause.is_text_complete and bool(clause.text_ids)
+
+
+def max_letters(max_clause_tokens: int) -> int:
+    """What a slow voice can say in so many speech tokens."""
+    return max(max_clause_tokens * units.MS_PER_TOKEN // SLOW_MS_PER_LETTER, 1)

@@ -52,7 +52,7 @@ class EngineCore:
         self._config = config
         self._clock = clock
         encoders = encoders or LocalEncoders(opus_complexity=config.opus_complexity)
-        self._reception = Reception(stages, encoders, sink, clock)
+        self._reception = Reception(stages, encoders, sink, clock, max_clause_tokens=config.max_clause_tokens)
         self._pipeline = Pipeline(config, stages, waker=waker)
         self._limits = Limits(
             flow_batch=stages.flow.batch_size(config.max_flow_batch),

@@ -20,9 +20,18 @@ def speaking_modes(traits: LlmTraits) -> tuple[SpeakingMode, ...]:
 
 
 class Reception:
-    def __init__(self, stages: Stages, encoders: Encoders, sink: Sink, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        stages: Stages,
+        encoders: Encoders,
+        sink: Sink,
+        clock: Callable[[], float],
+        *,
+        max_clause_tokens: int,
+    ) -> None:
         self._model = stages.model
         self._modes = speaking_modes(stages.llm.traits)
+        self._max_clause_tokens = max_clause_tokens
         self._tokenizer = stages.tokenizer
         self._encoders = encoders
         self._sink = sink
@@ -30,7 +39,13 @@ class Reception:
 
     def open(self, key: int, request: UtteranceRequest, voice: ReadyVoice, *, seed: int) -> Utterance:
         """What the engine's interface promises to refuse was refused before."""
-        feed = ClauseFeed(key, self._mode(request.mode), self._tokenizer, language=self._model.languages[0])
+        feed = ClauseFeed(
+            key,
+            self._mode(request.mode),
+            self._tokenizer,
+            language=self._model.languages[0],
+            max_clause_tokens=self._max_clause_tokens,
+        )
         if request.instruct is not None and request.instruct.strip():
             prefix = self._model.instruct_prefix
             voice = replace(

@@ -8,20 +8,16 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import accumulate
-from typing import Final
 
 from voicegate.engine.interface import AlignedText
 from voicegate.engine.text.characters import is_wide
 from voicegate.engine.text.segmenter import TextSpan
-
-# In letters. "7" is said as a word of about four; a wide character takes as long as three letters.
-_DIGIT_WEIGHT: Final = 4
-_WIDE_WEIGHT: Final = 3
+from voicegate.engine.text.spoken_length import WIDE_LETTERS, written_letters
 
 
 def letters(text: str) -> int:
     """A length that time is about proportional to; numerals are longer when said, which is not counted."""
-    return sum(_WIDE_WEIGHT if is_wide(char) else 1 for char in text if char.isalnum())
+    return sum(WIDE_LETTERS if is_wide(char) else 1 for char in text if char.isalnum())
 
 
 def split_words(text: str, char_offset: int) -> list[TextSpan]:
@@ -69,6 +65,4 @@ def split_spoken(items: Iterable[AlignedText], at_ms: int) -> int:
 
 
 def _weight(word: str) -> int:
-    return sum(
-        _DIGIT_WEIGHT if char.isdigit() else _WIDE_WEIGHT if is_wide(char) else 1 for char in word if char.isalnum()
-    )
+    return sum(written_letters(char) for char in word if char.isalnum())

@@ -17,10 +17,8 @@ from voicegate.engine.text.characters import (
     is_wide,
 )
 from voicegate.engine.text.english.abbreviations import opens_sentence
+from voicegate.engine.text.spoken_length import written_letters
 from voicegate.engine.text.word_endings import Ending, word_ending
-
-# Of a wide character, in letters: both take about 0.2 s to say. Lower -> spans of wide text last longer.
-WIDE_WEIGHT: Final = 3
 
 # Of text that has blanks only between phrases (Thai), in letters a word.
 _PHRASE_WORD_CHARS: Final = 5
@@ -45,24 +43,25 @@ class _After(Enum):
 
 class _Cut(NamedTuple):
     at: int
+    num_letters: int  # before it
     line: _Line  # the state to go on with from there
 
 
 class ClauseCutter:
     def __init__(
-        self, *, first_min_chars: int, first_min_words: int, soft_min_chars: int, min_chars: int, max_chars: int
+        self, *, first_min_letters: int, first_min_words: int, soft_min_letters: int, min_letters: int, max_letters: int
     ) -> None:
-        self._first_min_chars = first_min_chars
+        self._first_min_letters = first_min_letters
         self._first_min_words = first_min_words
-        self._soft_min_chars = soft_min_chars
-        self._min_chars = min_chars
-        self._max_chars = max_chars
+        self._soft_min_letters = soft_min_letters
+        self._min_letters = min_letters
+        self._max_letters = max_letters
         self._is_first = True
         self._begin_span(_Line.BLANK)
 
     def next_cut(self, text: str) -> int | None:
         """Length of the first span of `text`, None while undecided. `text` only grows until it is cut."""
-        while (is_full := self._size >= self._max_chars) or self._pos < len(text):
+        while (is_full := self._num_letters >= self._max_letters) or self._pos < len(text):
             cut = self._forced_cut(text) if is_full else self._step(text)
             if cut is not None:
                 assert cut.at > 0, "a cut that takes nothing would be found again for ever"
@@ -82,15 +81,15 @@ class ClauseCutter:
 
     def _begin_span(self, line: _Line) -> None:
         self._line = line
-        self._line_start = 0
+        self._line_start = _Cut(0, 0, _Line.BLANK)
         self._pos = 0  # the next character to look at
-        self._size = 0  # weighted length of those before it
-        self._lead = 0  # whitespace at their start
+        self._num_letters = 0  # that those before it are said with
+        self._lead = 0  # whitespace at their start, a letter each
         self._num_words = 0
         self._word_start: int | None = None
         self._word_opens_line = False
         self._wait: Ending | _After | None = None
-        self._letters_end: tuple[_Cut, int] | None = None  # behind "U.S. ", and the size there
+        self._letters_end: _Cut | None = None  # behind "U.S. "
         self._mark: _Cut | None = None  # behind the last clause mark
         self._gap: _Cut | None = None  # behind the last whitespace
 
@@ -99,7 +98,7 @@ class ClauseCutter:
     def _step(self, text: str) -> _Cut | None:
         char = text[self._pos]
         if self._wait is _After.WIDE_END and char in WIDE_TRAILERS:
-            self._consume(1)
+            self._consume(char)
             return None
         if char.isspace():
             return self._space(text, char)
@@ -107,23 +106,23 @@ class ClauseCutter:
             return self._wide(text, char)
         return self._run(text, char)
 
-    def _consume(self, num_chars: int, weight: int = 1) -> None:
-        self._pos += num_chars
-        self._size += num_chars * weight
+    def _consume(self, char: str) -> None:
+        self._pos += 1
+        self._num_letters += written_letters(char)
 
     def _space(self, text: str, char: str) -> _Cut | None:
         word = self._take_word(text)
         opens_item = self._opens_item(word)
         if opens_item and self._num_words:
-            return _Cut(self._line_start, _Line.BLANK)
+            return self._line_start
         if word and (letters_end := self._resolve_letters(word)):
             return letters_end
-        if self._size == self._lead:
+        if self._num_letters == self._lead:
             self._lead += 1
         line = self._line
         if char == "\n":
             self._line = _Line.BLANK
-        self._consume(1)
+        self._consume(char)
         cut = None
         if word and not opens_item:
             cut = self._judge(word)
@@ -131,8 +130,8 @@ class ClauseCutter:
             cut = self._resolve(char)
         if cut is None and char == "\n":
             cut = self._clause_mark() if line is _Line.TEXT else self._hard_end()
-            self._line_start = self._pos
-        if self._size > self._lead:
+            self._line_start = _Cut(self._pos, self._num_letters, _Line.BLANK)
+        if self._num_letters > self._lead:
             self._gap = self._here()
         return cut
 
@@ -140,7 +139,7 @@ class ClauseCutter:
         word = self._take_word(text)
         opens_item = self._opens_item(word)
         if opens_item and self._num_words:
-            return _Cut(self._line_start, _Line.BLANK)
+            return self._line_start
         if word and (letters_end := self._resolve_letters(word)):
             return letters_end
         cut = self._judge(word) if word and not opens_item else None
@@ -150,9 +149,8 @@ class ClauseCutter:
             return cut
         if self._line is _Line.BLANK:
             self._line = _Line.TEXT
-        letter = is_wide(char)
-        self._consume(1, WIDE_WEIGHT if letter else 1)
-        if letter:
+        self._consume(char)
+        if is_wide(char):
             self._num_words += 1
         elif char in WIDE_SENTENCE_ENDS:
             self._wait = _After.WIDE_END
@@ -173,9 +171,11 @@ class ClauseCutter:
             self._word_opens_line = self._line is _Line.BLANK
             if self._word_opens_line:
                 self._line = _Line.TEXT
-        limit = min(len(text), self._pos + self._max_chars - self._size)
+        limit = min(len(text), self._pos + self._max_letters)
         run_end = RUN_END.search(text, self._pos, limit)
-        self._consume((run_end.start() if run_end else limit) - self._pos)
+        end = run_end.start() if run_end else limit
+        while self._pos < end and self._num_letters < self._max_letters:
+            self._consume(text[self._pos])
         return None
 
     # --- words -------------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class ClauseCutter:
             case Ending.NONE:
                 return None
             case Ending.BEFORE_OPENER:
-                self._letters_end = (self._here(), self._size - self._lead)
+                self._letters_end = self._here()
                 return None
             case Ending.CLAUSE:
                 return self._clause_mark()
@@ -213,11 +213,10 @@ class ClauseCutter:
 
     def _resolve_letters(self, word: str) -> _Cut | None:
         """`word` is the one behind "U.S.": the sentence was over if it opens one."""
-        letters_end, self._letters_end = self._letters_end, None
-        if letters_end is None or not opens_sentence(word):
+        cut, self._letters_end = self._letters_end, None
+        if cut is None or not opens_sentence(word):
             return None
-        cut, size = letters_end
-        if self._is_first or size >= self._min_chars:
+        if self._is_first or cut.num_letters - self._lead >= self._min_letters:
             return cut
         self._mark = cut
         return None
@@ -237,29 +236,29 @@ class ClauseCutter:
     # --- what kind of place this is, and whether it is a cut ----------------------------------------------------
 
     def _here(self) -> _Cut:
-        return _Cut(self._pos, self._line)
+        return _Cut(self._pos, self._num_letters, self._line)
 
     def _hard_end(self) -> _Cut | None:
         return self._here() if self._num_words else None
 
     def _sentence_end(self) -> _Cut | None:
-        if self._num_words and (self._is_first or self._size - self._lead >= self._min_chars):
+        if self._num_words and (self._is_first or self._num_letters - self._lead >= self._min_letters):
             return self._here()
         self._mark = self._here()
         return None
 
     def _clause_mark(self) -> _Cut | None:
         self._mark = self._here()
-        size = self._size - self._lead
-        is_early = self._is_first and size >= self._first_min_chars and self._num_words >= self._first_min_words
-        return self._mark if self._num_words and (is_early or size >= self._soft_min_chars) else None
+        length = self._num_letters - self._lead
+        is_early = self._is_first and length >= self._first_min_letters and self._num_words >= self._first_min_words
+        return self._mark if self._num_words and (is_early or length >= self._soft_min_letters) else None
 
     def _forced_cut(self, text: str) -> _Cut | None:
         # A clause mark near the start would leave nearly all of it to be forced again.
-        if self._mark is not None and self._mark.at * 4 >= self._max_chars:
+        if self._mark is not None and self._mark.num_letters * 4 >= self._max_letters:
             return self._mark
         if self._gap is not None:
             return self._gap
         if self._pos == len(text):  # what comes next may be a mark on the last letter
             return None
-        return _Cut(grapheme_start(text, self._pos) or self._pos, self._line)
+        return self._here()._replace(at=grapheme_start(text, self._pos) or self._pos)

@@ -31,6 +31,18 @@ def open_markup_start(text: str) -> int:
     return len(text)
 
 
+def markup_ranges(text: str) -> list[tuple[int, int]]:
+    """Where code, links, tags and formulas begin and end that are whole in `text`."""
+    ranges: list[tuple[int, int]] = []
+    start = 0
+    while opening := _OPENING.search(text, start):
+        whole = _WHOLE.match(text, opening.start())
+        start = whole.end() if whole else opening.end()
+        if whole:
+            ranges.append(whole.span())
+    return ranges
+
+
 def is_in_tag(text: str) -> bool:
     """Whether `text` ends between the attributes of an HTML or SSML tag."""
     return "<" in text and _TAG_START.search(text) is not None

@@ -12,22 +12,22 @@ from voicegate.engine.text.clause_cutter import ClauseCutter
 from voicegate.engine.text.fences import FenceSplitter, Piece
 from voicegate.engine.text.word_cutter import WordCutter, finished_length
 
-# Lengths are in letters of alphabetic text; a wide character (Han, kana) counts for three (clause_cutter).
+# Lengths are in letters that the text is likely to be said with (spoken_length): of prose, as many as are written.
 
 # Shortest first span that may end at a comma. Lower -> sound begins earlier, but the first phrase is said without
 # knowing what follows, and may be over before the next is ready; higher -> the first sound waits for more text.
-FIRST_MIN_CHARS: Final = 24
+FIRST_MIN_LETTERS: Final = 24
 # ... and its least number of words. Lower -> "However," alone becomes a pass; higher -> as above.
 FIRST_MIN_WORDS: Final = 4
 # A later span this long may end at a comma. Lower -> more seams inside sentences; higher -> later audio of long
 # sentences, more memory a pass.
-SOFT_MIN_CHARS: Final = 80
+SOFT_MIN_LETTERS: Final = 80
 # A later sentence shorter than this joins the next one ("Ok." "Yes."). Lower -> one-word passes, whose prosody is poor;
 # higher -> a short sentence before a pause of the writer ("One sec.") is not said until more text or a flush comes.
 # The first sentence is never held: its sound is waited for, while later text hides behind audio.
-MIN_CHARS: Final = 6
+MIN_LETTERS: Final = 6
 # No span is longer. Lower -> cuts where nobody would breathe; higher -> longer passes, which drift and hold memory.
-MAX_CHARS: Final = 240
+MAX_LETTERS: Final = 240
 
 # A push is scanned in pieces of this size. Lower -> more overhead; higher -> more copying a cut: quadratic in it.
 _BLOCK_CHARS: Final = 4096
@@ -41,15 +41,15 @@ class Granularity(Enum):
 @dataclass(frozen=True, slots=True)
 class SegmenterConfig:
     granularity: Granularity = Granularity.CLAUSE
-    first_min_chars: int = FIRST_MIN_CHARS
+    first_min_letters: int = FIRST_MIN_LETTERS
     first_min_words: int = FIRST_MIN_WORDS
-    soft_min_chars: int = SOFT_MIN_CHARS
-    min_chars: int = MIN_CHARS
-    max_chars: int = MAX_CHARS
+    soft_min_letters: int = SOFT_MIN_LETTERS
+    min_letters: int = MIN_LETTERS
+    max_letters: int = MAX_LETTERS
 
     def __post_init__(self) -> None:
-        if self.max_chars < 1:
-            raise ValueError(f"max_chars is {self.max_chars}; a span needs at least 1")
+        if self.max_letters < 1:
+            raise ValueError(f"max_letters is {self.max_letters}; a span needs at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +75,16 @@ class Segmenter:
         config = config or SegmenterConfig()
         self._cutter: _Cutter
         if config.granularity is Granularity.WORD:
-            self._cutter = WordCutter(max_chars=config.max_chars)
+            self._cutter = WordCutter(max_letters=config.max_letters)
         else:
             self._cutter = ClauseCutter(
-                first_min_chars=config.first_min_chars,
+                first_min_letters=config.first_min_letters,
                 first_min_words=config.first_min_words,
-                soft_min_chars=config.soft_min_chars,
-                min_chars=config.min_chars,
-                max_chars=config.max_chars,
+                soft_min_letters=config.soft_min_letters,
+                min_letters=config.min_letters,
+                max_letters=config.max_letters,
             )
-        self._max_chars = config.max_chars
+        self._max_letters = config.max_letters
         self._fences = FenceSplitter()
         self._pending = ""
         self._is_code = False  # `_pending` is
@@ -92,7 +92,7 @@ class Segmenter:
 
     @property
     def pending(self) -> str:
-        """Pushed, but in no span yet: at most `max_chars`, and the start of a line that may be a fence."""
+        """Pushed, but in no span yet: at most `max_letters`, and the start of a line that may be a fence."""
         return self._pending + self._fences.held
 
     def push(self, text: str) -> list[TextSpan]:
@@ -139,7 +139,7 @@ class Segmenter:
         return spans
 
     def _code_length(self) -> int | None:
-        return self._max_chars if len(self._pending) >= self._max_chars else None
+        return self._max_letters if len(self._pending) >= self._max_letters else None
 
     def _release_all(self) -> list[TextSpan]:
         if not self._pending:

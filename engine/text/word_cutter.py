@@ -17,6 +17,7 @@ from voicegate.engine.text.characters import (
 from voicegate.engine.text.english.abbreviations import MONTH_BY_NAME, Kind, abbreviation_kind, opens_sentence
 from voicegate.engine.text.english.measures import AFTER_NUMBER
 from voicegate.engine.text.open_markup import is_in_tag, open_markup_start
+from voicegate.engine.text.spoken_length import written_letters
 from voicegate.engine.text.word_endings import Ending, word_ending
 
 # Wide text has no blanks: it leaves in groups of this many. Lower -> BPE tokens of two or three characters are torn;
@@ -28,12 +29,13 @@ _DASHES: Final = frozenset({"-", "–"})
 
 
 class WordCutter:
-    def __init__(self, *, max_chars: int) -> None:
-        self._max_chars = max_chars
+    def __init__(self, *, max_letters: int) -> None:
+        self._max_letters = max_letters
         self._begin_span()
 
     def _begin_span(self) -> None:
         self._pos = 0  # the next character to look at
+        self._num_letters = 0  # that those before it are said with
         self._word_start: int | None = None
         self._num_wide = 0  # in the present word
         self._held = ""  # the last word, if the next one may belong to it
@@ -41,7 +43,7 @@ class WordCutter:
 
     def next_cut(self, text: str) -> int | None:
         """Length of the first span of `text`, None while undecided. `text` only grows until it is cut."""
-        while (is_full := self._pos >= self._max_chars) or self._pos < len(text):
+        while (is_full := self._num_letters >= self._max_letters) or self._pos < len(text):
             cut = self._forced_cut(text) if is_full else self._step(text)
             if cut is not None:
                 self._begin_span()
@@ -62,15 +64,21 @@ class WordCutter:
             if cut is not None:
                 return cut
         if char.isspace():
-            self._pos += 1
+            self._consume(char)
             return None
         if self._word_start is None:
             self._word_start = self._pos
         self._num_wide += is_letter
-        limit = min(len(text), self._max_chars)
+        limit = min(len(text), self._pos + self._max_letters)
         run_end = RUN_END.search(text, self._pos + 1, limit)
-        self._pos = run_end.start() if run_end else limit
+        end = run_end.start() if run_end else limit
+        while self._pos < end and self._num_letters < self._max_letters:
+            self._consume(text[self._pos])
         return None
+
+    def _consume(self, char: str) -> None:
+        self._pos += 1
+        self._num_letters += written_letters(char)
 
     def _forced_cut(self, text: str) -> int | None:
         if self._held_end:
@@ -105,7 +113,7 @@ class WordCutter:
 def finished_length(text: str) -> int:
     """Length of the longest start of `text` that ends with a word which nothing that follows can change."""
     text = text[: open_markup_start(text)]
-    cutter, length = WordCutter(max_chars=len(text) + 1), 0
+    cutter, length = WordCutter(max_letters=sum(map(written_letters, text)) + 1), 0
     while (cut := cutter.next_cut(text[length:])) is not None:
         length += cut
     words = text[length:].split()

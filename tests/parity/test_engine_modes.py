@@ -8,6 +8,7 @@ import torch
 from tests.support.tiny_engine import CONFIG, PCM, HandDrivenEngine, Heard, tiny_stages
 from voicegate.engine.interface import Done, SpeakingMode, UtteranceId, UtteranceRequest
 from voicegate.engine.llm.backend import LlmPrompt, SequenceRequest
+from voicegate.engine.loop import clause_feed
 from voicegate.engine.loop.prompting import voice_prompt
 from voicegate.engine.loop.stages import ReadyVoice, Stages
 from voicegate.engine.token2wav.flow.prompt import FlowPrompt
@@ -124,7 +125,9 @@ def test_when_the_end_comes_changes_nothing(mode: SpeakingMode) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_speech_that_a_limit_cuts_off_is_said_to_be_so(mode: SpeakingMode) -> None:
+def test_speech_that_a_limit_cuts_off_is_said_to_be_so(mode: SpeakingMode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a voice that is much slower than any that clauses are cut for."""
+    monkeypatch.setattr(clause_feed, "SLOW_MS_PER_LETTER", 1)
     cut = HandDrivenEngine(replace(CONFIG, max_clause_tokens=20)).speak("u", [TEXT], mode=mode).end
     whole = HandDrivenEngine().speak("u", [TEXT], mode=mode).end
     assert isinstance(cut, Done)

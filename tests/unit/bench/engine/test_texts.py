@@ -27,7 +27,7 @@ def test_a_clause_at_its_limit_speaks_0_8_s_a_text_token_up_to_the_cap(tokenizer
     num_tokens = [len(tokenizer.encode(text)) for text in (first, second)]
     assert seconds(first, 10_000) == pytest.approx(0.8 * num_tokens[0])
     assert seconds(f"{first} {second}", 10_000) == pytest.approx(0.8 * sum(num_tokens))
-    assert seconds(f"{first} {second}", 50) == pytest.approx(2 * 50 / 25)
+    assert seconds(f"{first} {second}", 75) == pytest.approx(2 * 75 / 25)
 
 
 def test_natural_texts_are_whole_sentences() -> None:

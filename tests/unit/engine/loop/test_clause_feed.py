@@ -1,19 +1,17 @@
 """Text is read a bite at a time, when speech needs it; that changes nothing in what becomes of it."""
 
-from functools import cache
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.golden import TINY_MODEL_DIR
+from tests.support.tiny_tokenizer import tiny_tokenizer
 from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.loop.clause import ClauseState
 from voicegate.engine.loop.clause_feed import READ_AHEAD_CLAUSES, ClauseFeed
-from voicegate.engine.model.config import load_model_config
-from voicegate.engine.text.tokenizer import TextTokenizer
 
 pytestmark = pytest.mark.unit
+
+MAX_CLAUSE_TOKENS = 750
 
 PIECES = [
     *["Good morning. ", "How are you, ", "Dr.", " Smith", " 3", ".5", " million", "U.S. ", "1,234,", "word" * 40],
@@ -23,14 +21,8 @@ texts = st.lists(st.sampled_from(PIECES), max_size=40).map("".join) | st.text(ma
 modes = st.sampled_from([SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
 
 
-@cache
-def tokenizer() -> TextTokenizer:
-    model = load_model_config(TINY_MODEL_DIR)
-    return TextTokenizer.from_file(TINY_MODEL_DIR / "tokenizer.json", end_of_prompt_id=model.llm.end_of_prompt_id)
-
-
 def new_feed(mode: SpeakingMode = SpeakingMode.CLAUSE) -> ClauseFeed:
-    return ClauseFeed(0, mode, tokenizer(), language="en")
+    return ClauseFeed(0, mode, tiny_tokenizer(), language="en", max_clause_tokens=MAX_CLAUSE_TOKENS)
 
 
 def begin(feed: ClauseFeed) -> None:

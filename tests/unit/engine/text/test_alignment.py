@@ -57,11 +57,11 @@ def test_times_cover_the_span_without_gaps(text: str, start_ms: int, duration_ms
 
 
 def test_longer_words_last_longer() -> None:
-    assert align_span("a four! 4 好", 10, 0, 1200) == (
+    assert align_span("a four! 4 好", 10, 0, 1300) == (
         AlignedText("a", 0, 100, 10, 11),
         AlignedText("four!", 100, 500, 12, 17),
-        AlignedText("4", 500, 900, 18, 19),
-        AlignedText("好", 900, 1200, 20, 21),
+        AlignedText("4", 500, 1000, 18, 19),
+        AlignedText("好", 1000, 1300, 20, 21),
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from voicegate.engine.text.open_markup import MAX_OPEN_CHARS, is_in_tag, open_markup_start
+from voicegate.engine.text.open_markup import MAX_OPEN_CHARS, is_in_tag, markup_ranges, open_markup_start
 
 pytestmark = pytest.mark.unit
 
@@ -37,3 +37,8 @@ def test_what_is_open(text: str, open_text: str) -> None:
 )
 def test_tags(text: str, is_in: bool) -> None:
     assert is_in_tag(text) is is_in
+
+
+def test_ranges_are_of_what_is_whole() -> None:
+    text = "a `b c` [d](e f) < g <h i> $$j k$$ `l m"
+    assert [text[begin:end] for begin, end in markup_ranges(text)] == ["`b c`", "[d](e f)", "<h i>", "$$j k$$"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voicegate.engine.text.segmenter import MAX_CHARS, Granularity, Segmenter, SegmenterConfig, TextSpan
+from voicegate.engine.text.segmenter import MAX_LETTERS, Granularity, Segmenter, SegmenterConfig, TextSpan
 
 pytestmark = pytest.mark.unit
 
@@ -93,14 +93,14 @@ def test_any_split_gives_the_same_spans(text: str, granularity: Granularity, siz
 
 
 @given(written, granularities, st.integers(1, 40))
-def test_spans_cover_the_text_and_respect_the_limit(text: str, granularity: Granularity, max_chars: int) -> None:
-    config = SegmenterConfig(granularity=granularity, max_chars=max_chars)
+def test_spans_cover_the_text_and_respect_the_limit(text: str, granularity: Granularity, max_letters: int) -> None:
+    config = SegmenterConfig(granularity=granularity, max_letters=max_letters)
     spans = segment(text, config=config, sizes=[7])
     assert "".join(span.text for span in spans) == text
     offset = 0
     for span in spans:
         assert (span.char_start, span.char_end) == (offset, offset + len(span.text))
-        assert 0 < len(span.text) <= max_chars
+        assert 0 < len(span.text) <= max_letters
         offset = span.char_end
 
 
@@ -159,8 +159,8 @@ def test_large_texts_stay_in_bounds(granularity: Granularity, unit: str) -> None
     text = unit * (100_000 // len(unit))
     segmenter = Segmenter(SegmenterConfig(granularity=granularity))
     spans = segmenter.push(text)
-    assert len(segmenter.pending) <= MAX_CHARS
-    assert max(len(span.text) for span in spans) <= MAX_CHARS
+    assert len(segmenter.pending) <= MAX_LETTERS
+    assert max(len(span.text) for span in spans) <= MAX_LETTERS
     assert "".join(span.text for span in spans) + segmenter.pending == text
 
 
@@ -267,7 +267,7 @@ def test_blanks_of_thai_end_phrases() -> None:
 @pytest.mark.parametrize("granularity", Granularity)
 @pytest.mark.parametrize("letter", ["e\u0301", "ที่", "👨\u200d👩\u200d👧", "e" + "\u0301" * 9])
 def test_a_forced_cut_parts_no_letter_from_its_marks(granularity: Granularity, letter: str) -> None:
-    config = SegmenterConfig(granularity=granularity, max_chars=50)
+    config = SegmenterConfig(granularity=granularity, max_letters=50)
     spans = segment(letter * 60, config=config, sizes=[1])
     assert len(spans) > 1
     assert all(span.text[0] == letter[0] and len(span.text) % len(letter) == 0 for span in spans)
@@ -277,9 +277,9 @@ def test_long_code_is_released_in_pieces() -> None:
     code = "```\n" + "x = 1\n" * 100
     segmenter = Segmenter()
     spans = segmenter.push(code)
-    assert [len(span.text) for span in spans] == [MAX_CHARS] * (len(code) // MAX_CHARS)
+    assert [len(span.text) for span in spans] == [MAX_LETTERS] * (len(code) // MAX_LETTERS)
     assert all(span.is_code for span in spans)
-    assert len(segmenter.pending) <= MAX_CHARS
+    assert len(segmenter.pending) <= MAX_LETTERS
 
 
 def test_a_flush_closes_a_fence_whose_line_is_not_over() -> None:
@@ -295,7 +295,7 @@ def test_a_forced_cut_is_at_whitespace() -> None:
 
 
 def test_a_forced_cut_is_rather_at_a_late_clause_mark() -> None:
-    config = SegmenterConfig(soft_min_chars=1000, first_min_chars=1000, max_chars=40)
+    config = SegmenterConfig(soft_min_letters=1000, first_min_letters=1000, max_letters=40)
     segmenter = Segmenter(config)
     assert [span.text for span in segmenter.push("one two three four, five six seven eight nine")] == [
         "one two three four, "
@@ -312,13 +312,13 @@ def test_the_first_comma_needs_length_and_words(text: str) -> None:
 
 
 def test_a_forced_cut_of_wide_text_is_at_a_list_mark() -> None:
-    segmenter = Segmenter(SegmenterConfig(max_chars=30))
+    segmenter = Segmenter(SegmenterConfig(max_letters=30))
     assert [span.text for span in segmenter.push("一二三四五六、七八九十")] == ["一二三四五六、"]
 
 
 def test_wide_text_counts_threefold() -> None:
     first, *_ = texts("好" * 200)
-    assert first == "好" * (MAX_CHARS // 3)
+    assert first == "好" * (MAX_LETTERS // 3)
 
 
 # --- words ----------------------------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ def test_words(text: str, spans: list[str]) -> None:
 
 
 def test_a_forced_cut_of_words_is_behind_a_whole_word() -> None:
-    segmenter = Segmenter(SegmenterConfig(granularity=Granularity.WORD, max_chars=10))
+    segmenter = Segmenter(SegmenterConfig(granularity=Granularity.WORD, max_letters=10))
     assert [span.text for span in segmenter.push("Prof. Smithson")] == ["Prof."]
 
 
@@ -468,5 +468,5 @@ def test_a_flush_of_whitespace_leaves_the_first_span_to_come() -> None:
 
 
 def test_a_limit_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="max_chars"):
-        SegmenterConfig(max_chars=0)
+    with pytest.raises(ValueError, match="max_letters"):
+        SegmenterConfig(max_letters=0)

@@ -43,7 +43,7 @@ def test_words_are_released_already_but_for_the_last() -> None:
     granularity=st.sampled_from(Granularity),
 )
 def test_stalls_anywhere_lose_and_repeat_nothing(pushes: list[str], granularity: Granularity) -> None:
-    segmenter = Segmenter(SegmenterConfig(granularity=granularity, max_chars=40))
+    segmenter = Segmenter(SegmenterConfig(granularity=granularity, max_letters=40))
     spans = []
     for text in pushes:
         spans += segmenter.push(text)
