@@ -11,6 +11,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
@@ -26,6 +27,7 @@ Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["bfloat16", "float32"]
 KvDtype = Literal["bfloat16", "float32", "float8"]
 FlowProducts = Literal["precision", "float8"]
+Networks = tuple[IPv4Network | IPv6Network, ...]
 VocoderPrecision = Literal["float16", "bfloat16", "tf32", "float32"]
 
 _BOOLEANS: Final = {"true": True, "false": False}
@@ -33,6 +35,11 @@ _BOOLEANS: Final = {"true": True, "false": False}
 
 class ConfigError(ValueError):
     pass
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The items of a setting that holds several, with commas between them."""
+    return tuple(item.strip() for item in text.split(",") if item.strip())
 
 
 def _help(text: str) -> dict[str, str]:
@@ -54,7 +61,22 @@ class GatewayConfig:
         default="info", metadata=_help("least severe log lines shown; debug may contain user text")
     )
     log_format: LogFormat = field(default="json", metadata=_help("json for machines, console for people"))
-    contexts_per_socket: int = field(default=64, metadata=_help("contexts open at once on one socket"))
+    contexts_per_socket: int = field(default=256, metadata=_help("contexts open at once on one socket"))
+    contexts_per_address: int | None = field(
+        default=None, metadata=_help("contexts open at once from one address; unset: no such limit")
+    )
+    utterances_per_address: int | None = field(
+        default=None, metadata=_help("contexts of one address with something to say; unset: no such limit")
+    )
+    max_contexts: int = field(default=16_384, metadata=_help("contexts open at once on all sockets together"))
+    context_idle_s: float = field(
+        default=600.0, metadata=_help("a context with nothing to say ends after hearing nothing for this long")
+    )
+    context_life_s: float = field(default=14_400.0, metadata=_help("a context ends after this long, whatever it does"))
+    trusted_proxies: str = field(
+        default="",
+        metadata=_help("networks, with commas, whose X-Forwarded-For tells the client's address: 10.0.0.0/8"),
+    )
     max_sockets: int = field(default=1024, metadata=_help("sockets open at once; further ones get HTTP 503"))
     text_bytes: int = field(default=64 * 1024, metadata=_help("UTF-8 bytes of text in one message"))
     context_text_bytes: int = field(default=1024 * 1024, metadata=_help("UTF-8 bytes of text over a context's life"))
@@ -117,11 +139,21 @@ class GatewayConfig:
             choices = (True, False) if config_field.value_type is bool else config_field.choices
             if choices and value not in choices:
                 raise ConfigError(f"{config_field.name} is {value!r}; it must be one of {config_field.choices_text}")
+        _ = self.trusted_networks  # raises
         needed = self.text_bytes * _JSON_BYTES_PER_BYTE + _JSON_OVERHEAD_BYTES
         if self.max_message_bytes < needed:
             raise ConfigError(
                 f"max_message_bytes is {self.max_message_bytes}; text of {self.text_bytes} bytes can need {needed}"
             )
+
+    @property
+    def trusted_networks(self) -> Networks:
+        try:
+            return tuple(ip_network(item) for item in listed(self.trusted_proxies))
+        except ValueError as error:
+            raise ConfigError(
+                f"trusted_proxies is {self.trusted_proxies!r}; it must be networks such as 10.0.0.0/8 ({error})"
+            ) from error
 
     def found_model_dir(self) -> Path:
         """Raises ConfigError where none is set and the tiny model is not here."""
@@ -152,6 +184,11 @@ class _Range:
 _RANGES: Final = (
     _Range("port", 0, 65_535),
     _Range("contexts_per_socket", 1, 32_768),  # half of the handles, so that none is used again at once
+    _Range("contexts_per_address", 1),
+    _Range("utterances_per_address", 1),
+    _Range("max_contexts", 1),
+    _Range("context_idle_s", 1, 86_400),
+    _Range("context_life_s", 1, 86_400),  # audio messages count their time modulo a day
     _Range("max_sockets", 1),
     _Range("text_bytes", 1),
     _Range("context_text_bytes", 1),

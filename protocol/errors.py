@@ -17,6 +17,7 @@ class ErrorCode(Enum):
     OVERLOADED = "overloaded"
     TOO_MANY_CONTEXTS = "too_many_contexts"
     RATE_LIMITED = "rate_limited"
+    EXPIRED = "expired"
     SLOW_CONSUMER = "slow_consumer"
     UNAUTHORIZED = "unauthorized"
     ENGINE_FAILED = "engine_failed"

@@ -91,7 +91,10 @@ class Limits(Struct, frozen=True):
     context_text_bytes: int  # UTF-8 bytes over a context's life
     lead_ms: int  # audio generated ahead of real time at most
     resume_seconds: int  # 0: this server does not resume
-    messages_per_second: int = 0  # WebSocket messages and pings of one socket; 0: not told
+    # 0: not told, by a server from before there was this limit
+    messages_per_second: int = 0  # WebSocket messages and pings of one socket
+    context_idle_seconds: float = 0  # in which a context hears nothing from its client, and has nothing to say
+    context_seconds: float = 0  # of a context's life
 
 
 class Ready(Struct, frozen=True, tag="ready"):

@@ -7,7 +7,7 @@ audio that the engine made before a `cancel`, and the socket had no room for, is
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, assert_never
 
@@ -38,6 +38,7 @@ from voicegate.gateway.session.actions import (
     Submit,
 )
 from voicegate.gateway.session.opening import SessionLimits
+from voicegate.gateway.session.quota import Owner, Quotas
 from voicegate.gateway.session.session import Session
 from voicegate.protocol import audio_message, codec
 from voicegate.protocol import messages as wire
@@ -63,12 +64,16 @@ class Connection:
         info: EngineInfo,
         dispatcher: Dispatcher,
         limits: SessionLimits,
+        quotas: Quotas,
+        owner: Owner,
     ) -> None:
         self._websocket = websocket
         self._engine = engine
         self._dispatcher = dispatcher
-        self._session = Session(session_id=secrets.token_hex(8), info=info, limits=limits)
-        self._clock: Callable[[], float] = asyncio.get_running_loop().time
+        session_id = secrets.token_hex(8)
+        self._session = Session(session_id=session_id, info=info, limits=limits, quotas=quotas, owner=owner)
+        self._loop = asyncio.get_running_loop()
+        self._deadline: asyncio.TimerHandle | None = None
         self._outbox: deque[str | bytes | Close] = deque()
         self._inbox: deque[EngineEvent] = deque()
         self._num_inbox_bytes = 0
@@ -77,7 +82,8 @@ class Connection:
         self._has_room.set()
         self._is_given_up = asyncio.Event()  # the peer takes nothing more, so nothing is to be written
         self._is_over = False
-        self._log = get_logger(__name__).bind(session=self._session.session_id)
+        self._log = get_logger(__name__).bind(session=session_id)
+        self._owner = owner
 
     # --- called by the server and the dispatcher ----------------------------------------------------------
 
@@ -87,7 +93,7 @@ class Connection:
 
     async def run(self) -> None:
         """Returns when the socket is closed and its utterances are cancelled."""
-        self._log.info("socket opened", peer=str(self._websocket.remote_address))
+        self._log.info("socket opened", peer=str(self._websocket.remote_address), owner=self._owner)
         self._websocket.on_trouble = self._meet_trouble
         try:
             self._perform(self._session.greet())
@@ -112,6 +118,8 @@ class Connection:
             self._is_over = True
             self._inbox.clear()
             self._perform(self._session.disconnected())
+            if self._deadline is not None:
+                self._deadline.cancel()
             self._log.info("socket closed", code=int(self._websocket.close_code or 0))
 
     def deliver(self, event: EngineEvent) -> None:
@@ -174,6 +182,7 @@ class Connection:
             except ConnectionClosed:
                 return
             self._perform(self._actions_for(raw))
+            self._watch_deadline()
 
     def _actions_for(self, raw: str | bytes) -> Sequence[Action]:
         try:
@@ -185,7 +194,16 @@ class Connection:
                     self._session.learn(self._engine.info)
         except ProtocolViolation as violation:
             return self._session.violation(violation)
-        return self._session.receive(message, self._clock())
+        return self._session.receive(message, self._loop.time())
+
+    def _watch_deadline(self) -> None:
+        if self._deadline is None and (due_s := self._session.next_deadline_s) is not None:
+            self._deadline = self._loop.call_at(due_s, self._meet_deadline)
+
+    def _meet_deadline(self) -> None:
+        self._deadline = None
+        self._perform(self._session.on_deadline(self._loop.time()))
+        self._watch_deadline()
 
     # --- performing ---------------------------------------------------------------------------------------
 
@@ -262,7 +280,7 @@ class Connection:
             if self._inbox:
                 event = self._inbox.popleft()
                 self._num_inbox_bytes -= _num_bytes(event)
-                self._perform(self._session.engine_event(event, self._clock()))
+                self._perform(self._session.engine_event(event, self._loop.time()))
             else:
                 self._has_output.clear()
                 await self._has_output.wait()

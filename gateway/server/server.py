@@ -33,8 +33,10 @@ from voicegate.gateway.server.bounded_socket import (
 )
 from voicegate.gateway.server.connection import Connection
 from voicegate.gateway.server.dispatch import Dispatcher
+from voicegate.gateway.server.peers import client_address, owner_of, parse_address
 from voicegate.gateway.session.inflow import Inflow
 from voicegate.gateway.session.opening import SessionLimits
+from voicegate.gateway.session.quota import Owner, QuotaLimits, Quotas
 from voicegate.gateway.session.stall import StallWatch
 from voicegate.protocol.messages import STREAM_PATH, SUBPROTOCOL
 
@@ -72,7 +74,16 @@ class Gateway:
             contexts=config.contexts_per_socket,
             text_bytes=config.text_bytes,
             context_text_bytes=config.context_text_bytes,
+            context_idle_s=config.context_idle_s,
+            context_life_s=config.context_life_s,
             messages_per_s=config.messages_per_s,
+        )
+        self._quotas = Quotas(
+            QuotaLimits(
+                contexts=config.max_contexts,
+                contexts_per_owner=config.contexts_per_address,
+                utterances_per_owner=config.utterances_per_address,
+            )
         )
         self._phase = Phase.WARMING_UP
         self._info: EngineInfo | None = None
@@ -207,6 +218,8 @@ class Gateway:
             info=info,
             dispatcher=self._dispatcher,
             limits=self._limits,
+            quotas=self._quotas,
+            owner=self._owner_of(websocket),
         )
         self._connections.add(connection)
         self._is_empty.clear()
@@ -216,6 +229,12 @@ class Gateway:
             self._connections.discard(connection)
             if not self._connections:
                 self._is_empty.set()
+
+    def _owner_of(self, websocket: ServerConnection) -> Owner:
+        assert websocket.request is not None, "it has shaken hands"
+        forwarded_for = websocket.request.headers.get_all("X-Forwarded-For")
+        peer = parse_address(websocket.remote_address[0])
+        return owner_of(client_address(peer, forwarded_for, self._config.trusted_networks))
 
     # --- end ----------------------------------------------------------------------------------------------
 

@@ -4,23 +4,32 @@ Sans-I/O like the Session that owns it. docs/protocol.md is normative; a test ho
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 from typing import Final, assert_never
 
 from voicegate.engine import interface as engine
 from voicegate.engine import units
-from voicegate.engine.interface import EngineInfo, UtteranceId
-from voicegate.gateway.session.actions import Action, CancelUtterance, EndText, FlushText, PushText, Send, SendAudio
-from voicegate.gateway.session.opening import effective_format
+from voicegate.engine.interface import EngineInfo, UtteranceId, UtteranceRequest
+from voicegate.gateway.session.actions import (
+    Action,
+    CancelUtterance,
+    EndText,
+    FlushText,
+    PushText,
+    Send,
+    SendAudio,
+    Submit,
+)
+from voicegate.gateway.session.opening import SessionLimits, effective_format
+from voicegate.gateway.session.prelude import Prelude
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 from voicegate.protocol.messages import ClientMessage
 
 
 class ContextState(Enum):
-    OPENING = "opening"  # submitted, and the engine has not said yes or no; never seen by a client
     OPEN = "open"
     DRAINING = "draining"  # the text has ended, audio goes on
     CANCELLING = "cancelling"  # no audio any more; the engine's end event is on its way
@@ -29,8 +38,7 @@ class ContextState(Enum):
 # Every legal move: state -> message -> state. What is not here is an error and changes nothing. None: no context.
 ACCEPTS: Final[Mapping[ContextState | None, Mapping[type[ClientMessage], ContextState]]] = MappingProxyType(
     {
-        None: {wire.Open: ContextState.OPENING},
-        ContextState.OPENING: {},
+        None: {wire.Open: ContextState.OPEN},
         ContextState.OPEN: {
             wire.Text: ContextState.OPEN,
             wire.Flush: ContextState.OPEN,
@@ -55,13 +63,19 @@ ProgressEvent = engine.AudioReady | engine.Alignment | engine.Flushed
 
 @dataclass(slots=True)
 class Context:
-    """One incarnation of a context id; it lives exactly as long as its engine utterance is awaited."""
+    """One incarnation of a context id. The engine has an utterance of it once there is something to say."""
 
     context_id: str
-    utterance_id: UtteranceId
     handle: int
-    opening: wire.Open
-    state: ContextState = ContextState.OPENING
+    format: wire.Format
+    request: UtteranceRequest
+    opened_s: float
+    latest_s: float  # when something was last heard from either side
+    state: ContextState = ContextState.OPEN
+    has_utterance: bool = False
+    is_over: bool = False  # it ended by its own move
+    prelude: Prelude = field(default_factory=Prelude)
+    num_flushes_answered_early: int = 0  # before there was an utterance, which will answer them too
     next_sequence: int = 0
     num_text_bytes: int = 0
     num_unanswered_flushes: int = 0
@@ -69,20 +83,30 @@ class Context:
     first_audio_s: float | None = None
     playback: wire.Playback | None = None  # last report of the client's player
 
+    @property
+    def utterance_id(self) -> UtteranceId:
+        return self.request.utterance_id
+
     def opened(self, info: EngineInfo) -> wire.Opened:
-        is_opus = self.opening.format.codec == "opus"
+        is_opus = self.format.codec == "opus"
         return wire.Opened(
             context=self.context_id,
             handle=self.handle,
-            voice=info.default_voice if self.opening.voice is None else self.opening.voice,
-            format=effective_format(self.opening.format),
+            voice=self.request.voice,
+            format=effective_format(self.format),
             sample_rate=units.SAMPLE_RATE_HZ,
             pre_skip=info.pre_skip_48k if is_opus else 0,
         )
 
+    def deadline_s(self, limits: SessionLimits) -> float:
+        """When it has lived for too long, or been idle for too long: waiting for its client, that is."""
+        life_s = self.opened_s + limits.context_life_s
+        return min(life_s, self.latest_s + limits.context_idle_s) if self.state is ContextState.OPEN else life_s
+
     def take(self, message: ContextMessage, now_s: float) -> list[Action]:
         """Make the move of a message that ACCEPTS holds for this state."""
         before, self.state = self.state, ACCEPTS[self.state][type(message)]
+        self.latest_s = now_s
         match message:
             case wire.Text(text=text):
                 if not text:
@@ -90,13 +114,15 @@ class Context:
                 if self.first_text_s is None:
                     self.first_text_s = now_s
                 self.num_text_bytes += len(text.encode())
-                return [PushText(self.utterance_id, text)]
+                return self._take_text(text)
             case wire.Flush(id=flush_id):
-                self.num_unanswered_flushes += 1
-                return [FlushText(self.utterance_id, flush_id)]
+                return self._take_flush(flush_id)
             case wire.End():
-                return [EndText(self.utterance_id)]
+                return [EndText(self.utterance_id)] if self.has_utterance else self._end_in_silence()
             case wire.Cancel(played_ms=played_ms):
+                if not self.has_utterance:
+                    self.is_over = True
+                    return [Send(wire.Cancelled(self.context_id, 0, "", self.prelude.text))]
                 is_repeated = before is ContextState.CANCELLING
                 return [] if is_repeated else [CancelUtterance(self.utterance_id, played_ms)]
             case wire.Playback():
@@ -105,21 +131,61 @@ class Context:
             case _:
                 assert_never(message)
 
-    def progress(self, event: ProgressEvent, now_s: float) -> Send | SendAudio:
+    def _take_text(self, text: str) -> list[Action]:
+        if self.has_utterance:
+            return [PushText(self.utterance_id, text)]
+        self.prelude.add(text)
+        return [Submit(self.request)] if self.prelude.is_something_to_say else []
+
+    def _take_flush(self, flush_id: str) -> list[Action]:
+        if self.has_utterance:
+            self.num_unanswered_flushes += 1
+            return [FlushText(self.utterance_id, flush_id)]
+        self.prelude.flush(flush_id)
+        return [Send(wire.Flushed(self.context_id, flush_id, audio_ms=0))]
+
+    def _end_in_silence(self) -> list[Action]:
+        self.is_over = True
+        timing = self.timing(engine.Timing())
+        return [self.audio((), 0, is_last=True), Send(wire.Done(self.context_id, 0, 0, timing))]
+
+    def begin(self) -> list[Action]:
+        """The engine has taken it up: here is all that it missed."""
+        self.has_utterance = True
+        prelude, self.prelude = self.prelude, Prelude()
+        if prelude.flush_id is None:
+            return [PushText(self.utterance_id, prelude.text)]
+        self.num_flushes_answered_early = 1
+        return [
+            PushText(self.utterance_id, prelude.before_flush),
+            FlushText(self.utterance_id, prelude.flush_id),
+            PushText(self.utterance_id, prelude.after_flush),
+        ]
+
+    def cancel(self) -> list[Action]:
+        """What the engine is to be told when nobody waits for this context any more."""
+        is_running = self.has_utterance and self.state is not ContextState.CANCELLING
+        return [CancelUtterance(self.utterance_id)] if is_running else []
+
+    def progress(self, event: ProgressEvent, now_s: float) -> list[Action]:
+        self.latest_s = now_s
         match event:
             case engine.AudioReady(packets=packets, pts_48k=pts_48k):
                 if self.first_audio_s is None:
                     self.first_audio_s = now_s
-                return self.audio(packets, pts_48k)
+                return [self.audio(packets, pts_48k)]
             case engine.Alignment(items=items, estimated=estimated):
                 words = tuple(
                     wire.AlignmentItem(item.text, item.start_ms, item.end_ms, item.char_start, item.char_end)
                     for item in items
                 )
-                return Send(wire.Alignment(self.context_id, words, estimated))
+                return [Send(wire.Alignment(self.context_id, words, estimated))]
+            case engine.Flushed() if self.num_flushes_answered_early:
+                self.num_flushes_answered_early -= 1
+                return []
             case engine.Flushed(flush_id=flush_id, audio_ms=audio_ms):
                 self.num_unanswered_flushes -= 1
-                return Send(wire.Flushed(self.context_id, flush_id, audio_ms))
+                return [Send(wire.Flushed(self.context_id, flush_id, audio_ms))]
             case _:
                 assert_never(event)
 

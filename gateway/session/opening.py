@@ -6,7 +6,20 @@ from typing import Final
 import msgspec
 
 from voicegate.engine import units
-from voicegate.engine.interface import AudioFormat, Codec, EngineInfo, SpeakingMode, UtteranceId, UtteranceRequest
+from voicegate.engine.interface import (
+    AudioFormat,
+    BadRequest,
+    Codec,
+    EngineError,
+    EngineInfo,
+    Overloaded,
+    SpeakingMode,
+    UnknownVoice,
+    Unsupported,
+    UtteranceId,
+    UtteranceRequest,
+    check_instruct,
+)
 from voicegate.protocol.errors import ErrorCode
 from voicegate.protocol.messages import Format, Open
 
@@ -17,12 +30,14 @@ _ECHO_CHARS: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """Of one socket. Beyond each but the last, what went too far is refused; the socket and its contexts stay."""
+    """Of one socket, which stays beyond each, and so do its other contexts. docs/protocol.md section 6."""
 
-    contexts: int = 64
+    contexts: int = 256
     text_bytes: int = 64 * 1024  # UTF-8 bytes in one `text` message
     context_text_bytes: int = 1024 * 1024  # UTF-8 bytes over a context's life
     unanswered_flushes: int = 64  # of one context
+    context_idle_s: float = 600.0  # in which a context hears nothing from its client, and has nothing to say
+    context_life_s: float = 14_400.0  # of a context, whatever it does
     messages_per_s: int = 1000  # over this they are not refused, but read more slowly
 
 
@@ -30,6 +45,7 @@ class SessionLimits:
 class Refusal:
     code: ErrorCode
     message: str
+    retry_after_ms: int | None = None
 
 
 def find_refusal(message: Open, info: EngineInfo) -> Refusal | None:
@@ -39,12 +55,14 @@ def find_refusal(message: Open, info: EngineInfo) -> Refusal | None:
         or _check_format(message.format)
         or _check_mode(message, info)
         or _check_pace(message)
+        or _check_instruct(message, info)
     )
 
 
 def build_request(message: Open, info: EngineInfo, utterance_id: UtteranceId) -> UtteranceRequest:
     """`message` in the engine's words; only for one that `find_refusal` finds nothing wrong with."""
     lead_ms = message.pace.lead_ms
+    is_instructed = message.instruct is not None and message.instruct.strip()
     return UtteranceRequest(
         utterance_id=utterance_id,
         voice=info.default_voice if message.voice is None else message.voice,
@@ -56,10 +74,25 @@ def build_request(message: Open, info: EngineInfo, utterance_id: UtteranceId) ->
         ),
         mode=SpeakingMode(message.mode),
         speed=message.speed,
-        instruct=message.instruct,
+        instruct=message.instruct if is_instructed else None,
         seed=message.seed,
         lead_ms=None if lead_ms is None else min(lead_ms, info.max_lead_ms),
     )
+
+
+def refusal_of(error: EngineError) -> Refusal:
+    """What an engine refused, in the words of the wire."""
+    match error:
+        case UnknownVoice():
+            return Refusal(ErrorCode.UNKNOWN_VOICE, str(error))
+        case Unsupported():
+            return Refusal(ErrorCode.UNSUPPORTED, str(error))
+        case BadRequest():
+            return Refusal(ErrorCode.BAD_MESSAGE, str(error))
+        case Overloaded():
+            return Refusal(ErrorCode.OVERLOADED, str(error), error.retry_after_ms)
+        case _:  # EngineStopped, and what an engine may add
+            return Refusal(ErrorCode.ENGINE_FAILED, str(error))
 
 
 def effective_format(requested: Format) -> Format:
@@ -90,6 +123,14 @@ def _check_mode(message: Open, info: EngineInfo) -> Refusal | None:
         return None
     modes = ", ".join(mode.value for mode in info.modes)
     return Refusal(ErrorCode.UNSUPPORTED, f"the model {info.model} cannot speak in mode {message.mode}; it has {modes}")
+
+
+def _check_instruct(message: Open, info: EngineInfo) -> Refusal | None:
+    try:
+        check_instruct(message.instruct, info)
+    except (Unsupported, BadRequest) as error:
+        return refusal_of(error)
+    return None
 
 
 def _check_pace(message: Open) -> Refusal | None:

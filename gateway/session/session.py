@@ -12,9 +12,10 @@ from msgspec import UNSET
 
 from voicegate.engine import interface as engine
 from voicegate.engine.interface import EngineError, EngineEvent, EngineInfo, UtteranceId
-from voicegate.gateway.session.actions import Action, CancelUtterance, Close, Send, Submit
+from voicegate.gateway.session.actions import Action, Close, Send, Submit
 from voicegate.gateway.session.context import ACCEPTS, Context, ContextMessage, ContextState
-from voicegate.gateway.session.opening import SessionLimits, build_request, find_refusal
+from voicegate.gateway.session.opening import Refusal, SessionLimits, build_request, find_refusal, refusal_of
+from voicegate.gateway.session.quota import NOBODY, Excess, Holding, Owner, Quotas
 from voicegate.protocol import messages as wire
 from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
 from voicegate.protocol.messages import ClientMessage
@@ -22,14 +23,26 @@ from voicegate.protocol.messages import ClientMessage
 NUM_HANDLES: Final = 2**16
 # Long enough for a client to find another server, short enough to try this one again after a restart.
 DRAIN_RETRY_AFTER_MS: Final = 1_000
+# Contexts of a full server end at the pace of conversations.
+FULL_RETRY_AFTER_MS: Final = 2_000
 _GOING_AWAY: Final = "the server is going away"
 
 
 class Session:
-    def __init__(self, *, session_id: str, info: EngineInfo, limits: SessionLimits | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        session_id: str,
+        info: EngineInfo,
+        limits: SessionLimits | None = None,
+        quotas: Quotas | None = None,
+        owner: Owner = NOBODY,
+    ) -> None:
         self.session_id = session_id
         self._info = info
         self._limits = limits or SessionLimits()
+        self._quotas = quotas or Quotas()
+        self._owner = owner
         self._contexts: dict[str, Context] = {}
         self._by_utterance: dict[UtteranceId, Context] = {}
         self._num_incarnations = 0
@@ -56,6 +69,8 @@ class Session:
             lead_ms=self._info.max_lead_ms,
             resume_seconds=0,
             messages_per_second=self._limits.messages_per_s,
+            context_idle_seconds=self._limits.context_idle_s,
+            context_seconds=self._limits.context_life_s,
         )
         ready = wire.Ready(
             session=self.session_id,
@@ -73,7 +88,7 @@ class Session:
             return []
         match message:
             case wire.Open():
-                return self._open(message)
+                return self._open(message, now_s)
             case wire.Text() | wire.Flush() | wire.End() | wire.Cancel() | wire.Playback():
                 return self._to_context(message, now_s)
             case wire.Ping(t=t):
@@ -98,13 +113,22 @@ class Session:
     # --- from the shell -----------------------------------------------------------------------------------
 
     def submitted(self, utterance_id: UtteranceId) -> list[Action]:
-        context = self._by_utterance[utterance_id]
-        context.state = ContextState.OPEN
-        return [Send(context.opened(self._info))]
+        return self._by_utterance[utterance_id].begin()
 
     def refused(self, utterance_id: UtteranceId, error: EngineError) -> list[Action]:
         context = self._by_utterance[utterance_id]
-        return self._end(context, _refusal(error, context.context_id))
+        self._quotas.give_back(self._owner, Holding.UTTERANCE)
+        return self._end(context, _refused(refusal_of(error), context.context_id))
+
+    @property
+    def next_deadline_s(self) -> float | None:
+        """When `on_deadline` is due; a context that is opened later has none before that."""
+        return min((context.deadline_s(self._limits) for context in self._contexts.values()), default=None)
+
+    def on_deadline(self, now_s: float) -> list[Action]:
+        """Contexts have lived or been idle for too long."""
+        expired = [c for c in self._contexts.values() if c.deadline_s(self._limits) <= now_s]
+        return [action for context in expired for action in self._expire(context, now_s)]
 
     def drain(self, deadline_ms: int) -> list[Action]:
         """No new contexts from here on; the socket closes when the last one has ended."""
@@ -161,7 +185,7 @@ class Session:
         match event:
             case engine.AudioReady() | engine.Alignment() | engine.Flushed():
                 # After `cancel` the client hears only how the context ended.
-                return [] if context.state is ContextState.CANCELLING else [context.progress(event, now_s)]
+                return [] if context.state is ContextState.CANCELLING else context.progress(event, now_s)
             case engine.Done() | engine.Cancelled() | engine.Failed():
                 return self._engine_ended(context, event)
             case _:
@@ -186,7 +210,7 @@ class Session:
 
     # --- contexts -----------------------------------------------------------------------------------------
 
-    def _open(self, message: wire.Open) -> list[Action]:
+    def _open(self, message: wire.Open, now_s: float) -> list[Action]:
         context_id = message.context
         if context_id in self._contexts:
             return [_error(ErrorCode.CONTEXT_EXISTS, "this context is open already", context_id)]
@@ -195,13 +219,27 @@ class Session:
         if len(self._contexts) >= self._limits.contexts:
             text = f"{self._limits.contexts} contexts are open on this socket, which is its limit"
             return [_error(ErrorCode.TOO_MANY_CONTEXTS, text, context_id, fatal=True)]
-        if (refusal := find_refusal(message, self._info)) is not None:
-            return [_error(refusal.code, refusal.message, context_id, fatal=True)]
+        refusal = find_refusal(message, self._info) or self._take_quota(Holding.CONTEXT)
+        if refusal is not None:
+            return [_refused(refusal, context_id)]
         utterance_id = UtteranceId(f"{self.session_id}-{self._num_incarnations}")
         self._num_incarnations += 1
-        context = Context(context_id, utterance_id, self._take_handle(), message)
+        request = build_request(message, self._info, utterance_id)
+        context = Context(context_id, self._take_handle(), message.format, request, opened_s=now_s, latest_s=now_s)
         self._contexts[context_id] = self._by_utterance[utterance_id] = context
-        return [Submit(build_request(message, self._info, utterance_id))]
+        return [Send(context.opened(self._info))]
+
+    def _take_quota(self, holding: Holding) -> Refusal | None:
+        match self._quotas.take(self._owner, holding):
+            case None:
+                return None
+            case Excess.OF_OWNER:
+                limit = self._quotas.limits.of_owner(holding)
+                text = f"{limit} {holding.value} from your address, which is its limit"
+                return Refusal(ErrorCode.TOO_MANY_CONTEXTS, text)
+            case Excess.OF_SERVER:
+                text = f"{self._quotas.limits.contexts} {holding.value} on this server, which is its limit"
+                return Refusal(ErrorCode.OVERLOADED, text, FULL_RETRY_AFTER_MS)
 
     def _take_handle(self) -> int:
         """The one unused for longest, so that late audio of an ended context is not taken for another's."""
@@ -222,7 +260,12 @@ class Session:
             text = f"{tag} is not possible while the context is {context.state.value}"
             return [_error(ErrorCode.ILLEGAL_IN_STATE, text, message.context)]
         excess = self._find_excess(context, message)
-        return context.take(message, now_s) if excess is None else [excess]
+        if excess is not None:
+            return [excess]
+        actions = context.take(message, now_s)
+        if actions and isinstance(actions[-1], Submit) and (refusal := self._take_quota(Holding.UTTERANCE)):
+            return self._end(context, _refused(refusal, context.context_id))
+        return self._end(context, *actions) if context.is_over else actions
 
     def _find_excess(self, context: Context, message: ContextMessage) -> Send | None:
         """The error for a message that is too long or one too many."""
@@ -243,10 +286,25 @@ class Session:
 
     # --- ends ---------------------------------------------------------------------------------------------
 
-    def _end(self, context: Context, last_word: Send) -> list[Action]:
+    def _end(self, context: Context, *last_words: Action) -> list[Action]:
+        self._forget(context)
+        return [*last_words, *self._close_if_drained()]
+
+    def _forget(self, context: Context) -> None:
         del self._contexts[context.context_id]
         del self._by_utterance[context.utterance_id]
-        return [last_word, *self._close_if_drained()]
+        self._quotas.give_back(self._owner, Holding.CONTEXT)
+        if context.has_utterance:
+            self._quotas.give_back(self._owner, Holding.UTTERANCE)
+
+    def _expire(self, context: Context, now_s: float) -> list[Action]:
+        limits = self._limits
+        if now_s >= context.opened_s + limits.context_life_s:
+            text = f"this context has been open for {limits.context_life_s:g} s, which is the limit; open another"
+        else:
+            text = f"this context has been idle for {limits.context_idle_s:g} s, which is the limit; open it again"
+        error = _error(ErrorCode.EXPIRED, text, context.context_id, fatal=True)
+        return self._end(context, error, *context.cancel())
 
     def _close_if_drained(self) -> list[Action]:
         if not self._is_draining or self._contexts:
@@ -256,10 +314,10 @@ class Session:
 
     def _cancel_all(self) -> list[Action]:
         self._is_closed = True
-        running = [c.utterance_id for c in self._contexts.values() if c.state is not ContextState.CANCELLING]
-        self._contexts.clear()
-        self._by_utterance.clear()
-        return [CancelUtterance(utterance_id) for utterance_id in running]
+        contexts = list(self._contexts.values())
+        for context in contexts:
+            self._forget(context)
+        return [action for context in contexts for action in context.cancel()]
 
     def _overloaded(self, context_id: str) -> Send:
         text = f"{_GOING_AWAY}; open the context on another connection"
@@ -286,17 +344,5 @@ def _error(
     )
 
 
-def _refusal(error: EngineError, context_id: str) -> Send:
-    retry_after_ms = None
-    match error:
-        case engine.UnknownVoice():
-            code = ErrorCode.UNKNOWN_VOICE
-        case engine.Unsupported():
-            code = ErrorCode.UNSUPPORTED
-        case engine.BadRequest():
-            code = ErrorCode.BAD_MESSAGE
-        case engine.Overloaded():
-            code, retry_after_ms = ErrorCode.OVERLOADED, error.retry_after_ms
-        case _:  # EngineStopped, and what an engine may add
-            code = ErrorCode.ENGINE_FAILED
-    return _error(code, str(error), context_id, fatal=True, retry_after_ms=retry_after_ms)
+def _refused(refusal: Refusal, context_id: str) -> Send:
+    return _error(refusal.code, refusal.message, context_id, fatal=True, retry_after_ms=refusal.retry_after_ms)

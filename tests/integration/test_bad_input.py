@@ -99,9 +99,9 @@ async def test_ten_thousand_contexts() -> None:
             await client.send(*(wire.Open(context=f"c{n}") for n in range(first, first + 500)))
             answers = [await client.receive() for _ in range(500)]
             refusals = [answer for answer in answers if isinstance(answer, wire.Error)]
-            assert len(refusals) == (500 - 64 if first == 0 else 500)
+            assert len(refusals) == (500 - 256 if first == 0 else 500)
             assert {(refusal.code, refusal.fatal) for refusal in refusals} == {("too_many_contexts", True)}
-            assert "64" in refusals[0].message
+            assert "256" in refusals[0].message
         await client.send(wire.End("c0"))
         await client.until(wire.Done, "c0")
         await still_works(client)

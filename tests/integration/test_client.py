@@ -193,8 +193,10 @@ class TestFailures:
             await _read_all(context)
         assert caught.value.code == "engine_failed"
         assert context.result is None
+        context = await gate.open()
+        await context.say("no room for these ")
         with pytest.raises(ContextFailed, match="full") as caught:
-            await gate.open()
+            await anext(context)
         assert (caught.value.code, caught.value.retry_after_ms) == ("overloaded", 250)
         assert [packet async for packet in gate.speak("third time lucky")]
 

@@ -9,18 +9,22 @@ import pytest
 from websockets.frames import Opcode
 
 from tests.integration.raw_client import RawPeer, frame, raw_peer, text_frame
-from tests.integration.wire_client import WireClient, connect_to, running
-from voicegate.engine.fake.engine import FakeEngine
+from tests.integration.wire_client import TIMEOUT_S, WireClient, connect_to, running, serving
+from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.gateway.server.bounded_socket import BoundedSocket
 from voicegate.protocol import messages as wire
 
 pytestmark = pytest.mark.integration
 
+STALL = Fault(FaultKind.STALL)
+
 
 @contextlib.asynccontextmanager
-async def stranger(**settings: Any) -> AsyncIterator[tuple[RawPeer, BoundedSocket, WireClient]]:
+async def stranger(
+    script: Script | None = None, **settings: Any
+) -> AsyncIterator[tuple[RawPeer, BoundedSocket, WireClient]]:
     """A peer to misbehave as, the server's end of it, and a client beside it that must not suffer."""
-    async with running(FakeEngine(), **settings) as served:
+    async with running(FakeEngine(script), **settings) as served:
         await served.gateway.settled.wait()
         async with connect_to(served.gateway.url) as other:
             before = set(served.gateway._connections)
@@ -68,10 +72,72 @@ async def test_a_flood_of_cheap_messages(cheap: bytes, monkeypatch: pytest.Monke
         await other.speak("a", "meanwhile")
         assert (await other.until_done("a")).packets
         await flooding
-        # Two seconds' worth at once, then a thousand a second; not all that it could be made to read.
-        assert server_end._num_frames < 6000
+        # Two seconds' worth at once, then a thousand a second for as long as a test takes at most.
+        assert server_end._num_frames < 1000 * (2 + TIMEOUT_S + 1)
         received = await answers
         assert received.count(b'"rate_limited"') == 2  # that it is slowed, that it is over
         assert received.endswith(b"rate_limited")  # the reason of the close
         await other.speak("b", "still here")
         assert (await other.until_done("b")).packets
+
+
+async def test_opened_contexts_take_no_room_from_those_who_speak() -> None:
+    async with serving(Script(max_utterances=2), contexts_per_socket=64) as served, served.client() as idle:
+        await idle.send(*(wire.Open(context=f"c{n}") for n in range(64)))
+        for n in range(64):
+            await idle.send(wire.Text(f"c{n}", " ... "), wire.Flush(f"c{n}"))
+            await idle.until(wire.Flushed, f"c{n}")
+        assert served.engine.num_live == 0
+        async with served.client() as other:
+            await other.speak("a", "I was next")
+            assert (await other.until_done("a")).packets
+        await idle.send(wire.Text("c7", "and I"), wire.End("c7"))
+        assert (await idle.until(wire.Done, "c7")).audio_ms == 4 * 60
+        await idle.send(wire.End("c8"), wire.Cancel("c9"))
+        assert (await idle.until(wire.Done, "c8")).audio_ms == 0
+        assert (await idle.until(wire.Cancelled, "c9")).remaining_text == " ... "
+
+
+async def test_only_those_with_something_to_say_are_refused() -> None:
+    async with serving(Script(max_utterances=1, faults={0: STALL})) as served, served.client() as client:
+        await client.send(wire.Open(context="first"), wire.Text("first", "goes on"))
+        await client.send(wire.Open(context="second"))
+        await client.until(wire.Opened, "second")
+        await client.send(wire.Text("second", "no room"))
+        error = await client.until(wire.Error)
+        assert (error.code, error.context, error.fatal) == ("overloaded", "second", True)
+        assert error.retry_after_ms == 500
+
+
+async def test_an_idle_context_ends_and_its_socket_stays() -> None:
+    async with serving(context_idle_s=1.0) as served, served.client() as client:
+        await client.send(wire.Open(context="forgotten"), wire.Text("forgotten", "hi "))
+        await client.until(wire.Opened)
+        error = await client.until(wire.Error)
+        assert (error.code, error.context, error.fatal) == ("expired", "forgotten", True)
+        await served.until(lambda engine: engine.num_live == 0)
+        await client.speak("a", "still here")
+        assert (await client.until_done("a")).packets
+
+
+async def test_one_address_does_not_take_all() -> None:
+    async with (
+        serving(contexts_per_address=3, utterances_per_address=1, trusted_proxies="127.0.0.0/8") as served,
+        served.client() as one,
+        served.client() as same,
+        served.client(additional_headers={"X-Forwarded-For": "203.0.113.7"}) as other,
+    ):
+        await one.send(wire.Open(context="a"), wire.Open(context="b"), wire.Text("a", "I speak"))
+        await one.until(wire.Opened, "b")
+        await same.send(wire.Open(context="c"), wire.Open(context="d"))
+        error = await same.until(wire.Error)
+        assert (error.code, error.context, error.fatal) == ("too_many_contexts", "d", True)
+        await same.send(wire.Text("c", "me too"))
+        error = await same.until(wire.Error)
+        assert (error.code, error.context, error.fatal) == ("too_many_contexts", "c", True)
+        await other.speak("a", "not from here")
+        assert (await other.until_done("a")).packets
+        await one.send(wire.End("a"))
+        await one.until(wire.Done)
+        await same.speak("e", "now I may")
+        assert (await same.until_done("e")).packets

@@ -221,7 +221,8 @@ async def test_a_failed_utterance_leaves_the_others() -> None:
             await client.send(wire.Open(context=context), wire.Text(context, "some text "))
         error = await client.until(wire.Error)
         assert (error.code, error.context, error.fatal) == ("engine_failed", "fails", True)
-        await client.send(wire.Open(context="full"), wire.Open(context="unable"))
+        for context in ("full", "unable"):
+            await client.send(wire.Open(context=context), wire.Text(context, "some text "))
         refusals = [await client.until(wire.Error) for _ in range(2)]
         assert [(e.code, e.context, e.fatal) for e in refusals] == [
             ("overloaded", "full", True),
@@ -233,7 +234,7 @@ async def test_a_failed_utterance_leaves_the_others() -> None:
 
 
 async def test_the_engines_death_is_told_and_ends_the_process() -> None:
-    engine = FakeEngine(Script(faults={1: Fault(FaultKind.DIE, after_ms=120)}))
+    engine = FakeEngine(Script(faults={0: Fault(FaultKind.DIE, after_ms=120)}))
     async with running(engine) as served:
         await served.gateway.settled.wait()
         async with connect_to(served.gateway.url) as client, connect_to(served.gateway.url) as idle:

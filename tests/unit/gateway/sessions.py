@@ -3,7 +3,7 @@
 from typing import Any
 
 from voicegate.engine.interface import EngineInfo, SpeakingMode, UtteranceId, VoiceInfo
-from voicegate.gateway.session.actions import Action, Send, SendAudio, Submit
+from voicegate.gateway.session.actions import Action, PushText, Send, SendAudio, Submit
 from voicegate.gateway.session.context import ContextState
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.session import Session
@@ -19,6 +19,7 @@ INFO = EngineInfo(
     max_lead_ms=3000,
 )
 NOW = 100.0
+TEXT = "hi "
 
 # One of each kind that names a context.
 MESSAGES: dict[type, Any] = {
@@ -31,28 +32,32 @@ MESSAGES: dict[type, Any] = {
 }
 
 
-def new_session(**limits: int) -> Session:
+def new_session(**limits: Any) -> Session:
     return Session(session_id="s", info=INFO, limits=SessionLimits(**limits))
 
 
 def open_context(session: Session, context: str = "a", **fields: Any) -> UtteranceId:
-    actions = session.receive(wire.Open(context=context, **fields), NOW)
-    assert len(actions) == 1
-    assert isinstance(actions[0], Submit)
-    utterance_id = actions[0].request.utterance_id
-    session.submitted(utterance_id)
+    """Nothing was said yet, so no engine knows of it."""
+    (opened,) = sent(session.receive(wire.Open(context=context, **fields), NOW))
+    assert isinstance(opened, wire.Opened)
+    return session.contexts[context].utterance_id
+
+
+def begin_context(session: Session, context: str = "a", **fields: Any) -> UtteranceId:
+    """It has said `TEXT`, and the engine has taken it up."""
+    utterance_id = open_context(session, context, **fields)
+    (submit,) = session.receive(wire.Text(context=context, text=TEXT), NOW)
+    assert isinstance(submit, Submit)
+    assert session.submitted(utterance_id) == [PushText(utterance_id, TEXT)]
     return utterance_id
 
 
 def session_in(state: ContextState | None) -> Session:
-    """A session whose context `a` is in this state."""
+    """A session whose context `a` is in this state, and speaks."""
     session = new_session()
     if state is None:
         return session
-    if state is ContextState.OPENING:
-        session.receive(wire.Open(context="a"), NOW)
-        return session
-    open_context(session)
+    begin_context(session)
     if state is ContextState.DRAINING:
         session.receive(wire.End(context="a"), NOW)
     if state is ContextState.CANCELLING:

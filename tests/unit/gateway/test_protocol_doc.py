@@ -12,6 +12,7 @@ from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.http import PAGES
 from voicegate.gateway.session.context import ACCEPTS, ContextState
 from voicegate.gateway.session.opening import SessionLimits
+from voicegate.gateway.session.quota import QuotaLimits
 from voicegate.protocol import audio_message, codec, messages
 from voicegate.protocol.audio_message import AudioMessage
 from voicegate.protocol.errors import CloseCode, ErrorCode
@@ -46,8 +47,7 @@ def test_the_state_table_is_the_codes() -> None:
         for tag, kind in kinds.items():
             follows = ACCEPTS[state].get(kind)
             if follows is not None:
-                # A client never sees the moment in which the engine has not answered yet.
-                cells[tag] = "→ open" if follows is ContextState.OPENING else f"→ {follows.value}"
+                cells[tag] = f"→ {follows.value}"
             else:
                 actions = session_in(state).receive(MESSAGES[kind], NOW)
                 cells[tag] = error_of(actions).code if actions else "ignored"
@@ -84,6 +84,10 @@ def test_defaults_and_limits() -> None:
     assert limits["unanswered flushes of a context"] == str(session.unanswered_flushes)
     assert limits["bytes of one WebSocket message"] == str(config.max_message_bytes)
     assert limits["time in which the peer reads nothing while data waits"] == f"{config.write_stall_s:.0f} s"
+    assert limits["contexts open at once on a server"] == str(config.max_contexts) == str(QuotaLimits().contexts)
+    assert limits["time in which a context hears nothing"] == f"{config.context_idle_s:.0f} s"
+    assert limits["time for which a context is open"] == f"{config.context_life_s:.0f} s"
+    assert (session.context_idle_s, session.context_life_s) == (config.context_idle_s, config.context_life_s)
     assert limits["messages a second from one socket"] == str(config.messages_per_s) == str(session.messages_per_s)
     assert limits["sockets of a server"] == str(config.max_sockets)
     formats = {row[0]: row[1] for row in table_rows("field of `format`")[1:]}

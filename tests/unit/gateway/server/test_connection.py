@@ -14,6 +14,7 @@ from voicegate.gateway.server.bounded_socket import Trouble
 from voicegate.gateway.server.connection import Connection
 from voicegate.gateway.server.dispatch import Dispatcher
 from voicegate.gateway.session.opening import SessionLimits
+from voicegate.gateway.session.quota import NOBODY, Quotas
 from voicegate.protocol import codec
 from voicegate.protocol import messages as wire
 
@@ -73,12 +74,14 @@ async def new_connection(websocket: Any, engine: FakeEngine) -> Connection:
         info=engine.info,
         dispatcher=Dispatcher(engine),
         limits=SessionLimits(),
+        quotas=Quotas(),
+        owner=NOBODY,
     )
 
 
 async def test_a_peer_that_reads_nothing_is_dropped() -> None:
     engine = FakeEngine()
-    websocket = StubWebsocket([wire.Open(context="a")])
+    websocket = StubWebsocket([wire.Open(context="a"), wire.Text("a", "hi")])
     running = asyncio.create_task((await new_connection(websocket, engine)).run())
     await engine.until(lambda: len(engine.requests) == 1)
     websocket.on_trouble(Trouble.STALLED)
@@ -93,7 +96,7 @@ async def test_a_peer_that_reads_nothing_is_dropped() -> None:
 
 async def test_too_many_messages_are_told_and_a_flood_is_closed() -> None:
     engine = FakeEngine()
-    websocket = StubWebsocket([wire.Open(context="a")])
+    websocket = StubWebsocket([wire.Open(context="a"), wire.Text("a", "hi")])
     running = asyncio.create_task((await new_connection(websocket, engine)).run())
     await engine.until(lambda: len(engine.requests) == 1)
     websocket.on_trouble(Trouble.OVER_RATE)
@@ -123,7 +126,7 @@ async def test_reading_stops_while_answers_wait() -> None:
 
 async def test_no_audio_is_ahead_of_a_cancel_but_what_was_written() -> None:
     engine = FakeEngine()
-    websocket = StubWebsocket([wire.Open(context="a")])
+    websocket = StubWebsocket([wire.Open(context="a"), wire.Text("a", "hi")])
     connection = await new_connection(websocket, engine)
     running = asyncio.create_task(connection.run())
     await engine.until(lambda: len(engine.requests) == 1)
@@ -148,7 +151,7 @@ async def test_no_audio_is_ahead_of_a_cancel_but_what_was_written() -> None:
 async def test_audio_that_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("voicegate.gateway.server.connection._MAX_WAITING_AUDIO_BYTES", 1000)
     engine = FakeEngine()
-    websocket = StubWebsocket([wire.Open(context="a")])
+    websocket = StubWebsocket([wire.Open(context="a"), wire.Text("a", "hi")])
     connection = await new_connection(websocket, engine)
     running = asyncio.create_task(connection.run())
     await engine.until(lambda: len(engine.requests) == 1)

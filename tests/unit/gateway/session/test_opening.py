@@ -12,7 +12,14 @@ from voicegate.protocol.messages import Format, Open, Pace
 pytestmark = pytest.mark.unit
 
 INFO = EngineInfo(
-    "m", (VoiceInfo("anna", ""), VoiceInfo("ben", "")), "anna", (SpeakingMode.AUTO, SpeakingMode.CLAUSE), 312, 8, 3000
+    model="m",
+    voices=(VoiceInfo("anna", ""), VoiceInfo("ben", "")),
+    default_voice="anna",
+    modes=(SpeakingMode.AUTO, SpeakingMode.CLAUSE),
+    pre_skip_48k=312,
+    max_utterances=8,
+    max_lead_ms=3000,
+    max_instruct_chars=10,
 )
 
 
@@ -25,7 +32,7 @@ INFO = EngineInfo(
         {"format": Format(sample_rate=24_000)},
         {"format": Format(sample_rate=48_000)},
         {"format": Format(codec="pcm_s16le", sample_rate=24_000, frame_ms=60)},
-        {"instruct": "x" * 100_000},  # the engine's to refuse
+        {"instruct": " " * 100_000},
         {"pace": Pace(lead_ms=99_999)},
     ],
 )
@@ -42,6 +49,8 @@ def test_is_possible(fields: dict[str, Any]) -> None:
         ({"mode": "bistream"}, ErrorCode.UNSUPPORTED, "auto, clause"),
         ({"format": Format(sample_rate=44_100)}, ErrorCode.UNSUPPORTED_FORMAT, "24000 or 48000, not 44100"),
         ({"format": Format(codec="pcm_s16le", sample_rate=48_000)}, ErrorCode.UNSUPPORTED_FORMAT, "24000, not 48000"),
+        ({"instruct": "x" * 11}, ErrorCode.BAD_MESSAGE, "takes 10"),
+        ({"instruct": "x" * 100_000}, ErrorCode.BAD_MESSAGE, "takes 10"),
         ({"pace": Pace(burst_ms=0)}, ErrorCode.UNSUPPORTED, "burst_ms"),
     ],
 )
@@ -68,6 +77,10 @@ def test_request_in_the_engines_words() -> None:
     assert request.audio == AudioFormat(Codec.OPUS, frame_ms=40, bitrate_bps=16_000, sample_rate_hz=24_000)
     assert request.mode is SpeakingMode.CLAUSE
     assert (request.speed, request.instruct, request.seed, request.lead_ms) == (1.5, "calm", 3, 500)
+
+
+def test_an_instruction_without_words_is_none() -> None:
+    assert build_request(Open(context="a", instruct=" " * 100_000), INFO, UtteranceId("u")).instruct is None
 
 
 @pytest.mark.parametrize(("asked", "given"), [(None, None), (200, 200), (3000, 3000), (3001, 3000)])

@@ -7,11 +7,22 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from tests.unit.gateway.sessions import MESSAGES, NOW, error_of, new_session, open_context, sent, session_in
+from tests.unit.gateway.sessions import (
+    INFO,
+    MESSAGES,
+    NOW,
+    begin_context,
+    error_of,
+    new_session,
+    open_context,
+    sent,
+    session_in,
+)
 from voicegate.engine import interface as engine
 from voicegate.engine.interface import SpeakingMode
 from voicegate.gateway.session.actions import Action, CancelUtterance, Close, EndText, FlushText, PushText, Submit
 from voicegate.gateway.session.context import ACCEPTS, ContextState
+from voicegate.gateway.session.quota import Owner, QuotaLimits, Quotas
 from voicegate.gateway.session.session import Session
 from voicegate.protocol import messages as wire
 from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
@@ -31,7 +42,7 @@ def test_the_table_says_what_the_protocol_says() -> None:
     legal = {(state.value if state else None, kind.__name__): ACCEPTS[state][kind].value
              for state in ACCEPTS for kind in ACCEPTS[state]}  # fmt: skip
     assert legal == {
-        (None, "Open"): "opening",
+        (None, "Open"): "open",
         ("open", "Text"): "open",
         ("open", "Flush"): "open",
         ("open", "End"): "draining",
@@ -73,25 +84,23 @@ def test_illegal_moves_are_named_and_change_nothing(state: ContextState | None, 
 # --- open -------------------------------------------------------------------------------------------------
 
 
-def test_open_submits_and_answers_once_the_engine_took_it() -> None:
+def test_open_is_answered_and_the_engine_hears_of_it_with_the_first_word() -> None:
     session = new_session()
-    (submit,) = session.receive(
-        wire.Open(context="a", voice="ben", speed=1.5, seed=7, instruct="calm", mode="clause"), NOW
-    )
+    (opened,) = sent(session.receive(wire.Open(context="a", voice="ben", speed=1.5, seed=7, mode="clause"), NOW))
+    assert opened == wire.Opened("a", 0, "ben", wire.Format(sample_rate=24_000), 24_000, 312)
+    (submit,) = session.receive(wire.Text(context="a", text="Hi"), NOW)
     assert isinstance(submit, Submit)
     request = submit.request
-    assert (request.voice, request.speed, request.seed, request.instruct) == ("ben", 1.5, 7, "calm")
-    assert request.mode is SpeakingMode.CLAUSE
-    (opened,) = sent(session.submitted(request.utterance_id))
-    assert opened == wire.Opened("a", 0, "ben", wire.Format(sample_rate=24_000), 24_000, 312)
+    assert (request.voice, request.speed, request.seed, request.mode) == ("ben", 1.5, 7, SpeakingMode.CLAUSE)
+    assert session.submitted(request.utterance_id) == [PushText(request.utterance_id, "Hi")]
+    assert session.receive(wire.Text(context="a", text=" you"), NOW) == [PushText(request.utterance_id, " you")]
 
 
 def test_pcm_has_no_pre_skip() -> None:
     session = new_session()
-    (submit,) = session.receive(wire.Open(context="a", format=wire.Format(codec="pcm_s16le")), NOW)
-    assert isinstance(submit, Submit)
-    assert submit.request.audio.codec is engine.Codec.PCM_S16LE
-    assert sent(session.submitted(submit.request.utterance_id))[0].pre_skip == 0
+    (opened,) = sent(session.receive(wire.Open(context="a", format=wire.Format(codec="pcm_s16le")), NOW))
+    assert opened.pre_skip == 0
+    assert session.contexts["a"].request.audio.codec is engine.Codec.PCM_S16LE
 
 
 @pytest.mark.parametrize(
@@ -109,31 +118,32 @@ def test_an_engines_refusal_ends_the_context(
     refusal: engine.EngineError, code: str, retry_after_ms: int | None
 ) -> None:
     session = new_session()
-    (submit,) = session.receive(wire.Open(context="a"), NOW)
+    utterance_id = open_context(session)
+    (submit,) = session.receive(wire.Text(context="a", text="hi"), NOW)
     assert isinstance(submit, Submit)
-    error = error_of(session.refused(submit.request.utterance_id, refusal))
+    error = error_of(session.refused(utterance_id, refusal))
     assert (error.code, error.message, error.context, error.fatal) == (code, str(refusal), "a", True)
     assert (error.retry_after_ms or None) == retry_after_ms
     assert not session.contexts
-    open_context(session)
+    begin_context(session)
 
 
 def test_the_context_after_the_last_is_refused_and_the_socket_stays() -> None:
     session = new_session(contexts=2)
-    first = open_context(session, "a")
-    open_context(session, "b")
+    first = begin_context(session, "a")
+    begin_context(session, "b")
     error = error_of(session.receive(wire.Open(context="c"), NOW))
     assert (error.code, error.context, error.fatal) == ("too_many_contexts", "c", True)
     assert "2" in error.message
     session.engine_event(engine.Failed(first, "x"), NOW)
-    open_context(session, "c")
+    begin_context(session, "c")
 
 
 def test_handles_differ_and_are_not_used_again_at_once() -> None:
     session = new_session()
     handles = []
     for _ in range(3):
-        utterance_id = open_context(session)
+        utterance_id = begin_context(session)
         handles.append(session.contexts["a"].handle)
         session.engine_event(engine.Failed(utterance_id, "x"), NOW)
     assert len(set(handles)) == 3
@@ -142,9 +152,9 @@ def test_handles_differ_and_are_not_used_again_at_once() -> None:
 def test_handles_come_round_past_those_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("voicegate.gateway.session.session.NUM_HANDLES", 4)
     session = new_session()
-    open_context(session, "stays")
+    begin_context(session, "stays")
     for _ in range(10):
-        utterance_id = open_context(session)
+        utterance_id = begin_context(session)
         assert session.contexts["a"].handle != session.contexts["stays"].handle
         session.engine_event(engine.Failed(utterance_id, "x"), NOW)
 
@@ -154,7 +164,7 @@ def test_handles_come_round_past_those_in_use(monkeypatch: pytest.MonkeyPatch) -
 
 def test_text_flush_and_end_reach_the_engine_as_written() -> None:
     session = new_session()
-    utterance_id = open_context(session)
+    utterance_id = begin_context(session)
     assert session.receive(wire.Text(context="a", text=" Hé\u200d😀"), NOW) == [PushText(utterance_id, " Hé\u200d😀")]
     assert session.receive(wire.Flush(context="a", id="f"), NOW) == [FlushText(utterance_id, "f")]
     assert session.receive(wire.End(context="a"), NOW) == [EndText(utterance_id)]
@@ -180,6 +190,7 @@ def test_a_context_takes_so_much_text_and_no_more() -> None:
     session = new_session(text_bytes=4, context_text_bytes=6)
     utterance_id = open_context(session)
     session.receive(wire.Text(context="a", text="1234"), NOW)
+    session.submitted(utterance_id)
     error = error_of(session.receive(wire.Text(context="a", text="567"), NOW))
     assert (error.code, error.fatal) == ("bad_message", False)
     assert session.receive(wire.Text(context="a", text="56"), NOW) == [PushText(utterance_id, "56")]
@@ -187,7 +198,7 @@ def test_a_context_takes_so_much_text_and_no_more() -> None:
 
 def test_unanswered_flushes_are_limited() -> None:
     session = new_session(unanswered_flushes=2)
-    utterance_id = open_context(session)
+    utterance_id = begin_context(session)
     flush = wire.Flush(context="a", id="f")
     for _ in range(2):
         assert session.receive(flush, NOW) == [FlushText(utterance_id, "f")]
@@ -196,12 +207,191 @@ def test_unanswered_flushes_are_limited() -> None:
     assert session.receive(flush, NOW) == [FlushText(utterance_id, "f")]
 
 
+# --- before there is anything to say ----------------------------------------------------------------------
+
+
+def test_text_without_sound_waits_for_some_with() -> None:
+    session = new_session()
+    utterance_id = open_context(session)
+    for text in (" ", "...", "\n(", "\u201c"):
+        assert session.receive(wire.Text(context="a", text=text), NOW) == []
+    (submit,) = session.receive(wire.Text(context="a", text="Hi"), NOW)
+    assert isinstance(submit, Submit)
+    assert session.submitted(utterance_id) == [PushText(utterance_id, " ...\n(\u201cHi")]
+
+
+@pytest.mark.parametrize("text", ["a", "7", "%", "=", "你", "é", "😀", ". a", "." * 1025])
+def test_what_may_sound_is_something_to_say(text: str) -> None:
+    session = new_session()
+    open_context(session)
+    (submit,) = session.receive(wire.Text(context="a", text=text), NOW)
+    assert isinstance(submit, Submit)
+
+
+def test_a_flush_with_nothing_to_say_is_answered_at_once() -> None:
+    session = new_session()
+    utterance_id = open_context(session)
+    for flush_id in ("1", "2"):
+        assert sent(session.receive(wire.Flush(context="a", id=flush_id), NOW)) == [wire.Flushed("a", flush_id, 0)]
+    session.receive(wire.Text(context="a", text="hi"), NOW)
+    assert session.submitted(utterance_id) == [PushText(utterance_id, "hi")]
+
+
+def test_a_flush_divides_text_for_the_engine_too_and_is_answered_once() -> None:
+    session = new_session()
+    utterance_id = open_context(session)
+    answers = []
+    for text, flush_id in (("...", "1"), (" (", "2")):
+        session.receive(wire.Text(context="a", text=text), NOW)
+        answers += sent(session.receive(wire.Flush(context="a", id=flush_id), NOW))
+    assert answers == [wire.Flushed("a", "1", 0), wire.Flushed("a", "2", 0)]
+    session.receive(wire.Text(context="a", text=")hi"), NOW)
+    assert session.submitted(utterance_id) == [
+        PushText(utterance_id, "... ("),
+        FlushText(utterance_id, "2"),
+        PushText(utterance_id, ")hi"),
+    ]
+    session.receive(wire.Flush(context="a", id="3"), NOW)
+    assert session.engine_event(engine.Flushed(utterance_id, "2", 0), NOW) == []
+    assert sent(session.engine_event(engine.Flushed(utterance_id, "3", 40), NOW)) == [wire.Flushed("a", "3", 40)]
+
+
+def test_an_end_with_nothing_to_say_is_done() -> None:
+    session = new_session()
+    open_context(session)
+    session.receive(wire.Text(context="a", text="..."), NOW)
+    audio, done = sent(session.receive(wire.End(context="a"), NOW))
+    assert (audio.sequence, audio.pts_48k, audio.packets, audio.is_first, audio.is_last) == (0, 0, (), True, True)
+    assert done == wire.Done("a", 0, 0, wire.Timing())
+    assert not session.contexts
+
+
+def test_a_cancel_with_nothing_to_say_gives_the_text_back() -> None:
+    session = new_session()
+    open_context(session)
+    session.receive(wire.Text(context="a", text="..."), NOW)
+    assert sent(session.receive(wire.Cancel(context="a"), NOW)) == [wire.Cancelled("a", 0, "", "...")]
+    assert not session.contexts
+
+
+# --- time and quotas --------------------------------------------------------------------------------------
+
+
+def expired(actions: list[Action]) -> list[tuple[str, str, bool]]:
+    return [(m.code, m.context, m.fatal) for m in sent(actions) if isinstance(m, wire.Error)]
+
+
+def test_an_idle_context_ends_to_the_second() -> None:
+    session = new_session(context_idle_s=10.0)
+    assert session.next_deadline_s is None
+    open_context(session, "silent")
+    assert session.next_deadline_s == NOW + 10.0
+    assert session.on_deadline(NOW + 9.9) == []
+    assert expired(session.on_deadline(NOW + 10.0)) == [("expired", "silent", True)]
+    assert session.next_deadline_s is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [MESSAGES[wire.Text], MESSAGES[wire.Flush], MESSAGES[wire.Playback], wire.Text(context="a", text="")],
+)
+def test_whatever_names_a_context_keeps_it(message: Any) -> None:
+    session = new_session(context_idle_s=10.0)
+    begin_context(session)
+    session.receive(message, NOW + 9.0)
+    assert session.on_deadline(NOW + 10.0) == []
+    assert session.next_deadline_s == NOW + 19.0
+
+
+def test_a_context_that_speaks_is_not_idle() -> None:
+    session = new_session(context_idle_s=10.0)
+    utterance_id = begin_context(session)
+    session.engine_event(engine.AudioReady(utterance_id, (b"x",), 0), NOW + 9.0)
+    assert session.on_deadline(NOW + 18.9) == []
+    actions = session.on_deadline(NOW + 19.0)
+    assert expired(actions) == [("expired", "a", True)]
+    assert actions[-1] == CancelUtterance(utterance_id)
+    assert session.engine_event(engine.Cancelled(utterance_id, 0, 0, "", ""), NOW + 19.0) == []
+
+
+@pytest.mark.parametrize("message", [wire.End(context="a"), wire.Cancel(context="a")])
+def test_who_waits_for_the_server_is_not_idle(message: Any) -> None:
+    session = new_session(context_idle_s=10.0)
+    begin_context(session)
+    session.receive(message, NOW)
+    assert session.on_deadline(NOW + 1000.0) == []
+
+
+def test_a_context_has_its_time_whatever_it_does() -> None:
+    session = new_session(context_idle_s=10.0, context_life_s=25.0)
+    utterance_id = begin_context(session)
+    for at_s in range(101, 125):
+        session.receive(wire.Text(context="a", text="more "), float(at_s))
+        session.engine_event(engine.AudioReady(utterance_id, (b"x",), 0), float(at_s))
+        assert session.on_deadline(float(at_s)) == []
+    assert session.next_deadline_s == NOW + 25.0
+    actions = session.on_deadline(NOW + 25.0)
+    assert expired(actions) == [("expired", "a", True)]
+    assert "25 s" in sent(actions)[0].message
+    assert actions[-1] == CancelUtterance(utterance_id)
+
+
+def test_idle_contexts_of_a_drained_socket_close_it() -> None:
+    session = new_session(context_idle_s=10.0)
+    begin_context(session)
+    session.drain(60_000)
+    assert isinstance(session.on_deadline(NOW + 10.0)[-1], Close)
+
+
+def sessions_of(limits: QuotaLimits, *owners: str) -> list[Session]:
+    quotas = Quotas(limits)
+    return [Session(session_id=name, info=INFO, quotas=quotas, owner=Owner(name)) for name in owners]
+
+
+def test_an_owner_has_so_many_contexts_over_all_its_sockets() -> None:
+    one, same, other = sessions_of(QuotaLimits(contexts_per_owner=1), "x", "x", "y")
+    open_context(one)
+    error = error_of(same.receive(wire.Open(context="b"), NOW))
+    assert (error.code, error.context, error.fatal) == ("too_many_contexts", "b", True)
+    assert "1 contexts are open from your address" in error.message
+    open_context(other)
+    one.disconnected()
+    open_context(same)
+
+
+def test_an_owner_has_so_many_contexts_that_speak() -> None:
+    one, same = sessions_of(QuotaLimits(utterances_per_owner=1), "x", "x")
+    utterance_id = begin_context(one)
+    open_context(same)
+    error = error_of(same.receive(wire.Text(context="a", text="me too"), NOW))
+    assert (error.code, error.context, error.fatal) == ("too_many_contexts", "a", True)
+    assert "1 contexts have something to say" in error.message
+    one.engine_event(engine.Done(utterance_id, 0, 0, 0), NOW)
+    begin_context(same)
+
+
+def test_a_refused_utterance_is_not_held() -> None:
+    (session,) = sessions_of(QuotaLimits(utterances_per_owner=1), "x")
+    utterance_id = open_context(session)
+    session.receive(wire.Text(context="a", text="hi"), NOW)
+    session.refused(utterance_id, engine.Overloaded("full", retry_after_ms=1))
+    begin_context(session)
+
+
+def test_a_server_has_so_many_contexts() -> None:
+    one, other = sessions_of(QuotaLimits(contexts=1), "x", "y")
+    open_context(one)
+    error = error_of(other.receive(wire.Open(context="b"), NOW))
+    assert (error.code, error.context, error.fatal) == ("overloaded", "b", True)
+    assert isinstance(error.retry_after_ms, int)
+
+
 # --- audio and ends ---------------------------------------------------------------------------------------
 
 
 def test_audio_is_numbered_and_the_last_message_is_the_exact_end() -> None:
     session = new_session()
-    utterance_id = open_context(session)
+    utterance_id = begin_context(session)
     session.receive(wire.End(context="a"), NOW)
     events = [
         engine.AudioReady(utterance_id, (b"1", b"2"), 0),
@@ -214,20 +404,20 @@ def test_audio_is_numbered_and_the_last_message_is_the_exact_end() -> None:
         (1, 1920, (b"3",), False, False),
         (2, 2856, (), False, True),
     ]
-    assert messages[3] == wire.Done("a", 53, 3, wire.Timing())
+    assert messages[3] == wire.Done("a", 53, 3, wire.Timing(ttfb_ms=0.0))
     assert not session.contexts
 
 
 def test_done_tells_that_speech_was_cut_off() -> None:
     session = new_session()
-    utterance_id = open_context(session)
+    utterance_id = begin_context(session)
     _, done = sent(session.engine_event(engine.Done(utterance_id, 0, 0, 0, is_truncated=True), NOW))
     assert done.truncated is True
 
 
 def test_a_context_without_sound_has_a_last_message_too() -> None:
     session = new_session()
-    utterance_id = open_context(session)
+    utterance_id = begin_context(session)
     audio, done = sent(session.engine_event(engine.Done(utterance_id, 0, 0, 0), NOW))
     assert (audio.sequence, audio.packets, audio.is_first, audio.is_last) == (0, (), True, True)
     assert done.audio_ms == 0
@@ -247,7 +437,7 @@ def test_ttfb_is_from_the_first_text_to_the_first_audio() -> None:
 
 def test_after_cancel_only_the_end_is_heard() -> None:
     session = new_session()
-    utterance_id = open_context(session)
+    utterance_id = begin_context(session)
     cancel = wire.Cancel(context="a", played_ms=80)
     assert session.receive(cancel, NOW) == [CancelUtterance(utterance_id, 80)]
     assert session.receive(cancel, NOW) == []
@@ -264,7 +454,7 @@ def test_after_cancel_only_the_end_is_heard() -> None:
 
 def test_done_that_crossed_a_cancel_ends_without_audio() -> None:
     session = new_session()
-    utterance_id = open_context(session)
+    utterance_id = begin_context(session)
     session.receive(wire.Cancel(context="a"), NOW)
     (done,) = sent(session.engine_event(engine.Done(utterance_id, 100, 5, 4800), NOW))
     assert done == wire.Done("a", 100, 5, wire.Timing())
@@ -272,7 +462,7 @@ def test_done_that_crossed_a_cancel_ends_without_audio() -> None:
 
 def test_a_failure_ends_its_context_only() -> None:
     session = new_session()
-    failing, other = open_context(session, "a"), open_context(session, "b")
+    failing, other = begin_context(session, "a"), begin_context(session, "b")
     error = error_of(session.engine_event(engine.Failed(failing, "broken"), NOW))
     assert (error.code, error.message, error.context, error.fatal) == ("engine_failed", "broken", "a", True)
     assert len(session.engine_event(engine.AudioReady(other, (b"x",), 0), NOW)) == 1
@@ -280,16 +470,16 @@ def test_a_failure_ends_its_context_only() -> None:
 
 def test_a_reused_id_hears_nothing_of_its_predecessor() -> None:
     session = new_session()
-    old = open_context(session)
+    old = begin_context(session)
     session.engine_event(engine.Done(old, 0, 0, 0), NOW)
-    new = open_context(session)
+    new = begin_context(session)
     assert old != new
     assert session.engine_event(engine.AudioReady(old, (b"x",), 0), NOW) == []
 
 
 def test_alignment_is_passed_on() -> None:
     session = new_session()
-    utterance_id = open_context(session)
+    utterance_id = begin_context(session)
     event = engine.Alignment(utterance_id, (engine.AlignedText("hi", 0, 80, 0, 2),), estimated=False)
     assert sent(session.engine_event(event, NOW)) == [
         wire.Alignment("a", (wire.AlignmentItem("hi", 0, 80, 0, 2),), False)
@@ -298,7 +488,7 @@ def test_alignment_is_passed_on() -> None:
 
 def test_the_last_playback_report_is_kept() -> None:
     session = new_session()
-    open_context(session)
+    begin_context(session)
     for played_ms in (10, 20):
         assert session.receive(wire.Playback(context="a", played_ms=played_ms), NOW) == []
     report = session.contexts["a"].playback
@@ -325,6 +515,8 @@ def test_greeting_names_voices_modes_and_limits() -> None:
             lead_ms=3000,
             resume_seconds=0,
             messages_per_second=6,
+            context_idle_seconds=600,
+            context_seconds=14_400,
         ),
     )
 
@@ -358,7 +550,7 @@ def test_a_violation_ends_nothing_but_a_failed_open(
 
 def test_too_many_messages_are_told_and_then_too_much() -> None:
     session = new_session(messages_per_s=7)
-    utterance_id = open_context(session)
+    utterance_id = begin_context(session)
     error = error_of(session.over_rate())
     assert (error.code, error.context, error.fatal) == ("rate_limited", UNSET, False)
     assert "7 messages a second" in error.message
@@ -371,7 +563,7 @@ def test_too_many_messages_are_told_and_then_too_much() -> None:
 
 def test_draining_lets_contexts_finish_and_refuses_new_ones() -> None:
     session = new_session()
-    utterance_id = open_context(session)
+    utterance_id = begin_context(session)
     assert sent(session.drain(5000)) == [wire.Draining(5000)]
     assert session.drain(5000) == []
     error = error_of(session.receive(wire.Open(context="b"), NOW))
@@ -389,10 +581,10 @@ def test_draining_closes_an_idle_socket_at_once() -> None:
 
 def test_a_refused_submit_while_draining_closes_too() -> None:
     session = new_session()
-    (submit,) = session.receive(wire.Open(context="a"), NOW)
-    assert isinstance(submit, Submit)
+    utterance_id = open_context(session)
     session.drain(5000)
-    assert isinstance(session.refused(submit.request.utterance_id, engine.Unsupported("x"))[-1], Close)
+    session.receive(wire.Text(context="a", text="hi"), NOW)
+    assert isinstance(session.refused(utterance_id, engine.Unsupported("x"))[-1], Close)
 
 
 @pytest.mark.parametrize(
@@ -409,7 +601,7 @@ def test_the_end_of_a_socket_is_the_end_of_its_contexts(
     end: Callable[[Session], list[Action]], error_code: str | None, close_code: CloseCode | None, cancels: bool
 ) -> None:
     session = new_session()
-    running, cancelling = open_context(session, "a"), open_context(session, "b")
+    running, cancelling = begin_context(session, "a"), begin_context(session, "b")
     session.receive(wire.Cancel(context="b"), NOW)
     actions = end(session)
     errors = [(m.code, m.context, m.fatal) for m in sent(actions) if m.context is not UNSET]

@@ -22,6 +22,7 @@ from voicegate.gateway.session.actions import (
     Submit,
 )
 from voicegate.gateway.session.opening import SessionLimits
+from voicegate.gateway.session.quota import NOBODY, Holding, QuotaLimits, Quotas
 from voicegate.gateway.session.session import Session
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
@@ -29,6 +30,7 @@ from voicegate.protocol.audio_message import AudioMessage
 pytestmark = pytest.mark.unit
 
 INFO = EngineInfo("m", (VoiceInfo("anna", ""),), "anna", (SpeakingMode.AUTO,), 312, 8, 3000)
+IDLE_S = 100.0
 CONTEXT_IDS = st.sampled_from(["a", "b", "c"])
 
 
@@ -54,9 +56,9 @@ class HeardContext:
 class SessionMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.session = Session(
-            session_id="s", info=INFO, limits=SessionLimits(contexts=2, text_bytes=8, context_text_bytes=16)
-        )
+        self.quotas = Quotas(QuotaLimits(contexts_per_owner=2, utterances_per_owner=1))
+        limits = SessionLimits(contexts=3, text_bytes=8, context_text_bytes=16, context_idle_s=IDLE_S)
+        self.session = Session(session_id="s", info=INFO, limits=limits, quotas=self.quotas)
         self.now_s = 0.0
         self.engine: dict[UtteranceId, ModelUtterance] = {}
         self.ever_submitted: set[UtteranceId] = set()
@@ -149,15 +151,15 @@ class SessionMachine(RuleBasedStateMachine):
     def greet(self) -> None:
         self.perform(self.session.greet())
 
-    @rule(context=CONTEXT_IDS, voice=st.sampled_from([None, "anna", "nobody"]), is_refused=st.booleans())
-    def send_open(self, context: str, voice: str | None, is_refused: bool) -> None:
-        self.refuse_next = is_refused
+    @rule(context=CONTEXT_IDS, voice=st.sampled_from([None, "anna", "nobody"]))
+    def send_open(self, context: str, voice: str | None) -> None:
         self.receive(wire.Open(context=context, voice=voice))
-        self.refuse_next = False
 
-    @rule(context=CONTEXT_IDS, text=st.sampled_from(["", "hi ", "123456789"]))
-    def send_text(self, context: str, text: str) -> None:
+    @rule(context=CONTEXT_IDS, text=st.sampled_from(["", " ", "...", "hi ", "123456789"]), is_refused=st.booleans())
+    def send_text(self, context: str, text: str, is_refused: bool) -> None:
+        self.refuse_next = is_refused
         self.receive(wire.Text(context=context, text=text))
+        self.refuse_next = False
 
     @rule(context=CONTEXT_IDS)
     def send_flush(self, context: str) -> None:
@@ -220,15 +222,27 @@ class SessionMachine(RuleBasedStateMachine):
         if really == 0:
             self.perform(self.session.drain(1000))
 
+    @rule()
+    def wait_for_long(self) -> None:
+        self.now_s += IDLE_S
+        self.perform(self.session.on_deadline(self.now_s))
+
+    @invariant()
+    def what_is_held_is_what_there_is(self) -> None:
+        contexts = self.session.contexts.values()
+        assert self.quotas.held(NOBODY, Holding.CONTEXT) == len(contexts)
+        assert self.quotas.held(NOBODY, Holding.UTTERANCE) == sum(c.has_utterance for c in contexts)
+
     @invariant()
     def contexts_are_those_that_the_client_knows(self) -> None:
         assert set(self.session.contexts) == set(self.heard)
         assert self.num_opened - self.num_ended == len(self.heard) <= 2
 
     def teardown(self) -> None:
-        """The engine ends all that runs, as it promises; then nothing is open."""
+        """The engine ends all that runs, as it promises; what never spoke has its time. Then nothing is open."""
         for utterance_id, model in list(self.engine.items()):
             self.end_utterance(utterance_id, "cancelled" if model.is_cancelled else "failed")
+        self.wait_for_long()
         assert self.num_opened == self.num_ended
         assert not self.heard
 

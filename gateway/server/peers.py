@@ -1,0 +1,58 @@
+"""Who is at the other end: the client's address, behind proxies too, and whom it counts as. Pure."""
+
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Final
+
+from voicegate.gateway.config import Networks
+from voicegate.gateway.session.quota import Owner
+
+IPAddress = IPv4Address | IPv6Address
+# One line of a provider's customer: whoever has an IPv6 address has 2^64 of them.
+_IPV6_PREFIX_BITS: Final = 64
+
+
+def client_address(peer: IPAddress, forwarded_for: Sequence[str], trusted: Networks) -> IPAddress:
+    """The last address that no trusted proxy vouches for; `forwarded_for`: the X-Forwarded-For headers as they came.
+
+    Anybody can write such a header, so it counts only as far as it was written by a trusted proxy.
+    """
+    address = peer
+    for entry in reversed(",".join(forwarded_for).split(",")):
+        if not _is_in(address, trusted):
+            break
+        said = _parse(entry)
+        if said is None:
+            break
+        address = said
+    return address
+
+
+def owner_of(address: IPAddress) -> Owner:
+    if isinstance(address, IPv6Address):
+        return Owner(str(ip_network((address, _IPV6_PREFIX_BITS), strict=False)))
+    return Owner(str(address))
+
+
+def parse_address(host: str) -> IPAddress:
+    """`host` as a socket tells it; an IPv4 address inside an IPv6 one is the IPv4 address. Raises ValueError."""
+    address = ip_address(host.partition("%")[0])
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address
+
+
+def _parse(entry: str) -> IPAddress | None:
+    """An entry of X-Forwarded-For, which may have a port; None for what is no address."""
+    entry = entry.strip()
+    if entry.startswith("["):
+        entry = entry[1:].partition("]")[0]
+    elif entry.count(":") == 1:
+        entry = entry.partition(":")[0]
+    try:
+        return parse_address(entry)
+    except ValueError:
+        return None
+
+
+def _is_in(address: IPAddress, networks: Networks) -> bool:
+    return any(address in network for network in networks)
