@@ -40,10 +40,10 @@ part start 180 "$python" -u -m voicegate.bench.engine.start --device cuda --mode
 # A row takes about 12 s, without graphs 25. 128 streams: fewer shapes to capture, so that a row starts sooner.
 measured voicegate.bench.engine.ablation ablation-h200 200 --set max_active_clauses=128
 # What only many streams see; a row takes about 40 s.
-measured voicegate.bench.engine.ablation ablation-h200-400 200 --rows all groups flow-float8 \
+measured voicegate.bench.engine.ablation ablation-h200-400 120 --rows all flow-float8 \
     --scenario burst-400 sustain-400 --audio-s 3..15 --duration-s 8 --limit-s 30
 measured voicegate.bench.engine engine-h200-live16 60 --audio-s 3..5 --duration-s 10 --limit-s 40 --scenario live-16
 part kernels 180 "$python" -u -m voicegate.bench.kernels --json "$out/kernels-h200.json" --part llm \
-    flow.blocks flow.packing flow.order flow.kinds flow.float8_products flow.precision flow.switches vocoder
+    flow.blocks flow.kinds flow.float8_products flow.precision vocoder
 measured voicegate.bench.engine engine-h200-float8 60 --audio-s 3..15 --duration-s 10 --limit-s 30 \
     --scenario sustain-400 --set kv_dtype=float8

@@ -10,8 +10,6 @@ PRECISIONS: Final = ("bfloat16", "float32")
 KV_DTYPES: Final = ("bfloat16", "float32", "float8")
 FLOW_PRODUCTS: Final = ("precision", "float8")
 VOCODER_PRECISIONS: Final = ("float16", "bfloat16", "tf32", "float32")
-# What `without` takes to launch every kernel by itself instead of replaying CUDA graphs.
-GRAPH_SWITCHES: Final = ("llm.has_graphs", "flow.use_graphs", "vocoder.use_graphs")
 
 _CHOICES: Final = {
     "device": DEVICES,
@@ -20,7 +18,6 @@ _CHOICES: Final = {
     "flow_products": FLOW_PRODUCTS,
     "vocoder_precision": VOCODER_PRECISIONS,
 }
-_PARTS: Final = ("llm", "flow", "vocoder", "start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +57,8 @@ class EngineConfig:
     flow_products: str = "precision"
     # Of the vocoder's products.
     vocoder_precision: str = "float16"
-    # Optimisations to do without, as part.switch (see engine/*/cuda/config.py): "llm.has_graphs", "flow.fuse_norm";
-    # and "start.freezes_heap" (engine/loading/runners.py).
-    without: tuple[str, ...] = ()
+    # Every kernel is launched by itself instead of replaying CUDA graphs. For finding faults.
+    is_eager: bool = False
 
     # Utterances open at once. An idle one costs no model memory, so agents may open theirs early.
     max_utterances: int = 0
@@ -121,9 +117,6 @@ class EngineConfig:
     # On a GPU: tokens that nobody waits for are not decoded while the flow solves first blocks or has two batches in
     # waiting, because each slows the other down.
     llm_yields: bool = True
-    # Where many wait for room, it is given out once it is enough for several (admission): those who begin together
-    # share LLM steps and first blocks.
-    starts_in_groups: bool = True
 
     # Whole blocks, or shorter ones with as many frames, that are solved in one call: 34 on an H200, on smaller GPUs as
     # many as take about as long. The flow takes the largest of its buckets that is no larger.
@@ -137,9 +130,6 @@ class EngineConfig:
             value = getattr(self, name)
             if value not in choices:
                 raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
-        for switch in self.without:
-            if switch.partition(".")[0] not in _PARTS:
-                raise ValueError(f"without has {switch!r}; it must be PART.SWITCH with PART one of {', '.join(_PARTS)}")
 
     def resolved(self, device_type: str, gpu: Gpu = REFERENCE_GPU) -> "EngineConfig":
         """With the device's own numbers where this has 0; `device_type` is cpu or cuda."""

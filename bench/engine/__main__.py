@@ -53,16 +53,14 @@ class UsageError(ValueError):
 
 
 def parse_setting(setting: str) -> tuple[str, Any]:
-    """NAME=VALUE -> a field of EngineConfig and a value of its type: none, true, 12, text, a,b. Raises UsageError."""
+    """NAME=VALUE -> a field of EngineConfig and a value of its type: none, true, 12, text. Raises UsageError."""
     name, equals, value = setting.partition("=")
     types = {each.name: each.type for each in fields(EngineConfig) if each.name != "model_dir"}
     if not equals or name not in types:
         raise UsageError(f"--set {setting}: expected NAME=VALUE with NAME one of {', '.join(types)}")
     if types[name] == Path | None:
         return name, Path(value)
-    plain: object = None if value.lower() == "none" else value
-    if types[name] == tuple[str, ...]:
-        plain = value.split(",") if value else []
+    plain = None if value.lower() == "none" else value
     try:
         return name, msgspec.convert(plain, types[name], strict=False)
     except msgspec.ValidationError as error:
@@ -70,13 +68,9 @@ def parse_setting(setting: str) -> tuple[str, Any]:
 
 
 def with_settings(config: EngineConfig, settings: Sequence[str]) -> EngineConfig:
-    """One after the other; what is done `without` adds up. Raises UsageError."""
-    without: dict[str, None] = dict.fromkeys(config.without)
+    """Raises UsageError."""
     try:
-        for name, value in map(parse_setting, settings):
-            config = replace(config, **{name: value})
-            without |= dict.fromkeys(config.without)
-        return replace(config, without=tuple(without))
+        return replace(config, **dict(map(parse_setting, settings)))
     except UsageError:
         raise
     except ValueError as error:

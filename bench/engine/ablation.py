@@ -1,11 +1,10 @@
-"""What each optimisation is worth to the whole engine: built anew for every row, with one of them switched off.
+"""What each choice that a user has on a GPU is worth to the whole engine, which is built anew for every row.
 
     python -m voicegate.bench.engine.ablation --device cuda --model DIR --json FILE [--rows all ...]
 
 Rows stand below, the most telling first; the file is written after each, so a time limit costs the last ones. Per row:
 first audio of one stream at a time, then a burst. Every other option is bench.engine's, with defaults of few samples;
-`--set` holds for all rows. What only kernels see (`max_in_flight`, the flow's and the vocoder's fused operations) is
-in bench.kernels. Figures of both kinds are noisier than bench.engine's own.
+`--set` holds for all rows. Figures are noisier than bench.engine's own. What was decided has its figures in docs/adr.
 """
 
 import argparse
@@ -22,7 +21,6 @@ from voicegate.bench.engine import __main__ as engine
 from voicegate.bench.engine.__main__ import UsageError, run_of, with_settings
 from voicegate.bench.engine.memory import free_gpu_memory
 from voicegate.bench.engine.run import Run, measure_engine
-from voicegate.engine.config import GRAPH_SWITCHES
 from voicegate.engine.interface import EngineError
 from voicegate.gateway.logs import configure_logs
 
@@ -35,18 +33,8 @@ class Row:
 
 ROWS: Final = (
     Row("all"),
-    Row("eager", (f"without={','.join(GRAPH_SWITCHES)}",)),
-    Row("llm-graphs", ("without=llm.has_graphs",)),
-    Row("flow-graphs", ("without=flow.use_graphs",)),
-    Row("llm-yields", ("llm_yields=false",)),
-    Row("calm-batches", ("max_calm_flow_batch=1",)),
-    Row("packed-frames", ("without=flow.pack_frames",)),
-    Row("longest-first", ("without=flow.longest_first",)),
-    Row("groups", ("starts_in_groups=false",)),
-    Row("frozen-heap", ("without=start.freezes_heap",)),
-    Row("encoder-processes", ("encoder_processes=0",)),
-    Row("vocoder-graphs", ("without=vocoder.use_graphs",)),
-    # The other way round: less precise than the default, or more.
+    Row("eager", ("is_eager=true",)),
+    # Less precise than the default, or more.
     Row("flow-float8", ("flow_products=float8",)),
     Row("kv-float8", ("kv_dtype=float8",)),
     Row("vocoder-tf32", ("vocoder_precision=tf32",)),

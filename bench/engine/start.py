@@ -2,11 +2,10 @@
 
     python -m voicegate.bench.engine.start --device cuda --model DIR [--set NAME=VALUE] [--json FILE]
 
-cold           nothing compiled before: the Triton cache is empty
-warm           the same again, with what `cold` left in the cache
-cold, in turn  as cold, each model compiled when the one before is done (without=start.compiles_side_by_side)
+cold   nothing compiled before: the Triton cache is empty
+warm   the same again, with what `cold` left in the cache
 
-A CPU compiles nothing: its three are the same.
+A CPU compiles nothing: its two are the same.
 """
 
 import argparse
@@ -17,7 +16,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -30,19 +28,7 @@ from voicegate.engine.loading.build import create_engine
 from voicegate.engine.loading.startup import Lines
 from voicegate.gateway.logs import configure_logs
 
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    name: str
-    cache: str  # starts that name the same one share it, in this order
-    settings: tuple[str, ...] = ()  # as --set takes them
-
-
-STARTS: Final = (
-    Start("cold", "first"),
-    Start("warm", "first"),
-    Start("cold, in turn", "second", ("without=start.compiles_side_by_side",)),
-)
+STARTS: Final = ("cold", "warm")
 
 
 async def start_once(config: EngineConfig) -> dict[str, Any]:
@@ -56,18 +42,17 @@ async def start_once(config: EngineConfig) -> dict[str, Any]:
     return {"ready_s": round(ready_s, 2), "progress": lines}
 
 
-def start_in_process(start: Start, arguments: Sequence[str], caches: Path) -> dict[str, Any]:
+def start_in_process(name: str, arguments: Sequence[str], cache: Path) -> dict[str, Any]:
     """`arguments` as this program takes them. Raises EngineError with what the process said."""
-    settings = [word for each in start.settings for word in ("--set", each)]
     done = subprocess.run(
-        [sys.executable, "-m", "voicegate.bench.engine.start", *arguments, *settings, "--one"],
-        env={**os.environ, "TRITON_CACHE_DIR": str(caches / start.cache)},
+        [sys.executable, "-m", "voicegate.bench.engine.start", *arguments, "--one"],
+        env={**os.environ, "TRITON_CACHE_DIR": str(cache)},
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode:
-        raise EngineError(f"{start.name}: {done.stderr.strip() or f'exit status {done.returncode}'}")
+        raise EngineError(f"{name}: {done.stderr.strip() or f'exit status {done.returncode}'}")
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -96,12 +81,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(json.dumps(asyncio.run(start_once(config))))
             return 0
         report: dict[str, Any] = {"environment": environment.describe(), "starts": {}}
-        with TemporaryDirectory() as caches:
-            for start in STARTS:
-                found = start_in_process(start, given, Path(caches))
-                report["starts"][start.name] = found
+        with TemporaryDirectory() as cache:
+            for name in STARTS:
+                found = start_in_process(name, given, Path(cache))
+                report["starts"][name] = found
                 results_file.save(report, options.json)
-                print(f"{start.name:<14} ready after {found['ready_s']:6.1f} s", flush=True)
+                print(f"{name:<6} ready after {found['ready_s']:6.1f} s", flush=True)
                 print("".join(f"    {line}\n" for line in found["progress"]), end="", flush=True)
     except (UsageError, EngineError, ValueError) as error:
         print(f"bench.engine.start: {error}", file=sys.stderr)

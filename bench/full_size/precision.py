@@ -16,9 +16,14 @@ from voicegate.engine.checkpoint.storage import DTYPES, cast, stored_dtype
 from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
 from voicegate.engine.llm.model import LlmModel
 from voicegate.engine.model.config import LlmConfig, ModelConfig
-from voicegate.engine.token2wav.flow.prompt import FlowPrompt
-from voicegate.engine.token2wav.flow.runner import FlowRunner
-from voicegate.engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner
+from voicegate.engine.token2wav.flow.backend import FlowPrompt
+from voicegate.engine.token2wav.flow.model import FlowModel
+from voicegate.engine.token2wav.flow.offline import render_offline
+from voicegate.engine.token2wav.flow.prompt import load_prompt
+from voicegate.engine.token2wav.vocoder.backend import VocoderJob
+from voicegate.engine.token2wav.vocoder.model import VocoderModel
+from voicegate.engine.token2wav.vocoder.plain_renderer import PlainRenderer
+from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
 
 # Short, so that a CPU is done in minutes: the LLM sees 30 text and 96 speech positions, the flow 40 speech tokens.
 _NUM_TEXT: Final = 30
@@ -58,6 +63,7 @@ def rounded(state: State, dtype: str) -> dict[str, torch.Tensor]:
 @torch.inference_mode()
 def compare_all(model: ModelConfig, load: Callable[[str], State], device: torch.device) -> Iterator[dict[str, Any]]:
     """One row a part and variant. `load` gives a part's float32 state; one part is in memory at a time."""
+    torch.backends.cudnn.allow_tf32 = False  # its default, which would round float32's convolutions
     state = load("llm")
     reference = llm_outputs(model.llm, state, device, torch.float32)
     for variant in variants(device):
@@ -110,11 +116,11 @@ def llm_errors(
 
 def flow_mel(model: ModelConfig, state: State, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
     """[80, frames] float32 of the new tokens behind a short prompt."""
-    runner = FlowRunner(model.flow, state, num_blocks=1, max_streams=1, device=device, dtype=dtype)
+    flow = FlowModel(model.flow, state, device=device, dtype=dtype)
     tensors, _ = generated_voice(model, num_tokens=_PROMPT_TOKENS)
     prompt = FlowPrompt(tensors["speech_tokens"], tensors["mel"], tensors["embedding"])
     tokens = np.random.default_rng(1).integers(0, model.flow.vocab_size, _NEW_TOKENS).tolist()
-    return runner.render_offline(prompt, tokens, streaming=True, is_final=True).float().cpu()
+    return render_offline(flow, load_prompt(flow, prompt), tokens, streaming=True, is_final=True).float().cpu()
 
 
 def vocoder_samples(
@@ -122,7 +128,8 @@ def vocoder_samples(
 ) -> torch.Tensor:
     """[480 T] float32 for mel [80, T]."""
     max_samples = mel.shape[1] * units.SAMPLES_PER_FRAME
-    runner = VocoderRunner(model.vocoder, state, max_samples=max_samples, max_streams=1, device=device, dtype=dtype)
+    vocoder = VocoderModel(model.vocoder, state, max_samples=max_samples, device=device)
+    runner = VocoderRunner(vocoder, PlainRenderer(vocoder, max_streams=1, dtype=dtype), max_streams=1)
     stream = runner.open()
     (samples,) = runner.run([VocoderJob(stream, mel.to(device), is_final=True)])
     return samples.float().cpu()

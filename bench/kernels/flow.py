@@ -1,9 +1,8 @@
-"""The flow's Euler step on a GPU, by batch, by kernel and by switch, at full size with random weights.
+"""The flow's Euler step on a GPU, by batch, by kernel and by precision, at full size with random weights.
 
 A block is 50 mel frames, one second of speech: 10 Euler steps of two CFG halves.
 """
 
-import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,21 +12,22 @@ from typing import Any, Final
 import torch
 
 from voicegate.bench.kernels.floors import flow_block, flow_kernels
-from voicegate.bench.kernels.flow_model import CONTEXTS, FULL_SIZE, FlowFixture, random_state_dict
+from voicegate.bench.kernels.flow_model import CONTEXTS, FULL_SIZE, FlowFixture, make_pool, random_state_dict
 from voicegate.bench.kernels.timing import DEVICE, captured_us, device_ms, host_ms
 from voicegate.engine import units
+from voicegate.engine.token2wav.flow.backend import FlowPrompt
 from voicegate.engine.token2wav.flow.block_context import BlockRow
+from voicegate.engine.token2wav.flow.cuda.buffers import BatchView
 from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
-from voicegate.engine.token2wav.flow.cuda.lane import BlockBuffers
-from voicegate.engine.token2wav.flow.cuda.ops import choose_ops
+from voicegate.engine.token2wav.flow.cuda.ops import STEP_OPS
 from voicegate.engine.token2wav.flow.cuda.solver import CudaSolve, CudaSolver
 from voicegate.engine.token2wav.flow.cuda.tensors import flow_tensors
 from voicegate.engine.token2wav.flow.estimator import EstimatorLayer
-from voicegate.engine.token2wav.flow.prompt import FlowPrompt
+from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.runner import FlowRunner
-from voicegate.engine.token2wav.flow.stream import FlowStream
+from voicegate.engine.token2wav.flow.stream import BlockStream
 
-SECTIONS: Final = ("blocks", "packing", "order", "kinds", "switches", "fp8", "float8_products", "precision")
+SECTIONS: Final = ("blocks", "kinds", "fp8", "float8_products", "precision")
 # Whole blocks that fill a bucket.
 _BATCHES: Final = (1, 2, 4, 8, 12, 18, 24, 34, 42, 50, 62, 74, 84)
 _KIND_BATCHES: Final = (1, 4, 18, 34, 84)
@@ -49,7 +49,7 @@ def batch_ms(
     solve = solver.begin(*fixture.batch(frames_of_rows, contexts))
 
     def work() -> None:
-        solve.buffers.step.zero_()
+        solve.view.step.zero_()
         for _ in range(FULL_SIZE.num_euler_steps):
             solve.advance()
 
@@ -59,21 +59,20 @@ def batch_ms(
     return figure
 
 
-def begin_once(solver: CudaSolver, streams: Sequence[FlowStream], rows: Sequence[BlockRow]) -> None:
+def begin_once(solver: CudaSolver, streams: Sequence[BlockStream], rows: Sequence[BlockRow]) -> None:
     solver.begin(streams, rows).release()
 
 
 def measure_blocks(fixture: FlowFixture, kv_dtype: torch.dtype | None) -> dict[str, Any]:
-    config = FlowCudaConfig(kv_dtype=kv_dtype)
+    config = FlowCudaConfig()
     solver = CudaSolver(fixture.model, fixture.pool, config)
     started_s = time.perf_counter()
-    solver.capture(print)
-    torch.cuda.synchronize()
+    solver.graphs.capture()
     capture_s = time.perf_counter() - started_s
     kv_itemsize = (kv_dtype or torch.bfloat16).itemsize
     print(f"captured in {capture_s:.1f} s; keys and values of {kv_itemsize} bytes")
     print("block of 50 frames      " + "".join(f"  B={num_rows:<7}" for num_rows in _BATCHES))
-    figures: dict[str, Any] = {"capture_s": capture_s, "num_graphs": solver.num_graphs}
+    figures: dict[str, Any] = {"capture_s": capture_s, "num_graphs": solver.graphs.num_graphs}
     for context in CONTEXTS:
         times = {b: block_ms(solver, fixture, b, context) for b in _BATCHES}
         floors = {b: flow_block(FULL_SIZE, b, context, kv_itemsize=kv_itemsize).floor_us() / 1e3 for b in times}
@@ -105,42 +104,12 @@ def host_figures(solver: CudaSolver, fixture: FlowFixture, num_rows: int) -> dic
     return {"begin": begin_host, "advance": advance_host, "result": frames_host}
 
 
-def measure_packing(fixture: FlowFixture, batches: Sequence[int] = (18, 34, 84)) -> dict[str, dict[int, float]]:
-    """Every fifth block is a stream's last, of 24 frames; context 450."""
-    figures = {}
-    for label, is_packed in (("packed", True), ("apart", False)):
-        solver = CudaSolver(fixture.model, fixture.pool, FlowCudaConfig(num_lanes=1, pack_frames=is_packed))
-        solver.capture(lambda _: None)
-        rows = {b: [24 if i % 5 == 4 else units.FRAMES_PER_BLOCK for i in range(b)] for b in batches}
-        figures[label] = {b: batch_ms(solver, fixture, rows[b], 450) for b in batches}
-        cells = "".join(f"  B={b}: {time_ms:.2f} ms" for b, time_ms in figures[label].items())
-        print(f"every fifth block of 24 frames, {label}{cells}", flush=True)
-        del solver
-    return figures
-
-
-def measure_order(fixture: FlowFixture, batches: Sequence[int] = (18, 34, 84)) -> dict[str, dict[int, float]]:
-    """Whole blocks with 0 to 450 frames of context in a random order."""
-    figures = {}
-    for label, is_longest_first in (("longest context first", True), ("as they come", False)):
-        config = FlowCudaConfig(num_lanes=1, longest_first=is_longest_first)
-        solver = CudaSolver(fixture.model, fixture.pool, config)
-        solver.capture(lambda _: None)
-        rng = random.Random(0)
-        contexts = [units.FRAMES_PER_BLOCK * rng.randrange(10) for _ in range(max(batches))]
-        figures[label] = {b: batch_ms(solver, fixture, [units.FRAMES_PER_BLOCK] * b, contexts[:b]) for b in batches}
-        cells = "".join(f"  B={b}: {time_ms:.2f} ms" for b, time_ms in figures[label].items())
-        print(f"mixed contexts, {label}{cells}", flush=True)
-        del solver
-    return figures
-
-
-def kinds_us(fixture: FlowFixture, block: BlockBuffers, *, with_products: bool) -> dict[str, float]:
+def kinds_us(fixture: FlowFixture, batch: BatchView, *, with_products: bool) -> dict[str, float]:
     """Per launch, each kind over all layers one after the other, so that weights and context come from memory."""
-    tensors, ops = flow_tensors(fixture.model, fixture.pool, is_pdl=True), choose_ops(FlowCudaConfig())
+    tensors, ops = flow_tensors(fixture.model, fixture.pool, is_pdl=True), STEP_OPS
     layers, dim = tensors.layers, tensors.config.dim
-    lines = 2 * block.num_lines
-    hidden = torch.randn(2, block.num_lines, dim, device=DEVICE)
+    lines = 2 * batch.num_lines
+    hidden = torch.randn(2, batch.num_lines, dim, device=DEVICE)
     normed, wide, qkv = (torch.randn(lines, n * dim, device=DEVICE).bfloat16() for n in (1, 2, 3))
 
     def over_layers(launch: Callable[[int, EstimatorLayer], Any]) -> float:
@@ -150,7 +119,7 @@ def kinds_us(fixture: FlowFixture, block: BlockBuffers, *, with_products: bool) 
 
         return captured_us(work) / len(layers)
 
-    figures = {"attend": over_layers(lambda i, _: ops.attend(tensors, block, qkv, i))}
+    figures = {"attend": over_layers(lambda i, _: ops.attend(tensors, batch, qkv, i))}
     if with_products:
         update = ops.update(tensors, wide, layers[0].ff_out_weight, layers[0].ff_out_bias)  # in parts, for few rows
         figures |= {
@@ -159,23 +128,23 @@ def kinds_us(fixture: FlowFixture, block: BlockBuffers, *, with_products: bool) 
             "ff in, gelu": over_layers(lambda _, w: ops.widen(tensors, normed, w.ff_in_weight, w.ff_in_bias)),
             "ff out": over_layers(lambda _, w: ops.update(tensors, wide, w.ff_out_weight, w.ff_out_bias)),
             "norm": over_layers(
-                lambda i, _: ops.norm(tensors, block, hidden, update=update, gate_row=6 * i + 2, scale_row=6 * i + 3)
+                lambda i, _: ops.norm(tensors, batch, hidden, update=update, gate_row=6 * i + 2, scale_row=6 * i + 3)
             ),
-            "embed": captured_us(lambda: ops.embed(tensors, block, hidden)),
-            "euler": captured_us(lambda: ops.euler(tensors, block, normed)),
+            "embed": captured_us(lambda: ops.embed(tensors, batch, hidden)),
+            "euler": captured_us(lambda: ops.euler(tensors, batch, normed)),
         }
     return figures
 
 
 def measure_kinds(fixture: FlowFixture) -> dict[str, dict[int, tuple[float, float | None]]]:
     """[measured, floor] us per launch; None: no floor."""
-    solver = CudaSolver(fixture.model, fixture.pool, FlowCudaConfig(num_lanes=1, use_graphs=False))
+    solver = CudaSolver(fixture.model, fixture.pool, FlowCudaConfig(max_batches=1, has_graphs=False))
     figures: dict[str, dict[int, tuple[float, float | None]]] = {}
     for num_rows in _KIND_BATCHES:
         for context in CONTEXTS:
             costs = flow_kernels(FULL_SIZE, num_rows, context)
             solve = begin(solver, fixture, num_rows, context)
-            for name, time_us in kinds_us(fixture, solve.buffers, with_products=context == CONTEXTS[0]).items():
+            for name, time_us in kinds_us(fixture, solve.view, with_products=context == CONTEXTS[0]).items():
                 label = f"attend {context}" if name == "attend" else name
                 floor = costs[name].floor_us() if name in costs else None
                 figures.setdefault(label, {})[num_rows] = (time_us, floor)
@@ -191,25 +160,6 @@ def _floor_cell(floor: float | None) -> str:
     return 6 * " " if floor is None else f"{floor:6.2f}"
 
 
-def measure_switches(fixture: FlowFixture, batches: Sequence[int] = (1, 34)) -> dict[str, dict[int, float]]:
-    """A block at 450 frames of context with one optimisation off at a time."""
-    frames = tuple(units.FRAMES_PER_BLOCK * num_rows for num_rows in batches)
-    everything = FlowCudaConfig(frame_buckets=frames, num_lanes=1)
-    switches = tuple(name for name in FlowCudaConfig.__slots__ if name.startswith(("use_", "overlap_", "fuse_")))
-    figures = {}
-    print("ms per block  " + "".join(f"     B={num_rows:<3}" for num_rows in batches))
-    for name in ("everything", *switches):
-        off: dict[str, Any] = {} if name == "everything" else {name: False}
-        config = replace(everything, **off)
-        solver = CudaSolver(fixture.model, fixture.pool, config)
-        solver.capture(lambda _: None)
-        figures[name] = {b: block_ms(solver, fixture, b, 450) for b in batches}
-        label = name if name == "everything" else f"no {name.split('_', 1)[1]}"
-        print(f"{label:14}" + "".join(f"{value:10.2f}" for value in figures[name].values()), flush=True)
-        del solver
-    return figures
-
-
 def measure_float8_products(
     fixture: FlowFixture, batches: Sequence[int] = (8, 12, 18, 34, 52, 84)
 ) -> dict[str, dict[int, float]]:
@@ -218,9 +168,9 @@ def measure_float8_products(
     figures = {}
     print("ms per block, products" + "".join(f"     B={num_rows:<3}" for num_rows in batches))
     for dtype in (None, torch.float8_e4m3fn):
-        config = FlowCudaConfig(frame_buckets=frames, num_lanes=1, product_dtype=dtype, float8_frames=0)
+        config = FlowCudaConfig(frame_buckets=frames, max_batches=1, product_dtype=dtype, float8_frames=0)
         solver = CudaSolver(fixture.model, fixture.pool, config)
-        solver.capture(lambda _: None)
+        solver.graphs.capture()
         name = "bfloat16" if dtype is None else "float8"
         figures[name] = {b: block_ms(solver, fixture, b, 450) for b in batches}
         print(f"{name:22}" + "".join(f"{value:10.2f}" for value in figures[name].values()), flush=True)
@@ -232,12 +182,15 @@ def measure_precision() -> dict[str, float]:
     """Root mean square of what rounding does to three blocks of mel, relative to that of the mel itself."""
     noise = torch.randn(units.NUM_MELS, 2_000, device=DEVICE)
     state = random_state_dict(FULL_SIZE)
+    config = FlowCudaConfig(frame_buckets=(50,), max_batches=1, has_graphs=False, float8_frames=0)
 
-    def render(dtype: torch.dtype, **dtypes: Any) -> torch.Tensor:
-        cuda = FlowCudaConfig(frame_buckets=(50,), num_lanes=1, use_graphs=False, float8_frames=0, **dtypes)
-        runner = FlowRunner(
-            FULL_SIZE, state, num_blocks=8, max_streams=1, device=DEVICE, dtype=dtype, cuda=cuda, noise=noise
-        )
+    def render(
+        dtype: torch.dtype, *, kv_dtype: torch.dtype | None = None, product_dtype: torch.dtype | None = None
+    ) -> torch.Tensor:
+        model = FlowModel(FULL_SIZE, state, device=DEVICE, dtype=dtype, noise=noise)
+        pool = make_pool(num_blocks=8, dtype=dtype, kv_dtype=kv_dtype)
+        solver = CudaSolver(model, pool, replace(config, product_dtype=product_dtype))
+        runner = FlowRunner(model, pool, solver, max_streams=1)
         prompt = FlowPrompt(torch.arange(60), torch.ones(120, units.NUM_MELS), torch.ones(192))
         stream = runner.open(runner.prepare(prompt))
         stream.append(range(75))
@@ -269,14 +222,8 @@ def measure(sections: Sequence[str]) -> dict[str, Any]:
     fixture = FlowFixture()
     if "blocks" in sections:
         figures["blocks"] = measure_blocks(fixture, None)
-    if "packing" in sections:
-        figures["packing_ms"] = measure_packing(fixture)
-    if "order" in sections:
-        figures["order_ms"] = measure_order(fixture)
     if "kinds" in sections:
         figures["kinds_us"] = measure_kinds(fixture)
-    if "switches" in sections:
-        figures["switches_ms"] = measure_switches(fixture)
     if "float8_products" in sections:
         figures["float8_products_ms"] = measure_float8_products(fixture)
     del fixture

@@ -9,12 +9,13 @@ from voicegate.bench.kernels.floors import FULL
 from voicegate.bench.kernels.timing import DEVICE
 from voicegate.engine import units
 from voicegate.engine.model.config import FlowConfig
+from voicegate.engine.token2wav.flow.backend import FlowPrompt
 from voicegate.engine.token2wav.flow.block_context import BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.token2wav.flow.model import FlowModel
-from voicegate.engine.token2wav.flow.prompt import FlowPrompt, PreparedPrompt, load_prompt
-from voicegate.engine.token2wav.flow.stream import FlowStream
+from voicegate.engine.token2wav.flow.prompt import load_prompt
+from voicegate.engine.token2wav.flow.stream import BlockStream
 from voicegate.engine.token2wav.flow.weights import flow_shapes
 
 FULL_SIZE: Final = FULL.flow
@@ -32,6 +33,17 @@ def random_state_dict(config: FlowConfig) -> dict[str, torch.Tensor]:
     }
 
 
+def make_pool(*, num_blocks: int, dtype: torch.dtype, kv_dtype: torch.dtype | None) -> BlockPool:
+    return BlockPool(
+        FULL_SIZE.estimator,
+        num_steps=FULL_SIZE.num_euler_steps,
+        num_blocks=num_blocks,
+        device=DEVICE,
+        dtype=dtype,
+        kv_dtype=kv_dtype,
+    )
+
+
 class FlowFixture:
     """A model with a pool of random context, and batches of streams at any place in it."""
 
@@ -39,23 +51,16 @@ class FlowFixture:
         noise = torch.randn(units.NUM_MELS, 2_000, device=DEVICE)
         state = random_state_dict(FULL_SIZE)
         self.model = FlowModel(FULL_SIZE, state, device=DEVICE, dtype=torch.bfloat16, noise=noise)
-        self.pool = BlockPool(
-            FULL_SIZE.estimator,
-            num_steps=FULL_SIZE.num_euler_steps,
-            num_blocks=NUM_BLOCKS,
-            device=DEVICE,
-            dtype=torch.bfloat16,
-            kv_dtype=kv_dtype,
-        )
+        self.pool = make_pool(num_blocks=NUM_BLOCKS, dtype=torch.bfloat16, kv_dtype=kv_dtype)
         self.pool.tails.normal_()
         for block in self.pool.keys_values:
             block.copy_(torch.randn(block.shape, device=DEVICE))
         empty = FlowPrompt(torch.empty(0, dtype=torch.int64), torch.empty(0, units.NUM_MELS), torch.randn(192))
-        self._prompt: PreparedPrompt = load_prompt(self.model, self.pool, empty)
+        self._prompt = load_prompt(self.model, empty)
 
     def batch(
         self, frames_of_rows: Sequence[int], contexts: int | Sequence[int]
-    ) -> tuple[list[FlowStream], list[BlockRow]]:
+    ) -> tuple[list[BlockStream], list[BlockRow]]:
         """Streams with so many finished frames, all or each, in blocks of their own as far as the pool goes."""
         if isinstance(contexts, int):
             contexts = [contexts] * len(frames_of_rows)
@@ -63,7 +68,7 @@ class FlowFixture:
         first = 0
         for num_frames, context in zip(frames_of_rows, contexts, strict=True):
             num_finished = context // units.FRAMES_PER_BLOCK
-            stream = FlowStream(self.model, self._prompt)
+            stream = BlockStream(self.model, self._prompt)
             stream.append(range(num_finished * units.TOKENS_PER_BLOCK + num_frames // units.FRAMES_PER_TOKEN))
             stream.finish()
             blocks = [(first + j) % self.pool.scratch for j in range(num_finished + 1)]

@@ -136,7 +136,7 @@ def print_table(title: str, rows: Sequence[tuple[object, ...]]) -> None:
 
 def make_runner(state: dict[str, torch.Tensor]) -> CudaLlmRunner:
     runner = CudaLlmRunner(FULL_SIZE, SamplingConfig(), state, num_slots=NUM_SLOTS, max_positions=1024)
-    runner.capture(print)
+    runner.graphs.capture()
     return runner
 
 
@@ -172,7 +172,7 @@ def host_part(runner: CudaLlmRunner) -> dict[str, Any]:
 def measure(sections: Sequence[str]) -> dict[str, Any]:
     """Pairs are [measured, floor]."""
     runner = make_runner(random_state_dict(FULL_SIZE))
-    report: dict[str, Any] = {"num_graphs": runner.buckets.num_graphs}
+    report: dict[str, Any] = {"num_graphs": runner.graphs.num_graphs}
     if "device" in sections:
         report |= device_part(runner)
     if "host" in sections:

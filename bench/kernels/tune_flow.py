@@ -50,7 +50,7 @@ SPLIT_TILES = [
 
 
 def tune_attention(fixture: FlowFixture, tensors: FlowTensors) -> None:
-    solver = CudaSolver(fixture.model, fixture.pool, FlowCudaConfig(num_lanes=1, use_graphs=False))
+    solver = CudaSolver(fixture.model, fixture.pool, FlowCudaConfig(max_batches=1, has_graphs=False))
     for context in CONTEXTS:
         print(f"attend, context {context}: us by tile (splits, prefetch, stages, warps, registers) and B={BATCHES}")
         for tile in ATTEND_TILES:
@@ -66,12 +66,12 @@ def attend_us(
 ) -> float:
     solve = begin(solver, fixture, num_rows, context)
     width = 3 * FULL_SIZE.estimator.dim
-    num_lines = 2 * solve.buffers.num_lines  # of the bucket
+    num_lines = 2 * solve.view.num_lines  # of the bucket
     qkv = torch.randn(num_lines, width, device=DEVICE).bfloat16()
 
     def work() -> None:
         for layer in range(FULL_SIZE.estimator.depth):
-            fused_attention.attend(tensors, solve.buffers, qkv, layer, tile=tile)
+            fused_attention.attend(tensors, solve.view, qkv, layer, tile=tile)
 
     try:
         return captured_us(work) / FULL_SIZE.estimator.depth

@@ -29,16 +29,15 @@ TILES: Final = (
 
 def tune(fixture: VocoderFixture, precision: str) -> None:
     """us of each part's convolutions with one tile for all of them."""
-    cuda = VocoderCudaConfig(precision=precision, use_graphs=False, use_side_streams=False)
-    runner = fixture.runner(cuda)
-    network = runner.network
-    busy_rows(runner, fixture.mel, max(BATCHES), 50)
+    cuda = VocoderCudaConfig(precision=precision, has_graphs=False)
+    network = fixture.renderer(cuda).network
+    busy_rows(network, fixture.mel, max(BATCHES), 50)
     for tile in TILES:
         tiles = (replace(tile, cost=0.0), *MATRIX_UNIT_TILES)  # where it fits, none is cheaper
         network.convolve = Convolutions(replace(cuda, tiles=tiles), network.rows)
         shape = ",".join(str(number) for number in astuple(replace(tile, cost=0.0)))
         for num_streams, num_frames in _SHAPES:
-            works = convolution_works(runner, num_streams, num_frames)
+            works = convolution_works(network, num_streams, num_frames)
             cells = " ".join(f"{part}={replay_us(work):.1f}" for part, work in works.items())
             print(f"{precision} {num_streams}x{num_frames} {shape:26} {cells}", flush=True)
 

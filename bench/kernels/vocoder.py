@@ -12,10 +12,13 @@ import torch
 from voicegate.bench.kernels.floors import Cost, total, vocoder_parts
 from voicegate.bench.kernels.timing import DEVICE, captured_us, device_ms
 from voicegate.bench.kernels.vocoder_model import BATCHES, FULL_SIZE, VocoderFixture
+from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 from voicegate.engine.token2wav.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
+from voicegate.engine.token2wav.vocoder.cuda.network import CudaNetwork
 from voicegate.engine.token2wav.vocoder.cuda.rows import Row
-from voicegate.engine.token2wav.vocoder.cuda.runner import CudaVocoderRunner
-from voicegate.engine.token2wav.vocoder.runner import VocoderJob
+from voicegate.engine.token2wav.vocoder.offline import OfflineVocoder
+from voicegate.engine.token2wav.vocoder.plain_renderer import PlainRenderer
+from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
 
 _CPU: Final = torch.device("cpu")
 _NUM_RUNS: Final = 15
@@ -42,43 +45,45 @@ def error(samples: torch.Tensor, expected: torch.Tensor) -> dict[str, float]:
 def check(fixture: VocoderFixture) -> dict[str, Any]:
     """float32 kernels against the CPU's layers, by pieces."""
     mel = fixture.mel[0, :, :30].cpu()
-    expected = fixture.torch_runner(_CPU).render_offline(mel, is_final=True)
-    cuda = VocoderCudaConfig(precision="float32", batch_buckets=(1,), frame_buckets=(8, 20), use_graphs=False)
-    runner = fixture.runner(cuda)
-    runner.state.fill_(-1)
-    return error(fixture.render(runner, 0, [20, 10]).cpu(), expected) | {"std": expected.std().item()}
+    expected = OfflineVocoder(fixture.load(_CPU)).render(mel, is_final=True)
+    cuda = VocoderCudaConfig(precision="float32", batch_buckets=(1,), frame_buckets=(8, 20), has_graphs=False)
+    renderer = fixture.renderer(cuda)
+    renderer.network.state.fill_(-1)
+    return error(fixture.render(fixture.runner(renderer), 0, [20, 10]).cpu(), expected) | {"std": expected.std().item()}
 
 
 def precision(fixture: VocoderFixture) -> dict[str, Any]:
     """Against float32, over 120 frames; the pitch and so the phases are the same in all."""
     pieces = [20, 50, 50]
-    buckets = VocoderCudaConfig(precision="float32", batch_buckets=(1,), use_graphs=False)
-    expected = fixture.render(fixture.runner(buckets), 1, pieces)
-    return {
-        name: error(fixture.render(fixture.runner(replace(buckets, precision=name)), 1, pieces), expected)
-        for name in PRECISIONS
-        if name != "float32"
-    }
+    buckets = VocoderCudaConfig(precision="float32", batch_buckets=(1,), has_graphs=False)
+
+    def rendered(name: str) -> torch.Tensor:
+        renderer = fixture.renderer(replace(buckets, precision=name))
+        return fixture.render(fixture.runner(renderer), 1, pieces)
+
+    expected = rendered("float32")
+    return {name: error(rendered(name), expected) for name in PRECISIONS if name != "float32"}
 
 
 def batches(fixture: VocoderFixture) -> dict[str, Any]:
     """A call's graph, and the whole of `run` as the engine's thread sees it."""
     results: dict[str, Any] = {}
     for name in ("float16", "tf32"):
-        runner = fixture.runner(VocoderCudaConfig(precision=name))
+        renderer = fixture.renderer(VocoderCudaConfig(precision=name))
+        runner = fixture.runner(renderer)
         started_s = time.perf_counter()
-        runner.capture(partial(print, flush=True))
+        renderer.graphs.capture()
         results[f"{name} capture"] = {"s": time.perf_counter() - started_s}
         for num_frames in (20, 50):
             for num_streams in BATCHES:
                 key = f"{name} {num_streams}x{num_frames}"
                 results[key] = _batch(fixture, runner, name, num_streams, num_frames)
-        del runner
+        del renderer, runner
     return results
 
 
 def _batch(
-    fixture: VocoderFixture, runner: CudaVocoderRunner, name: str, num_streams: int, num_frames: int
+    fixture: VocoderFixture, runner: VocoderRunner, name: str, num_streams: int, num_frames: int
 ) -> dict[str, float]:
     streams = [runner.open() for _ in range(num_streams)]
     jobs = [
@@ -116,32 +121,30 @@ def replay_us(work: Callable[[], None]) -> float:
     return captured_us(work, num_runs=_NUM_RUNS, calls_per_run=_CALLS_PER_RUN)
 
 
-def busy_rows(runner: CudaVocoderRunner, mel: torch.Tensor, num_streams: int, num_frames: int) -> None:
+def busy_rows(network: CudaNetwork, mel: torch.Tensor, num_streams: int, num_frames: int) -> None:
     for number in range(num_streams):
         new = mel[number]
         row = Row(number, num_frames, 0, 0, 100, 4, num_frames, new.data_ptr(), new.stride(0), new.stride(1))
-        runner.network.rows[number] = torch.tensor(row, device=DEVICE)
+        network.rows[number] = torch.tensor(row, device=DEVICE)
 
 
-def _part_us(fixture: VocoderFixture, runner: CudaVocoderRunner, num_streams: int, num_frames: int) -> dict[str, float]:
+def _part_us(fixture: VocoderFixture, network: CudaNetwork, num_streams: int, num_frames: int) -> dict[str, float]:
     """Each part of a call in a graph of its own, without side streams."""
-    network = runner.network
     space = network.workspace(num_streams, num_frames)
-    busy_rows(runner, fixture.mel, num_streams, num_frames)
+    busy_rows(network, fixture.mel, num_streams, num_frames)
     works: dict[str, Callable[[], None]] = {
         "load": partial(network.load_tails, space),
         "gather": partial(network.gather, space),
         "pitch": partial(network.pitch.run, space, network.rows),
         "analyse": partial(network.analyse, space),
-        **convolution_works(runner, num_streams, num_frames),
+        **convolution_works(network, num_streams, num_frames),
         "synthesise": partial(network.synthesise, space),
         "save": partial(network.save_tails, space),
     }
     return {name: replay_us(work) for name, work in works.items()}
 
 
-def convolution_works(runner: CudaVocoderRunner, num_streams: int, num_frames: int) -> dict[str, Callable[[], None]]:
-    network = runner.network
+def convolution_works(network: CudaNetwork, num_streams: int, num_frames: int) -> dict[str, Callable[[], None]]:
     space = network.workspace(num_streams, num_frames)
     works: dict[str, Callable[[], None]] = {"enter": partial(network.enter_filter, space)}
     for number, stage in enumerate(network.stages):
@@ -157,19 +160,19 @@ def parts(fixture: VocoderFixture) -> dict[str, Any]:
     """us of each part, and where it has convolutions its floor."""
     results: dict[str, Any] = {}
     for name in ("float16", "tf32"):
-        runner = fixture.runner(VocoderCudaConfig(precision=name, use_graphs=False))
+        network = fixture.renderer(VocoderCudaConfig(precision=name, has_graphs=False)).network
         for num_streams, num_frames in ((1, 20), (1, 56), (32, 50)):
             key = f"{name} {num_streams}x{num_frames}"
-            results[key] = _part_us(fixture, runner, num_streams, num_frames)
+            results[key] = _part_us(fixture, network, num_streams, num_frames)
             costs = _costs(name, num_streams, num_frames)
             results[f"{key} floor"] = {part: cost.floor_us(name) for part, cost in costs.items()}
-        del runner
+        del network
     return results
 
 
 def torch_operations(fixture: VocoderFixture) -> dict[str, Any]:
     """ms of the portable vocoder on the same device: cuDNN convolutions in tf32, launched one by one."""
-    runner = fixture.torch_runner(DEVICE)
+    runner = fixture.runner(PlainRenderer(fixture.model, max_streams=max(BATCHES)))
     results: dict[str, Any] = {}
     for num_streams in (1, 32):
         streams = [runner.open() for _ in range(num_streams)]

@@ -10,9 +10,11 @@ from voicegate.bench.kernels.floors import FULL
 from voicegate.bench.kernels.timing import DEVICE
 from voicegate.engine import units
 from voicegate.engine.model.config import VocoderConfig
+from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
-from voicegate.engine.token2wav.vocoder.cuda.runner import CudaVocoderRunner
-from voicegate.engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner
+from voicegate.engine.token2wav.vocoder.cuda.renderer import CudaRenderer
+from voicegate.engine.token2wav.vocoder.model import VocoderModel
+from voicegate.engine.token2wav.vocoder.runner import Renderer, VocoderRunner
 from voicegate.engine.token2wav.vocoder.weights import F0_PREFIX, vocoder_shapes
 
 FULL_SIZE: Final = FULL.vocoder
@@ -40,32 +42,21 @@ def random_state_dict(config: VocoderConfig) -> dict[str, torch.Tensor]:
 
 class VocoderFixture:
     def __init__(self) -> None:
-        self.state = random_state_dict(FULL_SIZE)
-        num_samples = MAX_FRAMES * units.SAMPLES_PER_FRAME
+        self._state = random_state_dict(FULL_SIZE)
         generator = torch.Generator().manual_seed(1)
-        self.excitation = torch.rand(num_samples, 9, generator=generator)
+        self._excitation = torch.rand(MAX_FRAMES * units.SAMPLES_PER_FRAME, 9, generator=generator)
         self.mel = torch.randn(max(BATCHES), units.NUM_MELS, MAX_FRAMES, generator=generator).to(DEVICE)
+        self.model = self.load(DEVICE)
 
-    def runner(self, cuda: VocoderCudaConfig) -> CudaVocoderRunner:
-        return CudaVocoderRunner(
-            FULL_SIZE,
-            self.state,
-            excitation=self.excitation,
-            max_samples=len(self.excitation),
-            max_streams=max(BATCHES),
-            device=DEVICE,
-            cuda=cuda,
-        )
+    def load(self, device: torch.device) -> VocoderModel:
+        num_samples = len(self._excitation)
+        return VocoderModel(FULL_SIZE, self._state, max_samples=num_samples, device=device, excitation=self._excitation)
 
-    def torch_runner(self, device: torch.device) -> VocoderRunner:
-        return VocoderRunner(
-            FULL_SIZE,
-            self.state,
-            excitation=self.excitation,
-            max_samples=len(self.excitation),
-            max_streams=max(BATCHES),
-            device=device,
-        )
+    def renderer(self, cuda: VocoderCudaConfig) -> CudaRenderer:
+        return CudaRenderer(self.model, cuda, max_streams=max(BATCHES))
+
+    def runner(self, renderer: Renderer) -> VocoderRunner:
+        return VocoderRunner(self.model, renderer, max_streams=max(BATCHES))
 
     def render(self, runner: VocoderRunner, number: int, pieces: Sequence[int]) -> torch.Tensor:
         stream = runner.open()

@@ -27,11 +27,12 @@ from voicegate.engine.loop.prompting import voice_prompt
 from voicegate.engine.model.config import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.text.tokenizer import TextTokenizer
-from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.backend import FlowPrompt
 from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.offline import render_offline
-from voicegate.engine.token2wav.flow.prompt import FlowPrompt, load_prompt
-from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
+from voicegate.engine.token2wav.flow.prompt import load_prompt
+from voicegate.engine.token2wav.vocoder.model import VocoderModel
+from voicegate.engine.token2wav.vocoder.offline import OfflineVocoder
 from voicegate.engine.voices.store import load_voices
 from voicegate.engine.voices.voice import Voice
 
@@ -89,31 +90,21 @@ class PlainSpeaker:
         self._tokenizer = TextTokenizer.from_file(
             model_dir / "tokenizer.json", end_of_prompt_id=self._model.llm.end_of_prompt_id
         )
-        # Without a runner: that brings the path of fixed shapes on a GPU.
         self._flow = FlowModel(
             self._model.flow, load_state_dict(model_dir / "flow.safetensors"), device=self._device, dtype=dtype
         )
-        unused = BlockPool(
-            self._model.flow.estimator,
-            num_steps=self._model.flow.num_euler_steps,
-            num_blocks=1,
-            device=self._device,
-            dtype=dtype,
-        )
         self._prompts = {
-            name: load_prompt(self._flow, unused, FlowPrompt(voice.speech_tokens, voice.mel, voice.embedding))
+            name: load_prompt(self._flow, FlowPrompt(voice.speech_tokens, voice.mel, voice.embedding))
             for name, voice in self._voices.items()
         }
         # Upstream's vocoder is float32 whatever the rest is.
-        self._vocoder = VocoderRunner(
+        vocoder = VocoderModel(
             self._model.vocoder,
             load_state_dict(model_dir / "vocoder.safetensors"),
             max_samples=max_clause_tokens * units.SAMPLES_PER_TOKEN,
-            max_streams=1,
             device=self._device,
         )
-        # torch's default, which upstream keeps and the engine's runners switch off.
-        torch.backends.cudnn.allow_tf32 = True
+        self._vocoder = OfflineVocoder(vocoder)
 
     def load_llm(self, kind: PlainLlmKind) -> PlainLlm:
         """Raises WeightsError, and ImportError where its package is not installed."""
@@ -180,7 +171,7 @@ class PlainSpeaker:
                 )
                 mel = torch.cat((mel, rendered[:, chunk.start * units.FRAMES_PER_TOKEN :]), dim=1)
             with _timed(spoken, "vocoder", self._device):
-                samples = self._vocoder.render_offline(mel, is_final=chunk.is_final)[num_emitted:].cpu()
+                samples = self._vocoder.render(mel, is_final=chunk.is_final)[num_emitted:].cpu()
             num_emitted += len(samples)
             yield len(samples)
 

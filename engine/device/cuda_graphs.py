@@ -1,13 +1,17 @@
-"""CUDA graphs by key: captured before the first work, replayed ever after. Flow, vocoder and LLM each have a set.
+"""Work of a few fixed sizes in CUDA graphs: captured before the first work, replayed ever after.
 
 A graph has fixed shapes, so they are captured for a few sizes, the buckets, and work is padded to the next of them.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
+from typing import Generic, TypeVar
 
 import torch
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 class GraphNotCaptured(RuntimeError):
@@ -15,41 +19,89 @@ class GraphNotCaptured(RuntimeError):
         super().__init__(f"no CUDA graph was captured for {key}: call capture() once before the first batch")
 
 
-class GraphSet:
-    """All graphs share one memory pool for what they compute on the way: replay them on one stream at a time."""
+class BucketedWork(Generic[Key]):
+    """A Capturable: the same work at a few sizes, each named by a key. Replayed, or launched anew where it is eager.
 
-    def __init__(self, stream: torch.cuda.Stream | None = None) -> None:
-        """`stream` to capture on; None: one of its own."""
+    All graphs share one memory pool for what they compute on the way: they must run on one stream at a time.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[Key], None],
+        keys: Sequence[Key],
+        *,
+        pad: Callable[[Key], None],
+        compiled_keys: Sequence[Key] | None = None,
+        stream: torch.cuda.Stream | None = None,
+        is_eager: bool,
+    ) -> None:
+        """`keys`: all there are, the largest first, so that the others' graphs fit into its memory.
+
+        `pad` has a key's work compute padding alone. `compiled_keys` run all kernels that there are; None: all keys
+        are needed for that. `stream`: to compile and capture on, of whose priority the graphs' kernels are; None: of
+        none. Not `is_eager` needs a CUDA device.
+        """
         self.num_launches = 0
-        self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
-        self._pool = torch.cuda.graph_pool_handle()
-        self._stream = stream if stream is not None else torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self._work = work
+        self._keys = keys
+        self._pad = pad
+        self._compiled_keys = keys if compiled_keys is None else compiled_keys
+        self._stream = stream
+        self._is_eager = is_eager
+        self._graphs: dict[Key, torch.cuda.CUDAGraph] = {}
 
-    def __len__(self) -> int:
+    @property
+    def num_buckets(self) -> int:
+        return len(self._compiled_keys)
+
+    @property
+    def num_graphs(self) -> int:
         return len(self._graphs)
 
-    def capture(self, key: Hashable, work: Callable[[], None]) -> None:
-        """`work` must have run before, so that everything that it needs is compiled and loaded."""
-        graph = torch.cuda.CUDAGraph()
-        self._stream.wait_stream(torch.cuda.current_stream())
-        # Not torch.cuda.graph(): it collects garbage and empties the allocator's cache at every capture.
-        with torch.cuda.stream(self._stream):
-            # thread_local: other threads may use CUDA meanwhile.
-            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-            try:
-                work()
-            finally:
-                graph.capture_end()
-        torch.cuda.current_stream().wait_stream(self._stream)
-        self._graphs[key] = graph
-
-    def replay(self, key: Hashable) -> None:
-        """Raises GraphNotCaptured."""
+    @torch.inference_mode()
+    def run(self, key: Key) -> None:
+        """On the current stream. Raises GraphNotCaptured."""
+        if self._is_eager:
+            self._work(key)
+            return
         graph = self._graphs.get(key)
         if graph is None:
             raise GraphNotCaptured(key)
         graph.replay()
         self.num_launches += 1
+
+    @torch.inference_mode()
+    def compile(self, advance: Callable[[], None] = lambda: None) -> None:
+        with self.on_stream():
+            for key in self._compiled_keys:
+                self._pad(key)
+                self._work(key)
+                advance()
+
+    @torch.inference_mode()
+    def capture(self) -> None:
+        self.compile()  # after another thread's too: libraries make handles and workspaces for each thread
+        if self._is_eager:
+            return
+        torch.cuda.synchronize()
+        pool = torch.cuda.graph_pool_handle()
+        stream = self._stream if self._stream is not None else torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        # Not torch.cuda.graph(): it collects garbage and empties the allocator's cache at every capture.
+        with torch.cuda.stream(stream):
+            for key in self._keys:
+                graph = torch.cuda.CUDAGraph()
+                # thread_local: other threads may use CUDA meanwhile.
+                graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+                try:
+                    self._work(key)
+                finally:
+                    graph.capture_end()
+                self._graphs[key] = graph
+        torch.cuda.synchronize()
+
+    def on_stream(self) -> AbstractContextManager[object]:
+        """Work launched inside runs where this was made for; on the current stream where that does not matter."""
+        return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
 
 def check_buckets(name: str, buckets: Sequence[int]) -> None:

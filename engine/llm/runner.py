@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from voicegate.engine.device.capture import Capturable
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
 
 
@@ -46,8 +47,7 @@ class LlmRunner(Protocol):
     def num_free_slots(self) -> int: ...
 
     @property
-    def num_launches(self) -> int:
-        """CUDA graphs launched so far; 0 where there are none."""
+    def graphs(self) -> Capturable: ...
 
     def add(self, request: SequenceRequest) -> None: ...
 

@@ -76,7 +76,7 @@ class SteppedLlm:
         self._waker.watch(end)
         self.counters["llm_steps"] += 1
         self.counters["llm_rows"] += len(sequence_ids)
-        self.counters["llm_launches"] = self.runner.num_launches
+        self.counters["llm_launches"] = self.runner.graphs.num_launches
 
     def poll(self) -> list[SequenceOutput]:
         outputs: list[SequenceOutput] = []

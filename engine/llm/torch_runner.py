@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
 from voicegate.engine.llm.backend import InvalidRequest, SequenceOutput, SequenceRequest, UnknownSequence
 from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
 from voicegate.engine.llm.model import LlmModel
@@ -35,6 +36,8 @@ _Work = tuple[_Row, Feed]  # a sequence and what this step feeds it
 
 class TorchLlmRunner:
     """See LlmRunner for the promises. Not thread-safe: one thread calls it."""
+
+    graphs = NOTHING_TO_CAPTURE
 
     def __init__(
         self,
@@ -72,10 +75,6 @@ class TorchLlmRunner:
     @property
     def num_free_slots(self) -> int:
         return self._cache.num_free_slots
-
-    @property
-    def num_launches(self) -> int:
-        return 0
 
     def add(self, request: SequenceRequest) -> None:
         if request.sequence_id in self._rows:

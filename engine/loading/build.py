@@ -27,15 +27,13 @@ from voicegate.engine.interface import (
 )
 from voicegate.engine.llm.backend import LlmDied
 from voicegate.engine.loading.runners import (
-    begin_start,
     load_flow,
     load_llm,
     load_vocoder,
     open_device,
     resolved_for_device,
-    start_switches,
 )
-from voicegate.engine.loading.startup import SILENT, Progress, freeze_heap, timed
+from voicegate.engine.loading.startup import SILENT, ModelStart, Progress, freeze_heap, timed
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.prompting import MAX_INSTRUCT_CHARS
 from voicegate.engine.loop.reception import speaking_modes
@@ -85,9 +83,8 @@ def load_engine(
                 encoders = EncoderProcesses(config.encoder_processes, opus_complexity=config.opus_complexity)
             running.callback(encoders.close)
         core = EngineCore(config, stages, time.monotonic, sink, encoders=encoders, waker=waker)
-        if start_switches(config).freezes_heap:
-            freeze_heap()
-            running.callback(gc.unfreeze)
+        freeze_heap()
+        running.callback(gc.unfreeze)
         return LoadedEngine(core, info, close=running.pop_all().close, voices=keeper, encoders=encoders)
 
 
@@ -96,7 +93,7 @@ def load_stages(
 ) -> Stages:
     """The models on their device, and every voice prepared for them. Raises ValueError for unfit files."""
     device = open_device(config)
-    start = begin_start(config, device, progress)
+    start = ModelStart(device.device, progress)
     room = voice_room(config, voices.values())
     with timed("text", progress):
         warm_up_reading()

@@ -6,9 +6,9 @@ CUDA's runners need Triton, which CPU installations lack, so they are imported w
 import importlib.util
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any
 
 import torch
 
@@ -17,21 +17,26 @@ from voicegate.engine.device.lanes import HOST_LANE, CudaLane, Lane
 from voicegate.engine.interface import EngineError
 from voicegate.engine.llm.backend import LlmBackend
 from voicegate.engine.llm.model import llm_shapes
+from voicegate.engine.llm.runner import LlmRunner
 from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
-from voicegate.engine.loading.startup import ModelStart, Progress
+from voicegate.engine.loading.startup import ModelStart
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.weights import Shape, load_state_dict
 from voicegate.engine.token2wav import chunking
-from voicegate.engine.token2wav.flow.block_pool import bytes_per_block
+from voicegate.engine.token2wav.flow.backend import FlowBackend
+from voicegate.engine.token2wav.flow.block_pool import BlockPool, bytes_per_block
+from voicegate.engine.token2wav.flow.model import FlowModel
+from voicegate.engine.token2wav.flow.plain_solver import PlainSolver
 from voicegate.engine.token2wav.flow.runner import FlowRunner
+from voicegate.engine.token2wav.flow.stream import BlockSolver
 from voicegate.engine.token2wav.flow.weights import flow_shapes
-from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
+from voicegate.engine.token2wav.vocoder.backend import VocoderBackend
+from voicegate.engine.token2wav.vocoder.model import VocoderModel
+from voicegate.engine.token2wav.vocoder.plain_renderer import PlainRenderer
+from voicegate.engine.token2wav.vocoder.runner import Renderer, VocoderRunner
 from voicegate.engine.token2wav.vocoder.weights import vocoder_shapes
 from voicegate.engine.units import SAMPLES_PER_TOKEN
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 # Text tokens of the longest clause, its prompt and the special ids around them, on top of its speech tokens.
 _LLM_TEXT_ROOM = 512
@@ -39,19 +44,13 @@ _LLM_TEXT_ROOM = 512
 NO_TRITON = "the GPU's kernels need Triton: `pip install 'voicegate[gpu]'`, or use device cpu"
 
 # What the flow's blocks leave of the GPU's free memory: all three models' kernels, graphs and activations (none has run
-# when the flow is loaded, unless start.compiles_side_by_side is off), a voice that is enrolled later. An H200's process
-# had 0.9 GiB outside torch's allocator, the CUDA context included, and 2 GiB reserved in it beyond what was in use.
+# when the flow is loaded), a voice that is enrolled later. An H200's process had 0.9 GiB outside torch's allocator, the
+# CUDA context included, and 2 GiB reserved in it beyond what was in use.
 _SPARE_GPU_BYTES = 6 << 30
 
 _DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 _KV_DTYPES = {**_DTYPES, "float8": torch.float8_e4m3fn}
 _PRODUCT_DTYPES = {"precision": None, "float8": torch.float8_e4m3fn}
-
-
-@dataclass(frozen=True, slots=True)
-class StartSwitches:
-    compiles_side_by_side: bool = True  # the models in a thread each; off: each as it is loaded, then its graphs
-    freezes_heap: bool = True  # see startup.freeze_heap
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +109,6 @@ def _check_products(config: EngineConfig, device: torch.device) -> None:
         raise EngineError(f"flow_products float8 needs precision bfloat16, not {config.precision}")
 
 
-def begin_start(config: EngineConfig, device: Device, progress: Progress) -> ModelStart:
-    """For the loaders below, who add to it what must be compiled and captured. Raises EngineError."""
-    is_side_by_side = start_switches(config).compiles_side_by_side
-    return ModelStart(device.device, progress, is_side_by_side=is_side_by_side)
-
-
-def start_switches(config: EngineConfig) -> StartSwitches:
-    """Raises EngineError for a switch that there is not."""
-    return _switched(StartSwitches(), "start", config)
-
-
 def least_gpu_bytes(config: EngineConfig, model: ModelConfig) -> int:
     """About what a resolved `config` takes of a GPU before a second clause and any voice have their flow blocks."""
     dtype = _DTYPES[config.precision]
@@ -128,14 +116,11 @@ def least_gpu_bytes(config: EngineConfig, model: ModelConfig) -> int:
     cache = (
         num_layers * 2 * config.max_active_clauses * _llm_positions(config, model, 0) * llm.num_kv_heads * llm.head_dim
     )
-    block_bytes = bytes_per_block(
-        model.flow.estimator, num_steps=model.flow.num_euler_steps, dtype=dtype, kv_dtype=_KV_DTYPES[config.kv_dtype]
-    )
     return (
         dtype.itemsize * (_num_weights(llm_shapes(llm)) + cache)
         + 4 * _num_weights(vocoder_shapes(model.vocoder))
         + 2 * 4 * _num_weights(flow_shapes(model.flow))
-        + block_bytes * (chunking.max_blocks(0, config.max_clause_tokens) + 1)
+        + _block_bytes(config, model) * (chunking.max_blocks(0, config.max_clause_tokens) + 1)
         + _SPARE_GPU_BYTES
     )
 
@@ -151,10 +136,27 @@ def _llm_positions(config: EngineConfig, model: ModelConfig, num_prompt_tokens: 
 def load_llm(
     config: EngineConfig, model: ModelConfig, device: Device, *, num_prompt_tokens: int, start: ModelStart
 ) -> LlmBackend:
-    """Raises WeightsError, ValueError, EngineError, and what compiling raises if it is not left to `start.finish`."""
+    """Raises WeightsError, ValueError."""
     state_dict = load_state_dict(config.model_dir / "llm.safetensors")
     num_positions = _llm_positions(config, model, num_prompt_tokens)
-    if not isinstance(device.llm_lane, CudaLane):
+    lane = device.llm_lane
+    runner: LlmRunner
+    if isinstance(lane, CudaLane):
+        from voicegate.engine.llm.cuda.config import CudaLlmConfig  # noqa: PLC0415 - see the module's docstring
+        from voicegate.engine.llm.cuda.runner import CudaLlmRunner  # noqa: PLC0415
+
+        runner = CudaLlmRunner(
+            model.llm,
+            model.sampling,
+            state_dict,
+            num_slots=config.max_active_clauses,
+            max_positions=num_positions,
+            device=device.device,
+            dtype=_DTYPES[config.precision],
+            cuda=CudaLlmConfig(has_graphs=not config.is_eager),
+            stream=lane.stream,
+        )
+    else:
         runner = TorchLlmRunner(
             model.llm,
             model.sampling,
@@ -163,116 +165,100 @@ def load_llm(
             max_positions=num_positions,
             device=device.device,
         )
-        return SteppedLlm(runner, device.llm_lane)
-    from voicegate.engine.llm.cuda.config import CudaLlmConfig  # noqa: PLC0415 - see the module's docstring
-    from voicegate.engine.llm.cuda.runner import CudaLlmRunner  # noqa: PLC0415
-
-    cuda_runner = CudaLlmRunner(
-        model.llm,
-        model.sampling,
-        state_dict,
-        num_slots=config.max_active_clauses,
-        max_positions=num_positions,
-        device=device.device,
-        dtype=_DTYPES[config.precision],
-        cuda=_switched(CudaLlmConfig(), "llm", config),
-        stream=device.llm_lane.stream,
-    )
-    start.add("LLM", cuda_runner, device.llm_lane)
-    return SteppedLlm(cuda_runner, device.llm_lane)
+    start.add("LLM", runner.graphs, lane)
+    return SteppedLlm(runner, lane)
 
 
-def load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, *, start: ModelStart) -> VocoderRunner:
-    """Raises WeightsError, ValueError, EngineError, and what compiling raises if it is not left to `start.finish`."""
-    state_dict = load_state_dict(config.model_dir / "vocoder.safetensors")
-    max_samples = 2 * config.max_clause_tokens * SAMPLES_PER_TOKEN  # at half speed
-    if not isinstance(device.token2wav_lane, CudaLane):
-        return VocoderRunner(
-            model.vocoder,
-            state_dict,
-            max_samples=max_samples,
-            max_streams=config.max_active_clauses,
-            device=device.device,
-        )
-    from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig  # noqa: PLC0415 - see the module's docstring
-    from voicegate.engine.token2wav.vocoder.cuda.runner import CudaVocoderRunner  # noqa: PLC0415
-
-    cuda = VocoderCudaConfig(
-        precision=config.vocoder_precision, num_multiprocessors=gpu_of(device.device).num_multiprocessors
-    )
-    runner = CudaVocoderRunner(
+def load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, *, start: ModelStart) -> VocoderBackend:
+    """Raises WeightsError, ValueError."""
+    loaded = VocoderModel(
         model.vocoder,
-        state_dict,
-        max_samples=max_samples,
-        max_streams=config.max_active_clauses,
+        load_state_dict(config.model_dir / "vocoder.safetensors"),
+        max_samples=2 * config.max_clause_tokens * SAMPLES_PER_TOKEN,  # at half speed
         device=device.device,
-        cuda=_switched(cuda, "vocoder", config),
-        stream=device.token2wav_lane.stream,
     )
-    start.add("vocoder", runner, device.token2wav_lane)
-    return runner
+    lane, max_streams = device.token2wav_lane, config.max_active_clauses
+    renderer: Renderer
+    if isinstance(lane, CudaLane):
+        from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig  # noqa: PLC0415 - see above
+        from voicegate.engine.token2wav.vocoder.cuda.renderer import CudaRenderer  # noqa: PLC0415
+
+        cuda = VocoderCudaConfig(
+            precision=config.vocoder_precision,
+            has_graphs=not config.is_eager,
+            num_multiprocessors=gpu_of(device.device).num_multiprocessors,
+        )
+        renderer = CudaRenderer(loaded, cuda, max_streams=max_streams, stream=lane.stream)
+    else:
+        renderer = PlainRenderer(loaded, max_streams=max_streams)
+    start.add("vocoder", renderer.graphs, lane)
+    return VocoderRunner(loaded, renderer, max_streams=max_streams)
 
 
 def load_flow(
     config: EngineConfig, model: ModelConfig, device: Device, *, num_voice_blocks: int, start: ModelStart
-) -> FlowRunner:
+) -> FlowBackend[Any, Any]:
     """Last of the three: on a GPU its blocks take the memory that is left. Raises WeightsError, ValueError."""
     state_dict = load_state_dict(config.model_dir / "flow.safetensors")
+    dtype, kv_dtype = (
+        (_DTYPES[config.precision], _KV_DTYPES[config.kv_dtype]) if device.is_cuda else (torch.float32, torch.float32)
+    )
     blocks_per_clause = chunking.max_blocks(0, config.max_clause_tokens) + 1
     num_blocks = num_voice_blocks + config.max_active_clauses * blocks_per_clause
-    noise = _stored_noise(config.model_dir)
-    if not device.is_cuda:
-        return FlowRunner(
-            model.flow,
-            state_dict,
-            num_blocks=num_blocks,
-            max_streams=config.max_active_clauses,
-            device=device.device,
-            noise=noise,
+    if device.is_cuda:
+        weight_bytes = sum(tensor.numel() * tensor.element_size() for tensor in state_dict.values())
+        block_bytes = _block_bytes(config, model)
+        num_fitting = _num_fitting_blocks(
+            device, block_bytes, 2 * weight_bytes, at_least=num_voice_blocks + blocks_per_clause
         )
-    from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig  # noqa: PLC0415 - see the module's docstring
-
-    kv_dtype, product_dtype = _KV_DTYPES[config.kv_dtype], _PRODUCT_DTYPES[config.flow_products]
-    block_bytes = bytes_per_block(
-        model.flow.estimator, num_steps=model.flow.num_euler_steps, dtype=_DTYPES[config.precision], kv_dtype=kv_dtype
+        num_blocks = min(num_blocks, num_fitting)
+        start.progress.line(f"flow: {num_blocks} blocks of {block_bytes >> 20} MiB, a second of context each")
+    noise = _stored_noise(config.model_dir)
+    loaded = FlowModel(model.flow, state_dict, device=device.device, dtype=dtype, noise=noise)
+    pool = BlockPool(
+        model.flow.estimator,
+        num_steps=model.flow.num_euler_steps,
+        num_blocks=num_blocks,
+        device=device.device,
+        dtype=dtype,
+        kv_dtype=kv_dtype,
     )
-    weight_bytes = sum(tensor.numel() * tensor.element_size() for tensor in state_dict.values())
+    solver: BlockSolver
+    if device.is_cuda:
+        from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig  # noqa: PLC0415 - see above
+        from voicegate.engine.token2wav.flow.cuda.solver import CudaSolver  # noqa: PLC0415
+
+        cuda = FlowCudaConfig(product_dtype=_PRODUCT_DTYPES[config.flow_products], has_graphs=not config.is_eager)
+        solver = CudaSolver(loaded, pool, cuda)
+    else:
+        solver = PlainSolver(loaded, pool, max_streams=config.max_active_clauses)
+    start.add("flow", solver.graphs, device.token2wav_lane)
+    return FlowRunner(loaded, pool, solver, max_streams=config.max_active_clauses)
+
+
+def _block_bytes(config: EngineConfig, model: ModelConfig) -> int:
+    """Of the flow on a GPU."""
+    return bytes_per_block(
+        model.flow.estimator,
+        num_steps=model.flow.num_euler_steps,
+        dtype=_DTYPES[config.precision],
+        kv_dtype=_KV_DTYPES[config.kv_dtype],
+    )
+
+
+def _num_fitting_blocks(device: Device, block_bytes: int, weight_bytes: int, *, at_least: int) -> int:
+    """Raises EngineError for fewer."""
     free_bytes, _ = torch.cuda.mem_get_info(device.device)
-    fitting = (free_bytes - _SPARE_GPU_BYTES - 2 * weight_bytes) // block_bytes
-    if fitting < num_voice_blocks + blocks_per_clause:
+    num_fitting = (free_bytes - _SPARE_GPU_BYTES - weight_bytes) // block_bytes
+    if num_fitting < at_least:
         raise EngineError(
             f"{free_bytes >> 20} MiB are free on the GPU: too little for the voices and one clause "
             f"({block_bytes >> 20} MiB a second of context); free memory or use kv_dtype float8"
         )
-    runner = FlowRunner(
-        model.flow,
-        state_dict,
-        num_blocks=min(num_blocks, fitting),
-        max_streams=config.max_active_clauses,
-        device=device.device,
-        dtype=_DTYPES[config.precision],
-        cuda=_switched(FlowCudaConfig(kv_dtype=kv_dtype, product_dtype=product_dtype), "flow", config),
-        noise=noise,
-    )
-    start.progress.line(f"flow: {min(num_blocks, fitting)} blocks of {block_bytes >> 20} MiB, a second of context each")
-    start.add("flow", runner, device.token2wav_lane)
-    return runner
+    return num_fitting
 
 
 def _stored_noise(model_dir: Path) -> torch.Tensor | None:
     """Converted models bring it, for the CPUs whose torch draws other bits; None: it is drawn here."""
     path = model_dir / "flow_noise.safetensors"
     return load_state_dict(path)["noise"] if path.exists() else None
-
-
-_Switches = TypeVar("_Switches", bound="DataclassInstance")
-
-
-def _switched(part: _Switches, name: str, config: EngineConfig) -> _Switches:
-    """The part's configuration without the optimisations that `config.without` names as `part.switch`."""
-    switches = [field.name for field in fields(part) if isinstance(getattr(part, field.name), bool)]
-    off = {switch.partition(".")[2] for switch in config.without if switch.partition(".")[0] == name}
-    unknown = off - set(switches)
-    if unknown:
-        raise EngineError(f"{name} has no optimisation {', '.join(sorted(unknown))}; it has {', '.join(switches)}")
-    return replace(part, **dict.fromkeys(off, False))

@@ -19,6 +19,7 @@ from typing import Final, Protocol
 import structlog
 import torch
 
+from voicegate.engine.device.capture import Capturable
 from voicegate.engine.device.lanes import Lane
 
 log = structlog.get_logger()
@@ -59,25 +60,10 @@ def freeze_heap() -> None:
 SILENT: Final = Lines(lambda _: None)
 
 
-class Capturable(Protocol):
-    @property
-    def num_buckets(self) -> int:
-        """Calls of `advance` in all."""
-
-    def compile(self, advance: Callable[[], None]) -> None:
-        """Run every bucket once, on the current stream: its kernels are compiled and loaded then."""
-
-    def capture(self, report: Report) -> None:
-        """`compile`, which is quick the second time, then capture every graph. Nothing is compiled or captured later.
-
-        Alone on the device: no other thread may launch, allocate or compile meanwhile.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class _Model:
     name: str
-    model: Capturable
+    graphs: Capturable
     lane: Lane
 
 
@@ -91,19 +77,15 @@ _Outcome = str | BaseException  # of a thread: a line to tell, or why there is n
 class ModelStart:
     """Models are added as they are loaded, then `finish` is called once; all from one thread, which also tells."""
 
-    def __init__(self, device: torch.device, progress: Progress, *, is_side_by_side: bool) -> None:
-        """Without `is_side_by_side`, a model is compiled and captured as it is added."""
+    def __init__(self, device: torch.device, progress: Progress) -> None:
         self._device = device
         self.progress = progress
-        self._is_side_by_side = is_side_by_side
         self._models: list[_Model] = []
 
-    def add(self, name: str, model: Capturable, lane: Lane) -> None:
-        if self._is_side_by_side:
-            self._models.append(_Model(name, model, lane))
-            return
-        with lane.active():
-            model.capture(self.progress.line)
+    def add(self, name: str, graphs: Capturable, lane: Lane) -> None:
+        """Where there is nothing to compile, nothing will be done."""
+        if graphs.num_buckets:
+            self._models.append(_Model(name, graphs, lane))
 
     def finish(self) -> None:
         """Raises what a model's `compile` raised first, once the others' are done, or what a `capture` raises."""
@@ -113,8 +95,11 @@ class ModelStart:
             self._compile()
         with timed("graphs captured", self.progress):
             for each in self._models:
+                started_s = time.monotonic()
                 with each.lane.active():
-                    each.model.capture(self.progress.line)
+                    each.graphs.capture()
+                duration_s = time.monotonic() - started_s
+                self.progress.line(f"{each.name}: {each.graphs.num_graphs} CUDA graphs in {duration_s:.1f} s")
 
     def _compile(self) -> None:
         """In a thread for each model."""
@@ -138,7 +123,7 @@ class ModelStart:
 
     def _tell_of(self, outcomes: SimpleQueue[_Outcome | _Step], num_threads: int) -> list[BaseException]:
         """Until every thread has had its outcome; what went wrong, in order."""
-        num_steps, num_done = sum(each.model.num_buckets for each in self._models), 0
+        num_steps, num_done = sum(each.graphs.num_buckets for each in self._models), 0
         lines: list[str] = []
         errors: list[BaseException] = []
         while num_threads:
@@ -162,7 +147,7 @@ class ModelStart:
                 torch.cuda.set_device(self._device)  # a thread's own, as are the stream and the inference mode
             started_s = time.monotonic()
             with each.lane.active(), torch.inference_mode():
-                each.model.compile(partial(outcomes.put, _Step.BUCKET))
+                each.graphs.compile(partial(outcomes.put, _Step.BUCKET))
             outcomes.put(f"{each.name}: kernels compiled in {time.monotonic() - started_s:.1f} s")
         except BaseException as error:  # noqa: BLE001 - the thread that waits raises it
             outcomes.put(error)

@@ -37,8 +37,6 @@ class Admission:
     @property
     def _group_size(self) -> int:
         """How many clauses end before others start: always fewer than are active, so that it comes to that."""
-        if not self._config.starts_in_groups:
-            return 1
         return max(min(len(self._waiting), self._pipeline.num_active) // _GROUP_SHARE, 1)
 
     def forget(self, key: int) -> None:

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from voicegate.engine.llm.silent_filter import SilentTokenFilter
-from voicegate.engine.token2wav.flow.stream import FlowStream
+from voicegate.engine.token2wav.flow.backend import FlowStream
 from voicegate.engine.token2wav.stretch import MelStretch
-from voicegate.engine.token2wav.vocoder.runner import VocoderStream
+from voicegate.engine.token2wav.vocoder.backend import VocoderStream
 
 
 class ClauseState(Enum):

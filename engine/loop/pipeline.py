@@ -24,9 +24,9 @@ from voicegate.engine.loop.clause import Clause, ClauseState, ModelStreams
 from voicegate.engine.loop.stages import ReadyVoice, Stages
 from voicegate.engine.policy.scheduler import Room
 from voicegate.engine.token2wav import chunking
-from voicegate.engine.token2wav.flow.stream import FlowBatch
+from voicegate.engine.token2wav.flow.backend import FlowBatch
 from voicegate.engine.token2wav.stretch import MelStretch
-from voicegate.engine.token2wav.vocoder.runner import VocoderJob
+from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 
 # Euler steps launched but not finished. More would only let a cancel or a newcomer wait longer; fewer would let a GPU
 # wait for Python between steps.
@@ -190,7 +190,7 @@ class Pipeline:
         return Room(
             takes_llm_step=self._stages.llm.takes_step,
             takes_flow_step=len(self._solving) < _MAX_STEPS_IN_FLIGHT,
-            num_new_batches=self._stages.flow.num_free_lanes,
+            num_new_batches=self._stages.flow.num_free_batches,
             num_blocks=self._stages.flow.num_free_blocks,
         )
 
@@ -264,7 +264,7 @@ class Pipeline:
         self._waker.watch(mark)
         self._counters["flow_steps"] += 1
         self._counters["flow_rows"] += len(batch.clauses)
-        self._counters["flow_launches"] = self._stages.flow.num_launches
+        self._counters["flow_launches"] = self._stages.flow.graphs.num_launches
         if is_solved:
             del self._batches[number]
             for clause in batch.clauses:
@@ -307,7 +307,7 @@ class Pipeline:
         self._waker.watch(mark)
         self._counters["vocoder_calls"] += 1
         self._counters["vocoder_rows"] += len(jobs)
-        self._counters["vocoder_launches"] = self._stages.vocoder.num_launches
+        self._counters["vocoder_launches"] = self._stages.vocoder.graphs.num_launches
 
     def fetch_samples(self) -> list[tuple[Clause, npt.NDArray[np.float32]]]:
         """Each clause whose samples [n] have become final, in order."""
@@ -330,4 +330,4 @@ def _num_missing_blocks(clause: Clause) -> int:
     if clause.streams is None:
         return 0
     flow = clause.streams.flow
-    return max(clause.num_expected_blocks - (len(flow.blocks) - len(flow.prompt.blocks)), 0)
+    return max(clause.num_expected_blocks - flow.num_own_blocks, 0)

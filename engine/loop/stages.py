@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 from voicegate.engine.device.lanes import HOST_LANE, Lane
 from voicegate.engine.llm.backend import LlmBackend
 from voicegate.engine.loop.prompting import PassPrompt
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.text.tokenizer import TextTokenizer
-from voicegate.engine.token2wav.flow.prompt import PreparedPrompt
-from voicegate.engine.token2wav.flow.runner import FlowRunner
-from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
+from voicegate.engine.token2wav.flow.backend import FlowBackend, PreparedPrompt
+from voicegate.engine.token2wav.vocoder.backend import VocoderBackend
 from voicegate.engine.voices.voice import Voice
 
 
@@ -37,8 +37,8 @@ class Stages:
     model: ModelConfig
     tokenizer: TextTokenizer
     llm: LlmBackend
-    flow: FlowRunner
-    vocoder: VocoderRunner
+    flow: FlowBackend[Any, Any]  # of what it makes nobody else knows the types
+    vocoder: VocoderBackend
     voices: Mapping[str, ReadyVoice]  # at the start; see engine.voice_shelf
     token2wav_lane: Lane = HOST_LANE  # flow and vocoder
     is_concurrent: bool = False  # the lanes run side by side

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import structlog
 
@@ -13,9 +14,7 @@ from voicegate.engine.loop.stages import ReadyVoice, Stages, VoiceRoom
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.engine.token2wav import chunking
-from voicegate.engine.token2wav.flow.errors import BlocksExhausted
-from voicegate.engine.token2wav.flow.prompt import FlowPrompt, PreparedPrompt
-from voicegate.engine.token2wav.flow.runner import FlowRunner
+from voicegate.engine.token2wav.flow.backend import BlocksExhausted, FlowBackend, FlowPrompt, PreparedPrompt
 from voicegate.engine.voices.voice import Voice
 
 log = structlog.get_logger()
@@ -34,7 +33,7 @@ def voice_room(config: EngineConfig, voices: Iterable[Voice]) -> VoiceRoom:
 
 
 def ready_voice(
-    voice: Voice, model: ModelConfig, tokenizer: TextTokenizer, flow: FlowRunner, config: EngineConfig
+    voice: Voice, model: ModelConfig, tokenizer: TextTokenizer, flow: FlowBackend[Any, Any], config: EngineConfig
 ) -> ReadyVoice:
     """The LLM keeps the whole prompt; the flow's is trimmed so that its first block is short. Raises FlowError, too."""
     prompt = voice_prompt(voice, tokenizer, instruct_prefix=model.instruct_prefix)
@@ -69,7 +68,7 @@ class VoiceShelf:
     def put_up_arrivals(self) -> bool:
         """Renders prompts: what runs waits meanwhile, tens of milliseconds on a GPU. False: there was nothing to do."""
         has_changed = False
-        while self._arrivals and self._stages.flow.num_free_lanes:
+        while self._arrivals and self._stages.flow.num_free_batches:
             voice, answer = self._arrivals.popleft()
             try:
                 self._put_up(voice)
@@ -87,11 +86,14 @@ class VoiceShelf:
         """Give back the prompts of removed voices that no utterance speaks with any more."""
         if not self._retired:
             return
-        prompts = {id(voice.flow_prompt) for voice in in_use}
+        spoken_with = {id(voice.flow_prompt) for voice in in_use}
+        kept: list[PreparedPrompt] = []
         for prompt in self._retired:
-            if id(prompt) not in prompts:
-                prompt.release()
-        self._retired = [prompt for prompt in self._retired if not prompt.is_released]
+            if id(prompt) in spoken_with:
+                kept.append(prompt)
+            else:
+                self._stages.flow.release(prompt)
+        self._retired = kept
 
     def _put_up(self, voice: Voice) -> None:
         self._check_room(voice)
@@ -113,7 +115,7 @@ class VoiceShelf:
                 f"{room.prompt_tokens / units.TOKEN_RATE_HZ:.1f} s: use a shorter one, or add it before the start"
             )
         held = [ready.flow_prompt for ready in self._voices.values()] + self._retired
-        num_held = sum(len(prompt.blocks) for prompt in held)
+        num_held = sum(prompt.num_blocks for prompt in held)
         if num_held + chunking.max_blocks(voice.num_tokens, 0) > room.num_blocks:
             raise VoiceRefused(
                 f"{len(self._voices)} voices fill the room that this running engine has for them: remove one, or add "

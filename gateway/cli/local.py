@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from voicegate.engine.config import GRAPH_SWITCHES, EngineConfig
+from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import Engine
 from voicegate.engine.loading.build import create_engine
 from voicegate.engine.loading.startup import SILENT, Progress
@@ -26,7 +26,7 @@ def engine_config(config: GatewayConfig) -> EngineConfig:
         kv_dtype=config.kv_dtype,
         flow_products=config.flow_products,
         vocoder_precision=config.vocoder_precision,
-        without=GRAPH_SWITCHES if config.eager else (),
+        is_eager=config.eager,
     )
     numbers = ("max_utterances", "max_active_clauses", "max_flow_batch", "encoder_processes")
     rooms = {name: getattr(config, name) for name in numbers}

@@ -14,6 +14,7 @@ from tests.support.golden import TINY_MODEL_DIR
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard, tiny_stages
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import Cancelled, Done, SpeakingMode
+from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.loading.build import load_stages
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.model.config import load_model_config
@@ -23,18 +24,18 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 
 TEXT = "Good morning, and welcome back. The train to the coast leaves at nine."
 OTHERS = ("It rains.", "Please wait here until somebody comes for you.", "One, two, three.", "We are closed today.")
-GRAPHS = ("llm.has_graphs", "flow.use_graphs", "vocoder.use_graphs")
 BASE = replace(CONFIG, device="cuda", max_active_clauses=24, max_utterances=64, max_flow_batch=8)
 
 
 @cache
-def stages(precision: str = "bfloat16", *, without: tuple[str, ...] = (), vocoder: str = "float32") -> Stages:
+def stages(precision: str = "bfloat16", *, is_eager: bool = False, vocoder: str = "float32") -> Stages:
     model = load_model_config(TINY_MODEL_DIR)
-    return load_stages(config(precision, without=without, vocoder=vocoder), model, load_voices(TINY_MODEL_DIR, model))
+    chosen = config(precision, is_eager=is_eager, vocoder=vocoder)
+    return load_stages(chosen, model, load_voices(TINY_MODEL_DIR, model))
 
 
-def config(precision: str = "bfloat16", *, without: tuple[str, ...] = (), vocoder: str = "float32") -> EngineConfig:
-    return replace(BASE, precision=precision, kv_dtype=precision, vocoder_precision=vocoder, without=without)
+def config(precision: str = "bfloat16", *, is_eager: bool = False, vocoder: str = "float32") -> EngineConfig:
+    return replace(BASE, precision=precision, kv_dtype=precision, vocoder_precision=vocoder, is_eager=is_eager)
 
 
 def pcm(heard: Heard) -> npt.NDArray[np.float32]:
@@ -101,7 +102,7 @@ def test_alone_as_in_a_crowd_that_comes_and_goes(seed: int) -> None:
 
 def test_a_storm_of_cancels_leaves_nothing_behind() -> None:
     loaded = stages()
-    free = (loaded.llm.num_free_slots, loaded.flow.num_free_blocks, loaded.flow.num_free_lanes)
+    free = (loaded.llm.num_free_slots, loaded.flow.num_free_blocks, loaded.flow.num_free_batches)
     engine = HandDrivenEngine(config(), loaded)
     rng = random.Random(5)
     for number in range(150):
@@ -114,12 +115,12 @@ def test_a_storm_of_cancels_leaves_nothing_behind() -> None:
             engine.core.cancel(name, None)
     engine.run()
     assert all(isinstance(heard.end, Done | Cancelled) for heard in engine.heard.values())
-    assert (loaded.llm.num_free_slots, loaded.flow.num_free_blocks, loaded.flow.num_free_lanes) == free
+    assert (loaded.llm.num_free_slots, loaded.flow.num_free_blocks, loaded.flow.num_free_batches) == free
 
 
 def test_graphs_replay_what_eager_launches() -> None:
     with_graphs = HandDrivenEngine(config(), stages()).speak("u", [TEXT])
-    eager = HandDrivenEngine(config(without=GRAPHS), stages(without=GRAPHS)).speak("u", [TEXT])
+    eager = HandDrivenEngine(config(is_eager=True), stages(is_eager=True)).speak("u", [TEXT])
     assert eager.pcm == with_graphs.pcm
 
 
@@ -132,11 +133,12 @@ def test_a_changed_speed_is_the_cpus() -> None:
 
 def test_nothing_is_captured_after_the_start() -> None:
     loaded = stages()
-    parts = (loaded.llm, loaded.flow, loaded.vocoder)
-    before = [part.num_graphs for part in parts]  # type: ignore[attr-defined]
+    assert isinstance(loaded.llm, SteppedLlm)
+    parts = (loaded.llm.runner.graphs, loaded.flow.graphs, loaded.vocoder.graphs)
+    before = [part.num_graphs for part in parts]
     assert all(before)
     crowd(HandDrivenEngine(config(), loaded), seed=9)
-    assert [part.num_graphs for part in parts] == before  # type: ignore[attr-defined]
+    assert [part.num_graphs for part in parts] == before
 
 
 @pytest.mark.parametrize("precision", ["float16", "tf32", "bfloat16"])

@@ -14,14 +14,16 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from tests.support.flow import drain, make_prompt, make_runner, make_tokens, render_ready
+from tests.support import flow_reference
+from tests.support.flow import drain, make_prompt, make_runner, make_tokens, offline, render_ready
+from tests.support.flow_reference import REFERENCE_OPS
 from tests.support.golden import GOLDEN_DIR, TINY_MODEL_DIR, load_arrays
 from voicegate.engine.model.config import load_model_config
 from voicegate.engine.model.weights import load_state_dict
-from voicegate.engine.token2wav.flow.cuda import plain_ops
+from voicegate.engine.token2wav.flow.backend import FlowPrompt
 from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
+from voicegate.engine.token2wav.flow.cuda.ops import STEP_OPS, StepOps
 from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
-from voicegate.engine.token2wav.flow.prompt import FlowPrompt
 from voicegate.engine.token2wav.flow.runner import FlowRunner
 
 pytestmark = [
@@ -31,18 +33,15 @@ pytestmark = [
 
 CUDA = torch.device("cuda")
 GRAPHS = FlowCudaConfig(frame_buckets=(16, 32, 50, 100, 200))
-EAGER = replace(GRAPHS, use_graphs=False)
-SWITCHES = ("fuse_input", "fuse_norm", "fuse_attention", "fuse_linear", "fuse_gelu", "fuse_output")
-_OFF: dict[str, Any] = dict.fromkeys(SWITCHES, False)
-PLAIN = replace(EAGER, **_OFF)
+EAGER = replace(GRAPHS, has_graphs=False)
 # Float32, of two correct implementations of the golden modules: 1.2e-6 was seen, ten steps of sums in another order.
 FLOAT32_ATOL = 2e-5
 PROMPT_SIZES = (30, 13, 0)
 
 
-def make(config: FlowCudaConfig, *, dtype: torch.dtype = torch.float32, num_blocks: int = 24) -> FlowRunner:
-    runner = make_runner(num_blocks=num_blocks, cuda=config, device=CUDA, dtype=dtype)
-    runner.capture(lambda _: None)
+def make(config: FlowCudaConfig, *, num_blocks: int = 24, ops: StepOps = STEP_OPS) -> FlowRunner:
+    runner = make_runner(num_blocks=num_blocks, cuda=config, device=CUDA, ops=ops)
+    runner.graphs.capture()
     return runner
 
 
@@ -68,7 +67,7 @@ def stream_all(
     for stream in streams:
         runner.close(stream)
     for each in prepared:
-        each.release()
+        runner.release(each)
     return [torch.cat(mels, dim=1) for mels in parts]
 
 
@@ -104,7 +103,7 @@ def golden_stream(flow: dict[str, torch.Tensor], num_tokens: int, *, has_prompt:
         stream.finish()
     mel = drain(runner, stream)
     runner.close(stream)
-    prepared.release()
+    runner.release(prepared)
     return mel
 
 
@@ -122,7 +121,7 @@ def test_golden_float32(flow: dict[str, torch.Tensor]) -> None:
 def test_offline_float32(flow: dict[str, torch.Tensor], streaming: bool, key: str) -> None:
     prompt = FlowPrompt(flow["prompt_token"][0], flow["prompt_feat"][0], flow["embedding"][0])
     tokens = flow["token"][0].tolist()
-    mel = float32_runner().render_offline(prompt, tokens, streaming=streaming, is_final=True)
+    mel = offline(float32_runner(), prompt, tokens, streaming=streaming, is_final=True)
     assert_near(mel, flow[key][0])
 
 
@@ -135,15 +134,16 @@ def test_graphs_equal_eager() -> None:
 
 
 def test_kernels_equal_torch() -> None:
-    """One switch at a time, so that a failure names the kernel."""
-    expected = three_streams(make(PLAIN))
-    for switch in SWITCHES:
-        runner = make(replace(PLAIN, **{switch: True}))
+    """One kernel at a time, so that a failure names it."""
+    expected = three_streams(make(EAGER, ops=REFERENCE_OPS))
+    for name in ("embed", "norm", "attend", "linear", "widen", "update", "euler"):
+        ops = replace(REFERENCE_OPS, **{name: getattr(STEP_OPS, name)})
         worst = max(
-            (actual - wanted).abs().max().item() for actual, wanted in zip(three_streams(runner), expected, strict=True)
+            (actual - wanted).abs().max().item()
+            for actual, wanted in zip(three_streams(make(EAGER, ops=ops)), expected, strict=True)
         )
-        print(f"\n{switch}: max {worst:.1e}", end="")
-        assert worst < FLOAT32_ATOL, switch
+        print(f"\n{name}: max {worst:.1e}", end="")
+        assert worst < FLOAT32_ATOL, name
 
 
 @pytest.mark.parametrize("num_lines", [64, 100, 200, 400])
@@ -185,19 +185,10 @@ def test_products_of_float8(num_lines: int) -> None:
         x, weight = x.to(torch.float8_e4m3fn), (2.0**10 * width_in**-0.5 * weight).to(torch.float8_e4m3fn)
         for op in ("linear", "widen"):
             actual = getattr(float8_linear, op)(tensors, x, weight, bias.bfloat16()).float()
-            expected = getattr(plain_ops, f"float8_{op}")(tensors, x, weight, bias.bfloat16()).float()
+            expected = getattr(flow_reference, f"float8_{op}")(tensors, x, weight, bias.bfloat16()).float()
             error = (actual - expected).square().mean().sqrt() / expected.square().mean().sqrt()
             print(f"\n{op} {num_lines} x {width_in} -> {width_out}: relative error {error:.1e}", end="")
             assert error < (5e-3 if op == "linear" else 2e-2)
-
-
-def test_packed_or_not() -> None:
-    """Every last block is of another length, so that in a packed batch blocks begin anywhere."""
-    prompts = [make_prompt(13, seed=i) for i in range(4)]
-    tokens = [make_tokens(size, seed=i) for i, size in enumerate((40, 43, 38, 55))]
-    apart = stream_all(make(replace(GRAPHS, pack_frames=False)), prompts, tokens)
-    for packed, mel in zip(stream_all(float32_runner(), prompts, tokens), apart, strict=True):
-        assert_near(packed, mel)
 
 
 def test_company_changes_nothing() -> None:
@@ -223,7 +214,7 @@ def test_streaming_equals_offline() -> None:
     for size in PROMPT_SIZES:
         prompt, tokens = make_prompt(size, seed=size), make_tokens(77, seed=size)
         (mel,) = stream_all(runner, [prompt], [tokens])
-        assert_near(mel, runner.render_offline(prompt, tokens, streaming=True, is_final=True))
+        assert_near(mel, offline(runner, prompt, tokens, streaming=True, is_final=True))
 
 
 def test_reused_blocks_leak_nothing() -> None:
@@ -236,7 +227,7 @@ def test_reused_blocks_leak_nothing() -> None:
         assert runner.num_free_blocks == 4
 
 
-def test_batches_interleave_in_lanes() -> None:
+def test_batches_interleave() -> None:
     runner = float32_runner()
     prompts = [make_prompt(0, seed=i) for i in range(2)]
     tokens = [make_tokens(28, seed=i) for i in range(2)]
@@ -247,7 +238,7 @@ def test_batches_interleave_in_lanes() -> None:
     for _ in range(4):
         first.advance()
     second = runner.begin(streams[1:])
-    assert runner.num_free_lanes == 0
+    assert runner.num_free_batches == 0
     while not second.advance():
         first.advance()
     mels = [*second.result()]
@@ -255,7 +246,7 @@ def test_batches_interleave_in_lanes() -> None:
         pass
     mels = [*first.result(), *mels]
     for mel, prompt, ids in zip(mels, prompts, tokens, strict=True):
-        assert_near(mel, float32_runner().render_offline(prompt, ids, streaming=True, is_final=False))
+        assert_near(mel, offline(float32_runner(), prompt, ids, streaming=True, is_final=False))
     for stream in streams:
         runner.close(stream)
 
@@ -264,8 +255,8 @@ def test_batches_interleave_in_lanes() -> None:
 def test_nothing_is_captured_and_nothing_waits_after_start_up() -> None:
     runner = float32_runner()
     three_streams(runner)  # the pinned allocator's first blocks
-    num_graphs = runner.num_graphs
-    assert num_graphs == 2 * GRAPHS.num_lanes * len(GRAPHS.frame_buckets)
+    num_graphs = runner.graphs.num_graphs
+    assert num_graphs == 2 * GRAPHS.max_batches * len(GRAPHS.frame_buckets)
     prepared = runner.prepare(make_prompt(30))
     streams = [runner.open(prepared) for _ in range(3)]
     for i, stream in enumerate(streams):
@@ -276,28 +267,31 @@ def test_nothing_is_captured_and_nothing_waits_after_start_up() -> None:
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert all(mel.isfinite().all() for mel in mels)
-    assert runner.num_graphs == num_graphs
+    assert runner.graphs.num_graphs == num_graphs
     for stream in streams:
         runner.close(stream)
-    prepared.release()
+    runner.release(prepared)
 
 
 # --- precision --------------------------------------------------------------------------------------------
 
 
-def tiny_mels(dtype: torch.dtype, **dtypes: Any) -> list[torch.Tensor]:
+def tiny_mels(
+    dtype: torch.dtype, *, kv_dtype: torch.dtype | None = None, product_dtype: torch.dtype | None = None
+) -> list[torch.Tensor]:
     """What the trained tiny model says in both voices."""
-    config = load_model_config(TINY_MODEL_DIR).flow
-    runner = FlowRunner(
-        config,
-        load_state_dict(TINY_MODEL_DIR / "flow.safetensors"),
+    runner = make_runner(
+        config=load_model_config(TINY_MODEL_DIR).flow,
+        state=load_state_dict(TINY_MODEL_DIR / "flow.safetensors"),
         num_blocks=32,
         max_streams=2,
+        cuda=replace(GRAPHS, float8_frames=0, product_dtype=product_dtype),
         device=CUDA,
         dtype=dtype,
-        cuda=replace(GRAPHS, float8_frames=0, **dtypes),
+        kv_dtype=kv_dtype,
+        ops=STEP_OPS,
     )
-    runner.capture(lambda _: None)
+    runner.graphs.capture()
     with np.load(GOLDEN_DIR / "tiny_reference.npz") as archive:
         tokens = [archive[f"{voice}.speech_tokens"].tolist() for voice in ("rms", "slt")]
     prompts = []

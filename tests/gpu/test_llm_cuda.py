@@ -137,7 +137,7 @@ def test_tokens_equal_the_cpu_runners_in_float32() -> None:
     ]
     cpu = TorchLlmRunner(config, SamplingConfig(), state, num_slots=8, max_positions=128)
     cuda = CudaLlmRunner(config, SamplingConfig(), state, num_slots=8, max_positions=128, dtype=torch.float32)
-    cuda.capture(print)
+    cuda.graphs.capture()
     assert tokens_of(cuda, wanted) == tokens_of(cpu, wanted)
 
 
@@ -217,7 +217,7 @@ def make_runner(
     state: dict[str, torch.Tensor], cuda: CudaLlmConfig, *, num_slots: int = 320, config: LlmConfig = CONFIG
 ) -> CudaLlmRunner:
     runner = CudaLlmRunner(config, SamplingConfig(), state, num_slots=num_slots, max_positions=256, cuda=cuda)
-    runner.capture(print)
+    runner.graphs.capture()
     return runner
 
 
@@ -237,9 +237,9 @@ def _nothing_is_captured_late(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     runner: CudaLlmRunner = request.getfixturevalue("runner")
-    num_graphs = runner.buckets.num_graphs
+    num_graphs = runner.graphs.num_graphs
     yield
-    assert runner.buckets.num_graphs == num_graphs
+    assert runner.graphs.num_graphs == num_graphs
     assert runner.num_free_slots == 320
 
 

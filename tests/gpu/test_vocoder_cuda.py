@@ -4,18 +4,25 @@ What the faster precisions cost is printed: run with -s.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 
-import numpy as np
 import pytest
 import torch
 
 from tests.support import golden
+from tests.support.vocoder import golden_model, offline, plain_runner
 from voicegate.engine import units
+from voicegate.engine.token2wav.vocoder.backend import (
+    VocoderJob,
+    VocoderStream,
+    VocoderStreamsExhausted,
+    VocoderStreamTooLong,
+)
 from voicegate.engine.token2wav.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
-from voicegate.engine.token2wav.vocoder.cuda.runner import CudaVocoderRunner
-from voicegate.engine.token2wav.vocoder.errors import VocoderStreamsExhausted, VocoderStreamTooLong
-from voicegate.engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner, VocoderStream
+from voicegate.engine.token2wav.vocoder.cuda.renderer import CudaRenderer
+from voicegate.engine.token2wav.vocoder.model import VocoderModel
+from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
 
 pytestmark = [
     pytest.mark.gpu,
@@ -30,47 +37,48 @@ MAX_STREAMS = 5
 TOLERANCE = 2e-4
 
 
-def make(precision: str = "float32", *, use_graphs: bool = True, use_side_streams: bool = True) -> CudaVocoderRunner:
-    table = golden.name_keyed_generator("hift.sine_waves").random((NUM_SAMPLES, 9), dtype=np.float32)
-    runner = CudaVocoderRunner(
-        golden.golden_vocoder_config(),
-        golden.golden_state_dict("hift"),
-        excitation=torch.from_numpy(table),
-        max_samples=NUM_SAMPLES,
-        max_streams=MAX_STREAMS,
-        device=CUDA,
-        cuda=VocoderCudaConfig(
-            precision=precision,
-            batch_buckets=(1, 2, 4),
-            frame_buckets=(4, 20, 40),
-            use_graphs=use_graphs,
-            use_side_streams=use_side_streams,
-        ),
-    )
-    runner.state.fill_(-1)  # NaN, whatever the type
-    runner.capture(lambda _: None)
-    runner.state.fill_(-1)
-    return runner
+@dataclass(frozen=True, slots=True, eq=False)
+class Rendered:
+    """A runner on the GPU, and the renderer behind it."""
+
+    runner: VocoderRunner
+    renderer: CudaRenderer
+
+    @property
+    def state(self) -> torch.Tensor:
+        return self.renderer.network.state
 
 
 @cache
-def shared() -> CudaVocoderRunner:
+def model() -> VocoderModel:
+    return golden_model(NUM_SAMPLES, device=CUDA)
+
+
+def make(precision: str = "float32", *, has_graphs: bool = True, has_side_streams: bool = True) -> Rendered:
+    cuda = VocoderCudaConfig(
+        precision=precision,
+        batch_buckets=(1, 2, 4),
+        frame_buckets=(4, 20, 40),
+        has_graphs=has_graphs,
+        has_side_streams=has_side_streams,
+    )
+    renderer = CudaRenderer(model(), cuda, max_streams=MAX_STREAMS)
+    renderer.network.state.fill_(-1)  # NaN, whatever the type
+    renderer.graphs.capture()
+    renderer.network.state.fill_(-1)
+    return Rendered(VocoderRunner(model(), renderer, max_streams=MAX_STREAMS), renderer)
+
+
+@cache
+def shared() -> VocoderRunner:
     """Used by the tests that leave it as they found it."""
-    return make()
+    return make().runner
 
 
 @cache
 def reference() -> VocoderRunner:
     """The portable vocoder, on the CPU."""
-    table = golden.name_keyed_generator("hift.sine_waves").random((NUM_SAMPLES, 9), dtype=np.float32)
-    return VocoderRunner(
-        golden.golden_vocoder_config(),
-        golden.golden_state_dict("hift"),
-        excitation=torch.from_numpy(table),
-        max_samples=NUM_SAMPLES,
-        max_streams=1,
-        device=torch.device("cpu"),
-    )
+    return plain_runner(golden_model(NUM_SAMPLES))
 
 
 @cache
@@ -109,13 +117,13 @@ def test_golden_speech_at_any_split(pieces: tuple[int, ...]) -> None:
 
 
 def test_offline_on_the_device() -> None:
-    assert_close(shared().render_offline(mel(), is_final=True).cpu(), arrays()["speech_final"][0])
+    assert_close(offline(shared(), mel(), is_final=True).cpu(), arrays()["speech_final"][0])
 
 
 def test_short_lives() -> None:
     for num_frames in range(1, 9):
         frames = mel()[:, :num_frames]
-        expected = reference().render_offline(frames.cpu(), is_final=True)
+        expected = offline(reference(), frames.cpu(), is_final=True)
         assert_close(render(shared(), frames, num_frames), expected)
         assert_close(render(shared(), frames, *[1] * num_frames, 0), expected)
 
@@ -130,29 +138,21 @@ def test_strided_frames_and_frames_on_the_cpu_are_the_same() -> None:
 def test_graphs_and_side_streams_change_no_sample() -> None:
     pieces = (5, 20, 35)
     for precision in ("float32", "float16"):
-        expected = render(make(precision, use_graphs=False, use_side_streams=False), mel(), *pieces)
+        expected = render(make(precision, has_graphs=False, has_side_streams=False).runner, mel(), *pieces)
         assert expected.isfinite().all()
-        assert torch.equal(render(make(precision, use_graphs=False), mel(), *pieces), expected)
-        assert torch.equal(render(make(precision), mel(), *pieces), expected)
+        assert torch.equal(render(make(precision, has_graphs=False).runner, mel(), *pieces), expected)
+        assert torch.equal(render(make(precision).runner, mel(), *pieces), expected)
 
 
 def test_every_bucket_is_captured_once() -> None:
-    runner = make()
-    assert runner.num_graphs == 9
+    runner = make().runner
+    assert runner.graphs.num_graphs == 9
     render(runner, mel(), 1, 20, 39)
-    assert runner.num_graphs == 9
+    assert runner.graphs.num_graphs == 9
 
 
 def test_a_job_before_capture_says_what_to_do() -> None:
-    table = torch.zeros(NUM_SAMPLES, 9)
-    runner = CudaVocoderRunner(
-        golden.golden_vocoder_config(),
-        golden.golden_state_dict("hift"),
-        excitation=table,
-        max_samples=NUM_SAMPLES,
-        max_streams=1,
-        device=CUDA,
-    )
+    runner = VocoderRunner(model(), CudaRenderer(model(), VocoderCudaConfig(), max_streams=1), max_streams=1)
     with pytest.raises(RuntimeError, match="capture"):
         runner.run([VocoderJob(runner.open(), mel(), is_final=True)])
 
@@ -185,26 +185,27 @@ def own_mel(number: int, num_frames: int) -> torch.Tensor:
 
 
 def test_a_ragged_batch_equals_each_stream_alone() -> None:
-    runner, on_cpu = make(), reference()
+    runner, on_cpu = make().runner, reference()
     for number, samples in enumerate(feed_together(runner, PLANS)):
         frames = own_mel(number, sum(PLANS[number]))
-        assert_close(samples, on_cpu.render_offline(frames.cpu(), is_final=True))
+        assert_close(samples, offline(on_cpu, frames.cpu(), is_final=True))
         assert_close(samples, render(runner, frames, *PLANS[number]), 1e-6)
 
 
 def test_a_used_and_poisoned_slot_is_a_fresh_one() -> None:
-    runner = make()
+    rendered = make()
+    runner = rendered.runner
     expected = render(runner, mel(), 20, 40)
     abandoned = runner.open()
     runner.run([VocoderJob(abandoned, mel()[:, :20], is_final=False)])
     runner.close(abandoned)
-    runner.state.fill_(-1)
+    rendered.state.fill_(-1)
     for _ in range(MAX_STREAMS + 1):
         assert torch.equal(render(runner, mel(), 20, 40), expected)
 
 
 def test_who_joins_leaves_or_is_refused_changes_no_other() -> None:
-    runner = make()
+    runner = make().runner
     expected = render(runner, mel(), 20, 20, 20)
     kept = runner.open()
     outputs = []
@@ -245,7 +246,7 @@ def log_spectrum(samples: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(("precision", "tolerance"), [("tf32", 0.02), ("float16", 0.02), ("bfloat16", 0.2)])
 def test_precisions_are_close(precision: str, tolerance: float) -> None:
     expected = arrays()["speech_final"][0]
-    samples = render(make(precision), mel(), 20, 40)
+    samples = render(make(precision).runner, mel(), 20, 40)
     relative = ((samples - expected).norm() / expected.norm()).item()
     spectral = (log_spectrum(samples) - log_spectrum(expected)).abs().mean().item()
     print(f"\n{precision}: {relative:.2e} of the signal, log spectrum {spectral:.2e}", end="")

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from tests.support.flow import PARITY_ATOL
-from tests.support.golden import golden_state_dict, load_arrays, name_keyed_generator
+from tests.support.golden import golden_state_dict, load_arrays
 from tests.support.upstream_source import GOLDEN, RecordedProgress, make_source
+from tests.support.vocoder import golden_excitation
 from voicegate.engine import units
 from voicegate.engine.checkpoint.convert import convert
 from voicegate.engine.checkpoint.options import ConvertOptions
@@ -15,9 +16,12 @@ from voicegate.engine.llm.model import LlmModel
 from voicegate.engine.model.config import ModelConfig, load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.text.tokenizer import TextTokenizer
-from voicegate.engine.token2wav.flow.prompt import FlowPrompt
-from voicegate.engine.token2wav.flow.runner import FlowRunner
-from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
+from voicegate.engine.token2wav.flow.backend import FlowPrompt
+from voicegate.engine.token2wav.flow.model import FlowModel
+from voicegate.engine.token2wav.flow.offline import render_offline
+from voicegate.engine.token2wav.flow.prompt import load_prompt
+from voicegate.engine.token2wav.vocoder.model import VocoderModel
+from voicegate.engine.token2wav.vocoder.offline import OfflineVocoder
 
 pytestmark = pytest.mark.parity
 
@@ -71,11 +75,10 @@ def test_flow(converted: Converted) -> None:
     names = ("prompt_token", "prompt_feat", "embedding", "token", "mel_full_stream")
     golden = {name: torch.from_numpy(arrays[name]) for name in names}
     noise = load_state_dict(converted.path / "flow_noise.safetensors")["noise"]
-    runner = FlowRunner(
-        converted.model.flow, converted.state("flow"), num_blocks=1, max_streams=1, device=CPU, noise=noise
-    )
+    model = FlowModel(converted.model.flow, converted.state("flow"), device=CPU, dtype=torch.float32, noise=noise)
     prompt = FlowPrompt(golden["prompt_token"][0], golden["prompt_feat"][0], golden["embedding"][0])
-    mel = runner.render_offline(prompt, golden["token"][0].tolist(), streaming=True, is_final=True)
+    tokens = golden["token"][0].tolist()
+    mel = render_offline(model, load_prompt(model, prompt), tokens, streaming=True, is_final=True)
     torch.testing.assert_close(mel, golden["mel_full_stream"][0], rtol=0, atol=PARITY_ATOL)
 
 
@@ -83,16 +86,14 @@ def test_vocoder(converted: Converted) -> None:
     golden = load_arrays("hift.npz")
     mel = torch.from_numpy(golden["mel"][0])
     num_samples = mel.shape[1] * units.SAMPLES_PER_FRAME
-    table = name_keyed_generator("hift.sine_waves").random((num_samples, 9), dtype=np.float32)
-    runner = VocoderRunner(
+    model = VocoderModel(
         converted.model.vocoder,
         converted.state("vocoder"),
-        excitation=torch.from_numpy(table),
         max_samples=num_samples,
-        max_streams=1,
         device=CPU,
+        excitation=golden_excitation(num_samples),
     )
-    speech = runner.render_offline(mel, is_final=True)
+    speech = OfflineVocoder(model).render(mel, is_final=True)
     np.testing.assert_allclose(speech, golden["speech_final"][0], atol=SAMPLE_TOLERANCE, rtol=0)
 
 

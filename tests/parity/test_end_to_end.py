@@ -9,12 +9,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.flow import CPU, flow_config
-from tests.support.golden import golden_state_dict, golden_vocoder_config, load_arrays, name_keyed_generator
-from voicegate.engine.token2wav.flow.prompt import FlowPrompt
+from tests.support.flow import make_runner, offline
+from tests.support.golden import load_arrays
+from tests.support.vocoder import golden_model, plain_runner
+from voicegate.engine.token2wav.flow.backend import FlowPrompt
 from voicegate.engine.token2wav.flow.runner import FlowRunner
 from voicegate.engine.token2wav.stretch import MelStretch
-from voicegate.engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner
+from voicegate.engine.token2wav.vocoder.backend import VocoderJob
+from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
 
 pytestmark = pytest.mark.parity
 
@@ -34,20 +36,12 @@ GOLDEN = load_arrays("e2e.npz")
 
 @pytest.fixture(scope="module")
 def flow() -> FlowRunner:
-    return FlowRunner(flow_config(), golden_state_dict("flow"), num_blocks=32, max_streams=4, device=CPU)
+    return make_runner(num_blocks=32, max_streams=4)
 
 
 @pytest.fixture(scope="module")
 def vocoder() -> VocoderRunner:
-    excitation = name_keyed_generator("hift.sine_waves").random((MAX_SAMPLES, 9), dtype=np.float32)
-    return VocoderRunner(
-        golden_vocoder_config(),
-        golden_state_dict("hift"),
-        excitation=torch.from_numpy(excitation),
-        max_samples=MAX_SAMPLES,
-        max_streams=4,
-        device=CPU,
-    )
+    return plain_runner(golden_model(MAX_SAMPLES), max_streams=4)
 
 
 def prompt(num_tokens: int = 30) -> FlowPrompt:
@@ -85,7 +79,7 @@ def render(
             samples += vocoder.run([VocoderJob(voice, mel, stream.is_exhausted)])
     flow.close(stream)
     vocoder.close(voice)
-    prepared.release()
+    flow.release(prepared)
     return torch.cat(samples).numpy()
 
 
@@ -122,7 +116,7 @@ def test_any_arrival_of_tokens_gives_the_same_samples(
 
 def test_speed_equals_upstream_where_both_define_it(flow: FlowRunner, vocoder: VocoderRunner) -> None:
     """Upstream at speed 1.3 makes int(40 / 1.3) = 30 frames of 40, a step of 4/3, and offline, with full attention."""
-    mel = flow.render_offline(prompt(10), GOLDEN["token"][0, :20].tolist(), streaming=False, is_final=True)
+    mel = offline(flow, prompt(10), GOLDEN["token"][0, :20].tolist(), streaming=False, is_final=True)
     stretched = MelStretch(40 / 30).push(mel, is_final=True)
     voice = vocoder.open()
     (speech,) = vocoder.run([VocoderJob(voice, stretched, True)])

@@ -11,7 +11,7 @@ from voicegate.engine.llm.backend import LlmPrompt, SequenceRequest
 from voicegate.engine.loop import clause_feed
 from voicegate.engine.loop.prompting import voice_prompt
 from voicegate.engine.loop.stages import ReadyVoice, Stages
-from voicegate.engine.token2wav.flow.prompt import FlowPrompt
+from voicegate.engine.token2wav.flow.backend import FlowPrompt
 
 pytestmark = pytest.mark.parity
 

@@ -79,7 +79,7 @@ def test_a_replaced_voice_goes_when_its_last_utterance_does(stages: Stages, rms:
 
 
 def test_only_so_many_fit(stages: Stages, rms: Voice) -> None:
-    num_own = sum(len(voice.flow_prompt.blocks) for voice in stages.voices.values())
+    num_own = sum(voice.flow_prompt.num_blocks for voice in stages.voices.values())
     room = VoiceRoom(num_own + 2 * 3, prompt_tokens=rms.num_tokens)
     engine = HandDrivenEngine(stages=replace(stages, voice_room=room))
     names = ("a", "b", "c", "d")

@@ -8,10 +8,21 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from tests.support.flow import CPU, PARITY_ATOL, drain, flow_config, flow_state, make_model, make_runner, render_ready
+from tests.support.flow import (
+    CPU,
+    PARITY_ATOL,
+    drain,
+    flow_config,
+    flow_state,
+    make_model,
+    make_runner,
+    offline,
+    render_ready,
+)
 from tests.support.golden import GOLDEN_DIR, TINY_MODEL_DIR, load_arrays
 from voicegate.engine.model.config import load_model_config
 from voicegate.engine.model.weights import load_state_dict
+from voicegate.engine.token2wav.flow.backend import FlowPrompt
 from voicegate.engine.token2wav.flow.block_context import BlockContext, BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.estimator import Estimator
@@ -19,7 +30,6 @@ from voicegate.engine.token2wav.flow.euler import euler_step
 from voicegate.engine.token2wav.flow.modulation import time_embedding
 from voicegate.engine.token2wav.flow.offline import WholeSequence
 from voicegate.engine.token2wav.flow.pre_lookahead import HISTORY_TOKENS, PreLookahead
-from voicegate.engine.token2wav.flow.prompt import FlowPrompt
 from voicegate.engine.token2wav.flow.runner import FlowRunner
 from voicegate.engine.token2wav.flow.weights import ESTIMATOR_PREFIX
 
@@ -167,7 +177,7 @@ def test_noise(flow: dict[str, torch.Tensor]) -> None:
 )
 def test_offline(flow: dict[str, torch.Tensor], key: str, num_tokens: int, streaming: bool, is_final: bool) -> None:
     tokens = flow["token"][0, :num_tokens].tolist()
-    mel = make_runner().render_offline(golden_prompt(flow), tokens, streaming=streaming, is_final=is_final)
+    mel = offline(make_runner(), golden_prompt(flow), tokens, streaming=streaming, is_final=is_final)
     expected = flow[key][0]
     assert_near(mel[:, -expected.shape[1] :], expected)
     assert mel.shape[1] == 2 * (num_tokens if is_final else num_tokens - 3)
@@ -177,11 +187,11 @@ def test_offline_without_prompt(flow: dict[str, torch.Tensor]) -> None:
     runner = make_runner()
     tokens = flow["token"][0].tolist()
     negative = [*tokens[:3], -1, *tokens[4:20]]
-    mel = runner.render_offline(no_prompt(flow), tokens[:28], streaming=False, is_final=True)
+    mel = offline(runner, no_prompt(flow), tokens[:28], streaming=False, is_final=True)
     assert_near(mel, flow["mel_noprompt_28"][0])
-    mel = runner.render_offline(no_prompt(flow), tokens[:28], streaming=True, is_final=False)
+    mel = offline(runner, no_prompt(flow), tokens[:28], streaming=True, is_final=False)
     assert_near(mel, flow["mel_noprompt_stream_25_notfinal"][0])
-    mel = runner.render_offline(no_prompt(flow), negative, streaming=False, is_final=True)
+    mel = offline(runner, no_prompt(flow), negative, streaming=False, is_final=True)
     assert_near(mel[:, :12], flow["mel_noprompt_negtoken"][0])
 
 
@@ -231,7 +241,7 @@ def test_incremental(flow: dict[str, torch.Tensor]) -> None:
 def tiny_runner() -> FlowRunner:
     config = load_model_config(TINY_MODEL_DIR).flow
     state = load_state_dict(TINY_MODEL_DIR / "flow.safetensors")
-    return FlowRunner(config, state, num_blocks=16, max_streams=2, device=CPU)
+    return make_runner(config=config, state=state, num_blocks=16, max_streams=2)
 
 
 def test_tiny_model_of_both_voices_in_one_batch(tiny_runner: FlowRunner) -> None:

@@ -14,12 +14,13 @@ from tests.support.flow import (
     make_prompt,
     make_runner,
     make_tokens,
+    offline,
     render_alone,
     render_ready,
 )
-from voicegate.engine.token2wav.flow.prompt import FlowPrompt
+from voicegate.engine.token2wav.flow.backend import FlowPrompt
 from voicegate.engine.token2wav.flow.runner import FlowRunner
-from voicegate.engine.token2wav.flow.stream import FlowStream
+from voicegate.engine.token2wav.flow.stream import BlockStream
 
 pytestmark = pytest.mark.parity
 
@@ -56,8 +57,8 @@ def test_any_arrival_equals_all_at_once_and_offline(prompt_size: int, arrivals: 
     assert stream.num_rendered_frames == mel.shape[1] == 2 * len(tokens)
     assert_near(mel, render_alone(prompt, tokens))
     if tokens:
-        offline = runner.render_offline(prompt, tokens, streaming=True, is_final=True)
-        assert_near(mel, offline, atol=PARITY_ATOL)
+        expected = offline(runner, prompt, tokens, streaming=True, is_final=True)
+        assert_near(mel, expected, atol=PARITY_ATOL)
 
 
 class Party:
@@ -68,8 +69,8 @@ class Party:
         self.runner = make_runner(num_blocks=60)
         self.prompts = [make_prompt(size, seed=i) for i, size in enumerate((0, 13, 27, 65))]
         self.prepared = [self.runner.prepare(prompt) for prompt in self.prompts]
-        self.live: list[tuple[FlowStream, int, list[int], int]] = []  # stream, prompt, all tokens, tokens pushed
-        self.mels: dict[FlowStream, list[torch.Tensor]] = {}
+        self.live: list[tuple[BlockStream, int, list[int], int]] = []  # stream, prompt, all tokens, tokens pushed
+        self.mels: dict[BlockStream, list[torch.Tensor]] = {}
         self.num_opened = 0
 
     def open(self) -> None:
@@ -107,7 +108,7 @@ class Party:
         for stream, mel in zip(streams, batch.result(), strict=True):
             self.mels[stream].append(mel)
 
-    def cancel(self, stream: FlowStream) -> None:
+    def cancel(self, stream: BlockStream) -> None:
         self.runner.close(stream)
         self.live = [entry for entry in self.live if entry[0] is not stream]
 
@@ -140,7 +141,7 @@ def test_company_changes_nothing(seed: int) -> None:
     assert party.runner.num_free_blocks == num_free
 
 
-def open_filled(runner: FlowRunner, prompt: FlowPrompt, tokens: Sequence[int]) -> FlowStream:
+def open_filled(runner: FlowRunner, prompt: FlowPrompt, tokens: Sequence[int]) -> BlockStream:
     stream = runner.open(runner.prepare(prompt))
     stream.append(tokens)
     stream.finish()
@@ -188,5 +189,5 @@ def test_reused_blocks_leak_nothing() -> None:
         stream.finish()
         assert_near(drain(runner, stream), render_alone(prompt, tokens))
         runner.close(stream)
-        prepared.release()
+        runner.release(prepared)
         assert runner.num_free_blocks == 4

@@ -5,16 +5,19 @@ import pytest
 import torch
 
 from tests.support import golden
+from tests.support.vocoder import CPU, golden_excitation, golden_model, offline_vocoder, plain_runner
 from voicegate.engine import units
 from voicegate.engine.model.config import load_model_config
 from voicegate.engine.model.weights import load_state_dict
-from voicegate.engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner
+from voicegate.engine.token2wav.vocoder.backend import VocoderJob
+from voicegate.engine.token2wav.vocoder.model import VocoderModel
+from voicegate.engine.token2wav.vocoder.offline import OfflineVocoder
+from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
 from voicegate.engine.token2wav.vocoder.source import HarmonicSource
 from voicegate.engine.token2wav.vocoder.weights import load_vocoder_weights
 
 pytestmark = pytest.mark.parity
 
-CPU = torch.device("cpu")
 NUM_FRAMES = 60
 NUM_SAMPLES = NUM_FRAMES * units.SAMPLES_PER_FRAME
 Arrays = dict[str, torch.Tensor]
@@ -26,21 +29,13 @@ def arrays() -> Arrays:
 
 
 @pytest.fixture(scope="module")
-def excitation() -> torch.Tensor:
-    table = golden.name_keyed_generator("hift.sine_waves").random((NUM_SAMPLES, 9), dtype=np.float32)
-    return torch.from_numpy(table)
+def runner() -> VocoderRunner:
+    return plain_runner(golden_model(NUM_SAMPLES))
 
 
 @pytest.fixture(scope="module")
-def runner(excitation: torch.Tensor) -> VocoderRunner:
-    return VocoderRunner(
-        golden.golden_vocoder_config(),
-        golden.golden_state_dict("hift"),
-        excitation=excitation,
-        max_samples=NUM_SAMPLES,
-        max_streams=1,
-        device=CPU,
-    )
+def offline(runner: VocoderRunner) -> OfflineVocoder:
+    return offline_vocoder(runner.model)
 
 
 def stream(runner: VocoderRunner, mel: torch.Tensor, *pieces: int) -> torch.Tensor:
@@ -56,13 +51,14 @@ def assert_close(actual: torch.Tensor, expected: torch.Tensor, tolerance: float)
     assert (actual - expected).abs().max() <= tolerance
 
 
-def test_f0(runner: VocoderRunner, arrays: Arrays) -> None:
+def test_f0(offline: OfflineVocoder, arrays: Arrays) -> None:
     mel = arrays["mel"][0]
-    assert_close(runner.offline.f0(mel, is_final=True), arrays["f0_final"][0], 1e-10)
-    assert_close(runner.offline.f0(mel, is_final=False), arrays["f0_notfinal"][0], 1e-10)
+    assert_close(offline.f0(mel, is_final=True), arrays["f0_final"][0], 1e-10)
+    assert_close(offline.f0(mel, is_final=False), arrays["f0_notfinal"][0], 1e-10)
 
 
-def test_excitation_before_the_merge(arrays: Arrays, excitation: torch.Tensor) -> None:
+def test_excitation_before_the_merge(arrays: Arrays) -> None:
+    excitation = golden_excitation(NUM_SAMPLES)
     weights = load_vocoder_weights(golden.golden_vocoder_config(), golden.golden_state_dict("hift"), device=CPU)
     f0 = arrays["f0_final"].to(torch.float32)
     frames = HarmonicSource(golden.golden_vocoder_config(), weights).frames(f0, torch.zeros(1, 9, dtype=torch.float64))
@@ -75,13 +71,12 @@ def test_excitation_before_the_merge(arrays: Arrays, excitation: torch.Tensor) -
     assert torch.equal((gain < 0.01).to(torch.float32), arrays["uv_frame"])
 
 
-def test_source(runner: VocoderRunner, arrays: Arrays) -> None:
-    source = runner.offline.source(arrays["f0_final"][0].to(torch.float32))
+def test_source(offline: OfflineVocoder, arrays: Arrays) -> None:
+    source = offline.source(arrays["f0_final"][0].to(torch.float32))
     assert_close(source, arrays["source_final"][0, 0], 1e-7)
 
 
-def test_filter_layer_by_layer(runner: VocoderRunner, arrays: Arrays) -> None:
-    offline = runner.offline
+def test_filter_layer_by_layer(runner: VocoderRunner, offline: OfflineVocoder, arrays: Arrays) -> None:
     mel = arrays["mel"][0, :, :24]
     spectra = offline.spectra(offline.source(offline.f0(mel, is_final=True).to(torch.float32)))
     x = offline.conv_pre(mel, is_final=True)
@@ -100,10 +95,10 @@ def test_streamed_speech(runner: VocoderRunner, arrays: Arrays, pieces: tuple[in
     assert_close(stream(runner, arrays["mel"][0], *pieces), arrays["speech_final"][0], 2e-4)
 
 
-def test_offline_speech(runner: VocoderRunner, arrays: Arrays) -> None:
+def test_offline_speech(offline: OfflineVocoder, arrays: Arrays) -> None:
     mel = arrays["mel"][0]
-    assert_close(runner.render_offline(mel, is_final=True), arrays["speech_final"][0], 2e-4)
-    assert_close(runner.render_offline(mel, is_final=False), arrays["speech_notfinal"][0], 2e-4)
+    assert_close(offline.render(mel, is_final=True), arrays["speech_final"][0], 2e-4)
+    assert_close(offline.render(mel, is_final=False), arrays["speech_notfinal"][0], 2e-4)
 
 
 # --- the trained model of the repository ------------------------------------------------------------------
@@ -117,13 +112,13 @@ def reference() -> Arrays:
 
 @pytest.fixture(scope="module")
 def tiny_runner() -> VocoderRunner:
-    return VocoderRunner(
+    model = VocoderModel(
         load_model_config(golden.TINY_MODEL_DIR).vocoder,
         load_state_dict(golden.TINY_MODEL_DIR / "vocoder.safetensors"),
         max_samples=100_000,
-        max_streams=1,
         device=CPU,
     )
+    return plain_runner(model)
 
 
 def log_spectrum(samples: torch.Tensor) -> torch.Tensor:
@@ -139,7 +134,7 @@ def test_trained_speech_differs_by_noise_alone(tiny_runner: VocoderRunner, refer
     samples = stream(tiny_runner, mel, 20, 50, 50, mel.shape[1] - 120)
     assert samples.shape == expected.shape
     assert (samples - expected).square().mean() < 0.01 * expected.square().mean()
-    is_voiced = tiny_runner.offline.f0(mel, is_final=True) > 10
+    is_voiced = offline_vocoder(tiny_runner.model).f0(mel, is_final=True) > 10
     assert is_voiced.to(torch.float32).mean() > 0.5
     assert (log_spectrum(samples) - log_spectrum(expected)).abs()[:, :-1][:, is_voiced].mean() < 0.05  # nepers
     levels = (samples.view(-1, 480).square().mean(1) / expected.view(-1, 480).square().mean(1))[is_voiced]

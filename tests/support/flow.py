@@ -1,18 +1,26 @@
 """The flow with the golden weights, and random voices and token streams for it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
 import torch
 
 from tests.support.golden import golden_state_dict, tiny_config
 from voicegate.engine.model.config import EstimatorConfig, FlowConfig
+from voicegate.engine.token2wav.flow.backend import FlowPrompt
+from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.token2wav.flow.euler import upstream_noise
 from voicegate.engine.token2wav.flow.model import FlowModel
-from voicegate.engine.token2wav.flow.prompt import FlowPrompt
+from voicegate.engine.token2wav.flow.offline import render_offline
+from voicegate.engine.token2wav.flow.plain_solver import PlainSolver
+from voicegate.engine.token2wav.flow.prompt import load_prompt
 from voicegate.engine.token2wav.flow.runner import FlowRunner
-from voicegate.engine.token2wav.flow.stream import FlowStream
+from voicegate.engine.token2wav.flow.stream import BlockSolver, BlockStream
+
+if TYPE_CHECKING:
+    from voicegate.engine.token2wav.flow.cuda.ops import StepOps
 
 CPU = torch.device("cpu")
 # Of two correct implementations of the golden modules: 1.2e-6 was seen (tests/golden/cosyvoice3/README.md).
@@ -58,24 +66,42 @@ def make_model() -> FlowModel:
 
 def make_runner(
     *,
+    config: FlowConfig | None = None,
+    state: Mapping[str, torch.Tensor] | None = None,
     num_blocks: int = 40,
     max_streams: int = 8,
     cuda: FlowCudaConfig | None = None,
     device: torch.device = CPU,
     dtype: torch.dtype = torch.float32,
+    kv_dtype: torch.dtype | None = None,
+    ops: "StepOps | None" = None,
 ) -> FlowRunner:
-    """Free blocks hold NaN: whatever reads one shows it. `cuda` on a CPU: the path of fixed shapes."""
-    return FlowRunner(
-        flow_config(),
-        flow_state(),
+    """Free blocks hold NaN: whatever reads one shows it.
+
+    `cuda`: the path of fixed shapes, by `ops`; None: torch's operations, which run on a CPU.
+    """
+    config, state = config or flow_config(), state or flow_state()
+    model = FlowModel(config, state, device=device, dtype=dtype, noise=short_noise())
+    pool = BlockPool(
+        config.estimator,
+        num_steps=config.num_euler_steps,
         num_blocks=num_blocks,
-        max_streams=max_streams,
         device=device,
         dtype=dtype,
-        cuda=cuda,
-        noise=short_noise(),
-        poison_freed=True,
+        kv_dtype=kv_dtype,
+        poison=True,
     )
+    solver: BlockSolver
+    if cuda is None:
+        solver = PlainSolver(model, pool, max_streams=max_streams)
+    else:
+        from tests.support.flow_reference import FLOAT8_REFERENCE_OPS, REFERENCE_OPS
+        from voicegate.engine.token2wav.flow.cuda.ops import FLOAT8_STEP_OPS, STEP_OPS
+        from voicegate.engine.token2wav.flow.cuda.solver import CudaSolver
+
+        float8_ops = FLOAT8_STEP_OPS if ops is STEP_OPS else FLOAT8_REFERENCE_OPS
+        solver = CudaSolver(model, pool, cuda, ops=ops or REFERENCE_OPS, float8_ops=float8_ops)
+    return FlowRunner(model, pool, solver, max_streams=max_streams)
 
 
 def make_prompt(num_tokens: int, *, seed: int = 0) -> FlowPrompt:
@@ -93,7 +119,7 @@ def make_tokens(num_tokens: int, *, seed: int = 0) -> list[int]:
     return tokens
 
 
-def render_ready(runner: FlowRunner, streams: Sequence[FlowStream]) -> list[torch.Tensor]:
+def render_ready(runner: FlowRunner, streams: Sequence[BlockStream]) -> list[torch.Tensor]:
     """The next block of each, in one batch."""
     batch = runner.begin(streams)
     while not batch.advance():
@@ -101,7 +127,7 @@ def render_ready(runner: FlowRunner, streams: Sequence[FlowStream]) -> list[torc
     return batch.result()
 
 
-def drain(runner: FlowRunner, stream: FlowStream) -> torch.Tensor:
+def drain(runner: FlowRunner, stream: BlockStream) -> torch.Tensor:
     """All frames that can be rendered now: [80, n] on the CPU, n may be 0."""
     mels = [torch.empty(80, 0)]
     while stream.is_ready:
@@ -116,3 +142,11 @@ def render_alone(prompt: FlowPrompt, tokens: Sequence[int]) -> torch.Tensor:
     stream.append(tokens)
     stream.finish()
     return drain(runner, stream)
+
+
+def offline(
+    runner: FlowRunner, prompt: FlowPrompt, tokens: Sequence[int], *, streaming: bool, is_final: bool
+) -> torch.Tensor:
+    """[80, frames]: upstream's computation over the whole sequence at once, with a runner's weights."""
+    model = runner.model
+    return render_offline(model, load_prompt(model, prompt), tokens, streaming=streaming, is_final=is_final)

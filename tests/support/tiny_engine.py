@@ -10,6 +10,7 @@ from tests.support.self_scheduling import PLAIN, SelfSchedulingLlm
 from voicegate.engine.audio.encoding import Encoders
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.device.capture import Capturable
 from voicegate.engine.device.lanes import HOST_LANE
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.interface import (
@@ -94,8 +95,8 @@ class FirstSequenceFails:
         return self._runner.num_free_slots
 
     @property
-    def num_launches(self) -> int:
-        return self._runner.num_launches
+    def graphs(self) -> Capturable:
+        return self._runner.graphs
 
     def add(self, request: SequenceRequest) -> None:
         self._runner.add(request)

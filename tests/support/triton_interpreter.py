@@ -1,19 +1,19 @@
-"""Triton kernels on a CPU. Call `use_interpreter` before anything imports Triton; it holds for the whole process."""
+"""Triton kernels on a CPU. Call `uses_interpreter` before anything imports Triton; it holds for the whole process."""
 
 import os
+from importlib.util import find_spec
 from typing import Any
 
-import pytest
 
-
-def use_interpreter() -> None:
-    """Skips the calling module where Triton is not installed."""
+def uses_interpreter() -> bool:
+    """Whether Triton is there at all."""
+    if find_spec("triton") is None:
+        return False
     os.environ["TRITON_INTERPRET"] = "1"
-    pytest.importorskip("triton")
     from triton.runtime import interpreter
 
     if getattr(interpreter, "loops_over_numpy_2", False):
-        return
+        return True
     patch = interpreter._patch_lang_tensor
 
     def patch_with_index(tensor: Any, scope: Any) -> None:
@@ -23,3 +23,4 @@ def use_interpreter() -> None:
 
     interpreter._patch_lang_tensor = patch_with_index
     interpreter.loops_over_numpy_2 = True
+    return True

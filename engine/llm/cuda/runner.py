@@ -4,11 +4,12 @@ A row's arithmetic does not depend on its company: the same seed gives the same 
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 
+from voicegate.engine.device.capture import Capturable
 from voicegate.engine.llm.backend import InvalidRequest, SequenceOutput, SequenceRequest, UnknownSequence
 from voicegate.engine.llm.cuda.body import DecoderBody, max_shared_memory_bytes
 from voicegate.engine.llm.cuda.config import CudaLlmConfig, TileTable, default_tiles
@@ -85,16 +86,8 @@ class CudaLlmRunner:
         self._pending: deque[CudaStep] = deque()
 
     @property
-    def num_buckets(self) -> int:
-        return self.buckets.num_buckets
-
-    def compile(self, advance: Callable[[], None] = lambda: None) -> None:
-        """Run every bucket once, before the first sequence, so that its kernels are compiled and loaded."""
-        self.buckets.compile(advance)
-
-    def capture(self, report: Callable[[str], None]) -> None:
-        """Compile and capture everything, before the first sequence. Nothing is compiled or captured later."""
-        self.buckets.capture(report)
+    def graphs(self) -> Capturable:
+        return self.buckets.graphs
 
     # --- sequences --------------------------------------------------------------------------------------------
 
@@ -167,16 +160,6 @@ class CudaLlmRunner:
         )
 
     # --- steps ------------------------------------------------------------------------------------------------
-
-    @property
-    def num_graphs(self) -> int:
-        """CUDA graphs captured so far; constant after `capture`."""
-        return self.buckets.num_graphs
-
-    @property
-    def num_launches(self) -> int:
-        """CUDA graphs launched so far; 0 where there are none."""
-        return self.buckets.num_launches
 
     def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
         return self.launch(sequence_ids).outputs()

@@ -12,7 +12,7 @@ import torch
 
 from voicegate.engine import units
 from voicegate.engine.model.config import EstimatorConfig
-from voicegate.engine.token2wav.flow.errors import BlocksExhausted
+from voicegate.engine.token2wav.flow.backend import BlocksExhausted
 from voicegate.engine.token2wav.flow.estimator import CONV_HISTORY
 
 CFG_HALVES = 2
@@ -38,7 +38,11 @@ class BlockPool:
         kv_dtype: torch.dtype | None = None,
         poison: bool = False,
     ) -> None:
-        """`kv_dtype` of keys and values, by default `dtype`; the conv tails are always of `dtype`."""
+        """`kv_dtype` of keys and values, by default `dtype`; the conv tails are always of `dtype`.
+
+        float8_e4m3fn halves 90 MB per second of context and needs no scale: a trained model's keys stay below 11 and
+        its values below 5, and the type's range is 2**-6 to 448.
+        """
         heads = CFG_HALVES * config.num_heads
         # One block more than is handed out: where the padding rows of a fixed-shape batch write.
         self.scratch = num_blocks

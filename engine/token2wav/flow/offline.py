@@ -12,7 +12,7 @@ from voicegate.engine import units
 from voicegate.engine.token2wav.flow.estimator import CONV_HISTORY
 from voicegate.engine.token2wav.flow.euler import euler_step
 from voicegate.engine.token2wav.flow.model import FlowModel
-from voicegate.engine.token2wav.flow.prompt import PreparedPrompt
+from voicegate.engine.token2wav.flow.prompt import BlockPrompt
 
 
 class WholeSequence:
@@ -34,7 +34,7 @@ class WholeSequence:
 
 @torch.inference_mode()
 def render_offline(
-    model: FlowModel, prompt: PreparedPrompt, token_ids: Iterable[int], *, streaming: bool, is_final: bool
+    model: FlowModel, prompt: BlockPrompt, token_ids: Iterable[int], *, streaming: bool, is_final: bool
 ) -> torch.Tensor:
     """[80, 2N]; not final: without the last three tokens, which are then lookahead only."""
     tokens = prompt.tokens + model.checked_tokens(token_ids)

@@ -5,19 +5,22 @@ from collections.abc import Sequence
 import torch
 
 from voicegate.engine import units
+from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.token2wav.flow.block_context import BlockContext, BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.euler import euler_step
 from voicegate.engine.token2wav.flow.model import FlowModel
-from voicegate.engine.token2wav.flow.stream import FlowStream
+from voicegate.engine.token2wav.flow.stream import BlockStream
 
 
 class PlainSolver:
     """Implements BlockSolver; as many batches as there are streams."""
 
+    graphs = NOTHING_TO_CAPTURE
+
     def __init__(self, model: FlowModel, pool: BlockPool, *, max_streams: int) -> None:
-        self.num_free_lanes = max_streams
+        self.num_free_batches = max_streams
         self._max_streams = max_streams
         self._model = model
         self._pool = pool
@@ -26,7 +29,7 @@ class PlainSolver:
         num_rows = min(max_rows, self._max_streams)
         return BatchSize(num_rows, num_rows * units.FRAMES_PER_BLOCK)
 
-    def begin(self, streams: Sequence[FlowStream], rows: Sequence[BlockRow]) -> "PlainSolve":
+    def begin(self, streams: Sequence[BlockStream], rows: Sequence[BlockRow]) -> "PlainSolve":
         return PlainSolve(self._model, self._pool, streams, rows)
 
 
@@ -35,7 +38,7 @@ class PlainSolve:
 
     @torch.inference_mode()
     def __init__(
-        self, model: FlowModel, pool: BlockPool, streams: Sequence[FlowStream], rows: Sequence[BlockRow]
+        self, model: FlowModel, pool: BlockPool, streams: Sequence[BlockStream], rows: Sequence[BlockRow]
     ) -> None:
         self._model = model
         self._step = 0
@@ -67,7 +70,7 @@ class PlainSolve:
         """Nothing of it is shared."""
 
 
-def _input_base(model: FlowModel, streams: Sequence[FlowStream], num_frames: int) -> torch.Tensor:
+def _input_base(model: FlowModel, streams: Sequence[BlockStream], num_frames: int) -> torch.Tensor:
     """[C, B, n, D]: what the estimator's input projection makes of everything but x."""
     mu = model.mu([stream.next_window(num_frames // units.FRAMES_PER_TOKEN) for stream in streams])
     cond = torch.zeros_like(mu)

@@ -10,28 +10,28 @@ from typing import Protocol
 import torch
 
 from voicegate.engine import units
+from voicegate.engine.device.capture import Capturable
 from voicegate.engine.policy.batch_size import BatchSize
+from voicegate.engine.token2wav.flow.backend import StreamTooLong
 from voicegate.engine.token2wav.flow.block_context import BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
-from voicegate.engine.token2wav.flow.errors import StreamTooLong
 from voicegate.engine.token2wav.flow.model import FlowModel
-from voicegate.engine.token2wav.flow.prompt import PreparedPrompt
+from voicegate.engine.token2wav.flow.prompt import BlockPrompt
 
 
-class FlowStream:
-    """Opened and closed by FlowRunner."""
+class BlockStream:
+    """Implements FlowStream. Opened and closed by FlowRunner."""
 
-    def __init__(self, model: FlowModel, prompt: PreparedPrompt) -> None:
+    def __init__(self, model: FlowModel, prompt: BlockPrompt) -> None:
         self.prompt = prompt
         self.tokens = list(prompt.tokens)
         self.blocks = list(prompt.blocks)  # finished ones; this stream holds a reference to each
-        self.batch: FlowBatch | None = None  # set by FlowBatch while it renders this stream
+        self.batch: BlockBatch | None = None  # set by BlockBatch while it renders this stream
         self.is_finished = False
         self.is_closed = False
         self._model = model
 
     def append(self, token_ids: Iterable[int]) -> None:
-        """More speech tokens. Raises ValueError or StreamTooLong, and then none was appended."""
         if self.is_finished or self.is_closed:
             raise ValueError("tokens after the end of the stream")
         new = self._model.checked_tokens(token_ids)
@@ -43,12 +43,10 @@ class FlowStream:
         self.tokens.extend(new)
 
     def finish(self) -> None:
-        """No more tokens follow; lookahead past the end is silence from now on. Idempotent."""
         self.is_finished = True
 
     @property
     def is_ready(self) -> bool:
-        """Whether the next block can be rendered now."""
         if self.is_closed or self.batch is not None:
             return False
         if self.is_finished:
@@ -57,7 +55,6 @@ class FlowStream:
 
     @property
     def is_exhausted(self) -> bool:
-        """Finished, and every frame has been returned."""
         has_speech = len(self.tokens) > len(self.prompt.tokens)
         return self.is_finished and not (has_speech and self._next_token < len(self.tokens))
 
@@ -83,8 +80,11 @@ class FlowStream:
 
     @property
     def next_num_frames(self) -> int:
-        """Frames in the next block, prompt frames among them; below 50 only in a finished stream's last."""
         return min(units.FRAMES_PER_BLOCK, len(self.tokens) * units.FRAMES_PER_TOKEN - self.next_frame)
+
+    @property
+    def num_own_blocks(self) -> int:
+        return len(self.blocks) - self.prompt.num_blocks
 
     @property
     def next_num_prompt_frames(self) -> int:
@@ -122,28 +122,31 @@ class BlockSolve(Protocol):
 class BlockSolver(Protocol):
     """Two implementations: tensors as large as the batch, and fixed buffers for CUDA graphs."""
 
+    @property
+    def graphs(self) -> Capturable: ...
+
     def batch_size(self, max_rows: int) -> BatchSize:
         """What one batch may hold, up to `max_rows` whole blocks, with nothing computed in vain."""
 
     @property
-    def num_free_lanes(self) -> int:
+    def num_free_batches(self) -> int:
         """How many more batches may run at the same time."""
 
-    def begin(self, streams: Sequence[FlowStream], rows: Sequence[BlockRow]) -> BlockSolve:
-        """Raises LanesExhausted or ValueError, and then nothing has changed."""
+    def begin(self, streams: Sequence[BlockStream], rows: Sequence[BlockRow]) -> BlockSolve:
+        """Raises BatchesExhausted or ValueError, and then nothing has changed."""
 
 
-class FlowBatch:
-    """The next block of each of several streams, one Euler step at a time. Made by FlowRunner.begin.
+class BlockBatch:
+    """Implements FlowBatch. Made by FlowRunner.begin.
 
     It holds its own reference to every block that it reads or writes: a stream may close under it.
     """
 
-    def __init__(self, model: FlowModel, pool: BlockPool, solver: BlockSolver, streams: Sequence[FlowStream]) -> None:
-        """Raises BlocksExhausted, LanesExhausted or ValueError, and then nothing has changed."""
+    def __init__(self, model: FlowModel, pool: BlockPool, solver: BlockSolver, streams: Sequence[BlockStream]) -> None:
+        """Raises BlocksExhausted, BatchesExhausted or ValueError, and then nothing has changed."""
         self._num_steps = model.schedule.num_steps
         self._pool = pool
-        self._streams: list[FlowStream | None] = [*streams]  # None: dropped
+        self._streams: list[BlockStream | None] = [*streams]  # None: dropped
         self._step = 0
         self._prompt_frames = [stream.next_num_prompt_frames for stream in streams]
         blocks = pool.allocate(len(streams))
@@ -161,7 +164,7 @@ class FlowBatch:
             stream.batch = self
 
     @property
-    def streams(self) -> list[FlowStream]:
+    def streams(self) -> list[BlockStream]:
         """Those still in it, in the order of `begin`."""
         return [stream for stream in self._streams if stream is not None]
 
@@ -171,13 +174,12 @@ class FlowBatch:
         return self._step == self._num_steps or not any(self._streams)
 
     def advance(self) -> bool:
-        """One Euler step for all rows; True when it was the last. On CUDA it only enqueues on the current stream."""
         if not self.is_done:
             self._solve.advance()
             self._step += 1
         return self.is_done
 
-    def drop(self, stream: FlowStream) -> None:
+    def drop(self, stream: BlockStream) -> None:
         """Take a stream out; it is as it was before `begin`. No-op if it is not in.
 
         Its row is computed to the end all the same: a batch of another shape would round others' samples differently.
@@ -189,10 +191,7 @@ class FlowBatch:
                 self._release()
 
     def result(self) -> list[torch.Tensor]:
-        """New mel frames [80, n] of each of `streams`, whose blocks are finished by this. The batch is then empty.
-
-        On CUDA they are there once the current stream is, and may be rows of one tensor.
-        """
+        """As FlowBatch; the blocks of `streams` are finished by this. On CUDA frames may be rows of one tensor."""
         if not self.is_done:
             raise RuntimeError("the batch has Euler steps to run")
         if not self.streams:

@@ -3,14 +3,14 @@
 Channels first, [channels, columns], one utterance at a time; edges are padded where upstream pads them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch.nn import functional
 
 from voicegate.engine import units
-from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.token2wav.vocoder.f0 import LOOK_RIGHT_FRAMES, F0Predictor
+from voicegate.engine.token2wav.vocoder.model import VocoderModel
 from voicegate.engine.token2wav.vocoder.network import POST_SLOPE
 from voicegate.engine.token2wav.vocoder.source import HarmonicSource
 from voicegate.engine.token2wav.vocoder.stft import hann_window
@@ -18,17 +18,22 @@ from voicegate.engine.token2wav.vocoder.weights import source_stride
 
 
 class OfflineVocoder:
-    def __init__(self, config: VocoderConfig, weights: Mapping[str, torch.Tensor], noise: torch.Tensor) -> None:
-        """`noise` [at least 480 T]: merge weights times the excitation table, one number a sample."""
-        self._config = config
-        self._weights = weights
-        self._noise = noise
-        self._window = hann_window(config.stft_size).to(noise.device)
-        self._f0 = F0Predictor(weights)
-        self._source = HarmonicSource(config, weights)
+    def __init__(self, model: VocoderModel) -> None:
+        self._model = model
+        self._config = config = model.config
+        self._weights = model.weights
+        self._window = hann_window(config.stft_size).to(model.device)
+        self._f0 = F0Predictor(model.weights)
+        self._source = HarmonicSource(config, model.weights)
 
+    @torch.inference_mode()
     def render(self, mel: torch.Tensor, *, is_final: bool) -> torch.Tensor:
-        """mel [80, T] -> samples [480 T], or as upstream emits while more is to come [480 (T - 8)]."""
+        """mel [80, T] -> samples [480 T], or as upstream emits while more is to come [480 (T - 8)].
+
+        Raises VocoderStreamTooLong.
+        """
+        self._model.check_length(mel.shape[1])
+        mel = mel.to(self._model.device)
         if not is_final and mel.shape[1] <= LOOK_RIGHT_FRAMES + self._config.look_right_frames + 1:
             return mel.new_zeros(0)
         spectra = self.spectra(self.source(self.f0(mel, is_final=is_final).to(torch.float32)))
@@ -48,7 +53,7 @@ class OfflineVocoder:
         """f0 [T] float32 -> excitation samples [480 T]."""
         start = f0.new_zeros(1, self._source.num_harmonics, dtype=torch.float64)
         frames = self._source.frames(f0[None], start)
-        return self._source.samples(frames, self._noise[None, : len(f0) * units.SAMPLES_PER_FRAME])[0]
+        return self._source.samples(frames, self._model.noise[None, : len(f0) * units.SAMPLES_PER_FRAME])[0]
 
     def spectra(self, source: torch.Tensor) -> torch.Tensor:
         """Samples [480 T] -> [18, 120 T + 1]."""

@@ -14,7 +14,7 @@ Layout = Mapping[str, tuple[int, ...]]
 Tails = Mapping[str, torch.Tensor]
 
 
-class SlotTable:
+class StateTable:
     """[slots, numbers of one stream]. A zero row is a stream's start: zeros are what causal layers pad with."""
 
     def __init__(self, layout: Layout, num_slots: int, *, dtype: torch.dtype, device: torch.device) -> None:

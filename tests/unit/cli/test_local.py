@@ -8,15 +8,13 @@ import pytest
 from voicegate.engine.config import (
     DEVICES,
     FLOW_PRODUCTS,
-    GRAPH_SWITCHES,
     KV_DTYPES,
     PRECISIONS,
     VOCODER_PRECISIONS,
     EngineConfig,
 )
-from voicegate.engine.llm.cuda.config import ROW_BUCKETS, CudaLlmConfig
+from voicegate.engine.llm.cuda.config import ROW_BUCKETS
 from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
-from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
 from voicegate.gateway.cli.local import engine_config
 from voicegate.gateway.config import ConfigError, GatewayConfig, config_fields
 
@@ -50,19 +48,12 @@ def test_settings_of_a_gpu() -> None:
         kv_dtype="float8",
         flow_products="float8",
         vocoder_precision="tf32",
-        without=GRAPH_SWITCHES,
+        is_eager=True,
         max_active_clauses=5,
         max_flow_batch=3,
         encoder_processes=0,
     )
     assert engine_config(GatewayConfig(model_dir=Path("m"))) == EngineConfig(Path("m"))
-
-
-def test_eager_turns_off_switches_that_there_are() -> None:
-    parts = {"llm": CudaLlmConfig(), "flow": FlowCudaConfig(), "vocoder": VocoderCudaConfig()}
-    for switch in GRAPH_SWITCHES:
-        part, _, name = switch.partition(".")
-        assert getattr(parts[part], name) is True
 
 
 def test_choices_and_limits_are_the_engines() -> None:

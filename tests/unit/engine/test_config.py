@@ -31,7 +31,6 @@ pytestmark = pytest.mark.unit
             {"vocoder_precision": "fp8"},
             "vocoder_precision is 'fp8'; it must be one of float16, bfloat16, tf32, float32",
         ),
-        ({"without": ("lm.has_graphs",)}, "without has 'lm.has_graphs'; it must be PART.SWITCH with PART one of llm"),
     ],
 )
 def test_a_wrong_choice_is_refused_with_the_choices(field: dict[str, Any], message: str) -> None:

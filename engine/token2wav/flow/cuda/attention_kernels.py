@@ -1,7 +1,7 @@
-"""Triton kernels of attention over a paged context, with rotary and the write to the pool. See plain_ops.attend.
+"""Triton kernels of attention over a paged context, with rotary and the write to the pool.
 
 Shapes: C = 2 CFG halves, R rows with L lines in all, H heads of d channels; frame i of row r of half h is line
-h * L + START[r] + i. Every per-batch number comes from `rows` (lane.py's columns) and `step` on the device. Only the
+h * L + START[r] + i. Every per-batch number comes from `rows` (columns: buffers.py) and `step` on the device. Only the
 CUDA path imports this module (Triton is optional).
 
 Offsets into the pool pass 2**31 elements: block numbers are int64, and so is what they are multiplied with.

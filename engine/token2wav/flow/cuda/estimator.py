@@ -1,15 +1,14 @@
-"""One Euler step, and what precedes the first, over a lane's fixed buffers: what a CUDA graph holds.
+"""One Euler step, and what precedes the first, over a batch's fixed buffers: what a CUDA graph holds.
 
 Nothing here depends on the host's numbers but the shape: the Euler step, the lengths and the block tables are read
-on the device, so one graph per (lane, bucket) serves all steps of all batches.
+on the device, so one graph per (buffers, bucket) serves all steps of all batches.
 """
 
 import torch
 
 from voicegate.engine import units
 from voicegate.engine.token2wav.flow.block_pool import CFG_HALVES
-from voicegate.engine.token2wav.flow.cuda import lane
-from voicegate.engine.token2wav.flow.cuda.lane import BlockBuffers
+from voicegate.engine.token2wav.flow.cuda.buffers import FIRST_FRAME, WINDOW, BatchView
 from voicegate.engine.token2wav.flow.cuda.ops import StepOps
 from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
 from voicegate.engine.token2wav.flow.model import FlowModel
@@ -25,31 +24,31 @@ class FixedShapeEstimator:
         self._tensors = tensors
         self._ops = ops
 
-    def begin(self, block: BlockBuffers) -> None:
-        """After Lane.fill: the input projection of all but x, and x at time 0."""
-        mu = self._model.mu_of(block.rows[:, lane.WINDOW : block.table_column])  # [R, 50, 80]
-        rows, frames = block.cells // units.FRAMES_PER_BLOCK, block.cells % units.FRAMES_PER_BLOCK
-        mu, speaker = mu[rows, frames], block.speaker[rows]
+    def begin(self, batch: BatchView) -> None:
+        """After BatchBuffers.fill: the input projection of all but x, and x at time 0."""
+        mu = self._model.mu_of(batch.rows[:, WINDOW : batch.table_column])  # [R, 50, 80]
+        rows, frames = batch.cells // units.FRAMES_PER_BLOCK, batch.cells % units.FRAMES_PER_BLOCK
+        mu, speaker = mu[rows, frames], batch.speaker[rows]
         # Each line as a batch of its own: the lines of a row share nothing here.
-        base = self._model.estimator.conditioned_base(block.cond[:, None], mu[:, None], speaker)
-        block.base.copy_(base[:, 0])
-        block.x.copy_(self._model.noise[block.rows[rows, lane.FIRST_FRAME] + frames])
+        base = self._model.estimator.conditioned_base(batch.cond[:, None], mu[:, None], speaker)
+        batch.base.copy_(base[:, 0])
+        batch.x.copy_(self._model.noise[batch.rows[rows, FIRST_FRAME] + frames])
 
-    def advance(self, block: BlockBuffers) -> None:
-        """Euler step number `block.step`: x, the pool's new blocks and the number itself move on."""
+    def advance(self, batch: BatchView) -> None:
+        """Euler step number `batch.step`: x, the pool's new blocks and the number itself move on."""
         tensors, ops = self._tensors, self._ops
-        shape = (CFG_HALVES, block.num_lines, tensors.config.dim)
-        hidden = torch.empty(shape, dtype=torch.float32, device=block.x.device)
-        ops.embed(tensors, block, hidden)
+        shape = (CFG_HALVES, batch.num_lines, tensors.config.dim)
+        hidden = torch.empty(shape, dtype=torch.float32, device=batch.x.device)
+        ops.embed(tensors, batch, hidden)
         dtype = tensors.product_dtype
-        normed = ops.norm(tensors, block, hidden, update=None, gate_row=0, scale_row=_ATTN_SCALE, dtype=dtype)
+        normed = ops.norm(tensors, batch, hidden, update=None, gate_row=0, scale_row=_ATTN_SCALE, dtype=dtype)
         for number, layer in enumerate(tensors.layers):
             row = number * ROWS_PER_LAYER
             qkv = ops.linear(tensors, normed, layer.qkv_weight, layer.qkv_bias)
-            attended = ops.attend(tensors, block, qkv, number, dtype=dtype)
+            attended = ops.attend(tensors, batch, qkv, number, dtype=dtype)
             update = ops.update(tensors, attended, layer.attn_out_weight, layer.attn_out_bias)
             normed = ops.norm(
-                tensors, block, hidden, update=update, gate_row=row + _ATTN_GATE, scale_row=row + _FF_SCALE, dtype=dtype
+                tensors, batch, hidden, update=update, gate_row=row + _ATTN_GATE, scale_row=row + _FF_SCALE, dtype=dtype
             )
             wide = ops.widen(tensors, normed, layer.ff_in_weight, layer.ff_in_bias)
             update = ops.update(tensors, wide, layer.ff_out_weight, layer.ff_out_bias)
@@ -58,12 +57,12 @@ class FixedShapeEstimator:
                 dtype = tensors.dtype
             normed = ops.norm(
                 tensors,
-                block,
+                batch,
                 hidden,
                 update=update,
                 gate_row=row + _FF_GATE,
                 scale_row=row + ROWS_PER_LAYER,
                 dtype=dtype,
             )
-        ops.euler(tensors, block, normed)
-        block.step.add_(1)
+        ops.euler(tensors, batch, normed)
+        batch.step.add_(1)

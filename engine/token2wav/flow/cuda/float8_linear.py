@@ -1,4 +1,4 @@
-"""A layer's products in float8_e4m3fn, cuBLASLt's. Same signatures as plain_ops' float8_linear and float8_widen."""
+"""A layer's products in float8_e4m3fn, cuBLASLt's. See ops."""
 
 # mypy: disable-error-code="no-untyped-call"
 

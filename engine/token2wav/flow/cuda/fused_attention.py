@@ -1,4 +1,4 @@
-"""plain_ops.attend with Triton kernels: same signature, same results up to rounding. Importing it imports Triton."""
+"""Launches of the attention kernels; see ops. Importing it imports Triton."""
 
 # mypy: disable-error-code="no-untyped-call"
 
@@ -9,8 +9,8 @@ import triton
 
 from voicegate.engine import units
 from voicegate.engine.token2wav.flow.block_pool import CFG_HALVES
-from voicegate.engine.token2wav.flow.cuda import attention_kernels, lane
-from voicegate.engine.token2wav.flow.cuda.lane import BlockBuffers
+from voicegate.engine.token2wav.flow.cuda import attention_kernels, buffers
+from voicegate.engine.token2wav.flow.cuda.buffers import BatchView
 from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
 
 # tl.dot takes no smaller side.
@@ -52,14 +52,14 @@ def _attend_tile(dtype: torch.dtype, num_lines: int) -> AttendTile:
 
 def attend(
     tensors: FlowTensors,
-    block: BlockBuffers,
+    batch: BatchView,
     qkv: torch.Tensor,
     layer: int,
     *,
     dtype: torch.dtype | None = None,
     tile: AttendTile | None = None,
 ) -> torch.Tensor:
-    tile = tile or _attend_tile(qkv.dtype, block.num_lines)
+    tile = tile or _attend_tile(qkv.dtype, batch.num_lines)
     config = tensors.config
     heads, channels = config.num_heads, config.head_dim
     out = torch.empty(len(qkv), heads * channels, dtype=dtype or qkv.dtype, device=qkv.device)
@@ -68,7 +68,7 @@ def attend(
     else:
         sums = torch.empty(tile.splits, *out.shape, dtype=torch.float32, device=qkv.device)
         highest, total = torch.empty(2, tile.splits, len(qkv) * heads, dtype=torch.float32, device=qkv.device)
-    attention_kernels.attend_kernel[(CFG_HALVES * heads, block.num_rows, tile.splits)](
+    attention_kernels.attend_kernel[(CFG_HALVES * heads, batch.num_rows, tile.splits)](
         qkv,
         sums,
         highest,
@@ -76,23 +76,23 @@ def attend(
         tensors.pool.keys_values,
         tensors.cosines,
         tensors.sines,
-        block.step,
-        block.rows,
+        batch.step,
+        batch.rows,
         layer,
-        block.num_lines,
-        ROW_WIDTH=block.rows.stride(0),
-        BLOCK=lane.BLOCK,
-        NUM_FRAMES=lane.NUM_FRAMES,
-        START=lane.START,
-        NUM_FINISHED=lane.NUM_FINISHED,
-        FIRST_FRAME=lane.FIRST_FRAME,
-        TABLE=block.table_column,
+        batch.num_lines,
+        ROW_WIDTH=batch.rows.stride(0),
+        BLOCK=buffers.BLOCK,
+        NUM_FRAMES=buffers.NUM_FRAMES,
+        START=buffers.START,
+        NUM_FINISHED=buffers.NUM_FINISHED,
+        FIRST_FRAME=buffers.FIRST_FRAME,
+        TABLE=batch.table_column,
         STEPS=tensors.modulations.shape[0],
         DEPTH=config.depth,
         HEADS=heads,
         CHANNELS=channels,
         WHOLE_BLOCK=units.FRAMES_PER_BLOCK,
-        BLOCK_Q=_tile(min(block.num_lines, units.FRAMES_PER_BLOCK)),
+        BLOCK_Q=_tile(min(batch.num_lines, units.FRAMES_PER_BLOCK)),
         BLOCK_K=_tile(units.FRAMES_PER_BLOCK),
         BLOCK_C=_tile(channels),
         SPLITS=tile.splits,

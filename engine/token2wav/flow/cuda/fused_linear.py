@@ -1,4 +1,4 @@
-"""The estimator's products: Triton's for few lines, cuBLAS's beyond. Same signatures as plain_ops.
+"""The estimator's products: Triton's for few lines, cuBLAS's beyond. See ops.
 
 From where cuBLAS is faster, and which tile is fastest, is the outcome of bench/kernels/tune_flow.py on an H200.
 """

@@ -1,4 +1,4 @@
-"""plain_ops with Triton kernels: same signatures, same results up to rounding. Importing it imports Triton."""
+"""Launches of the kernels of input, norm and output; see ops. Importing it imports Triton."""
 
 # mypy: disable-error-code="no-untyped-call"
 
@@ -9,8 +9,8 @@ import triton
 
 from voicegate.engine import units
 from voicegate.engine.token2wav.flow.block_pool import CFG_HALVES
-from voicegate.engine.token2wav.flow.cuda import input_kernels, lane, line_kernels
-from voicegate.engine.token2wav.flow.cuda.lane import BlockBuffers
+from voicegate.engine.token2wav.flow.cuda import buffers, input_kernels, line_kernels
+from voicegate.engine.token2wav.flow.cuda.buffers import BatchView
 from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
 from voicegate.engine.token2wav.flow.estimator import CONV_HISTORY, MISH_LIMIT, NORM_EPS
 from voicegate.engine.token2wav.flow.weights import CONV_GROUPS
@@ -26,16 +26,16 @@ def _tile(size: int) -> int:
     return max(int(triton.next_power_of_2(size)), _MIN_TILE)
 
 
-def embed(tensors: FlowTensors, block: BlockBuffers, hidden: torch.Tensor) -> None:
-    num_rows, num_lines = block.num_rows, block.num_lines
+def embed(tensors: FlowTensors, batch: BatchView, hidden: torch.Tensor) -> None:
+    num_rows, num_lines = batch.num_rows, batch.num_lines
     dim, steps = tensors.config.dim, tensors.modulations.shape[0]
     shape = (CFG_HALVES, num_rows, CONV_HISTORY + units.FRAMES_PER_BLOCK, dim)
     window1, window2 = (torch.empty(shape, dtype=tensors.dtype, device=hidden.device) for _ in range(2))
     common = {
-        "ROW_WIDTH": block.rows.stride(0),
-        "BLOCK": lane.BLOCK,
-        "NUM_FRAMES": lane.NUM_FRAMES,
-        "START": lane.START,
+        "ROW_WIDTH": batch.rows.stride(0),
+        "BLOCK": buffers.BLOCK,
+        "NUM_FRAMES": buffers.NUM_FRAMES,
+        "START": buffers.START,
         "STEPS": steps,
         "DIM": dim,
         "HISTORY": CONV_HISTORY,
@@ -45,33 +45,33 @@ def embed(tensors: FlowTensors, block: BlockBuffers, hidden: torch.Tensor) -> No
     half_precision = tensors.dtype.itemsize == 2
     block_d = min(_tile(dim), 64) if half_precision else _MIN_TILE
     input_kernels.project_input_kernel[(num_rows, triton.cdiv(dim, block_d))](
-        block.x,
+        batch.x,
         tensors.x_weight,
-        block.base,
+        batch.base,
         tensors.input_bias,
         hidden,
         window1,
         window2,
         tensors.pool.tails,
-        block.step,
-        block.rows,
+        batch.step,
+        batch.rows,
         num_rows,
         num_lines,
         **common,
-        BEFORE=lane.BEFORE,
+        BEFORE=buffers.BEFORE,
         MELS=units.NUM_MELS,
         BLOCK_K=_tile(units.NUM_MELS),
         BLOCK_D=block_d,
         IS_PDL=tensors.is_pdl,
         num_warps=4,
     )
-    _convolve(tensors, block, window1, out=window2, conv=0, common=common)
-    _convolve(tensors, block, window2, out=hidden, conv=1, common=common)
+    _convolve(tensors, batch, window1, out=window2, conv=0, common=common)
+    _convolve(tensors, batch, window2, out=hidden, conv=1, common=common)
 
 
 def _convolve(
     tensors: FlowTensors,
-    block: BlockBuffers,
+    batch: BatchView,
     window: torch.Tensor,
     *,
     out: torch.Tensor,
@@ -79,7 +79,7 @@ def _convolve(
     common: Mapping[str, int],
 ) -> None:
     group = tensors.config.dim // CONV_GROUPS
-    num_windows = CFG_HALVES * block.num_rows
+    num_windows = CFG_HALVES * batch.num_rows
     block_out = _tile(group)
     if block_out > 32 and num_windows * CONV_GROUPS < _FEW_PROGRAMS:
         block_out = 32
@@ -89,10 +89,10 @@ def _convolve(
         tensors.conv_biases[conv],
         out,
         tensors.pool.tails,
-        block.step,
-        block.rows,
-        block.num_rows,
-        block.num_lines,
+        batch.step,
+        batch.rows,
+        batch.num_rows,
+        batch.num_lines,
         **common,
         IS_LAST=conv == 1,
         GROUP=group,
@@ -108,7 +108,7 @@ def _convolve(
 
 def norm(
     tensors: FlowTensors,
-    block: BlockBuffers,
+    batch: BatchView,
     hidden: torch.Tensor,
     *,
     update: torch.Tensor | None,
@@ -125,7 +125,7 @@ def norm(
         update if update is not None else out,
         tensors.modulations,
         out,
-        block.step,
+        batch.step,
         gate_row,
         scale_row,
         num_lines,
@@ -141,17 +141,17 @@ def norm(
     return out
 
 
-def euler(tensors: FlowTensors, block: BlockBuffers, normed: torch.Tensor) -> None:
+def euler(tensors: FlowTensors, batch: BatchView, normed: torch.Tensor) -> None:
     half_precision = tensors.dtype.itemsize == 2
-    grid = (triton.cdiv(block.num_lines, _MIN_TILE), triton.cdiv(units.NUM_MELS, _MIN_TILE))
+    grid = (triton.cdiv(batch.num_lines, _MIN_TILE), triton.cdiv(units.NUM_MELS, _MIN_TILE))
     line_kernels.euler_kernel[grid](
         normed,
         tensors.out_weight,
         tensors.out_bias,
         tensors.widths,
-        block.x,
-        block.step,
-        block.num_lines,
+        batch.x,
+        batch.step,
+        batch.num_lines,
         CFG_RATE=tensors.cfg_rate,
         DIM=tensors.config.dim,
         MELS=units.NUM_MELS,

@@ -1,7 +1,7 @@
-"""Triton kernels of the input: projection of x, and the two positional convolutions. See plain_ops.embed.
+"""Triton kernels of the input: projection of x, and the two positional convolutions.
 
 Shapes: C = 2 CFG halves, R rows with L lines in all, D = dim; frame i of row r of half h is line h * L + START[r] + i.
-Every per-batch number comes from `rows` (lane.py's columns) and `step` on the device. Only the CUDA path imports this
+Every per-batch number comes from `rows` (columns: buffers.py) and `step` on the device. Only the CUDA path imports this
 module (Triton is optional).
 """
 

@@ -1,7 +1,7 @@
-"""Triton kernels that take lines one by one or few at a time: adaLN, the Euler step. See plain_ops.
+"""Triton kernels that take lines one by one or few at a time: adaLN, the Euler step.
 
 Shapes: C = 2 CFG halves, R rows with L lines in all, D = dim; frame i of row r of half h is line h * L + START[r] + i.
-Every per-batch number comes from `rows` (lane.py's columns) and `step` on the device. Only the CUDA path imports this
+Every per-batch number comes from `rows` (columns: buffers.py) and `step` on the device. Only the CUDA path imports this
 module (Triton is optional).
 """
 

@@ -1,17 +1,17 @@
-"""The parts of one Euler step that have two implementations, chosen part by part.
+"""The kernels of one Euler step, by what they compute. Importing it imports Triton.
 
-The signatures are those of plain_ops, which is also what the kernels are tested against.
+C = 2 CFG halves, R rows with L lines in all (buffers.py), D = dim. Shapes are fixed and nothing is read back, so all of
+it can be captured.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 import torch
 
-from voicegate.engine.token2wav.flow.cuda import plain_ops
-from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
-from voicegate.engine.token2wav.flow.cuda.lane import BlockBuffers
+from voicegate.engine.token2wav.flow.cuda import float8_linear, fused_attention, fused_linear, fused_ops
+from voicegate.engine.token2wav.flow.cuda.buffers import BatchView
 from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
 
 
@@ -19,87 +19,61 @@ class NormOp(Protocol):
     def __call__(
         self,
         tensors: FlowTensors,
-        block: BlockBuffers,
+        batch: BatchView,
         hidden: torch.Tensor,
         *,
         update: torch.Tensor | None,
         gate_row: int,
         scale_row: int,
         dtype: torch.dtype | None = None,
-    ) -> torch.Tensor: ...
+    ) -> torch.Tensor:
+        """hidden += gate * update, if there is one; -> adaLN of hidden [C * L, D]. Rows of the modulation table.
+
+        The update may be in parts to be summed, one tensor [parts * C * L, D]. `dtype` of the result: by default as
+        the activations.
+        """
 
 
 class AttendOp(Protocol):
     def __call__(
         self,
         tensors: FlowTensors,
-        block: BlockBuffers,
+        batch: BatchView,
         qkv: torch.Tensor,
         layer: int,
         *,
         dtype: torch.dtype | None = None,
-    ) -> torch.Tensor: ...
+    ) -> torch.Tensor:
+        """qkv [C * L, 3 * H * d] -> [C * L, H * d] of `dtype`; whole blocks' keys and values go to the pool."""
 
 
+# x [lines, in], weight [out, in], bias [out] -> [lines, out].
 LinearOp = Callable[[FlowTensors, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
 class StepOps:
-    """See plain_ops for what each does."""
-
-    embed: Callable[[FlowTensors, BlockBuffers, torch.Tensor], None]
+    # Input projection and both positional convolutions -> hidden [C, L, D] float32; keeps whole blocks' conv tails.
+    embed: Callable[[FlowTensors, BatchView, torch.Tensor], None]
     norm: NormOp
     attend: AttendOp
     linear: LinearOp
-    widen: LinearOp
-    update: LinearOp
-    euler: Callable[[FlowTensors, BlockBuffers, torch.Tensor], None]
+    widen: LinearOp  # the feed-forward's first half: linear, then GELU's tanh form
+    update: LinearOp  # linear, perhaps in parts to be summed: what norm takes
+    # normed [C * L, D] -> velocity, guidance, and x one Euler step further, in place.
+    euler: Callable[[FlowTensors, BatchView, torch.Tensor], None]
 
 
-PLAIN_OPS = StepOps(
-    embed=plain_ops.embed,
-    norm=plain_ops.norm,
-    attend=plain_ops.attend,
-    linear=plain_ops.linear,
-    widen=plain_ops.widen,
-    update=plain_ops.linear,
-    euler=plain_ops.euler,
+STEP_OPS: Final = StepOps(
+    embed=fused_ops.embed,
+    norm=fused_ops.norm,
+    attend=fused_attention.attend,
+    linear=fused_linear.linear,
+    widen=fused_linear.widen,
+    update=fused_linear.update,
+    euler=fused_ops.euler,
 )
-
-
-def choose_ops(config: FlowCudaConfig) -> StepOps:
-    """Raises ImportError if a Triton kernel is asked for and Triton is not installed (extra `gpu`)."""
-    if not any(
-        (
-            config.fuse_input,
-            config.fuse_norm,
-            config.fuse_attention,
-            config.fuse_linear,
-            config.fuse_gelu,
-            config.fuse_output,
-        )
-    ):
-        return PLAIN_OPS
-    from voicegate.engine.token2wav.flow.cuda import fused_attention, fused_linear, fused_ops  # noqa: PLC0415 - Triton is optional
-
-    return StepOps(
-        embed=fused_ops.embed if config.fuse_input else plain_ops.embed,
-        norm=fused_ops.norm if config.fuse_norm else plain_ops.norm,
-        attend=fused_attention.attend if config.fuse_attention else plain_ops.attend,
-        linear=fused_linear.linear if config.fuse_linear else plain_ops.linear,
-        widen=fused_linear.widen if config.fuse_gelu else plain_ops.widen,
-        update=fused_linear.update if config.fuse_linear else plain_ops.linear,
-        euler=fused_ops.euler if config.fuse_output else plain_ops.euler,
-    )
-
-
-def choose_float8_ops(config: FlowCudaConfig) -> StepOps:
-    """The same for tensors.in_float8. Raises as `choose_ops`."""
-    linear, widen = plain_ops.float8_linear, plain_ops.float8_widen
-    if config.fuse_linear or config.fuse_gelu:
-        from voicegate.engine.token2wav.flow.cuda import float8_linear  # noqa: PLC0415 - Triton is optional
-
-        linear = float8_linear.linear if config.fuse_linear else linear
-        widen = float8_linear.widen if config.fuse_gelu else widen
-    return replace(choose_ops(config), linear=linear, widen=widen, update=linear)
+# Of tensors.in_float8.
+FLOAT8_STEP_OPS: Final = replace(
+    STEP_OPS, linear=float8_linear.linear, widen=float8_linear.widen, update=float8_linear.linear
+)

@@ -16,7 +16,7 @@ class FlowTensors:
     config: EstimatorConfig
     dtype: torch.dtype  # of weights and activations between products; residual and solver are float32
     cfg_rate: float
-    is_pdl: bool  # kernels may start before the one before has ended, see FlowCudaConfig.overlap_launches
+    is_pdl: bool  # kernels may start before the one before has ended, see CudaSolver
     pool: BlockPool
     layers: tuple[EstimatorLayer, ...]
     product_dtype: torch.dtype  # of the layers' weights and of what they are multiplied with: see in_float8
@@ -62,7 +62,7 @@ def flow_tensors(model: FlowModel, pool: BlockPool, *, is_pdl: bool = False) -> 
 
 
 def in_float8(tensors: FlowTensors) -> FlowTensors:
-    """The same with the layers' weights in float8_e4m3fn, for ops.choose_float8_ops.
+    """The same with the layers' weights in float8_e4m3fn, for FLOAT8_STEP_OPS.
 
     One scale for all weights and none for inputs are as good as one for each output and line: the type has 15 powers
     of two at full precision. In the trained tiny model no normed line passes 14, nothing behind GELU or attention 7.

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
+from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 from voicegate.engine.token2wav.vocoder.cuda.rows import Row
-from voicegate.engine.token2wav.vocoder.runner import VocoderJob
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How the vocoder runs on CUDA: shapes to capture, precision, and a switch for every optimisation. No Triton."""
+"""How the vocoder runs on CUDA: shapes to capture and precision. No Triton."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -64,9 +64,9 @@ class VocoderCudaConfig:
     # the columns beyond a row's own cost a program's start each, so buckets may be coarse.
     batch_buckets: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
     frame_buckets: tuple[int, ...] = (8, 20, 32, 56)  # a last block brings 50 and the 4 that were held back
-    use_graphs: bool = True
-    # The excitation's branches run beside the filter's first stages.
-    use_side_streams: bool = True
+    has_graphs: bool = True  # False: the same kernels launched one by one
+    # The excitation's branches run beside the filter's first stages; False: before them, which changes no sample.
+    has_side_streams: bool = True
     # A convolution takes the one with which a multiprocessor's share of its programs costs least; the first of equals.
     # One at least has 32 outputs. Empty: those of the precision.
     tiles: tuple[Tile, ...] = ()

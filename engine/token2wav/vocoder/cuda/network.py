@@ -76,7 +76,7 @@ class CudaNetwork:
         shape = (cuda.max_batch, row_fields.NUM_FIELDS)
         self.rows = torch.zeros(shape, dtype=torch.int64, device=device)
         self.convolve = Convolutions(cuda, self.rows)
-        num_side_streams = len(self.stages) if cuda.use_side_streams and device.type == "cuda" else 0
+        num_side_streams = len(self.stages) if cuda.has_side_streams and device.type == "cuda" else 0
         self._side = SideStreams(num_side_streams, priority=priority)
         num_samples = cuda.max_frames * units.SAMPLES_PER_FRAME + config.stft_hop
         self._samples = torch.zeros(cuda.max_batch * num_samples, device=device)

@@ -49,20 +49,20 @@ def test_the_file_has_every_row_that_is_done_and_a_row_that_fails_stops_none(
         num_saved.append(len(json.loads(target.read_text())["rows"]) if target.exists() else 0)
         if run.config.kv_dtype == "float8":
             raise EngineError("no room")
-        if run.config.without:
+        if run.config.is_eager:
             raise RuntimeError("CUDA error")
         result["start_s"] = 1.0
-        result["scenarios"]["burst-2"] = figures(20.0 if run.config.llm_yields else 30.0, 8.0)
+        result["scenarios"]["burst-2"] = figures(20.0 if run.config.flow_products == "precision" else 30.0, 8.0)
 
     monkeypatch.setattr(ablation, "measure_engine", measure)
-    assert main([*RUN, "--json", str(target), "--rows", "all", "eager", "llm-yields", "kv-float8"]) == 0
+    assert main([*RUN, "--json", str(target), "--rows", "all", "eager", "flow-float8", "kv-float8"]) == 0
     rows = json.loads(target.read_text())["rows"]
-    assert list(rows) == ["all", "eager", "llm-yields", "kv-float8"]
+    assert list(rows) == ["all", "eager", "flow-float8", "kv-float8"]
     assert num_saved == [0, 1, 2, 3]
     assert rows["eager"]["error"] == "CUDA error"
     assert rows["kv-float8"] == {"settings": ["kv_dtype=float8"], "scenarios": {}, "error": "no room"}
     printed = capsys.readouterr().out.splitlines()
-    assert [row.split()[0] for row in printed] == ["row", "all", "eager", "llm-yields", "kv-float8"]
+    assert [row.split()[0] for row in printed] == ["row", "all", "eager", "flow-float8", "kv-float8"]
     assert "30.0/60.0" in printed[3]
 
 
@@ -89,7 +89,7 @@ def test_two_rows_of_a_small_engine(tmp_path: Path) -> None:
     make_engine_dir(tmp_path / "model", SMALL, ConvertOptions(), never_stop=True)
     target = tmp_path / "ablation.json"
     options = ("--model", str(tmp_path / "model"), "--set", "max_clause_tokens=25", "--samples", "2", "--audio-s", "1")
-    assert main([*RUN, *options, "--json", str(target), "--rows", "all", "encoder-processes"]) == 0
+    assert main([*RUN, *options, "--json", str(target), "--rows", "all", "eager"]) == 0
     rows = json.loads(target.read_text())["rows"]
     for row in rows.values():
         assert list(row["scenarios"]) == ["first-audio", "burst-2"]

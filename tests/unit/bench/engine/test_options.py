@@ -27,7 +27,7 @@ pytestmark = pytest.mark.unit
         ("max_active_clauses=400", ("max_active_clauses", 400)),
         ("kv_dtype=float8", ("kv_dtype", "float8")),
         ("threads=none", ("threads", None)),
-        ("without=llm.has_graphs,flow.fuse_norm", ("without", ("llm.has_graphs", "flow.fuse_norm"))),
+        ("is_eager=true", ("is_eager", True)),
         ("voices_dir=here", ("voices_dir", Path("here"))),
     ],
 )

@@ -1,6 +1,7 @@
 """Choosing a device, and what a GPU is asked for before anything is loaded onto it."""
 
 import importlib.util
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from tests.support.golden import TINY_MODEL_DIR
 from tests.support.tiny_engine import CONFIG
 from voicegate.engine.device.lanes import CudaLane, Lane
 from voicegate.engine.interface import EngineError
-from voicegate.engine.loading.runners import Device, begin_start, choose_device, least_gpu_bytes, open_device
+from voicegate.engine.loading.runners import Device, choose_device, least_gpu_bytes, open_device
 from voicegate.engine.model.config import load_model_config
 
 pytestmark = pytest.mark.unit
@@ -77,13 +78,19 @@ def test_the_llms_short_steps_go_before_the_flows(monkeypatch: pytest.MonkeyPatc
     assert priority(device.llm_lane) < priority(device.token2wav_lane)
 
 
-def test_a_start_has_one_switch() -> None:
-    device, lines = open_device(CONFIG), list[str]()
-    for without in ((), ("start.compiles_side_by_side",)):
-        begin_start(replace(CONFIG, without=without), device, lines.append).finish()
-    assert not lines  # a CPU's models compile nothing
-    with pytest.raises(EngineError, match="start has no optimisation threads; it has compiles_side_by_side"):
-        begin_start(replace(CONFIG, without=("start.threads",)), device, lines.append)
+def test_a_cpu_needs_neither_triton_nor_anything_of_cuda() -> None:
+    """In a process of its own: here other tests have imported both."""
+    script = """
+import sys
+sys.modules["triton"] = None
+from tests.support.tiny_engine import CONFIG, tiny_stages
+assert not tiny_stages().flow.graphs.num_buckets
+print([name for name in sys.modules if name.startswith("voicegate.engine") and ".cuda" in name])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=TINY_MODEL_DIR.parents[1], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines()[-1:] == ["[]"], done.stderr
 
 
 def test_memory_wanted_of_a_gpu_follows_the_configuration() -> None:

@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager, contextmanager
 import pytest
 import torch
 
+from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
 from voicegate.engine.device.lanes import HOST_LANE, HostLane
 from voicegate.engine.loading import startup
-from voicegate.engine.loading.startup import Lines, ModelStart, Report
+from voicegate.engine.loading.startup import Lines, ModelStart
 
 pytestmark = pytest.mark.unit
 
@@ -46,6 +47,8 @@ class FakeModel:
         self._work = work
 
     num_buckets = 2
+    num_graphs = 3
+    num_launches = 0
 
     def compile(self, advance: Callable[[], None]) -> None:
         assert self._lane.user == threading.get_ident()
@@ -55,10 +58,9 @@ class FakeModel:
         advance()
         self._events.append((f"compile {self._name}", threading.get_ident()))
 
-    def capture(self, report: Report) -> None:
+    def capture(self) -> None:
         assert self._lane.user == threading.get_ident()
         self._events.append((f"capture {self._name}", threading.get_ident()))
-        report(f"{self._name}: 1 graph")
 
 
 class Reports:
@@ -83,7 +85,7 @@ class Reports:
 def test_all_compile_at_the_same_time_and_are_captured_in_turn() -> None:
     events: list[tuple[str, int]] = []
     reports = Reports()
-    start = ModelStart(CPU, reports, is_side_by_side=True)
+    start = ModelStart(CPU, reports)
     meeting = threading.Barrier(3, timeout=_PATIENCE_S)
     for name in ("LLM", "vocoder", "flow"):
         lane = ThreadLane()
@@ -99,7 +101,8 @@ def test_all_compile_at_the_same_time_and_are_captured_in_turn() -> None:
     assert captured == [("capture LLM", here), ("capture vocoder", here), ("capture flow", here)]
     assert all("kernels compiled in" in line for line in reports.lines[:3])
     assert reports.lines[3].startswith("kernels compiled: ")
-    assert reports.lines[4:7] == ["LLM: 1 graph", "vocoder: 1 graph", "flow: 1 graph"]
+    told = [line.partition(" in ")[0] for line in reports.lines[4:7]]
+    assert told == ["LLM: 3 CUDA graphs", "vocoder: 3 CUDA graphs", "flow: 3 CUDA graphs"]
     assert reports.lines[7].startswith("graphs captured: ")
     assert reports.shares == [(num_done, 6) for num_done in range(1, 7)]
 
@@ -123,7 +126,7 @@ def test_the_first_error_is_raised_when_the_others_are_done() -> None:
         failed.wait(_PATIENCE_S)
         threading.Event().wait(0.4)
 
-    start = ModelStart(CPU, reports, is_side_by_side=True)
+    start = ModelStart(CPU, reports)
     for name, work in (("LLM", fail_later), ("vocoder", fail), ("flow", work_on)):
         lane = ThreadLane()
         start.add(name, FakeModel(name, events, lane, work), lane)
@@ -136,22 +139,11 @@ def test_the_first_error_is_raised_when_the_others_are_done() -> None:
     assert reports.shares == [(num_done, 6) for num_done in range(1, 5)], "two models broke off"
 
 
-def test_without_threads_a_model_is_done_as_it_is_added() -> None:
-    events: list[tuple[str, int]] = []
-    reports = Reports()
-    start = ModelStart(CPU, reports, is_side_by_side=False)
-    for name in ("LLM", "flow"):
-        lane = ThreadLane()
-        start.add(name, FakeModel(name, events, lane), lane)
-        assert events[-1] == (f"capture {name}", threading.get_ident())
-    start.finish()
-    assert len(events) == 2
-    assert reports.lines == ["LLM: 1 graph", "flow: 1 graph"]
-
-
 def test_nothing_to_compile_is_no_line() -> None:
     reports = Reports()
-    ModelStart(CPU, reports, is_side_by_side=True).finish()
+    start = ModelStart(CPU, reports)
+    start.add("LLM", NOTHING_TO_CAPTURE, HOST_LANE)
+    start.finish()
     assert not reports.lines
 
 
@@ -162,15 +154,15 @@ def test_a_gpus_threads_know_it_and_find_triton_ready(monkeypatch: pytest.Monkey
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: calls.append(f"wait for {device}"))
 
     class Model:
-        num_buckets = 0
+        num_buckets = num_graphs = num_launches = 1
 
         def compile(self, advance: Callable[[], None]) -> None:
             calls.append("compile")
 
-        def capture(self, report: Report) -> None:
+        def capture(self) -> None:
             calls.append("capture")
 
-    start = ModelStart(torch.device("cuda", 1), Lines(lambda _: None), is_side_by_side=True)
+    start = ModelStart(torch.device("cuda", 1), Lines(lambda _: None))
     start.add("LLM", Model(), HOST_LANE)
     start.finish()
     assert calls == ["set up cuda:1", "use cuda:1", "compile", "wait for cuda:1", "capture"]

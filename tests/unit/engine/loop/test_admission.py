@@ -1,7 +1,6 @@
 """Who gets room in the models: the most urgent first, and a large clause that waits is not overtaken for ever."""
 
 from collections import deque
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -123,8 +122,8 @@ def test_many_who_wait_start_in_groups() -> None:
     )
 
 
-def test_few_who_wait_and_all_where_groups_are_off_start_one_by_one() -> None:
-    for desk in (crowded(30, 11), crowded(8, 30), crowded(30, 19, replace(CONFIG, starts_in_groups=False))):
+def test_few_who_wait_start_one_by_one() -> None:
+    for desk in (crowded(30, 11), crowded(8, 30)):
         first = desk.room.num_active
         desk.room.release(1)
         assert desk.admitted() == [first]

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from voicegate.engine.interface import Cancelled, Done, EngineEvent, Failed, Utt
 from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.stages import Stages
-from voicegate.engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner, VocoderStream
+from voicegate.engine.token2wav.vocoder.backend import VocoderBackend, VocoderJob, VocoderStream
 
 pytestmark = pytest.mark.unit
 
@@ -88,12 +89,12 @@ class SimulatedLane:
 class WatchedVocoder:
     """The tiny model's vocoder; notes who calls it, and lets a test see whether its mels still live."""
 
-    def __init__(self, vocoder: VocoderRunner, lane: SimulatedLane) -> None:
+    def __init__(self, vocoder: VocoderBackend, lane: SimulatedLane) -> None:
         self._vocoder = vocoder
         self._lane = lane
         self.mels: list[weakref.ref[torch.Tensor]] = []
         self.fails = False
-        self.num_launches = 0
+        self.graphs = SimpleNamespace(num_launches=0)
 
     def open(self) -> VocoderStream:
         return self._vocoder.open()
@@ -105,7 +106,7 @@ class WatchedVocoder:
         assert self._lane.is_active
         if self.fails:
             raise RuntimeError("made to fail")
-        self.num_launches += 1
+        self.graphs.num_launches += 1
         self.mels += [weakref.ref(job.mel) for job in jobs]
         return self._vocoder.run(jobs)
 
@@ -128,7 +129,6 @@ class Lanes:
     def __init__(self) -> None:
         self.llm, self.token2wav = SimulatedLane(), SimulatedLane()
         tiny = tiny_stages()
-        assert isinstance(tiny.vocoder, VocoderRunner)
         self.watched = WatchedVocoder(tiny.vocoder, self.token2wav)
         self.stages: Stages = replace(
             tiny,

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from tests.support.flow import CPU, flow_config
+from voicegate.engine.token2wav.flow.backend import BlocksExhausted
 from voicegate.engine.token2wav.flow.block_pool import BlockPool, bytes_per_block
-from voicegate.engine.token2wav.flow.errors import BlocksExhausted
 
 pytestmark = pytest.mark.unit
 

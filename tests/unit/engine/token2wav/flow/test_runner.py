@@ -16,15 +16,15 @@ from tests.support.flow import (
     make_tokens,
     render_ready,
 )
-from voicegate.engine.token2wav.flow.errors import BlocksExhausted, StreamsExhausted, StreamTooLong
-from voicegate.engine.token2wav.flow.prompt import FlowPrompt
+from voicegate.engine.token2wav.flow.backend import BlocksExhausted, FlowPrompt, StreamsExhausted, StreamTooLong
+from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.runner import FlowRunner
-from voicegate.engine.token2wav.flow.stream import FlowStream
+from voicegate.engine.token2wav.flow.stream import BlockStream
 
 pytestmark = pytest.mark.unit
 
 
-def open_stream(runner: FlowRunner, prompt_size: int, num_tokens: int = 0, *, finish: bool = False) -> FlowStream:
+def open_stream(runner: FlowRunner, prompt_size: int, num_tokens: int = 0, *, finish: bool = False) -> BlockStream:
     stream = runner.open(runner.prepare(make_prompt(prompt_size)))
     stream.append(make_tokens(num_tokens))
     if finish:
@@ -175,7 +175,7 @@ def test_a_batch_takes_streams_that_are_ready_once_each() -> None:
 
 def test_noise_must_be_whole_blocks() -> None:
     with pytest.raises(ValueError, match="multiple of 50"):
-        FlowRunner(flow_config(), flow_state(), num_blocks=1, max_streams=1, device=CPU, noise=torch.zeros(80, 120))
+        FlowModel(flow_config(), flow_state(), device=CPU, dtype=torch.float32, noise=torch.zeros(80, 120))
 
 
 # --- who owns which block ---------------------------------------------------------------------------------
@@ -197,8 +197,8 @@ def test_prompt_blocks_live_as_long_as_their_last_user() -> None:
     free = runner.num_free_blocks
     prepared = runner.prepare(make_prompt(60))
     stream = runner.open(prepared)
-    prepared.release()
-    prepared.release()
+    runner.release(prepared)
+    runner.release(prepared)
     assert runner.num_free_blocks == free - 2
     with pytest.raises(ValueError, match="released"):
         runner.open(prepared)

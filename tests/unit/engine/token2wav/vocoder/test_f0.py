@@ -5,7 +5,7 @@ import torch
 
 from tests.support import golden
 from voicegate.engine.token2wav.vocoder.f0 import LOOK_RIGHT_FRAMES, F0Predictor
-from voicegate.engine.token2wav.vocoder.state import BatchRows, SlotTable
+from voicegate.engine.token2wav.vocoder.state import BatchRows, StateTable
 from voicegate.engine.token2wav.vocoder.weights import load_vocoder_weights
 
 pytestmark = pytest.mark.unit
@@ -35,7 +35,7 @@ def test_frames_that_are_known_do_not_depend_on_those_to_come(predictor: F0Predi
 def test_pieces_equal_the_whole(predictor: F0Predictor, steps: list[tuple[int, int]]) -> None:
     mel = random_mel(40)
     expected = predictor.whole(mel, is_final=False)
-    table = SlotTable(predictor.layout, 2, dtype=torch.float64, device=CPU)
+    table = StateTable(predictor.layout, 2, dtype=torch.float64, device=CPU)
     slots = torch.tensor([0, 1])
     done = [0, 0]
     for step in steps:

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from voicegate.engine.token2wav.vocoder.layers import ONEDNN_MIN_NUMBERS, Convolution, ResBlock, SnakeConv, Upsample
-from voicegate.engine.token2wav.vocoder.state import BatchRows, SlotTable
+from voicegate.engine.token2wav.vocoder.state import BatchRows, StateTable
 
 pytestmark = pytest.mark.unit
 
@@ -51,7 +51,7 @@ def test_folded_upsampling(factor: int, kernel: int) -> None:
     repeated = functional.pad(x.transpose(1, 2).repeat_interleave(factor, dim=2), (kernel - 1, 0))
     expected = functional.conv1d(repeated, weights["up.weight"], weights["up.bias"]).transpose(1, 2)
     upsample = Upsample("up", weights, factor, dtype=torch.float32)
-    table = SlotTable(upsample.layout, 1, dtype=torch.float32, device=CPU)
+    table = StateTable(upsample.layout, 1, dtype=torch.float32, device=CPU)
     tails = table.tails(table.rows)
     pieces = [
         upsample.advance(piece, tails, even_rows(1, piece.shape[1]), 1) for piece in torch.split(x, [1, 12, 7], dim=1)
@@ -75,7 +75,7 @@ def test_snake_comes_before_the_convolution() -> None:
 def test_resblock_in_pieces_and_rows_of_unequal_length(kernel: int) -> None:
     block = ResBlock("block", resblock_weights(kernel), (1, 5), dtype=torch.float32)
     x = random_tensor(1, 40, 8)
-    table = SlotTable(block.layout, 2, dtype=torch.float32, device=CPU)
+    table = StateTable(block.layout, 2, dtype=torch.float32, device=CPU)
     whole = block.advance(x, table.tails(torch.zeros_like(table.rows[:1])), even_rows(1, 40), 1)
     tails = table.tails(table.rows)
     nothing = torch.zeros(2, dtype=torch.bool)

@@ -3,41 +3,44 @@
 import itertools
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import golden
+from tests.support.vocoder import CPU, golden_excitation, golden_model, offline, plain_runner
 from voicegate.engine import units
-from voicegate.engine.token2wav.vocoder.errors import VocoderStreamEnded, VocoderStreamsExhausted, VocoderStreamTooLong
-from voicegate.engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner, VocoderStream
+from voicegate.engine.token2wav.vocoder.backend import (
+    VocoderJob,
+    VocoderStream,
+    VocoderStreamEnded,
+    VocoderStreamsExhausted,
+    VocoderStreamTooLong,
+)
+from voicegate.engine.token2wav.vocoder.model import VocoderModel
+from voicegate.engine.token2wav.vocoder.plain_renderer import PlainRenderer
+from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
 
 pytestmark = pytest.mark.unit
 
-CPU = torch.device("cpu")
 MAX_FRAMES = 60
 MAX_STREAMS = 4
 # Two correct float32 implementations differ by 2e-5 on these weights (golden README).
 TOLERANCE = 1e-4
 
 
-def golden_excitation(num_rows: int) -> torch.Tensor:
-    return torch.from_numpy(golden.name_keyed_generator("hift.sine_waves").random((num_rows, 9), dtype=np.float32))
-
-
 def create_runner(*, max_frames: int = MAX_FRAMES, dtype: torch.dtype = torch.float32) -> VocoderRunner:
-    num_samples = max_frames * units.SAMPLES_PER_FRAME
-    return VocoderRunner(
-        golden.golden_vocoder_config(),
-        golden.golden_state_dict("hift"),
-        excitation=golden_excitation(num_samples),
-        max_samples=num_samples,
-        max_streams=MAX_STREAMS,
-        device=CPU,
-        dtype=dtype,
-    )
+    model = golden_model(max_frames * units.SAMPLES_PER_FRAME)
+    return plain_runner(model, max_streams=MAX_STREAMS, dtype=dtype)
+
+
+def poisonable_runner() -> tuple[VocoderRunner, list[torch.Tensor]]:
+    """And what it keeps of its slots, [slots, ...] each."""
+    model = golden_model(MAX_FRAMES * units.SAMPLES_PER_FRAME)
+    renderer = PlainRenderer(model, max_streams=MAX_STREAMS)
+    runner = VocoderRunner(model, renderer, max_streams=MAX_STREAMS)
+    return runner, [renderer._state.rows, renderer._exact_state.rows]
 
 
 @pytest.fixture(scope="module")
@@ -80,14 +83,14 @@ def assert_same(samples: torch.Tensor, expected: torch.Tensor) -> None:
 @given(pieces=st.lists(st.integers(0, 14), min_size=1, max_size=8).filter(lambda sizes: 0 < sum(sizes) <= MAX_FRAMES))
 def test_any_split_equals_the_whole(shared_runner: VocoderRunner, pieces: list[int]) -> None:
     mel = MEL[:, : sum(pieces)]
-    assert_same(render(shared_runner, mel, pieces), shared_runner.render_offline(mel, is_final=True))
+    assert_same(render(shared_runner, mel, pieces), offline(shared_runner, mel, is_final=True))
 
 
 @pytest.mark.parametrize("num_frames", range(1, 9))
 @pytest.mark.parametrize("ends_with_nothing", [False, True])
 def test_short_lives_frame_by_frame(shared_runner: VocoderRunner, num_frames: int, ends_with_nothing: bool) -> None:
     mel = MEL[:, :num_frames]
-    expected = shared_runner.render_offline(mel, is_final=True)
+    expected = offline(shared_runner, mel, is_final=True)
     assert expected.shape == (num_frames * units.SAMPLES_PER_FRAME,)
     assert_same(render(shared_runner, mel, [1] * num_frames + [0] * ends_with_nothing), expected)
     assert_same(render(shared_runner, mel, [num_frames]), expected)
@@ -109,15 +112,15 @@ def test_everything_that_is_final_is_given_out(shared_runner: VocoderRunner) -> 
 
 
 def test_upstreams_unfinished_output_is_a_prefix(shared_runner: VocoderRunner) -> None:
-    whole = shared_runner.render_offline(MEL, is_final=True)
-    unfinished = shared_runner.render_offline(MEL[:, :30], is_final=False)
+    whole = offline(shared_runner, MEL, is_final=True)
+    unfinished = offline(shared_runner, MEL[:, :30], is_final=False)
     assert_same(unfinished, whole[: (30 - 8) * units.SAMPLES_PER_FRAME])
     for num_frames in (1, 7, 8):
-        assert len(shared_runner.render_offline(MEL[:, :num_frames], is_final=False)) == 0
+        assert len(offline(shared_runner, MEL[:, :num_frames], is_final=False)) == 0
 
 
 def test_borders_of_pieces_do_not_click(shared_runner: VocoderRunner) -> None:
-    whole = shared_runner.render_offline(MEL, is_final=True)
+    whole = offline(shared_runner, MEL, is_final=True)
     largest_step = whole.diff().abs().max()
     stream = shared_runner.open()
     outputs = feed(shared_runner, stream, MEL, [10, 20, 5, 25])
@@ -157,30 +160,32 @@ PLAN = st.lists(st.integers(0, 20), min_size=1, max_size=4).filter(lambda sizes:
 def test_a_batch_equals_each_stream_alone(shared_runner: VocoderRunner, plans: list[list[int]]) -> None:
     mels = [MEL.roll(7 * index, dims=1)[:, : sum(plan)] for index, plan in enumerate(plans)]
     for mel, samples in zip(mels, feed_together(shared_runner, mels, plans), strict=True):
-        assert_same(samples, shared_runner.render_offline(mel, is_final=True))
+        assert_same(samples, offline(shared_runner, mel, is_final=True))
 
 
 def test_first_middle_and_final_in_one_padded_call(
     shared_runner: VocoderRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voicegate.engine.token2wav.vocoder.runner.MIN_ROW_FILL", 0.0)  # one call, however uneven
+    monkeypatch.setattr(
+        "voicegate.engine.token2wav.vocoder.plain_renderer.MIN_ROW_FILL", 0.0
+    )  # one call, however uneven
     plans = [[10, 5, 30], [1, 20, 3], [5, 44, 0], [0, 6, 1]]
     mels = [MEL.roll(5 * index, dims=1)[:, : sum(plan)] for index, plan in enumerate(plans)]
     for mel, samples in zip(mels, feed_together(shared_runner, mels, plans), strict=True):
-        assert_same(samples, shared_runner.render_offline(mel, is_final=True))
+        assert_same(samples, offline(shared_runner, mel, is_final=True))
 
 
 # --- slots ------------------------------------------------------------------------------------------------
 
 
 def test_a_slot_used_again_is_a_fresh_one() -> None:
-    runner = create_runner()
-    expected = runner.render_offline(MEL, is_final=True)
+    runner, kept_of_slots = poisonable_runner()
+    expected = offline(runner, MEL, is_final=True)
     abandoned = runner.open()
     runner.run([VocoderJob(abandoned, MEL[:, :20], is_final=False)])
     runner.close(abandoned)
-    runner._state.rows.fill_(torch.nan)
-    runner._exact_state.rows.fill_(torch.nan)
+    for rows in kept_of_slots:
+        rows.fill_(torch.nan)
     for _ in range(2):
         assert_same(render(runner, MEL, [20, 40]), expected)
 
@@ -195,24 +200,24 @@ def test_a_cancelled_stream_changes_no_other(shared_runner: VocoderRunner) -> No
     )
     shared_runner.close(kept)
     shared_runner.close(successor)
-    assert_same(torch.cat((first, rest)), shared_runner.render_offline(MEL, is_final=True))
+    assert_same(torch.cat((first, rest)), offline(shared_runner, MEL, is_final=True))
 
 
 def test_a_poisoned_slot_reaches_neither_its_successor_nor_its_neighbours() -> None:
-    runner = create_runner()
+    runner, kept_of_slots = poisonable_runner()
     kept, leaving = runner.open(), runner.open()
     first, _ = runner.run([VocoderJob(stream, MEL[:, :20], is_final=False) for stream in (kept, leaving)])
     freed_slot = leaving.slot
     runner.close(leaving)
-    runner._state.rows[freed_slot] = torch.nan
-    runner._exact_state.rows[freed_slot] = torch.nan
+    for rows in kept_of_slots:
+        rows[freed_slot] = torch.nan
     successor = runner.open()
     assert successor.slot == freed_slot
     rest, fresh = runner.run(
         [VocoderJob(kept, MEL[:, 20:], is_final=True), VocoderJob(successor, MEL[:, :30], is_final=True)]
     )
-    assert_same(torch.cat((first, rest)), runner.render_offline(MEL, is_final=True))
-    assert_same(fresh, runner.render_offline(MEL[:, :30], is_final=True))
+    assert_same(torch.cat((first, rest)), offline(runner, MEL, is_final=True))
+    assert_same(fresh, offline(runner, MEL[:, :30], is_final=True))
 
 
 def test_exhaustion_refuses_the_newcomer_only() -> None:
@@ -228,7 +233,7 @@ def test_exhaustion_refuses_the_newcomer_only() -> None:
         [VocoderJob(stream, mel[:, 20:], is_final=True) for stream, mel in zip(streams, mels, strict=True)]
     )
     for mel, before, after in zip(mels, first, rest, strict=True):
-        assert_same(torch.cat((before, after)), runner.render_offline(mel, is_final=True))
+        assert_same(torch.cat((before, after)), offline(runner, mel, is_final=True))
 
 
 def test_slots_run_out_and_come_back_once(shared_runner: VocoderRunner) -> None:
@@ -255,9 +260,9 @@ def test_a_refusal_leaves_all_streams_as_they_were() -> None:
     with pytest.raises(VocoderStreamTooLong, match="21 mel frames"):
         runner.run([VocoderJob(other, mel[:, :5], is_final=False), VocoderJob(long, MEL[:, 12:21], is_final=True)])
     with pytest.raises(VocoderStreamTooLong):
-        runner.render_offline(MEL[:, :21], is_final=True)
+        offline(runner, MEL[:, :21], is_final=True)
     outputs += runner.run([VocoderJob(long, mel[:, 12:], is_final=True)])
-    expected = runner.render_offline(mel, is_final=True)
+    expected = offline(runner, mel, is_final=True)
     assert_same(torch.cat(outputs), expected)
     assert_same(runner.run([VocoderJob(other, mel, is_final=True)])[0], expected)
 
@@ -287,26 +292,24 @@ def test_malformed_jobs_are_refused(shared_runner: VocoderRunner) -> None:
 
 def test_a_short_excitation_table_is_refused() -> None:
     with pytest.raises(ValueError, match="10 rows"):
-        VocoderRunner(
+        VocoderModel(
             golden.golden_vocoder_config(),
             golden.golden_state_dict("hift"),
-            excitation=golden_excitation(10),
             max_samples=11,
-            max_streams=1,
             device=CPU,
+            excitation=golden_excitation(10),
         )
 
 
 def test_without_a_table_upstreams_is_drawn() -> None:
-    runner = VocoderRunner(
-        golden.golden_vocoder_config(), golden.golden_state_dict("hift"), max_samples=9600, max_streams=1, device=CPU
-    )
+    config, state_dict = golden.golden_vocoder_config(), golden.golden_state_dict("hift")
+    runner = plain_runner(VocoderModel(config, state_dict, max_samples=9600, device=CPU))
     mel = MEL[:, :20]
-    assert_same(render(runner, mel, [9, 11]), runner.render_offline(mel, is_final=True))
+    assert_same(render(runner, mel, [9, 11]), offline(runner, mel, is_final=True))
 
 
 def test_bfloat16_is_close() -> None:
-    expected = create_runner().render_offline(MEL, is_final=True)
+    expected = offline(create_runner(), MEL, is_final=True)
     samples = render(create_runner(dtype=torch.bfloat16), MEL, [20, 40])
     assert samples.dtype == torch.float32
     assert torch.corrcoef(torch.stack((samples, expected)))[0, 1] > 0.97

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from voicegate.engine.token2wav.vocoder.state import BatchRows, SlotTable, behind_tail
+from voicegate.engine.token2wav.vocoder.state import BatchRows, StateTable, behind_tail
 
 pytestmark = pytest.mark.unit
 
@@ -17,7 +17,7 @@ def rows_of(*frames: int) -> BatchRows:
 
 
 def test_gathered_rows_are_copies_until_they_are_scattered() -> None:
-    table = SlotTable({"a": (2, 3), "b": (4,)}, 3, dtype=torch.float32, device=CPU)
+    table = StateTable({"a": (2, 3), "b": (4,)}, 3, dtype=torch.float32, device=CPU)
     slots = torch.tensor([2, 0])
     rows = table.gather(slots)
     tails = table.tails(rows)

@@ -6,29 +6,19 @@ from itertools import accumulate
 import torch
 
 from tests.support.flow import CPU, flow_config, flow_state, make_prompt, make_tokens, short_noise
+from tests.support.flow_reference import REFERENCE_OPS
 from voicegate.engine.model.config import EstimatorConfig
 from voicegate.engine.token2wav.flow.block_context import BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.cuda.buffers import BatchBuffers, BatchView
 from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.token2wav.flow.cuda.estimator import FixedShapeEstimator
-from voicegate.engine.token2wav.flow.cuda.lane import BlockBuffers, Lane
-from voicegate.engine.token2wav.flow.cuda.ops import PLAIN_OPS
 from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors, flow_tensors
 from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.prompt import load_prompt
-from voicegate.engine.token2wav.flow.stream import FlowStream
+from voicegate.engine.token2wav.flow.stream import BlockStream
 
-# Fixed shapes, torch's own operations: what runs anywhere.
-PLAIN = FlowCudaConfig(
-    frame_buckets=(16, 50, 100, 200, 400),
-    use_graphs=False,
-    fuse_input=False,
-    fuse_norm=False,
-    fuse_attention=False,
-    fuse_linear=False,
-    fuse_gelu=False,
-    fuse_output=False,
-)
+EAGER = FlowCudaConfig(frame_buckets=(16, 50, 100, 200, 400), has_graphs=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +31,7 @@ class Row:
 
 
 class Bench:
-    """One filled lane, its blocks one behind the other, and a pool.
+    """The buffers of one batch, its blocks one behind the other, and a pool.
 
     Keys, values and tails of finished blocks are random, others NaN.
     """
@@ -62,26 +52,26 @@ class Bench:
             config.estimator, num_steps=2, num_blocks=12, device=CPU, dtype=dtype, kv_dtype=kv_dtype, poison=True
         )
         self.tensors: FlowTensors = flow_tensors(self.model, self.pool)
-        lane = Lane(self.model, self.pool, max_rows=num_rows, max_lines=num_lines, is_longest_first=True)
-        self.block: BlockBuffers = lane.buffers(num_rows, num_lines)
+        buffers = BatchBuffers(self.model, self.pool, max_rows=num_rows, max_lines=num_lines)
+        self.batch: BatchView = buffers.view(num_rows, num_lines)
         streams = [self._stream(i, row) for i, row in enumerate(rows)]
         self.rows = [
             BlockRow(tuple(stream.blocks), self.pool.allocate(1)[0], stream.next_num_frames) for stream in streams
         ]
         ends = list(accumulate(row.num_frames for row in self.rows))
         self.starts = [0, *ends[:-1]]
-        lane.fill(self.block, streams, self.rows, self.starts)
-        FixedShapeEstimator(self.model, self.tensors, PLAIN_OPS).begin(self.block)
-        self.block.step.fill_(step)
+        buffers.fill(self.batch, streams, self.rows, self.starts)
+        FixedShapeEstimator(self.model, self.tensors, REFERENCE_OPS).begin(self.batch)
+        self.batch.step.fill_(step)
 
     @property
     def config(self) -> EstimatorConfig:
         return self.tensors.config
 
-    def _stream(self, seed: int, row: Row) -> FlowStream:
+    def _stream(self, seed: int, row: Row) -> BlockStream:
         generator = torch.Generator().manual_seed(seed)
-        prepared = load_prompt(self.model, self.pool, make_prompt(row.prompt_tokens, seed=seed))
-        stream = FlowStream(self.model, prepared)
+        prepared = load_prompt(self.model, make_prompt(row.prompt_tokens, seed=seed))
+        stream = BlockStream(self.model, prepared)
         num_tokens = 25 * row.num_finished + row.num_frames // 2 - row.prompt_tokens
         stream.append(make_tokens(num_tokens, seed=seed))
         stream.finish()

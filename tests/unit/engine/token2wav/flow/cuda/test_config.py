@@ -1,4 +1,4 @@
-"""Buckets and switches: what is refused, and which bucket takes what."""
+"""Buckets: what is refused, and which bucket takes what."""
 
 from typing import Any
 
@@ -18,8 +18,7 @@ pytestmark = pytest.mark.unit
         ({"frame_buckets": (100, 50)}, "ascending"),
         ({"frame_buckets": (0, 50)}, "positive"),
         ({"frame_buckets": (16, 32)}, "one must hold a block of 50"),
-        ({"num_lanes": 0}, "num_lanes is 0"),
-        ({"kv_dtype": torch.int8}, "kv_dtype is torch.int8"),
+        ({"max_batches": 0}, "max_batches is 0"),
         ({"product_dtype": torch.int8}, "product_dtype is torch.int8"),
     ],
 )
@@ -44,10 +43,3 @@ def test_what_whole_blocks_fill() -> None:
     config = FlowCudaConfig(frame_buckets=(16, 50, 200, 300))
     assert [config.batch_size(n).num_frames for n in (1, 3, 4, 5, 6, 99)] == [50, 50, 200, 200, 300, 300]
     assert FlowCudaConfig(frame_buckets=(16, 200)).batch_size(2) == BatchSize(5, 200)
-
-
-def test_without_packing_every_block_takes_a_whole_ones_room() -> None:
-    config = FlowCudaConfig(frame_buckets=(16, 50, 200, 300), pack_frames=False)
-    assert config.sizes == (BatchSize(1, 50), BatchSize(4, 200), BatchSize(6, 300))
-    assert config.size_for([2]) == BatchSize(1, 50)
-    assert config.size_for([2] * 5) == BatchSize(6, 300)

@@ -1,6 +1,7 @@
 """Each Triton kernel against the same step in torch's operations; in Triton's interpreter where there is no GPU."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -8,18 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+from tests.support import flow_reference
 from tests.unit.engine.token2wav.flow.cuda.support import Bench, Row
 from voicegate.engine import units
-from voicegate.engine.token2wav.flow.cuda import plain_ops
-from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
-from voicegate.engine.token2wav.flow.cuda.estimator import FixedShapeEstimator
-from voicegate.engine.token2wav.flow.cuda.ops import PLAIN_OPS, choose_ops
-from voicegate.engine.token2wav.flow.cuda.tensors import in_float8
-
-pytest.importorskip("triton", reason="the extra `gpu` is for Linux")
-
 from voicegate.engine.token2wav.flow.cuda import float8_linear, fused_attention, fused_linear, fused_ops
+from voicegate.engine.token2wav.flow.cuda.estimator import FixedShapeEstimator
 from voicegate.engine.token2wav.flow.cuda.fused_attention import AttendTile
+from voicegate.engine.token2wav.flow.cuda.ops import STEP_OPS
+from voicegate.engine.token2wav.flow.cuda.tensors import in_float8
 
 pytestmark = [
     pytest.mark.unit,
@@ -52,15 +49,15 @@ def benches(rows: list[Row], *, num_padding: int = 1, **kwargs: Any) -> Iterator
 
 
 def random_lines(bench: Bench, width: int, *, dtype: torch.dtype) -> torch.Tensor:
-    block = bench.block
+    num_lines = bench.batch.num_lines
     generator = torch.Generator().manual_seed(9)
-    return torch.randn(2 * block.num_lines, width, generator=generator).to(dtype)
+    return torch.randn(2 * num_lines, width, generator=generator).to(dtype)
 
 
 def valid(bench: Bench, tensor: torch.Tensor) -> torch.Tensor:
     """The lines that anybody will look at of [C, L, ...]: padding is behind them."""
     num_lines = sum(row.num_frames for row in bench.rows)
-    return tensor.view(2, bench.block.num_lines, -1)[:, :num_lines].flatten()
+    return tensor.view(2, bench.batch.num_lines, -1)[:, :num_lines].flatten()
 
 
 def written_to(bench: Bench, memory: torch.Tensor) -> torch.Tensor:
@@ -77,9 +74,9 @@ def assert_near(actual: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype
 
 def test_embed_and_the_tails_it_keeps() -> None:
     hiddens, tails = [], []
-    for bench, embed in zip(benches([Row(2, 14), Row(1, 50)]), (plain_ops.embed, fused_ops.embed), strict=True):
-        hidden = torch.empty(2, bench.block.num_lines, bench.config.dim)
-        embed(bench.tensors, bench.block, hidden)
+    for bench, embed in zip(benches([Row(2, 14), Row(1, 50)]), (flow_reference.embed, fused_ops.embed), strict=True):
+        hidden = torch.empty(2, bench.batch.num_lines, bench.config.dim)
+        embed(bench.tensors, bench.batch, hidden)
         hiddens.append(valid(bench, hidden))
         tails.append(written_to(bench, bench.pool.tails))
     assert_near(hiddens[1], hiddens[0])
@@ -91,12 +88,12 @@ def test_embed_and_the_tails_it_keeps() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_norm(num_parts: int, dtype: torch.dtype) -> None:
     results = []
-    for bench, norm in zip(benches(ROWS, dtype=dtype), (plain_ops.norm, fused_ops.norm), strict=True):
+    for bench, norm in zip(benches(ROWS, dtype=dtype), (flow_reference.norm, fused_ops.norm), strict=True):
         dim = bench.config.dim
         hidden = (100 * random_lines(bench, dim, dtype=torch.float32)).view(2, -1, dim)
         parts = [random_lines(bench, dim, dtype=dtype).roll(i) for i in range(num_parts)]
         update = torch.cat(parts) if parts else None
-        out = norm(bench.tensors, bench.block, hidden, update=update, gate_row=5, scale_row=6)
+        out = norm(bench.tensors, bench.batch, hidden, update=update, gate_row=5, scale_row=6)
         assert out.dtype == dtype
         results.append((out, hidden))
     assert_near(results[1][0], results[0][0], dtype)
@@ -114,10 +111,10 @@ def attend_in_splits(splits: int) -> Callable[..., torch.Tensor]:
 @pytest.mark.parametrize("rows", [ROWS, MIXED_ROWS])
 def test_attention_and_what_it_writes_to_the_pool(rows: list[Row], dtype: torch.dtype, splits: int) -> None:
     results = []
-    ops = plain_ops.attend, attend_in_splits(splits)
+    ops = flow_reference.attend, attend_in_splits(splits)
     for bench, attend in zip(benches(rows, dtype=dtype), ops, strict=True):
         qkv = random_lines(bench, 3 * bench.config.num_heads * bench.config.head_dim, dtype=dtype)
-        attended = attend(bench.tensors, bench.block, qkv, 1)
+        attended = attend(bench.tensors, bench.batch, qkv, 1)
         results.append((valid(bench, attended), written_to(bench, bench.pool.keys_values)[:, 1, 1]))
         assert all(bench.pool.keys_values[row.block, 0].isnan().all() for row in bench.rows)
     assert_near(results[1][0], results[0][0], dtype)
@@ -129,13 +126,13 @@ def test_attention_over_8_bit_context(splits: int) -> None:
     results = []
     for bench, attend in zip(
         benches(MIXED_ROWS, dtype=torch.float16, kv_dtype=torch.float8_e4m3fn),
-        (plain_ops.attend, attend_in_splits(splits)),
+        (flow_reference.attend, attend_in_splits(splits)),
         strict=True,
     ):
         # Representable in 8 bits, all but head 0's rotated keys: the interpreter loses a carry where it rounds.
         qkv = random_lines(bench, 3 * bench.config.num_heads * bench.config.head_dim, dtype=torch.float16)
         qkv = qkv.to(torch.float8_e4m3fn).to(torch.float16)
-        attended = attend(bench.tensors, bench.block, qkv, 0)
+        attended = attend(bench.tensors, bench.batch, qkv, 0)
         written = written_to(bench, bench.pool.keys_values.float())[:, 1, 0]
         results.append((valid(bench, attended), written.unflatten(2, (2, bench.config.num_heads))[:, :, :, 1:]))
     assert_near(results[1][0], results[0][0], torch.float16)
@@ -187,25 +184,25 @@ def assert_near_in_float8(actual: torch.Tensor, expected: torch.Tensor) -> None:
 
 def test_norm_into_float8() -> None:
     results = []
-    for bench, norm in zip(benches(ROWS, dtype=torch.float16), (plain_ops.norm, fused_ops.norm), strict=True):
+    for bench, norm in zip(benches(ROWS, dtype=torch.float16), (flow_reference.norm, fused_ops.norm), strict=True):
         hidden = random_lines(bench, bench.config.dim, dtype=torch.float32).view(2, -1, bench.config.dim)
-        out = norm(bench.tensors, bench.block, hidden, update=None, gate_row=0, scale_row=6, dtype=FLOAT8)
+        out = norm(bench.tensors, bench.batch, hidden, update=None, gate_row=0, scale_row=6, dtype=FLOAT8)
         results.append(valid(bench, out))
     assert_near_in_float8(results[1], results[0])
 
 
 def test_attention_into_float8() -> None:
     results = []
-    ops = plain_ops.attend, fused_attention.attend
+    ops = flow_reference.attend, fused_attention.attend
     for bench, attend in zip(benches(MIXED_ROWS, dtype=torch.float16), ops, strict=True):
         qkv = random_lines(bench, 3 * bench.config.num_heads * bench.config.head_dim, dtype=torch.float16)
-        results.append(valid(bench, attend(bench.tensors, bench.block, qkv, 1, dtype=FLOAT8)))
+        results.append(valid(bench, attend(bench.tensors, bench.batch, qkv, 1, dtype=FLOAT8)))
     assert_near_in_float8(results[1], results[0])
 
 
 def test_gelu_into_float8() -> None:
     x = torch.randn(40, 256, generator=torch.Generator().manual_seed(2)).half()
-    expected = plain_ops.saturated(torch.nn.functional.gelu(x.float(), approximate="tanh"), FLOAT8)
+    expected = flow_reference.saturated(torch.nn.functional.gelu(x.float(), approximate="tanh"), FLOAT8)
     assert_near_in_float8(float8_linear.gelu(x, dtype=FLOAT8, is_pdl=False), expected)
 
 
@@ -217,30 +214,31 @@ def test_products_of_float8(name: str) -> None:
     weight, bias = getattr(tensors.layers[1], f"{name}_weight"), getattr(exact, f"{name}_bias")
     x = random_lines(bench, weight.shape[1], dtype=torch.float32).to(FLOAT8)
     actual = float8_linear.linear(tensors, x, weight, bias)
-    assert_near(actual, plain_ops.float8_linear(tensors, x, weight, bias))
-    expected = plain_ops.linear(bench.tensors, x.float(), getattr(exact, f"{name}_weight"), bias)
+    assert_near(actual, flow_reference.float8_linear(tensors, x, weight, bias))
+    expected = flow_reference.linear(bench.tensors, x.float(), getattr(exact, f"{name}_weight"), bias)
     assert ((actual - expected).square().mean() / expected.square().mean()).sqrt() < 0.03
     wide = float8_linear.widen(tensors, x, weight, bias)
-    assert_near_in_float8(wide, plain_ops.float8_widen(tensors, x, weight, bias))
+    assert_near_in_float8(wide, flow_reference.float8_widen(tensors, x, weight, bias))
 
 
 def test_euler_step() -> None:
     results = []
-    for bench, euler in zip(benches(ROWS), (plain_ops.euler, fused_ops.euler), strict=True):
-        before = bench.block.x.clone()
-        euler(bench.tensors, bench.block, random_lines(bench, bench.config.dim, dtype=torch.float32))
-        assert not torch.equal(before, bench.block.x)
-        results.append(bench.block.x)
+    for bench, euler in zip(benches(ROWS), (flow_reference.euler, fused_ops.euler), strict=True):
+        before = bench.batch.x.clone()
+        euler(bench.tensors, bench.batch, random_lines(bench, bench.config.dim, dtype=torch.float32))
+        assert not torch.equal(before, bench.batch.x)
+        results.append(bench.batch.x)
     assert_near(results[1], results[0])
 
 
 def test_a_whole_step_of_kernels() -> None:
     """But GELU, which on a CPU is another function of torch's, and the input, which is slow and has its test."""
-    fused = choose_ops(FlowCudaConfig(use_graphs=False, fuse_input=False, fuse_gelu=False))
+    reference = flow_reference.REFERENCE_OPS
+    fused = replace(STEP_OPS, embed=reference.embed, widen=reference.widen)
     results = []
-    for bench, ops in zip(benches([Row(2, 14)], num_padding=0, step=0), (PLAIN_OPS, fused), strict=True):
-        FixedShapeEstimator(bench.model, bench.tensors, ops).advance(bench.block)
-        assert bench.block.step.item() == 1
-        x = torch.stack((bench.block.x, bench.block.x))
+    for bench, ops in zip(benches([Row(2, 14)], num_padding=0, step=0), (reference, fused), strict=True):
+        FixedShapeEstimator(bench.model, bench.tensors, ops).advance(bench.batch)
+        assert bench.batch.step.item() == 1
+        x = torch.stack((bench.batch.x, bench.batch.x))
         results.append(valid(bench, x))
     assert_near(results[1], results[0])

@@ -1,4 +1,4 @@
-"""The path of fixed shapes, with torch's operations on a CPU: lanes, padding, and who shares what."""
+"""The path of fixed shapes, with torch's operations on a CPU: buffers, padding, and who shares what."""
 
 from dataclasses import replace
 
@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from tests.support.flow import drain, make_prompt, make_runner, make_tokens, render_alone, render_ready
-from tests.unit.engine.token2wav.flow.cuda.support import PLAIN, Bench, Row
-from voicegate.engine.token2wav.flow.cuda import lane
+from tests.unit.engine.token2wav.flow.cuda.support import EAGER, Bench, Row
+from voicegate.engine.token2wav.flow.backend import BatchesExhausted, BlocksExhausted
+from voicegate.engine.token2wav.flow.cuda.buffers import NUM_FINISHED, START
 from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
-from voicegate.engine.token2wav.flow.errors import BlocksExhausted, LanesExhausted
 from voicegate.engine.token2wav.flow.runner import FlowRunner
-from voicegate.engine.token2wav.flow.stream import FlowStream
+from voicegate.engine.token2wav.flow.stream import BlockStream
 
 pytestmark = pytest.mark.unit
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.unit
 BATCH_ATOL = 5e-6
 
 
-def open_stream(runner: FlowRunner, num_tokens: int, *, prompt_size: int = 0, seed: int = 0) -> FlowStream:
+def open_stream(runner: FlowRunner, num_tokens: int, *, prompt_size: int = 0, seed: int = 0) -> BlockStream:
     stream = runner.open(runner.prepare(make_prompt(prompt_size, seed=seed)))
     stream.append(make_tokens(num_tokens, seed=seed))
     stream.finish()
@@ -28,13 +28,13 @@ def open_stream(runner: FlowRunner, num_tokens: int, *, prompt_size: int = 0, se
 
 @pytest.mark.parametrize("prompt_size", [0, 13, 28])
 def test_equals_the_plain_path(prompt_size: int) -> None:
-    mel = drain(runner := make_runner(cuda=PLAIN), open_stream(runner, 61, prompt_size=prompt_size))
+    mel = drain(runner := make_runner(cuda=EAGER), open_stream(runner, 61, prompt_size=prompt_size))
     expected = render_alone(make_prompt(prompt_size), make_tokens(61))
     torch.testing.assert_close(mel, expected, rtol=0, atol=BATCH_ATOL)
 
 
 def test_large_buckets_multiply_8_bit_floats() -> None:
-    config = replace(PLAIN, product_dtype=torch.float8_e4m3fn, float8_frames=100)
+    config = replace(EAGER, product_dtype=torch.float8_e4m3fn, float8_frames=100)
     runner = make_runner(cuda=config)
     alone = render_alone(make_prompt(0), make_tokens(28))[:, :50]
     (small,) = render_ready(runner, [open_stream(runner, 28)])
@@ -44,9 +44,8 @@ def test_large_buckets_multiply_8_bit_floats() -> None:
     assert 1e-3 < error < 5e-2
 
 
-@pytest.mark.parametrize("pack_frames", [True, False])
-def test_short_blocks_lie_close_and_padding_is_harmless(pack_frames: bool) -> None:
-    runner = make_runner(cuda=replace(PLAIN, pack_frames=pack_frames))
+def test_short_blocks_lie_close_and_padding_is_harmless() -> None:
+    runner = make_runner(cuda=EAGER)
     streams = [open_stream(runner, size, seed=size) for size in (3, 8, 5)]
     for stream, mel in zip(streams, render_ready(runner, streams), strict=True):
         expected = render_alone(make_prompt(0, seed=len(stream.tokens)), stream.tokens)
@@ -56,13 +55,13 @@ def test_short_blocks_lie_close_and_padding_is_harmless(pack_frames: bool) -> No
 
 def test_long_contexts_come_first_wherever_their_lines_lie() -> None:
     bench = Bench([Row(1, 50), Row(3, 50), Row(0, 20), Row(3, 16)], num_rows=5, num_lines=140)
-    assert bench.block.rows[:, lane.NUM_FINISHED].tolist() == [3, 3, 1, 0, 0]
-    assert bench.block.rows[:, lane.START].tolist() == [50, 120, 0, 100, 0]
+    assert bench.batch.rows[:, NUM_FINISHED].tolist() == [3, 3, 1, 0, 0]
+    assert bench.batch.rows[:, START].tolist() == [50, 120, 0, 100, 0]
 
 
 def test_company_in_the_same_bucket_changes_no_bit() -> None:
     """Same shape, same place: what the other rows hold, or that they are padding, cannot matter."""
-    config = replace(PLAIN, frame_buckets=(200,))
+    config = replace(EAGER, frame_buckets=(200,))
 
     def first_of(num_others: int) -> torch.Tensor:
         runner = make_runner(cuda=config)
@@ -76,16 +75,16 @@ def test_company_in_the_same_bucket_changes_no_bit() -> None:
     assert torch.equal(first_of(3), alone)
 
 
-def test_batches_interleave_in_lanes_and_a_third_is_refused() -> None:
-    runner = make_runner(cuda=PLAIN)
+def test_two_batches_interleave_and_a_third_is_refused() -> None:
+    runner = make_runner(cuda=EAGER)
     first, second, third = (open_stream(runner, 28, seed=i) for i in range(3))
     free_blocks = runner.num_free_blocks
     slow = runner.begin([first])
     for _ in range(4):
         slow.advance()
-    assert runner.num_free_lanes == 1
+    assert runner.num_free_batches == 1
     urgent = runner.begin([second])
-    with pytest.raises(LanesExhausted, match="all 2 lanes"):
+    with pytest.raises(BatchesExhausted, match="all 2 batches"):
         runner.begin([third])
     assert third.is_ready
     assert runner.num_free_blocks == free_blocks - 2
@@ -94,36 +93,36 @@ def test_batches_interleave_in_lanes_and_a_third_is_refused() -> None:
     while not slow.advance():
         pass
     mels = [*slow.result(), *urgent.result()]
-    assert runner.num_free_lanes == 2
+    assert runner.num_free_batches == 2
     for seed, mel in enumerate(mels):
         expected = render_alone(make_prompt(0, seed=seed), make_tokens(28, seed=seed))[:, :50]
         torch.testing.assert_close(mel, expected, rtol=0, atol=BATCH_ATOL)
 
 
-def test_a_batch_that_everybody_left_frees_its_lane_at_once() -> None:
-    runner = make_runner(cuda=PLAIN)
+def test_a_batch_that_everybody_left_frees_its_buffers_at_once() -> None:
+    runner = make_runner(cuda=EAGER)
     streams = [open_stream(runner, 28, seed=i) for i in range(2)]
     batch = runner.begin(streams)
     batch.advance()
     batch.drop(streams[0])
-    assert runner.num_free_lanes == 1
+    assert runner.num_free_batches == 1
     runner.close(streams[1])
-    assert runner.num_free_lanes == 2
+    assert runner.num_free_batches == 2
     assert batch.result() == []
-    assert runner.num_free_lanes == 2
+    assert runner.num_free_batches == 2
     assert drain(runner, streams[0]).isfinite().all()
 
 
 def test_what_is_refused_changes_nothing() -> None:
-    runner = make_runner(cuda=replace(PLAIN, frame_buckets=(50, 100)), num_blocks=3)
+    runner = make_runner(cuda=replace(EAGER, frame_buckets=(50, 100)), num_blocks=3)
     streams = [open_stream(runner, 28, seed=i) for i in range(4)]
     with pytest.raises(ValueError, match="3 blocks of 150 frames do not fit"):
         runner.begin(streams[:3])
-    assert (runner.num_free_blocks, runner.num_free_lanes) == (3, 2)
+    assert (runner.num_free_blocks, runner.num_free_batches) == (3, 2)
     batch = runner.begin(streams[:2])
     with pytest.raises(BlocksExhausted):
         runner.begin(streams[2:])
-    assert (runner.num_free_blocks, runner.num_free_lanes) == (1, 1)
+    assert (runner.num_free_blocks, runner.num_free_batches) == (1, 1)
     assert streams[2].is_ready
     while not batch.advance():
         pass
@@ -131,19 +130,15 @@ def test_what_is_refused_changes_nothing() -> None:
 
 
 def test_graphs_need_a_cuda_device() -> None:
-    with pytest.raises(ValueError, match="use_graphs=False"):
+    with pytest.raises(ValueError, match="has_graphs=False"):
         make_runner(cuda=FlowCudaConfig())
 
 
-def test_warm_up_reports_and_captures_nothing_on_a_cpu() -> None:
-    runner = make_runner(cuda=replace(PLAIN, frame_buckets=(16, 50)))
-    lines: list[str] = []
+def test_every_bucket_runs_on_padding_alone() -> None:
+    runner = make_runner(cuda=replace(EAGER, frame_buckets=(16, 50)))
     steps: list[None] = []
-    runner.compile(lambda: steps.append(None))
-    assert len(steps) == runner.num_buckets == 2
-    assert not lines
-    runner.capture(lines.append)
-    assert len(lines) == 1
-    assert lines[0].startswith("flow: 0 CUDA graphs in")
-    assert runner.num_graphs == 0
+    runner.graphs.compile(lambda: steps.append(None))
+    assert len(steps) == runner.graphs.num_buckets == 4, "begin and step, in one of the two sets of buffers"
+    runner.graphs.capture()
+    assert runner.graphs.num_graphs == 0
     assert drain(runner, open_stream(runner, 10)).isfinite().all()

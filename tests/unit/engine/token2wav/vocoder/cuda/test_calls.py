@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from voicegate.engine import units
+from voicegate.engine.token2wav.vocoder.backend import VocoderJob, VocoderStream
 from voicegate.engine.token2wav.vocoder.cuda.calls import PlannedRow, group_calls, plan_rows
 from voicegate.engine.token2wav.vocoder.cuda.rows import NUM_FIELDS, idle_row
-from voicegate.engine.token2wav.vocoder.runner import VocoderJob, VocoderStream
 
 pytestmark = pytest.mark.unit
 

@@ -1,55 +1,56 @@
-"""The parts of one Euler step in torch's own operations: the reference of every kernel, and its off switch.
+"""The parts of one Euler step in torch's own operations: what every kernel must equal, and what runs on a CPU.
 
-Shapes are fixed and nothing is read back, so these can be captured too. C = 2 CFG halves, R rows with L lines in all
-(lane.py), D = dim. Where frames of a row meet, rows are laid out at 50 frames each; what is beyond a row's end there is
-some other line, which nothing valid depends on.
+C = 2 CFG halves, R rows with L lines in all, D = dim, as in flow/cuda/ops.py. Where frames of a row meet, rows are laid
+out at 50 frames each; what is beyond a row's end there is some other line, which nothing valid depends on.
 """
+
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
 from voicegate.engine import units
 from voicegate.engine.token2wav.flow.block_pool import CFG_HALVES
-from voicegate.engine.token2wav.flow.cuda import lane
-from voicegate.engine.token2wav.flow.cuda.lane import BlockBuffers
+from voicegate.engine.token2wav.flow.cuda import buffers
+from voicegate.engine.token2wav.flow.cuda.buffers import BatchView
+from voicegate.engine.token2wav.flow.cuda.ops import StepOps
 from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
 from voicegate.engine.token2wav.flow.estimator import CONV_HISTORY, NORM_EPS, causal_conv, mish, rotate
 from voicegate.engine.token2wav.flow.euler import guide
 from voicegate.engine.token2wav.flow.weights import CONV_GROUPS
 
 
-def embed(tensors: FlowTensors, block: BlockBuffers, hidden: torch.Tensor) -> None:
-    """Input projection and both positional convolutions -> hidden [C, L, D] float32; keeps whole blocks' conv tails."""
-    projected = F.linear(block.x.to(tensors.dtype), tensors.x_weight).float()
-    hidden[0] = projected + block.base
+def embed(tensors: FlowTensors, batch: BatchView, hidden: torch.Tensor) -> None:
+    projected = F.linear(batch.x.to(tensors.dtype), tensors.x_weight).float()
+    hidden[0] = projected + batch.base
     hidden[1] = projected + tensors.input_bias
-    position = by_row(block, hidden.to(tensors.dtype))
-    blocks = _whole_blocks(tensors, block)
+    position = by_row(batch, hidden.to(tensors.dtype))
+    blocks = _whole_blocks(tensors, batch)
     for conv in range(len(tensors.conv_weights)):
         tails = tensors.pool.tails[:, :, conv]  # [blocks, steps, C, 30, D]
-        tails[blocks, block.step] = position[:, :, -CONV_HISTORY:].transpose(0, 1)
-        history = tails[block.rows[:, lane.BEFORE], block.step].transpose(0, 1)
+        tails[blocks, batch.step] = position[:, :, -CONV_HISTORY:].transpose(0, 1)
+        history = tails[batch.rows[:, buffers.BEFORE], batch.step].transpose(0, 1)
         window = torch.cat((history, position), dim=2)
         weight = _as_conv2d(tensors.conv_weights[conv])
         position = mish(causal_conv(window, weight, tensors.conv_biases[conv]))
-    hidden += by_line(block, position)
+    hidden += by_line(batch, position)
 
 
-def by_row(block: BlockBuffers, lines: torch.Tensor) -> torch.Tensor:
+def by_row(batch: BatchView, lines: torch.Tensor) -> torch.Tensor:
     """[C, L, ...] -> [C, R, 50, ...]."""
     frames = torch.arange(units.FRAMES_PER_BLOCK, device=lines.device)
-    return lines[:, (block.rows[:, lane.START, None] + frames).clamp(max=block.num_lines - 1)]
+    return lines[:, (batch.rows[:, buffers.START, None] + frames).clamp(max=batch.num_lines - 1)]
 
 
-def by_line(block: BlockBuffers, rows: torch.Tensor) -> torch.Tensor:
+def by_line(batch: BatchView, rows: torch.Tensor) -> torch.Tensor:
     """[C, R, 50, ...] -> [C, L, ...]; padding gets the first line's."""
-    return rows.flatten(1, 2)[:, block.cells]
+    return rows.flatten(1, 2)[:, batch.cells]
 
 
-def _whole_blocks(tensors: FlowTensors, block: BlockBuffers) -> torch.Tensor:
+def _whole_blocks(tensors: FlowTensors, batch: BatchView) -> torch.Tensor:
     """[R]: where each row's state goes; a shorter block ends its stream, so that nobody will read its state."""
-    is_whole = block.rows[:, lane.NUM_FRAMES] == units.FRAMES_PER_BLOCK
-    return torch.where(is_whole, block.rows[:, lane.BLOCK], tensors.pool.scratch)
+    is_whole = batch.rows[:, buffers.NUM_FRAMES] == units.FRAMES_PER_BLOCK
+    return torch.where(is_whole, batch.rows[:, buffers.BLOCK], tensors.pool.scratch)
 
 
 def _as_conv2d(weight: torch.Tensor) -> torch.Tensor:
@@ -60,7 +61,7 @@ def _as_conv2d(weight: torch.Tensor) -> torch.Tensor:
 
 def norm(
     tensors: FlowTensors,
-    block: BlockBuffers,
+    batch: BatchView,
     hidden: torch.Tensor,
     *,
     update: torch.Tensor | None,
@@ -68,12 +69,7 @@ def norm(
     scale_row: int,
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """hidden += gate * update, if there is one; -> adaLN of hidden [C * L, D]. Rows of the modulation table.
-
-    The update may be in parts to be summed, one tensor [parts * C * L, D]. `dtype` of the result: by default as the
-    activations.
-    """
-    modulation = tensors.modulations[block.step][0]  # [rows, D]
+    modulation = tensors.modulations[batch.step][0]  # [rows, D]
     if update is not None:
         hidden += modulation[gate_row] * update.view(-1, *hidden.shape).sum(0, dtype=torch.float32)
     scale, shift = modulation[scale_row], modulation[scale_row + 1]
@@ -90,17 +86,16 @@ def saturated(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def attend(
-    tensors: FlowTensors, block: BlockBuffers, qkv: torch.Tensor, layer: int, *, dtype: torch.dtype | None = None
+    tensors: FlowTensors, batch: BatchView, qkv: torch.Tensor, layer: int, *, dtype: torch.dtype | None = None
 ) -> torch.Tensor:
-    """qkv [C * L, 3 * H * d] -> [C * L, H * d] of `dtype`; whole blocks' keys and values go to the pool."""
     config = tensors.config
-    qkv = by_row(block, qkv.view(CFG_HALVES, block.num_lines, 3, config.num_heads, config.head_dim))
+    qkv = by_row(batch, qkv.view(CFG_HALVES, batch.num_lines, 3, config.num_heads, config.head_dim))
     frames = torch.arange(units.FRAMES_PER_BLOCK, device=qkv.device)
-    is_valid = frames < block.rows[:, lane.NUM_FRAMES, None]
+    is_valid = frames < batch.rows[:, buffers.NUM_FRAMES, None]
     # A padding line may hold anything, even NaN, which a mask of scores would let through.
     qkv = qkv.masked_fill(~is_valid[:, :, None, None, None], 0)
     # A last block may end where the tables do.
-    places = (block.rows[:, lane.FIRST_FRAME, None] + frames).clamp(max=len(tensors.cosines) - 1)
+    places = (batch.rows[:, buffers.FIRST_FRAME, None] + frames).clamp(max=len(tensors.cosines) - 1)
     rotate(qkv[..., :2, 0, :], torch.complex(tensors.cosines[places], tensors.sines[places]))
     # [R, q k v, C * H, 50, d]
     queries, keys, values = qkv.permute(3, 1, 0, 4, 2, 5).flatten(2, 3)
@@ -108,11 +103,11 @@ def attend(
     # 8-bit floats have no indexing of their own: the same bytes as integers.
     raw = context.view(torch.uint8) if context.dtype.itemsize == 1 else context
     new = saturated(torch.stack((keys, values), dim=1), context.dtype)
-    raw[_whole_blocks(tensors, block), block.step] = new.view(raw.dtype)
-    table = block.rows[:, block.table_column :]
-    exists = torch.arange(table.shape[1], device=qkv.device) < block.rows[:, lane.NUM_FINISHED, None]
+    raw[_whole_blocks(tensors, batch), batch.step] = new.view(raw.dtype)
+    table = batch.rows[:, batch.table_column :]
+    exists = torch.arange(table.shape[1], device=qkv.device) < batch.rows[:, buffers.NUM_FINISHED, None]
     # [R, blocks, k v, C * H, 50, d]; what does not exist may be NaN, too.
-    finished = raw[table, block.step].view(context.dtype).to(qkv.dtype)
+    finished = raw[table, batch.step].view(context.dtype).to(qkv.dtype)
     finished = finished.masked_fill(~exists[:, :, None, None, None, None], 0).permute(2, 0, 3, 1, 4, 5).flatten(3, 4)
     mask = torch.cat((exists.repeat_interleave(units.FRAMES_PER_BLOCK, dim=1), is_valid), dim=1)[:, None, None]
     attended = F.scaled_dot_product_attention(
@@ -124,17 +119,15 @@ def attend(
     )
     num_rows, _, num_frames, channels = attended.shape
     attended = attended.view(num_rows, CFG_HALVES, config.num_heads, num_frames, channels)
-    attended = by_line(block, attended.permute(1, 0, 3, 2, 4)).reshape(CFG_HALVES * block.num_lines, -1)
+    attended = by_line(batch, attended.permute(1, 0, 3, 2, 4)).reshape(CFG_HALVES * batch.num_lines, -1)
     return saturated(attended, dtype or qkv.dtype)
 
 
 def linear(tensors: FlowTensors, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """x [lines, in] @ weight [out, in].T + bias."""
     return F.linear(x, weight, bias)
 
 
 def widen(tensors: FlowTensors, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """The feed-forward's first half: linear, then GELU's tanh form."""
     return F.gelu(F.linear(x, weight, bias), approximate="tanh")
 
 
@@ -152,8 +145,11 @@ def _scaled_linear(tensors: FlowTensors, x: torch.Tensor, weight: torch.Tensor, 
     return F.linear(x.float() * tensors.input_scale, weight.float() * tensors.weight_scale, bias.float())
 
 
-def euler(tensors: FlowTensors, block: BlockBuffers, normed: torch.Tensor) -> None:
-    """normed [C * L, D] -> velocity, guidance, and x one Euler step further, in place."""
+def euler(tensors: FlowTensors, batch: BatchView, normed: torch.Tensor) -> None:
     velocity = F.linear(normed.float(), tensors.out_weight.float(), tensors.out_bias)
-    guided = guide(velocity.view(CFG_HALVES, *block.x.shape), cfg_rate=tensors.cfg_rate)
-    block.x.add_(tensors.widths[block.step] * guided)
+    guided = guide(velocity.view(CFG_HALVES, *batch.x.shape), cfg_rate=tensors.cfg_rate)
+    batch.x.add_(tensors.widths[batch.step] * guided)
+
+
+REFERENCE_OPS = StepOps(embed=embed, norm=norm, attend=attend, linear=linear, widen=widen, update=linear, euler=euler)
+FLOAT8_REFERENCE_OPS = replace(REFERENCE_OPS, linear=float8_linear, widen=float8_widen, update=float8_linear)

@@ -7,13 +7,15 @@ import pytest
 import torch
 
 from tests.support import golden
+from tests.support.vocoder import plain_runner
 from voicegate.engine import units
 from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.model.weights import WeightsError
+from voicegate.engine.token2wav.vocoder.backend import VocoderJob, VocoderStreamsExhausted
 from voicegate.engine.token2wav.vocoder.cuda.config import Tile, VocoderCudaConfig
-from voicegate.engine.token2wav.vocoder.cuda.runner import CudaVocoderRunner
-from voicegate.engine.token2wav.vocoder.errors import VocoderStreamsExhausted
-from voicegate.engine.token2wav.vocoder.runner import VocoderJob, VocoderRunner
+from voicegate.engine.token2wav.vocoder.cuda.renderer import CudaRenderer, check_config
+from voicegate.engine.token2wav.vocoder.model import VocoderModel
+from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
 from voicegate.engine.token2wav.vocoder.weights import vocoder_shapes
 
 pytestmark = pytest.mark.unit
@@ -43,7 +45,7 @@ EAGER = VocoderCudaConfig(
     precision="float32",
     batch_buckets=(1, 2),
     frame_buckets=(2, 5),
-    use_graphs=False,
+    has_graphs=False,
     # Large ones, the slower the interpreter is the more there are; cut in four and in two at the end.
     tiles=(Tile(1024, 128, 4, 2, 0.0, num_slices=4), Tile(1024, 32, 4, 2, 1.0, num_slices=2)),
 )
@@ -66,28 +68,26 @@ EXCITATION = torch.rand(NUM_SAMPLES, 9, generator=torch.Generator().manual_seed(
 MEL = torch.randn(2, units.NUM_MELS, MAX_FRAMES, generator=torch.Generator().manual_seed(4))
 
 
-def create_cuda(config: VocoderCudaConfig = EAGER) -> CudaVocoderRunner:
-    return CudaVocoderRunner(
-        SMALL,
-        state_dict(),
-        excitation=EXCITATION,
-        max_samples=NUM_SAMPLES,
-        max_streams=2,
-        device=CPU,
-        cuda=config,
-    )
+@pytest.fixture(scope="module")
+def model() -> VocoderModel:
+    return VocoderModel(SMALL, state_dict(), max_samples=NUM_SAMPLES, device=CPU, excitation=EXCITATION)
 
 
 @pytest.fixture(scope="module")
-def reference() -> VocoderRunner:
-    return VocoderRunner(SMALL, state_dict(), excitation=EXCITATION, max_samples=NUM_SAMPLES, max_streams=2, device=CPU)
+def reference(model: VocoderModel) -> VocoderRunner:
+    return plain_runner(model, max_streams=2)
 
 
 @pytest.fixture(scope="module")
-def runner() -> CudaVocoderRunner:
-    runner = create_cuda()
-    runner.state.fill_(-1)  # NaN in every type: what is not written must not be read
-    return runner
+def renderer(model: VocoderModel) -> CudaRenderer:
+    renderer = CudaRenderer(model, EAGER, max_streams=2)
+    renderer.network.state.fill_(-1)  # NaN in every type: what is not written must not be read
+    return renderer
+
+
+@pytest.fixture(scope="module")
+def runner(model: VocoderModel, renderer: CudaRenderer) -> VocoderRunner:
+    return VocoderRunner(model, renderer, max_streams=2)
 
 
 def feed_together(runner: VocoderRunner, plans: Sequence[Sequence[int]]) -> list[list[torch.Tensor]]:
@@ -108,7 +108,7 @@ def feed_together(runner: VocoderRunner, plans: Sequence[Sequence[int]]) -> list
     return outputs
 
 
-def test_first_later_last_and_waiting_in_one_batch(runner: CudaVocoderRunner, reference: VocoderRunner) -> None:
+def test_first_later_last_and_waiting_in_one_batch(runner: VocoderRunner, reference: VocoderRunner) -> None:
     plans = [[6, 1], [2, 0]]
     expected = feed_together(reference, plans)
     for samples, wanted in zip(feed_together(runner, plans), expected, strict=True):
@@ -116,15 +116,17 @@ def test_first_later_last_and_waiting_in_one_batch(runner: CudaVocoderRunner, re
         assert torch.allclose(torch.cat(samples), torch.cat(wanted), atol=TOLERANCE, rtol=0)
 
 
-def test_a_slot_full_of_nan_is_a_fresh_one(runner: CudaVocoderRunner, reference: VocoderRunner) -> None:
+def test_a_slot_full_of_nan_is_a_fresh_one(
+    renderer: CudaRenderer, runner: VocoderRunner, reference: VocoderRunner
+) -> None:
     (expected,) = feed_together(reference, [[1]])
     runner.close(runner.open())
-    runner.state.fill_(-1)
+    renderer.network.state.fill_(-1)
     (samples,) = feed_together(runner, [[1]])
     assert torch.allclose(samples[0], expected[0], atol=TOLERANCE, rtol=0)
 
 
-def test_exhaustion_refuses_the_newcomer_only(runner: CudaVocoderRunner) -> None:
+def test_exhaustion_refuses_the_newcomer_only(runner: VocoderRunner) -> None:
     streams = [runner.open() for _ in range(2)]
     with pytest.raises(VocoderStreamsExhausted):
         runner.open()
@@ -132,9 +134,7 @@ def test_exhaustion_refuses_the_newcomer_only(runner: CudaVocoderRunner) -> None
         runner.close(stream)
 
 
-def test_a_long_job_takes_several_calls_and_mel_may_be_strided(
-    runner: CudaVocoderRunner, reference: VocoderRunner
-) -> None:
+def test_a_long_job_takes_several_calls_and_mel_may_be_strided(runner: VocoderRunner, reference: VocoderRunner) -> None:
     (expected,) = feed_together(reference, [[7]])
     stream = runner.open()
     by_frame = MEL[0, :, :7].T.contiguous().T
@@ -143,20 +143,15 @@ def test_a_long_job_takes_several_calls_and_mel_may_be_strided(
     assert torch.allclose(samples, expected[0], atol=TOLERANCE, rtol=0)
 
 
-def test_capture_without_graphs_runs_every_bucket() -> None:
-    runner = create_cuda(
-        VocoderCudaConfig(precision="float16", batch_buckets=(1,), frame_buckets=(1,), use_graphs=False)
-    )
-    reports: list[str] = []
+def test_every_bucket_runs_on_padding_alone(model: VocoderModel) -> None:
+    cuda = VocoderCudaConfig(precision="float16", batch_buckets=(1,), frame_buckets=(1,), has_graphs=False)
+    renderer = CudaRenderer(model, cuda, max_streams=2)
     steps: list[None] = []
-    runner.compile(lambda: steps.append(None))
-    assert len(steps) == runner.num_buckets == 1
-    assert not reports
-    runner.capture(reports.append)
-    assert runner.num_graphs == 0
-    assert len(reports) == 1
-    assert "1 buckets" in reports[0]
-    assert math.isfinite(runner.state.view(torch.float16).abs().amax().item())
+    renderer.graphs.compile(lambda: steps.append(None))
+    assert len(steps) == renderer.graphs.num_buckets == 1
+    renderer.graphs.capture()
+    assert renderer.graphs.num_graphs == 0
+    assert math.isfinite(renderer.network.state.view(torch.float16).abs().amax().item())
 
 
 def test_blocks_that_the_kernels_cannot_join_are_refused() -> None:
@@ -164,4 +159,4 @@ def test_blocks_that_the_kernels_cannot_join_are_refused() -> None:
         **{name: getattr(SMALL, name) for name in VocoderConfig.__slots__} | {"resblock_dilations": ((3,), (5,))}
     )
     with pytest.raises(WeightsError, match="same dilations"):
-        CudaVocoderRunner(uneven, {}, max_samples=480, max_streams=1, device=CPU)
+        check_config(uneven)

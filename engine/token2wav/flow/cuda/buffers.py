@@ -19,7 +19,7 @@ from voicegate.engine.token2wav.flow.block_context import BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.pre_lookahead import HISTORY_TOKENS
-from voicegate.engine.token2wav.flow.stream import FlowStream
+from voicegate.engine.token2wav.flow.stream import BlockStream
 
 # Columns of a row.
 BLOCK: Final = 0
@@ -34,8 +34,8 @@ _HEADER: Final = 1  # the Euler step
 
 
 @dataclass(frozen=True, slots=True)
-class BlockBuffers:
-    """A lane's buffers as a batch of one bucket sees them: R rows with L lines in all. Contiguous, addresses fixed."""
+class BatchView:
+    """The buffers as a batch of one bucket sees them: R rows with L lines in all. Contiguous, addresses fixed."""
 
     step: torch.Tensor  # [1] int64
     rows: torch.Tensor  # [R, row width] int64
@@ -55,11 +55,8 @@ class BlockBuffers:
         return len(self.x)
 
 
-class Lane:
-    def __init__(
-        self, model: FlowModel, pool: BlockPool, *, max_rows: int, max_lines: int, is_longest_first: bool
-    ) -> None:
-        """`is_longest_first`: rows stand in the table by their contexts, wherever their lines lie."""
+class BatchBuffers:
+    def __init__(self, model: FlowModel, pool: BlockPool, *, max_rows: int, max_lines: int) -> None:
         dim = model.estimator.config.dim
         window_size = HISTORY_TOKENS + units.TOKENS_PER_BLOCK + model.config.lookahead_tokens
         max_blocks = model.max_frames // units.FRAMES_PER_BLOCK
@@ -72,16 +69,15 @@ class Lane:
         self._speaker = torch.zeros(max_rows, dim, device=device)
         self._base = torch.zeros(max_lines, dim, device=device)
         self._x = torch.zeros(max_lines, units.NUM_MELS, device=device)
-        self._is_longest_first = is_longest_first
         self._is_pinned = device.type == "cuda"
         # A row that nobody waits for: no frame, no context.
         self._padding_row = np.zeros(self._row_width, dtype=np.int64)
         self._padding_row[[BLOCK, BEFORE]] = pool.scratch, pool.before_first
         self._padding_row[self._table_column :] = pool.scratch
 
-    def buffers(self, num_rows: int, num_lines: int) -> BlockBuffers:
+    def view(self, num_rows: int, num_lines: int) -> BatchView:
         end_of_rows = _HEADER + num_rows * self._row_width
-        return BlockBuffers(
+        return BatchView(
             step=self._control[:_HEADER],
             rows=self._control[_HEADER:end_of_rows].view(num_rows, self._row_width),
             cells=self._control[end_of_rows : end_of_rows + num_lines],
@@ -93,22 +89,21 @@ class Lane:
         )
 
     def fill(
-        self, buffers: BlockBuffers, streams: Sequence[FlowStream], rows: Sequence[BlockRow], starts: Sequence[int]
+        self, view: BatchView, streams: Sequence[BlockStream], rows: Sequence[BlockRow], starts: Sequence[int]
     ) -> None:
         """Everything that the host knows of a batch; the rest of the bucket is padding. Enqueues, does not wait.
 
-        `starts`: each row's first line. The staging tensor is new each time: torch's pinned allocator hands it out
-        again only once it was copied.
+        `starts`: each row's first line. Rows stand in the table by their contexts, the longest first, wherever their
+        lines lie: a long one that attention starts with last would keep the GPU waiting. The staging tensor is new
+        each time: torch's pinned allocator hands it out again only once it was copied.
         """
-        batch = list(zip(streams, rows, starts, strict=True))
-        if self._is_longest_first:
-            batch.sort(key=lambda entry: len(entry[1].finished), reverse=True)
-        end_of_rows = _HEADER + buffers.num_rows * self._row_width
-        size = end_of_rows + buffers.num_lines
+        batch = sorted(zip(streams, rows, starts, strict=True), key=lambda entry: len(entry[1].finished), reverse=True)
+        end_of_rows = _HEADER + view.num_rows * self._row_width
+        size = end_of_rows + view.num_lines
         staging = torch.empty(size, dtype=torch.int64, pin_memory=self._is_pinned)
         control = staging.numpy()
         control[0] = 0
-        table = control[_HEADER:end_of_rows].reshape(buffers.num_rows, self._row_width)
+        table = control[_HEADER:end_of_rows].reshape(view.num_rows, self._row_width)
         table[:] = self._padding_row
         cells = control[end_of_rows:]
         cells[:] = 0
@@ -122,16 +117,16 @@ class Lane:
             table[i, self._table_column : self._table_column + len(finished)] = finished
             cells[start : start + row.num_frames] = units.FRAMES_PER_BLOCK * i + frames[: row.num_frames]
         self._control[:size].copy_(staging, non_blocking=True)
-        self._fill_prompts(buffers, batch)
+        self._fill_prompts(view, batch)
 
-    def _fill_prompts(self, buffers: BlockBuffers, batch: Sequence[tuple[FlowStream, BlockRow, int]]) -> None:
-        buffers.cond.zero_()
-        targets = list(buffers.speaker.unbind())[: len(batch)]
+    def _fill_prompts(self, view: BatchView, batch: Sequence[tuple[BlockStream, BlockRow, int]]) -> None:
+        view.cond.zero_()
+        targets = list(view.speaker.unbind())[: len(batch)]
         sources = [stream.prompt.speaker_bias for stream, _, _ in batch]
         for stream, _, start in batch:
             num_frames = stream.next_num_prompt_frames
             if num_frames:
-                targets.append(buffers.cond[start : start + num_frames])
+                targets.append(view.cond[start : start + num_frames])
                 sources.append(stream.next_prompt_mel(num_frames))
         if targets:
             torch._foreach_copy_(targets, sources)  # one launch for all

@@ -1,0 +1,140 @@
+"""The seam of the flow: speech tokens in, mel frames out, a block at a time of many streams.
+
+Blocks are handed out of one memory: a stream holds its finished ones until it is closed, a prompt those that every
+stream behind it shares. Called from one thread; on a GPU all work is launched on the current CUDA stream, the same one
+for all of it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import torch
+
+from voicegate.engine.device.capture import Capturable
+from voicegate.engine.policy.batch_size import BatchSize
+
+
+class FlowError(Exception):
+    """Base of what a flow refuses; every stream is then as it was.
+
+    FlowError
+      BlocksExhausted    too few blocks are free
+      StreamsExhausted   all streams that the flow was built for are open
+      BatchesExhausted   all batches run that the flow has buffers for
+      StreamTooLong      prompt and tokens pass the end of the noise buffer
+    """
+
+
+class BlocksExhausted(FlowError):
+    def __init__(self, *, wanted: int, free: int) -> None:
+        super().__init__(f"{wanted} blocks wanted, {free} free: close streams or build the flow with more blocks")
+        self.wanted = wanted
+        self.free = free
+
+
+class StreamsExhausted(FlowError):
+    pass
+
+
+class BatchesExhausted(FlowError):
+    pass
+
+
+class StreamTooLong(FlowError):
+    pass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlowPrompt:
+    """What a voice gives the flow."""
+
+    speech_ids: torch.Tensor  # [P] int64; P may be 0
+    mel: torch.Tensor  # [2P, 80] float32
+    embedding: torch.Tensor  # [192] float32, before normalisation
+
+
+class PreparedPrompt(Protocol):
+    @property
+    def num_blocks(self) -> int:
+        """Complete blocks that it holds."""
+
+
+class FlowStream(Protocol):
+    def append(self, token_ids: Iterable[int]) -> None:
+        """More speech tokens. Raises ValueError or StreamTooLong, and then none was appended."""
+
+    def finish(self) -> None:
+        """No more tokens follow; lookahead past the end is silence from now on. Idempotent."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the next block can be rendered now."""
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Finished, and every frame has been returned."""
+
+    @property
+    def next_num_frames(self) -> int:
+        """Frames in the next block, prompt frames among them; below 50 only in a finished stream's last."""
+
+    @property
+    def num_own_blocks(self) -> int:
+        """Finished blocks that it holds alone."""
+
+
+class FlowBatch(Protocol):
+    """The next block of each of several streams."""
+
+    def advance(self) -> bool:
+        """One Euler step for all rows; True when it was the last. On a GPU it is only launched."""
+
+    def result(self) -> list[torch.Tensor]:
+        """New mel frames [80, n] of each stream that is still open, in their order; n may be 0. The batch is over then.
+
+        On a GPU they are there for what is launched afterwards.
+        """
+
+
+Prompt = TypeVar("Prompt", bound=PreparedPrompt)
+Stream = TypeVar("Stream", bound=FlowStream)
+
+
+class FlowBackend(Protocol[Prompt, Stream]):
+    """A prompt lives from `prepare` to `release`, a stream from `open` to `close`."""
+
+    @property
+    def graphs(self) -> Capturable: ...
+
+    @property
+    def num_free_blocks(self) -> int: ...
+
+    @property
+    def num_free_batches(self) -> int:
+        """How many more batches may run at the same time."""
+
+    def batch_size(self, max_rows: int) -> BatchSize:
+        """What a batch of up to `max_rows` whole blocks may hold, such that little is computed in vain.
+
+        Shorter blocks leave room for more of them. One block fits always.
+        """
+
+    def prepare(self, prompt: FlowPrompt) -> Prompt:
+        """Render the complete blocks of a prompt. Raises ValueError, StreamTooLong and what `begin` raises."""
+
+    def release(self, prompt: Prompt) -> None:
+        """No stream can be opened any more; those that are open keep the blocks until they close. Idempotent."""
+
+    def open(self, prompt: Prompt) -> Stream:
+        """Raises StreamsExhausted; ValueError if the prompt was released."""
+
+    def close(self, stream: Stream) -> None:
+        """Give its blocks back, at once or when the batch that it is in is over. Idempotent."""
+
+    def begin(self, streams: Sequence[Stream]) -> FlowBatch:
+        """The next block of each. All must be ready.
+
+        Raises ValueError for streams that are not, or more than fit a batch; BlocksExhausted; BatchesExhausted. Then
+        nothing has changed.
+        """

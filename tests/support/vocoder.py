@@ -1,0 +1,42 @@
+"""The vocoder with the golden weights, streamed and over a whole sequence at once."""
+
+from functools import cache
+
+import numpy as np
+import torch
+
+from tests.support import golden
+from voicegate.engine.token2wav.vocoder.model import VocoderModel
+from voicegate.engine.token2wav.vocoder.offline import OfflineVocoder
+from voicegate.engine.token2wav.vocoder.plain_renderer import PlainRenderer
+from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
+
+CPU = torch.device("cpu")
+
+
+def golden_excitation(num_rows: int) -> torch.Tensor:
+    return torch.from_numpy(golden.name_keyed_generator("hift.sine_waves").random((num_rows, 9), dtype=np.float32))
+
+
+def golden_model(num_samples: int, *, device: torch.device = CPU) -> VocoderModel:
+    return VocoderModel(
+        golden.golden_vocoder_config(),
+        golden.golden_state_dict("hift"),
+        max_samples=num_samples,
+        device=device,
+        excitation=golden_excitation(num_samples),
+    )
+
+
+def plain_runner(model: VocoderModel, *, max_streams: int = 1, dtype: torch.dtype = torch.float32) -> VocoderRunner:
+    return VocoderRunner(model, PlainRenderer(model, max_streams=max_streams, dtype=dtype), max_streams=max_streams)
+
+
+@cache
+def offline_vocoder(model: VocoderModel) -> OfflineVocoder:
+    return OfflineVocoder(model)
+
+
+def offline(runner: VocoderRunner, mel: torch.Tensor, *, is_final: bool) -> torch.Tensor:
+    """What upstream's vocoder gives for mel [80, T], with a runner's weights: [480 T], not final [480 (T - 8)]."""
+    return offline_vocoder(runner.model).render(mel, is_final=is_final)
