@@ -78,6 +78,9 @@ class GatewayConfig:
         metadata=_help("networks, with commas, whose X-Forwarded-For tells the client's address: 10.0.0.0/8"),
     )
     max_sockets: int = field(default=1024, metadata=_help("sockets open at once; further ones get HTTP 503"))
+    sockets_per_address: int | None = field(
+        default=None, metadata=_help("of those, from one address; further ones get HTTP 429; unset: no such limit")
+    )
     text_bytes: int = field(default=64 * 1024, metadata=_help("UTF-8 bytes of text in one message"))
     context_text_bytes: int = field(default=1024 * 1024, metadata=_help("UTF-8 bytes of text over a context's life"))
     max_message_bytes: int = field(
@@ -190,6 +193,7 @@ _RANGES: Final = (
     _Range("context_idle_s", 1, 86_400),
     _Range("context_life_s", 1, 86_400),  # audio messages count their time modulo a day
     _Range("max_sockets", 1),
+    _Range("sockets_per_address", 1),
     _Range("text_bytes", 1),
     _Range("context_text_bytes", 1),
     _Range("max_message_bytes", 1),

@@ -28,6 +28,7 @@ from voicegate.gateway.cli.model_files import (
 )
 from voicegate.gateway.cli.terminal import say
 from voicegate.gateway.config import ConfigError, GatewayConfig, from_environment
+from voicegate.gateway.server.descriptors import FileLimits, file_limits
 
 _PYTHONS: Final = ((3, 11), (3, 12))  # of pyproject.toml
 _PROBE_TIMEOUT_S: Final = 1.0
@@ -81,6 +82,7 @@ def examine(config: GatewayConfig) -> Iterator[Finding]:
     except ConfigError as error:
         yield Finding(Level.FAIL, "model", str(error))
     yield check_port(config.host, config.port)
+    yield check_open_files(config.max_sockets, file_limits())
     yield check_sound()
 
 
@@ -212,6 +214,17 @@ def check_port(host: str, port: int) -> Finding:
             return Finding(Level.OK, "port", f"{where} is in use by a running voicegate")
         return Finding(Level.FAIL, "port", f"{where}: {error.strerror or error}; choose another with --port")
     return Finding(Level.OK, "port", f"{where} is free")
+
+
+def check_open_files(max_sockets: int, limits: FileLimits) -> Finding:
+    """`serve` raises the soft limit by itself."""
+    raised = limits.raised_for(max_sockets)
+    room = raised.room_for(max_sockets)
+    shown = "no limit" if raised.soft is None else f"at most {raised.soft}"
+    if room == max_sockets:
+        return Finding(Level.OK, "open files", f"{shown}; room for {room} sockets")
+    level, text = (Level.WARN, f"room for {room} of {max_sockets} sockets") if room else (Level.FAIL, "no room for any")
+    return Finding(level, "open files", f"{shown}; {text}: raise the hard limit (ulimit -Hn, LimitNOFILE=)")
 
 
 def check_sound() -> Finding:

@@ -10,7 +10,8 @@ from voicegate.engine.loading.build import create_engine
 from voicegate.engine.loading.startup import SILENT, Progress
 from voicegate.gateway.cli.terminal import CommandError
 from voicegate.gateway.config import GatewayConfig
-from voicegate.gateway.server.server import GatewayError, running_gateway
+from voicegate.gateway.server.errors import GatewayError
+from voicegate.gateway.server.run import running_gateway
 
 
 def engine_config(config: GatewayConfig) -> EngineConfig:

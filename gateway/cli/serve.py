@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     with server_imports():
         from voicegate.gateway.cli.local import build_engine  # noqa: PLC0415
         from voicegate.gateway.logs import configure_logs  # noqa: PLC0415
-        from voicegate.gateway.server.server import run_gateway  # noqa: PLC0415
+        from voicegate.gateway.server.run import run_gateway  # noqa: PLC0415
 
     configure_logs(config.log_level, config.log_format)
     failures: list[str] = []

@@ -18,6 +18,7 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import Event, State
 
 from voicegate.gateway.session.inflow import Inflow
+from voicegate.gateway.session.quota import NOBODY
 from voicegate.gateway.session.stall import StallWatch
 
 # Bytes that wait outside the kernel before a write waits for the peer, so: the least that a stalled peer shows by.
@@ -47,9 +48,20 @@ class Trouble(Enum):
 class BoundedSocket(ServerConnection):
     """`on_trouble` is called when trouble begins; until it is set, trouble cuts the socket."""
 
-    def __init__(self, *args: Any, inflow: Inflow, stall: StallWatch, **options: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        inflow: Inflow,
+        stall: StallWatch,
+        on_arrival: "Callable[[BoundedSocket], None]",
+        on_departure: "Callable[[BoundedSocket], None]",
+        **options: Any,
+    ) -> None:
         super().__init__(*args, **options)
+        self.owner = NOBODY
         self.on_trouble: Callable[[Trouble], None] = lambda _: self.transport.abort()
+        self._on_arrival = on_arrival
+        self._on_departure = on_departure
         self._inflow = inflow
         self._stall = stall
         self._unread: deque[bytes] = deque()  # received, and not parsed
@@ -75,6 +87,7 @@ class BoundedSocket(ServerConnection):
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):
             raw_socket = transport.get_extra_info("socket")
             raw_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _KERNEL_UNSENT_BYTES)
+        self._on_arrival(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         for handle in (self._reading_on, self._looking, self._cutting):
@@ -82,6 +95,7 @@ class BoundedSocket(ServerConnection):
                 handle.cancel()
         self._unread.clear()
         super().connection_lost(exc)
+        self._on_departure(self)
 
     # --- reading ------------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ from voicegate.gateway.session.actions import (
     Submit,
 )
 from voicegate.gateway.session.opening import SessionLimits
-from voicegate.gateway.session.quota import Owner, Quotas
+from voicegate.gateway.session.quota import Quotas
 from voicegate.gateway.session.session import Session
 from voicegate.protocol import audio_message, codec
 from voicegate.protocol import messages as wire
@@ -65,13 +65,12 @@ class Connection:
         dispatcher: Dispatcher,
         limits: SessionLimits,
         quotas: Quotas,
-        owner: Owner,
     ) -> None:
         self._websocket = websocket
         self._engine = engine
         self._dispatcher = dispatcher
         session_id = secrets.token_hex(8)
-        self._session = Session(session_id=session_id, info=info, limits=limits, quotas=quotas, owner=owner)
+        self._session = Session(session_id=session_id, info=info, limits=limits, quotas=quotas, owner=websocket.owner)
         self._loop = asyncio.get_running_loop()
         self._deadline: asyncio.TimerHandle | None = None
         self._outbox: deque[str | bytes | Close] = deque()
@@ -83,7 +82,6 @@ class Connection:
         self._is_given_up = asyncio.Event()  # the peer takes nothing more, so nothing is to be written
         self._is_over = False
         self._log = get_logger(__name__).bind(session=session_id)
-        self._owner = owner
 
     # --- called by the server and the dispatcher ----------------------------------------------------------
 
@@ -93,7 +91,7 @@ class Connection:
 
     async def run(self) -> None:
         """Returns when the socket is closed and its utterances are cancelled."""
-        self._log.info("socket opened", peer=str(self._websocket.remote_address), owner=self._owner)
+        self._log.info("socket opened", peer=str(self._websocket.remote_address), owner=self._websocket.owner)
         self._websocket.on_trouble = self._meet_trouble
         try:
             self._perform(self._session.greet())

@@ -14,6 +14,7 @@ from websockets.http11 import Request, Response
 
 from voicegate import __version__
 from voicegate.engine.interface import EngineInfo
+from voicegate.gateway.session.quota import Excess
 from voicegate.protocol.messages import STREAM_PATH
 
 PAGES: Final = ("/", "/healthz", "/readyz", "/v1/voices")
@@ -38,7 +39,7 @@ def respond(request: Request, status: Status) -> Response | None:
     if method not in ("GET", "HEAD"):
         return _text(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered here", Allow="GET, HEAD")
     if path == STREAM_PATH:
-        return _refuse_upgrade(status)
+        return None if status.unready_reason is None else _unready(status.unready_reason)
     response = _page(path, status)
     if method == "HEAD":
         response.body = b""  # Content-Length stays: RFC 9110 section 9.3.2
@@ -52,17 +53,22 @@ def _page(path: str, status: Status) -> Response:
         case "/healthz":
             return _text(HTTPStatus.OK, "ok")
         case "/readyz":
-            return _unready(status.unready_reason) if status.unready_reason else _text(HTTPStatus.OK, "ready")
+            reason = status.unready_reason or ("all sockets are taken" if status.is_full else None)
+            return _text(HTTPStatus.OK, "ready") if reason is None else _unready(reason)
         case "/v1/voices":
             return _unready(status.unready_reason or "not ready") if status.info is None else _voices(status.info)
         case _:
             return _text(HTTPStatus.NOT_FOUND, f"nothing here; there are {_KNOWN}")
 
 
-def _refuse_upgrade(status: Status) -> Response | None:
-    if status.unready_reason is not None:
-        return _unready(status.unready_reason)
-    return _unready("all sockets are taken") if status.is_full else None
+def is_upgrade(request: Request) -> bool:
+    """Whether it asks for a WebSocket; the library refuses it where it asks wrongly."""
+    return "Upgrade" in request.headers
+
+
+def too_many_sockets(excess: Excess) -> Response:
+    status = HTTPStatus.TOO_MANY_REQUESTS if excess.is_of_owner else HTTPStatus.SERVICE_UNAVAILABLE
+    return _text(status, str(excess), **{"Retry-After": str(RETRY_AFTER_S)})
 
 
 def _voices(info: EngineInfo) -> Response:

@@ -15,7 +15,7 @@ from voicegate.engine.interface import EngineError, EngineEvent, EngineInfo, Utt
 from voicegate.gateway.session.actions import Action, Close, Send, Submit
 from voicegate.gateway.session.context import ACCEPTS, Context, ContextMessage, ContextState
 from voicegate.gateway.session.opening import Refusal, SessionLimits, build_request, find_refusal, refusal_of
-from voicegate.gateway.session.quota import NOBODY, Excess, Holding, Owner, Quotas
+from voicegate.gateway.session.quota import NOBODY, Holding, Owner, Quotas
 from voicegate.protocol import messages as wire
 from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
 from voicegate.protocol.messages import ClientMessage
@@ -230,16 +230,12 @@ class Session:
         return [Send(context.opened(self._info))]
 
     def _take_quota(self, holding: Holding) -> Refusal | None:
-        match self._quotas.take(self._owner, holding):
-            case None:
-                return None
-            case Excess.OF_OWNER:
-                limit = self._quotas.limits.of_owner(holding)
-                text = f"{limit} {holding.value} from your address, which is its limit"
-                return Refusal(ErrorCode.TOO_MANY_CONTEXTS, text)
-            case Excess.OF_SERVER:
-                text = f"{self._quotas.limits.contexts} {holding.value} on this server, which is its limit"
-                return Refusal(ErrorCode.OVERLOADED, text, FULL_RETRY_AFTER_MS)
+        excess = self._quotas.take(self._owner, holding)
+        if excess is None:
+            return None
+        if excess.is_of_owner:
+            return Refusal(ErrorCode.TOO_MANY_CONTEXTS, str(excess))
+        return Refusal(ErrorCode.OVERLOADED, str(excess), FULL_RETRY_AFTER_MS)
 
     def _take_handle(self) -> int:
         """The one unused for longest, so that late audio of an ended context is not taken for another's."""

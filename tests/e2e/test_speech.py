@@ -16,7 +16,7 @@ from voicegate.clients.python.context import Context
 from voicegate.clients.python.decode import decode_all
 from voicegate.engine import units
 from voicegate.gateway.config import GatewayConfig
-from voicegate.gateway.server.server import running_gateway
+from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol.messages import Cancelled, Done, Format
 
 pytestmark = pytest.mark.e2e

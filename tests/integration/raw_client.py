@@ -30,6 +30,19 @@ def frame(opcode: Opcode, payload: bytes) -> bytes:
     return Frame(opcode, payload).serialize(mask=True)
 
 
+async def get(url: str, path: str, method: str = "GET") -> tuple[int, dict[str, str], str]:
+    """Over a bare socket: what a load balancer sees."""
+    address = urlsplit(url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    writer.write(f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    raw = (await reader.read()).decode()
+    writer.close()
+    await writer.wait_closed()
+    head, _, body = raw.partition("\r\n\r\n")
+    status, *lines = head.split("\r\n")
+    return int(status.split()[1]), dict(line.split(": ", 1) for line in lines), body
+
+
 class RawPeer:
     """Reads only when told to."""
 

@@ -17,7 +17,7 @@ from voicegate.engine.interface import UnknownVoice
 from voicegate.gateway.cli import local, say
 from voicegate.gateway.cli.main import run
 from voicegate.gateway.config import GatewayConfig
-from voicegate.gateway.server.server import running_gateway
+from voicegate.gateway.server.run import running_gateway
 
 pytestmark = pytest.mark.integration
 

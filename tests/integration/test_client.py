@@ -24,7 +24,7 @@ from voicegate.clients.python.report import timeline_of
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import Overloaded
 from voicegate.gateway.config import GatewayConfig
-from voicegate.gateway.server.server import running_gateway
+from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol import messages as wire
 
 pytestmark = pytest.mark.integration

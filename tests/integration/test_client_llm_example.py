@@ -16,7 +16,7 @@ from voicegate.clients.examples.llm_to_speech import Llm, LlmError, content_of, 
 from voicegate.clients.python.threaded import iterate_in_thread
 from voicegate.engine.fake.engine import FakeEngine, Script
 from voicegate.gateway.config import GatewayConfig
-from voicegate.gateway.server.server import running_gateway
+from voicegate.gateway.server.run import running_gateway
 
 pytestmark = pytest.mark.integration
 

@@ -6,12 +6,16 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 from websockets.frames import Opcode
 
-from tests.integration.raw_client import RawPeer, frame, raw_peer, text_frame
+from tests.integration.raw_client import RawPeer, frame, get, raw_connection, raw_peer, text_frame
 from tests.integration.wire_client import TIMEOUT_S, WireClient, connect_to, running, serving
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.gateway.server.bounded_socket import BoundedSocket
+from voicegate.gateway.server.descriptors import SPARE_CONNECTIONS
 from voicegate.protocol import messages as wire
 
 pytestmark = pytest.mark.integration
@@ -58,7 +62,7 @@ async def test_pings_whose_pongs_nobody_reads() -> None:
     ids=["ping frames", "pings", "playback", "empty text", "unknown context"],
 )
 async def test_a_flood_of_cheap_messages(cheap: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voicegate.gateway.server.server._FLOOD_PATIENCE_S", 0.5)
+    monkeypatch.setattr("voicegate.gateway.server.listener._FLOOD_PATIENCE_S", 0.5)
     async with stranger(messages_per_s=1000) as (peer, server_end, other):
         await peer.send(text_frame(wire.Open(context="flood")))
 
@@ -141,3 +145,26 @@ async def test_one_address_does_not_take_all() -> None:
         await one.until(wire.Done)
         await same.speak("e", "now I may")
         assert (await same.until_done("e")).packets
+
+
+async def test_connections_that_send_nothing_leave_room_for_probes() -> None:
+    async with serving(max_sockets=10) as served, contextlib.AsyncExitStack() as silent:
+        for _ in range(10 + SPARE_CONNECTIONS):
+            await silent.enter_async_context(raw_connection(served.url))
+        with capture_logs() as lines:
+            for _ in range(20):
+                await silent.enter_async_context(raw_connection(served.url))
+                assert (await get(served.url, "/readyz"))[0] == 200
+        assert [line["event"] for line in lines] == ["too many connections without a request, the oldest is cut"]
+        async with served.client() as client:
+            await client.speak("a", "still here")
+            assert (await client.until_done("a")).packets
+
+
+async def test_one_address_has_so_many_sockets() -> None:
+    async with serving(sockets_per_address=1) as served, served.client():
+        with pytest.raises(InvalidStatus) as caught:
+            await connect(served.url)
+        assert caught.value.response.status_code == 429
+        assert "Retry-After" in caught.value.response.headers
+        assert (await get(served.url, "/readyz"))[0] == 200

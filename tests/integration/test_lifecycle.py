@@ -4,22 +4,23 @@ import asyncio
 import contextlib
 import json
 import socket
-import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import uvloop
 from structlog.testing import capture_logs
 from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import InvalidStatus
 
-from tests.integration.wire_client import TIMEOUT_S, WireClient, connect_to, running, serving
+from tests.integration.raw_client import get
+from tests.integration.wire_client import closed_with, connect_to, running, serving
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import Overloaded, Unsupported
 from voicegate.gateway.config import GatewayConfig
-from voicegate.gateway.server.server import EXIT_FAILED, EXIT_OK, Gateway, GatewayError, run_gateway, running_gateway
+from voicegate.gateway.server.errors import GatewayError
+from voicegate.gateway.server.run import run_gateway, running_gateway
+from voicegate.gateway.server.server import EXIT_FAILED, EXIT_OK, Gateway
 from voicegate.protocol import messages as wire
 
 pytestmark = pytest.mark.integration
@@ -38,19 +39,6 @@ class SlowStart(FakeEngine):
 class BrokenStart(FakeEngine):
     async def start(self) -> None:
         raise Unsupported("no model there; run `voicegate models`")
-
-
-async def get(url: str, path: str, method: str = "GET") -> tuple[int, dict[str, str], str]:
-    """Over a bare socket: what a load balancer sees."""
-    address = urlsplit(url)
-    reader, writer = await asyncio.open_connection(address.hostname, address.port)
-    writer.write(f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-    raw = (await reader.read()).decode()
-    writer.close()
-    await writer.wait_closed()
-    head, _, body = raw.partition("\r\n\r\n")
-    status, *lines = head.split("\r\n")
-    return int(status.split()[1]), dict(line.split(": ", 1) for line in lines), body
 
 
 async def refused_upgrade(url: str) -> Any:
@@ -103,7 +91,7 @@ async def test_an_engine_in_trouble_is_not_ready_until_it_is_over() -> None:
         assert (await get(served.url, "/healthz"))[0] == 200
         assert (await get(served.url, "/v1/voices"))[0] == 200
         assert (await refused_upgrade(served.url)).status_code == 503
-        await client.send(wire.Open(context="a"))
+        await client.send(wire.Open(context="a"), wire.Text("a", "no room"))
         error = await client.until(wire.Error)
         assert (error.code, error.context) == ("overloaded", "a")
         served.engine.trouble = None
@@ -124,7 +112,9 @@ async def test_a_full_server_refuses_the_upgrade() -> None:
             response = await refused_upgrade(served.url)
             assert response.status_code == 503
             assert int(response.headers["Retry-After"]) > 0
-            assert (await get(served.url, "/readyz"))[0] == 200
+            status, _, body = await get(served.url, "/readyz")
+            assert (status, body) == (503, "all sockets are taken\n")
+            assert (await get(served.url, "/healthz"))[0] == 200
         async with served.client() as client:  # the place is free again
             await client.speak("a", "x")
             await client.until_done("a")
@@ -146,13 +136,6 @@ def test_small_packets_are_not_held_back(loop_factory: Callable[[], asyncio.Abst
 
 
 # --- drain ------------------------------------------------------------------------------------------------
-
-
-async def closed_with(client: WireClient) -> int | None:
-    with contextlib.suppress(ConnectionClosed):
-        while True:
-            await client.receive()
-    return client.websocket.close_code
 
 
 async def test_a_drain_lets_contexts_finish_and_refuses_new_ones() -> None:
@@ -273,64 +256,3 @@ def test_a_taken_port_is_named_without_a_traceback() -> None:
 async def test_an_impossible_host_is_named() -> None:
     with pytest.raises(GatewayError, match=r"cannot listen on 192\.0\.2\.1:0"):
         await Gateway(GatewayConfig(host="192.0.2.1", port=0), FakeEngine()).serve_until(asyncio.Event())
-
-
-# --- the process ------------------------------------------------------------------------------------------
-
-SERVER = """
-import sys
-from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
-from voicegate.gateway.config import GatewayConfig
-from voicegate.gateway.logs import configure_logs
-from voicegate.gateway.server.server import run_gateway
-configure_logs("info", "json")
-script = Script(faults={0: Fault(FaultKind.STALL)})
-sys.exit(run_gateway(GatewayConfig(port=0), FakeEngine(script)))
-"""
-
-
-@contextlib.asynccontextmanager
-async def server_process() -> AsyncIterator[tuple[asyncio.subprocess.Process, str, list[dict[str, Any]]]]:
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVER, stderr=asyncio.subprocess.PIPE)
-    assert process.stderr is not None
-    lines: list[dict[str, Any]] = []
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            while not lines or lines[-1]["event"] != "ready":
-                lines.append(json.loads(await process.stderr.readline()))
-            (url,) = [line["url"] for line in lines if line["event"] == "listening"]
-            yield process, url, lines
-            lines += [json.loads(line) for line in (await process.stderr.read()).splitlines()]
-            await process.wait()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-
-async def test_sigterm_ends_the_process_and_no_user_text_is_in_its_log() -> None:
-    async with server_process() as (process, url, lines), connect_to(url) as client:
-        await client.send(wire.Open(context="ctx"), wire.Text("ctx", "sensitive words"), wire.Cancel("ctx"))
-        await client.until(wire.Cancelled)
-        await client.speak("ctx2", "sensitive words")
-        heard = await client.until_done("ctx2")
-        assert len(heard.decode()) == 14 * 60 * 48
-        process.terminate()
-        assert await closed_with(client) == 1001
-    assert process.returncode == EXIT_OK
-    events = [line["event"] for line in lines]
-    assert [events.count(event) for event in ("starting", "ready", "draining", "stopped")] == [1, 1, 1, 1]
-    ends = [line for line in lines if line["event"] in ("context done", "context cancelled")]
-    assert [line["context"] for line in ends] == ["ctx", "ctx2"]
-    assert all(line["session"] for line in ends)
-    assert "sensitive" not in json.dumps(lines)
-
-
-async def test_the_second_sigint_exits_now() -> None:
-    async with server_process() as (process, url, _), connect_to(url) as client:
-        await client.speak("a", "never said")
-        await client.until(wire.Opened)
-        process.send_signal(2)
-        await client.until(wire.Draining)
-        process.send_signal(2)
-        assert await process.wait() == -2

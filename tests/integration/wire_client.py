@@ -11,11 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import opuslib_next
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
 from websockets.protocol import State
 
 from voicegate.engine.fake.engine import FakeEngine, Script
 from voicegate.gateway.config import GatewayConfig
-from voicegate.gateway.server.server import Gateway, running_gateway
+from voicegate.gateway.server.run import running_gateway
+from voicegate.gateway.server.server import Gateway
 from voicegate.protocol import audio_message, codec
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
@@ -159,6 +161,13 @@ async def running(engine: FakeEngine, **settings: Any) -> AsyncIterator[Running]
         await gateway.listening.wait()
         yield Running(gateway, stop, exit_status)
         stop.set()
+
+
+async def closed_with(client: WireClient) -> int | None:
+    with contextlib.suppress(ConnectionClosed):
+        while True:
+            await client.receive()
+    return client.websocket.close_code
 
 
 def pitch_hz(samples: npt.NDArray[np.float32]) -> float:

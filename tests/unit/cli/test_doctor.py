@@ -12,9 +12,18 @@ import pytest
 from tests.support.golden import TINY_MODEL_DIR
 from voicegate.clients.python.errors import MissingDependency
 from voicegate.gateway.cli import doctor
-from voicegate.gateway.cli.doctor import Finding, Level, check_model, check_port, check_python, check_torch
+from voicegate.gateway.cli.doctor import (
+    Finding,
+    Level,
+    check_model,
+    check_open_files,
+    check_port,
+    check_python,
+    check_torch,
+)
 from voicegate.gateway.cli.main import run
 from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.server.descriptors import FileLimits
 
 pytestmark = pytest.mark.unit
 
@@ -159,4 +168,19 @@ def test_the_order_is_the_order_of_repair(monkeypatch: pytest.MonkeyPatch, free_
     monkeypatch.setattr(doctor, "find_sound_device", lambda: "speakers")
     subjects = [finding.subject for finding in doctor.examine(GatewayConfig(port=free_port))]
     assert subjects[:6] == ["python", "libopus", "torch", "cuda", "cores", "model"]
-    assert subjects[-2:] == ["port", "sound"]
+    assert subjects[-3:] == ["port", "open files", "sound"]
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "level", "part"),
+    [
+        (1024, None, Level.OK, "at most 1344; room for 1024 sockets"),
+        (None, None, Level.OK, "no limit; room for 1024"),
+        (1024, 1024, Level.WARN, "room for 704 of 1024 sockets: raise the hard limit"),
+        (256, 256, Level.FAIL, "no room for any"),
+    ],
+)
+def test_open_files(soft: int | None, hard: int | None, level: Level, part: str) -> None:
+    finding = check_open_files(1024, FileLimits(soft, hard))
+    assert finding.level is level
+    assert part in finding.text

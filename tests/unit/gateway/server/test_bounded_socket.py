@@ -98,6 +98,8 @@ class Peer:
             StubServer(),
             inflow=Inflow(messages_per_s, patience_s=patience_s),
             stall=StallWatch(stall_s),
+            on_arrival=lambda _: None,
+            on_departure=lambda _: None,
             max_queue=MAX_QUEUED_FRAMES,
         )
         self.troubles: asyncio.Queue[Trouble] = asyncio.Queue()

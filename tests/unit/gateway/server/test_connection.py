@@ -33,6 +33,7 @@ class StubWebsocket:
     state = State.OPEN
     close_code: int | None = None
     num_held_bytes = 0
+    owner = NOBODY
     on_trouble: Callable[[Trouble], None]
 
     def __init__(self, messages: list[wire.ClientMessage]) -> None:
@@ -75,7 +76,6 @@ async def new_connection(websocket: Any, engine: FakeEngine) -> Connection:
         dispatcher=Dispatcher(engine),
         limits=SessionLimits(),
         quotas=Quotas(),
-        owner=NOBODY,
     )
 
 

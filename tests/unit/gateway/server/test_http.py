@@ -8,7 +8,8 @@ from websockets.http11 import Request
 
 from voicegate import __version__
 from voicegate.engine.interface import EngineInfo, SpeakingMode, VoiceInfo
-from voicegate.gateway.server.http import PAGES, Status, respond
+from voicegate.gateway.server.http import PAGES, Status, respond, too_many_sockets
+from voicegate.gateway.session.quota import Excess, Holding
 from voicegate.protocol.messages import STREAM_PATH
 
 pytestmark = pytest.mark.unit
@@ -33,7 +34,7 @@ def test_healthz_is_ok_while_the_process_lives(status: Status) -> None:
 
 def test_readyz() -> None:
     assert get("/readyz", READY)[0] == 200
-    assert get("/readyz", FULL)[0] == 200
+    assert get("/readyz", FULL)[:2] == (503, "all sockets are taken\n")
     code, body, headers = get("/readyz", WARMING_UP)
     assert (code, body) == (503, "warming up\n")
     assert int(headers["Retry-After"]) > 0
@@ -56,14 +57,21 @@ def test_root_and_404_name_all_that_there_is() -> None:
     assert __version__ in get("/", READY)[1]
 
 
-def test_upgrades_are_let_through_when_there_is_room() -> None:
+def test_upgrades_are_let_through_when_the_engine_is_ready() -> None:
     assert respond(Request(STREAM_PATH, Headers()), READY) is None
     assert respond(Request(f"{STREAM_PATH}?key=x", Headers()), READY) is None
-    for status, reason in ((WARMING_UP, "warming up"), (DRAINING, "draining"), (FULL, "taken")):
+    for status, reason in ((WARMING_UP, "warming up"), (DRAINING, "draining")):
         code, body, headers = get(STREAM_PATH, status)
         assert code == 503
         assert reason in body
         assert int(headers["Retry-After"]) > 0
+
+
+def test_a_quota_of_the_client_is_its_own_trouble() -> None:
+    response = too_many_sockets(Excess(Holding.SOCKET, 3, is_of_owner=True))
+    assert (response.status_code, int(response.headers["Retry-After"])) == (429, 1)
+    assert b"3 sockets are open from your address" in response.body
+    assert too_many_sockets(Excess(Holding.SOCKET, 3, is_of_owner=False)).status_code == 503
 
 
 def test_other_methods() -> None:

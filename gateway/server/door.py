@@ -1,0 +1,51 @@
+"""Who is connected, from the first byte on: counts connections, handshakes and sockets. Pure.
+
+Connections that have not become sockets have few places, which are for probes and handshakes. When these run out the
+oldest goes: a probe is answered within milliseconds, so what is old is what sends nothing.
+"""
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+from voicegate.gateway.session.quota import Excess, Holding, Owner, Quotas
+
+T = TypeVar("T", bound=Hashable)
+
+
+class Door(Generic[T]):
+    def __init__(self, quotas: Quotas, *, num_spare: int) -> None:
+        self._quotas = quotas
+        self._num_spare = num_spare
+        self._arriving: dict[T, None] = {}  # oldest first
+        self._owners: dict[T, Owner] = {}  # of those that are sockets, or become one
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._owners) >= self._quotas.limits.sockets
+
+    @property
+    def num_sockets(self) -> int:
+        return len(self._owners)
+
+    def arrive(self, connection: T) -> T | None:
+        """A new connection. Returns who is to be cut for it, and is forgotten here."""
+        self._arriving[connection] = None
+        if len(self._arriving) + len(self._owners) <= self._quotas.limits.sockets + self._num_spare:
+            return None
+        oldest = next(iter(self._arriving))
+        del self._arriving[oldest]
+        return oldest
+
+    def admit(self, connection: T, owner: Owner) -> Excess | None:
+        """It becomes a socket; or whose limit there is."""
+        excess = self._quotas.take(owner, Holding.SOCKET)
+        if excess is None:
+            self._arriving.pop(connection, None)
+            self._owners[connection] = owner
+        return excess
+
+    def leave(self, connection: T) -> None:
+        self._arriving.pop(connection, None)
+        owner = self._owners.pop(connection, None)
+        if owner is not None:
+            self._quotas.give_back(owner, Holding.SOCKET)

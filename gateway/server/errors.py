@@ -1,0 +1,8 @@
+"""What the server raises.
+
+GatewayError   the server cannot run; the message says why and what to do
+"""
+
+
+class GatewayError(Exception):
+    pass

@@ -1,0 +1,160 @@
+"""The open port: who may connect, which pages are shown, what becomes a socket. It must not know contexts."""
+
+import asyncio
+import contextlib
+import errno
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.http11 import Request, Response
+from websockets.typing import Subprotocol
+
+from voicegate import __version__
+from voicegate.engine.interface import EngineInfo
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.logs import get_logger
+from voicegate.gateway.server import http
+from voicegate.gateway.server.bounded_socket import (
+    CLOSE_TIMEOUT_S,
+    MAX_QUEUED_FRAMES,
+    WRITE_LIMIT_BYTES,
+    BoundedSocket,
+)
+from voicegate.gateway.server.descriptors import SPARE_CONNECTIONS
+from voicegate.gateway.server.door import Door
+from voicegate.gateway.server.errors import GatewayError
+from voicegate.gateway.server.peers import client_address, owner_of, parse_address
+from voicegate.gateway.session.inflow import Inflow
+from voicegate.gateway.session.quota import Owner, Quotas
+from voicegate.gateway.session.stall import StallWatch
+from voicegate.protocol.messages import STREAM_PATH, SUBPROTOCOL
+
+_PING_S: Final = 20.0
+# Time for which a socket may send more than its allowance and be read more slowly, before it is closed.
+_FLOOD_PATIENCE_S: Final = 10.0
+# A peer that connected and sent no request would keep a close waiting for the whole handshake timeout.
+_LAST_WAIT_S: Final = 0.5
+# Between two log lines that say the same of a full server.
+_SAY_AGAIN_S: Final = 10.0
+
+log = get_logger(__name__)
+
+
+class Listener:
+    """`readiness` says why no socket is let in now, or None, and what the engine is; `serve_socket` has each socket."""
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        quotas: Quotas,
+        *,
+        readiness: Callable[[], tuple[str | None, EngineInfo | None]],
+        serve_socket: Callable[[BoundedSocket], Awaitable[None]],
+    ) -> None:
+        self._config = config
+        self._readiness = readiness
+        self._serve_socket = serve_socket
+        self._door: Door[BoundedSocket] = Door(quotas, num_spare=SPARE_CONNECTIONS)
+        self._server: Server | None = None
+        self._said_at_s: dict[str, float] = {}
+
+    async def open(self) -> str:
+        """Returns the stream's URL. Raises GatewayError."""
+        host, port = self._config.host, self._config.port
+        try:
+            self._server = await serve(
+                self._handle,
+                host,
+                port,
+                process_request=self._respond,
+                select_subprotocol=_select_subprotocol,
+                server_header=f"voicegate/{__version__}",
+                compression=None,
+                ping_interval=_PING_S,
+                ping_timeout=_PING_S,
+                close_timeout=CLOSE_TIMEOUT_S,
+                max_size=self._config.max_message_bytes,
+                max_queue=MAX_QUEUED_FRAMES,
+                write_limit=WRITE_LIMIT_BYTES,
+                create_connection=self._new_socket,  # type: ignore[arg-type]  # a factory does as well as a class
+            )
+        except OSError as error:
+            raise GatewayError(_why_not_listening(error, host, port)) from error
+        bound_host, bound_port = self._server.sockets[0].getsockname()[:2]
+        shown_host = f"[{bound_host}]" if ":" in bound_host else bound_host
+        return f"ws://{shown_host}:{bound_port}{STREAM_PATH}"
+
+    async def close(self) -> None:
+        """Connections that are not sockets are cut."""
+        if self._server is None:
+            return
+        self._server.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WAIT_S):
+                await self._server.wait_closed()
+
+    # --- connections --------------------------------------------------------------------------------------
+
+    def _new_socket(self, *args: Any, **options: Any) -> BoundedSocket:
+        return BoundedSocket(
+            *args,
+            inflow=Inflow(self._config.messages_per_s, patience_s=_FLOOD_PATIENCE_S),
+            stall=StallWatch(self._config.write_stall_s),
+            on_arrival=self._arrive,
+            on_departure=self._door.leave,
+            **options,
+        )
+
+    def _arrive(self, websocket: BoundedSocket) -> None:
+        oldest = self._door.arrive(websocket)
+        if oldest is not None:
+            self._say("too many connections without a request, the oldest is cut")
+            oldest.transport.abort()
+
+    def _respond(self, websocket: ServerConnection, request: Request) -> Response | None:
+        assert isinstance(websocket, BoundedSocket)
+        unready_reason, info = self._readiness()
+        response = http.respond(request, http.Status(unready_reason, self._door.is_full, info))
+        if response is not None or not http.is_upgrade(request):
+            return response
+        websocket.owner = self._owner_of(websocket, request)
+        excess = self._door.admit(websocket, websocket.owner)
+        if excess is None:
+            return None
+        self._say("a socket is refused", reason=str(excess), owner=websocket.owner)
+        return http.too_many_sockets(excess)
+
+    async def _handle(self, websocket: ServerConnection) -> None:
+        assert isinstance(websocket, BoundedSocket)
+        await self._serve_socket(websocket)
+
+    def _owner_of(self, websocket: ServerConnection, request: Request) -> Owner:
+        forwarded_for = request.headers.get_all("X-Forwarded-For")
+        peer = parse_address(websocket.remote_address[0])
+        return owner_of(client_address(peer, forwarded_for, self._config.trusted_networks))
+
+    def _say(self, event: str, **fields: object) -> None:
+        """Once in a while: a client that is refused comes back at once."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._said_at_s.get(event, -_SAY_AGAIN_S) + _SAY_AGAIN_S:
+            self._said_at_s[event] = now_s
+            log.warning(event, sockets=self._door.num_sockets, **fields)
+
+
+def _select_subprotocol(_connection: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+    """Offered, not required: a client that names none, or only others, is let in too."""
+    return Subprotocol(SUBPROTOCOL) if SUBPROTOCOL in offered else None
+
+
+def _why_not_listening(error: OSError, host: str, port: int) -> str:
+    where = f"cannot listen on {host}:{port}"
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"{where}: the port is taken. Stop the process that has it, or choose another port"
+        case errno.EACCES:
+            return f"{where}: not permitted. Choose a port above 1023"
+        case errno.EADDRNOTAVAIL:
+            return f"{where}: no interface of this machine has that address. Choose another host"
+        case _:
+            return f"{where}: {error.strerror or error}. Check host and port"

@@ -1,0 +1,120 @@
+"""The server as a process: signals, its log, and the limits that it runs under."""
+
+import asyncio
+import contextlib
+import json
+import resource
+import sys
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from tests.integration.raw_client import get
+from tests.integration.wire_client import TIMEOUT_S, closed_with, connect_to
+from voicegate.gateway.server.descriptors import OWN_FILES, SPARE_CONNECTIONS
+from voicegate.gateway.server.server import EXIT_FAILED, EXIT_OK
+from voicegate.protocol import messages as wire
+
+pytestmark = pytest.mark.integration
+
+SERVER = """
+import json
+import sys
+from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.logs import configure_logs
+from voicegate.gateway.server.run import run_gateway
+configure_logs("info", "json")
+script = Script(faults={0: Fault(FaultKind.STALL)})
+sys.exit(run_gateway(GatewayConfig(port=0, **json.loads(sys.argv[1])), FakeEngine(script)))
+"""
+
+
+@contextlib.asynccontextmanager
+async def server_process(
+    prepare: Callable[[], None] | None = None, **settings: Any
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, str, list[dict[str, Any]]]]:
+    """`prepare` runs in the process before the server does."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", SERVER, json.dumps(settings), stderr=asyncio.subprocess.PIPE, preexec_fn=prepare
+    )
+    assert process.stderr is not None
+    lines: list[dict[str, Any]] = []
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            while not lines or lines[-1]["event"] != "ready":
+                lines.append(json.loads(await process.stderr.readline()))
+            (url,) = [line["url"] for line in lines if line["event"] == "listening"]
+            yield process, url, lines
+            lines += [json.loads(line) for line in (await process.stderr.read()).splitlines()]
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def test_sigterm_ends_the_process_and_no_user_text_is_in_its_log() -> None:
+    async with server_process() as (process, url, lines), connect_to(url) as client:
+        await client.send(wire.Open(context="ctx"), wire.Text("ctx", "sensitive words"), wire.Cancel("ctx"))
+        await client.until(wire.Cancelled)
+        await client.speak("ctx2", "sensitive words")
+        heard = await client.until_done("ctx2")
+        assert len(heard.decode()) == 14 * 60 * 48
+        process.terminate()
+        assert await closed_with(client) == 1001
+    assert process.returncode == EXIT_OK
+    events = [line["event"] for line in lines]
+    assert [events.count(event) for event in ("starting", "ready", "draining", "stopped")] == [1, 1, 1, 1]
+    ends = [line for line in lines if line["event"] in ("context done", "context cancelled")]
+    assert [line["context"] for line in ends] == ["ctx", "ctx2"]
+    assert all(line["session"] for line in ends)
+    assert "sensitive" not in json.dumps(lines)
+
+
+async def test_the_second_sigint_exits_now() -> None:
+    async with server_process() as (process, url, _), connect_to(url) as client:
+        await client.speak("a", "never said")
+        await client.until(wire.Opened)
+        process.send_signal(2)
+        await client.until(wire.Draining)
+        process.send_signal(2)
+        assert await process.wait() == -2
+
+
+async def test_a_limit_on_open_files_is_heeded_and_told() -> None:
+    num_sockets = 5
+    num_files = num_sockets + SPARE_CONNECTIONS + OWN_FILES
+
+    def limit_files() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (num_files - 3, num_files))
+
+    async with server_process(limit_files, max_sockets=100) as (process, url, lines):
+        told = [line for line in lines if line["event"] == "fewer sockets than asked for"]
+        assert [(line["sockets"], line["asked"], line["open_files"]) for line in told] == [(5, 100, num_files)]
+        async with contextlib.AsyncExitStack() as sockets:
+            for _ in range(num_sockets):
+                await sockets.enter_async_context(connect_to(url))
+            with pytest.raises(InvalidStatus) as caught:
+                await connect(url)
+            assert caught.value.response.status_code == 503
+            assert (await get(url, "/healthz"))[0] == 200
+            assert (await get(url, "/readyz"))[0] == 503
+        process.terminate()
+    assert process.returncode == EXIT_OK
+    assert [line["reason"] for line in lines if line["event"] == "a socket is refused"]
+
+
+async def test_no_room_for_a_single_socket_is_an_error_with_its_remedy() -> None:
+    def limit_files() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (SPARE_CONNECTIONS + OWN_FILES,) * 2)
+
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", SERVER, "{}", stderr=asyncio.subprocess.PIPE, preexec_fn=limit_files
+    )
+    _, stderr = await process.communicate()
+    assert process.returncode == EXIT_FAILED
+    assert "ulimit -n" in json.loads(stderr.splitlines()[-1])["reason"]
