@@ -93,7 +93,7 @@ def llm_outputs(
     rows = [network.first_speech_row + config.sos_id, *text]
     rows += [network.first_speech_row + id_ for id_ in (config.task_id, *speech)]
     cache = KvCache(config, num_slots=1, max_positions=len(rows), device=device, dtype=dtype)
-    attention = RaggedAttention(cache, [Span(cache.allocate(), 0, len(rows))])
+    attention = RaggedAttention(cache, [Span(0, 0, len(rows))])
     hidden = network.forward(network.embed(torch.tensor(rows, device=device)), attention)
     return hidden.float().cpu(), network.logits(hidden).cpu()
 

@@ -1,11 +1,10 @@
-"""Keys and values of all sequences in static slots, and attention over them. Knows slots and lengths, not sequences."""
+"""Keys and values of all sequences in static slots, and attention over them. Knows slots, not sequences."""
 
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 
-from voicegate.engine.llm.backend import NoFreeSlot
 from voicegate.engine.model.config import LlmConfig
 
 
@@ -33,28 +32,8 @@ class KvCache:
         """On a CPU memory is only taken where a sequence has been."""
         shape = (config.num_layers, 2, num_slots, config.num_kv_heads, max_positions, config.head_dim)
         self.data = torch.empty(shape, device=device, dtype=dtype)
-        self.lengths = [0] * num_slots  # positions stored, per slot; advanced by the runner
-        self.max_positions = max_positions
         self.num_heads, self.num_kv_heads, self.head_dim = config.num_heads, config.num_kv_heads, config.head_dim
         self._places = torch.arange(max_positions, device=device)
-        self._free = list(reversed(range(num_slots)))
-
-    @property
-    def num_free_slots(self) -> int:
-        return len(self._free)
-
-    def allocate(self) -> int:
-        """Take an empty slot. Raises NoFreeSlot."""
-        if not self._free:
-            raise NoFreeSlot(f"all {len(self.lengths)} LLM slots are taken")
-        slot = self._free.pop()
-        self.lengths[slot] = 0
-        return slot
-
-    def free(self, slot: int) -> None:
-        """Give a slot back; what it holds is never read again."""
-        assert slot not in self._free
-        self._free.append(slot)
 
     def positions(self, spans: list[Span]) -> torch.Tensor:
         """The spans' positions in one row, [N] int64."""

@@ -57,7 +57,7 @@ class Greedy:
     def __init__(self, model: LlmModel, forced: dict[int, int] | None = None) -> None:
         self.model = model
         self.cache = KvCache(CONFIG, num_slots=1, max_positions=256, device="cpu", dtype=torch.float32)
-        self.slot = self.cache.allocate()
+        self.length = 0
         self.forced = forced or {}
         self.embeddings: list[torch.Tensor] = []
         self.hidden: list[torch.Tensor] = []
@@ -66,9 +66,9 @@ class Greedy:
     def feed(self, feed: Feed) -> None:
         rows = [id_ + (self.model.first_speech_row if table is Table.SPEECH else 0) for table, id_ in feed.items]
         self.embeddings.append(self.model.embed(torch.tensor(rows)))
-        span = Span(self.slot, self.cache.lengths[self.slot], len(rows))
+        span = Span(0, self.length, len(rows))
         self.hidden.append(self.model.forward(self.embeddings[-1], RaggedAttention(self.cache, [span])))
-        self.cache.lengths[self.slot] += len(rows)
+        self.length += len(rows)
 
     def __call__(self, feed: Feed, call: int) -> int:
         scores = self.model.logits(self.hidden[-1][-1:])[0].log_softmax(-1)

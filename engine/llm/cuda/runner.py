@@ -10,21 +10,21 @@ import numpy as np
 import torch
 
 from voicegate.engine.device.capture import Capturable
-from voicegate.engine.llm.backend import InvalidRequest, SequenceOutput, SequenceRequest, UnknownSequence
+from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
 from voicegate.engine.llm.cuda.body import DecoderBody, max_shared_memory_bytes
 from voicegate.engine.llm.cuda.config import CudaLlmConfig, TileTable, default_tiles
 from voicegate.engine.llm.cuda.device_queue import DeviceQueue, Transfer
 from voicegate.engine.llm.cuda.graphs import BucketedBody
 from voicegate.engine.llm.cuda.packing import Words
-from voicegate.engine.llm.cuda.slots import SlotTable
-from voicegate.engine.llm.cuda.steps import CudaStep, Live, Member
+from voicegate.engine.llm.cuda.records import Records
+from voicegate.engine.llm.cuda.steps import CudaStep, Member
 from voicegate.engine.llm.cuda.weights import DecoderWeights
-from voicegate.engine.llm.requests import check_text_ids, growing, make_sequence, streaming
-from voicegate.engine.llm.sequence import BistreamPolicy, Growing, SequenceState, Table, Unistream
+from voicegate.engine.llm.live_sequences import Live, LiveSequences
+from voicegate.engine.llm.sequence import BistreamPolicy, Growing, Table, Unistream
 from voicegate.engine.model.config import LlmConfig, SamplingConfig
 
 
-class CudaLlmRunner:
+class CudaLlmRunner(LiveSequences):
     """See LlmRunner for the promises. Not thread-safe: one thread calls it.
 
     All its device work goes to one CUDA stream, so a freed slot can be taken at once: whatever still runs for its
@@ -57,10 +57,8 @@ class CudaLlmRunner:
         is_cuda = device.type == "cuda"
         if is_cuda and stream is None:
             stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._config = config
-        self._policy = policy
+        super().__init__(config, num_slots=num_slots, max_positions=max_positions, policy=policy)
         self._cuda = cuda
-        self._max_positions = min(max_positions, config.max_positions)
         self.body = DecoderBody(
             config,
             sampling,
@@ -81,82 +79,26 @@ class CudaLlmRunner:
         if stream is not None:
             stream.wait_stream(torch.cuda.current_stream(device))
         self._queue = DeviceQueue(self.body, self.buckets, is_cuda=is_cuda)
-        self._slots = SlotTable(num_slots, window=sampling.window)
-        self._lives: dict[int, Live] = {}
+        self._records = Records(self._slots, window=sampling.window)
         self._pending: deque[CudaStep] = deque()
 
     @property
     def graphs(self) -> Capturable:
         return self.buckets.graphs
 
-    # --- sequences --------------------------------------------------------------------------------------------
-
-    @property
-    def num_free_slots(self) -> int:
-        return self._slots.num_free
-
-    @property
-    def free_slots(self) -> list[int]:
-        """Rows of the cache that hold nothing anybody will read."""
-        return self._slots.free_slots
-
-    def slot_of(self, sequence_id: int) -> int:
-        """Raises KeyError for a sequence that is not alive."""
-        return self._lives[sequence_id].slot
-
     def add(self, request: SequenceRequest) -> None:
-        if request.sequence_id in self._lives:
-            raise InvalidRequest(f"sequence {request.sequence_id} is alive already")
-        sequence = make_sequence(self._config, request, self._policy)
-        slot = self._slots.allocate(request.seed)
-        live = self._lives[request.sequence_id] = Live(request.sequence_id, sequence, slot)
-        if isinstance(sequence, Unistream):
-            self._slots.min_tokens[slot] = sequence.min_tokens
-            live.max_tokens = sequence.max_tokens
-
-    def push_text(self, sequence_id: int, text_ids: Sequence[int]) -> None:
-        live = self._lives.get(sequence_id)
-        if live is None:
-            return
-        check_text_ids(self._config, text_ids)
-        streaming(sequence_id, live.sequence).push_text(text_ids)
-
-    def end_text(self, sequence_id: int) -> None:
-        live = self._lives.get(sequence_id)
-        if live is not None:
-            streaming(sequence_id, live.sequence).end_text()
-
-    def read(self, sequence_id: int, text_ids: Sequence[int], *, until: int | None) -> None:
-        live = self._lives.get(sequence_id)
-        if live is None:
-            return
-        check_text_ids(self._config, text_ids)
-        sequence, slots, slot = growing(sequence_id, live.sequence), self._slots, live.slot
-        sequence.read(tuple(text_ids), until=until)
-        live.max_tokens = sequence.max_tokens
-        slots.min_tokens[slot] = sequence.min_tokens
-        slots.forbids_end[slot] = until is not None
-        slots.is_decoding[slot] = False
-        if sequence.feed is not None and sequence.feed.num_kept is not None:
-            slots.lengths[slot] = sequence.feed.num_kept
-
-    def abort(self, sequence_id: int) -> None:
-        live = self._lives.pop(sequence_id, None)
-        if live is not None:
-            self._slots.free(live.slot)
+        super().add(request)
+        self._records.is_decoding[self.slot_of(request.sequence_id)] = False
 
     def is_runnable(self, sequence_id: int) -> bool:
         live = self._lives.get(sequence_id)
-        if live is None:
-            return False
-        if live.num_in_flight == 0:
-            return live.sequence.state is not SequenceState.WAITING
-        slots, slot = self._slots, live.slot
+        if live is None or not live.num_in_flight:
+            return super().is_runnable(sequence_id)
         return bool(
-            slots.is_decoding[slot]
+            self._records.is_decoding[live.slot]
             and live.num_in_flight < self._cuda.max_in_flight
-            and slots.num_drawn[slot] < live.max_tokens
-            and slots.lengths[slot] < self._max_positions
+            and self._slots.num_drawn[live.slot] < live.max_tokens
+            and self._slots.lengths[live.slot] < self._max_positions
         )
 
     # --- steps ------------------------------------------------------------------------------------------------
@@ -165,11 +107,11 @@ class CudaLlmRunner:
         return self.launch(sequence_ids).outputs()
 
     def launch(self, sequence_ids: Sequence[int]) -> CudaStep:
-        lives = self._lives_to_step(sequence_ids)
+        lives = self._runnable(sequence_ids)
         slots = np.fromiter((live.slot for live in lives), np.int64, len(lives))
-        is_plain = self._slots.is_decoding[slots] & (self._slots.lengths[slots] < self._max_positions)
+        is_plain = self._records.is_decoding[slots] & (self._slots.lengths[slots] < self._max_positions)
         decodes = slots[is_plain]
-        rows, samples = [self._slots.decode_rows(decodes)], [self._slots.decode_samples(decodes)]
+        rows, samples = [self._records.decode_rows(decodes)], [self._records.decode_samples(decodes)]
         samples[0][:, 0] = np.arange(len(decodes))
         members: dict[int, Member] = {}
         num_rows, num_samples = len(decodes), len(decodes)
@@ -190,30 +132,27 @@ class CudaLlmRunner:
         self._send(step, np.concatenate(rows), np.concatenate(samples))
         return step
 
-    def _lives_to_step(self, sequence_ids: Sequence[int]) -> list[Live]:
-        wrong = [sequence_id for sequence_id in sequence_ids if not self.is_runnable(sequence_id)]
-        if wrong:
-            raise UnknownSequence(f"these sequences have ended, never were, wait for text or for a step: {wrong}")
-        if len(set(sequence_ids)) != len(sequence_ids):
-            raise UnknownSequence(f"a sequence is named twice: {list(sequence_ids)}")
-        return [self._lives[sequence_id] for sequence_id in sequence_ids]
-
     def _feed(self, live: Live) -> tuple[Member, Words, Words | None]:
         """What a sequence feeds that is no plain decode: its rows, and its sample where it has one."""
-        slots, slot, sequence = self._slots, live.slot, live.sequence
+        slot, sequence = live.slot, live.sequence
         nothing = np.empty((0, 0), np.int32)
-        feed = None if slots.is_decoding[slot] else sequence.feed
-        if feed is None and not slots.is_decoding[slot]:
+        if self._records.is_decoding[slot]:  # and its slot is full
+            return Member(error=self._lack_of_room(live, 1)), nothing, None
+        feed = sequence.feed
+        if feed is None:
             return Member(), nothing, None  # ended by itself before anything was fed
-        if feed is None or slots.lengths[slot] + len(feed.items) > self._max_positions:
-            error = f"text and speech need more than the {self._max_positions} positions of an LLM slot"
+        error = self._lack_of_room(live, len(feed.items))
+        if error is not None:
             return Member(error=error), nothing, None
         first_speech_row = self._config.vocab_size
-        rows = slots.feed_rows(slot, [id_ + first_speech_row * (table is Table.SPEECH) for table, id_ in feed.items])
+        rows = self._records.feed_rows(
+            slot, [id_ + first_speech_row * (table is Table.SPEECH) for table, id_ in feed.items]
+        )
         if isinstance(sequence, Unistream | Growing):
-            slots.is_decoding[slot] = True
-            return Member(), rows, slots.decode_samples(np.array([slot]))
-        sample = slots.bistream_sample(
+            live.max_tokens = sequence.max_tokens
+            self._records.begin_decoding(slot, min_tokens=sequence.min_tokens, forbids_end=feed.forbids_end)
+            return Member(), rows, self._records.decode_samples(np.array([slot]))
+        sample = self._records.bistream_sample(
             slot,
             num_decoded=len(sequence.decoded),
             ignore_eos=feed.ignore_eos,
@@ -278,9 +217,13 @@ class CudaLlmRunner:
     def _decode_output(self, live: Live, token: int) -> SequenceOutput:
         if isinstance(live.sequence, Unistream):
             return self._unistream_output(live, token)
-        return self._sequence_output(live, live.sequence.advance(token))
+        output = self._output(live, live.sequence.advance(token))
+        if output.is_paused:
+            self._records.is_decoding[live.slot] = False  # it is read anew
+        return output
 
     def _unistream_output(self, live: Live, token: int) -> SequenceOutput:
+        """Without the sequence, which would make a feed of every token that the device has fed itself."""
         if token >= self._config.speech_token_size:
             self.abort(live.sequence_id)
             return SequenceOutput(live.sequence_id, is_final=True)
@@ -292,23 +235,10 @@ class CudaLlmRunner:
 
     def _member_output(self, live: Live, member: Member, tokens: list[int]) -> SequenceOutput:
         if member.sample is None:
-            return self._sequence_output(live, None, error=member.error)
-        token = tokens[member.sample]
+            return self._output(live, None, error=member.error)
         if not member.is_forced_fill:
-            return self._decode_output(live, token)
-        return self._sequence_output(live, live.sequence.advance(None))
-
-    def _sequence_output(self, live: Live, token: int | None, *, error: str | None = None) -> SequenceOutput:
-        """`token`: what the sequence has made of the last step, if it is speech."""
-        sequence = live.sequence
-        emitted = () if token is None else (token,)
-        error = error or sequence.failure
-        is_truncated = sequence.state is SequenceState.TRUNCATED
-        is_final = is_truncated or sequence.state is SequenceState.FINISHED
-        if is_final or error:
-            self.abort(live.sequence_id)
-        is_paused = isinstance(sequence, Growing) and sequence.state is SequenceState.WAITING
-        return SequenceOutput(live.sequence_id, emitted, is_final, is_truncated, error, is_paused)
+            return self._decode_output(live, tokens[member.sample])
+        return self._output(live, live.sequence.advance(None))
 
 
 def _tiles_for(device: torch.device, dtype: torch.dtype) -> TileTable:

@@ -1,23 +1,11 @@
-"""The CUDA runner's sequences and its steps on their way."""
+"""The CUDA runner's steps on their way."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from voicegate.engine.llm.backend import SequenceOutput
 from voicegate.engine.llm.cuda.device_queue import Transfer
-from voicegate.engine.llm.sequence import LlmSequence
-
-
-@dataclass(slots=True, eq=False)
-class Live:
-    """One sequence and the slot that it holds."""
-
-    sequence_id: int
-    sequence: LlmSequence
-    slot: int
-    num_in_flight: int = 0
-    num_emitted: int = 0  # of a unistream sequence, as `max_tokens`
-    max_tokens: int = 0
+from voicegate.engine.llm.live_sequences import Live
 
 
 @dataclass(slots=True, eq=False)

@@ -41,12 +41,12 @@ def engine_logits(model: ModelConfig, state_dict: dict[str, torch.Tensor], feeds
     network = LlmModel(model.llm, state_dict, packs_half_weights=False)
     cache = KvCache(model.llm, num_slots=1, max_positions=200, device="cpu", dtype=torch.float32)
     first_row = {Table.TEXT: 0, Table.SPEECH: network.first_speech_row}
-    rows = []
+    rows, num_fed = [], 0
     for items in feeds:
-        attention = RaggedAttention(cache, [Span(0, cache.lengths[0], len(items))])
+        attention = RaggedAttention(cache, [Span(0, num_fed, len(items))])
         fed = torch.tensor([first_row[table] + id_ for table, id_ in items])
         rows.append(network.logits(network.forward(network.embed(fed), attention)[-1:])[0])
-        cache.lengths[0] += len(items)
+        num_fed += len(items)
     return torch.stack(rows)
 
 

@@ -1,11 +1,10 @@
-"""Slots, and that attention is the plain causal attention of each sequence alone."""
+"""Attention is the plain causal attention of each sequence alone."""
 
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 
 from tests.unit.engine.llm.support import small_llm_config
-from voicegate.engine.llm.backend import NoFreeSlot
 from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
 
 pytestmark = pytest.mark.unit
@@ -53,22 +52,3 @@ def test_prefills_and_decodes_in_one_call() -> None:
 
 def test_positions_name_every_row() -> None:
     assert make_cache().positions([Span(3, 4, 3), Span(1, 0, 2), Span(0, 9, 1)]).tolist() == [4, 5, 6, 0, 1, 9]
-
-
-def test_a_cache_gives_out_every_slot_once() -> None:
-    cache = make_cache(num_slots=3)
-    taken = [cache.allocate() for _ in range(3)]
-    assert sorted(taken) == [0, 1, 2]
-    assert cache.num_free_slots == 0
-    with pytest.raises(NoFreeSlot, match="all 3"):
-        cache.allocate()
-
-
-def test_a_freed_slot_comes_back_empty() -> None:
-    cache = make_cache(num_slots=1)
-    slot = cache.allocate()
-    cache.lengths[slot] = 20
-    cache.free(slot)
-    assert cache.num_free_slots == 1
-    assert cache.allocate() == slot
-    assert cache.lengths[slot] == 0

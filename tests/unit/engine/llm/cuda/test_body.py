@@ -50,7 +50,7 @@ def test_states_keys_and_scores_equal_the_models(num_splits: int) -> None:
     body = fed_body(replace(TILES, down=((1, Tile(16, 32, 32, 1, num_splits=num_splits)),)))
     model = LlmModel(CONFIG, small_state_dict())
     cache = KvCache(CONFIG, num_slots=1, max_positions=40, device="cpu", dtype=torch.float32)
-    attention = RaggedAttention(cache, [Span(cache.allocate(), 0, len(FED))])
+    attention = RaggedAttention(cache, [Span(0, 0, len(FED))])
     hidden = model.forward(model.embed(torch.tensor(FED)), attention)
     scores = body.scores[:2, : CONFIG.num_speech_rows]
     torch.testing.assert_close(scores, model.logits(hidden[[4, 1]]), atol=3e-5, rtol=0)

@@ -1,0 +1,76 @@
+"""The records of a launch, made from the slots' numbers as arrays, without a loop over sequences.
+
+The host knows all about a unistream sequence but its tokens: positions, history places, random numbers and flags
+follow from how many draws were launched. So a step can be launched before the tokens of the last are known.
+"""
+
+import numpy as np
+
+from voicegate.engine.llm.cuda import packing
+from voicegate.engine.llm.cuda.packing import ROW_WORDS, SAMPLE_WORDS, Words
+from voicegate.engine.llm.slots import SlotNumbers, Slots
+
+
+class Records:
+    """What a decode needs of its slot beside `Slots`: [slots] each, set by `begin_decoding`."""
+
+    def __init__(self, slots: Slots, *, window: int) -> None:
+        num_slots = len(slots.lengths)
+        self.is_decoding = np.zeros(num_slots, np.bool_)  # unistream or a growing one's reading, its prefill launched
+        self._min_tokens = np.zeros(num_slots, np.int64)
+        self._forbids_end = np.zeros(num_slots, np.bool_)
+        self._slots = slots
+        self._window = window
+
+    def begin_decoding(self, slot: int, *, min_tokens: int, forbids_end: bool) -> None:
+        """From the next sample on, the slot's sequence feeds the token that it drew."""
+        self.is_decoding[slot] = True
+        self._min_tokens[slot] = min_tokens
+        self._forbids_end[slot] = forbids_end
+
+    def decode_rows(self, slots: SlotNumbers) -> Words:
+        """Row records [n, ROW_WORDS] that feed each slot's last token. Counts them as fed."""
+        rows = np.empty((len(slots), ROW_WORDS), np.int32)
+        rows[:, 0] = packing.USE_LAST_TOKEN
+        rows[:, 1] = slots
+        rows[:, 2] = self._slots.lengths[slots]
+        rows[:, 3] = 0
+        self._slots.lengths[slots] += 1
+        return rows
+
+    def feed_rows(self, slot: int, table_rows: list[int]) -> Words:
+        """Row records [n, ROW_WORDS] that feed these rows of the joint table. Counts them as fed."""
+        rows = np.empty((len(table_rows), ROW_WORDS), np.int32)
+        rows[:, 0] = table_rows
+        rows[:, 1] = slot
+        rows[:, 2] = np.arange(self._slots.lengths[slot], self._slots.lengths[slot] + len(table_rows))
+        rows[:, 3] = 0
+        self._slots.lengths[slot] += len(table_rows)
+        return rows
+
+    def decode_samples(self, slots: SlotNumbers) -> Words:
+        """Sample records [n, SAMPLE_WORDS] of unistream sequences; their rows are the caller's to fill in."""
+        num_drawn = self._slots.num_drawn[slots]
+        flags = np.where(num_drawn < self._min_tokens[slots], packing.IS_IGNORING_EOS, 0)
+        flags |= np.where(num_drawn == 0, packing.IS_FRESH, 0)
+        flags |= np.where(self._forbids_end[slots], packing.FORBIDS_END, 0)
+        return self._samples(slots, flags, num_drawn % self._window)
+
+    def bistream_sample(self, slot: int, *, num_decoded: int, ignore_eos: bool, is_forced_fill: bool) -> Words:
+        """One sample record [1, SAMPLE_WORDS] of a bistream sequence that has decoded so many tokens."""
+        flags = packing.COUNTS_AS_FILL
+        flags |= packing.IS_IGNORING_EOS if ignore_eos else 0
+        flags |= packing.IS_FORCED_FILL if is_forced_fill else 0
+        flags |= packing.IS_FRESH if num_decoded == 0 else 0
+        record = self._samples(np.array([slot]), np.array([flags]), np.array([num_decoded % self._window]))
+        if is_forced_fill:
+            self._slots.num_drawn[slot] -= 1  # nothing was drawn
+        return record
+
+    def _samples(self, slots: SlotNumbers, flags: SlotNumbers, history_places: SlotNumbers) -> Words:
+        samples = np.zeros((len(slots), SAMPLE_WORDS), np.int32)
+        samples[:, 1] = slots
+        samples[:, 2] = flags
+        samples[:, 3] = history_places
+        samples[:, 4:] = self._slots.draw(slots).view(np.int32)
+        return samples
