@@ -73,6 +73,14 @@ class GatewayConfig:
         default=600.0, metadata=_help("a context with nothing to say ends after hearing nothing for this long")
     )
     context_life_s: float = field(default=14_400.0, metadata=_help("a context ends after this long, whatever it does"))
+    allowed_origins: str = field(
+        default="",
+        metadata=_help("other sites whose pages may connect, with commas: https://app.example; * for all, null too"),
+    )
+    allowed_hosts: str = field(
+        default="",
+        metadata=_help("names, with commas, by which pages know this server; unset: any, on loopback only localhost"),
+    )
     trusted_proxies: str = field(
         default="",
         metadata=_help("networks, with commas, whose X-Forwarded-For tells the client's address: 10.0.0.0/8"),

@@ -14,6 +14,7 @@ from websockets.http11 import Request, Response
 
 from voicegate import __version__
 from voicegate.engine.interface import EngineInfo
+from voicegate.gateway.server.sites import Sites
 from voicegate.gateway.session.quota import Excess
 from voicegate.protocol.messages import STREAM_PATH
 
@@ -21,6 +22,7 @@ PAGES: Final = ("/", "/healthz", "/readyz", "/v1/voices")
 _KNOWN: Final = f"{', '.join(PAGES)}, and WebSocket at {STREAM_PATH}"
 # Lower makes refused clients come back sooner and in greater numbers; higher keeps them silent for longer.
 RETRY_AFTER_S: Final = 1
+_METHODS: Final = "GET, HEAD, OPTIONS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +34,24 @@ class Status:
     info: EngineInfo | None  # None: not known yet
 
 
-def respond(request: Request, status: Status) -> Response | None:
+def respond(request: Request, status: Status, sites: Sites) -> Response | None:
+    response = _respond(request, status, sites)
+    if response is not None:
+        response.headers.update(sites.cors_headers(request.headers))
+    return response
+
+
+def _respond(request: Request, status: Status, sites: Sites) -> Response | None:
     path = request.path.partition("?")[0]
     # Before websockets 16 only GET comes this far, and is not named.
     method = getattr(request, "method", "GET")
+    if method == "OPTIONS":
+        return _text(HTTPStatus.OK, _METHODS, Allow=_METHODS)
     if method not in ("GET", "HEAD"):
-        return _text(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered here", Allow="GET, HEAD")
+        return _text(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered here", Allow=_METHODS)
     if path == STREAM_PATH:
+        if (reason := sites.refusal(request.headers)) is not None:
+            return _text(HTTPStatus.FORBIDDEN, reason)
         return None if status.unready_reason is None else _unready(status.unready_reason)
     response = _page(path, status)
     if method == "HEAD":

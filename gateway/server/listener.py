@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
 from typing import Any, Final
 
 from websockets.asyncio.server import Server, ServerConnection, serve
@@ -25,6 +26,7 @@ from voicegate.gateway.server.descriptors import SPARE_CONNECTIONS
 from voicegate.gateway.server.door import Door
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.peers import client_address, owner_of, parse_address
+from voicegate.gateway.server.sites import sites_of
 from voicegate.gateway.session.inflow import Inflow
 from voicegate.gateway.session.quota import Owner, Quotas
 from voicegate.gateway.session.stall import StallWatch
@@ -55,6 +57,7 @@ class Listener:
         self._config = config
         self._readiness = readiness
         self._serve_socket = serve_socket
+        self._sites = sites_of(config)
         self._door: Door[BoundedSocket] = Door(quotas, num_spare=SPARE_CONNECTIONS)
         self._server: Server | None = None
         self._said_at_s: dict[str, float] = {}
@@ -115,7 +118,9 @@ class Listener:
     def _respond(self, websocket: ServerConnection, request: Request) -> Response | None:
         assert isinstance(websocket, BoundedSocket)
         unready_reason, info = self._readiness()
-        response = http.respond(request, http.Status(unready_reason, self._door.is_full, info))
+        response = http.respond(request, http.Status(unready_reason, self._door.is_full, info), self._sites)
+        if response is not None and response.status_code == HTTPStatus.FORBIDDEN:
+            self._say("a page is refused", reason=response.body.decode().strip())
         if response is not None or not http.is_upgrade(request):
             return response
         websocket.owner = self._owner_of(websocket, request)

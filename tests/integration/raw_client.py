@@ -31,10 +31,14 @@ def frame(opcode: Opcode, payload: bytes) -> bytes:
 
 
 async def get(url: str, path: str, method: str = "GET") -> tuple[int, dict[str, str], str]:
-    """Over a bare socket: what a load balancer sees."""
+    return await exchange(url, f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n")
+
+
+async def exchange(url: str, request: str) -> tuple[int, dict[str, str], str]:
+    """Over a bare socket, what a load balancer sees: status, headers, body."""
     address = urlsplit(url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
-    writer.write(f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    writer.write(request.encode())
     raw = (await reader.read()).decode()
     writer.close()
     await writer.wait_closed()

@@ -12,8 +12,9 @@ import uvloop
 from structlog.testing import capture_logs
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
+from websockets.typing import Origin
 
-from tests.integration.raw_client import get
+from tests.integration.raw_client import exchange, get
 from tests.integration.wire_client import closed_with, connect_to, running, serving
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import Overloaded, Unsupported
@@ -64,6 +65,25 @@ async def test_pages() -> None:
         assert (await get(served.url, "/v1/stream"))[0] == 426
         assert (await get(served.url, "/healthz", "POST"))[0] == 405
         assert (await refused_upgrade(served.url.replace("/v1/stream", "/v2/stream"))).status_code == 404
+
+
+async def test_a_page_of_another_site_is_refused() -> None:
+    async with serving(allowed_origins="https://app.example") as served:
+        for origin in ("https://evil.example", "null"):
+            with pytest.raises(InvalidStatus) as caught:
+                await connect(served.url, origin=Origin(origin))
+            assert caught.value.response.status_code == 403
+        rebound = {"Host": "evil.example:8080"}
+        with pytest.raises(InvalidStatus) as caught:
+            await connect(served.url, origin=Origin("http://evil.example:8080"), additional_headers=rebound)
+        assert caught.value.response.status_code == 403
+        for origin in ("https://app.example", served.url.replace("ws", "http").removesuffix("/v1/stream")):
+            async with served.client(origin=Origin(origin)) as client:
+                await client.speak("a", "x")
+                await client.until_done("a")
+        request = "GET /v1/voices HTTP/1.1\r\nHost: x\r\nOrigin: https://app.example\r\n\r\n"
+        _, headers, _ = await exchange(served.url, request)
+        assert headers["Access-Control-Allow-Origin"] == "https://app.example"
 
 
 async def test_it_answers_while_the_engine_warms_up() -> None:

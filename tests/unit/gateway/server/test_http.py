@@ -9,6 +9,7 @@ from websockets.http11 import Request
 from voicegate import __version__
 from voicegate.engine.interface import EngineInfo, SpeakingMode, VoiceInfo
 from voicegate.gateway.server.http import PAGES, Status, respond, too_many_sockets
+from voicegate.gateway.server.sites import Sites
 from voicegate.gateway.session.quota import Excess, Holding
 from voicegate.protocol.messages import STREAM_PATH
 
@@ -21,8 +22,11 @@ DRAINING = Status(unready_reason="draining", is_full=False, info=INFO)
 FULL = Status(unready_reason=None, is_full=True, info=INFO)
 
 
-def get(path: str, status: Status, method: str = "GET") -> tuple[int, str, Headers]:
-    response = respond(Request(path, Headers(), method), status)
+SITES = Sites(origins=frozenset({"https://app.example"}))
+
+
+def get(path: str, status: Status, method: str = "GET", **origin: str) -> tuple[int, str, Headers]:
+    response = respond(Request(path, Headers(origin), method), status, SITES)
     assert response is not None
     return response.status_code, bytes(response.body).decode(), response.headers
 
@@ -58,8 +62,8 @@ def test_root_and_404_name_all_that_there_is() -> None:
 
 
 def test_upgrades_are_let_through_when_the_engine_is_ready() -> None:
-    assert respond(Request(STREAM_PATH, Headers()), READY) is None
-    assert respond(Request(f"{STREAM_PATH}?key=x", Headers()), READY) is None
+    assert respond(Request(STREAM_PATH, Headers()), READY, SITES) is None
+    assert respond(Request(f"{STREAM_PATH}?key=x", Headers()), READY, SITES) is None
     for status, reason in ((WARMING_UP, "warming up"), (DRAINING, "draining")):
         code, body, headers = get(STREAM_PATH, status)
         assert code == 503
@@ -72,6 +76,26 @@ def test_a_quota_of_the_client_is_its_own_trouble() -> None:
     assert (response.status_code, int(response.headers["Retry-After"])) == (429, 1)
     assert b"3 sockets are open from your address" in response.body
     assert too_many_sockets(Excess(Holding.SOCKET, 3, is_of_owner=False)).status_code == 503
+
+
+def test_a_page_of_another_site_gets_no_socket_and_reads_nothing() -> None:
+    code, body, _ = get(STREAM_PATH, READY, Origin="https://evil.example", Host="x")
+    assert code == 403
+    assert "--allowed-origins" in body
+    assert get(STREAM_PATH, WARMING_UP, Origin="https://evil.example", Host="x")[0] == 403
+    _, _, headers = get("/v1/voices", READY, Origin="https://evil.example", Host="x")
+    assert "Access-Control-Allow-Origin" not in headers
+    assert headers["Vary"] == "Origin"
+
+
+def test_a_listed_page_may_read_answers_refusals_too() -> None:
+    for path, status in (("/v1/voices", READY), ("/nothing", READY), (STREAM_PATH, WARMING_UP)):
+        _, _, headers = get(path, status, Origin="https://app.example")
+        assert headers["Access-Control-Allow-Origin"] == "https://app.example"
+    code, body, headers = get("/v1/voices", READY, "OPTIONS", Origin="https://app.example")
+    assert (code, body) == (200, "GET, HEAD, OPTIONS\n")
+    assert "GET" in headers["Access-Control-Allow-Methods"]
+    assert respond(Request(STREAM_PATH, Headers(Origin="https://app.example")), READY, SITES) is None
 
 
 def test_other_methods() -> None:

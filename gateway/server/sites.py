@@ -1,0 +1,107 @@
+"""Which pages in browsers may use this server: a browser lets any page open a WebSocket to anywhere. Pure.
+
+Clients that are no browsers send no Origin, and none of this concerns them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+from websockets.datastructures import Headers
+
+from voicegate.gateway.config import GatewayConfig, listed
+
+ANY: Final = "*"
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_ECHO_CHARS: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Sites:
+    origins: frozenset[str] = frozenset()  # whose pages are let in, as browsers write them; or ANY
+    hosts: frozenset[str] = frozenset()  # names that this server has, lower case
+    # Whether a name that is not among them is believed. A page at a name of an attacker's that resolves to a loopback
+    # address (DNS rebinding) looks as if it were this server's own.
+    takes_other_names: bool = False
+
+    def refusal(self, headers: Headers) -> str | None:
+        """Why the page that sends this is not let in."""
+        origins = headers.get_all("Origin")
+        if not origins:
+            return None
+        if len(origins) == 1 and self._is_listed(origins[0]):
+            return None
+        hosts = headers.get_all("Host")
+        if not _is_same(origins, hosts):
+            shown = ", ".join(origins)[:_ECHO_CHARS]
+            return f"pages of {shown} are not let in; --allowed-origins names those that are"
+        name = _split_host(hosts[0])[0]
+        if not self._is_own_name(name):
+            return f"this server is not known as {name[:_ECHO_CHARS]}; --allowed-hosts names what it is known as"
+        return None
+
+    def cors_headers(self, headers: Headers) -> dict[str, str]:
+        """What lets a page of another site read an answer."""
+        origins = headers.get_all("Origin")
+        if not origins or self.refusal(headers) is not None:
+            return {"Vary": "Origin"}
+        return {
+            "Vary": "Origin",
+            "Access-Control-Allow-Origin": origins[0],
+            "Access-Control-Allow-Methods": "GET, HEAD",
+            "Access-Control-Expose-Headers": "Retry-After",
+        }
+
+    def _is_listed(self, origin: str) -> bool:
+        return ANY in self.origins or origin.lower() in self.origins
+
+    def _is_own_name(self, name: str) -> bool:
+        return (
+            self.takes_other_names
+            or name in self.hosts
+            or name == "localhost"
+            or name.endswith(".localhost")  # RFC 6761: never anybody else's
+            or _is_address(name)  # an attacker's page has a name
+        )
+
+
+def sites_of(config: GatewayConfig) -> Sites:
+    hosts = frozenset(name.lower() for name in listed(config.allowed_hosts))
+    return Sites(
+        origins=frozenset(origin.lower() for origin in listed(config.allowed_origins)),
+        hosts=hosts,
+        takes_other_names=not hosts and not _is_loopback(config.host),
+    )
+
+
+def _is_same(origins: Sequence[str], hosts: Sequence[str]) -> bool:
+    """Whether a page comes from the very host and port that it asks."""
+    if len(origins) != 1 or len(hosts) != 1:
+        return False
+    try:
+        origin = urlsplit(origins[0].lower())
+        default_port = _DEFAULT_PORTS[origin.scheme]
+        name, port = _split_host(hosts[0])
+        return (origin.hostname, origin.port or default_port) == (name, port or default_port)
+    except (KeyError, ValueError):  # `null`, no web page's scheme, no port
+        return False
+
+
+def _split_host(host: str) -> tuple[str, int | None]:
+    """Raises ValueError."""
+    parts = urlsplit(f"//{host.lower()}")
+    return parts.hostname or "", parts.port
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)

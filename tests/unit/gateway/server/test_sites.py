@@ -1,0 +1,87 @@
+"""Which pages are let in: the server's own, those that are listed, and none that only looks like it."""
+
+import pytest
+from websockets.datastructures import Headers
+
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.server.sites import Sites, sites_of
+
+pytestmark = pytest.mark.unit
+
+
+def headers(origin: str | None, host: str = "127.0.0.1:8080") -> Headers:
+    return Headers({"Host": host} if origin is None else {"Host": host, "Origin": origin})
+
+
+LOCAL = sites_of(GatewayConfig())
+PUBLIC = sites_of(GatewayConfig(host="0.0.0.0"))
+NAMED = sites_of(
+    GatewayConfig(host="0.0.0.0", allowed_origins="https://app.example, null", allowed_hosts="Gate.example")
+)
+
+
+@pytest.mark.parametrize(
+    ("sites", "origin", "host"),
+    [
+        (LOCAL, None, "127.0.0.1:8080"),
+        (LOCAL, None, "evil.example"),  # no browser
+        (LOCAL, "http://127.0.0.1:8080", "127.0.0.1:8080"),
+        (LOCAL, "http://localhost:8080", "localhost:8080"),
+        (LOCAL, "http://LOCALHOST:8080", "LocalHost:8080"),
+        (LOCAL, "http://app.localhost", "app.localhost"),
+        (LOCAL, "http://[::1]:8080", "[::1]:8080"),
+        (LOCAL, "http://192.168.1.5", "192.168.1.5"),
+        (PUBLIC, "https://gate.example", "gate.example"),  # TLS ends at a proxy
+        (PUBLIC, "https://gate.example", "gate.example:443"),
+        (PUBLIC, "http://gate.example:80", "gate.example"),
+        (NAMED, "https://gate.example", "gate.example"),
+        (NAMED, "https://app.example", "gate.example"),
+        (NAMED, "https://app.example", "127.0.0.1:8080"),  # a proxy wrote the host
+        (NAMED, "null", "gate.example"),
+        (Sites(origins=frozenset({"*"})), "https://evil.example", "127.0.0.1:8080"),
+    ],
+)
+def test_is_let_in(sites: Sites, origin: str | None, host: str) -> None:
+    assert sites.refusal(headers(origin, host)) is None
+
+
+@pytest.mark.parametrize(
+    ("sites", "origin", "host", "part"),
+    [
+        (LOCAL, "https://evil.example", "127.0.0.1:8080", "pages of https://evil.example"),
+        (LOCAL, "http://127.0.0.1:9999", "127.0.0.1:8080", "--allowed-origins"),
+        (LOCAL, "https://127.0.0.1", "127.0.0.1:80", "--allowed-origins"),
+        (LOCAL, "null", "127.0.0.1:8080", "pages of null"),
+        (LOCAL, "", "127.0.0.1:8080", "--allowed-origins"),
+        (LOCAL, "http://127.0.0.1:x", "127.0.0.1:8080", "--allowed-origins"),
+        (LOCAL, "http://127.0.0.1:8080", "127.0.0.1:x", "--allowed-origins"),
+        (LOCAL, "http://[::1", "[::1", "--allowed-origins"),
+        (LOCAL, "http://127.0.0.1.evil.example:8080", "127.0.0.1:8080", "--allowed-origins"),
+        (LOCAL, "http://user@127.0.0.1:8080.evil.example", "127.0.0.1:8080", "--allowed-origins"),
+        (LOCAL, "http://evil.example:8080", "evil.example:8080", "not known as evil.example; --allowed-hosts"),
+        (LOCAL, "http://notlocalhost", "notlocalhost", "not known as notlocalhost"),
+        (PUBLIC, "https://evil.example", "gate.example", "--allowed-origins"),
+        (NAMED, "http://evil.example:8080", "evil.example:8080", "not known as"),
+        (NAMED, "http://app.example", "gate.example", "pages of http://app.example"),
+        (LOCAL, "https://" + "x" * 10_000, "127.0.0.1:8080", "--allowed-origins"),
+    ],
+)
+def test_is_refused_with_the_remedy(sites: Sites, origin: str, host: str, part: str) -> None:
+    refusal = sites.refusal(headers(origin, host))
+    assert refusal is not None
+    assert part in refusal
+    assert len(refusal) < 200
+
+
+@pytest.mark.parametrize("name", ["Origin", "Host"])
+def test_two_headers_are_one_too_many(name: str) -> None:
+    twice = headers("http://127.0.0.1:8080")
+    twice[name] = "https://evil.example"
+    assert LOCAL.refusal(twice) is not None
+
+
+def test_an_answer_is_for_the_pages_that_are_let_in() -> None:
+    allowed = NAMED.cors_headers(headers("https://app.example", "gate.example"))
+    assert allowed["Access-Control-Allow-Origin"] == "https://app.example"
+    for origin in ("https://evil.example", None):
+        assert NAMED.cors_headers(headers(origin, "gate.example")) == {"Vary": "Origin"}
