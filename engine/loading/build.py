@@ -41,7 +41,6 @@ from voicegate.engine.loop.stages import Stages
 from voicegate.engine.loop.voice_shelf import ready_voice, voice_room
 from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.model.config import ModelConfig, load_model_config
-from voicegate.engine.text.normalize import warm_up as warm_up_reading
 from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.engine.voices.keeper import VoiceKeeper
 from voicegate.engine.voices.store import load_voices
@@ -96,7 +95,6 @@ def load_stages(
     start = ModelStart(device.device, progress)
     room = voice_room(config, voices.values())
     with timed("text", progress):
-        warm_up_reading()
         tokenizer = TextTokenizer.from_file(
             config.model_dir / "tokenizer.json", end_of_prompt_id=model.llm.end_of_prompt_id
         )

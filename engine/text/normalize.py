@@ -64,12 +64,6 @@ class SpanReader:
         return speakable(span.text, self._latest, tags=self._tags)
 
 
-def warm_up() -> None:
-    """Read one number in every language with a reader, so that the first clause pays for no table."""
-    for language in ("en", "zh"):
-        speakable("3.14", language)
-
-
 def _read(text: str, language: str) -> str:
     base = base_language(language)
     is_chinese = base in ("zh", "yue")

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-# wetext knows some of these, but takes "mi" in "5 minutes" for miles: no Latin letter reaches it.
 UNITS: Final[dict[str, str]] = {
     "km": "公里",
     "m": "米",
@@ -108,4 +107,13 @@ MAGNITUDES: Final[dict[str, int]] = {
 CODE_WORDS: Final = (
     "验证码|密码|口令|编号|单号|卡号|账号|帐号|学号|工号|房间号?|房号|手机号?码?|电话号?码?|号码|邮编|证件号|身份证号?码?"
     "|QQ号?|ID|PIN"
+)
+
+# What is counted: before these two is 两, before anything else (月, 号, 楼, 级) it is 二.
+COUNTED: Final = (
+    "(?:小时|分钟|星期|礼拜|钟头|英[里尺寸镑亩]|海里|平方|立方|摄氏度|华氏度|[美欧]元|加仑|百分点|公[里斤顷尺分吨]|代人"
+    "|[千毫微][米克升安瓦赫]|[厘分纳]米|次(?![元方函])|年(?!级)"
+    "|[万亿千百个位名人只条张本件块把辆台架间栋座幢套双对副份封篇页章节首场回趟遍声步层杯瓶碗盘盒袋包箱桶罐壶片颗粒滴枚根支枝朵棵株盆束"
+    "串群批队组项款种类样番顿笔段句字家口户头匹尾倍度圈天周季岁秒分刻辈元角毛米里尺寸丈亩升斤克吨瓦伏安帕焦赫处幅面扇艘门道集部堂课则"
+    "桌床针剂餐站])"
 )

@@ -1,4 +1,4 @@
-"""What wetext reads wrongly, or not at all, written as Chinese does: money, units, ranges, codes, English forms. Pure.
+"""What stands at a number, written as Chinese does: money, units, ranges, codes, English forms. Pure.
 
 Rules run in order, each over the whole text, the special before the plain. They leave digits that `digits.say_numbers`
 reads, but where their reading is not that of a count.
@@ -182,7 +182,6 @@ _SIGNS: Final[tuple[_Source, ...]] = (
     (r"(?<=[\w)]) ?(?<![-=>])>(?![=>]) ?(?=[\w-])", "大于"),
     (rf"(?<=[元里米克升吨])/(?={_HAN})", "每"),
     (rf"(?<={_HAN})/(?={_HAN})", PAUSE),
-    (r"(?<=第)2(?![\d.:/%])", "二"),  # wetext says 第两名
     (r"(?<![\d.第])2点(?!\d)|(?<![\d.第])2点(?=\d{1,2}分)", "两点"),
 )
 _RULES: Final = tuple(

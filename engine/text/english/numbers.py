@@ -1,8 +1,6 @@
-"""Digits -> English words. Pure; the only module that knows num2words. Input is digits as written, never floats."""
+"""Digits -> English words. Pure. Input is digits as written, never floats."""
 
 from typing import Final
-
-from num2words import num2words
 
 # Longer integers are read digit by digit. Lower -> "one zero zero ..."; higher -> sentences of "quadrillion".
 MAX_CARDINAL_DIGITS: Final = 15
@@ -21,7 +19,7 @@ def say_integer(digits: str) -> str:
     digits = digits.replace(",", "")
     if len(digits) > MAX_CARDINAL_DIGITS or (len(digits) > 1 and digits.startswith("0")):
         return say_digits(digits)
-    return _words(int(digits), "cardinal")
+    return _cardinal(int(digits))
 
 
 def say_number(number: str) -> str:
@@ -48,11 +46,20 @@ def say_ordinal(digits: str) -> str:
     digits = digits.replace(",", "")
     if len(digits) > MAX_CARDINAL_DIGITS:
         return say_digits(digits)
-    return _words(int(digits), "ordinal")
+    words = _cardinal(int(digits))
+    start = max(words.rfind(" "), words.rfind("-")) + 1
+    last = words[start:]
+    return words[:start] + _ORDINALS.get(last, last.removesuffix("y") + "ie" * last.endswith("y") + "th")
 
 
 def say_year(digits: str) -> str:
-    return _words(int(digits), "year")
+    value = int(digits)
+    century, year = divmod(value, 100)
+    if not century or (century % 10 == 0 and year < 10):  # two thousand and five
+        return _cardinal(value)
+    if not year:
+        return f"{_cardinal(century)} hundred"
+    return f"{_cardinal(century)} {'oh-' * (year < 10)}{_below_thousand(year)}"
 
 
 def say_decade(digits: str) -> str:
@@ -77,10 +84,45 @@ def say_fraction(numerator: str, denominator: str) -> str:
     return f"{say_integer(numerator)} {singular if top == 1 else plural}"
 
 
-def _words(value: int, to: str) -> str:
-    # num2words writes "one thousand, two hundred": the comma would be heard as a break.
-    return str(num2words(value, lang="en", to=to)).replace(",", "")
+def _cardinal(value: int) -> str:
+    """ "and" stands behind hundreds, and before what is left below a hundred: a thousand and one."""
+    if value < 1000:
+        return _below_thousand(value)
+    words: list[str] = []
+    for power, name in _SCALES:
+        count, value = divmod(value, power)
+        if count:
+            words += (_below_thousand(count), name)
+    if value:
+        words += ("and", _below_thousand(value)) if value < 100 else (_below_thousand(value),)
+    return " ".join(words)
+
+
+def _below_thousand(value: int) -> str:
+    hundreds, rest = divmod(value, 100)
+    if hundreds:
+        return f"{_SMALL[hundreds]} hundred" + (f" and {_below_thousand(rest)}" if rest else "")
+    if rest < len(_SMALL):
+        return _SMALL[rest]
+    tens, ones = divmod(rest, 10)
+    return _TENS[tens] + (f"-{_SMALL[ones]}" if ones else "")
 
 
 _MAX_NAMED_DENOMINATOR: Final = 20
 _DIGIT_NAMES: Final = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_SMALL: Final = (
+    *_DIGIT_NAMES,
+    *("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
+)
+_TENS: Final = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_SCALES: Final = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"), (10**3, "thousand"))
+# Those that do not just end in -th.
+_ORDINALS: Final = {
+    "one": "first",
+    "two": "second",
+    "three": "third",
+    "five": "fifth",
+    "eight": "eighth",
+    "nine": "ninth",
+    "twelve": "twelfth",
+}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.engine.text import reading_cases as cases
 from voicegate.engine.text.language import detect_language
-from voicegate.engine.text.normalize import SpanReader, speakable, warm_up
+from voicegate.engine.text.normalize import SpanReader, speakable
 from voicegate.engine.text.segmenter import TextSpan
 from voicegate.engine.text.tags import EXPRESSIVE_TAGS
 
@@ -148,11 +148,6 @@ def test_what_has_no_words_is_in_the_language_of_the_span_before() -> None:
 
 def test_code_is_not_said() -> None:
     assert SpanReader("en").read(TextSpan("x = 1", 0, 5, is_code=True)) == ""
-
-
-def test_warm_up_leaves_the_readings_as_they_are() -> None:
-    warm_up()
-    assert (speakable("3", "en"), speakable("3个", "zh")) == ("three", "三个")
 
 
 # --- properties -----------------------------------------------------------------------------------------------

@@ -31,6 +31,58 @@ def test_plain_numbers_are_counts_years_or_codes(plain: str, spoken: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("digits", "spoken"),
+    [
+        ("0", "zero"),
+        ("21", "twenty-one"),
+        ("110", "one hundred and ten"),
+        ("1,001", "one thousand and one"),
+        ("1,100", "one thousand one hundred"),
+        ("1,000,099", "one million and ninety-nine"),
+        ("1,000,100", "one million one hundred"),
+        ("20,000,000,013", "twenty billion and thirteen"),
+        ("301,000,045,600", "three hundred and one billion forty-five thousand six hundred"),
+    ],
+)
+def test_counts(digits: str, spoken: str) -> None:
+    assert numbers.say_integer(digits) == spoken
+
+
+@pytest.mark.parametrize(
+    ("digits", "spoken"),
+    [
+        ("0", "zeroth"),
+        ("5", "fifth"),
+        ("12", "twelfth"),
+        ("13", "thirteenth"),
+        ("20", "twentieth"),
+        ("22", "twenty-second"),
+        ("109", "one hundred and ninth"),
+        ("1,000", "one thousandth"),
+        ("1,000,001", "one million and first"),
+    ],
+)
+def test_ordinals(digits: str, spoken: str) -> None:
+    assert numbers.say_ordinal(digits) == spoken
+
+
+@pytest.mark.parametrize(
+    ("digits", "spoken"),
+    [
+        ("1066", "ten sixty-six"),
+        ("1900", "nineteen hundred"),
+        ("1905", "nineteen oh-five"),
+        ("1000", "one thousand"),
+        ("2009", "two thousand and nine"),
+        ("2010", "twenty ten"),
+        ("0033", "thirty-three"),
+    ],
+)
+def test_years(digits: str, spoken: str) -> None:
+    assert numbers.say_year(digits) == spoken
+
+
+@pytest.mark.parametrize(
     ("top", "bottom", "spoken"),
     [
         ("1", "2", "one half"),
