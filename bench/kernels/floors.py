@@ -39,9 +39,9 @@ class Cost:
         return 1e6 * max(self.num_bytes / MEMORY_BYTES_PER_S, self.flop / FLOP_PER_S[precision])
 
 
-def product(num_rows: int, num_weights: int, *, itemsize: int = 2) -> Cost:
-    """Every weight once for each row."""
-    return Cost(num_weights * itemsize, 2 * num_rows * num_weights)
+def product(num_lines: int, num_weights: int, *, itemsize: int = 2) -> Cost:
+    """Every weight once for each line."""
+    return Cost(num_weights * itemsize, 2 * num_lines * num_weights)
 
 
 def total(costs: Iterable[Cost]) -> Cost:
@@ -51,36 +51,36 @@ def total(costs: Iterable[Cost]) -> Cost:
 # --- speech LLM, bfloat16 ---------------------------------------------------------------------------------------
 
 
-def llm_kernels(config: LlmConfig, num_rows: int, num_attended: float) -> dict[str, Cost]:
-    """Of a launch with so many rows, each of which attends to so many positions."""
+def llm_kernels(config: LlmConfig, num_lines: int, num_attended: float) -> dict[str, Cost]:
+    """Of a launch with so many lines, each of which attends to so many positions."""
     hidden, inner = config.hidden_size, config.intermediate_size
     query, key = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
     return {
-        "qkv": product(num_rows, hidden * (query + 2 * key)),
-        "attend": Cost(num_rows * num_attended * 2 * key * 2, num_rows * num_attended * 4 * query),
-        "out": product(num_rows, query * hidden),
-        "gate_up": product(num_rows, 2 * hidden * inner),
-        "down": product(num_rows, inner * hidden),
-        "head": product(num_rows, hidden * config.num_speech_rows),
-        "draw": Cost(4 * num_rows * config.num_speech_rows),
+        "qkv": product(num_lines, hidden * (query + 2 * key)),
+        "attend": Cost(num_lines * num_attended * 2 * key * 2, num_lines * num_attended * 4 * query),
+        "out": product(num_lines, query * hidden),
+        "gate_up": product(num_lines, 2 * hidden * inner),
+        "down": product(num_lines, inner * hidden),
+        "head": product(num_lines, hidden * config.num_speech_rows),
+        "draw": Cost(4 * num_lines * config.num_speech_rows),
     }
 
 
-def llm_step(config: LlmConfig, num_rows: int, num_samples: int, num_attended: float) -> Cost:
-    """`num_rows` through all layers, and `num_samples` of them sampled."""
-    layer = llm_kernels(config, num_rows, num_attended)
+def llm_step(config: LlmConfig, num_lines: int, num_samples: int, num_attended: float) -> Cost:
+    """`num_lines` through all layers, and `num_samples` of them sampled."""
+    layer = llm_kernels(config, num_lines, num_attended)
     once = llm_kernels(config, num_samples, num_attended)
     per_layer = total(layer[name] for name in ("qkv", "attend", "out", "gate_up", "down"))
     return per_layer.times(config.num_layers) + once["head"] + once["draw"]
 
 
-def llm_prefill(config: LlmConfig, num_prompts: int, num_rows: int, *, rows_per_pass: int) -> Cost:
-    """Prompts of `num_rows` positions each, in passes; a row attends to those before it, on average half of all."""
-    num_attended = (num_rows + 1) / 2
-    remaining, passes = num_prompts * num_rows, []
+def llm_prefill(config: LlmConfig, num_prompts: int, num_lines: int, *, lines_per_pass: int) -> Cost:
+    """Prompts of `num_lines` positions each, in passes; a line attends to those before it, on average half of all."""
+    num_attended = (num_lines + 1) / 2
+    remaining, passes = num_prompts * num_lines, []
     while remaining > 0:
-        passes.append(llm_step(config, min(remaining, rows_per_pass), num_prompts, num_attended))
-        remaining -= rows_per_pass
+        passes.append(llm_step(config, min(remaining, lines_per_pass), num_prompts, num_attended))
+        remaining -= lines_per_pass
     return total(passes)
 
 

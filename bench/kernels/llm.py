@@ -21,8 +21,8 @@ SECTIONS: Final = ("device", "host")
 BATCHES: Final = (1, 8, 32, 64, 128, 256, 384, 512)
 NUM_SLOTS: Final = 512
 CONTEXT: Final = 300  # positions before the one that is decoded
-PROMPT_ROWS: Final = 180  # a voice of 5 s, its transcript and a sentence
-_ROWS_PER_PASS: Final = 1024
+PROMPT_LINES: Final = 180  # a voice of 5 s, its transcript and a sentence
+_LINES_PER_PASS: Final = 1024
 
 
 def captured_us(work: Callable[[], None]) -> float:
@@ -36,42 +36,42 @@ def captured_us(work: Callable[[], None]) -> float:
         return back_to_back_us(graph)
 
 
-def step_us(body: DecoderBody, num_rows: int, num_samples: int, position: int) -> float:
-    fill_work(body, num_rows, num_samples, position=position)
+def step_us(body: DecoderBody, num_lines: int, num_samples: int, position: int) -> float:
+    fill_work(body, num_lines, num_samples, position=position)
 
     def step() -> None:
-        body.run(num_rows)
+        body.run(num_lines)
         body.sample(num_samples)
 
     return captured_us(step)
 
 
 def prefill_us(body: DecoderBody, num_prompts: int) -> float:
-    """Prompts of PROMPT_ROWS positions, in passes of up to _ROWS_PER_PASS."""
+    """Prompts of PROMPT_LINES positions, in passes of up to _LINES_PER_PASS."""
     total = 0.0
-    rows = np.arange(num_prompts * PROMPT_ROWS)
-    for first in range(0, len(rows), _ROWS_PER_PASS):
-        part = rows[first : first + _ROWS_PER_PASS]
-        fill_work(body, _ROWS_PER_PASS, 16, position=0)
+    lines = np.arange(num_prompts * PROMPT_LINES)
+    for first in range(0, len(lines), _LINES_PER_PASS):
+        part = lines[first : first + _LINES_PER_PASS]
+        fill_work(body, _LINES_PER_PASS, 16, position=0)
         words = body.work.cpu().numpy()
-        records = body.layout.rows(words, _ROWS_PER_PASS)
+        records = body.layout.lines(words, _LINES_PER_PASS)
         records[:, 1] = body.padding_slot
-        records[: len(part), 1] = part // PROMPT_ROWS
-        records[: len(part), 2] = part % PROMPT_ROWS
+        records[: len(part), 1] = part // PROMPT_LINES
+        records[: len(part), 2] = part % PROMPT_LINES
         body.work.copy_(torch.from_numpy(words))
-        num_rows = next(bucket for bucket in CudaLlmConfig().row_buckets if bucket >= len(part))
+        num_lines = next(bucket for bucket in CudaLlmConfig().line_buckets if bucket >= len(part))
 
-        def run(num_rows: int = num_rows) -> None:
-            body.run(num_rows)
+        def run(num_lines: int = num_lines) -> None:
+            body.run(num_lines)
             body.sample(min(num_prompts, 16))
 
         total += captured_us(run)
     return total
 
 
-def kernel_us(body: DecoderBody, num_rows: int) -> dict[str, tuple[float, float]]:
+def kernel_us(body: DecoderBody, num_lines: int) -> dict[str, tuple[float, float]]:
     """Per launch, each kernel over all layers one after the other, so that weights come from memory; and its floor."""
-    fill_work(body, num_rows, num_rows, position=CONTEXT)
+    fill_work(body, num_lines, num_lines, position=CONTEXT)
     layers = range(FULL_SIZE.num_layers)
     launches: dict[str, Callable[[int, int], None]] = {
         "qkv": body.project_qkv,
@@ -82,13 +82,13 @@ def kernel_us(body: DecoderBody, num_rows: int) -> dict[str, tuple[float, float]
         "head": lambda _, count: body.score(count),
         "draw": lambda _, count: body.draw(count),
     }
-    costs = llm_kernels(FULL_SIZE, num_rows, CONTEXT + 1)
+    costs = llm_kernels(FULL_SIZE, num_lines, CONTEXT + 1)
     figures = {}
     for name, launch in launches.items():
 
         def over_layers(launch: Callable[[int, int], None] = launch) -> None:
             for layer in layers:
-                launch(layer, num_rows)
+                launch(layer, num_lines)
 
         figures[name] = (captured_us(over_layers) / len(layers), costs[name].floor_us())
     return figures
@@ -151,11 +151,11 @@ def device_part(runner: CudaLlmRunner) -> dict[str, Any]:
     report["prefill_us"] = {
         count: (
             prefill_us(body, count),
-            llm_prefill(FULL_SIZE, count, PROMPT_ROWS, rows_per_pass=_ROWS_PER_PASS).floor_us(),
+            llm_prefill(FULL_SIZE, count, PROMPT_LINES, lines_per_pass=_LINES_PER_PASS).floor_us(),
         )
         for count in (1, 4, 16)
     }
-    title = f"prefill of {PROMPT_ROWS} rows: prompts, us, floor"
+    title = f"prefill of {PROMPT_LINES} lines: prompts, us, floor"
     print_table(title, [(count, *pair) for count, pair in report["prefill_us"].items()])
     report["kernel_us"] = {batch: kernel_us(body, batch) for batch in (1, 64, 256)}
     for batch, figures in report["kernel_us"].items():

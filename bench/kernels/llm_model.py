@@ -41,7 +41,7 @@ def make_body(
     weights: DecoderWeights,
     tiles: TileTable,
     *,
-    max_rows: int = 1024,
+    max_lines: int = 1024,
     max_positions: int = 512,
 ) -> DecoderBody:
     return DecoderBody(
@@ -50,19 +50,19 @@ def make_body(
         weights,
         num_slots=512,
         max_positions=max_positions,
-        max_rows=max_rows,
+        max_lines=max_lines,
         max_samples=512,
         tiles=tiles,
     )
 
 
-def fill_work(body: DecoderBody, num_rows: int, num_samples: int, *, position: int) -> None:
-    """Records of `num_rows` decodes, one a slot, at `position`; the first `num_samples` of them are sampled."""
+def fill_work(body: DecoderBody, num_lines: int, num_samples: int, *, position: int) -> None:
+    """Records of `num_lines` decodes, one a slot, at `position`; the first `num_samples` of them are sampled."""
     words = np.zeros(body.layout.num_words, np.int32)
-    rows = body.layout.rows(words, num_rows)
-    rows[:, 0] = np.arange(num_rows) % body.config.vocab_size
-    rows[:, 1] = np.arange(num_rows) % body.padding_slot
-    rows[:, 2] = position + np.arange(num_rows) // body.padding_slot
+    lines = body.layout.lines(words, num_lines)
+    lines[:, 0] = np.arange(num_lines) % body.config.vocab_size
+    lines[:, 1] = np.arange(num_lines) % body.padding_slot
+    lines[:, 2] = position + np.arange(num_lines) // body.padding_slot
     samples = body.layout.samples(words, num_samples)
     samples[:, 0] = samples[:, 1] = np.arange(num_samples)
     samples[:, 4:] = np.random.default_rng(0).random((num_samples, 2)).view(np.int32)

@@ -1,6 +1,6 @@
 """Which tile is fastest for each weight of the speech LLM, and whether all tiles give the same bits. Needs a GPU.
 
-python -m voicegate.bench.kernels.tune_llm [--kinds qkv out gate_up down head] [--rows 1 16 64 256 1024]
+python -m voicegate.bench.kernels.tune_llm [--kinds qkv out gate_up down head] [--lines 1 16 64 256 1024]
 
 The tiles of engine/llm/cuda/config.py come from here. A tile other than the first of its kind is marked `differs`
 where its results are not bit for bit the first's: it then sums in another order.
@@ -72,22 +72,22 @@ def body_for(kind: str, tile: Tile, num_layers: int, weights: DecoderWeights) ->
     return make_body(small(FULL_SIZE, num_layers), weights, table)
 
 
-def launch(body: DecoderBody, kind: str, layer: int, num_rows: int) -> None:
+def launch(body: DecoderBody, kind: str, layer: int, num_lines: int) -> None:
     match kind:
         case "qkv":
-            body.project_qkv(layer, num_rows)
+            body.project_qkv(layer, num_lines)
         case "out":
-            body.project_out(layer, num_rows)
+            body.project_out(layer, num_lines)
         case "gate_up":
-            body.project_gate_up(layer, num_rows)
+            body.project_gate_up(layer, num_lines)
         case "down":
-            body.project_down(layer, num_rows)
+            body.project_down(layer, num_lines)
         case "head":
-            body.score(min(num_rows, 512))
+            body.score(min(num_lines, 512))
         case "attend":
-            body.attend(layer, num_rows)
+            body.attend(layer, num_lines)
         case _:
-            body.draw(min(num_rows, 512))
+            body.draw(min(num_lines, 512))
 
 
 def make_weights(num_layers: int) -> DecoderWeights:
@@ -109,7 +109,7 @@ def compile_some(work: Sequence[tuple[str, Tile]]) -> list[tuple[str, Tile]]:
     return compiled
 
 
-def results(body: DecoderBody, kind: str, num_rows: int) -> list[torch.Tensor]:
+def results(body: DecoderBody, kind: str, num_lines: int) -> list[torch.Tensor]:
     """What the product leaves behind, from the same random input whatever the tile."""
     generator = torch.Generator("cuda").manual_seed(1)
     for buffer in (body.residual, *body.activations):
@@ -117,74 +117,74 @@ def results(body: DecoderBody, kind: str, num_rows: int) -> list[torch.Tensor]:
     for squares in body.squares:
         squares.zero_()
         squares[0] = FULL_SIZE.hidden_size
-    fill_work(body, num_rows, min(num_rows, 512), position=7)
-    launch(body, kind, 0, num_rows)
+    fill_work(body, num_lines, min(num_lines, 512), position=7)
+    launch(body, kind, 0, num_lines)
     torch.cuda.synchronize()
     left = [
         *(squares.t() for squares in body.squares),
         body.residual,
         *body.activations,
         body.cache[0, :, :, :, 7:9],
-        body.scores[: min(num_rows, 512)],
+        body.scores[: min(num_lines, 512)],
     ]
-    return [tensor[:num_rows].clone() if index < 7 else tensor.clone() for index, tensor in enumerate(left)]
+    return [tensor[:num_lines].clone() if index < 7 else tensor.clone() for index, tensor in enumerate(left)]
 
 
-def capture(body: DecoderBody, kind: str, num_rows: int) -> torch.cuda.CUDAGraph:
+def capture(body: DecoderBody, kind: str, num_lines: int) -> torch.cuda.CUDAGraph:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for layer in range(_NUM_LAYERS):
-            launch(body, kind, layer, num_rows)
+            launch(body, kind, layer, num_lines)
     return graph
 
 
-def tune(kind: str, candidates: Sequence[Tile], row_counts: Sequence[int], weights: DecoderWeights) -> None:
-    print(f"{kind:8} {'tile (m, n, k, stages, warps, splits)':40} us at rows {list(row_counts)}", flush=True)
+def tune(kind: str, candidates: Sequence[Tile], line_counts: Sequence[int], weights: DecoderWeights) -> None:
+    print(f"{kind:8} {'tile (m, n, k, stages, warps, splits)':40} us at lines {list(line_counts)}", flush=True)
     references: dict[int, list[torch.Tensor]] = {}
     for tile in candidates:
         body = body_for(kind, tile, _NUM_LAYERS, weights)
         cells = []
-        for num_rows in row_counts:
-            found = results(body, kind, num_rows)
-            expected = references.setdefault(num_rows, found)
+        for num_lines in line_counts:
+            found = results(body, kind, num_lines)
+            expected = references.setdefault(num_lines, found)
             same = all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
-            cells.append(f"{back_to_back_us(capture(body, kind, num_rows)) / _NUM_LAYERS:7.2f}{' ' if same else '!'}")
-        alone, batched = results(body, kind, 1), results(body, kind, max(row_counts))
+            cells.append(f"{back_to_back_us(capture(body, kind, num_lines)) / _NUM_LAYERS:7.2f}{' ' if same else '!'}")
+        alone, batched = results(body, kind, 1), results(body, kind, max(line_counts))
         is_invariant = all(torch.equal(one[:1], many[:1]) for one, many in zip(alone[:7], batched[:7], strict=True))
         numbers = (tile.block_m, tile.block_n, tile.block_k, tile.num_stages, tile.num_warps, tile.num_splits)
         print(f"{kind:8} {numbers!s:40} {' '.join(cells)} {'' if is_invariant else 'NOT INVARIANT'}", flush=True)
 
 
-def tune_attention(row_counts: Sequence[int], weights: DecoderWeights, *, context: int) -> None:
+def tune_attention(line_counts: Sequence[int], weights: DecoderWeights, *, context: int) -> None:
     """No bits to compare here: `block_keys` is part of the order of summation."""
-    print(f"attend at context {context}: us at rows {list(row_counts)}", flush=True)
+    print(f"attend at context {context}: us at lines {list(line_counts)}", flush=True)
     for numbers in itertools.product((32, 64, 128), (2, 3, 4), (2, 4, 8)):
         table = replace(TileTable(), attention=AttentionTile(*numbers))
         body = make_body(small(FULL_SIZE, _NUM_LAYERS), weights, table)
         cells = []
-        for num_rows in row_counts:
-            fill_work(body, num_rows, 1, position=context)
-            body.attend(0, num_rows)
-            cells.append(f"{back_to_back_us(capture(body, 'attend', num_rows)) / _NUM_LAYERS:7.2f}")
+        for num_lines in line_counts:
+            fill_work(body, num_lines, 1, position=context)
+            body.attend(0, num_lines)
+            cells.append(f"{back_to_back_us(capture(body, 'attend', num_lines)) / _NUM_LAYERS:7.2f}")
         print(f"attend   {numbers!s:40} {' '.join(cells)}", flush=True)
 
 
-def tune_draw(row_counts: Sequence[int], weights: DecoderWeights) -> None:
+def tune_draw(line_counts: Sequence[int], weights: DecoderWeights) -> None:
     for num_warps in (4, 8, 16):
         body = make_body(small(FULL_SIZE, _NUM_LAYERS), weights, replace(TileTable(), num_draw_warps=num_warps))
         cells = []
-        for num_rows in row_counts:
-            fill_work(body, num_rows, num_rows, position=1)
+        for num_lines in line_counts:
+            fill_work(body, num_lines, num_lines, position=1)
             body.scores.normal_().mul_(3)
-            body.draw(num_rows)
-            cells.append(f"{back_to_back_us(capture(body, 'draw', num_rows)) / _NUM_LAYERS:7.2f}")
+            body.draw(num_lines)
+            cells.append(f"{back_to_back_us(capture(body, 'draw', num_lines)) / _NUM_LAYERS:7.2f}")
         print(f"draw     {num_warps!s:40} {' '.join(cells)}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kinds", nargs="+", default=["qkv", "out", "gate_up", "down", "head"])
-    parser.add_argument("--rows", nargs="+", type=int, default=[1, 16, 64, 256, 1024])
+    parser.add_argument("--lines", nargs="+", type=int, default=[1, 16, 64, 256, 1024])
     parser.add_argument("--processes", type=int, default=12, help="that compile")
     options = parser.parse_args()
     work = [(kind, tile) for kind in options.kinds for tile in tiles(kind)]
@@ -192,10 +192,10 @@ def main() -> None:
     with ProcessPoolExecutor(options.processes, mp_context=multiprocessing.get_context("spawn")) as pool:
         compiled = {item for share in pool.map(compile_some, shares) for item in share}
     weights = make_weights(_NUM_LAYERS)
-    tune_attention(options.rows, weights, context=300)
+    tune_attention(options.lines, weights, context=300)
     tune_draw([1, 64, 256], weights)
     for kind in options.kinds:
-        tune(kind, [tile for tile in tiles(kind) if (kind, tile) in compiled], options.rows, weights)
+        tune(kind, [tile for tile in tiles(kind) if (kind, tile) in compiled], options.lines, weights)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ class KvCache:
         self._places = torch.arange(max_positions, device=device)
 
     def positions(self, spans: list[Span]) -> torch.Tensor:
-        """The spans' positions in one row, [N] int64."""
+        """The spans' positions, one behind the other: [N] int64."""
         parts = [self._places.narrow(0, span.start, span.length) for span in spans]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
@@ -76,18 +76,18 @@ class RaggedAttention:
         return torch.cat(parts)
 
     def _attend_span(self, index: int, layer: int, qkv: torch.Tensor) -> torch.Tensor:
-        num_rows, kv_heads, head_dim = len(qkv), self._num_kv_heads, self._head_dim
+        num_lines, kv_heads, head_dim = len(qkv), self._num_kv_heads, self._head_dim
         query_width = self._num_heads * head_dim
         key, value = self._reads[index][2 * layer : 2 * layer + 2]
-        new_kv = qkv[:, query_width:].view(num_rows, 2, kv_heads, head_dim)
+        new_kv = qkv[:, query_width:].view(num_lines, 2, kv_heads, head_dim)
         self._stores[index][layer].copy_(new_kv.permute(1, 2, 0, 3))
-        if num_rows == 1:
+        if num_lines == 1:
             # The queries that share a key head become rows of one query: no copy of the keys for each of them.
             query = qkv[:, :query_width].view(1, kv_heads, -1, head_dim)
             return F.scaled_dot_product_attention(query, key, value).reshape(1, query_width)
-        query = qkv[:, :query_width].view(1, num_rows, self._num_heads, head_dim).transpose(1, 2)
+        query = qkv[:, :query_width].view(1, num_lines, self._num_heads, head_dim).transpose(1, 2)
         attended = F.scaled_dot_product_attention(query, key, value, attn_mask=self._masks[index], enable_gqa=True)
-        return attended.transpose(1, 2).reshape(num_rows, query_width)
+        return attended.transpose(1, 2).reshape(num_lines, query_width)
 
 
 def _causal_mask(span: Span, device: torch.device) -> torch.Tensor | None:

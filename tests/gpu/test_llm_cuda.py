@@ -69,7 +69,7 @@ class CudaGreedy:
             weights,
             num_slots=1,
             max_positions=256,
-            max_rows=256,
+            max_lines=256,
             max_samples=1,
             tiles=default_tiles(is_float32=True),
         )
@@ -83,9 +83,9 @@ class CudaGreedy:
     def feed(self, feed: Feed) -> None:
         first, count = GOLDEN_CONFIG.vocab_size, len(feed.items)
         words = np.zeros(self.body.layout.num_words, np.int32)
-        rows = self.body.layout.rows(words, count)
-        rows[:, 0] = [id_ + (first if table is Table.SPEECH else 0) for table, id_ in feed.items]
-        rows[:, 2] = self.length + np.arange(count)
+        lines = self.body.layout.lines(words, count)
+        lines[:, 0] = [id_ + (first if table is Table.SPEECH else 0) for table, id_ in feed.items]
+        lines[:, 2] = self.length + np.arange(count)
         self.body.layout.samples(words, 1)[0, :3] = [count - 1, 0, packing.IS_FRESH]
         self.body.work.copy_(torch.from_numpy(words))
         self.body.run(count)
@@ -184,7 +184,7 @@ def test_sampling_chooses_as_the_cpu_does() -> None:
     assert num_different <= 2
 
 
-# --- bfloat16: what a row's bits depend on ------------------------------------------------------------------------
+# --- bfloat16: what a line's bits depend on ------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -192,25 +192,25 @@ def weights() -> DecoderWeights:
     return DecoderWeights(CONFIG, random_state_dict(CONFIG), device=torch.device("cuda"), dtype=torch.bfloat16)
 
 
-def step_bits(body: DecoderBody, num_rows: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Every row's residual and score after a step of so many rows, behind a cache that is the same each time."""
+def step_bits(body: DecoderBody, num_lines: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Every line's residual and score after a step of so many lines, behind a cache that is the same each time."""
     body.cache.copy_(torch.linspace(-1, 1, body.cache[0, 0, 0].numel(), device="cuda").view(body.cache.shape[3:]))
-    num_samples = min(num_rows, 512)
-    fill_work(body, num_rows, num_samples, position=40)
-    body.run(num_rows)
+    num_samples = min(num_lines, 512)
+    fill_work(body, num_lines, num_samples, position=40)
+    body.run(num_lines)
     body.score(num_samples)
-    return body.residual[:num_rows].clone(), body.scores[:num_samples].clone()
+    return body.residual[:num_lines].clone(), body.scores[:num_samples].clone()
 
 
-def test_bits_do_not_depend_on_the_number_of_rows(weights: DecoderWeights) -> None:
-    """Across all tiles of all weights, for every row that the steps have in common."""
+def test_bits_do_not_depend_on_the_number_of_lines(weights: DecoderWeights) -> None:
+    """Across all tiles of all weights, for every line that the steps have in common."""
     body = make_body(CONFIG, weights, TileTable(), max_positions=64)
     all_states, all_scores = step_bits(body, 1024)
     assert torch.isfinite(all_states).all()
-    for num_rows in (1, 2, 16, 17, 64, 65, 128, 129, 256, 257, 512, 513, 1024, 1024):
-        states, scores = step_bits(body, num_rows)
-        assert torch.equal(states, all_states[: len(states)]), f"{num_rows} rows"
-        assert torch.equal(scores, all_scores[: len(scores)]), f"{num_rows} rows"
+    for num_lines in (1, 2, 16, 17, 64, 65, 128, 129, 256, 257, 512, 513, 1024, 1024):
+        states, scores = step_bits(body, num_lines)
+        assert torch.equal(states, all_states[: len(states)]), f"{num_lines} lines"
+        assert torch.equal(scores, all_scores[: len(scores)]), f"{num_lines} lines"
 
 
 def make_runner(
@@ -357,7 +357,7 @@ def test_a_launch_never_waits_for_the_device(runner: CudaLlmRunner) -> None:
         runner.abort(index)
 
 
-def test_a_row_that_is_not_finite_touches_no_other(runner: CudaLlmRunner, alone: dict[int, list[int]]) -> None:
+def test_a_line_that_is_not_finite_touches_no_other(runner: CudaLlmRunner, alone: dict[int, list[int]]) -> None:
     for index in (0, 1):
         runner.add(request_of(index))
     runner.step([0, 1])

@@ -27,7 +27,7 @@ class KernelSampler:
             DecoderWeights(self.config, state, device=self.device, dtype=torch.float32),
             num_slots=num_slots,
             max_positions=16,
-            max_rows=16,
+            max_lines=16,
             max_samples=num_slots,
             tiles=default_tiles(is_float32=True),
         )

@@ -1,4 +1,4 @@
-"""Triton attention of single rows over the slots' cached keys and values: the same for prefill and decode."""
+"""Triton attention of single lines over the slots' cached keys and values: the same for prefill and decode."""
 
 # mypy: disable-error-code="untyped-decorator, no-untyped-def, no-untyped-call"
 
@@ -9,7 +9,7 @@ import triton.language as tl
 @triton.jit
 def attend(
     query_ptr,
-    rows_ptr,
+    lines_ptr,
     cache_ptr,
     out_ptr,
     slot_stride,
@@ -24,22 +24,22 @@ def attend(
     BLOCK_KEYS: tl.constexpr,
     NUM_STAGES: tl.constexpr,
 ):
-    """out [., heads * dim] of one row and key head; grid (rows, kv_heads). Keys 0 .. position, tile after tile.
+    """out [., heads * dim] of one line and key head; grid (lines, kv_heads). Keys 0 .. position, tile after tile.
 
-    Online softmax (Milakov and Gimelshein 2018, arXiv:1805.02867), base 2. Reads nothing beyond the row's own
+    Online softmax (Milakov and Gimelshein 2018, arXiv:1805.02867), base 2. Reads nothing beyond the line's own
     position: what an earlier sequence left in the slot may be anything. Strides and cache as in `project_qkv`.
     """
-    row = tl.program_id(0)
+    line = tl.program_id(0)
     kv_head = tl.program_id(1)
-    slot = tl.load(rows_ptr + row * 4 + 1).to(tl.int64)
-    num_keys = tl.load(rows_ptr + row * 4 + 2) + 1
+    slot = tl.load(lines_ptr + line * 4 + 1).to(tl.int64)
+    num_keys = tl.load(lines_ptr + line * 4 + 2) + 1
     GROUP: tl.constexpr = NUM_HEADS // NUM_KV_HEADS
     heads = tl.arange(0, BLOCK_HEADS)
     dims = tl.arange(0, BLOCK_DIM)
     keys = tl.arange(0, BLOCK_KEYS)
     is_dim = dims < HEAD_DIM
     is_query = (heads < GROUP)[:, None] & is_dim[None, :]
-    query_offsets = row * (NUM_HEADS * HEAD_DIM) + (kv_head * GROUP + heads)[:, None] * HEAD_DIM + dims[None, :]
+    query_offsets = line * (NUM_HEADS * HEAD_DIM) + (kv_head * GROUP + heads)[:, None] * HEAD_DIM + dims[None, :]
     query = tl.load(query_ptr + query_offsets, mask=is_query, other=0.0)
 
     key_ptr = cache_ptr + slot * slot_stride + kv_head * (MAX_POSITIONS * HEAD_DIM)

@@ -1,4 +1,4 @@
-"""The decoder's network on static buffers: rows in, hidden states, scores and tokens out, by our Triton kernels.
+"""The decoder's network on static buffers: lines in, hidden states, scores and tokens out, by our Triton kernels.
 
 Owns weights, cache and buffers; knows nothing of sequences. Every call has a fixed shape and reads nothing back, so
 that it can be captured in a CUDA graph. The order of kernels of one layer: project_qkv, attend, project_residual,
@@ -17,11 +17,11 @@ from voicegate.engine.llm.cuda.packing import WorkLayout
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 from voicegate.engine.model.config import LlmConfig, SamplingConfig
 
-_ROWS_PER_TILE = 128  # of activations at most; buffers are that much longer than their rows
+_LINES_PER_TILE = 128  # of activations at most; buffers are that much longer than their lines
 
 
 class DecoderBody:
-    """A step is `embed_rows`, `run_layers`, then `score` and `draw`, all on the current CUDA stream."""
+    """A step is `run`, then `sample`, on the current CUDA stream."""
 
     def __init__(
         self,
@@ -31,14 +31,14 @@ class DecoderBody:
         *,
         num_slots: int,
         max_positions: int,
-        max_rows: int,
+        max_lines: int,
         max_samples: int,
         tiles: TileTable,
     ) -> None:
-        """One slot more than `num_slots` is made, for the rows that fill a bucket."""
+        """One slot more than `num_slots` is made, for the lines that fill a bucket."""
         device, dtype = weights.table.device, weights.table.dtype
         self.config = config
-        self.layout = WorkLayout(max_rows=max_rows, max_samples=max_samples)
+        self.layout = WorkLayout(max_lines=max_lines, max_samples=max_samples)
         self.padding_slot = num_slots
         self._sampling = sampling
         self._tiles = tiles
@@ -49,36 +49,36 @@ class DecoderBody:
         def buffer(*shape: int, dtype: torch.dtype = dtype) -> torch.Tensor:
             return torch.zeros(shape, device=device, dtype=dtype)
 
-        rows = max_rows + _ROWS_PER_TILE
+        lines = max_lines + _LINES_PER_TILE
         hidden, query_width = config.hidden_size, config.num_heads * config.head_dim
         self.cache = buffer(
             config.num_layers, 2, num_slots + 1, config.num_kv_heads, max_positions, config.head_dim
         )  # keys are stored rotated
         self.work = buffer(self.layout.num_words, dtype=torch.int32)
-        self._row_words = self.work[self.layout.origin :]
+        self._line_words = self.work[self.layout.origin :]
         self.last_token = buffer(num_slots + 1, dtype=torch.int32)
         self.history = buffer(num_slots + 1, triton.next_power_of_2(sampling.window), dtype=torch.int32)
         self.tokens = buffer(max_samples, dtype=torch.int32)
         num_candidates = max(64, triton.next_power_of_2(2 * sampling.top_k))
         self._candidates = buffer(max_samples, 2, num_candidates, dtype=torch.int32)
-        self.residual = buffer(rows, hidden, dtype=torch.float32)
+        self.residual = buffer(lines, hidden, dtype=torch.float32)
         widths = (hidden, query_width, query_width, config.intermediate_size)
-        self.activations = [buffer(rows, width) for width in widths]
+        self.activations = [buffer(lines, width) for width in widths]
         self._x, self._query, self._attended, self._inner = self.activations
         self.scores = buffer(max_samples, _round_up(config.num_speech_rows, 16), dtype=torch.float32)
         self._num_parts = triton.cdiv(hidden, linear_kernels.SQUARES_COLUMNS.value)
-        self.squares = [buffer(self._num_parts, rows, dtype=torch.float32) for _ in range(2)]
+        self.squares = [buffer(self._num_parts, lines, dtype=torch.float32) for _ in range(2)]
         self._squares_mlp, self._squares = self.squares
-        self._partials, self._arrivals = self._split_scratch(tiles, max_rows, device)
+        self._partials, self._arrivals = self._split_scratch(tiles, max_lines, device)
 
     def _split_scratch(
-        self, tiles: TileTable, max_rows: int, device: torch.device
+        self, tiles: TileTable, max_lines: int, device: torch.device
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Room for the partial sums of the tiles that cut along k, and for counting them."""
         num_numbers, num_tiles = 1, 1
         for _, tile in (*tiles.out, *tiles.down):
             if tile.num_splits > 1:
-                num_tiles = max(num_tiles, math.prod(_grid(tile, max_rows, self.config.hidden_size)))
+                num_tiles = max(num_tiles, math.prod(_grid(tile, max_lines, self.config.hidden_size)))
                 num_numbers = max(num_numbers, num_tiles * tile.num_splits * tile.block_m * tile.block_n)
         partials = torch.empty(num_numbers, device=device, dtype=torch.float32)
         return partials, torch.zeros(num_tiles, device=device, dtype=torch.int32)
@@ -89,25 +89,25 @@ class DecoderBody:
         self.layout.pad(words, padding_slot=self.padding_slot)
         self.work.copy_(torch.from_numpy(words))
 
-    def run(self, num_rows: int) -> None:
-        """Feed the first `num_rows` row records: their keys and values to the cache, their states to `residual`."""
-        self._embed(num_rows)
+    def run(self, num_lines: int) -> None:
+        """Feed the first `num_lines` line records: their keys and values to the cache, their states to `residual`."""
+        self._embed(num_lines)
         for layer in range(self.config.num_layers):
-            self.project_qkv(layer, num_rows)
-            self.attend(layer, num_rows)
-            self.project_out(layer, num_rows)
-            self.project_gate_up(layer, num_rows)
-            self.project_down(layer, num_rows)
+            self.project_qkv(layer, num_lines)
+            self.attend(layer, num_lines)
+            self.project_out(layer, num_lines)
+            self.project_gate_up(layer, num_lines)
+            self.project_down(layer, num_lines)
 
     def sample(self, num_samples: int) -> None:
-        """Draw for the first `num_samples` sample records, from the rows of the `run` before."""
+        """Draw for the first `num_samples` sample records, from the lines of the `run` before."""
         self.score(num_samples)
         self.draw(num_samples)
 
-    def _embed(self, num_rows: int) -> None:
+    def _embed(self, num_lines: int) -> None:
         config = self.config
-        linear_kernels.embed[(num_rows,)](
-            self._row_words,
+        linear_kernels.embed[(num_lines,)](
+            self._line_words,
             self._weights.table,
             self.last_token,
             self.residual,
@@ -120,20 +120,20 @@ class DecoderBody:
             NUM_PARTS=triton.next_power_of_2(self._num_parts),
         )
 
-    def project_qkv(self, layer: int, num_rows: int) -> None:
+    def project_qkv(self, layer: int, num_lines: int) -> None:
         config, weights = self.config, self._weights.layers[layer]
-        tile = tile_for(self._tiles.qkv, num_rows)
+        tile = tile_for(self._tiles.qkv, num_lines)
         cache = self.cache[layer]
-        linear_kernels.project_qkv[_grid(tile, num_rows, self._qkv_width)](
+        linear_kernels.project_qkv[_grid(tile, num_lines, self._qkv_width)](
             self._x,
             self._squares,
             weights.qkv,
             weights.qkv_bias,
-            self._row_words,
+            self._line_words,
             self._weights.rotary,
             self._query,
             cache,
-            num_rows,
+            num_lines,
             config.rms_norm_eps,
             cache.stride(1),
             cache.stride(0),
@@ -146,12 +146,12 @@ class DecoderBody:
             **_launch(tile),
         )
 
-    def attend(self, layer: int, num_rows: int) -> None:
+    def attend(self, layer: int, num_lines: int) -> None:
         config, tile = self.config, self._tiles.attention
         cache = self.cache[layer]
-        attention_kernels.attend[(num_rows, config.num_kv_heads)](
+        attention_kernels.attend[(num_lines, config.num_kv_heads)](
             self._query,
-            self._row_words,
+            self._line_words,
             cache,
             self._attended,
             cache.stride(1),
@@ -168,17 +168,17 @@ class DecoderBody:
             num_warps=tile.num_warps,
         )
 
-    def project_out(self, layer: int, num_rows: int) -> None:
-        self._add(self._attended, self._weights.layers[layer].out, self._tiles.out, self._squares_mlp, num_rows)
+    def project_out(self, layer: int, num_lines: int) -> None:
+        self._add(self._attended, self._weights.layers[layer].out, self._tiles.out, self._squares_mlp, num_lines)
 
-    def project_down(self, layer: int, num_rows: int) -> None:
-        self._add(self._inner, self._weights.layers[layer].down, self._tiles.down, self._squares, num_rows)
+    def project_down(self, layer: int, num_lines: int) -> None:
+        self._add(self._inner, self._weights.layers[layer].down, self._tiles.down, self._squares, num_lines)
 
     def _add(
-        self, x: torch.Tensor, weight: torch.Tensor, choice: TileChoice, squares: torch.Tensor, num_rows: int
+        self, x: torch.Tensor, weight: torch.Tensor, choice: TileChoice, squares: torch.Tensor, num_lines: int
     ) -> None:
-        tile = tile_for(choice, num_rows)
-        linear_kernels.project_residual[(*_grid(tile, num_rows, self.config.hidden_size), tile.num_splits)](
+        tile = tile_for(choice, num_lines)
+        linear_kernels.project_residual[(*_grid(tile, num_lines, self.config.hidden_size), tile.num_splits)](
             x,
             weight,
             self.residual,
@@ -186,7 +186,7 @@ class DecoderBody:
             squares,
             self._partials,
             self._arrivals,
-            num_rows,
+            num_lines,
             WIDTH=x.shape[1],
             OUT=self.config.hidden_size,
             SQUARES_STRIDE=squares.stride(0),
@@ -194,15 +194,15 @@ class DecoderBody:
             **_launch(tile),
         )
 
-    def project_gate_up(self, layer: int, num_rows: int) -> None:
+    def project_gate_up(self, layer: int, num_lines: int) -> None:
         config, weight = self.config, self._weights.layers[layer].gate_up
-        tile = tile_for(self._tiles.gate_up, num_rows)
-        linear_kernels.project_gate_up[_grid(tile, num_rows, 2 * config.intermediate_size)](
+        tile = tile_for(self._tiles.gate_up, num_lines)
+        linear_kernels.project_gate_up[_grid(tile, num_lines, 2 * config.intermediate_size)](
             self._x,
             self._squares_mlp,
             weight,
             self._inner,
-            num_rows,
+            num_lines,
             config.rms_norm_eps,
             WIDTH=config.hidden_size,
             INNER=config.intermediate_size,
@@ -211,14 +211,14 @@ class DecoderBody:
         )
 
     def score(self, num_samples: int) -> None:
-        """The head on the rows that the sample records name -> `scores`."""
+        """The head on the lines that the sample records name -> `scores`."""
         config, weight = self.config, self._weights.head
         tile = tile_for(self._tiles.head, num_samples)
         linear_kernels.project_scores[_grid(tile, num_samples, config.num_speech_rows)](
             self._x,
             self._squares,
             weight,
-            self._row_words,
+            self._line_words,
             self.scores,
             num_samples,
             config.rms_norm_eps,
@@ -233,7 +233,7 @@ class DecoderBody:
         config, sampling = self.config, self._sampling
         sampling_kernel.sample[(num_samples,)](
             self.scores,
-            self._row_words,
+            self._line_words,
             self.last_token,
             self.history,
             self.tokens,
@@ -275,8 +275,8 @@ def _launch(tile: Tile) -> dict[str, int | bool]:
     }
 
 
-def _grid(tile: Tile, num_rows: int, num_columns: int) -> tuple[int, int]:
-    return triton.cdiv(num_rows, tile.block_m), triton.cdiv(num_columns, tile.block_n)
+def _grid(tile: Tile, num_lines: int, num_columns: int) -> tuple[int, int]:
+    return triton.cdiv(num_lines, tile.block_m), triton.cdiv(num_columns, tile.block_n)
 
 
 def _round_up(number: int, multiple: int) -> int:

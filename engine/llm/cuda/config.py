@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass, replace
 
-# Row counts with a CUDA graph of their own. More -> less padding; fewer -> a shorter start.
-ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 1024)
+# Line counts with a CUDA graph of their own. More -> less padding; fewer -> a shorter start.
+LINE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 1024)
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
     """One program's share of a matrix product, and how it reads it."""
 
-    block_m: int  # rows of activations
-    block_n: int  # rows of the weight
+    block_m: int  # lines of activations
+    block_n: int  # outputs: of the weight
     block_k: int
     num_stages: int  # loads in flight; more -> more shared memory, fewer programs on a multiprocessor; changes no bit
     num_warps: int = 4
@@ -27,13 +27,13 @@ class AttentionTile:
     num_warps: int = 4
 
 
-# (largest number of rows, tile), ascending; the last one takes any number.
+# (largest number of lines, tile), ascending; the last one takes any number.
 TileChoice = tuple[tuple[int, Tile], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TileTable:
-    """Tiles for each weight by the number of rows: bench/kernels/tune_llm.py's for Qwen2-0.5B on an H200, in bfloat16.
+    """Tiles for each weight by the number of lines: bench/kernels/tune_llm.py's for Qwen2-0.5B on an H200, in bfloat16.
 
     A weight's tiles here give the same bits (tests/gpu checks it; two of the tuner's others did not): what an output
     sums, and in which order, depends on `num_splits` alone. Raises ValueError for tables that break this.
@@ -68,8 +68,8 @@ class TileTable:
                 raise ValueError(f"{name}: all tiles of a weight need the same num_splits")
 
 
-def tile_for(choice: TileChoice, num_rows: int) -> Tile:
-    return next((tile for largest, tile in choice if num_rows <= largest), choice[-1][1])
+def tile_for(choice: TileChoice, num_lines: int) -> Tile:
+    return next((tile for largest, tile in choice if num_lines <= largest), choice[-1][1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class CudaLlmConfig:
 
     has_graphs: bool = True  # False: the same kernels launched one by one
     max_in_flight: int = 2  # steps of one sequence on the device; 1: the next waits for the token of the last
-    row_buckets: tuple[int, ...] = ROW_BUCKETS
+    line_buckets: tuple[int, ...] = LINE_BUCKETS
     tiles: TileTable | None = None  # None: `default_tiles`
 
 

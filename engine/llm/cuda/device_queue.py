@@ -6,7 +6,7 @@ import torch
 
 from voicegate.engine.llm.cuda.body import DecoderBody
 from voicegate.engine.llm.cuda.graphs import BucketedBody
-from voicegate.engine.llm.cuda.packing import Words, padding_row, padding_sample
+from voicegate.engine.llm.cuda.packing import Words, padding_line, padding_sample
 
 # Launches whose tokens nobody has asked for yet; beyond that a launch waits for the oldest. Each holds 30 KB.
 _NUM_BUFFERS = 16
@@ -37,7 +37,7 @@ class DeviceQueue:
     def __init__(self, body: DecoderBody, buckets: BucketedBody, *, is_cuda: bool) -> None:
         self._body = body
         self._buckets = buckets
-        self._padding_row = padding_row(body.padding_slot)
+        self._padding_line = padding_line(body.padding_slot)
         self._padding_sample = padding_sample(body.padding_slot)
         self._idle = deque(Transfer(body, is_cuda=is_cuda) for _ in range(_NUM_BUFFERS))
 
@@ -49,22 +49,22 @@ class DeviceQueue:
         """Its device work has ended, its tokens were taken."""
         self._idle.append(transfer)
 
-    def send(self, rows: Words, samples: Words) -> Transfer:
-        """Run these records: at most `max_rows` and `max_samples` of the buckets. Needs `has_idle`. Does not wait."""
+    def send(self, lines: Words, samples: Words) -> Transfer:
+        """Run these records: at most `max_lines` and `max_samples` of the buckets. Needs `has_idle`. Does not wait."""
         transfer = self._idle.popleft()
         transfer.num_samples = len(samples)
-        num_rows, num_samples = self._buckets.padded(len(rows), len(samples))
+        num_lines, num_samples = self._buckets.padded(len(lines), len(samples))
         layout, words = self._body.layout, transfer.words.numpy()
-        placed = layout.rows(words, num_rows)
-        placed[: len(rows)] = rows
-        placed[len(rows) :] = self._padding_row
+        placed = layout.lines(words, num_lines)
+        placed[: len(lines)] = lines
+        placed[len(lines) :] = self._padding_line
         placed = layout.samples(words, num_samples)
         placed[: len(samples)] = samples
         placed[len(samples) :] = self._padding_sample
-        begin, end = layout.span(num_rows, num_samples)
+        begin, end = layout.span(num_lines, num_samples)
         with self._buckets.on_stream():
             self._body.work[begin:end].copy_(transfer.words[begin:end], non_blocking=True)
-            self._buckets.run(num_rows, num_samples)
+            self._buckets.run(num_lines, num_samples)
             if len(samples):
                 transfer.tokens[: len(samples)].copy_(self._body.tokens[: len(samples)], non_blocking=True)
             if transfer.event is not None:

@@ -1,17 +1,17 @@
-"""The one array of int32 words that a launch sends to the device: what each row feeds and what each sample draws.
+"""The one array of int32 words that a launch sends to the device: what each line feeds and what each sample draws.
 
-    ... | record of sample 1 | record of sample 0 | record of row 0 | record of row 1 | ...
+    ... | record of sample 1 | record of sample 0 | record of line 0 | record of line 1 | ...
                                                   ^ origin
 
-Samples grow downwards and rows upwards from one fixed origin, so that any launch is one contiguous copy and every
+Samples grow downwards and lines upwards from one fixed origin, so that any launch is one contiguous copy and every
 CUDA graph finds its records at the same addresses. No Triton here.
 """
 
 import numpy as np
 import numpy.typing as npt
 
-ROW_WORDS = 4  # table row (USE_LAST_TOKEN: the slot's last token), slot, position, unused
-SAMPLE_WORDS = 8  # row, slot, flags, place in the history ring, and two float64 uniforms
+LINE_WORDS = 4  # table row (USE_LAST_TOKEN: the slot's last token), slot, position, unused
+SAMPLE_WORDS = 8  # line, slot, flags, place in the history ring, and two float64 uniforms
 
 USE_LAST_TOKEN = -1
 
@@ -26,20 +26,20 @@ Words = npt.NDArray[np.int32]
 
 
 class WorkLayout:
-    """Where records lie for at most `max_rows` and `max_samples`."""
+    """Where records lie for at most `max_lines` and `max_samples`."""
 
-    def __init__(self, *, max_rows: int, max_samples: int) -> None:
-        self.max_rows, self.max_samples = max_rows, max_samples
+    def __init__(self, *, max_lines: int, max_samples: int) -> None:
+        self.max_lines, self.max_samples = max_lines, max_samples
         self.origin = SAMPLE_WORDS * max_samples
-        self.num_words = self.origin + ROW_WORDS * max_rows
+        self.num_words = self.origin + LINE_WORDS * max_lines
 
-    def span(self, num_rows: int, num_samples: int) -> tuple[int, int]:
+    def span(self, num_lines: int, num_samples: int) -> tuple[int, int]:
         """Begin and end of the words of so many records."""
-        return self.origin - SAMPLE_WORDS * num_samples, self.origin + ROW_WORDS * num_rows
+        return self.origin - SAMPLE_WORDS * num_samples, self.origin + LINE_WORDS * num_lines
 
-    def rows(self, words: Words, num_rows: int) -> Words:
-        """View [num_rows, ROW_WORDS]."""
-        return words[self.origin : self.origin + ROW_WORDS * num_rows].reshape(num_rows, ROW_WORDS)
+    def lines(self, words: Words, num_lines: int) -> Words:
+        """View [num_lines, LINE_WORDS]."""
+        return words[self.origin : self.origin + LINE_WORDS * num_lines].reshape(num_lines, LINE_WORDS)
 
     def samples(self, words: Words, num_samples: int) -> Words:
         """View [num_samples, SAMPLE_WORDS] in the samples' order."""
@@ -47,11 +47,11 @@ class WorkLayout:
 
     def pad(self, words: Words, *, padding_slot: int) -> None:
         """Fill with records that touch only the padding slot."""
-        self.rows(words, self.max_rows)[:] = padding_row(padding_slot)
+        self.lines(words, self.max_lines)[:] = padding_line(padding_slot)
         self.samples(words, self.max_samples)[:] = padding_sample(padding_slot)
 
 
-def padding_row(slot: int) -> Words:
+def padding_line(slot: int) -> Words:
     return np.array([0, slot, 0, 0], np.int32)
 
 

@@ -7,7 +7,7 @@ follow from how many draws were launched. So a step can be launched before the t
 import numpy as np
 
 from voicegate.engine.llm.cuda import packing
-from voicegate.engine.llm.cuda.packing import ROW_WORDS, SAMPLE_WORDS, Words
+from voicegate.engine.llm.cuda.packing import LINE_WORDS, SAMPLE_WORDS, Words
 from voicegate.engine.llm.slots import SlotNumbers, Slots
 
 
@@ -28,28 +28,28 @@ class Records:
         self._min_tokens[slot] = min_tokens
         self._forbids_end[slot] = forbids_end
 
-    def decode_rows(self, slots: SlotNumbers) -> Words:
-        """Row records [n, ROW_WORDS] that feed each slot's last token. Counts them as fed."""
-        rows = np.empty((len(slots), ROW_WORDS), np.int32)
-        rows[:, 0] = packing.USE_LAST_TOKEN
-        rows[:, 1] = slots
-        rows[:, 2] = self._slots.lengths[slots]
-        rows[:, 3] = 0
+    def decode_lines(self, slots: SlotNumbers) -> Words:
+        """Line records [n, LINE_WORDS] that feed each slot's last token. Counts them as fed."""
+        lines = np.empty((len(slots), LINE_WORDS), np.int32)
+        lines[:, 0] = packing.USE_LAST_TOKEN
+        lines[:, 1] = slots
+        lines[:, 2] = self._slots.lengths[slots]
+        lines[:, 3] = 0
         self._slots.lengths[slots] += 1
-        return rows
+        return lines
 
-    def feed_rows(self, slot: int, table_rows: list[int]) -> Words:
-        """Row records [n, ROW_WORDS] that feed these rows of the joint table. Counts them as fed."""
-        rows = np.empty((len(table_rows), ROW_WORDS), np.int32)
-        rows[:, 0] = table_rows
-        rows[:, 1] = slot
-        rows[:, 2] = np.arange(self._slots.lengths[slot], self._slots.lengths[slot] + len(table_rows))
-        rows[:, 3] = 0
+    def feed_lines(self, slot: int, table_rows: list[int]) -> Words:
+        """Line records [n, LINE_WORDS] that feed these table rows. Counts them as fed."""
+        lines = np.empty((len(table_rows), LINE_WORDS), np.int32)
+        lines[:, 0] = table_rows
+        lines[:, 1] = slot
+        lines[:, 2] = np.arange(self._slots.lengths[slot], self._slots.lengths[slot] + len(table_rows))
+        lines[:, 3] = 0
         self._slots.lengths[slot] += len(table_rows)
-        return rows
+        return lines
 
     def decode_samples(self, slots: SlotNumbers) -> Words:
-        """Sample records [n, SAMPLE_WORDS] of unistream sequences; their rows are the caller's to fill in."""
+        """Sample records [n, SAMPLE_WORDS] of unistream sequences; their lines are the caller's to fill in."""
         num_drawn = self._slots.num_drawn[slots]
         flags = np.where(num_drawn < self._min_tokens[slots], packing.IS_IGNORING_EOS, 0)
         flags |= np.where(num_drawn == 0, packing.IS_FRESH, 0)

@@ -1,6 +1,6 @@
 """LlmRunner on CUDA: continuous batching over static slots by our kernels and graphs, steps launched ahead.
 
-A row's arithmetic does not depend on its company: the same seed gives the same tokens alone and in any batch.
+A line's arithmetic does not depend on its company: the same seed gives the same tokens alone and in any batch.
 """
 
 from collections import deque
@@ -48,11 +48,12 @@ class CudaLlmRunner(LiveSequences):
         """`max_positions` per slot: prompt, text and speech of one sequence. `stream`: None makes one.
 
         `device` may be a CPU where Triton's interpreter runs the kernels (TRITON_INTERPRET=1): for tests.
-        Raises WeightsError, and ValueError for more slots than the largest bucket has rows.
+        Raises WeightsError, and ValueError for more slots than the largest bucket has lines.
         """
         cuda = cuda if cuda is not None else CudaLlmConfig()
-        if num_slots > max(cuda.row_buckets):
-            raise ValueError(f"{num_slots} LLM slots need a row bucket of as many; the last is {max(cuda.row_buckets)}")
+        max_lines = max(cuda.line_buckets)
+        if num_slots > max_lines:
+            raise ValueError(f"{num_slots} LLM slots need a line bucket of as many; the last is {max_lines}")
         device = torch.device(device)
         is_cuda = device.type == "cuda"
         if is_cuda and stream is None:
@@ -65,13 +66,13 @@ class CudaLlmRunner(LiveSequences):
             DecoderWeights(config, state_dict, device=device, dtype=dtype),
             num_slots=num_slots,
             max_positions=self._max_positions,
-            max_rows=max(cuda.row_buckets),
-            max_samples=max(cuda.row_buckets),
+            max_lines=max_lines,
+            max_samples=max_lines,
             tiles=cuda.tiles if cuda.tiles is not None else _tiles_for(device, dtype),
         )
         self.buckets = BucketedBody(
             self.body,
-            row_buckets=cuda.row_buckets,
+            line_buckets=cuda.line_buckets,
             num_slots=num_slots,
             stream=stream,
             is_eager=not cuda.has_graphs,
@@ -111,29 +112,29 @@ class CudaLlmRunner(LiveSequences):
         slots = np.fromiter((live.slot for live in lives), np.int64, len(lives))
         is_plain = self._records.is_decoding[slots] & (self._slots.lengths[slots] < self._max_positions)
         decodes = slots[is_plain]
-        rows, samples = [self._records.decode_rows(decodes)], [self._records.decode_samples(decodes)]
+        lines, samples = [self._records.decode_lines(decodes)], [self._records.decode_samples(decodes)]
         samples[0][:, 0] = np.arange(len(decodes))
         members: dict[int, Member] = {}
-        num_rows, num_samples = len(decodes), len(decodes)
+        num_lines, num_samples = len(decodes), len(decodes)
         for place in np.flatnonzero(~is_plain).tolist():
             member, fed, sample = self._feed(lives[place])
             members[place] = member
             if sample is not None:
-                num_rows += len(fed)
-                sample[:, 0] = num_rows - 1
+                num_lines += len(fed)
+                sample[:, 0] = num_lines - 1
                 member.sample = num_samples
                 num_samples += 1
-                rows.append(fed)
+                lines.append(fed)
                 samples.append(sample)
         step = CudaStep(lives, members, self._outputs_of)
         self._pending.append(step)
         for live in lives:
             live.num_in_flight += 1
-        self._send(step, np.concatenate(rows), np.concatenate(samples))
+        self._send(step, np.concatenate(lines), np.concatenate(samples))
         return step
 
     def _feed(self, live: Live) -> tuple[Member, Words, Words | None]:
-        """What a sequence feeds that is no plain decode: its rows, and its sample where it has one."""
+        """What a sequence feeds that is no plain decode: its lines, and its sample where it has one."""
         slot, sequence = live.slot, live.sequence
         nothing = np.empty((0, 0), np.int32)
         if self._records.is_decoding[slot]:  # and its slot is full
@@ -145,33 +146,33 @@ class CudaLlmRunner(LiveSequences):
         if error is not None:
             return Member(error=error), nothing, None
         first_speech_row = self._config.vocab_size
-        rows = self._records.feed_rows(
+        lines = self._records.feed_lines(
             slot, [id_ + first_speech_row * (table is Table.SPEECH) for table, id_ in feed.items]
         )
         if isinstance(sequence, Unistream | Growing):
             live.max_tokens = sequence.max_tokens
             self._records.begin_decoding(slot, min_tokens=sequence.min_tokens, forbids_end=feed.forbids_end)
-            return Member(), rows, self._records.decode_samples(np.array([slot]))
+            return Member(), lines, self._records.decode_samples(np.array([slot]))
         sample = self._records.bistream_sample(
             slot,
             num_decoded=len(sequence.decoded),
             ignore_eos=feed.ignore_eos,
             is_forced_fill=feed.is_forced_fill,
         )
-        return Member(is_forced_fill=feed.is_forced_fill), rows, sample
+        return Member(is_forced_fill=feed.is_forced_fill), lines, sample
 
-    def _send(self, step: CudaStep, rows: Words, samples: Words) -> None:
-        """In as few passes as the largest buckets allow; a row's keys are stored before later rows ask for them."""
-        first_row, first_sample = 0, 0
-        while first_row < len(rows):
-            end_row = min(first_row + self.buckets.max_rows, len(rows))
-            end_sample = int(np.searchsorted(samples[:, 0], end_row))
+    def _send(self, step: CudaStep, lines: Words, samples: Words) -> None:
+        """In as few passes as the largest buckets allow; a line's keys are stored before later lines ask for them."""
+        first_line, first_sample = 0, 0
+        while first_line < len(lines):
+            end_line = min(first_line + self.buckets.max_lines, len(lines))
+            end_sample = int(np.searchsorted(samples[:, 0], end_line))
             part = samples[first_sample:end_sample].copy()
-            part[:, 0] -= first_row
+            part[:, 0] -= first_line
             while not self._queue.has_idle:
                 self._make_room(step)
-            step.transfers.append(self._queue.send(rows[first_row:end_row], part))
-            first_row, first_sample = end_row, end_sample
+            step.transfers.append(self._queue.send(lines[first_line:end_line], part))
+            first_line, first_sample = end_line, end_sample
 
     def _make_room(self, step: CudaStep) -> None:
         """Wait for the oldest transfer of all, which may be the very step's that is being sent."""

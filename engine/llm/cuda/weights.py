@@ -9,12 +9,12 @@ import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from voicegate.engine.llm.model import BODY, HEAD, SPEECH_TABLE, TEXT_TABLE, check_state_dict, fused_qkv, rotary_table
 from voicegate.engine.model.config import LlmConfig
 
-MAX_BLOCK_N = 128  # rows are zero-padded to a multiple of this: a multiple of every tile's `block_n`
+MAX_BLOCK_N = 128  # outputs are zero-padded to a multiple of this: a multiple of every tile's `block_n`
 
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """All [rows, in] contiguous, rows padded."""
+    """All [outputs, in] contiguous, outputs padded."""
 
     qkv: torch.Tensor  # times the norm's weight; q and k channels in pairs
     qkv_bias: torch.Tensor  # float32
@@ -24,7 +24,7 @@ class LayerWeights:
 
 
 class DecoderWeights:
-    """`table` [text rows, then speech rows, hidden]; `rotary` [positions, head_dim / 2, 2] float32."""
+    """`table` [table rows of text, then of speech, hidden]; `rotary` [positions, head_dim / 2, 2] float32."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ def test_a_floor_is_the_longer_of_memory_and_arithmetic() -> None:
 
 
 def test_the_llm_reads_its_body_once_a_step() -> None:
-    # 24 layers of 14,909,440 weights in products, and 6761 rows of the head; two bytes each.
+    # 24 layers of 14,909,440 weights in products, and 6761 outputs of the head; two bytes each.
     one = llm_step(FULL.llm, 1, 1, 0)
     assert one.num_bytes == 2 * (24 * 14_909_440 + 6_761 * 896) + 4 * 6_761
     many = llm_step(FULL.llm, 256, 256, 0)
@@ -39,11 +39,11 @@ def test_a_position_of_llm_context_is_512_bytes_a_layer() -> None:
 
 
 def test_a_prefill_is_its_passes() -> None:
-    single = llm_prefill(FULL.llm, 1, 180, rows_per_pass=1024)
+    single = llm_prefill(FULL.llm, 1, 180, lines_per_pass=1024)
     assert single == llm_step(FULL.llm, 180, 1, 90.5)
-    # 16 prompts: 2880 rows, three passes and so three times the weights.
-    passes = [llm_step(FULL.llm, num_rows, 16, 90.5) for num_rows in (1024, 1024, 832)]
-    assert llm_prefill(FULL.llm, 16, 180, rows_per_pass=1024) == total(passes)
+    # 16 prompts: 2880 lines, three passes and so three times the weights.
+    passes = [llm_step(FULL.llm, num_lines, 16, 90.5) for num_lines in (1024, 1024, 832)]
+    assert llm_prefill(FULL.llm, 16, 180, lines_per_pass=1024) == total(passes)
 
 
 def test_the_flow_computes_378_mflop_a_frame_and_90_for_each_attended() -> None:

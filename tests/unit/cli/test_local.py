@@ -13,7 +13,7 @@ from voicegate.engine.config import (
     VOCODER_PRECISIONS,
     EngineConfig,
 )
-from voicegate.engine.llm.cuda.config import ROW_BUCKETS
+from voicegate.engine.llm.cuda.config import LINE_BUCKETS
 from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
 from voicegate.gateway.cli.local import engine_config
 from voicegate.gateway.config import ConfigError, GatewayConfig, config_fields
@@ -63,7 +63,7 @@ def test_choices_and_limits_are_the_engines() -> None:
     assert choices["kv_dtype"] == KV_DTYPES
     assert choices["flow_products"] == FLOW_PRODUCTS
     assert choices["vocoder_precision"] == VOCODER_PRECISIONS
-    for name, limit in (("max_active_clauses", ROW_BUCKETS[-1]), ("max_flow_batch", FlowCudaConfig().max_batch)):
+    for name, limit in (("max_active_clauses", LINE_BUCKETS[-1]), ("max_flow_batch", FlowCudaConfig().max_batch)):
         assert getattr(GatewayConfig(**{name: limit}), name) == limit
         with pytest.raises(ConfigError, match=f"{name} is {limit + 1}"):
             GatewayConfig(**{name: limit + 1})

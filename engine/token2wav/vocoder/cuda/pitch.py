@@ -37,9 +37,9 @@ class PitchBranch:
         self._classifier_bias = weights[f"{F0_PREFIX}classifier.bias"]
         self._merge_weight = weights["m_source.l_linear.weight"][0].contiguous()
         self._merge_bias = weights["m_source.l_linear.bias"]
-        rows = max_batch * (max_frames + F0_KERNELS[0])
+        lines = max_batch * (max_frames + F0_KERNELS[0])
         self._sums = torch.empty(
-            max(F0_KERNELS) * rows * config.f0_channels, dtype=torch.float64, device=device
+            max(F0_KERNELS) * lines * config.f0_channels, dtype=torch.float64, device=device
         )  # every tap's products of one layer
 
     @property
@@ -95,9 +95,9 @@ class PitchBranch:
         """
         weight = self._products[layer]
         num_taps, inputs, outputs = weight.shape
-        num_rows = x.shape[1] * x.shape[2] - num_taps + 1
-        shifted = x.as_strided((num_taps, num_rows, inputs), (inputs, inputs, 1))
-        sums = self._sums[: num_taps * num_rows * outputs].view(num_taps, num_rows, outputs)
+        num_lines = x.shape[1] * x.shape[2] - num_taps + 1
+        shifted = x.as_strided((num_taps, num_lines, inputs), (inputs, inputs, 1))
+        sums = self._sums[: num_taps * num_lines * outputs].view(num_taps, num_lines, outputs)
         return torch.bmm(shifted, weight, out=sums)
 
     def _levels(self, space: Workspace, rows: torch.Tensor) -> None:

@@ -38,7 +38,7 @@ def make_runner(*, num_slots: int = 4, max_positions: int = 128, max_in_flight: 
         max_positions=max_positions,
         device="cpu",
         dtype=torch.float32,
-        cuda=CudaLlmConfig(max_in_flight=max_in_flight, row_buckets=(1, 4, 16), tiles=TILES),
+        cuda=CudaLlmConfig(max_in_flight=max_in_flight, line_buckets=(1, 4, 16), tiles=TILES),
     )
 
 

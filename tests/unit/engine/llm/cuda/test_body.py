@@ -25,19 +25,19 @@ SLOT = 2
 
 
 def fed_body(tiles: TileTable) -> DecoderBody:
-    """A body that was fed FED at the beginning of a slot, in a cache full of NaN; sample 0 at row 4, 1 at row 1."""
+    """A body that was fed FED at the beginning of a slot, in a cache full of NaN; sample 0 at line 4, 1 at line 1."""
     weights = DecoderWeights(CONFIG, small_state_dict(), device=torch.device("cpu"), dtype=torch.float32)
     body = DecoderBody(
-        CONFIG, SamplingConfig(), weights, num_slots=3, max_positions=40, max_rows=8, max_samples=4, tiles=tiles
+        CONFIG, SamplingConfig(), weights, num_slots=3, max_positions=40, max_lines=8, max_samples=4, tiles=tiles
     )
     body.cache.fill_(torch.nan)
     body.last_token[SLOT] = 9
     words = np.zeros(body.layout.num_words, np.int32)
-    rows = body.layout.rows(words, len(FED))
-    rows[:, 0] = FED
-    rows[-1, 0] = packing.USE_LAST_TOKEN
-    rows[:, 1] = SLOT
-    rows[:, 2] = np.arange(len(FED))
+    lines = body.layout.lines(words, len(FED))
+    lines[:, 0] = FED
+    lines[-1, 0] = packing.USE_LAST_TOKEN
+    lines[:, 1] = SLOT
+    lines[:, 2] = np.arange(len(FED))
     body.layout.samples(words, 2)[:, 0] = [4, 1]
     body.work.copy_(torch.from_numpy(words))
     body.run(len(FED))
@@ -61,9 +61,9 @@ def test_states_keys_and_scores_equal_the_models(num_splits: int) -> None:
 
 
 def test_records_lie_where_the_kernels_look() -> None:
-    layout = WorkLayout(max_rows=4, max_samples=3)
+    layout = WorkLayout(max_lines=4, max_samples=3)
     words = np.zeros(layout.num_words, np.int32)
-    layout.rows(words, 2)[1] = [1, 2, 3, 4]
+    layout.lines(words, 2)[1] = [1, 2, 3, 4]
     layout.samples(words, 2)[1, 0] = 7
     begin, end = layout.span(2, 2)
     assert words[begin : begin + 1].tolist() == [7]
@@ -72,13 +72,13 @@ def test_records_lie_where_the_kernels_look() -> None:
     assert not words[end:].any()
 
 
-def test_tiles_by_number_of_rows() -> None:
+def test_tiles_by_number_of_lines() -> None:
     few, many = Tile(16, 32, 32, 1), Tile(64, 64, 32, 1)
     choice = ((16, few), (64, many))
-    assert [tile_for(choice, num_rows) for num_rows in (1, 16, 17, 64, 65)] == [few, few, many, many, many]
+    assert [tile_for(choice, num_lines) for num_lines in (1, 16, 17, 64, 65)] == [few, few, many, many, many]
 
 
-def test_a_weight_is_cut_alike_for_any_number_of_rows() -> None:
+def test_a_weight_is_cut_alike_for_any_number_of_lines() -> None:
     with pytest.raises(ValueError, match="out: all tiles"):
         TileTable(out=((1, Tile(16, 32, 32, 1)), (2, Tile(16, 32, 32, 1, num_splits=2))))
 

@@ -68,7 +68,7 @@ def test_an_aborted_sequences_steps_come_to_nothing() -> None:
 def test_more_prompts_than_there_are_buffers_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_queue, "_NUM_BUFFERS", 2)
     runner = make_runner(max_in_flight=2)
-    wanted = [request(index, seed=index, max_tokens=2) for index in range(4)]  # 56 rows in passes of 16
+    wanted = [request(index, seed=index, max_tokens=2) for index in range(4)]  # 56 lines in passes of 16
     for each in wanted:
         runner.add(each)
     outputs = drain_ahead(runner, depth=3)

@@ -115,8 +115,8 @@ def test_refusals_change_nothing() -> None:
     assert drain(runner)[0] == reference(request(0))
 
 
-def test_more_slots_than_rows_are_refused() -> None:
-    with pytest.raises(ValueError, match="row bucket"):
+def test_more_slots_than_lines_are_refused() -> None:
+    with pytest.raises(ValueError, match="line bucket"):
         make_runner(num_slots=17)
 
 
