@@ -54,7 +54,7 @@ def test_any_arrival_equals_all_at_once_and_offline(prompt_size: int, arrivals: 
     mels.append(drain(runner, stream))
     mel = torch.cat(mels, dim=1)
     assert stream.is_exhausted
-    assert stream.num_rendered_frames == mel.shape[1] == 2 * len(tokens)
+    assert mel.shape[1] == 2 * len(tokens)
     assert_near(mel, render_alone(prompt, tokens))
     if tokens:
         expected = offline(runner, prompt, tokens, streaming=True, is_final=True)

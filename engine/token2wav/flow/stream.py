@@ -59,21 +59,6 @@ class BlockStream:
         return self.is_finished and not (has_speech and self._next_token < len(self.tokens))
 
     @property
-    def num_ready_frames(self) -> int:
-        """New mel frames in the next block if it is ready.
-
-        0 from a ready block where the prompt ends 0 to 2 tokens behind a border: its last block is all
-        prompt, but needs generated tokens to look ahead at.
-        """
-        return self.next_num_frames - self.next_num_prompt_frames if self.is_ready else 0
-
-    @property
-    def num_rendered_frames(self) -> int:
-        """Mel frames returned so far."""
-        known = len(self.tokens) * units.FRAMES_PER_TOKEN
-        return max(min(known, self.next_frame) - self.prompt.num_frames, 0)
-
-    @property
     def next_frame(self) -> int:
         """First frame of the next block."""
         return len(self.blocks) * units.FRAMES_PER_BLOCK

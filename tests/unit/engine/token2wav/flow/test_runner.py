@@ -53,13 +53,11 @@ def test_first_speech_needs_its_tokens_and_three_more(prompt_size: int, needed: 
     stream.append(tokens[:-1])
     assert drain(runner, stream).shape[1] == 0
     assert not stream.is_ready
-    assert stream.num_ready_frames == 0
     stream.append(tokens[-1:])
     assert stream.is_ready
-    assert stream.num_ready_frames == num_frames
+    assert stream.next_num_frames - stream.next_num_prompt_frames == num_frames
     (mel,) = render_ready(runner, [stream])
     assert mel.shape == (80, num_frames)
-    assert stream.num_rendered_frames == num_frames
     assert not stream.is_ready
 
 
@@ -70,10 +68,9 @@ def test_a_block_of_prompt_alone_waits_for_its_lookahead(prompt_size: int, neede
     assert not stream.is_ready
     stream.append([1])
     assert stream.is_ready
-    assert stream.num_ready_frames == 0
+    assert stream.next_num_frames == stream.next_num_prompt_frames
     (mel,) = render_ready(runner, [stream])
     assert mel.shape == (80, 0)
-    assert stream.num_rendered_frames == 0
 
 
 @pytest.mark.parametrize("prompt_size", [0, 13, 25, 30])
@@ -247,7 +244,7 @@ def test_dropping_leaves_the_stream_as_it_was() -> None:
     batch.drop(stream)
     batch.drop(stream)
     assert stream.is_ready
-    assert stream.num_rendered_frames == 0
+    assert not stream.blocks
     while not batch.advance():
         pass
     assert len(batch.result()) == 1
