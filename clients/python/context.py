@@ -4,6 +4,7 @@ Text never waits for audio: the two directions may be driven by two tasks.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from voicegate.clients.python.audio import Audio
@@ -27,6 +28,7 @@ class Context:
         self._max_text_bytes = max_text_bytes
         self._reception = Reception(max_unread_bytes)
         self._text: list[str] = []
+        self._num_flushes: Counter[str] = Counter()  # sent, by id
         self._has_text_ended = False
         self._has_news = asyncio.Event()
         self._has_ended = asyncio.Event()
@@ -85,6 +87,7 @@ class Context:
         """Have all text so far spoken without waiting for more; returns at once."""
         self._require_open()
         await self._send(wire.Flush(self.context_id, flush_id))
+        self._num_flushes[flush_id] += 1
 
     async def end(self) -> None:
         """No more text; the rest is spoken, and then the context ends."""
@@ -136,11 +139,15 @@ class Context:
             await self._wait_for_news()
 
     async def wait_flushed(self, flush_id: str = "") -> wire.Flushed:
-        """Returns when the audio of a `flush` with this id has arrived, read or not. Raises how the context ended."""
+        """Returns when the audio of the latest `flush` with this id has arrived, read or not.
+
+        Raises how the context ended.
+        """
+        number = max(1, self._num_flushes[flush_id])
         while True:
-            for flushed in self._reception.flushes:
-                if flushed.id == flush_id:
-                    return flushed
+            answers = [flushed for flushed in self._reception.flushes if flushed.id == flush_id]
+            if len(answers) >= number:
+                return answers[number - 1]
             self._require_open()
             await self._wait_for_news()
 

@@ -75,7 +75,10 @@ class Link:
             await self._send(message)
             await context.wait_opened()
         except asyncio.CancelledError:
-            self._cancel_at_server(message.context)
+            self._cancel_at_server(message.context)  # it stays until the server has said how it ended
+            raise
+        except Exception:
+            self._forget(message.context)
             raise
         return context
 

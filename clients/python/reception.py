@@ -16,6 +16,7 @@ from voicegate.clients.python.audio import Audio, duration_48k
 from voicegate.clients.python.errors import ContextFailed, GateError, ReaderTooSlow
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
+from voicegate.protocol.errors import ErrorCode
 
 ContextMessage = wire.Opened | wire.Alignment | wire.Flushed | wire.Done | wire.Cancelled | wire.Error
 Result = wire.Done | wire.Cancelled
@@ -58,8 +59,8 @@ class Reception:
             case wire.Done() | wire.Cancelled():
                 self.phase = Phase.ENDED
                 self.result = message
-            case wire.Error() if self.phase is Phase.CANCELLING and not message.fatal:
-                pass  # text that crossed the cancel
+            case wire.Error() if self._is_about_the_past(message):
+                pass
             case wire.Error():
                 retry_after_ms = None if message.retry_after_ms is UNSET else message.retry_after_ms
                 self.fail(ContextFailed(message.code, message.message, retry_after_ms))
@@ -110,6 +111,11 @@ class Reception:
         self.error = error
         if drops_unread:
             self._drop_unread()
+
+    def _is_about_the_past(self, error: wire.Error) -> bool:
+        """Text that crossed our cancel, or the end of an earlier context of this id."""
+        is_before_opened = self.phase is Phase.OPENING and error.code == ErrorCode.UNKNOWN_CONTEXT.value
+        return not error.fatal and (is_before_opened or self.phase is Phase.CANCELLING)
 
     def _fail_bad_audio(self, reason: str) -> bool:
         self.fail(ContextFailed("bad_audio", reason))

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from websockets.asyncio.server import ServerConnection
 from websockets.frames import Frame, Opcode
-from websockets.protocol import Event, State
+from websockets.protocol import SEND_EOF, Event, State
 
 from voicegate.gateway.session.inflow import Inflow
 from voicegate.gateway.session.quota import NOBODY
@@ -33,6 +33,8 @@ CLOSE_TIMEOUT_S: Final = 2.0
 _PIECE_BYTES: Final = 512
 # Time in a row before other sockets have their turn; a piece is not interrupted.
 _TURN_S: Final = 0.001
+# Kept of a request, to say what was wrong with it: the longest method and the blank behind it.
+_HEAD_BYTES: Final = 16
 _PONG_FIRST_BYTE: Final = bytes([0x80 | Opcode.PONG])
 # Linux: tcpi_bytes_acked of struct tcp_info (linux/tcp.h), which counts up for good.
 _TCP_INFO_BYTES: Final = 128
@@ -55,6 +57,7 @@ class BoundedSocket(ServerConnection):
         stall: StallWatch,
         on_arrival: "Callable[[BoundedSocket], None]",
         on_departure: "Callable[[BoundedSocket], None]",
+        answer_unreadable: Callable[[bytes], bytes],
         **options: Any,
     ) -> None:
         super().__init__(*args, **options)
@@ -62,6 +65,8 @@ class BoundedSocket(ServerConnection):
         self.on_trouble: Callable[[Trouble], None] = lambda _: self.transport.abort()
         self._on_arrival = on_arrival
         self._on_departure = on_departure
+        self._answer_unreadable = answer_unreadable
+        self._head = b""  # of a request that has not been read yet
         self._inflow = inflow
         self._stall = stall
         self._unread: deque[bytes] = deque()  # received, and not parsed
@@ -100,6 +105,8 @@ class BoundedSocket(ServerConnection):
     # --- reading ------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
+        if self.request is None and len(self._head) < _HEAD_BYTES:
+            self._head += data[:_HEAD_BYTES]
         self._unread += [data[start : start + _PIECE_BYTES] for start in range(0, len(data), _PIECE_BYTES)]
         if self._reading_on is None and not self._is_queue_full:
             self._parse_unread()
@@ -161,7 +168,10 @@ class BoundedSocket(ServerConnection):
     # --- writing ------------------------------------------------------------------------------------------
 
     def send_data(self) -> None:
-        if self.paused or self.state is not State.OPEN:
+        if self.request is None and self._head and self.protocol.writes == [SEND_EOF]:
+            # The library hangs up on what it cannot read.
+            self.protocol.writes.insert(0, self._answer_unreadable(self._head))
+        elif self.paused or self.state is not State.OPEN:
             # RFC 6455 section 5.5.3: of pings that came meanwhile, only the last needs an answer; at the end, none.
             frames = self.protocol.data_to_send()
             self.protocol.writes = [data for data in frames if data[:1] != _PONG_FIRST_BYTE]

@@ -22,7 +22,9 @@ PAGES: Final = ("/", "/healthz", "/readyz", "/v1/voices")
 _KNOWN: Final = f"{', '.join(PAGES)}, and WebSocket at {STREAM_PATH}"
 # Lower makes refused clients come back sooner and in greater numbers; higher keeps them silent for longer.
 RETRY_AFTER_S: Final = 1
+SERVER: Final = f"voicegate/{__version__}"
 _METHODS: Final = "GET, HEAD, OPTIONS"
+_GET_ONLY: Final = "only GET is answered here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ def _respond(request: Request, status: Status, sites: Sites) -> Response | None:
     if method == "OPTIONS":
         return _text(HTTPStatus.OK, _METHODS, Allow=_METHODS)
     if method not in ("GET", "HEAD"):
-        return _text(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered here", Allow=_METHODS)
+        return _text(HTTPStatus.METHOD_NOT_ALLOWED, _GET_ONLY, Allow=_METHODS)
     if path == STREAM_PATH:
         if (reason := sites.refusal(request.headers)) is not None:
             return _text(HTTPStatus.FORBIDDEN, reason)
@@ -72,6 +74,17 @@ def _page(path: str, status: Status) -> Response:
             return _unready(status.unready_reason or "not ready") if status.info is None else _voices(status.info)
         case _:
             return _text(HTTPStatus.NOT_FOUND, f"nothing here; there are {_KNOWN}")
+
+
+def answer_unreadable(head: bytes) -> bytes:
+    """For what is no request that the library reads: one with a body, of another version, or of another protocol."""
+    method, _, _ = head.partition(b" ")
+    if method.isalpha() and method.isupper() and method.decode() not in _METHODS.split(", "):
+        response = _text(HTTPStatus.METHOD_NOT_ALLOWED, _GET_ONLY, Allow=_METHODS)
+    else:
+        response = _text(HTTPStatus.BAD_REQUEST, "this is no request in HTTP/1.1 without a body")
+    response.headers["Server"] = SERVER
+    return response.serialize()
 
 
 def is_upgrade(request: Request) -> bool:

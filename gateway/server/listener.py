@@ -11,7 +11,6 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
-from voicegate import __version__
 from voicegate.engine.interface import EngineInfo
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.logs import get_logger
@@ -72,7 +71,7 @@ class Listener:
                 port,
                 process_request=self._respond,
                 select_subprotocol=_select_subprotocol,
-                server_header=f"voicegate/{__version__}",
+                server_header=http.SERVER,
                 compression=None,
                 ping_interval=_PING_S,
                 ping_timeout=_PING_S,
@@ -106,6 +105,7 @@ class Listener:
             stall=StallWatch(self._config.write_stall_s),
             on_arrival=self._arrive,
             on_departure=self._door.leave,
+            answer_unreadable=http.answer_unreadable,
             **options,
         )
 

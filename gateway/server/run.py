@@ -3,8 +3,12 @@
 import asyncio
 import contextlib
 import dataclasses
+import logging
+import os
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import NoReturn
 
 import uvloop
 
@@ -25,7 +29,7 @@ def run_gateway(
     on_ready: Callable[[str, EngineInfo], None] | None = None,
     on_failure: Callable[[str], None] | None = None,
 ) -> int:
-    """Serve on uvloop until a signal; returns the exit status.
+    """Serve on uvloop until a signal; returns the exit status, or ends the process where it was loading.
 
     `on_ready` is told the url and what the engine is; `on_failure` why it could not listen or did not last, which is
     an error in the log where nobody asks.
@@ -33,9 +37,11 @@ def run_gateway(
     log.info("starting", version=__version__, **_shown(config))
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            gateway = Gateway(config, engine)
+            gateway = Gateway(config, engine, owns_process=True)
             status = runner.run(_run_announced(gateway, engine, on_ready))
         failure = gateway.failure
+        if gateway.is_engine_left:
+            _leave(status)
     except GatewayError as error:
         status, failure = EXIT_FAILED, str(error)
         if on_failure is None:
@@ -43,6 +49,13 @@ def run_gateway(
     if failure is not None and on_failure is not None:
         on_failure(failure)
     return status
+
+
+def _leave(status: int) -> NoReturn:
+    """Ends the process as it is: a thread that loads models in C++ does not survive the interpreter's own end."""
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(status)
 
 
 async def _run_announced(gateway: Gateway, engine: Engine, on_ready: Callable[[str, EngineInfo], None] | None) -> int:

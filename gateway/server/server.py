@@ -40,8 +40,11 @@ class Phase(Enum):
 
 
 class Gateway:
-    def __init__(self, config: GatewayConfig, engine: Engine) -> None:
+    """`owns_process`: an engine that is stopped while it loads, which cannot be interrupted, is left to its end."""
+
+    def __init__(self, config: GatewayConfig, engine: Engine, *, owns_process: bool = False) -> None:
         self._config = config
+        self._owns_process = owns_process
         self._engine = engine
         self._dispatcher = Dispatcher(engine)
         self._limits = SessionLimits(
@@ -64,6 +67,7 @@ class Gateway:
         self._listener = Listener(config, self._quotas, readiness=self._readiness, serve_socket=self._serve_socket)
         self._phase = Phase.WARMING_UP
         self._info: EngineInfo | None = None
+        self.is_engine_left = False
         self._connections: set[Connection] = set()
         self._is_empty = asyncio.Event()
         self._is_empty.set()
@@ -125,7 +129,7 @@ class Gateway:
     async def _run_engine(self) -> str:
         """Returns why the engine runs no more; `serve_until` cancels it otherwise."""
         try:
-            await self._engine.start()
+            await self._start_engine()
             self._info = self._engine.info
             self._phase = Phase.READY
             self.settled.set()
@@ -139,6 +143,14 @@ class Gateway:
             return f"{type(error).__name__}: {error}"
         log.error("engine died")
         return "the engine died"
+
+    async def _start_engine(self) -> None:
+        try:
+            await self._engine.start()
+        except asyncio.CancelledError:
+            log.info("stopped while the engine was loading")
+            self.is_engine_left = self._owns_process
+            raise
 
     @property
     def _info_now(self) -> EngineInfo | None:
@@ -208,7 +220,8 @@ class Gateway:
         for connection in list(self._connections):
             connection.abort()
         await self._listener.close()
-        await self._engine.close()
+        if not self.is_engine_left:
+            await self._engine.close()
 
 
 def _room_for_sockets(max_sockets: int) -> int:

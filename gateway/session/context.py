@@ -78,6 +78,7 @@ class Context:
     num_flushes_answered_early: int = 0  # before there was an utterance, which will answer them too
     next_sequence: int = 0
     num_text_bytes: int = 0
+    has_unflushed_text: bool = False  # of what the engine was given
     num_unanswered_flushes: int = 0
     first_text_s: float | None = None
     first_audio_s: float | None = None
@@ -86,6 +87,12 @@ class Context:
     @property
     def utterance_id(self) -> UtteranceId:
         return self.request.utterance_id
+
+    @property
+    def has_something_to_say(self) -> bool:
+        """As far as one can know: text that was never flushed may have been spoken too."""
+        is_silent = self.state is ContextState.OPEN and not (self.has_unflushed_text or self.num_unanswered_flushes)
+        return not is_silent
 
     def opened(self, info: EngineInfo) -> wire.Opened:
         is_opus = self.format.codec == "opus"
@@ -133,12 +140,14 @@ class Context:
 
     def _take_text(self, text: str) -> list[Action]:
         if self.has_utterance:
+            self.has_unflushed_text = True
             return [PushText(self.utterance_id, text)]
         self.prelude.add(text)
         return [Submit(self.request)] if self.prelude.is_something_to_say else []
 
     def _take_flush(self, flush_id: str) -> list[Action]:
         if self.has_utterance:
+            self.has_unflushed_text = False
             self.num_unanswered_flushes += 1
             return [FlushText(self.utterance_id, flush_id)]
         self.prelude.flush(flush_id)
@@ -151,7 +160,7 @@ class Context:
 
     def begin(self) -> list[Action]:
         """The engine has taken it up: here is all that it missed."""
-        self.has_utterance = True
+        self.has_utterance = self.has_unflushed_text = True
         prelude, self.prelude = self.prelude, Prelude()
         if prelude.flush_id is None:
             return [PushText(self.utterance_id, prelude.text)]

@@ -131,11 +131,13 @@ class Session:
         return [action for context in expired for action in self._expire(context, now_s)]
 
     def drain(self, deadline_ms: int) -> list[Action]:
-        """No new contexts from here on; the socket closes when the last one has ended."""
+        """No contexts from here on but those with something to say; the socket closes when the last one has ended."""
         if self._is_closed or self._is_draining:
             return []
         self._is_draining = True
-        return [Send(wire.Draining(deadline_ms=deadline_ms)), *self._close_if_drained()]
+        silent = [context for context in self._contexts.values() if not context.has_something_to_say]
+        ends = [action for context in silent for action in self._send_away(context)]
+        return [Send(wire.Draining(deadline_ms=deadline_ms)), *(ends or self._close_if_drained())]
 
     def drain_deadline(self) -> list[Action]:
         """Contexts that still run have had their time."""
@@ -184,8 +186,11 @@ class Session:
             return []
         match event:
             case engine.AudioReady() | engine.Alignment() | engine.Flushed():
-                # After `cancel` the client hears only how the context ended.
-                return [] if context.state is ContextState.CANCELLING else context.progress(event, now_s)
+                if context.state is ContextState.CANCELLING:
+                    return []  # the client hears only how it ended
+                actions = context.progress(event, now_s)
+                is_over = self._is_draining and not context.has_something_to_say
+                return [*actions, *self._send_away(context)] if is_over else actions
             case engine.Done() | engine.Cancelled() | engine.Failed():
                 return self._engine_ended(context, event)
             case _:
@@ -292,6 +297,10 @@ class Session:
         self._quotas.give_back(self._owner, Holding.CONTEXT)
         if context.has_utterance:
             self._quotas.give_back(self._owner, Holding.UTTERANCE)
+
+    def _send_away(self, context: Context) -> list[Action]:
+        """From a server that drains: the context has nothing to say here, and may have elsewhere."""
+        return self._end(context, self._overloaded(context.context_id), *context.cancel())
 
     def _expire(self, context: Context, now_s: float) -> list[Action]:
         limits = self._limits

@@ -14,7 +14,7 @@ from tests.unit.clients.deadline import deadline
 from voicegate.clients.python.backoff import Backoff
 from voicegate.clients.python.client import Gate, connect
 from voicegate.clients.python.context import Context
-from voicegate.clients.python.errors import ConnectFailed, ConnectionLost, ContextFailed
+from voicegate.clients.python.errors import ConnectFailed, ConnectionLost, ContextFailed, InvalidInput
 from voicegate.clients.python.link import LinkOptions
 from voicegate.protocol import audio_message, codec
 from voicegate.protocol import messages as wire
@@ -183,6 +183,13 @@ async def test_a_drop_before_opened_is_tried_again_because_nothing_was_said() ->
 
     async with stub_gateway([drop_at_open, greet_and_speak]) as url, connect(url) as gate:
         assert await heard_of(await gate.open()) == [PACKET]
+
+
+async def test_an_open_that_cannot_be_sent_leaves_nothing_behind() -> None:
+    async with stub_gateway([greet_and_speak]) as url, connect(url) as gate:
+        with pytest.raises(InvalidInput):
+            await gate.open(context_id="mine", instruct="\ud83d")
+        assert await heard_of(await gate.open(context_id="mine")) == [PACKET]
 
 
 async def test_draining_keeps_what_runs_and_takes_new_contexts_elsewhere() -> None:

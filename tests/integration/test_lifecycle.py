@@ -67,6 +67,26 @@ async def test_pages() -> None:
         assert (await refused_upgrade(served.url.replace("/v1/stream", "/v2/stream"))).status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("request_text", "expected"),
+    [
+        ("POST /v1/stream HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello", 405),
+        ("POST /v1/stream HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", 405),
+        ("DELETE /v1/voices HTTP/1.1\r\nHost: x\r\n\r\n", 405),
+        ("GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello", 400),
+        ("GET /healthz HTTP/3\r\nHost: x\r\n\r\n", 400),
+        ("\x16\x03\x01\x02\r\n\r\n", 400),  # TLS
+        ("GET /healthz HTTP/1.1\r\nHost: x\r\nX: " + "x" * 20_000 + "\r\n\r\n", 431),
+    ],
+)
+async def test_what_is_no_request_of_ours_is_answered(request_text: str, expected: int) -> None:
+    async with serving() as served:
+        status, headers, body = await exchange(served.url, request_text)
+        assert (status, headers["Connection"]) == (expected, "close")
+        assert body.endswith("\n")
+        assert (await get(served.url, "/healthz"))[0] == 200
+
+
 async def test_a_page_of_another_site_is_refused() -> None:
     async with serving(allowed_origins="https://app.example") as served:
         for origin in ("https://evil.example", "null"):

@@ -33,6 +33,32 @@ sys.exit(run_gateway(GatewayConfig(port=0, **json.loads(sys.argv[1])), FakeEngin
 """
 
 
+LOADING_SERVER = """
+import asyncio
+import sys
+import threading
+from voicegate.engine.fake.engine import FakeEngine
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.logs import configure_logs
+from voicegate.gateway.server.run import run_gateway
+
+
+class Loading(FakeEngine):
+    async def start(self):
+        self.thread = threading.Thread(target=threading.Event().wait, daemon=True)
+        self.thread.start()
+        print("loading", flush=True)
+        await asyncio.get_running_loop().create_future()
+
+    async def close(self):
+        await asyncio.to_thread(self.thread.join)
+
+
+configure_logs("info", "json")
+sys.exit(run_gateway(GatewayConfig(port=0), Loading()))
+"""
+
+
 @contextlib.asynccontextmanager
 async def server_process(
     prepare: Callable[[], None] | None = None, **settings: Any
@@ -73,6 +99,25 @@ async def test_sigterm_ends_the_process_and_no_user_text_is_in_its_log() -> None
     assert [line["context"] for line in ends] == ["ctx", "ctx2"]
     assert all(line["session"] for line in ends)
     assert "sensitive" not in json.dumps(lines)
+
+
+async def test_sigterm_while_loading_does_not_wait_for_the_load() -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", LOADING_SERVER, stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            assert await process.stdout.readline() == b"loading\n"
+            process.terminate()
+            _, stderr = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == EXIT_OK
+    events = [json.loads(line)["event"] for line in stderr.splitlines()]
+    assert events[-2:] == ["stopped while the engine was loading", "stopped"]
 
 
 async def test_the_second_sigint_exits_now() -> None:

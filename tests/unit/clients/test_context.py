@@ -113,6 +113,25 @@ async def test_iteration_ends_with_the_context(context: Context) -> None:
     assert (context.result, context.end_pts_48k) == (DONE, 960)
 
 
+async def test_each_flush_is_waited_for_by_itself(context: Context) -> None:
+    await context.flush()
+    context.receive(wire.Flushed("c", "", 300))
+    assert (await context.wait_flushed()).audio_ms == 300
+    await context.flush()
+    second = asyncio.create_task(context.wait_flushed())
+    await asyncio.sleep(0)
+    await context.flush()
+    both = asyncio.create_task(context.wait_flushed())
+    await asyncio.sleep(0)
+    assert not second.done()
+    context.receive(wire.Flushed("c", "other", 350))
+    context.receive(wire.Flushed("c", "", 400))
+    assert (await second).audio_ms == 400
+    assert not both.done()
+    context.receive(wire.Flushed("c", "", 500))
+    assert (await both).audio_ms == 500
+
+
 async def test_alignments_and_flushes_are_kept(context: Context) -> None:
     context.receive(wire.Alignment("c", WORDS[:1], estimated=True))
     context.receive(wire.Alignment("c", WORDS[1:], estimated=True))

@@ -109,6 +109,15 @@ def test_refusal_of_an_open_tells_when_to_come_back() -> None:
     assert refused.error.retry_after_ms == 700
 
 
+def test_what_crossed_an_earlier_context_of_the_id_is_no_refusal() -> None:
+    opening = Reception(max_unread_bytes=100)
+    assert not opening.receive(wire.Error("unknown_context", "no such context is open", fatal=False, context="c"))
+    assert opening.phase is Phase.OPENING
+    opening.receive(OPENED)
+    assert opening.receive(wire.Error("unknown_context", "no such context is open", fatal=False, context="c"))
+    assert isinstance(opening.error, ContextFailed)
+
+
 @pytest.mark.parametrize(
     "message", [audio(1, PACKET), audio(0, b""), audio(0, b"\xfb\x00")], ids=["gap", "empty packet", "not Opus"]
 )

@@ -100,6 +100,7 @@ class Peer:
             stall=StallWatch(stall_s),
             on_arrival=lambda _: None,
             on_departure=lambda _: None,
+            answer_unreadable=lambda head: b"<" + head + b">",
             max_queue=MAX_QUEUED_FRAMES,
         )
         self.troubles: asyncio.Queue[Trouble] = asyncio.Queue()

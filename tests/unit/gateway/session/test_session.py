@@ -574,17 +574,53 @@ def test_draining_lets_contexts_finish_and_refuses_new_ones() -> None:
     assert last.code is CloseCode.GOING_AWAY
 
 
+def test_a_drain_does_not_wait_for_contexts_with_nothing_to_say() -> None:
+    session = new_session()
+    open_context(session, "never spoke")
+    speaking, said_all = begin_context(session, "speaks"), begin_context(session, "has said all")
+    session.receive(wire.Flush(context="has said all"), NOW)
+    session.engine_event(engine.Flushed(said_all, "", 40), NOW)
+    actions = session.drain(5000)
+    assert sent(actions)[0] == wire.Draining(5000)
+    told = [(m.code, m.context, m.fatal) for m in sent(actions)[1:]]
+    assert told == [("overloaded", "never spoke", True), ("overloaded", "has said all", True)]
+    assert [action for action in actions if isinstance(action, CancelUtterance)] == [CancelUtterance(said_all)]
+    assert list(session.contexts) == ["speaks"]
+    # Nor for one that comes to its end while the others are waited for.
+    session.receive(wire.Flush(context="speaks", id="f"), NOW)
+    flushed, error, cancel, close = session.engine_event(engine.Flushed(speaking, "f", 40), NOW)
+    assert sent([flushed]) == [wire.Flushed("speaks", "f", 40)]
+    assert error_of([error]).code == "overloaded"
+    assert cancel == CancelUtterance(speaking)
+    assert isinstance(close, Close)
+
+
+def test_a_drain_waits_for_text_after_a_flush_and_for_flushes() -> None:
+    session = new_session()
+    utterance_id = begin_context(session)
+    session.receive(wire.Flush(context="a", id="1"), NOW)
+    session.receive(wire.Text(context="a", text="more"), NOW)
+    session.engine_event(engine.Flushed(utterance_id, "1", 40), NOW)
+    assert sent(session.drain(5000)) == [wire.Draining(5000)]
+    session.receive(wire.Flush(context="a", id="2"), NOW)
+    session.receive(wire.Flush(context="a", id="3"), NOW)
+    session.engine_event(engine.Flushed(utterance_id, "2", 40), NOW)
+    assert list(session.contexts) == ["a"]
+
+
+def test_a_drain_lets_an_ended_context_finish() -> None:
+    session = new_session()
+    utterance_id = begin_context(session)
+    session.receive(wire.Flush(context="a"), NOW)
+    session.receive(wire.End(context="a"), NOW)
+    session.engine_event(engine.Flushed(utterance_id, "", 40), NOW)
+    assert sent(session.drain(5000)) == [wire.Draining(5000)]
+    assert isinstance(session.engine_event(engine.Done(utterance_id, 40, 2, 0), NOW)[-1], Close)
+
+
 def test_draining_closes_an_idle_socket_at_once() -> None:
     actions = new_session().drain(5000)
     assert isinstance(actions[-1], Close)
-
-
-def test_a_refused_submit_while_draining_closes_too() -> None:
-    session = new_session()
-    utterance_id = open_context(session)
-    session.drain(5000)
-    session.receive(wire.Text(context="a", text="hi"), NOW)
-    assert isinstance(session.refused(utterance_id, engine.Unsupported("x"))[-1], Close)
 
 
 @pytest.mark.parametrize(
