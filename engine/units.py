@@ -1,4 +1,4 @@
-"""Rates of the CosyVoice family and the exact conversions between them; no other module repeats these numbers.
+"""Rates of the CosyVoice families and the exact conversions between them; no other module repeats these numbers.
 
 1 speech token = 2 mel frames = 960 samples = 40 ms; 1 mel frame = 480 samples = 20 ms = one Opus packet.
 """
@@ -26,11 +26,6 @@ NUM_MELS: Final = 80
 # RFC 7845: whatever the input rate, Opus time is counted at 48 kHz.
 OPUS_CLOCK_HZ: Final = 48_000
 OPUS_CLOCK_PER_SAMPLE: Final = _exact_div(OPUS_CLOCK_HZ, SAMPLE_RATE_HZ)
-
-# The estimator's attention mask is block-causal in blocks of this many mel frames, counted from the first
-# frame of the voice prompt (`static_chunk_size` of the checkpoint; model_config checks that they agree).
-FRAMES_PER_BLOCK: Final = 50
-TOKENS_PER_BLOCK: Final = _exact_div(FRAMES_PER_BLOCK, FRAMES_PER_TOKEN)
 
 
 def samples_to_ms(num_samples: int) -> int:

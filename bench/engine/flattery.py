@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from voicegate.bench.engine.texts import Lengths
-from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.token2wav import chunking
+from voicegate.engine.token2wav.flow import chunking
+from voicegate.engine.token2wav.flow.chunking import TOKENS_PER_BLOCK
 
 _SHIPPED: Final = EngineConfig(Path())
 # Prompts of any length: a block's worth of them behind the trims' reach.
-_PROMPT_TOKENS: Final = range(4 * units.TOKENS_PER_BLOCK, 5 * units.TOKENS_PER_BLOCK)
+_PROMPT_TOKENS: Final = range(4 * TOKENS_PER_BLOCK, 5 * TOKENS_PER_BLOCK)
 
 
 def first_blocks(prompt_tokens: Sequence[int], *, wanted: int, max_trim: int) -> list[int]:

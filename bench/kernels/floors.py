@@ -11,6 +11,7 @@ from typing import Final
 from voicegate.bench.full_size.source import Sizes, model_config
 from voicegate.engine import units
 from voicegate.engine.model.config import FlowConfig, LlmConfig, VocoderConfig
+from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.weights import CONV_GROUPS, CONV_TAPS, INPUT_PARTS
 from voicegate.engine.token2wav.vocoder.weights import F0_PREFIX, stage_rate, vocoder_shapes
 
@@ -91,13 +92,13 @@ def flow_kernels(config: FlowConfig, num_rows: int, context: int, *, kv_itemsize
     """Of a launch over both halves of so many whole blocks behind `context` frames; a norm has no floor."""
     estimator = config.estimator
     dim, inner = estimator.dim, estimator.num_heads * estimator.head_dim
-    lines = _HALVES * num_rows * units.FRAMES_PER_BLOCK
-    attended = context + units.FRAMES_PER_BLOCK
+    lines = _HALVES * num_rows * FRAMES_PER_BLOCK
+    attended = context + FRAMES_PER_BLOCK
     convolutions = 2 * dim * (dim // CONV_GROUPS) * CONV_TAPS
     return {
         "attend": Cost(
             _HALVES * num_rows * attended * 2 * inner * kv_itemsize,
-            _HALVES * num_rows * units.FRAMES_PER_BLOCK * attended * 4 * inner,
+            _HALVES * num_rows * FRAMES_PER_BLOCK * attended * 4 * inner,
         ),
         "qkv": product(lines, 3 * dim * inner),
         "out": product(lines, dim * inner),

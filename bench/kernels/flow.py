@@ -17,6 +17,7 @@ from voicegate.bench.kernels.timing import DEVICE, captured_us, device_ms, host_
 from voicegate.engine import units
 from voicegate.engine.token2wav.flow.backend import FlowPrompt
 from voicegate.engine.token2wav.flow.block_context import BlockRow
+from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.cuda.buffers import BatchView
 from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.token2wav.flow.cuda.ops import STEP_OPS
@@ -35,11 +36,11 @@ _KIND_BATCHES: Final = (1, 4, 18, 34, 84)
 
 def begin(solver: CudaSolver, fixture: FlowFixture, num_rows: int, context: int) -> CudaSolve:
     """Whole blocks."""
-    return solver.begin(*fixture.batch([units.FRAMES_PER_BLOCK] * num_rows, context))
+    return solver.begin(*fixture.batch([FRAMES_PER_BLOCK] * num_rows, context))
 
 
 def block_ms(solver: CudaSolver, fixture: FlowFixture, num_rows: int, context: int) -> float:
-    return batch_ms(solver, fixture, [units.FRAMES_PER_BLOCK] * num_rows, context)
+    return batch_ms(solver, fixture, [FRAMES_PER_BLOCK] * num_rows, context)
 
 
 def batch_ms(
@@ -89,12 +90,12 @@ def measure_blocks(fixture: FlowFixture, kv_dtype: torch.dtype | None) -> dict[s
 
 def host_figures(solver: CudaSolver, fixture: FlowFixture, num_rows: int) -> dict[str, float]:
     """Milliseconds of Python for each call of a batch."""
-    streams, rows = fixture.batch([units.FRAMES_PER_BLOCK] * num_rows, 450)
+    streams, rows = fixture.batch([FRAMES_PER_BLOCK] * num_rows, 450)
     begin_and_release = partial(begin_once, solver, streams, rows)
     begin_host, begin_device = host_ms(begin_and_release), device_ms(begin_and_release)
     solve = solver.begin(streams, rows)
     advance_host = host_ms(solve.advance)
-    frames_host = host_ms(partial(solve.frames, [slice(0, units.FRAMES_PER_BLOCK)] * num_rows))
+    frames_host = host_ms(partial(solve.frames, [slice(0, FRAMES_PER_BLOCK)] * num_rows))
     solve.release()
     print(
         f"B={num_rows}: begin {begin_device:.3f} ms on the device, {begin_host:.3f} ms of Python; "
@@ -164,7 +165,7 @@ def measure_float8_products(
     fixture: FlowFixture, batches: Sequence[int] = (8, 12, 18, 34, 52, 84)
 ) -> dict[str, dict[int, float]]:
     """A block at 450 frames of context with a layer's products in bfloat16 and in float8."""
-    frames = tuple(units.FRAMES_PER_BLOCK * num_rows for num_rows in batches)
+    frames = tuple(FRAMES_PER_BLOCK * num_rows for num_rows in batches)
     figures = {}
     print("ms per block, products" + "".join(f"     B={num_rows:<3}" for num_rows in batches))
     for dtype in (None, torch.float8_e4m3fn):

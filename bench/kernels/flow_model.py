@@ -12,6 +12,7 @@ from voicegate.engine.model.config import FlowConfig
 from voicegate.engine.token2wav.flow.backend import FlowPrompt
 from voicegate.engine.token2wav.flow.block_context import BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK, TOKENS_PER_BLOCK
 from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.prompt import load_prompt
@@ -21,7 +22,7 @@ from voicegate.engine.token2wav.flow.weights import flow_shapes
 FULL_SIZE: Final = FULL.flow
 CONTEXTS: Final = (150, 450)  # frames
 # Of the largest batch, each stream with a context of its own.
-NUM_BLOCKS: Final = FlowCudaConfig().max_batch * (CONTEXTS[-1] // units.FRAMES_PER_BLOCK + 1)
+NUM_BLOCKS: Final = FlowCudaConfig().max_batch * (CONTEXTS[-1] // FRAMES_PER_BLOCK + 1)
 
 
 def random_state_dict(config: FlowConfig) -> dict[str, torch.Tensor]:
@@ -67,9 +68,9 @@ class FlowFixture:
         streams, rows = [], []
         first = 0
         for num_frames, context in zip(frames_of_rows, contexts, strict=True):
-            num_finished = context // units.FRAMES_PER_BLOCK
+            num_finished = context // FRAMES_PER_BLOCK
             stream = BlockStream(self.model, self._prompt)
-            stream.append(range(num_finished * units.TOKENS_PER_BLOCK + num_frames // units.FRAMES_PER_TOKEN))
+            stream.append(range(num_finished * TOKENS_PER_BLOCK + num_frames // units.FRAMES_PER_TOKEN))
             stream.finish()
             blocks = [(first + j) % self.pool.scratch for j in range(num_finished + 1)]
             stream.blocks = blocks[:-1]

@@ -16,8 +16,8 @@ from triton.runtime.errors import OutOfResources
 from voicegate.bench.kernels.flow import begin
 from voicegate.bench.kernels.flow_model import CONTEXTS, FULL_SIZE, FlowFixture
 from voicegate.bench.kernels.timing import DEVICE, captured_us
-from voicegate.engine import units
 from voicegate.engine.token2wav.flow.block_pool import CFG_HALVES
+from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.cuda import fused_attention, fused_linear
 from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.token2wav.flow.cuda.fused_attention import AttendTile
@@ -101,7 +101,7 @@ def tune_product(
         products[str(astuple(tile))] = partial(fused_linear.launch_linear, tile=tile, has_gelu=has_gelu, is_pdl=True)
     print(f"{name}: us by tile (lines, outs, depth, stages, warps, parts) and B={LINEAR_BATCHES}")
     width = weights[0][0].shape[1]
-    inputs = [torch.randn(2 * b * units.FRAMES_PER_BLOCK, width, device=DEVICE).bfloat16() for b in LINEAR_BATCHES]
+    inputs = [torch.randn(2 * b * FRAMES_PER_BLOCK, width, device=DEVICE).bfloat16() for b in LINEAR_BATCHES]
     for label, product in products.items():
         print(f"  {label:24}" + "".join(f"{product_us(product, x, weights):9.2f}" for x in inputs), flush=True)
 

@@ -99,14 +99,14 @@ def load_stages(
             config.model_dir / "tokenizer.json", end_of_prompt_id=model.llm.end_of_prompt_id
         )
     with timed("speech LLM", progress):
-        llm = load_llm(config, model, device, num_prompt_tokens=room.prompt_tokens, start=start)
+        llm = load_llm(config, model, device, num_prompt_tokens=room.longest_tokens, start=start)
     with timed("vocoder", progress):
         vocoder = load_vocoder(config, model, device, start=start)
     with timed("flow", progress):
-        flow = load_flow(config, model, device, num_voice_blocks=room.num_blocks, start=start)
+        flow = load_flow(config, model, device, room=room, start=start)
     start.finish()
     with timed("voice prompts", progress), device.token2wav_lane.active():
-        ready = {name: ready_voice(voice, model, tokenizer, flow, config) for name, voice in voices.items()}
+        ready = {name: ready_voice(voice, model, tokenizer, flow) for name, voice in voices.items()}
     return Stages(
         model,
         tokenizer,

@@ -21,9 +21,10 @@ from voicegate.engine.llm.runner import LlmRunner
 from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.loading.startup import ModelStart
+from voicegate.engine.loop.stages import VoiceRoom
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.weights import Shape, load_state_dict
-from voicegate.engine.token2wav import chunking
+from voicegate.engine.token2wav.flow import chunking
 from voicegate.engine.token2wav.flow.backend import FlowBackend
 from voicegate.engine.token2wav.flow.block_pool import BlockPool, bytes_per_block
 from voicegate.engine.token2wav.flow.model import FlowModel
@@ -120,7 +121,7 @@ def least_gpu_bytes(config: EngineConfig, model: ModelConfig) -> int:
         dtype.itemsize * (_num_weights(llm_shapes(llm)) + cache)
         + 4 * _num_weights(vocoder_shapes(model.vocoder))
         + 2 * 4 * _num_weights(flow_shapes(model.flow))
-        + _block_bytes(config, model) * (chunking.max_blocks(0, config.max_clause_tokens) + 1)
+        + _block_bytes(config, model) * chunking.num_speech_blocks(config.max_clause_tokens)
         + _SPARE_GPU_BYTES
     )
 
@@ -196,14 +197,15 @@ def load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, *, st
 
 
 def load_flow(
-    config: EngineConfig, model: ModelConfig, device: Device, *, num_voice_blocks: int, start: ModelStart
+    config: EngineConfig, model: ModelConfig, device: Device, *, room: VoiceRoom, start: ModelStart
 ) -> FlowBackend[Any, Any]:
     """Last of the three: on a GPU its blocks take the memory that is left. Raises WeightsError, ValueError."""
     state_dict = load_state_dict(config.model_dir / "flow.safetensors")
     dtype, kv_dtype = (
         (_DTYPES[config.precision], _KV_DTYPES[config.kv_dtype]) if device.is_cuda else (torch.float32, torch.float32)
     )
-    blocks_per_clause = chunking.max_blocks(0, config.max_clause_tokens) + 1
+    num_voice_blocks = sum(map(chunking.num_prompt_blocks, room.prompt_tokens))
+    blocks_per_clause = chunking.num_speech_blocks(config.max_clause_tokens)
     num_blocks = num_voice_blocks + config.max_active_clauses * blocks_per_clause
     if device.is_cuda:
         weight_bytes = sum(tensor.numel() * tensor.element_size() for tensor in state_dict.values())
@@ -233,7 +235,14 @@ def load_flow(
     else:
         solver = PlainSolver(loaded, pool, max_streams=config.max_active_clauses)
     start.add("flow", solver.graphs, device.token2wav_lane)
-    return FlowRunner(loaded, pool, solver, max_streams=config.max_active_clauses)
+    return FlowRunner(
+        loaded,
+        pool,
+        solver,
+        max_streams=config.max_active_clauses,
+        first_block_tokens=config.first_block_tokens,
+        max_prompt_trim_tokens=config.max_prompt_trim_tokens,
+    )
 
 
 def _block_bytes(config: EngineConfig, model: ModelConfig) -> int:

@@ -65,7 +65,7 @@ class EngineCore:
         self._keys: dict[UtteranceId, int] = {}
         self._num_submitted = 0
         self._watched = WatchList()
-        self._voices = VoiceShelf(config, stages)
+        self._voices = VoiceShelf(stages)
         self._outlook = Outlook(config, self._pipeline)
         self._admission = Admission(config, self._pipeline, self._outlook, self._watched)
 

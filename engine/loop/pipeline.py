@@ -23,7 +23,6 @@ from voicegate.engine.llm.silent_filter import SilentTokenFilter
 from voicegate.engine.loop.clause import Clause, ClauseState, ModelStreams
 from voicegate.engine.loop.stages import ReadyVoice, Stages
 from voicegate.engine.policy.scheduler import Room
-from voicegate.engine.token2wav import chunking
 from voicegate.engine.token2wav.flow.backend import FlowBatch
 from voicegate.engine.token2wav.stretch import MelStretch
 from voicegate.engine.token2wav.vocoder.backend import VocoderJob
@@ -166,7 +165,7 @@ class Pipeline:
         """A guess: what it turns out to need beyond this it takes while there is some, or waits for."""
         num_text_tokens = len(clause.text_ids) if clause.is_text_complete else _STREAMED_TEXT_TOKENS
         num_tokens = min(num_text_tokens * self._config.expected_tokens_per_text_token, self._config.max_clause_tokens)
-        return chunking.max_blocks(0, num_tokens) + 1
+        return self._stages.flow.num_speech_blocks(num_tokens)
 
     def can_generate(self, clause: Clause) -> bool:
         return (

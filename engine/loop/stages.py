@@ -28,8 +28,11 @@ class ReadyVoice:
 class VoiceRoom:
     """What the models were built to hold of voices, those that may be added later included."""
 
-    num_blocks: int  # of the flow, over all prompts
-    prompt_tokens: int  # of the longest prompt
+    prompt_tokens: tuple[int, ...] = ()  # of each
+
+    @property
+    def longest_tokens(self) -> int:
+        return max(self.prompt_tokens, default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,6 @@ class Stages:
     voices: Mapping[str, ReadyVoice]  # at the start; see engine.voice_shelf
     token2wav_lane: Lane = HOST_LANE  # flow and vocoder
     is_concurrent: bool = False  # the lanes run side by side
-    voice_room: VoiceRoom = VoiceRoom(0, 0)
+    voice_room: VoiceRoom = VoiceRoom()
     # Names of LLM passes, none used twice with this LLM: what is made of a released one may still come.
     sequence_ids: Iterator[int] = field(default_factory=count)

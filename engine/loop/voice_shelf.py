@@ -13,7 +13,6 @@ from voicegate.engine.loop.prompting import voice_prompt
 from voicegate.engine.loop.stages import ReadyVoice, Stages, VoiceRoom
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.text.tokenizer import TextTokenizer
-from voicegate.engine.token2wav import chunking
 from voicegate.engine.token2wav.flow.backend import BlocksExhausted, FlowBackend, FlowPrompt, PreparedPrompt
 from voicegate.engine.voices.voice import Voice
 
@@ -25,28 +24,19 @@ Answer = Callable[[EngineError | None], None]
 
 def voice_room(config: EngineConfig, voices: Iterable[Voice]) -> VoiceRoom:
     """For the voices there are, and for those that may come."""
-    lengths = [voice.num_tokens for voice in voices] + [config.spare_voice_tokens] * config.spare_voices
-    return VoiceRoom(
-        num_blocks=sum(chunking.max_blocks(num_tokens, 0) for num_tokens in lengths),
-        prompt_tokens=max(lengths, default=0),
-    )
+    spare = [config.spare_voice_tokens] * config.spare_voices
+    return VoiceRoom((*(voice.num_tokens for voice in voices), *spare))
 
 
-def ready_voice(
-    voice: Voice, model: ModelConfig, tokenizer: TextTokenizer, flow: FlowBackend[Any, Any], config: EngineConfig
-) -> ReadyVoice:
-    """The LLM keeps the whole prompt; the flow's is trimmed so that its first block is short. Raises FlowError, too."""
+def ready_voice(voice: Voice, model: ModelConfig, tokenizer: TextTokenizer, flow: FlowBackend[Any, Any]) -> ReadyVoice:
+    """Raises PromptError and FlowError."""
     prompt = voice_prompt(voice, tokenizer, instruct_prefix=model.instruct_prefix)
-    trimmed = voice.trimmed_for_first_block(
-        wanted_tokens=config.first_block_tokens, max_trim=config.max_prompt_trim_tokens
-    )
-    flow_prompt = flow.prepare(FlowPrompt(trimmed.speech_tokens, trimmed.mel, trimmed.embedding))
+    flow_prompt = flow.prepare(FlowPrompt(voice.speech_tokens, voice.mel, voice.embedding))
     return ReadyVoice(voice, prompt, flow_prompt)
 
 
 class VoiceShelf:
-    def __init__(self, config: EngineConfig, stages: Stages) -> None:
-        self._config = config
+    def __init__(self, stages: Stages) -> None:
         self._stages = stages
         self._voices = dict(stages.voices)
         self._arrivals: deque[tuple[Voice, Answer]] = deque()
@@ -100,7 +90,7 @@ class VoiceShelf:
         stages = self._stages
         try:
             with stages.token2wav_lane.active():
-                ready = ready_voice(voice, stages.model, stages.tokenizer, stages.flow, self._config)
+                ready = ready_voice(voice, stages.model, stages.tokenizer, stages.flow)
         except BlocksExhausted as error:
             raise VoiceRefused("the flow's memory is full of speech just now; try again when less is spoken") from error
         self.remove(voice.name)
@@ -108,15 +98,15 @@ class VoiceShelf:
 
     def _check_room(self, voice: Voice) -> None:
         """The LLM's slots and the flow's memory were made for so much. Raises VoiceRefused."""
-        room = self._stages.voice_room
-        if voice.num_tokens > room.prompt_tokens:
+        room, flow = self._stages.voice_room, self._stages.flow
+        if voice.num_tokens > room.longest_tokens:
             raise VoiceRefused(
                 f"the recording is {voice.seconds:.1f} s long and this running engine has room for "
-                f"{room.prompt_tokens / units.TOKEN_RATE_HZ:.1f} s: use a shorter one, or add it before the start"
+                f"{room.longest_tokens / units.TOKEN_RATE_HZ:.1f} s: use a shorter one, or add it before the start"
             )
         held = [ready.flow_prompt for ready in self._voices.values()] + self._retired
         num_held = sum(prompt.num_blocks for prompt in held)
-        if num_held + chunking.max_blocks(voice.num_tokens, 0) > room.num_blocks:
+        if num_held + flow.num_prompt_blocks(voice.num_tokens) > sum(map(flow.num_prompt_blocks, room.prompt_tokens)):
             raise VoiceRefused(
                 f"{len(self._voices)} voices fill the room that this running engine has for them: remove one, or add "
                 "this one before the start"

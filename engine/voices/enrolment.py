@@ -1,6 +1,6 @@
 """A recording and what it says -> a voice: checked, heard by the model's encoders, trimmed to whole tokens.
 
-Where the first block of a voice ends is decided when it is loaded (Voice.trimmed_for_first_block), for it depends on
+Where the first block of a voice ends is decided when it is loaded (FlowRunner.prepare), for it depends on
 the engine's configuration and not on the voice.
 """
 

@@ -7,7 +7,7 @@ table, `prompt_text` (as upstream conventions want it, with <|endofprompt|>; emp
 
 import os
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -15,7 +15,6 @@ from safetensors.torch import save
 
 from voicegate.engine import units
 from voicegate.engine.model.weights import load_metadata, load_state_dict
-from voicegate.engine.token2wav import chunking
 
 _TENSORS = ("speech_tokens", "mel", "embedding")
 _TEXTS = ("prompt_text", "transcript", "description")
@@ -42,12 +41,6 @@ class Voice:
     @property
     def seconds(self) -> float:
         return self.num_tokens / units.TOKEN_RATE_HZ
-
-    def trimmed_for_first_block(self, *, wanted_tokens: int, max_trim: int) -> "Voice":
-        """The voice whose prompt ends at the phase that makes the first block short (see chunking.prompt_trim)."""
-        trim = chunking.prompt_trim(self.num_tokens, wanted=wanted_tokens, max_trim=max_trim)
-        length = self.num_tokens - trim
-        return replace(self, speech_tokens=self.speech_tokens[:length], mel=self.mel[: length * units.FRAMES_PER_TOKEN])
 
     def ms_per_letter(self) -> float:
         """Speaking rate of the prompt: the first guess at how long text of this voice takes."""

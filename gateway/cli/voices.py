@@ -17,7 +17,7 @@ from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import check_voice_name
 from voicegate.engine.model.config import ModelConfig
-from voicegate.engine.token2wav import chunking
+from voicegate.engine.token2wav.flow import chunking
 from voicegate.gateway.cli.extras import server_imports
 from voicegate.gateway.cli.model_files import UnfitFile, check_config, check_voice, read_header, voice_paths
 from voicegate.gateway.cli.terminal import CommandError, note, say

@@ -9,6 +9,7 @@ from tests.support.tiny_engine import CONFIG, HandDrivenEngine, tiny_stages
 from voicegate.engine.interface import Done, EngineError, VoiceRefused
 from voicegate.engine.loop.stages import Stages, VoiceRoom
 from voicegate.engine.loop.voice_shelf import voice_room
+from voicegate.engine.token2wav.flow.chunking import TOKENS_PER_BLOCK
 from voicegate.engine.voices.voice import Voice
 
 pytestmark = pytest.mark.parity
@@ -80,7 +81,7 @@ def test_a_replaced_voice_goes_when_its_last_utterance_does(stages: Stages, rms:
 
 def test_only_so_many_fit(stages: Stages, rms: Voice) -> None:
     num_own = sum(voice.flow_prompt.num_blocks for voice in stages.voices.values())
-    room = VoiceRoom(num_own + 2 * 3, prompt_tokens=rms.num_tokens)
+    room = VoiceRoom((num_own * TOKENS_PER_BLOCK, rms.num_tokens, rms.num_tokens))
     engine = HandDrivenEngine(stages=replace(stages, voice_room=room))
     names = ("a", "b", "c", "d")
     answers = [add(engine, replace(rms, name=name)) for name in names]
@@ -95,7 +96,7 @@ def test_only_so_many_fit(stages: Stages, rms: Voice) -> None:
 
 
 def test_a_prompt_longer_than_the_room_is_refused(stages: Stages, rms: Voice) -> None:
-    room = VoiceRoom(100, prompt_tokens=rms.num_tokens - 1)
+    room = VoiceRoom((rms.num_tokens - 1,) * 10)
     engine = HandDrivenEngine(stages=replace(stages, voice_room=room))
     answer = add(engine, replace(rms, name="long"))
     assert isinstance(answer, VoiceRefused)
@@ -111,5 +112,7 @@ def test_what_breaks_while_a_voice_is_taken_up_is_told_and_breaks_nothing_else(s
 
 def test_there_is_room_for_the_voices_that_the_configuration_promises(rms: Voice) -> None:
     config = replace(CONFIG, spare_voices=3, spare_voice_tokens=260)
-    assert voice_room(config, [rms, rms]) == VoiceRoom(num_blocks=2 * 3 + 3 * 11, prompt_tokens=260)
-    assert voice_room(replace(config, spare_voices=0), [rms]) == VoiceRoom(num_blocks=3, prompt_tokens=rms.num_tokens)
+    room = voice_room(config, [rms, rms])
+    assert room.prompt_tokens == (rms.num_tokens, rms.num_tokens, 260, 260, 260)
+    assert room.longest_tokens == 260
+    assert voice_room(replace(config, spare_voices=0), [rms]) == VoiceRoom((rms.num_tokens,))

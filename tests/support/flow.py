@@ -75,6 +75,8 @@ def make_runner(
     dtype: torch.dtype = torch.float32,
     kv_dtype: torch.dtype | None = None,
     ops: "StepOps | None" = None,
+    first_block_tokens: int = 0,
+    max_prompt_trim_tokens: int = 0,
 ) -> FlowRunner:
     """Free blocks hold NaN: whatever reads one shows it.
 
@@ -101,7 +103,14 @@ def make_runner(
 
         float8_ops = FLOAT8_STEP_OPS if ops is STEP_OPS else FLOAT8_REFERENCE_OPS
         solver = CudaSolver(model, pool, cuda, ops=ops or REFERENCE_OPS, float8_ops=float8_ops)
-    return FlowRunner(model, pool, solver, max_streams=max_streams)
+    return FlowRunner(
+        model,
+        pool,
+        solver,
+        max_streams=max_streams,
+        first_block_tokens=first_block_tokens,
+        max_prompt_trim_tokens=max_prompt_trim_tokens,
+    )
 
 
 def make_prompt(num_tokens: int, *, seed: int = 0) -> FlowPrompt:

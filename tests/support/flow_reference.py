@@ -9,8 +9,8 @@ from dataclasses import replace
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
-from voicegate.engine import units
 from voicegate.engine.token2wav.flow.block_pool import CFG_HALVES
+from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.cuda import buffers
 from voicegate.engine.token2wav.flow.cuda.buffers import BatchView
 from voicegate.engine.token2wav.flow.cuda.ops import StepOps
@@ -38,7 +38,7 @@ def embed(tensors: FlowTensors, batch: BatchView, hidden: torch.Tensor) -> None:
 
 def by_row(batch: BatchView, lines: torch.Tensor) -> torch.Tensor:
     """[C, L, ...] -> [C, R, 50, ...]."""
-    frames = torch.arange(units.FRAMES_PER_BLOCK, device=lines.device)
+    frames = torch.arange(FRAMES_PER_BLOCK, device=lines.device)
     return lines[:, (batch.rows[:, buffers.START, None] + frames).clamp(max=batch.num_lines - 1)]
 
 
@@ -49,7 +49,7 @@ def by_line(batch: BatchView, rows: torch.Tensor) -> torch.Tensor:
 
 def _whole_blocks(tensors: FlowTensors, batch: BatchView) -> torch.Tensor:
     """[R]: where each row's state goes; a shorter block ends its stream, so that nobody will read its state."""
-    is_whole = batch.rows[:, buffers.NUM_FRAMES] == units.FRAMES_PER_BLOCK
+    is_whole = batch.rows[:, buffers.NUM_FRAMES] == FRAMES_PER_BLOCK
     return torch.where(is_whole, batch.rows[:, buffers.BLOCK], tensors.pool.scratch)
 
 
@@ -90,7 +90,7 @@ def attend(
 ) -> torch.Tensor:
     config = tensors.config
     qkv = by_row(batch, qkv.view(CFG_HALVES, batch.num_lines, 3, config.num_heads, config.head_dim))
-    frames = torch.arange(units.FRAMES_PER_BLOCK, device=qkv.device)
+    frames = torch.arange(FRAMES_PER_BLOCK, device=qkv.device)
     is_valid = frames < batch.rows[:, buffers.NUM_FRAMES, None]
     # A padding line may hold anything, even NaN, which a mask of scores would let through.
     qkv = qkv.masked_fill(~is_valid[:, :, None, None, None], 0)
@@ -109,7 +109,7 @@ def attend(
     # [R, blocks, k v, C * H, 50, d]; what does not exist may be NaN, too.
     finished = raw[table, batch.step].view(context.dtype).to(qkv.dtype)
     finished = finished.masked_fill(~exists[:, :, None, None, None, None], 0).permute(2, 0, 3, 1, 4, 5).flatten(3, 4)
-    mask = torch.cat((exists.repeat_interleave(units.FRAMES_PER_BLOCK, dim=1), is_valid), dim=1)[:, None, None]
+    mask = torch.cat((exists.repeat_interleave(FRAMES_PER_BLOCK, dim=1), is_valid), dim=1)[:, None, None]
     attended = F.scaled_dot_product_attention(
         queries,
         torch.cat((finished[0], keys), dim=2),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from voicegate.engine import units
 from voicegate.engine.policy.scheduler import AdvanceBatch, BeginBlocks, Limits, LlmStep, Room, StreamView, decide
+from voicegate.engine.token2wav.flow.chunking import TOKENS_PER_BLOCK
 
 EULER_STEPS = 10
 FIRST_BLOCK_TOKENS = 10  # the rest of it is the prompt's
@@ -48,13 +49,13 @@ class SimulatedStream:
 
     @property
     def next_block(self) -> int:
-        size = units.TOKENS_PER_BLOCK if self.solved else FIRST_BLOCK_TOKENS
+        size = TOKENS_PER_BLOCK if self.solved else FIRST_BLOCK_TOKENS
         return min(size, self.num_tokens - self.solved)
 
     @property
     def block_frames(self) -> int:
         """Of the next block, the prompt's among them: below 50 only in the last."""
-        num_prompt_tokens = 0 if self.solved else units.TOKENS_PER_BLOCK - FIRST_BLOCK_TOKENS
+        num_prompt_tokens = 0 if self.solved else TOKENS_PER_BLOCK - FIRST_BLOCK_TOKENS
         return (num_prompt_tokens + self.next_block) * units.FRAMES_PER_TOKEN
 
     @property

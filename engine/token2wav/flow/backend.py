@@ -1,7 +1,8 @@
 """The seam of the flow: speech tokens in, mel frames out, a block at a time of many streams.
 
-Blocks are handed out of one memory: a stream holds its finished ones until it is closed, a prompt those that every
-stream behind it shares. Called from one thread; on a GPU all work is launched on the current CUDA stream, the same one
+How long a block is, how far ahead it looks and what it remembers is the flow's own. Its memory is handed out in blocks
+too: a stream holds those of what it has rendered until it is closed, a prompt those that every stream behind it shares.
+Called from one thread; on a GPU all work is launched on the current CUDA stream, the same one
 for all of it.
 """
 
@@ -57,7 +58,7 @@ class FlowPrompt:
 class PreparedPrompt(Protocol):
     @property
     def num_blocks(self) -> int:
-        """Complete blocks that it holds."""
+        """Of the memory, that it holds."""
 
 
 class FlowStream(Protocol):
@@ -77,11 +78,15 @@ class FlowStream(Protocol):
 
     @property
     def next_num_frames(self) -> int:
-        """Frames in the next block, prompt frames among them; below 50 only in a finished stream's last."""
+        """Frames in the next block, prompt frames among them."""
 
     @property
     def num_own_blocks(self) -> int:
-        """Finished blocks that it holds alone."""
+        """Of the memory, that it holds alone."""
+
+    @property
+    def next_num_blocks(self) -> int:
+        """Of the memory, that the next block takes when it is begun."""
 
 
 class FlowBatch(Protocol):
@@ -120,8 +125,17 @@ class FlowBackend(Protocol[Prompt, Stream]):
         Shorter blocks leave room for more of them. One block fits always.
         """
 
+    def num_prompt_blocks(self, num_tokens: int) -> int:
+        """Of the memory, that a prompt of so many tokens takes at most."""
+
+    def num_speech_blocks(self, num_tokens: int) -> int:
+        """Of the memory, that a stream takes for so much speech at most."""
+
     def prepare(self, prompt: FlowPrompt) -> Prompt:
-        """Render the complete blocks of a prompt. Raises ValueError, StreamTooLong and what `begin` raises."""
+        """What every stream behind it shares is computed. Raises ValueError, StreamTooLong and what `begin` raises.
+
+        The flow may trim the prompt's end, if that makes the first sound come sooner.
+        """
 
     def release(self, prompt: Prompt) -> None:
         """No stream can be opened any more; those that are open keep the blocks until they close. Idempotent."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
-from voicegate.engine import units
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.estimator import CONV_HISTORY
 
 
@@ -36,7 +36,7 @@ class BlockContext:
 
     def with_history(self, hidden: torch.Tensor, *, step: int, conv: int) -> torch.Tensor:
         tails = self._tails[:, step, conv]  # [blocks, C, 30, D]
-        if hidden.shape[2] == units.FRAMES_PER_BLOCK:
+        if hidden.shape[2] == FRAMES_PER_BLOCK:
             # A shorter row's tail is wrong here, but nothing ever follows a stream's last block.
             tails.index_copy_(0, self._new, hidden[:, :, -CONV_HISTORY:].transpose(0, 1))
         return torch.cat((tails.index_select(0, self._before).transpose(0, 1), hidden), dim=2)

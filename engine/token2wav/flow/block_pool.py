@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 import torch
 
-from voicegate.engine import units
 from voicegate.engine.model.config import EstimatorConfig
 from voicegate.engine.token2wav.flow.backend import BlocksExhausted
+from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.estimator import CONV_HISTORY
 
 CFG_HALVES = 2
@@ -46,7 +46,7 @@ class BlockPool:
         heads = CFG_HALVES * config.num_heads
         # One block more than is handed out: where the padding rows of a fixed-shape batch write.
         self.scratch = num_blocks
-        kv_shape = (num_blocks + 1, num_steps, config.depth, 2, heads, units.FRAMES_PER_BLOCK, config.head_dim)
+        kv_shape = (num_blocks + 1, num_steps, config.depth, 2, heads, FRAMES_PER_BLOCK, config.head_dim)
         # And one tail more: zeros, the history of a sequence's first block.
         self.before_first = num_blocks + 1
         tail_shape = (num_blocks + 2, num_steps, NUM_CONVS, CFG_HALVES, CONV_HISTORY, config.dim)
@@ -97,6 +97,6 @@ def bytes_per_block(
     config: EstimatorConfig, *, num_steps: int, dtype: torch.dtype, kv_dtype: torch.dtype | None = None
 ) -> int:
     """What one block costs: a second of speech or of prompt."""
-    kv = config.depth * 2 * config.num_heads * config.head_dim * units.FRAMES_PER_BLOCK
+    kv = config.depth * 2 * config.num_heads * config.head_dim * FRAMES_PER_BLOCK
     tails = NUM_CONVS * CONV_HISTORY * config.dim
     return num_steps * CFG_HALVES * (kv * (kv_dtype or dtype).itemsize + tails * dtype.itemsize)

@@ -7,6 +7,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
 from voicegate.engine import units
 from voicegate.engine.model.config import FlowConfig
+from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.estimator import Estimator
 from voicegate.engine.token2wav.flow.euler import cosine_schedule, upstream_noise
 from voicegate.engine.token2wav.flow.pre_lookahead import HISTORY_TOKENS, PreLookahead
@@ -38,8 +39,8 @@ class FlowModel:
         self.device = device
         self.schedule = cosine_schedule(config.num_euler_steps)
         self.estimator = Estimator(config.estimator, estimator_state, self.schedule.times, dtype=dtype)
-        if noise is not None and (noise.shape[0] != units.NUM_MELS or noise.shape[1] % units.FRAMES_PER_BLOCK):
-            raise ValueError(f"noise is {list(noise.shape)}, not [80, a multiple of {units.FRAMES_PER_BLOCK}]")
+        if noise is not None and (noise.shape[0] != units.NUM_MELS or noise.shape[1] % FRAMES_PER_BLOCK):
+            raise ValueError(f"noise is {list(noise.shape)}, not [80, a multiple of {FRAMES_PER_BLOCK}]")
         # By absolute frame, frame-major: [frames, 80]. The ODE's state stays float32 whatever the weights are.
         self.noise = (upstream_noise() if noise is None else noise).to(device, torch.float32).T.contiguous()
         self.rotations = self.estimator.rotations(self.max_frames)

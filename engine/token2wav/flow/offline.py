@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
 from voicegate.engine import units
+from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.estimator import CONV_HISTORY
 from voicegate.engine.token2wav.flow.euler import euler_step
 from voicegate.engine.token2wav.flow.model import FlowModel
@@ -19,7 +20,7 @@ class WholeSequence:
     """Implements FrameContext: nothing lies before, and every frame is here."""
 
     def __init__(self, num_frames: int, *, streaming: bool, device: torch.device) -> None:
-        block = torch.arange(num_frames, device=device) // units.FRAMES_PER_BLOCK
+        block = torch.arange(num_frames, device=device) // FRAMES_PER_BLOCK
         # Streaming: all blocks before, and the own one in both directions. Else: everything.
         self._mask = block[None, :] <= block[:, None] if streaming else None
 

@@ -9,6 +9,7 @@ from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.token2wav.flow.block_context import BlockContext, BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.euler import euler_step
 from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.stream import BlockStream
@@ -27,7 +28,7 @@ class PlainSolver:
 
     def batch_size(self, max_rows: int) -> BatchSize:
         num_rows = min(max_rows, self._max_streams)
-        return BatchSize(num_rows, num_rows * units.FRAMES_PER_BLOCK)
+        return BatchSize(num_rows, num_rows * FRAMES_PER_BLOCK)
 
     def begin(self, streams: Sequence[BlockStream], rows: Sequence[BlockRow]) -> "PlainSolve":
         return PlainSolve(self._model, self._pool, streams, rows)

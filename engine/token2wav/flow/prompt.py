@@ -28,18 +28,20 @@ class BlockPrompt:
         return len(self.blocks)
 
 
-def load_prompt(model: FlowModel, prompt: FlowPrompt) -> BlockPrompt:
-    """Check and copy to the device; no blocks yet. Raises ValueError or StreamTooLong."""
-    num_tokens = len(prompt.speech_ids)
-    num_frames = num_tokens * units.FRAMES_PER_TOKEN
+def load_prompt(model: FlowModel, prompt: FlowPrompt, *, num_tokens: int | None = None) -> BlockPrompt:
+    """Check and copy to the device its first `num_tokens`; no blocks yet. Raises ValueError or StreamTooLong."""
+    num_frames = len(prompt.speech_ids) * units.FRAMES_PER_TOKEN
     if prompt.mel.shape != (num_frames, units.NUM_MELS):
-        raise ValueError(f"a prompt of {num_tokens} tokens needs mel [{num_frames}, 80], not {list(prompt.mel.shape)}")
+        wanted = f"a prompt of {len(prompt.speech_ids)} tokens needs mel [{num_frames}, 80]"
+        raise ValueError(f"{wanted}, not {list(prompt.mel.shape)}")
     if prompt.embedding.shape != (model.config.speaker_dim,):
         raise ValueError(f"embedding is {list(prompt.embedding.shape)}, not [{model.config.speaker_dim}]")
+    tokens = model.checked_tokens(prompt.speech_ids[:num_tokens].tolist())
+    num_frames = len(tokens) * units.FRAMES_PER_TOKEN
     if num_frames > model.max_frames:
         raise StreamTooLong(f"the prompt has {num_frames} frames, the flow's noise {model.max_frames}")
     return BlockPrompt(
-        tokens=model.checked_tokens(prompt.speech_ids.tolist()),
-        mel=prompt.mel.to(model.device, torch.float32),
+        tokens=tokens,
+        mel=prompt.mel[:num_frames].to(model.device, torch.float32),
         speaker_bias=model.speaker_bias(prompt.embedding),
     )

@@ -5,9 +5,11 @@ and whatever else runs (tests/parity/test_flow_streaming.py).
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from voicegate.engine.device.capture import Capturable
 from voicegate.engine.policy.batch_size import BatchSize
+from voicegate.engine.token2wav.flow import chunking
 from voicegate.engine.token2wav.flow.backend import FlowPrompt, StreamsExhausted
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.model import FlowModel
@@ -18,9 +20,22 @@ from voicegate.engine.token2wav.flow.stream import BlockBatch, BlockSolver, Bloc
 class FlowRunner:
     """See FlowBackend for the promises. Knows streams and their blocks; the solver computes."""
 
-    def __init__(self, model: FlowModel, pool: BlockPool, solver: BlockSolver, *, max_streams: int) -> None:
-        """All streams and prompts share the pool: see block_pool.bytes_per_block for what a block costs."""
+    def __init__(
+        self,
+        model: FlowModel,
+        pool: BlockPool,
+        solver: BlockSolver,
+        *,
+        max_streams: int,
+        first_block_tokens: int = 0,
+        max_prompt_trim_tokens: int = 0,
+    ) -> None:
+        """All streams and prompts share the pool: see block_pool.bytes_per_block for what a block costs.
+
+        Prompts are trimmed so that the first block is the shortest of at least `first_block_tokens`.
+        """
         self.model = model
+        self._trim = partial(chunking.prompt_trim, wanted=first_block_tokens, max_trim=max_prompt_trim_tokens)
         self._pool = pool
         self._solver = solver
         self._max_streams = max_streams
@@ -41,8 +56,15 @@ class FlowRunner:
     def batch_size(self, max_rows: int) -> BatchSize:
         return self._solver.batch_size(max_rows)
 
+    def num_prompt_blocks(self, num_tokens: int) -> int:
+        return chunking.num_prompt_blocks(num_tokens)
+
+    def num_speech_blocks(self, num_tokens: int) -> int:
+        return chunking.num_speech_blocks(num_tokens)
+
     def prepare(self, prompt: FlowPrompt) -> BlockPrompt:
-        prepared = load_prompt(self.model, prompt)
+        num_tokens = len(prompt.speech_ids)
+        prepared = load_prompt(self.model, prompt, num_tokens=num_tokens - self._trim(num_tokens))
         stream = BlockStream(self.model, prepared)
         try:
             while stream.is_ready:

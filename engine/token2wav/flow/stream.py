@@ -15,6 +15,7 @@ from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.token2wav.flow.backend import StreamTooLong
 from voicegate.engine.token2wav.flow.block_context import BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK, TOKENS_PER_BLOCK
 from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.prompt import BlockPrompt
 
@@ -51,7 +52,7 @@ class BlockStream:
             return False
         if self.is_finished:
             return not self.is_exhausted
-        return self._next_token + units.TOKENS_PER_BLOCK + self._model.config.lookahead_tokens <= len(self.tokens)
+        return self._next_token + TOKENS_PER_BLOCK + self._model.config.lookahead_tokens <= len(self.tokens)
 
     @property
     def is_exhausted(self) -> bool:
@@ -61,15 +62,19 @@ class BlockStream:
     @property
     def next_frame(self) -> int:
         """First frame of the next block."""
-        return len(self.blocks) * units.FRAMES_PER_BLOCK
+        return len(self.blocks) * FRAMES_PER_BLOCK
 
     @property
     def next_num_frames(self) -> int:
-        return min(units.FRAMES_PER_BLOCK, len(self.tokens) * units.FRAMES_PER_TOKEN - self.next_frame)
+        return min(FRAMES_PER_BLOCK, len(self.tokens) * units.FRAMES_PER_TOKEN - self.next_frame)
 
     @property
     def num_own_blocks(self) -> int:
         return len(self.blocks) - self.prompt.num_blocks
+
+    @property
+    def next_num_blocks(self) -> int:
+        return 1
 
     @property
     def next_num_prompt_frames(self) -> int:
@@ -85,7 +90,7 @@ class BlockStream:
 
     @property
     def _next_token(self) -> int:
-        return len(self.blocks) * units.TOKENS_PER_BLOCK
+        return len(self.blocks) * TOKENS_PER_BLOCK
 
 
 class BlockSolve(Protocol):

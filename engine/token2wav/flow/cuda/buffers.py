@@ -17,6 +17,7 @@ import torch
 from voicegate.engine import units
 from voicegate.engine.token2wav.flow.block_context import BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK, TOKENS_PER_BLOCK
 from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.pre_lookahead import HISTORY_TOKENS
 from voicegate.engine.token2wav.flow.stream import BlockStream
@@ -58,8 +59,8 @@ class BatchView:
 class BatchBuffers:
     def __init__(self, model: FlowModel, pool: BlockPool, *, max_rows: int, max_lines: int) -> None:
         dim = model.estimator.config.dim
-        window_size = HISTORY_TOKENS + units.TOKENS_PER_BLOCK + model.config.lookahead_tokens
-        max_blocks = model.max_frames // units.FRAMES_PER_BLOCK
+        window_size = HISTORY_TOKENS + TOKENS_PER_BLOCK + model.config.lookahead_tokens
+        max_blocks = model.max_frames // FRAMES_PER_BLOCK
         self._table_column = WINDOW + window_size
         self._row_width = self._table_column + max_blocks
         device = model.device
@@ -108,14 +109,14 @@ class BatchBuffers:
         cells = control[end_of_rows:]
         cells[:] = 0
         before_first = self._padding_row[BEFORE]
-        frames = np.arange(units.FRAMES_PER_BLOCK)
+        frames = np.arange(FRAMES_PER_BLOCK)
         for i, (stream, row, start) in enumerate(batch):
             finished = row.finished
             before = finished[-1] if finished else before_first
             table[i, :WINDOW] = (row.block, before, row.num_frames, len(finished), stream.next_frame, start)
-            table[i, WINDOW : self._table_column] = stream.next_window(units.TOKENS_PER_BLOCK)
+            table[i, WINDOW : self._table_column] = stream.next_window(TOKENS_PER_BLOCK)
             table[i, self._table_column : self._table_column + len(finished)] = finished
-            cells[start : start + row.num_frames] = units.FRAMES_PER_BLOCK * i + frames[: row.num_frames]
+            cells[start : start + row.num_frames] = FRAMES_PER_BLOCK * i + frames[: row.num_frames]
         self._control[:size].copy_(staging, non_blocking=True)
         self._fill_prompts(view, batch)
 

@@ -7,9 +7,9 @@ from operator import attrgetter
 
 import torch
 
-from voicegate.engine import units
 from voicegate.engine.device.cuda_graphs import check_buckets
 from voicegate.engine.policy.batch_size import BatchSize
+from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 
 PRODUCT_DTYPES = (torch.float8_e4m3fn,)
 
@@ -36,7 +36,7 @@ class FlowCudaConfig:
 
     def __post_init__(self) -> None:
         check_buckets("frame_buckets", self.frame_buckets)
-        if self.frame_buckets[-1] < units.FRAMES_PER_BLOCK:
+        if self.frame_buckets[-1] < FRAMES_PER_BLOCK:
             raise ValueError(f"frame_buckets are {self.frame_buckets}; one must hold a block of 50")
         if self.max_batches < 1:
             raise ValueError(f"max_batches is {self.max_batches}; at least one batch must be able to run")
@@ -46,7 +46,7 @@ class FlowCudaConfig:
     @property
     def max_batch(self) -> int:
         """Whole blocks in the largest bucket."""
-        return self.frame_buckets[-1] // units.FRAMES_PER_BLOCK
+        return self.frame_buckets[-1] // FRAMES_PER_BLOCK
 
     @property
     def sizes(self) -> tuple[BatchSize, ...]:
@@ -63,9 +63,9 @@ class FlowCudaConfig:
 
     def batch_size(self, max_rows: int) -> BatchSize:
         """The largest bucket that `max_rows` whole blocks fill; the smallest that takes one if none does."""
-        whole = [size for size in self.sizes if size.num_frames >= units.FRAMES_PER_BLOCK]
+        whole = [size for size in self.sizes if size.num_frames >= FRAMES_PER_BLOCK]
         return max(
-            (size for size in whole if size.num_frames <= max_rows * units.FRAMES_PER_BLOCK),
+            (size for size in whole if size.num_frames <= max_rows * FRAMES_PER_BLOCK),
             key=attrgetter("num_frames"),
             default=whole[0],
         )
@@ -78,7 +78,7 @@ def _sizes(frame_buckets: tuple[int, ...]) -> tuple[BatchSize, ...]:
 
 def _rows_of(num_frames: int) -> int:
     """An eighth more than whole blocks, since some are shorter: about one in five, half as long on average."""
-    num_whole = num_frames // units.FRAMES_PER_BLOCK
+    num_whole = num_frames // FRAMES_PER_BLOCK
     if num_whole < 2:
         return 1
     return num_whole + max(num_whole // 8, 1)

@@ -6,8 +6,8 @@ on the device, so one graph per (buffers, bucket) serves all steps of all batche
 
 import torch
 
-from voicegate.engine import units
 from voicegate.engine.token2wav.flow.block_pool import CFG_HALVES
+from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.cuda.buffers import FIRST_FRAME, WINDOW, BatchView
 from voicegate.engine.token2wav.flow.cuda.ops import StepOps
 from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
@@ -27,7 +27,7 @@ class FixedShapeEstimator:
     def begin(self, batch: BatchView) -> None:
         """After BatchBuffers.fill: the input projection of all but x, and x at time 0."""
         mu = self._model.mu_of(batch.rows[:, WINDOW : batch.table_column])  # [R, 50, 80]
-        rows, frames = batch.cells // units.FRAMES_PER_BLOCK, batch.cells % units.FRAMES_PER_BLOCK
+        rows, frames = batch.cells // FRAMES_PER_BLOCK, batch.cells % FRAMES_PER_BLOCK
         mu, speaker = mu[rows, frames], batch.speaker[rows]
         # Each line as a batch of its own: the lines of a row share nothing here.
         base = self._model.estimator.conditioned_base(batch.cond[:, None], mu[:, None], speaker)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 import triton
 
-from voicegate.engine import units
 from voicegate.engine.token2wav.flow.block_pool import CFG_HALVES
+from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.cuda import attention_kernels, buffers
 from voicegate.engine.token2wav.flow.cuda.buffers import BatchView
 from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
@@ -40,7 +40,7 @@ def _attend_tile(dtype: torch.dtype, num_lines: int) -> AttendTile:
     and in one: 6.4 and 9.4 at one row and 450 frames (5.1 and 5.8 at 150), 8.7 and 9.7 at two (6.0 and 5.7); at four
     rows two splits lose, 12.1 to 10.3. Prefetching gains 0.3 us at one row and nothing from four on.
     """
-    num_blocks = -(-num_lines // units.FRAMES_PER_BLOCK)
+    num_blocks = -(-num_lines // FRAMES_PER_BLOCK)
     splits, prefetch = {1: (4, 2), 2: (2, 4)}.get(num_blocks, (1, 0))
     if dtype.itemsize > 2:  # float32 fills registers and shared memory sooner
         return AttendTile(splits, prefetch, num_stages=1, num_warps=8)
@@ -91,9 +91,9 @@ def attend(
         DEPTH=config.depth,
         HEADS=heads,
         CHANNELS=channels,
-        WHOLE_BLOCK=units.FRAMES_PER_BLOCK,
-        BLOCK_Q=_tile(min(batch.num_lines, units.FRAMES_PER_BLOCK)),
-        BLOCK_K=_tile(units.FRAMES_PER_BLOCK),
+        WHOLE_BLOCK=FRAMES_PER_BLOCK,
+        BLOCK_Q=_tile(min(batch.num_lines, FRAMES_PER_BLOCK)),
+        BLOCK_K=_tile(FRAMES_PER_BLOCK),
         BLOCK_C=_tile(channels),
         SPLITS=tile.splits,
         PREFETCH=tile.prefetch if tensors.is_pdl else 0,  # else there is nothing to wait for meanwhile

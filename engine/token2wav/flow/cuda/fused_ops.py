@@ -9,6 +9,7 @@ import triton
 
 from voicegate.engine import units
 from voicegate.engine.token2wav.flow.block_pool import CFG_HALVES
+from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.cuda import buffers, input_kernels, line_kernels
 from voicegate.engine.token2wav.flow.cuda.buffers import BatchView
 from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
@@ -17,7 +18,7 @@ from voicegate.engine.token2wav.flow.weights import CONV_GROUPS
 
 # tl.dot takes no smaller side.
 _MIN_TILE = 16
-_FRAME_TILE = triton.next_power_of_2(units.FRAMES_PER_BLOCK)
+_FRAME_TILE = triton.next_power_of_2(FRAMES_PER_BLOCK)
 # Below this many programs of 64 channels the convolutions are cut finer, to fill the GPU.
 _FEW_PROGRAMS = 128
 
@@ -29,7 +30,7 @@ def _tile(size: int) -> int:
 def embed(tensors: FlowTensors, batch: BatchView, hidden: torch.Tensor) -> None:
     num_rows, num_lines = batch.num_rows, batch.num_lines
     dim, steps = tensors.config.dim, tensors.modulations.shape[0]
-    shape = (CFG_HALVES, num_rows, CONV_HISTORY + units.FRAMES_PER_BLOCK, dim)
+    shape = (CFG_HALVES, num_rows, CONV_HISTORY + FRAMES_PER_BLOCK, dim)
     window1, window2 = (torch.empty(shape, dtype=tensors.dtype, device=hidden.device) for _ in range(2))
     common = {
         "ROW_WIDTH": batch.rows.stride(0),
@@ -39,7 +40,7 @@ def embed(tensors: FlowTensors, batch: BatchView, hidden: torch.Tensor) -> None:
         "STEPS": steps,
         "DIM": dim,
         "HISTORY": CONV_HISTORY,
-        "WHOLE_BLOCK": units.FRAMES_PER_BLOCK,
+        "WHOLE_BLOCK": FRAMES_PER_BLOCK,
         "BLOCK_N": _FRAME_TILE,
     }
     half_precision = tensors.dtype.itemsize == 2

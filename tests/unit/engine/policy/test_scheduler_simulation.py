@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.scheduler_simulation import SimulatedStream, Simulation
-from voicegate.engine import units
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.policy.scheduler import Limits
+from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 
 pytestmark = pytest.mark.unit
 
@@ -85,7 +85,7 @@ def test_short_blocks_share_batches_with_whole_ones() -> None:
     simulation = Simulation(streams, LANES)
     simulation.run(until_s=60.0)
     assert all(stream.is_done for stream in streams)
-    ragged = [frames for frames in simulation.begun if min(frames) < units.FRAMES_PER_BLOCK]
+    ragged = [frames for frames in simulation.begun if min(frames) < FRAMES_PER_BLOCK]
     assert max(map(len, ragged)) == LANES.flow_batch.num_rows, "more than the 34 whole ones"
     assert sum(map(sum, ragged)) > 0.85 * len(ragged) * LANES.flow_batch.num_frames, "little is left empty"
 
@@ -112,7 +112,7 @@ def test_whatever_comes_everybody_is_served_or_cancelled(seed: int, num_streams:
         for key in range(num_streams)
     ]
     num_blocks = rng.choice([1, 4, 32])
-    size = BatchSize(num_rows=num_blocks + num_blocks // 4, num_frames=num_blocks * units.FRAMES_PER_BLOCK)
+    size = BatchSize(num_rows=num_blocks + num_blocks // 4, num_frames=num_blocks * FRAMES_PER_BLOCK)
     simulation = Simulation(streams, Limits(flow_batch=size, is_concurrent=is_concurrent))
     simulation.run(until_s=600.0)
     assert all(stream.is_done or stream.cancelled_at_s <= simulation.now_s for stream in streams)

@@ -38,12 +38,6 @@ def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
     assert (voice.name, voice.prompt_text, voice.num_tokens) == ("anna", TEXTS["prompt_text"], 12)
 
 
-def test_trimming_shortens_tokens_and_mel_together(tmp_path: Path) -> None:
-    path = write(tmp_path / "v.safetensors", speech_tokens=torch.arange(69), mel=torch.zeros(138, 80))
-    trimmed = load(path).trimmed_for_first_block(wanted_tokens=10, max_trim=10)
-    assert (trimmed.num_tokens, tuple(trimmed.mel.shape)) == (65, (130, 80))
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

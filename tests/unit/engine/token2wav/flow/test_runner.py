@@ -32,6 +32,19 @@ def open_stream(runner: FlowRunner, prompt_size: int, num_tokens: int = 0, *, fi
     return stream
 
 
+def test_a_prompts_end_is_trimmed_so_that_the_first_block_is_short() -> None:
+    runner = make_runner(first_block_tokens=10, max_prompt_trim_tokens=10)
+    whole = make_prompt(69)
+    prepared = runner.prepare(whole)
+    assert (prepared.tokens, prepared.num_blocks) == (tuple(whole.speech_ids[:65].tolist()), 2)
+    assert torch.equal(prepared.mel, whole.mel[:130])
+    assert runner.num_prompt_blocks(69) >= prepared.num_blocks
+    stream = runner.open(prepared)
+    stream.append(make_tokens(13))
+    assert stream.is_ready
+    assert stream.num_ready_frames == 20
+
+
 # --- when a block is ready --------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ import torch
 
 from tests.support import flow_reference
 from tests.unit.engine.token2wav.flow.cuda.support import Bench, Row
-from voicegate.engine import units
+from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.cuda import float8_linear, fused_attention, fused_linear, fused_ops
 from voicegate.engine.token2wav.flow.cuda.estimator import FixedShapeEstimator
 from voicegate.engine.token2wav.flow.cuda.fused_attention import AttendTile
@@ -62,7 +62,7 @@ def valid(bench: Bench, tensor: torch.Tensor) -> torch.Tensor:
 
 def written_to(bench: Bench, memory: torch.Tensor) -> torch.Tensor:
     """What is in whole blocks' memory; others' is still poison."""
-    whole = [row.block for row in bench.rows if row.num_frames == units.FRAMES_PER_BLOCK]
+    whole = [row.block for row in bench.rows if row.num_frames == FRAMES_PER_BLOCK]
     assert memory[[row.block for row in bench.rows if row.block not in whole]].isnan().all()
     return memory[whole]
 

@@ -1,11 +1,17 @@
 """When speech tokens become audio: the arithmetic of 50-frame blocks counted from the prompt's first frame. Pure."""
 
+from typing import Final
+
 from voicegate.engine import units
+from voicegate.engine.model.config import FLOW_BLOCK_FRAMES
+
+FRAMES_PER_BLOCK: Final = FLOW_BLOCK_FRAMES  # counted from the first frame of the prompt
+TOKENS_PER_BLOCK: Final = FRAMES_PER_BLOCK // units.FRAMES_PER_TOKEN
 
 
 def first_block_tokens(num_prompt_tokens: int) -> int:
     """Generated tokens in the block that the prompt leaves unfinished; a whole block where it leaves none."""
-    return units.TOKENS_PER_BLOCK - num_prompt_tokens % units.TOKENS_PER_BLOCK
+    return TOKENS_PER_BLOCK - num_prompt_tokens % TOKENS_PER_BLOCK
 
 
 def prompt_trim(num_prompt_tokens: int, *, wanted: int, max_trim: int) -> int:
@@ -24,6 +30,11 @@ def prompt_trim(num_prompt_tokens: int, *, wanted: int, max_trim: int) -> int:
     return max(sizes, key=lambda trim: (sizes[trim], -trim), default=0)
 
 
-def max_blocks(num_prompt_tokens: int, num_tokens: int) -> int:
-    """Blocks that a stream of `num_tokens` behind this prompt touches, the prompt's own included."""
-    return -(-(num_prompt_tokens + num_tokens) // units.TOKENS_PER_BLOCK)
+def num_prompt_blocks(num_tokens: int) -> int:
+    """That a prompt touches; of the last, if it is not full, each stream has one of its own."""
+    return -(-num_tokens // TOKENS_PER_BLOCK)
+
+
+def num_speech_blocks(num_tokens: int) -> int:
+    """That a stream takes for its own speech at most, wherever in a block its prompt leaves off."""
+    return num_prompt_blocks(num_tokens) + 1

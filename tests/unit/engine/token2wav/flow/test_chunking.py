@@ -2,7 +2,7 @@
 
 import pytest
 
-from voicegate.engine.token2wav import chunking
+from voicegate.engine.token2wav.flow import chunking
 
 pytestmark = pytest.mark.unit
 
@@ -43,6 +43,12 @@ def test_where_no_trim_reaches_the_wanted_size_the_largest_is_taken() -> None:
     assert chunking.first_block_tokens(39) == 11
 
 
-@pytest.mark.parametrize(("prompt", "tokens", "blocks"), [(0, 0, 0), (0, 1, 1), (25, 0, 1), (25, 1, 2), (65, 100, 7)])
-def test_max_blocks_counts_the_ragged_one(prompt: int, tokens: int, blocks: int) -> None:
-    assert chunking.max_blocks(prompt, tokens) == blocks
+@pytest.mark.parametrize(("tokens", "blocks"), [(0, 0), (1, 1), (25, 1), (26, 2), (69, 3)])
+def test_a_prompts_ragged_block_counts(tokens: int, blocks: int) -> None:
+    assert chunking.num_prompt_blocks(tokens) == blocks
+
+
+@pytest.mark.parametrize("tokens", [1, 10, 25, 26, 100])
+def test_speech_has_the_blocks_that_it_takes_behind_any_prompt(tokens: int) -> None:
+    taken = {-(-(prompt + tokens) // 25) - prompt // 25 for prompt in range(50)}
+    assert max(taken) <= chunking.num_speech_blocks(tokens)
