@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.tiny_engine import CONFIG, FirstSequenceFails, HandDrivenEngine, Heard, tiny_stages
+from tests.support.tiny_engine import CONFIG, FirstSequenceFails, HandDrivenEngine, Heard, tiny_runner, tiny_stages
+from voicegate.engine.device.lanes import HOST_LANE
 from voicegate.engine.interface import Alignment, AudioReady, Cancelled, Done, Failed, Flushed, SpeakingMode
+from voicegate.engine.llm.stepped import SteppedLlm
 
 pytestmark = pytest.mark.parity
 
@@ -49,7 +51,7 @@ def test_an_llm_launch_that_fails_beside_a_running_batch_ends_those_it_was_for(m
     engine = HandDrivenEngine(replace(CONFIG, llm_yields=False), stages)
     broken = engine.submit("u")
     engine.core.push_text(broken, TEXT)
-    while not engine.core.counters["flow_steps"]:
+    while "flow_steps" not in engine.core.counters:
         engine.step()
     with monkeypatch.context() as patched:
         patched.setattr(stages.llm, "launch", lambda _: 1 / 0)
@@ -121,8 +123,8 @@ def test_spoken_text_follows_what_was_played() -> None:
 
 
 def test_a_failing_sequence_ends_its_utterance_and_no_other() -> None:
-    stages = tiny_stages()
-    engine = HandDrivenEngine(stages=replace(stages, llm=FirstSequenceFails(stages.llm)))
+    llm = SteppedLlm(FirstSequenceFails(tiny_runner()), HOST_LANE)
+    engine = HandDrivenEngine(stages=replace(tiny_stages(), llm=llm))
     first, second = engine.submit("first"), engine.submit("second", seed=3)
     for utterance_id in (first, second):
         engine.core.push_text(utterance_id, "Good morning.")
@@ -136,7 +138,7 @@ def test_a_failing_sequence_ends_its_utterance_and_no_other() -> None:
 def test_a_stage_that_raises_fails_its_utterances_and_the_engine_lives(
     monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
-    method = {"llm": "step", "flow": "begin", "vocoder": "run"}[stage]
+    method = {"llm": "launch", "flow": "begin", "vocoder": "run"}[stage]
 
     def broken(*_: object) -> None:
         raise RuntimeError("broken")

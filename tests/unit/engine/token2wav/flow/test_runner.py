@@ -42,7 +42,7 @@ def test_a_prompts_end_is_trimmed_so_that_the_first_block_is_short() -> None:
     stream = runner.open(prepared)
     stream.append(make_tokens(13))
     assert stream.is_ready
-    assert stream.num_ready_frames == 20
+    assert stream.next_num_frames - stream.next_num_prompt_frames == 20
 
 
 # --- when a block is ready --------------------------------------------------------------------------------
