@@ -61,9 +61,9 @@ class SequenceRequest:
     prompt: LlmPrompt
     text_ids: tuple[int, ...]  # all of the text, or its beginning where `is_streaming`
     is_streaming: bool = False  # bistream: `push_text` and `end_text` follow
-    is_growing: bool = False  # `read` follows, again and again, and `text_ids` is empty
     seed: int = 0
     max_tokens: int | None = None  # speech tokens, at least 1; None: only the model's own limit
+    is_growing: bool = False  # `read` follows, again and again, and `text_ids` is empty
 
 
 @dataclass(frozen=True, slots=True)
