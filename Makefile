@@ -2,6 +2,7 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+CHROMIUM := $(VENV)/.chromium
 
 .PHONY: help demo test lint format types imports unit wheels serve doctor bench clean
 
@@ -31,7 +32,11 @@ types: $(READY)
 imports: $(READY)
 	$(BIN)/lint-imports
 
-unit: $(READY)
+$(CHROMIUM): deploy/setup_chromium.sh
+	@deploy/setup_chromium.sh
+	@touch $@
+
+unit: $(READY) $(CHROMIUM)
 	$(BIN)/pytest -m "not gpu"
 
 wheels: $(READY)  ## what README installs, into dist/

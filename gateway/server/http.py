@@ -14,6 +14,8 @@ from websockets.http11 import Request, Response
 
 from voicegate import __version__
 from voicegate.engine.interface import EngineInfo
+from voicegate.gateway.server import pages_static
+from voicegate.gateway.server.pages_static import StaticFile
 from voicegate.gateway.server.sites import Sites
 from voicegate.gateway.session.quota import Excess
 from voicegate.protocol.messages import STREAM_PATH
@@ -55,7 +57,8 @@ def _respond(request: Request, status: Status, sites: Sites) -> Response | None:
         if (reason := sites.refusal(request.headers)) is not None:
             return _text(HTTPStatus.FORBIDDEN, reason)
         return None if status.unready_reason is None else _unready(status.unready_reason)
-    response = _page(path, status)
+    file = None if path == "/" and not _wants_html(request) else pages_static.static_file(path)
+    response = _page(path, status) if file is None else _static(file, request)
     if method == "HEAD":
         response.body = b""  # Content-Length stays: RFC 9110 section 9.3.2
     return response
@@ -95,6 +98,21 @@ def is_upgrade(request: Request) -> bool:
 def too_many_sockets(excess: Excess) -> Response:
     status = HTTPStatus.TOO_MANY_REQUESTS if excess.is_of_owner else HTTPStatus.SERVICE_UNAVAILABLE
     return _text(status, str(excess), **{"Retry-After": str(RETRY_AFTER_S)})
+
+
+def _wants_html(request: Request) -> bool:
+    """Browsers say so; curl and probes do not, and get one line."""
+    return any("text/html" in value for value in request.headers.get_all("Accept"))
+
+
+def _static(file: StaticFile, request: Request) -> Response:
+    is_known = file.etag in request.headers.get_all("If-None-Match")
+    status = HTTPStatus.NOT_MODIFIED if is_known else HTTPStatus.OK
+    headers = {**pages_static.HEADERS, "ETag": file.etag, "Vary": "Accept"}
+    response = _response(status, file.body, file.content_type, **headers)
+    if is_known:
+        response.body = b""  # as of HEAD
+    return response
 
 
 def _voices(info: EngineInfo) -> Response:

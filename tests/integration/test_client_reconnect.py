@@ -1,29 +1,23 @@
 """Dropped sockets, draining and unreadable servers, played by a scripted stub on real sockets."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from http import HTTPStatus
 
 import pytest
-from websockets.asyncio.server import ServerConnection, serve
-from websockets.exceptions import ConnectionClosed
-from websockets.http11 import Request, Response
 
+from tests.integration.stub_gateway import PACKET, Peer, stub_gateway
 from tests.unit.clients.deadline import deadline
 from voicegate.clients.python.backoff import Backoff
 from voicegate.clients.python.client import Gate, connect
 from voicegate.clients.python.context import Context
 from voicegate.clients.python.errors import ConnectFailed, ConnectionLost, ContextFailed, InvalidInput
 from voicegate.clients.python.link import LinkOptions
-from voicegate.protocol import audio_message, codec
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 
 pytestmark = pytest.mark.integration
 
-PACKET = b"\xf8" + bytes(9)
-LIMITS = wire.Limits(contexts=8, text_bytes=1000, context_text_bytes=10_000, lead_ms=1000, resume_seconds=0)
 AT_ONCE = Backoff(first_s=0.0, max_s=0.0, num_retries=2)
 
 
@@ -31,79 +25,6 @@ AT_ONCE = Backoff(first_s=0.0, max_s=0.0, num_retries=2)
 def no_hang() -> Iterator[None]:
     with deadline(10):
         yield
-
-
-class Peer:
-    """One connection, from the server's side."""
-
-    def __init__(self, socket: ServerConnection) -> None:
-        self.socket = socket
-
-    async def send(self, *messages: wire.ServerMessage | AudioMessage) -> None:
-        for message in messages:
-            if isinstance(message, AudioMessage):
-                await self.socket.send(audio_message.pack(message))
-            else:
-                await self.socket.send(codec.encode(message))
-
-    async def receive(self) -> wire.ClientMessage:
-        return codec.decode_client(await self.socket.recv())
-
-    async def greet(self) -> None:
-        await self.send(wire.Ready("s", "", "stub", ("hum",), "hum", ("clause",), LIMITS))
-
-    async def accept(self, handle: int = 0) -> str:
-        """Answer an `open`; returns the context."""
-        message = await self.receive()
-        assert isinstance(message, wire.Open)
-        await self.send(wire.Opened(message.context, handle, "hum", message.format, 24_000, 312))
-        return message.context
-
-    async def speak(self, context: str, handle: int = 0) -> None:
-        await self.send(
-            AudioMessage(handle, 0, 0, (PACKET,), is_first=True),
-            AudioMessage(handle, 1, 960, (), is_last=True),
-            wire.Done(context, 20, 1, wire.Timing()),
-        )
-
-    def drop(self) -> None:
-        """Without a close frame, as a crash or a cut cable does."""
-        self.socket.transport.abort()
-
-
-Script = Callable[[Peer], Awaitable[None]]
-
-
-@asynccontextmanager
-async def stub_gateway(scripts: Sequence[Script | HTTPStatus]) -> AsyncIterator[str]:
-    """Connections play `scripts` in turn, or are refused; a failing script fails the test."""
-    remaining = list(scripts)
-    failures: list[BaseException] = []
-
-    def refuse(socket: ServerConnection, _request: Request) -> Response | None:
-        status = remaining[0]
-        if not isinstance(status, HTTPStatus):
-            return None
-        del remaining[0]
-        response = socket.respond(status, "not now\n")
-        response.headers["Retry-After"] = "0"
-        return response
-
-    async def play(socket: ServerConnection) -> None:
-        script = remaining.pop(0)
-        assert not isinstance(script, HTTPStatus)
-        try:
-            await script(Peer(socket))
-        except ConnectionClosed:
-            pass
-        except Exception as error:  # noqa: BLE001 - raised below, in the test
-            failures.append(error)
-
-    async with serve(play, "127.0.0.1", 0, process_request=refuse, compression=None) as server:
-        host, port = server.sockets[0].getsockname()[:2]
-        yield f"ws://{host}:{port}"
-    assert not failures, failures
-    assert not remaining, "connections that never came"
 
 
 async def greet_and_speak(peer: Peer) -> None:

@@ -48,7 +48,8 @@ def test_the_wheel_holds_one_package_with_all_it_reads(distributions: Distributi
     folders = {name.split("/")[1] for name in held if name.startswith("voicegate/") and name.count("/") > 1}
     assert folders == {"clients", "engine", "gateway", "protocol"}
     data = [path for folder in folders for path in (ROOT / folder).rglob("*.json")]
-    assert len(data) > 5
+    data += [path for path in (ROOT / "clients" / "browser").rglob("*") if path.is_file()]
+    assert len(data) > 20
     assert {f"voicegate/{path.relative_to(ROOT)}" for path in data} <= held
     assert "voicegate/py.typed" in held
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in held)

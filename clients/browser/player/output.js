@@ -1,0 +1,36 @@
+// Where samples become sound: a Playout on the audio thread, or, where a page is not secure (http other than
+// localhost has no AudioWorklet), on the page's own.
+
+import { Playout } from "./playout.js";
+
+// Of the page's own thread. Lower stutters when the page is busy; higher comes later, 43 ms at 48 kHz.
+const SCRIPT_SAMPLES = 2048;
+
+/** {node, port, clear(context)}: samples go into `port`, as messages that Playout.receive knows; `tell` as there. */
+export async function createOutput(audioContext, { startMs, tell }) {
+  const { port1, port2 } = new MessageChannel();
+  const create = audioContext.audioWorklet ? createWorklet : createScript;
+  const { node, clear } = await create(audioContext, { startMs, tell, port: port1 });
+  node.connect(audioContext.destination);
+  return { node, port: port2, clear };
+}
+
+async function createWorklet(audioContext, { startMs, tell, port }) {
+  await audioContext.audioWorklet.addModule(new URL("./worklet.js", import.meta.url));
+  const node = new AudioWorkletNode(audioContext, "voicegate-player", {
+    numberOfInputs: 0,
+    outputChannelCount: [1],
+    processorOptions: { startMs },
+  });
+  node.port.onmessage = ({ data }) => tell(data);
+  node.port.postMessage({ type: "port", port }, [port]);
+  return { node, clear: (context) => node.port.postMessage({ type: "clear", context }) };
+}
+
+async function createScript(audioContext, { startMs, tell, port }) {
+  const node = audioContext.createScriptProcessor(SCRIPT_SAMPLES, 0, 1);
+  const playout = new Playout({ rateHz: audioContext.sampleRate, startMs, tell });
+  node.onaudioprocess = ({ outputBuffer }) => playout.render(outputBuffer.getChannelData(0));
+  port.onmessage = ({ data }) => playout.receive(data);
+  return { node, clear: (context) => playout.clear(context) };
+}

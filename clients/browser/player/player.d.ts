@@ -1,0 +1,165 @@
+// Types of player.js: the whole of what a page may use. Times are in milliseconds.
+
+/** What the gateway says of itself; docs/protocol.md, section 4. */
+export interface Ready {
+  session: string;
+  model: string;
+  voices: string[];
+  default_voice: string;
+  modes: string[];
+  limits: { contexts: number; text_bytes: number; context_text_bytes: number; lead_ms: number; resume_seconds: number };
+  protocol: number;
+}
+
+export interface PlayerOptions {
+  /** Of the gateway: ws, wss, http or https. Default: the one that serves this page. */
+  url?: string;
+  /** Default "auto": the browser's own where it proves to work, else the vendored one. */
+  decoder?: "auto" | "webcodecs" | "wasm";
+  /** Audio that is there before a context begins to sound; default 80. Lower begins sooner and runs dry more often. */
+  startMs?: number;
+  /** One of the page's own, which the player then does not close. Of any sample rate. */
+  audioContext?: AudioContext;
+}
+
+/** What is left out is the gateway's choice. */
+export interface OpenOptions {
+  /** 1 to 64 printable characters; in the gateway's logs. */
+  id?: string;
+  voice?: string;
+  format?: { codec?: "opus" | "pcm_s16le"; frameMs?: 20 | 40 | 60; bitrate?: number; sampleRate?: number };
+  speed?: number;
+  instruct?: string;
+  seed?: number;
+  mode?: "auto" | "bistream" | "clause";
+  /** From 200: how far ahead of real time audio may be made. */
+  leadMs?: number;
+}
+
+export interface PlayerEventMap {
+  /** "broken": this browser cannot run the player. "lost" is dialled again after `retryMs`, for as long as it takes. */
+  connection: CustomEvent<{ state: "connecting" | "ready" | "lost" | "broken"; reason?: string; retryMs?: number }>;
+  /** "suspended" or "interrupted": nothing is heard until the user touches the page. */
+  audio: CustomEvent<{ state: AudioContextState | "interrupted" | "broken"; reason?: string }>;
+  decoder: CustomEvent<{ kind: "webcodecs" | "wasm" }>;
+  roundtrip: CustomEvent<{ ms: number }>;
+}
+
+/** One gateway and one loudspeaker. Contexts are heard one after the other, in the order in which they were opened. */
+export class Player extends EventTarget {
+  constructor(options?: PlayerOptions);
+  /** Resolves at the first greeting, and never rejects: the connection is dialled until it stands. */
+  readonly ready: Promise<Ready>;
+  /** The latest greeting. */
+  readonly info: Ready | null;
+  readonly decoder: "webcodecs" | "wasm" | null;
+  readonly roundTripMs: number | null;
+  readonly contexts: Context[];
+  readonly audioContext: AudioContext | null;
+  /** What sounds, for analysers and for other ways than `audioContext.destination`; there once `start` has resolved. */
+  readonly output: AudioNode | null;
+  /** Call it in a click or a key press. `open` does too; later gestures anywhere on the page make up for a missed one. */
+  start(): Promise<void>;
+  /** Text may follow at once, whether or not the connection stands. */
+  open(options?: OpenOptions): Context;
+  /** Barge-in: silence within a few milliseconds, and every context is cancelled. */
+  interrupt(): Promise<Result[]>;
+  close(): Promise<void>;
+  addEventListener<K extends keyof PlayerEventMap>(
+    type: K,
+    listener: (event: PlayerEventMap[K]) => void,
+    options?: boolean | AddEventListenerOptions,
+  ): void;
+  addEventListener(...untyped: Parameters<EventTarget["addEventListener"]>): void;
+}
+
+export interface AlignedText {
+  text: string;
+  startMs: number;
+  endMs: number;
+  /** In `Context.text`. */
+  start: number;
+  end: number;
+}
+
+export interface Timing {
+  /** From the first text that is not blank to the first decoded packet, and to the first sound that is heard. */
+  firstPacketMs: number | null;
+  firstSoundMs: number | null;
+  /** The gateway's own share, known at the end. */
+  serverMs: number | null;
+}
+
+export interface Position {
+  playedMs: number;
+  bufferMs: number;
+  underruns: number;
+}
+
+export interface Result {
+  /** "failed" after what had come was played, as far as that went. */
+  reason: "done" | "cancelled" | "failed";
+  /** `code` is one of docs/protocol.md, or "connection_lost" or "bad_audio". Nothing is said again by itself. */
+  error: { code: string; message: string } | null;
+  audioMs: number;
+  playedMs: number;
+  underruns: number;
+  /** A length limit of the gateway cut the speech off. */
+  isTruncated: boolean;
+  /** Together the text, split at what was heard. */
+  spokenText: string;
+  remainingText: string;
+  timing: Timing;
+}
+
+export interface ContextEventMap {
+  opened: CustomEvent<{ voice: string; sample_rate: number }>;
+  /** Audio was decoded; `peaks` has one amplitude for each 10 ms. */
+  received: CustomEvent<{ startMs: number; durationMs: number; peaks: number[] }>;
+  alignment: CustomEvent<{ items: AlignedText[] }>;
+  flushed: CustomEvent<{ id: string; audioMs: number }>;
+  /** Sound begins, or goes on after an underrun. */
+  started: CustomEvent<Position>;
+  /** Every 20 ms while it sounds or waits. */
+  position: CustomEvent<Position>;
+  /** There was nothing to play: the network or the gateway was late, or so was whoever writes the text. */
+  underrun: CustomEvent<Position>;
+  /** All of it was played. */
+  ended: CustomEvent<Position>;
+  /** What has come is still played; then it has `finished`. */
+  failed: CustomEvent<{ code: string; message: string }>;
+  finished: CustomEvent<Result>;
+}
+
+/** One stretch of speech. Made by `Player.open`. */
+export class Context extends EventTarget {
+  private constructor();
+  readonly id: string;
+  /** All that was said into it. */
+  readonly text: string;
+  readonly voice: string | null;
+  /** When each piece of the text sounds, as far as known. */
+  readonly alignment: AlignedText[];
+  /** What the listener has heard: without what the device still holds. */
+  readonly playedMs: number;
+  readonly bufferMs: number;
+  readonly receivedMs: number;
+  readonly underruns: number;
+  readonly timing: Timing;
+  /** Resolves when it is silent for good; never rejects. */
+  readonly finished: Promise<Result>;
+  /** Append text exactly as written. False: it was cancelled or failed, and takes no more. */
+  say(text: string): boolean;
+  /** Speak all that was said so far without waiting for more. */
+  flush(id?: string): void;
+  /** No more text. */
+  end(): void;
+  /** Barge-in: silence within a few milliseconds. Resolves when the gateway has said what was spoken. */
+  cancel(): Promise<Result>;
+  addEventListener<K extends keyof ContextEventMap>(
+    type: K,
+    listener: (event: ContextEventMap[K]) => void,
+    options?: boolean | AddEventListenerOptions,
+  ): void;
+  addEventListener(...untyped: Parameters<EventTarget["addEventListener"]>): void;
+}

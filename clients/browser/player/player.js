@@ -1,0 +1,138 @@
+// Speaks what is written into it, through a voicegate gateway, on this page's loudspeaker. Types are in player.d.ts.
+//
+//   import { Player } from "./player/player.js";
+//   const player = new Player(); // of the gateway that serves this page; or {url: "wss://gate.example"}
+//   button.onclick = async () => { // browsers let sound begin in a click or a key press
+//     const context = player.open({ voice: "rms" });
+//     for await (const piece of answer) if (!context.say(piece)) break;
+//     context.end();
+//     const { reason, spokenText } = await context.finished;
+//   };
+//   microphone.onspeech = () => player.interrupt(); // barge-in
+
+import { Context } from "./context.js";
+import { createOutput } from "./output.js";
+import { START_MS } from "./playout.js";
+import { streamUrl } from "./wire.js";
+
+// What browsers count as a gesture that may start sound; a pointer that goes down does not.
+const GESTURES = ["click", "keydown", "touchend"];
+
+export class Player extends EventTarget {
+  info = null;
+  decoder = null;
+  roundTripMs = null;
+  audioContext = null;
+  output = null;
+  #startMs;
+  #ownsAudioContext;
+  #worker;
+  #contexts = new Map();
+  #numContexts = 0;
+  #starting = null;
+  #clear = () => {}; // nothing sounds before there is an output
+  #greet;
+  #resume = () => {
+    if (document.visibilityState === "visible" && this.audioContext?.state !== "running") {
+      this.audioContext?.resume().catch(() => {}); // not now; the next gesture tries again
+    }
+  };
+
+  constructor({ url = location.origin, decoder = "auto", startMs = START_MS, audioContext = null } = {}) {
+    super();
+    const stream = streamUrl(new URL(url, location.href).href);
+    this.#startMs = startMs;
+    this.#ownsAudioContext = audioContext === null;
+    this.audioContext = audioContext;
+    this.ready = new Promise((resolve) => (this.#greet = resolve));
+    this.#worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
+    this.#worker.onmessage = ({ data }) => this.#receive(data);
+    this.#worker.onerror = ({ message }) => this.#emit("connection", { state: "broken", reason: message });
+    this.#worker.postMessage({ type: "connect", url: stream, decoder });
+  }
+
+  get contexts() {
+    return [...this.#contexts.values()];
+  }
+
+  start() {
+    this.audioContext ??= new AudioContext();
+    this.#resume(); // before anything is awaited: it counts only within the gesture
+    this.#starting ??= this.#start().catch((error) => {
+      this.#emit("audio", { state: "broken", reason: error.message });
+      throw error;
+    });
+    return this.#starting;
+  }
+
+  open({ id = `c${this.#numContexts++}`, ...options } = {}) {
+    if (this.#contexts.has(id)) throw new TypeError(`context ${id} is open already`);
+    this.start().catch(() => {}); // told by the event
+    const context = new Context(id, {
+      send: (verb, ...args) => this.#worker.postMessage({ type: "send", context: id, verb, args }),
+      cancel: (playedMs) => {
+        this.#clear(id);
+        this.#worker.postMessage({ type: "cancel", context: id, playedMs });
+      },
+      latencyMs: () => (this.audioContext.outputLatency || this.audioContext.baseLatency || 0) * 1000,
+    });
+    this.#contexts.set(id, context);
+    context.finished.then(() => this.#contexts.delete(id));
+    this.#worker.postMessage({ type: "open", context: id, options });
+    return context;
+  }
+
+  interrupt() {
+    return Promise.all(this.contexts.map((context) => context.cancel()));
+  }
+
+  async close() {
+    const interrupted = this.interrupt();
+    this.#worker.postMessage({ type: "close" }); // it answers for every context that still runs
+    for (const gesture of GESTURES) document.removeEventListener(gesture, this.#resume, true);
+    document.removeEventListener("visibilitychange", this.#resume);
+    await interrupted;
+    this.output?.disconnect();
+    if (this.#ownsAudioContext) await this.audioContext?.close();
+  }
+
+  async #start() {
+    const audioContext = this.audioContext;
+    audioContext.addEventListener("statechange", () => this.#emit("audio", { state: audioContext.state }));
+    for (const gesture of GESTURES) document.addEventListener(gesture, this.#resume, true);
+    document.addEventListener("visibilitychange", this.#resume);
+    const output = await createOutput(audioContext, {
+      startMs: this.#startMs,
+      tell: (event) => this.#contexts.get(event.context)?.play(event),
+    });
+    this.output = output.node;
+    this.#clear = output.clear;
+    const { port } = output;
+    this.#worker.postMessage({ type: "audio", port, rateHz: audioContext.sampleRate }, [port]);
+    this.#emit("audio", { state: audioContext.state });
+  }
+
+  #receive(event) {
+    switch (event.type) {
+      case "connection":
+        if (event.state === "ready") this.#greet((this.info = event.ready));
+        return this.#emit("connection", { state: event.state, reason: event.reason, retryMs: event.retryMs });
+      case "decoder":
+        this.decoder = event.kind;
+        return this.#emit("decoder", { kind: event.kind });
+      case "roundTrip":
+        this.roundTripMs = event.ms;
+        return this.#emit("roundtrip", { ms: event.ms });
+      case "received":
+        return this.#contexts.get(event.context)?.receive(event);
+      case "message":
+        return this.#contexts.get(event.message.context)?.hear(event.message);
+      case "failed":
+        return this.#contexts.get(event.context)?.hear(event);
+    }
+  }
+
+  #emit(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+}

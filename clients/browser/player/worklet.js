@@ -1,0 +1,27 @@
+// The audio thread's end of the player: a Playout behind two ports. The worker sends samples, the page clears.
+
+import { Playout } from "./playout.js";
+
+class PlayerProcessor extends AudioWorkletProcessor {
+  #playout;
+
+  constructor({ processorOptions }) {
+    super();
+    this.#playout = new Playout({
+      rateHz: sampleRate,
+      startMs: processorOptions.startMs,
+      tell: (event) => this.port.postMessage(event),
+    });
+    this.port.onmessage = ({ data }) => {
+      if (data.type === "port") data.port.onmessage = (event) => this.#playout.receive(event.data);
+      else this.#playout.receive(data);
+    };
+  }
+
+  process(_inputs, [[output]]) {
+    this.#playout.render(output);
+    return true;
+  }
+}
+
+registerProcessor("voicegate-player", PlayerProcessor);
