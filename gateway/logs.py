@@ -7,6 +7,7 @@ from typing import Any
 import structlog
 
 from voicegate.gateway.config import LogFormat, LogLevel
+from voicegate.gateway.log_writer import LINES, DetachedHandler
 
 _SHARED: list[Any] = [
     structlog.contextvars.merge_contextvars,
@@ -29,16 +30,17 @@ def configure_logs(level: LogLevel, log_format: LogFormat) -> None:
     if log_format == "console":
         plain = structlog.dev.plain_traceback
         last = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
-    handler = logging.StreamHandler(sys.stderr)
+    handler = DetachedHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=_SHARED,
+            foreign_pre_chain=[*_SHARED, structlog.stdlib.ExtraAdder(allow=[LINES])],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
         )
     )
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
+    logging.captureWarnings(True)  # Python would write them itself, and wait for whoever reads
     # websockets tells of every connection at info, which we do ourselves with more to say.
     logging.getLogger("websockets").setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
 

@@ -80,7 +80,7 @@ async def server_process(
     finally:
         if process.returncode is None:
             process.kill()
-            await process.wait()
+            await process.communicate()  # `wait` alone would not see its end past a full pipe
 
 
 async def test_sigterm_ends_the_process_and_no_user_text_is_in_its_log() -> None:
@@ -128,6 +128,22 @@ async def test_the_second_sigint_exits_now() -> None:
         await client.until(wire.Draining)
         process.send_signal(2)
         assert await process.wait() == -2
+
+
+async def test_a_log_that_nobody_reads_holds_nothing_up() -> None:
+    async with server_process(messages_per_s=100_000) as (process, url, lines), connect_to(url) as client:
+        for n in range(4000):  # a line each, so ten times what a pipe and its reader take
+            await client.send(wire.Open(context=f"c{n}", voice="nobody"))
+        for _ in range(4000):
+            assert isinstance(await client.receive(), wire.Error)
+        await client.send(wire.Open(context="ctx"), wire.Text("ctx", "hi "))
+        await client.until(wire.Opened)
+        await client.send(wire.Cancel("ctx"))
+        await client.until(wire.Cancelled)
+        process.terminate()
+        assert await closed_with(client) == 1001
+    assert process.returncode == EXIT_OK
+    assert len(lines) > 1000
 
 
 async def test_a_limit_on_open_files_is_heeded_and_told() -> None:

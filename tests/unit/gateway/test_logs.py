@@ -2,12 +2,15 @@
 
 import json
 import logging
+import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import structlog
 
 from voicegate.gateway.config import LogFormat
+from voicegate.gateway.log_writer import DetachedHandler
 from voicegate.gateway.logs import configure_logs, get_logger
 
 pytestmark = pytest.mark.unit
@@ -18,10 +21,16 @@ def logging_as_it_was() -> Iterator[None]:
     root, websockets = logging.getLogger(), logging.getLogger("websockets")
     before = (list(root.handlers), root.level, websockets.level)
     yield
+    logging.captureWarnings(False)
     root.handlers, level, websockets_level = before
     root.setLevel(level)
     websockets.setLevel(websockets_level)
     structlog.reset_defaults()
+
+
+def written(capsys: pytest.CaptureFixture[str]) -> Any:
+    logging.getLogger().handlers[0].flush()
+    return capsys.readouterr()
 
 
 def test_lines_are_json_with_fields(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,7 +44,7 @@ def test_lines_are_json_with_fields(capsys: pytest.CaptureFixture[str]) -> None:
         log.exception("socket failed")
     logging.getLogger("websockets.server").info("not shown")
     logging.getLogger("other").warning("of a library")
-    out, err = capsys.readouterr()
+    out, err = written(capsys)
     lines = [json.loads(line) for line in err.splitlines()]
     assert out == ""
     assert [line["event"] for line in lines] == ["context done", "socket failed", "of a library"]
@@ -48,7 +57,7 @@ def test_lines_are_json_with_fields(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_line_is_a_line(log_format: LogFormat, capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("debug", log_format)
     get_logger("gateway.test").info("socket opened", peer="a\nb")
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert len(written(capsys).err.splitlines()) == 1
 
 
 @pytest.mark.parametrize("log_format", ["json", "console"])
@@ -62,6 +71,63 @@ def test_tracebacks_do_not_show_what_users_said(log_format: LogFormat, capsys: p
         speak("sensi" + "tive")
     except RuntimeError:
         get_logger("gateway.test").exception("socket failed")
-    err = capsys.readouterr().err
+    err = written(capsys).err
     assert "cannot speak 9 characters" in err
     assert "sensitive" not in err
+
+
+def test_a_reader_that_reads_nothing_costs_lines_and_no_time() -> None:
+    read_end, write_end = os.pipe()
+    with open(read_end) as reader, open(write_end, "w") as stream:
+        handler = DetachedHandler(stream, max_waiting_lines=10)
+        handler.setFormatter(logging.Formatter("%(message)s %(lines)s", defaults={"lines": ""}))
+        num_lines = 50_000  # far more than a pipe holds
+        for n in range(num_lines):
+            handler.handle(logging.makeLogRecord({"msg": f"{n:06d}"}))
+        heard, num_dropped = 0, 0
+        for line in reader:
+            if line.startswith("log lines dropped"):
+                num_dropped += int(line.split()[-1])
+            else:
+                heard += 1
+            if heard + num_dropped == num_lines:
+                break
+    assert heard > 10
+    assert num_dropped > 10_000
+
+
+def test_the_count_of_what_was_dropped_is_a_field(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("info", "json")
+    logging.getLogger("other").warning("log lines dropped", extra={"lines": 7, "secret": "x"})
+    (line,) = written(capsys).err.splitlines()
+    assert json.loads(line).items() >= {"event": "log lines dropped", "lines": 7, "level": "warning"}.items()
+    assert "secret" not in line
+
+
+def test_a_stream_that_is_gone_ends_nothing() -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with open(write_end, "w") as stream:
+        handler = DetachedHandler(stream)
+        handler.handle(logging.makeLogRecord({"msg": "nobody hears it"}))
+        handler.flush()
+    handler.handle(logging.makeLogRecord({"msg": "nor this"}))
+    handler.flush()
+    assert handler._thread.is_alive()
+
+
+def test_a_stream_that_does_not_block_is_waited_for() -> None:
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    with open(read_end) as reader, open(write_end, "w") as stream:
+        handler = DetachedHandler(stream)
+        long = "x" * 1_000_000
+        handler.handle(logging.makeLogRecord({"msg": long}))
+        assert reader.readline() == long + "\n"
+
+
+def test_a_line_that_cannot_be_written_as_utf8_is_written_somehow() -> None:
+    read_end, write_end = os.pipe()
+    with open(read_end) as reader, open(write_end, "w") as stream:
+        DetachedHandler(stream).handle(logging.makeLogRecord({"msg": "\ud83d"}))
+        assert reader.readline() == "\\ud83d\n"
