@@ -31,6 +31,7 @@ class Outlook:
             max_lead_s=self._max_lead_within_clause_s(utterance),
             wants_llm=generating is not None,
             block_frames=block_frames,
+            num_blocks=self._pipeline.num_blocks(front),
             batch=front.batch,
             begun_s=front.begun_s,
             needs_prefill=generating is not None and not generating.is_prefilled,

@@ -180,6 +180,10 @@ class Pipeline:
             return 0
         return clause.streams.flow.next_num_frames
 
+    def num_blocks(self, clause: Clause) -> int:
+        """That this block takes of the flow's memory."""
+        return clause.streams.flow.next_num_blocks if clause.streams is not None else 0
+
     @property
     def room(self) -> Room:
         """What the lanes take now."""

@@ -29,6 +29,7 @@ class StreamView:
     max_lead_s: float  # further ahead of its listener than this, it waits
     wants_llm: bool  # an LLM step is possible and useful
     block_frames: int = 0  # of its flow block that is complete and not being solved; 0: none is
+    num_blocks: int = 1  # of the flow's memory, that this block takes
     batch: int | None = None  # the running flow batch that solves its block
     begun_s: float = 0.0  # its clause was started
     needs_prefill: bool = False  # its next LLM step reads the whole prompt
@@ -67,7 +68,7 @@ class Room:
     takes_llm_step: bool = True
     takes_flow_step: bool = True
     num_new_batches: int = 2  # flow batches that may be begun beside the running ones
-    num_blocks: int = 1_000_000  # free blocks: rows that may be begun
+    num_blocks: int = 1_000_000  # free, of the flow's memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,20 +207,23 @@ def _flow_work(unheard: _Side, heard: _Side, limits: Limits, room: Room) -> Begi
     for side in sides:
         if side.running is not None:
             return AdvanceBatch(side.running)
-        if room.num_new_batches and room.num_blocks:
+        if room.num_new_batches:
             size = limits.calm_flow_batch if side.is_calm and limits.calm_flow_batch else limits.flow_batch
-            return BeginBlocks(_packed(side.ready, size, room))
+            keys = _packed(side.ready, size, room.num_blocks)
+            if keys:
+                return BeginBlocks(keys)
     return None
 
 
-def _packed(ready: list[tuple[_Rank, StreamView]], size: BatchSize, room: Room) -> tuple[int, ...]:
+def _packed(ready: list[tuple[_Rank, StreamView]], size: BatchSize, num_free_blocks: int) -> tuple[int, ...]:
     """The most urgent blocks that fit; what a larger one does not fill, smaller ones behind it may."""
     keys: list[int] = []
-    num_rows, num_frames = min(size.num_rows, room.num_blocks), size.num_frames
+    num_frames = size.num_frames
     for _, view in sorted(ready, key=itemgetter(0)):
-        if len(keys) == num_rows or not num_frames:
+        if len(keys) == size.num_rows or not num_frames:
             break
-        if view.block_frames <= num_frames:
+        if view.block_frames <= num_frames and view.num_blocks <= num_free_blocks:
             keys.append(view.key)
             num_frames -= view.block_frames
+            num_free_blocks -= view.num_blocks
     return tuple(keys)

@@ -1,10 +1,12 @@
 """The loop over another family of token2wav: an encoder with a state per stream, chunks that grow, another vocoder."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.support.other_family import OtherFlow, other_stages, render_offline
-from tests.support.tiny_engine import HandDrivenEngine, Heard
+from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from voicegate.engine import units
 from voicegate.engine.interface import Cancelled, Done, SpeakingMode, UtteranceId
 from voicegate.engine.loop.stages import Stages
@@ -80,3 +82,20 @@ def test_a_cancel_and_the_end_give_everything_back(stages: Stages) -> None:
     assert isinstance(engine.heard[cancelled].end, Cancelled)
     assert isinstance(engine.heard[other].end, Done)
     assert (flow.num_free_blocks, flow.num_open) == (num_free, 0)
+
+
+def test_where_memory_is_short_a_chunk_of_several_blocks_waits_for_room() -> None:
+    """Room for one clause and a bit: chunks of the second need more blocks than are free, until the first has ended."""
+    plenty = HandDrivenEngine(stages=other_stages())
+    expected = begin(plenty, "u", TEXTS[1])
+    plenty.run()
+    num_voice_blocks = 400 - flow_of(other_stages()).num_free_blocks
+    stages = other_stages(num_blocks=num_voice_blocks + 30)
+    # Admission believes that clauses are short, so that it is the chunks that find no room.
+    engine = HandDrivenEngine(replace(CONFIG, expected_tokens_per_text_token=1), stages)
+    utterances = [begin(engine, f"u{number}", TEXTS[1]) for number in range(2)]
+    engine.run()
+    for utterance_id in utterances:
+        assert isinstance(engine.heard[utterance_id].end, Done)
+        assert_alike(engine.heard[utterance_id], plenty.heard[expected])
+    assert flow_of(stages).num_free_blocks == 30

@@ -23,6 +23,9 @@ class Models:
     def block_frames(self, clause: Clause) -> int:
         return 50
 
+    def num_blocks(self, clause: Clause) -> int:
+        return 1
+
     def can_generate(self, clause: Clause) -> bool:
         return True
 

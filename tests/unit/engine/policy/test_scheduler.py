@@ -171,6 +171,22 @@ def test_a_batch_takes_as_many_rows_as_there_are_blocks() -> None:
     assert decide(views, 9.0, LIMITS, Room(num_blocks=0)).is_idle
 
 
+def test_rows_that_take_several_blocks_of_memory_are_added_up() -> None:
+    views = [
+        replace(IDLE, key=key, waiting_since_s=key, block_frames=50, num_blocks=num_blocks)
+        for key, num_blocks in enumerate([3, 4, 1, 1])
+    ]
+    assert decide(views, 9.0, LIMITS, Room(num_blocks=9)).flow == BeginBlocks((0, 1, 2, 3))
+    assert decide(views, 9.0, LIMITS, Room(num_blocks=5)).flow == BeginBlocks((0, 2, 3))
+    assert decide(views[:2], 9.0, LIMITS, Room(num_blocks=2)).is_idle, "nothing fits: nothing is begun"
+
+
+def test_where_nothing_of_the_more_urgent_kind_fits_the_others_may_go_on() -> None:
+    unheard = replace(IDLE, key=0, waiting_since_s=0.0, block_frames=50, num_blocks=4)
+    heard = replace(IDLE, key=1, deadline_s=9.5, block_frames=50)
+    assert decide([unheard, heard], 9.0, LIMITS, Room(num_blocks=2)).flow == BeginBlocks((1,))
+
+
 def test_short_blocks_leave_room_for_others() -> None:
     size = BatchSize(num_rows=4, num_frames=100)
     views = [
