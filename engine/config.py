@@ -84,6 +84,14 @@ class EngineConfig:
     # Lower -> a gap in the sound at a stall; higher -> a seam where the text would still have come in time.
     stall_lead_ms: int = 500
 
+    # Speaking while a sentence is written (incremental mode; policy/growth.py, docs/adr/0023): of the speech tokens
+    # that the known words would take at the voice's pace, the share that may be made while more text follows.
+    # Higher -> first sound sooner, and speech that drags where it outruns its text; lower -> later, and gaps.
+    growing_share: float = 0.8
+    # The next block of such a sentence is begun when its listener has so much left to hear, beside the time that the
+    # engine takes for a block. Higher -> survives a slow moment; lower -> more words are known when a block is made.
+    growing_lead_ms: int = 300
+
     # The flow's first block ends where the prompt leaves off plus this many tokens; voices are trimmed by up to
     # max_prompt_trim_tokens to make it so. Lower -> first audio sooner, but less of it to cover the second block: at
     # 7 ms an LLM step and 18 ms an Euler step, 10 left the listener 60 ms without sound, and 12 none.
@@ -113,6 +121,9 @@ class EngineConfig:
     # A listener who has less than this to play overtakes utterances that nobody has heard yet.
     # Higher -> fewer underruns under load; lower -> sooner first audio under load.
     guard_ms: int = 150
+    # The same while his next clause waits for room in the models, on a GPU 1 s. On a CPU lead_ms: slots are few there,
+    # and come free once a clause. Higher -> fewer underruns; lower -> newcomers are begun sooner.
+    room_guard_ms: int = 0
 
     # On a GPU: tokens that nobody waits for are not decoded while the flow solves first blocks or has two batches in
     # waiting, because each slows the other down.
@@ -142,6 +153,7 @@ class EngineConfig:
             max_active_clauses=self.max_active_clauses or (_active_clauses(gpu) if is_gpu else 8),
             max_flow_batch=max_flow_batch,
             max_calm_flow_batch=self.max_calm_flow_batch or max_calm_flow_batch,
+            room_guard_ms=self.room_guard_ms or (1_000 if is_gpu else self.lead_ms),
             # A GPU's steps are so short that a block of 10 tokens is followed in time by the next.
             first_block_tokens=self.first_block_tokens or (10 if is_gpu else 12),
             encoder_processes=_encoder_processes(is_gpu) if self.encoder_processes is None else self.encoder_processes,

@@ -8,7 +8,8 @@ Promises, each a test that runs against every implementation (tests/contract):
 * `push_text`, `flush_text`, `end_text`, `cancel` on an utterance that has ended or never was are no-ops,
   because its end event may still be on its way to the caller;
 * text that waits for more of it is spoken, up to the last whole word, when none comes for a while (`stall_ms` of the
-  real engine's configuration); nothing else of what is said depends on when text comes;
+  real engine's configuration); nothing else of what is said depends on when text comes, but in INCREMENTAL mode,
+  where a sentence that is spoken while it is written depends on what was known of it by each block of its speech;
 * one utterance's failure never touches another.
 """
 
@@ -35,6 +36,7 @@ class SpeakingMode(Enum):
     AUTO = "auto"
     BISTREAM = "bistream"
     CLAUSE = "clause"
+    INCREMENTAL = "incremental"  # a sentence is spoken while it is still being written
 
 
 @dataclass(frozen=True, slots=True)

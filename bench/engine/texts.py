@@ -15,6 +15,7 @@ from voicegate.bench.sentences import EVERYDAY
 from voicegate.engine import units
 from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.llm.sequence import MAX_TOKENS_PER_TEXT_TOKEN
+from voicegate.engine.loop.clause import Entry
 from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.text.tokenizer import TextTokenizer
 
@@ -42,7 +43,7 @@ class Script:
 
 def limit_seconds(text: str, tokenizer: TextTokenizer, *, language: str, max_clause_tokens: int) -> float:
     """Audio where every clause speaks to its limit: 20 speech tokens a text token, at most `max_clause_tokens`."""
-    feed = ClauseFeed(0, SpeakingMode.CLAUSE, tokenizer, language=language, max_clause_tokens=max_clause_tokens)
+    feed = ClauseFeed(Entry(0), SpeakingMode.CLAUSE, tokenizer, language=language, max_clause_tokens=max_clause_tokens)
     feed.push(text)
     feed.end()
     feed.read_all()

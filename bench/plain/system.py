@@ -22,6 +22,7 @@ from voicegate.engine import units
 from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.llm.silent_filter import SilentTokenFilter
 from voicegate.engine.loading.runners import choose_device
+from voicegate.engine.loop.clause import Entry
 from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.loop.prompting import voice_prompt
 from voicegate.engine.model.config import load_model_config
@@ -121,7 +122,7 @@ class PlainSpeaker:
         Raises RuntimeError where the LLM fails.
         """
         feed = ClauseFeed(
-            0,
+            Entry(0),
             SpeakingMode.CLAUSE,
             self._tokenizer,
             language=self._model.languages[0],

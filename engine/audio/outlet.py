@@ -134,10 +134,12 @@ class Outlet:
     def _end(self, end_event_of: EndEventOf) -> None:
         if self._is_closed:
             return
+        # May raise: then nothing has ended yet, and another end can still be told.
+        event = end_event_of(Delivered(self._num_packets, self._num_samples, self._first_packet_s))
         self._is_closed = True
         self._line.clear()
+        self._sink([event])
         self._encoding.close()
-        self._sink([end_event_of(Delivered(self._num_packets, self._num_samples, self._first_packet_s))])
 
     def _audio_ready(self, packets: tuple[bytes, ...]) -> list[EngineEvent]:
         if not packets:

@@ -27,9 +27,22 @@ class ModelStreams:
     vocoder: VocoderStream
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An utterance's line on the roster: its key, and where a change of it is told."""
+
+    key: int
+    changed: set[int] = field(default_factory=set)  # keys of all who have told of one since they were looked at
+
+    def report(self) -> None:
+        self.changed.add(self.key)
+
+
 @dataclass(slots=True, eq=False)
 class Clause:
-    utterance_key: int
+    """Every change of a field is reported, so that no step of the pipeline can forget to."""
+
+    entry: Entry
     char_start: int  # into all text of the utterance
     text: str  # as the client wrote it
     text_ids: list[int]  # what the LLM has not been given of it yet
@@ -44,13 +57,26 @@ class Clause:
     num_expected_blocks: int = 0  # flow blocks set aside for it at its start
     num_tokens: int = 0  # speech tokens handed to the flow
     num_rendered_tokens: int = 0  # of these, already mel
+    # Of one whose pass began before its text was complete, and is read again as it grows:
+    num_sayable_letters: int = 0  # of the words known by now, but for the last
+    num_made: int = 0  # speech tokens that the LLM has made of it, silent ones among them
+    is_paused: bool = False  # its reading is over, its text was not
+    reading_since_s: float | None = None  # engine clock; None once samples have come of it
     start_ms: int | None = None  # on the utterance's audio clock, once its audio has begun
     is_aligned: bool = False
+
+    def __setattr__(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+        self.entry.report()
 
     @property
     def num_ahead_tokens(self) -> int:
         """Speech tokens that the LLM is ahead of the flow."""
         return self.num_tokens - self.num_rendered_tokens
+
+    @property
+    def utterance_key(self) -> int:
+        return self.entry.key
 
     @property
     def is_active(self) -> bool:

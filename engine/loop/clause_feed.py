@@ -4,6 +4,7 @@ What is pushed is only recorded; `read` takes it on in bites of bounded work, as
 flushes and the end keep their order, and when they are read changes nothing in what is said.
 By clause, every span of the segmenter is one LLM pass. In bistream, words are added to the open clause while the
 LLM already speaks it; it is closed at a flush, at the end, or at a sentence end once it is long.
+Incrementally, clauses are sentences, and `grow` makes an open one of what is known of a sentence that is not finished.
 """
 
 from collections import deque
@@ -12,11 +13,20 @@ from typing import Final
 
 from voicegate.engine import units
 from voicegate.engine.interface import SpeakingMode
-from voicegate.engine.loop.clause import Clause, ClauseState
+from voicegate.engine.loop.clause import Clause, ClauseState, Entry
 from voicegate.engine.text.characters import is_wide
+from voicegate.engine.text.growing import known
 from voicegate.engine.text.normalize import SpanReader
 from voicegate.engine.text.parting import part
-from voicegate.engine.text.segmenter import MAX_LETTERS, Granularity, Segmenter, SegmenterConfig, TextSpan
+from voicegate.engine.text.segmenter import (
+    FIRST_MIN_LETTERS,
+    MAX_LETTERS,
+    SOFT_MIN_LETTERS,
+    Granularity,
+    Segmenter,
+    SegmenterConfig,
+    TextSpan,
+)
 from voicegate.engine.text.spoken_length import spoken_letters
 from voicegate.engine.text.tokenizer import TextTokenizer
 
@@ -41,7 +51,7 @@ _SENTENCE_ENDS = (".", "?", "!", "。", "？", "！", "…")
 class ClauseFeed:
     def __init__(
         self,
-        utterance_key: int,
+        entry: Entry,
         mode: SpeakingMode,
         tokenizer: TextTokenizer,
         *,
@@ -51,7 +61,8 @@ class ClauseFeed:
         self.clauses: deque[Clause] = deque()  # not yet wholly spoken, in order; [0] is heard first
         self.is_ended = False  # the end was read: no clause follows
         self.is_bistream = mode is SpeakingMode.BISTREAM
-        self._key = utterance_key
+        self.is_incremental = mode is SpeakingMode.INCREMENTAL
+        self._entry = entry
         self._tokenizer = tokenizer
         self._reader = SpanReader(language, tags=tokenizer.tags)
         self._max_letters = max_letters(max_clause_tokens)
@@ -59,6 +70,8 @@ class ClauseFeed:
             SegmenterConfig(
                 granularity=Granularity.WORD if self.is_bistream else Granularity.CLAUSE,
                 max_letters=min(MAX_LETTERS, self._max_letters),
+                # What is said of a sentence before it is finished needs no comma.
+                first_min_letters=SOFT_MIN_LETTERS if self.is_incremental else FIRST_MIN_LETTERS,
             )
         )
         self._written = StringIO()
@@ -66,6 +79,7 @@ class ClauseFeed:
         self._num_cut = 0  # characters that the segmenter has been given
         self._marks: deque[tuple[int, str | None]] = deque()  # behind so many characters, a flush or (None) the end
         self._spans: deque[TextSpan] = deque()  # cut, but in no clause yet
+        self._grown = ""  # what the open clause knows, in incremental mode
 
     @property
     def has_unread(self) -> bool:
@@ -88,6 +102,11 @@ class ClauseFeed:
     def text(self) -> str:
         """All text pushed, as written."""
         return self._written.getvalue()
+
+    @property
+    def has_growing(self) -> bool:
+        """Whether `grow` may find something to say."""
+        return self.is_incremental and not self.has_unread and not self.is_ended
 
     # --- what comes: recorded, in order -----------------------------------------------------------------------
 
@@ -124,7 +143,34 @@ class ClauseFeed:
         self._spans.extend(self._segmenter.flush_stalled())
         while self._spans:
             self._take(self._spans.popleft())
-        self._close_open_clause()
+        if self.is_bistream:
+            self._close_open_clause()
+
+    def grow(self) -> Clause | None:
+        """The open clause of a sentence that is not finished, with all that is known of it; None: nothing is.
+
+        Incremental mode; what is not read yet (`has_unread`) is not known.
+        """
+        clause, pending = self._open_clause(), self._segmenter.pending_text
+        if pending == self._grown:
+            return clause
+        self._grown = pending
+        start, lengths = self._segmenter.pending_start, known(pending)
+        words = self._reader.read(TextSpan(pending[: lengths.read], start, start + lengths.read))
+        if not words:
+            return clause
+        if clause is None:
+            clause = Clause(self._entry, start, "", [], is_text_complete=False)
+            self.clauses.append(clause)
+        said = self._reader.read(TextSpan(pending[: lengths.said], start, start + lengths.said))
+        self._give(clause, pending[: lengths.read], words, num_letters=spoken_letters(words))
+        clause.num_sayable_letters = spoken_letters(said)
+        return clause
+
+    def _give(self, clause: Clause, text: str, words: str, *, num_letters: int) -> None:
+        clause.text = text
+        clause.text_ids = list(self._tokenizer.encode_spoken(words))
+        clause.num_letters = num_letters
 
     def _cut(self) -> None:
         end = self._marks[0][0] if self._marks else self._num_written
@@ -145,7 +191,7 @@ class ClauseFeed:
             self.is_ended = True
             return
         if not self.clauses:
-            self.clauses.append(Clause(self._key, 0, "", [], is_text_complete=True))
+            self.clauses.append(Clause(self._entry, 0, "", [], is_text_complete=True))
         self.clauses[-1].flush_ids.append(flush_id)
 
     def _take(self, span: TextSpan) -> None:
@@ -155,12 +201,14 @@ class ClauseFeed:
             self._spans.extendleft(reversed(halves))
         elif self.is_bistream:
             self._extend(span, words, num_letters)
+        elif (grown := self._open_clause()) is not None:
+            self._complete(grown, span, words, num_letters)
         elif words:
             self._begin(span, words, num_letters)
 
     def _begin(self, span: TextSpan, words: str, num_letters: int) -> None:
         clause = Clause(
-            self._key,
+            self._entry,
             span.char_start,
             span.text,
             list(self._tokenizer.encode_spoken(words)),
@@ -187,6 +235,13 @@ class ClauseFeed:
         is_sentence_end = span.text.rstrip().endswith(_SENTENCE_ENDS)
         if is_sentence_end and clause.num_letters >= _BISTREAM_SHARE * self._max_letters:
             clause.is_text_complete = True
+
+    def _complete(self, clause: Clause, span: TextSpan, words: str, num_letters: int) -> None:
+        """Of a sentence that grew; where nothing is left of it to say, what was known before stands."""
+        self._grown = ""
+        if words:
+            self._give(clause, span.text, words, num_letters=num_letters)
+        clause.is_text_complete = True
 
     def _has_room(self, clause: Clause, num_letters: int) -> bool:
         return clause.num_letters + num_letters <= self._max_letters and len(clause.text) < _BISTREAM_MAX_CHARS

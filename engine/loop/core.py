@@ -5,6 +5,8 @@ Single-threaded and without a clock of its own: `worker` drives it in a thread, 
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from typing import TypeVar, TypeVarTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,24 +16,30 @@ from voicegate.engine.audio.encoding import Encoders, LocalEncoders
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.watcher import NO_WAKER, Waker
-from voicegate.engine.interface import UtteranceId, UtteranceRequest
+from voicegate.engine.interface import Failed, UtteranceId, UtteranceRequest
 from voicegate.engine.llm.backend import SequenceOutput
 from voicegate.engine.loop.admission import Admission
 from voicegate.engine.loop.clause import Clause, ClauseState
-from voicegate.engine.loop.outlook import Outlook
+from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.pipeline import Pipeline
 from voicegate.engine.loop.reception import Reception
+from voicegate.engine.loop.roster import Roster
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.loop.utterance import Utterance
 from voicegate.engine.loop.voice_shelf import Answer, VoiceShelf
-from voicegate.engine.loop.watchlist import WatchList
-from voicegate.engine.policy.scheduler import AdvanceBatch, BeginBlocks, Decision, Limits, StreamView, decide
+from voicegate.engine.policy.scheduler import AdvanceBatch, BeginBlocks, Decision, Limits, decide
 from voicegate.engine.voices.voice import Voice
 
 log = structlog.get_logger()
 
 # What a client is told when the fault is ours; the log has the rest.
 _INTERNAL_FAILURE = "internal error while speaking this utterance"
+
+# Reading of text at a time. Lower -> text that many send at once is read later; higher -> it is felt in others' speech.
+_READING_S = 0.001
+
+_Args = TypeVarTuple("_Args")
+_Result = TypeVar("_Result")
 
 
 class EngineCore:
@@ -49,8 +57,8 @@ class EngineCore:
 
         `waker` is told of work that is done beside this thread: step again when it wakes.
         """
-        self._config = config
         self._clock = clock
+        self._sink = sink
         encoders = encoders or LocalEncoders(opus_complexity=config.opus_complexity)
         self._reception = Reception(stages, encoders, sink, clock, max_clause_tokens=config.max_clause_tokens)
         self._pipeline = Pipeline(config, stages, waker=waker)
@@ -58,52 +66,37 @@ class EngineCore:
             flow_batch=stages.flow.batch_size(config.max_flow_batch),
             calm_flow_batch=stages.flow.batch_size(max(config.max_flow_batch, config.max_calm_flow_batch)),
             guard_s=config.guard_ms / 1000,
+            room_guard_s=config.room_guard_ms / 1000,
             is_concurrent=stages.is_concurrent,
             llm_yields=config.llm_yields,
         )
-        self._utterances: dict[int, Utterance] = {}  # by key: the order of submission
-        self._keys: dict[UtteranceId, int] = {}
-        self._num_submitted = 0
-        self._watched = WatchList()
         self._voices = VoiceShelf(stages)
-        self._outlook = Outlook(config, self._pipeline)
-        self._admission = Admission(config, self._pipeline, self._outlook, self._watched)
+        self._growth = Growth(config, lookahead_tokens=stages.model.flow.lookahead_tokens)
+        self._roster = Roster(config, self._limits, self._pipeline, self._growth, self._attempt)
+        self._admission = Admission(config, self._pipeline, self._roster, self._attempt)
 
     # --- commands: unknown or ended utterances are no-ops (interface.py) --------------------------------------
 
     def submit(self, request: UtteranceRequest, *, seed: int) -> None:
         """Start an utterance; what the interface promises to refuse was refused before."""
-        key, self._num_submitted = self._num_submitted, self._num_submitted + 1
-        utterance = self._reception.open(key, request, self._voices[request.voice], seed=seed)
-        self._utterances[key] = utterance
-        self._keys[request.utterance_id] = key
+        try:
+            voice = self._voices[request.voice]
+            self._roster.add(self._reception.open(self._roster.new_entry(), request, voice, seed=seed))
+        except Exception:
+            log.exception("utterance_not_opened", utterance=request.utterance_id)
+            self._sink([Failed(request.utterance_id, _INTERNAL_FAILURE)])
 
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
-        key = self._keys.get(utterance_id)
-        if key is not None:
-            now_s = self._clock()
-            utterance = self._utterances[key]
-            utterance.feed.push(text)
-            utterance.last_text_s = now_s
-            self._read(key, utterance)
+        self._change(self._roster.named(utterance_id), Utterance.push, text, self._clock())
 
     def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
-        key = self._keys.get(utterance_id)
-        if key is not None:
-            self._utterances[key].feed.flush(flush_id)
-            self._read(key, self._utterances[key])
+        self._change(self._roster.named(utterance_id), Utterance.flush, flush_id, self._clock())
 
     def end_text(self, utterance_id: UtteranceId) -> None:
-        key = self._keys.get(utterance_id)
-        if key is not None:
-            self._utterances[key].feed.end()
-            self._read(key, self._utterances[key])
+        self._change(self._roster.named(utterance_id), Utterance.end, self._clock())
 
     def cancel(self, utterance_id: UtteranceId, played_ms: int | None) -> None:
-        key = self._keys.get(utterance_id)
-        if key is not None:
-            self._utterances[key].cancel(played_ms)
-            self._forget(self._utterances[key])
+        self._change(self._roster.named(utterance_id), self._cancel, played_ms)
 
     def add_voice(self, voice: Voice, answer: Answer) -> None:
         """Within a few steps `answer` is told None, or why not; see VoiceShelf."""
@@ -114,12 +107,39 @@ class EngineCore:
         self._voices.remove(name)
         self._release_voices()
 
-    def _release_voices(self) -> None:
-        self._voices.release_unused(utterance.voice for utterance in self._utterances.values())
-
     def fail_all(self, message: str) -> None:
-        for utterance in list(self._utterances.values()):
-            self._fail_utterance(utterance, message)
+        for utterance in self._roster:
+            self._attempt(utterance, self._fail, utterance, message)
+
+    # --- the guard: one utterance's failure never touches another ---------------------------------------------
+
+    def _attempt(self, utterance: Utterance, work: Callable[[*_Args], _Result], *args: *_Args) -> _Result | None:
+        """All work for a single utterance is done here: what goes wrong in it ends that utterance and nothing else."""
+        try:
+            return work(*args)
+        except Exception:
+            log.exception("utterance_failed", utterance=utterance.utterance_id)
+        if utterance in self._roster:
+            self._attempt(utterance, self._fail, utterance, _INTERNAL_FAILURE)
+        return None
+
+    def _attempt_together(
+        self, clauses: Iterable[Clause], work: Callable[[*_Args], _Result], *args: *_Args
+    ) -> _Result | None:
+        """The same for a step that several utterances share: nobody knows whose fault it was."""
+        try:
+            return work(*args)
+        except Exception:
+            log.exception("shared_step_failed")
+        for utterance in self._roster.of({clause.utterance_key for clause in clauses}):
+            self._attempt(utterance, self._fail, utterance, _INTERNAL_FAILURE)
+        return None
+
+    def _change(self, utterance: Utterance | None, work: Callable[[Utterance, *_Args], None], *args: *_Args) -> None:
+        """Nothing is done for one that is not there (any more)."""
+        if utterance is not None:
+            utterance.entry.report()
+            self._attempt(utterance, work, utterance, *args)
 
     # --- the loop ---------------------------------------------------------------------------------------------
 
@@ -129,17 +149,17 @@ class EngineCore:
         if self._voices.put_up_arrivals():
             self._release_voices()
         now_s = self._clock()
-        for key in self._watched.ring(now_s):
-            self._speak_if_stalled(key, now_s)
-        for key, clause in self._admission.admit(self._utterances, now_s):
-            self._start(key, clause)
-        if self._admission.is_short is not self._outlook.is_room_short:
-            self._outlook.is_room_short = self._admission.is_short
-            self._watched.touched.update(self._utterances)  # who was held back within a clause, and who will be
+        for utterance in self._roster.stalled(now_s):
+            self._change(utterance, self._read, Utterance.stall)
+        self._read_text(now_s)
+        for utterance, clause in self._admission.starts(now_s):
+            self._change(utterance, self._start, clause)
+        for utterance, clause in self._roster.readings(now_s):
+            self._change(utterance, self._read_again, clause)
         room = self._pipeline.room
         if not (room.takes_llm_step or room.takes_flow_step):
-            return Decision(wake_at_s=self._watched.next_alarm_s)
-        views = self._watched.look(now_s, self._view)
+            return Decision(wake_at_s=self._roster.next_alarm_s(now_s))
+        views = self._roster.due(now_s)
         decision = decide(views, now_s, self._limits, room)
         if not decision.is_idle:
             self._launch(decision)
@@ -148,19 +168,24 @@ class EngineCore:
         if views and not self.is_busy:  # work, and nothing under way that would make room for it
             self._give_up_youngest()
             return self.step()
-        return Decision(wake_at_s=self._watched.next_alarm_s)
+        return Decision(wake_at_s=self._roster.next_alarm_s(now_s))
 
     def _launch(self, decision: Decision) -> None:
         if decision.llm is not None:
             self._launch_llm(decision.llm.keys)
         match decision.flow:
             case BeginBlocks(keys):
-                # A launch that failed just now has ended utterances; their blocks and batches went with them.
-                self._begin_blocks([key for key in keys if key in self._utterances])
+                self._begin_blocks(keys)
             case AdvanceBatch(batch):
                 self._advance(batch)
             case None:
                 pass
+
+    def _fetch(self) -> None:
+        for clause, output in self._pipeline.fetch_tokens():
+            self._change(self._roster.owner(clause), self._take_output, clause, output)
+        for clause, samples in self._pipeline.fetch_samples():
+            self._change(self._roster.owner(clause), self._take_samples, clause, samples)
 
     @property
     def is_busy(self) -> bool:
@@ -187,74 +212,98 @@ class EngineCore:
     def run_until_idle(self) -> None:
         """Step until nothing is left to do now, waiting for what is done beside this thread."""
         while True:
-            if self.step().is_idle:
+            if self.step().is_idle and not self._roster.readers(self._clock()):
                 if not self.is_busy:
                     return
                 self.wait()
 
-    def _fetch(self) -> None:
-        for clause, output in self._pipeline.fetch_tokens():
-            self._take_output(clause, output)
-        for clause, samples in self._pipeline.fetch_samples():
-            self._take_samples(clause, samples)
+    # --- text -------------------------------------------------------------------------------------------------
 
-    def _view(self, key: int) -> StreamView | None:
-        return self._outlook.view(key, self._utterances[key])
+    def _read_text(self, now_s: float) -> None:
+        """Whose speech needs it soon, a bite each in turn and for a moment at most: the others' speech goes on."""
+        until_s = self._clock() + _READING_S
+        while readers := self._roster.readers(now_s):
+            for utterance in readers:
+                self._change(utterance, self._read, Utterance.read)
+                if self._clock() > until_s:
+                    return
 
-    def _speak_if_stalled(self, key: int, now_s: float) -> None:
-        """Let text be said that has waited for more too long, or set the alarm for it."""
-        if not self._config.stall_ms:
-            return
-        utterance = self._utterances[key]
-        due_s = utterance.stalls_at_s(stall_s=self._config.stall_ms / 1000, lead_s=self._config.stall_lead_ms / 1000)
-        if due_s is None:
-            return
-        if due_s > now_s:
-            self._watched.set_alarm(key, due_s)
-            return
-        utterance.last_text_s = None
-        utterance.feed.stalled()
-        self._after_text(key, utterance)
-
-    # --- clauses: waiting -> generating -> rendering -> spoken ------------------------------------------------
-
-    def _start(self, key: int, clause: Clause) -> None:
-        utterance = self._utterances[key]
-        seed = clause_seed(utterance.seed, utterance.num_started_clauses)
-        try:
-            self._pipeline.start(
-                clause,
-                utterance.voice,
-                is_streaming=utterance.feed.is_bistream,
-                speed=utterance.request.speed,
-                seed=seed,
-            )
-        except Exception:
-            log.exception("clause_start_failed", utterance=utterance.utterance_id)
-            self._fail_utterance(utterance, _INTERNAL_FAILURE)
-            return
-        self._watched.touched.add(key)
-        clause.begun_s = self._clock()
-        utterance.num_started_clauses += 1
-        if utterance.stamps.llm_started_s is None:
-            utterance.stamps.llm_started_s = clause.begun_s
-        self._read(key, utterance)
-
-    def _read(self, key: int, utterance: Utterance) -> None:
-        """As much of its text as speech needs soon."""
-        while utterance.feed.wants_reading:
-            utterance.feed.read()
-        self._after_text(key, utterance)
-        if key in self._utterances:
-            self._speak_if_stalled(key, self._clock())
-
-    def _after_text(self, key: int, utterance: Utterance) -> None:
-        self._watched.touched.add(key)
-        if utterance.stamps.first_text_s is None and any(clause.text_ids for clause in utterance.clauses):
-            utterance.stamps.first_text_s = self._clock()
+    def _read(self, utterance: Utterance, read: Callable[[Utterance, float], None]) -> None:
+        read(utterance, self._clock())
         if utterance.feed.is_bistream:
             for clause in utterance.clauses:
                 self._pipeline.feed(clause)
+        self._retire_spoken(utterance)
+
+    # --- clauses: waiting -> generating -> rendering -> spoken ------------------------------------------------
+
+    def _start(self, utterance: Utterance, clause: Clause) -> None:
+        until = self._until(utterance, clause)
+        self._pipeline.start(
+            clause,
+            utterance.voice,
+            is_streaming=utterance.feed.is_bistream,
+            speed=utterance.request.speed,
+            seed=clause_seed(utterance.seed, utterance.num_started_clauses),
+            until=until,
+        )
+        clause.begun_s = self._clock()
+        if until is not None:
+            clause.reading_since_s = clause.begun_s
+        utterance.num_started_clauses += 1
+        if utterance.stamps.llm_started_s is None:
+            utterance.stamps.llm_started_s = clause.begun_s
+
+    def _read_again(self, utterance: Utterance, clause: Clause) -> None:
+        """A pass of text that grows goes on, with all words known by now."""
+        self._pipeline.read_again(clause, utterance.voice, until=self._until(utterance, clause))
+        clause.reading_since_s = self._clock()
+
+    def _until(self, utterance: Utterance, clause: Clause) -> int | None:
+        is_growing = utterance.feed.is_incremental and not clause.is_text_complete
+        return self._growth.until(utterance, clause) if is_growing else None
+
+    def _launch_llm(self, keys: Iterable[int]) -> None:
+        clauses = self._roster.passes(keys)
+        if clauses:
+            self._attempt_together(clauses, self._pipeline.launch_llm, clauses)
+
+    def _take_output(self, utterance: Utterance, clause: Clause, output: SequenceOutput) -> None:
+        if output.error is not None:
+            log.warning("clause_failed", utterance=utterance.utterance_id, reason=output.error)
+            self._fail(utterance, output.error)
+            return
+        self._pipeline.take_tokens(clause, output)
+        if output.tokens and utterance.stamps.first_token_s is None:
+            utterance.stamps.first_token_s = self._clock()
+        if output.is_final:
+            if output.is_truncated:
+                utterance.is_truncated = True
+                log.warning("clause_truncated", utterance=utterance.utterance_id, num_tokens=clause.num_tokens)
+            utterance.align(clause)
+            self._retire_spoken(utterance)
+
+    def _begin_blocks(self, keys: Iterable[int]) -> None:
+        # A launch that failed just now has ended utterances; their blocks and batches went with them.
+        clauses = [utterance.clauses[0] for utterance in self._roster.of(keys)]
+        if clauses:
+            number = self._attempt_together(clauses, self._pipeline.begin, clauses)
+            if number is not None:
+                self._advance(number)
+
+    def _advance(self, number: int) -> None:
+        clauses = self._pipeline.clauses_of(number)
+        if clauses:
+            self._attempt_together(clauses, self._pipeline.advance, number)
+
+    def _take_samples(self, utterance: Utterance, clause: Clause, samples: npt.NDArray[np.float32]) -> None:
+        if clause.start_ms is None:
+            clause.start_ms = utterance.audio_ms
+        if clause.reading_since_s is not None:
+            self._growth.turn.took(self._clock() - clause.reading_since_s)
+            clause.reading_since_s = None
+        utterance.deliver(samples, self._clock())
+        utterance.align(clause)
         self._retire_spoken(utterance)
 
     def _retire_spoken(self, utterance: Utterance) -> None:
@@ -266,112 +315,45 @@ class EngineCore:
                 return
             self._pipeline.release(front)
             utterance.clauses.popleft()
-            utterance.flush(front, now_s)
+            utterance.answer_flushes(front, now_s)
         if utterance.is_finished:
             utterance.finish()
             self._forget(utterance)
 
-    def _fail_utterance(self, utterance: Utterance, message: str) -> None:
-        utterance.fail(message)
-        self._forget(utterance)
-
-    def _forget(self, utterance: Utterance) -> None:
-        """Its end event has left, or will behind its last packet: give back at once what it holds."""
-        for clause in utterance.clauses:
-            self._pipeline.release(clause)
-        utterance.clauses.clear()
-        key = self._keys.pop(utterance.utterance_id)
-        del self._utterances[key]
-        self._watched.forget(key)
-        self._admission.forget(key)
-        self._release_voices()
-
-    # --- work -------------------------------------------------------------------------------------------------
-
-    def _launch_llm(self, keys: tuple[int, ...]) -> None:
-        clauses = []
-        for key in keys:
-            clause = self._outlook.generating(self._utterances[key])
-            # None: its steps are in flight, and nothing has happened since it was looked at.
-            if clause is None or not clause.is_prefilled:
-                self._watched.touched.add(key)
-            if clause is not None:
-                clauses.append(clause)
-        if not clauses:
-            return
-        try:
-            self._pipeline.launch_llm(clauses)
-        except Exception:
-            log.exception("llm_step_failed", num_clauses=len(clauses))
-            self._fail(clauses)
-
-    def _take_output(self, clause: Clause, output: SequenceOutput) -> None:
-        utterance = self._utterances.get(clause.utterance_key)
-        if utterance is None:
-            return
-        self._watched.touched.add(clause.utterance_key)
-        if output.error is not None:
-            log.warning("clause_failed", utterance=utterance.utterance_id, reason=output.error)
-            self._fail_utterance(utterance, output.error)
-            return
-        if output.tokens and utterance.stamps.first_token_s is None:
-            utterance.stamps.first_token_s = self._clock()
-        if output.is_final:
-            if output.is_truncated:
-                utterance.is_truncated = True
-                log.warning("clause_truncated", utterance=utterance.utterance_id, num_tokens=clause.num_tokens)
-            utterance.align(clause)
-            self._retire_spoken(utterance)
-
-    def _begin_blocks(self, keys: list[int]) -> None:
-        if not keys:
-            return
-        clauses = [self._utterances[key].clauses[0] for key in keys]
-        self._watched.touched.update(keys)
-        try:
-            number = self._pipeline.begin(clauses)
-        except Exception:
-            log.exception("flow_begin_failed", num_clauses=len(clauses))
-            self._fail(clauses)
-            return
-        self._advance(number)
-
-    def _advance(self, number: int) -> None:
-        clauses = self._pipeline.clauses_of(number)
-        if not clauses:
-            return
-        try:
-            is_solved = self._pipeline.advance(number)
-        except Exception:
-            log.exception("token2wav_failed", num_clauses=len(clauses))
-            self._fail(clauses)
-            return
-        if is_solved:
-            self._watched.touched.update(clause.utterance_key for clause in clauses)
-
-    def _take_samples(self, clause: Clause, samples: npt.NDArray[np.float32]) -> None:
-        utterance = self._utterances.get(clause.utterance_key)
-        if utterance is None:
-            return
-        self._watched.touched.add(clause.utterance_key)
-        if clause.start_ms is None:
-            clause.start_ms = utterance.audio_ms
-        utterance.deliver(samples, self._clock())
-        utterance.align(clause)
-        self._retire_spoken(utterance)
-
     def _give_up_youngest(self) -> None:
         """All flow memory is held by clauses that need more of it to go on: one has to make room for the others."""
-        holding = [u for u in self._utterances.values() if any(clause.is_active for clause in u.clauses)]
-        youngest = max(holding, key=lambda utterance: utterance.stamps.first_text_s or 0.0)
+        holding = [u for u in self._roster if any(clause.is_active for clause in u.clauses)]
+        youngest = max(holding, key=lambda utterance: utterance.waiting_since_s)
         log.error("flow_memory_exhausted", utterance=youngest.utterance_id, num_active=self._pipeline.num_active)
-        self._fail_utterance(youngest, "the server ran out of memory for speech; try again later")
+        self._fail(youngest, "the server ran out of memory for speech; try again later")
 
-    def _fail(self, clauses: Iterable[Clause]) -> None:
-        for clause in clauses:
-            utterance = self._utterances.get(clause.utterance_key)
-            if utterance is not None:
-                self._fail_utterance(utterance, _INTERNAL_FAILURE)
+    # --- ends -------------------------------------------------------------------------------------------------
+
+    def _cancel(self, utterance: Utterance, played_ms: int | None) -> None:
+        utterance.cancel(played_ms)
+        self._forget(utterance)
+
+    def _fail(self, utterance: Utterance, message: str) -> None:
+        self._roster.remove(utterance)
+        try:
+            utterance.fail(message)
+        finally:
+            self._give_back(utterance)
+
+    def _forget(self, utterance: Utterance) -> None:
+        """Its end event has left, or will behind its last packet."""
+        self._roster.remove(utterance)
+        self._give_back(utterance)
+
+    def _give_back(self, utterance: Utterance) -> None:
+        """At once, all that it holds, whatever goes wrong with some of it."""
+        with ExitStack() as stack:
+            stack.callback(self._release_voices)
+            for clause in utterance.clauses:
+                stack.callback(self._pipeline.release, clause)
+
+    def _release_voices(self) -> None:
+        self._voices.release_unused(utterance.voice for utterance in self._roster)
 
 
 def clause_seed(utterance_seed: int, clause_index: int) -> int:

@@ -70,10 +70,20 @@ class Pipeline:
 
     # --- a clause's life --------------------------------------------------------------------------------------
 
-    def start(self, clause: Clause, voice: ReadyVoice, *, is_streaming: bool, speed: float, seed: int) -> None:
+    def start(
+        self,
+        clause: Clause,
+        voice: ReadyVoice,
+        *,
+        is_streaming: bool,
+        speed: float,
+        seed: int,
+        until: int | None = None,
+    ) -> None:
         """Begin the clause's LLM pass. Raises what the models raise when they have no room; then nothing is held.
 
         `is_streaming`: bistream, also where all text has come before the pass begins: when it came changes nothing.
+        `until`: so many speech tokens of text that still grows, then `read_again`; None: all of it is there.
         """
         stages = self._stages
         flow = stages.flow.open(voice.flow_prompt)
@@ -93,19 +103,24 @@ class Pipeline:
         clause.state = ClauseState.GENERATING
         self._active[streams.sequence_id] = clause
         prompt, text_ids = voice.llm_prompt.before(clause.text_ids, is_streaming=is_streaming)
-        clause.text_ids = []
+        is_growing = until is not None
+        if not is_growing:  # that is read again from its beginning
+            clause.text_ids = []
         try:
             stages.llm.add(
                 SequenceRequest(
                     sequence_id=streams.sequence_id,
                     prompt=prompt,
-                    text_ids=text_ids,
+                    text_ids=() if is_growing else text_ids,
                     is_streaming=is_streaming,
+                    is_growing=is_growing,
                     seed=seed,
                     max_tokens=self._config.max_clause_tokens,
                 )
             )
-            if is_streaming and clause.is_text_complete:
+            if is_growing:
+                stages.llm.read(streams.sequence_id, text_ids, until=until)
+            elif is_streaming and clause.is_text_complete:
                 stages.llm.end_text(streams.sequence_id)
         except Exception:
             self.release(clause)
@@ -120,6 +135,13 @@ class Pipeline:
             self._stages.llm.push_text(clause.streams.sequence_id, text_ids)
         if clause.is_text_complete:
             self._stages.llm.end_text(clause.streams.sequence_id)
+
+    def read_again(self, clause: Clause, voice: ReadyVoice, *, until: int | None) -> None:
+        """Go on with a paused pass, with all text that the clause has by now; `until` as in `start`."""
+        assert clause.streams is not None
+        _, text_ids = voice.llm_prompt.before(clause.text_ids, is_streaming=False)
+        self._stages.llm.read(clause.streams.sequence_id, text_ids, until=until)
+        clause.is_paused = clause.is_prefilled = False
 
     def release(self, clause: Clause) -> None:
         """Give back everything the clause holds, at once, whatever it is in the middle of. Idempotent."""
@@ -216,25 +238,26 @@ class Pipeline:
         """One decode step (or prefill) of these; `fetch_tokens` has what comes of it."""
         self._stages.llm.launch([clause.streams.sequence_id for clause in clauses if clause.streams is not None])
         for clause in clauses:
-            clause.is_prefilled = True
+            if not clause.is_prefilled:
+                clause.is_prefilled = True
 
     def fetch_tokens(self) -> list[tuple[Clause, SequenceOutput]]:
-        """What the LLM has made, in order; its tokens are in the clauses' flows when it returns."""
-        results = []
-        for output in self._stages.llm.poll():
-            clause = self._active.get(output.sequence_id)
-            if clause is None or clause.streams is None:  # released meanwhile
-                continue
-            self._take_tokens(clause, clause.streams, output)
-            results.append((clause, output))
-        return results
+        """What the LLM has made, in order; `take_tokens` hands it on."""
+        outputs = self._stages.llm.poll()
+        # Of a sequence that was released nobody wants to know any more.
+        return [(self._active[each.sequence_id], each) for each in outputs if each.sequence_id in self._active]
 
-    def _take_tokens(self, clause: Clause, streams: ModelStreams, output: SequenceOutput) -> None:
-        if output.error is not None:
+    def take_tokens(self, clause: Clause, output: SequenceOutput) -> None:
+        """Hand what the LLM made of the clause to its flow. Raises what the flow refuses: StreamTooLong, say."""
+        streams = clause.streams
+        if streams is None:
             return
         tokens = streams.silent_filter.keep(output.tokens)
         clause.num_tokens += len(tokens)
+        clause.num_made += len(output.tokens)
         streams.flow.append(tokens)
+        if output.is_paused:
+            clause.is_paused = True
         if output.is_final:
             clause.state = ClauseState.RENDERING
             streams.flow.finish()

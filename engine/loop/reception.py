@@ -8,6 +8,7 @@ from voicegate.engine.audio.outlet import Outlet, Sink
 from voicegate.engine.audio.packets import pre_skip_48k
 from voicegate.engine.interface import SpeakingMode, UtteranceRequest
 from voicegate.engine.llm.backend import LlmTraits
+from voicegate.engine.loop.clause import Entry
 from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.loop.prompting import instruct_prompt
 from voicegate.engine.loop.stages import ReadyVoice, Stages
@@ -37,10 +38,10 @@ class Reception:
         self._sink = sink
         self._clock = clock
 
-    def open(self, key: int, request: UtteranceRequest, voice: ReadyVoice, *, seed: int) -> Utterance:
+    def open(self, entry: Entry, request: UtteranceRequest, voice: ReadyVoice, *, seed: int) -> Utterance:
         """What the engine's interface promises to refuse was refused before."""
         feed = ClauseFeed(
-            key,
+            entry,
             self._mode(request.mode),
             self._tokenizer,
             language=self._model.languages[0],
@@ -58,7 +59,7 @@ class Reception:
             sink=self._sink,
             clock=self._clock,
         )
-        return Utterance(request, voice, feed, outlet, seed=seed, pre_skip_48k=pre_skip_48k(request.audio))
+        return Utterance(entry, request, voice, feed, outlet, seed=seed, pre_skip_48k=pre_skip_48k(request.audio))
 
     def _mode(self, asked: SpeakingMode) -> SpeakingMode:
         """Where the client leaves it open, the model's own if the LLM's backend can do it."""

@@ -1,9 +1,10 @@
 """An utterance: the one object that travels the whole pipe, from its text to its packets and its end event.
 
 It owns its text, its outlet and its idea of what the listener has, and builds its own events. It knows neither the
-scheduler nor the models nor other utterances; `core` moves it along.
+scheduler nor the models nor other utterances; `core` moves it along, and reports what it has changed.
 """
 
+import math
 from collections import deque
 from dataclasses import dataclass
 
@@ -23,9 +24,10 @@ from voicegate.engine.interface import (
     UtteranceId,
     UtteranceRequest,
 )
-from voicegate.engine.loop.clause import Clause, ClauseState
+from voicegate.engine.loop.clause import Clause, ClauseState, Entry
 from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.loop.stages import ReadyVoice
+from voicegate.engine.policy.growth import WriterPace
 from voicegate.engine.text.alignment import align_span, split_spoken
 
 
@@ -52,9 +54,14 @@ class Stamps:
         return round((stamp_s - self.first_text_s) * 1000, 2)
 
 
+# Of a push, looked at for its writer's pace: a longer one is no agent's that writes word by word.
+_PACE_CHARS = 400
+
+
 class Utterance:
     def __init__(
         self,
+        entry: Entry,
         request: UtteranceRequest,
         voice: ReadyVoice,
         feed: ClauseFeed,
@@ -63,17 +70,22 @@ class Utterance:
         seed: int,
         pre_skip_48k: int,
     ) -> None:
+        self.entry = entry
         self.request = request
         self.voice = voice
         self.feed = feed
         self.seed = seed
         self.stamps = Stamps()
         self.num_started_clauses = 0
+        self.num_vain_bites = 0  # of its text, since one has brought a clause
         self.is_truncated = False  # a length limit, not the model, ended one of its passes
-        self.last_text_s: float | None = None  # more text may still come for what waits; None: that was given up
         self.deadline_s: float | None = None  # the listener runs dry; None while nothing was sent
+        self._last_text_s: float | None = None  # more text may still come for what waits; None: that was given up
+        self._unread_since_s: float | None = None
         self._outlet = outlet
         self._pre_skip_48k = pre_skip_48k
+        self.pace = WriterPace()
+        self.tokens_per_letter = voice.voice.tokens_per_letter()
         self._ms_per_letter = voice.voice.ms_per_letter() / request.speed
         self._words: list[AlignedText] = []
         self._packet_samples = units.ms_to_samples(request.audio.frame_ms)
@@ -92,19 +104,60 @@ class Utterance:
         return units.samples_to_ms(self._num_samples)
 
     @property
-    def urgency(self) -> float:
-        """Engine clock, seconds: since when it waits to be heard, or when its listener runs dry. Lower: sooner."""
-        return (self.stamps.first_text_s or 0.0) if self.deadline_s is None else self.deadline_s
+    def waiting_since_s(self) -> float:
+        """Engine clock: since when there is something to say, or text of which nobody knows yet."""
+        first_text_s = self.stamps.first_text_s
+        return (self._unread_since_s or 0.0) if first_text_s is None else first_text_s
 
     @property
     def is_finished(self) -> bool:
         return self.feed.is_ended and not self.clauses
 
-    def stalls_at_s(self, *, stall_s: float, lead_s: float) -> float | None:
-        """When text that waits for more is to be said without it; None: none waits."""
-        if self.last_text_s is None or not self.feed.is_waiting:
-            return None
-        due_s = self.last_text_s + stall_s
+    # --- text: recorded, then read bite by bite ---------------------------------------------------------------
+
+    def push(self, text: str, now_s: float) -> None:
+        self.feed.push(text)
+        if self.feed.is_incremental:
+            self.pace.wrote(sum(map(str.isalnum, text[:_PACE_CHARS])), now_s)
+        self._last_text_s = now_s
+        self._has_come(now_s)
+
+    def flush(self, flush_id: str, now_s: float) -> None:
+        self.feed.flush(flush_id)
+        self._has_come(now_s)
+
+    def end(self, now_s: float) -> None:
+        self.feed.end()
+        self._has_come(now_s)
+
+    def read(self, now_s: float) -> None:
+        """One bite, of bounded work."""
+        num_clauses = len(self.clauses)
+        self.feed.read()
+        self.num_vain_bites = self.num_vain_bites + 1 if len(self.clauses) == num_clauses else 0
+        self._has_read(now_s)
+
+    def stall(self, now_s: float) -> None:
+        """Say what has waited for more too long; once."""
+        self._last_text_s = None
+        self.feed.stalled()
+        self._has_read(now_s)
+
+    def _has_come(self, now_s: float) -> None:
+        if self._unread_since_s is None:
+            self._unread_since_s = now_s
+
+    def _has_read(self, now_s: float) -> None:
+        if self.stamps.first_text_s is None and any(clause.text_ids for clause in self.clauses):
+            self.stamps.first_text_s = now_s if self._unread_since_s is None else self._unread_since_s
+        if not self.feed.has_unread:
+            self._unread_since_s = None
+
+    def stalls_at_s(self, *, stall_s: float, lead_s: float) -> float:
+        """When text that waits for more is to be said without it; infinite: none waits."""
+        if self._last_text_s is None or not self.feed.is_waiting:
+            return math.inf
+        due_s = self._last_text_s + stall_s
         return due_s if self.deadline_s is None else max(due_s, self.deadline_s - lead_s)
 
     # --- audio ------------------------------------------------------------------------------------------------
@@ -132,7 +185,7 @@ class Utterance:
 
     # --- events that end something ----------------------------------------------------------------------------
 
-    def flush(self, clause: Clause, now_s: float) -> None:
+    def answer_flushes(self, clause: Clause, now_s: float) -> None:
         """What a spoken clause owes to the flushes that wait for it; pads so that its last packet leaves now."""
         if not clause.flush_ids:
             return

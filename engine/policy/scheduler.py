@@ -4,6 +4,7 @@ First audio before all else, in the order in which the texts came; then the list
 But a listener about to run dry goes before newcomers, until these have waited long themselves: a late start is better
 than a gap, and nobody waits for ever. Listeners who have plenty left are served clause by clause, oldest first: a
 clause holds memory until it is finished, and to let all of them creep on together would hold the most of it.
+`urgency` is this order, also of those who wait for room in the models (engine/loop/admission.py) or to be read.
 Work is one LLM step of a batch or one Euler step of a batch of blocks, so a cancel or a newcomer waits milliseconds.
 Where the device runs both side by side, both are chosen; but each slows the other down, so the LLM makes way for first
 blocks, and waits where more blocks are ready than the flow can take; its rows gather meanwhile, and a step of many
@@ -27,11 +28,11 @@ class StreamView:
     waiting_since_s: float  # its first speakable text came
     deadline_s: float | None  # its listener runs dry; None while nothing has been sent
     max_lead_s: float  # further ahead of its listener than this, it waits
-    wants_llm: bool  # an LLM step is possible and useful
+    wants_llm: bool = False  # an LLM step is possible and useful
     block_frames: int = 0  # of its flow block that is complete and not being solved; 0: none is
     num_blocks: int = 1  # of the flow's memory, that this block takes
     batch: int | None = None  # the running flow batch that solves its block
-    begun_s: float = 0.0  # its clause was started
+    begun_s: float | None = 0.0  # its clause was started; None: it waits for room
     needs_prefill: bool = False  # its next LLM step reads the whole prompt
 
     @property
@@ -51,6 +52,9 @@ class Limits:
     # A listener with less than this to play overtakes newcomers: about two blocks' time.
     # Higher -> fewer underruns under load; lower -> sooner first audio under load.
     guard_s: float = 0.15
+    # The same while his next clause waits for room: until somebody else's clause ends, and then for a first block.
+    # Higher -> fewer underruns where slots are few and slow; lower -> newcomers are begun sooner.
+    room_guard_s: float = 1.0
     patience_s: float = 1.0  # a newcomer who has waited for so long is overtaken no more
     # A listener with more than this to play can wait. Higher -> clauses hold memory longer; lower -> less reserve.
     comfort_s: float = 1.0
@@ -112,8 +116,8 @@ _EMPTY_ROOM = Room()
 # higher -> the LLM steps for few rows at a time.
 _ENOUGH_BATCHES = 2
 
-# The last of urgency's classes: listeners with plenty left to play.
-_CALM = 3
+# Urgency's classes, in their order.
+_PRESSING, _NEWCOMER, _LISTENER, _CALM = range(4)
 
 
 def due_at_s(view: StreamView) -> float:
@@ -123,15 +127,30 @@ def due_at_s(view: StreamView) -> float:
     return view.deadline_s - view.max_lead_s
 
 
-def urgency(view: StreamView, now_s: float, limits: Limits) -> tuple[int, float, int]:
-    """Sort key, most urgent first."""
+Rank = tuple[int, float, int]
+
+
+def pressing_at_s(view: StreamView, limits: Limits) -> float:
+    """From when on it goes before all who are not pressing.
+
+    Newcomers who wait for room never do: whoever is begun is one listener more, which those who are about to run dry
+    can bear least.
+    """
     if view.deadline_s is None:
-        is_overdue = now_s - view.waiting_since_s >= limits.patience_s
-        return (0 if is_overdue else 1, view.waiting_since_s, view.key)
-    left_s = view.deadline_s - now_s
-    if left_s >= limits.comfort_s:
-        return (_CALM, view.begun_s, view.key)
-    return (0 if left_s < limits.guard_s else 2, view.deadline_s, view.key)
+        return math.inf if view.begun_s is None else view.waiting_since_s + limits.patience_s
+    return view.deadline_s - (limits.room_guard_s if view.begun_s is None else limits.guard_s)
+
+
+def urgency(view: StreamView, now_s: float, limits: Limits) -> Rank:
+    """Sort key, most urgent first."""
+    turn_s = view.waiting_since_s if view.deadline_s is None else view.deadline_s
+    if pressing_at_s(view, limits) <= now_s:
+        return (_PRESSING, turn_s, view.key)
+    if view.deadline_s is None:
+        return (_NEWCOMER, turn_s, view.key)
+    if view.begun_s is None or view.deadline_s - now_s < limits.comfort_s:
+        return (_LISTENER, turn_s, view.key)
+    return (_CALM, view.begun_s, view.key)
 
 
 def decide(views: Collection[StreamView], now_s: float, limits: Limits, room: Room = _EMPTY_ROOM) -> Decision:
@@ -152,10 +171,7 @@ def decide(views: Collection[StreamView], now_s: float, limits: Limits, room: Ro
     return Decision(flow=flow) if first.batch is not None or first.has_block else Decision(llm=llm)
 
 
-_Rank = tuple[int, float, int]
-
-
-def _llm_work(due: list[tuple[_Rank, StreamView]], limits: Limits, *, yields: bool) -> LlmStep | None:
+def _llm_work(due: list[tuple[Rank, StreamView]], limits: Limits, *, yields: bool) -> LlmStep | None:
     """`yields`: only if somebody lacks tokens of the next block who is unheard or has little left; all come along."""
     wanting = [(rank, view) for rank, view in due if view.wants_llm]
     if yields and all(rank[0] == _CALM or view.has_block or view.batch is not None for rank, view in wanting):
@@ -173,13 +189,13 @@ class _Side:
     """
 
     def __init__(self) -> None:
-        self.first: _Rank | None = None  # of the most urgent member, running or ready
+        self.first: Rank | None = None  # of the most urgent member, running or ready
         self.running: int | None = None
-        self.ready: list[tuple[_Rank, StreamView]] = []
+        self.ready: list[tuple[Rank, StreamView]] = []
         self.is_calm = True  # all have plenty left, those who lack tokens of their next block among them
 
 
-def _sides(due: list[tuple[_Rank, StreamView]]) -> tuple[_Side, _Side]:
+def _sides(due: list[tuple[Rank, StreamView]]) -> tuple[_Side, _Side]:
     unheard, heard = _Side(), _Side()
     for rank, view in due:
         side = unheard if view.deadline_s is None else heard
@@ -215,7 +231,7 @@ def _flow_work(unheard: _Side, heard: _Side, limits: Limits, room: Room) -> Begi
     return None
 
 
-def _packed(ready: list[tuple[_Rank, StreamView]], size: BatchSize, num_free_blocks: int) -> tuple[int, ...]:
+def _packed(ready: list[tuple[Rank, StreamView]], size: BatchSize, num_free_blocks: int) -> tuple[int, ...]:
     """The most urgent blocks that fit; what a larger one does not fill, smaller ones behind it may."""
     keys: list[int] = []
     num_frames = size.num_frames

@@ -95,6 +95,16 @@ class Segmenter:
         """Pushed, but in no span yet: at most `max_letters`, and the start of a line that may be a fence."""
         return self._pending + self._fences.held
 
+    @property
+    def pending_text(self) -> str:
+        """Of `pending`, what is known to be text."""
+        return "" if self._is_code else self._pending
+
+    @property
+    def pending_start(self) -> int:
+        """Of `pending`, in all text pushed."""
+        return self._offset
+
     def push(self, text: str) -> list[TextSpan]:
         """Take text of any size; return the spans that it decides."""
         spans: list[TextSpan] = []

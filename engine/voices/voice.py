@@ -15,6 +15,7 @@ from safetensors.torch import save
 
 from voicegate.engine import units
 from voicegate.engine.model.weights import load_metadata, load_state_dict
+from voicegate.engine.text.spoken_length import spoken_letters
 
 _TENSORS = ("speech_tokens", "mel", "embedding")
 _TEXTS = ("prompt_text", "transcript", "description")
@@ -41,6 +42,11 @@ class Voice:
     @property
     def seconds(self) -> float:
         return self.num_tokens / units.TOKEN_RATE_HZ
+
+    def tokens_per_letter(self) -> float:
+        """Speech tokens that a letter (text.spoken_length) takes at the pace of the prompt, or at an ordinary one."""
+        letters = spoken_letters(self.transcript)
+        return self.num_tokens / letters if letters else _DEFAULT_MS_PER_LETTER / units.MS_PER_TOKEN
 
     def ms_per_letter(self) -> float:
         """Speaking rate of the prompt: the first guess at how long text of this voice takes."""

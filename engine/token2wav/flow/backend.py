@@ -60,6 +60,14 @@ class PreparedPrompt(Protocol):
     def num_blocks(self) -> int:
         """Of the memory, that it holds."""
 
+    @property
+    def first_block_tokens(self) -> int:
+        """Generated tokens in the first block behind it."""
+
+    @property
+    def second_block_tokens(self) -> int:
+        """Generated tokens in the block after that."""
+
 
 class FlowStream(Protocol):
     def append(self, token_ids: Iterable[int]) -> None:
@@ -71,6 +79,10 @@ class FlowStream(Protocol):
     @property
     def is_ready(self) -> bool:
         """Whether the next block can be rendered now."""
+
+    @property
+    def num_missing_tokens(self) -> int:
+        """Speech tokens to come before another block is ready, one that is being rendered left out; at least 0."""
 
     @property
     def is_exhausted(self) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from voicegate.engine import units
+from voicegate.engine.token2wav.flow import chunking
 from voicegate.engine.token2wav.flow.backend import FlowPrompt, StreamTooLong
 from voicegate.engine.token2wav.flow.model import FlowModel
 
@@ -26,6 +27,14 @@ class BlockPrompt:
     @property
     def num_blocks(self) -> int:
         return len(self.blocks)
+
+    @property
+    def first_block_tokens(self) -> int:
+        return chunking.first_block_tokens(len(self.tokens))
+
+    @property
+    def second_block_tokens(self) -> int:
+        return chunking.TOKENS_PER_BLOCK
 
 
 def load_prompt(model: FlowModel, prompt: FlowPrompt, *, num_tokens: int | None = None) -> BlockPrompt:

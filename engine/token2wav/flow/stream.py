@@ -55,6 +55,12 @@ class BlockStream:
         return self._next_token + TOKENS_PER_BLOCK + self._model.config.lookahead_tokens <= len(self.tokens)
 
     @property
+    def num_missing_tokens(self) -> int:
+        num_blocks = len(self.blocks) + (self.batch is not None)
+        end = (num_blocks + 1) * TOKENS_PER_BLOCK + self._model.config.lookahead_tokens
+        return max(end - len(self.tokens), 0)
+
+    @property
     def is_exhausted(self) -> bool:
         has_speech = len(self.tokens) > len(self.prompt.tokens)
         return self.is_finished and not (has_speech and self._next_token < len(self.tokens))

@@ -1,7 +1,5 @@
 """Who gets room in the models: the most urgent first, and a large clause that waits is not overtaken for ever."""
 
-from collections import deque
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,19 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.golden import TINY_MODEL_DIR
+from tests.unit.engine.loop.rostered import StubModels, stub_utterance, trusting
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.loop.admission import Admission
-from voicegate.engine.loop.clause import Clause
-from voicegate.engine.loop.outlook import Outlook
-from voicegate.engine.loop.watchlist import WatchList
+from voicegate.engine.loop.clause import Clause, ClauseState
+from voicegate.engine.loop.growth import Growth
+from voicegate.engine.loop.roster import Roster
+from voicegate.engine.policy.batch_size import BatchSize
+from voicegate.engine.policy.scheduler import Limits
 
 pytestmark = pytest.mark.unit
 
 CONFIG = EngineConfig(TINY_MODEL_DIR, lead_ms=3000, max_waiting_utterances=2).resolved("cpu")
+LIMITS = Limits(BatchSize(4, 200), room_guard_s=1.0)
 
 
-class Room:
-    """Stands for the pipeline: clauses need as much room as they have text tokens."""
+class Room(StubModels):
+    """Clauses need as much room as they have text tokens."""
 
     def __init__(self, free: int) -> None:
         self.free = free
@@ -34,6 +36,7 @@ class Room:
     def start(self, clause: Clause) -> None:
         self.free -= len(clause.text_ids)
         self.num_active += 1
+        clause.state = ClauseState.RENDERING
 
     def release(self, amount: int) -> None:
         self.free += amount
@@ -41,97 +44,103 @@ class Room:
         self.num_active -= 1
 
 
-def utterance(size: int, *, since_s: float, deadline_s: float | None = None) -> Any:
-    clause = Clause(0, 0, "x", [1] * size, is_text_complete=True)
-    urgency = since_s if deadline_s is None else deadline_s
-    stamps = SimpleNamespace(first_text_s=since_s)
-    request = SimpleNamespace(lead_ms=None)
-    return SimpleNamespace(
-        clauses=deque([clause]), urgency=urgency, deadline_s=deadline_s, stamps=stamps, request=request
-    )
-
-
 class Desk:
     """An Admission with its surroundings."""
 
-    def __init__(self, free: int, config: EngineConfig = CONFIG) -> None:
+    def __init__(self, free: int) -> None:
         self.room: Any = Room(free)
-        self.watched = WatchList()
-        self.admission = Admission(config, self.room, Outlook(config, self.room), self.watched)
-        self.utterances: dict[int, Any] = {}
+        self.roster = Roster(CONFIG, LIMITS, self.room, Growth(CONFIG, lookahead_tokens=3), trusting)
+        self.admission = Admission(CONFIG, self.room, self.roster, trusting)
 
-    def arrive(self, key: int, arrival: Any) -> None:
-        self.utterances[key] = arrival
-        self.watched.touched.add(key)
+    def arrive(self, size: int, *, since_s: float, deadline_s: float | None = None) -> Any:
+        arrival = stub_utterance(self.roster, since_s=since_s, deadline_s=deadline_s)
+        arrival.clauses.append(Clause(arrival.entry, 0, "x", [1] * size, is_text_complete=True))
+        self.roster.add(arrival)
+        return arrival
 
-    def admitted(self, now_s: float = 10.0) -> list[int]:
-        keys = []
-        for key, clause in self.admission.admit(self.utterances, now_s):
+    def admitted(self, now_s: float = 10.0) -> list[Any]:
+        arrivals = []
+        for arrival, clause in self.admission.starts(now_s):
             self.room.start(clause)
-            self.utterances[key].clauses.clear()
-            keys.append(key)
-        self.watched.touched.clear()
-        return keys
+            arrivals.append(arrival)
+        return arrivals
 
 
-def test_the_oldest_newcomer_comes_first_and_listeners_behind_newcomers() -> None:
+def test_newcomers_come_in_their_order_and_listeners_who_have_time_behind_them() -> None:
     desk = Desk(free=3)
-    desk.arrive(1, utterance(1, since_s=5.0))
-    desk.arrive(2, utterance(1, since_s=4.0))
-    desk.arrive(3, utterance(1, since_s=1.0, deadline_s=11.0))
-    assert desk.admitted() == [2, 1, 3]
+    listener = desk.arrive(1, since_s=1.0, deadline_s=11.5)
+    second, first = desk.arrive(1, since_s=5.0), desk.arrive(1, since_s=4.0)
+    assert desk.admitted() == [first, second, listener]
+
+
+def test_a_listener_about_to_run_dry_goes_before_newcomers_however_long_these_have_waited() -> None:
+    desk = Desk(free=1)
+    newcomer = desk.arrive(1, since_s=1.0)
+    dry, listener = desk.arrive(1, since_s=0.0, deadline_s=9.0), desk.arrive(1, since_s=0.0, deadline_s=10.9)
+    admitted = []
+    for _ in range(3):
+        admitted += desk.admitted()
+        desk.room.release(1)
+    assert admitted == [dry, listener, newcomer]
 
 
 def test_who_finds_no_room_waits_until_some_is_given_back() -> None:
     desk = Desk(free=1)
-    desk.arrive(1, utterance(2, since_s=1.0))
+    arrival = desk.arrive(2, since_s=1.0)
     assert desk.admitted() == []
     assert desk.admitted() == []
     desk.room.release(1)
-    assert desk.admitted() == [1]
+    assert desk.admitted() == [arrival]
 
 
 def test_a_small_newcomer_does_not_overtake_a_large_one_that_waits() -> None:
     desk = Desk(free=1)
-    desk.arrive(1, utterance(5, since_s=1.0))
+    large = desk.arrive(5, since_s=1.0)
     assert desk.admitted() == []
-    desk.arrive(2, utterance(1, since_s=2.0))
+    small = desk.arrive(1, since_s=2.0)
     assert desk.admitted() == [], "there is room for it, but not its turn"
     desk.room.release(3)
     assert desk.admitted() == []
     desk.room.release(2)
-    assert desk.admitted() == [1, 2]
+    assert desk.admitted() == [large, small]
 
 
-def crowded(num_active: int, num_waiting: int, config: EngineConfig = CONFIG) -> Desk:
-    desk = Desk(num_active, config)
-    for key in range(num_active + num_waiting):
-        desk.arrive(key, utterance(1, since_s=key / 100))
-    assert desk.admitted() == list(range(num_active))
-    return desk
+def crowded(num_active: int, num_waiting: int) -> tuple[Desk, list[Any]]:
+    desk = Desk(num_active)
+    arrivals = [desk.arrive(1, since_s=number / 100) for number in range(num_active + num_waiting)]
+    assert desk.admitted() == arrivals[:num_active]
+    return desk, arrivals[num_active:]
 
 
 def test_many_who_wait_start_in_groups() -> None:
-    desk = crowded(num_active=30, num_waiting=19)
+    desk, waiting = crowded(num_active=30, num_waiting=19)
     admitted = []
     for _ in range(10):
         desk.room.release(1)
-        admitted.append(desk.admitted())
-    assert admitted == [[], [], [30, 31, 32], [], [33, 34], [], [35, 36], [], [37, 38], [39]], (
-        "a sixth of those who wait"
-    )
+        admitted.append(len(desk.admitted()))
+    assert admitted == [0, 0, 3, 0, 2, 0, 2, 0, 2, 1], "a sixth of those who wait"
+    assert desk.roster.num_waiting == len(waiting) - 10
 
 
-def test_few_who_wait_start_one_by_one() -> None:
-    for desk in (crowded(30, 11), crowded(8, 30)):
-        first = desk.room.num_active
+def test_few_who_wait_and_behind_few_start_one_by_one() -> None:
+    for desk, waiting in (crowded(30, 11), crowded(8, 30)):
         desk.room.release(1)
-        assert desk.admitted() == [first]
+        assert desk.admitted() == waiting[:1]
+
+
+def test_who_is_about_to_run_dry_does_not_wait_for_a_group() -> None:
+    desk, _ = crowded(num_active=30, num_waiting=19)
+    listener = desk.arrive(1, since_s=0.0, deadline_s=12.0)
+    desk.room.release(1)
+    assert desk.admitted(now_s=10.0) == []
+    assert desk.roster.next_alarm_s(10.0) == 11.0
+    assert desk.admitted(now_s=11.0) == [listener]
+    assert desk.admitted(now_s=11.0) == [], "the others do"
 
 
 @given(num_active=st.integers(1, 60), num_waiting=st.integers(0, 100))
 def test_all_who_wait_have_started_when_as_many_clauses_have_ended(num_active: int, num_waiting: int) -> None:
-    desk = crowded(num_active, num_waiting)
+    desk, _ = crowded(num_active, num_waiting)
     num_started = num_active
     while desk.room.num_active:
         desk.room.release(1)
@@ -141,18 +150,19 @@ def test_all_who_wait_have_started_when_as_many_clauses_have_ended(num_active: i
 
 def test_many_who_wait_make_it_full() -> None:
     desk = Desk(free=0)
-    desk.arrive(1, utterance(1, since_s=1.0))
+    first = desk.arrive(1, since_s=1.0)
     desk.admitted()
     assert not desk.admission.is_full
-    desk.arrive(2, utterance(1, since_s=2.0))
+    desk.arrive(1, since_s=2.0)
     desk.admitted()
     assert desk.admission.is_full
-    desk.admission.forget(1)
+    desk.roster.remove(first)
     assert not desk.admission.is_full
 
 
 def test_a_listener_with_enough_to_play_gets_an_alarm_instead() -> None:
     desk = Desk(free=9)
-    desk.arrive(1, utterance(1, since_s=1.0, deadline_s=20.0))
+    arrival = desk.arrive(1, since_s=1.0, deadline_s=20.0)
     assert desk.admitted(now_s=10.0) == []
-    assert desk.watched.next_alarm_s == 17.0
+    assert desk.roster.next_alarm_s(10.0) == 17.0
+    assert desk.admitted(now_s=17.0) == [arrival]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.support.tiny_tokenizer import tiny_tokenizer
 from voicegate.engine.interface import SpeakingMode
-from voicegate.engine.loop.clause import ClauseState
+from voicegate.engine.loop.clause import ClauseState, Entry
 from voicegate.engine.loop.clause_feed import READ_AHEAD_CLAUSES, ClauseFeed
 
 pytestmark = pytest.mark.unit
@@ -22,7 +22,7 @@ modes = st.sampled_from([SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
 
 
 def new_feed(mode: SpeakingMode = SpeakingMode.CLAUSE) -> ClauseFeed:
-    return ClauseFeed(0, mode, tiny_tokenizer(), language="en", max_clause_tokens=MAX_CLAUSE_TOKENS)
+    return ClauseFeed(Entry(0), mode, tiny_tokenizer(), language="en", max_clause_tokens=MAX_CLAUSE_TOKENS)
 
 
 def begin(feed: ClauseFeed) -> None:
@@ -167,3 +167,38 @@ def test_unread_text_does_not_wait_for_more(mode: SpeakingMode) -> None:
     feed.stalled()
     assert [clause.text for clause in feed.clauses] == ["Let me see"]
     assert feed.clauses[0].is_text_complete
+
+
+# --- a sentence that is not finished --------------------------------------------------------------------------
+
+
+def test_what_is_known_of_a_sentence_grows_in_one_clause() -> None:
+    feed = new_feed(SpeakingMode.INCREMENTAL)
+    for text, known, num_sayable in (("The", "The", 0), (" tra", "The tra", 3), ("in to ", "The train to", 8)):
+        feed.push(text)
+        read_ahead(feed)
+        clause = feed.grow()
+        assert clause is not None
+        assert (clause.text, clause.num_sayable_letters, clause.is_text_complete) == (known, num_sayable, False)
+        assert list(feed.clauses) == [clause]
+    feed.push("Boston. ")
+    read_ahead(feed)
+    assert (clause.text.strip(), clause.is_text_complete) == ("The train to Boston.", True)
+    assert feed.grow() is None
+
+
+@given(texts, st.integers(1, 5))
+def test_growing_changes_nothing_in_what_is_said_in_the_end(text: str, size: int) -> None:
+    grown, at_once = new_feed(SpeakingMode.INCREMENTAL), new_feed(SpeakingMode.INCREMENTAL)
+    for start in range(0, len(text), size):
+        grown.push(text[start : start + size])
+        while grown.has_unread:
+            grown.read()
+        grown.grow()
+    at_once.push(text)
+    for feed in (grown, at_once):
+        feed.end()
+        feed.read_all()
+    assert [clause.text for clause in grown.clauses if clause.text_ids] == [
+        clause.text for clause in at_once.clauses if clause.text_ids
+    ]

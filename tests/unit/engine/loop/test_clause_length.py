@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.support.tiny_tokenizer import tiny_tokenizer, words_of
 from voicegate.engine import units
 from voicegate.engine.interface import SpeakingMode
-from voicegate.engine.loop.clause import Clause
+from voicegate.engine.loop.clause import Clause, Entry
 from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.text.characters import is_wide
 from voicegate.engine.text.normalize import speakable
@@ -57,7 +57,7 @@ ITEMS = [
 
 
 def clauses_of(text: str, mode: SpeakingMode, *, max_clause_tokens: int = MAX_CLAUSE_TOKENS) -> list[Clause]:
-    feed = ClauseFeed(0, mode, tiny_tokenizer(), language="en", max_clause_tokens=max_clause_tokens)
+    feed = ClauseFeed(Entry(0), mode, tiny_tokenizer(), language="en", max_clause_tokens=max_clause_tokens)
     feed.push(text)
     feed.end()
     feed.read_all()

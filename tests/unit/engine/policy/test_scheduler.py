@@ -1,5 +1,6 @@
 """The policy by tables: first audio comes first, leads are kept, what has no room waits."""
 
+import math
 from dataclasses import replace
 from random import Random
 
@@ -17,6 +18,8 @@ from voicegate.engine.policy.scheduler import (
     Room,
     StreamView,
     decide,
+    pressing_at_s,
+    urgency,
 )
 
 pytestmark = pytest.mark.unit
@@ -154,6 +157,18 @@ def test_a_listener_at_the_edge_overtakes_newcomers_and_newcomers_age() -> None:
     newcomer = replace(IDLE, key=1, waiting_since_s=9.99, block_frames=50)
     assert decide([edge, newcomer], 10.0, LIMITS).flow == BeginBlocks((0,))
     assert decide([edge, replace(newcomer, waiting_since_s=8.9)], 10.0, LIMITS).flow == BeginBlocks((1,))
+
+
+def test_who_waits_for_room_is_ranked_as_who_has_it_but_for_those_about_to_run_dry() -> None:
+    limits = replace(LIMITS, room_guard_s=1.0)
+    newcomer = replace(IDLE, key=0, waiting_since_s=9.5, begun_s=None)
+    old = replace(newcomer, key=1, waiting_since_s=1.0)
+    calm, short, dry = (
+        replace(newcomer, key=key, deadline_s=deadline_s) for key, deadline_s in ((2, 12.0), (3, 10.9), (4, 9.0))
+    )
+    ranked = sorted([calm, newcomer, short, old, dry], key=lambda view: urgency(view, 10.0, limits))
+    assert ranked == [dry, short, old, newcomer, calm]
+    assert [pressing_at_s(view, limits) for view in (short, newcomer)] == [9.9, math.inf]
 
 
 def test_listeners_with_plenty_left_are_served_by_the_age_of_their_clauses() -> None:

@@ -1,0 +1,71 @@
+"""When a clause whose text still grows is begun or read again, and how many speech tokens it may have by then.
+
+The rules are policy/growth.py's; here they meet an utterance. Nothing is started here.
+"""
+
+import math
+
+from voicegate.engine import units
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.loop.clause import Clause, ClauseState
+from voicegate.engine.loop.utterance import Utterance
+from voicegate.engine.policy.growth import GrowthLimits, TurnTime
+
+_Moment = tuple[Clause | None, float]
+_NEVER: _Moment = (None, math.inf)
+
+
+class Growth:
+    def __init__(self, config: EngineConfig, *, lookahead_tokens: int) -> None:
+        self._limits = GrowthLimits(config.growing_share, config.growing_lead_ms / 1000)
+        self._lookahead_tokens = lookahead_tokens
+        self.turn = TurnTime()
+
+    def next_reading(self, utterance: Utterance, now_s: float) -> _Moment:
+        """The clause to begin or to read again, and when; infinite: not before more text has come.
+
+        A later sentence waits for its end behind the audio before it, unless its listener runs dry.
+        """
+        if not utterance.feed.is_incremental:
+            return _NEVER
+        target = next((clause for clause in utterance.clauses if clause.is_paused), None)
+        if target is not None and target.is_text_complete:
+            return target, now_s
+        if not utterance.feed.has_growing or (target is None and any(map(_comes_first, utterance.clauses))):
+            return _NEVER
+        due_s = self._due_s(utterance)
+        if due_s > now_s:
+            return target, due_s
+        clause = utterance.feed.grow()
+        if clause is None or not self._is_known_enough(utterance, clause, now_s):
+            return _NEVER
+        return clause, now_s
+
+    def until(self, utterance: Utterance, clause: Clause) -> int:
+        """Speech tokens in all that the next block of the clause, and what it looks ahead at, needs of its pass."""
+        if clause.streams is None:
+            return utterance.voice.flow_prompt.first_block_tokens + self._lookahead_tokens
+        return clause.num_made + max(clause.streams.flow.num_missing_tokens, 1)
+
+    def _due_s(self, utterance: Utterance) -> float:
+        if utterance.deadline_s is None:
+            return -math.inf
+        return utterance.deadline_s - self._limits.lead_s - self.turn.seconds
+
+    def _is_known_enough(self, utterance: Utterance, clause: Clause, now_s: float) -> bool:
+        """For the next block; and before the first, so much that the second will not have to wait for its words."""
+        until, pace = self.until(utterance, clause), utterance.tokens_per_letter
+        if until > self._limits.max_tokens(clause.num_sayable_letters, pace):
+            return False
+        if clause.is_active or utterance.deadline_s is not None:
+            return True
+        prompt = utterance.voice.flow_prompt
+        first_block_s = prompt.first_block_tokens * units.MS_PER_TOKEN / 1000
+        letters = clause.num_sayable_letters + utterance.pace.letters_within(first_block_s, now_s)
+        return until + prompt.second_block_tokens <= self._limits.max_tokens(letters, pace)
+
+
+def _comes_first(clause: Clause) -> bool:
+    """Before a new clause may begin: one with text of its own, or whose pass is under way."""
+    is_begun_or_whole = clause.is_active or clause.is_text_complete
+    return is_begun_or_whole and clause.state in (ClauseState.WAITING, ClauseState.GENERATING)

@@ -1,0 +1,60 @@
+"""Speaking while the sentence grows: how far the speech may run into text that is still being written, and when.
+
+Speech that runs past the text known so far pauses, drags and garbles what follows; speech made too early is made
+without the words that would have shaped it. So a pass may hold fewer speech tokens than its words are worth, and its
+next block is made when the listener needs it, not before. Pure: times come in, nothing is measured here.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+# What an agent's first words are assumed to come at before there is more than one to judge by: ordinary LLM speed.
+_ASSUMED_LETTERS_PER_S: Final = 90.0
+# How much that assumption weighs, in seconds of text seen. Lower -> one slow word delays the start; higher -> a slow
+# writer is taken for a fast one, and its listener waits between the first block and the second.
+_ASSUMED_FOR_S: Final = 0.1
+# Of a block's time, kept from block to block. Higher -> one slow block makes the next ones early for longer; lower ->
+# load that comes in waves is met late.
+_KEPT_SHARE: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthLimits:
+    """Fixed for an engine: config.growing_share and growing_lead_ms."""
+
+    token_share: float
+    lead_s: float
+
+    def max_tokens(self, num_letters: float, tokens_per_letter: float) -> int:
+        """Speech tokens that a pass may hold while more text follows; `num_letters`: of its words but the last."""
+        return int(self.token_share * tokens_per_letter * num_letters)
+
+
+class WriterPace:
+    """How fast the letters of one context come, and so what will be known a little later."""
+
+    def __init__(self) -> None:
+        self._begun_s: float | None = None
+        self._num_letters = 0  # since the first words, which say nothing of the pace
+
+    def wrote(self, num_letters: int, now_s: float) -> None:
+        if self._begun_s is None:
+            self._begun_s = now_s
+        else:
+            self._num_letters += num_letters
+
+    def letters_within(self, seconds: float, now_s: float) -> float:
+        """That will come in the next `seconds`, if the writer goes on as until now."""
+        seen_s = 0.0 if self._begun_s is None else now_s - self._begun_s
+        letters_per_s = (self._num_letters + _ASSUMED_LETTERS_PER_S * _ASSUMED_FOR_S) / (seen_s + _ASSUMED_FOR_S)
+        return letters_per_s * max(seconds, 0.0)
+
+
+class TurnTime:
+    """How long a block takes from its reading to its samples: the longest lately, forgotten by and by."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def took(self, seconds: float) -> None:
+        self.seconds = max(seconds, self.seconds * _KEPT_SHARE)

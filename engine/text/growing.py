@@ -1,0 +1,30 @@
+"""How much of a text that is still being written a reading may have, and how much of that may be said. Pure.
+
+A reading has every whole word, and the last one too though it may go on ("neigh"): it shapes what is said before it,
+and is itself not said until more is known. Only what another character could read in another way (a number, an
+abbreviation, markup) is kept back.
+"""
+
+from typing import Final, NamedTuple
+
+from voicegate.engine.text.characters import is_wide
+from voicegate.engine.text.word_cutter import finished_length
+
+# Text without blanks has no last word to be seen: words of Chinese have two characters, most often.
+_WIDE_WORD_CHARS: Final = 2
+
+
+class Known(NamedTuple):
+    """Lengths of two starts of the pending text."""
+
+    read: int  # what a reading may have
+    said: int  # what may be said while more text follows: all words of it but the last
+
+
+def known(pending: str) -> Known:
+    finished = finished_length(pending)
+    if pending[finished:].strip().isalpha():
+        said = len(pending) - _WIDE_WORD_CHARS if is_wide(pending[-1]) else finished
+        return Known(len(pending), max(said, 0))
+    words = pending[:finished].rsplit(maxsplit=1)
+    return Known(finished, len(words[0]) if len(words) > 1 else 0)

@@ -1,0 +1,211 @@
+"""Who needs what: asked of those alone who have changed, and never otherwise than if all were asked."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.support.golden import TINY_MODEL_DIR
+from tests.support.hollow_stages import hollow
+from tests.support.tiny_engine import HandDrivenEngine
+from tests.unit.engine.loop.rostered import StubModels, stub_utterance, trusting
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.interface import SpeakingMode, UtteranceId
+from voicegate.engine.loop.clause import Clause, ClauseState, Entry
+from voicegate.engine.loop.growth import Growth
+from voicegate.engine.loop.roster import Alarms, Roster
+from voicegate.engine.policy.batch_size import BatchSize
+from voicegate.engine.policy.scheduler import Limits
+
+pytestmark = pytest.mark.unit
+
+CONFIG = EngineConfig(TINY_MODEL_DIR, lead_ms=3000, max_lead_ms=9000, llm_ahead_tokens=100).resolved("cpu")
+LIMITS = Limits(BatchSize(4, 200), room_guard_s=1.0)
+
+
+class Watched(Roster):
+    """Counts how often somebody is looked at."""
+
+    def __init__(self) -> None:
+        models: Any = StubModels()
+        super().__init__(CONFIG, LIMITS, models, Growth(CONFIG, lookahead_tokens=3), trusting)
+
+    def joined(self, *states: ClauseState, num_tokens: int = 0, **options: Any) -> Any:
+        utterance = stub_utterance(self, **options)
+        for state in states:
+            clause = Clause(utterance.entry, 0, "x", [1], is_text_complete=True, state=state)
+            if state is not ClauseState.WAITING:
+                clause.streams = object()  # type: ignore[assignment]
+            clause.num_tokens = num_tokens
+            utterance.clauses.append(clause)
+        self.add(utterance)
+        return utterance
+
+
+GENERATING, RENDERING, WAITING = ClauseState.GENERATING, ClauseState.RENDERING, ClauseState.WAITING
+
+
+# --- one utterance --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("lead_ms", "expected_s"), [(None, 3.0), (500, 0.5), (60_000, 9.0)])
+def test_a_request_may_name_its_lead_within_bounds(lead_ms: int | None, expected_s: float) -> None:
+    roster = Watched()
+    roster.joined(GENERATING, deadline_s=10.0, lead_ms=lead_ms)
+    (view,) = roster.due(10.0)
+    assert view.max_lead_s == expected_s
+
+
+def test_while_room_is_short_what_is_begun_is_finished_unless_the_request_named_its_lead() -> None:
+    roster = Watched()
+    roster.joined(GENERATING, deadline_s=10.0)
+    roster.joined(GENERATING, deadline_s=10.0, lead_ms=500)
+    roster.joined(WAITING)
+    assert [view.max_lead_s for view in roster.due(10.0)] == [3.0, 0.5]
+    roster.note_room(10.0)
+    assert [view.max_lead_s for view in roster.due(10.0)] == [math.inf, 0.5]
+    held_back = roster.joined(RENDERING, WAITING, deadline_s=20.0)
+    assert held_back not in [each.utterance for each in roster.waiting(10.0, only_pressing=False)], "a next one is not"
+
+
+def test_the_llm_stays_within_its_distance_of_the_flow() -> None:
+    roster = Watched()
+    near = roster.joined(GENERATING, num_tokens=99)
+    roster.joined(GENERATING, num_tokens=100)
+    roster.joined(RENDERING, GENERATING, num_tokens=60)
+    assert [view.key for view in roster.due(0.0) if view.wants_llm] == [near.entry.key]
+
+
+def test_the_next_clause_waits_for_room_when_the_one_before_has_all_its_tokens() -> None:
+    roster = Watched()
+    roster.joined(GENERATING, WAITING)
+    ready = roster.joined(RENDERING, WAITING)
+    roster.joined(RENDERING, WAITING, num_tokens=100)
+    assert [each.utterance for each in roster.waiting(0.0, only_pressing=False)] == [ready]
+    assert [each.clause for each in roster.waiting(0.0, only_pressing=False)] == [ready.clauses[1]]
+
+
+def test_a_view_tells_the_frames_of_the_block_that_is_ready() -> None:
+    roster = Watched()
+    roster.joined(RENDERING)
+    roster.joined()
+    assert [(view.block_frames, view.wants_llm) for view in roster.due(0.0)] == [(50, False)]
+
+
+# --- reports and alarms ---------------------------------------------------------------------------------------
+
+
+def test_every_change_of_a_clause_is_reported() -> None:
+    entry = Entry(3)
+    clause = Clause(entry, 0, "x", [1], is_text_complete=True)
+    for name in ("state", "streams", "batch", "num_tokens", "num_rendered_tokens", "is_prefilled", "text_ids"):
+        entry.changed.clear()
+        setattr(clause, name, getattr(clause, name))
+        assert entry.changed == {3}, name
+
+
+def test_only_who_has_changed_is_looked_at_and_the_rest_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    roster, looked_at = Watched(), []
+    look_at = Roster._look_at
+
+    def watched(self: Roster, utterance: Any, now_s: float) -> None:
+        looked_at.append(utterance)
+        look_at(self, utterance, now_s)
+
+    monkeypatch.setattr(Roster, "_look_at", watched)
+    first, second = roster.joined(GENERATING), roster.joined(GENERATING)
+    assert len(roster.due(0.0)) == 2
+    second.clauses[0].num_tokens = 1000
+    assert [view.wants_llm for view in roster.due(0.0)] == [True, False]
+    assert looked_at == [first, second, second]
+    roster.remove(first)
+    assert [view.key for view in roster.due(0.0)] == [second.entry.key]
+
+
+def test_what_is_due_later_comes_back_by_its_alarm() -> None:
+    roster = Watched()
+    roster.joined(GENERATING, deadline_s=10.0)
+    stalling = roster.joined(stalls_s=6.0)
+    assert not roster.due(5.0)
+    assert roster.next_alarm_s(5.0) == 6.0
+    assert roster.stalled(6.0) == [stalling]
+    roster.remove(stalling)
+    assert roster.next_alarm_s(6.0) == 7.0
+    assert len(roster.due(7.0)) == 1
+
+
+@given(st.lists(st.tuples(st.sampled_from(["set", "ring"]), st.integers(0, 4), st.integers(0, 20) | st.just(math.inf))))
+def test_alarms_behave_as_a_table(calls: list[tuple[str, int, float]]) -> None:
+    alarms = Alarms()
+    table: dict[int, float] = {}
+    for call, key, moment_s in calls:
+        match call:
+            case "set":
+                alarms.set(key, moment_s)
+                table[key] = moment_s
+            case "ring":
+                due = {due_key for due_key, due_s in table.items() if due_s <= moment_s < math.inf}
+                assert set(alarms.ring(moment_s if moment_s < math.inf else -1.0)) == due
+                table = {other: due_s for other, due_s in table.items() if other not in due}
+        assert alarms.next_s == min((due_s for due_s in table.values() if due_s < math.inf), default=None)
+
+
+# --- the whole loop -------------------------------------------------------------------------------------------
+
+
+def answers(engine: HandDrivenEngine) -> tuple[Any, ...]:
+    roster, now_s = engine.core._roster, engine.now_s
+    return (
+        {view.key: view for view in roster.due(now_s)},
+        roster.waiting(now_s, only_pressing=False),
+        roster.waiting(now_s, only_pressing=True),
+        roster.readers(now_s),
+        roster.stalled(now_s),
+        roster.next_alarm_s(now_s),
+    )
+
+
+TEXTS = ["Good morning. ", "How are you, ", "1,234 ", "...", "Hello", "And so it goes on and on. " * 3, ""]
+commands = st.one_of(
+    st.tuples(st.just("open"), st.booleans(), st.none()),
+    st.tuples(st.just("push"), st.integers(0, 9), st.sampled_from(TEXTS)),
+    st.tuples(st.sampled_from(["flush", "end", "cancel"]), st.integers(0, 9), st.none()),
+    st.tuples(st.just("pass"), st.sampled_from([0.01, 0.4, 3.0]), st.integers(1, 80)),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@example([("open", False, None), ("push", 0, TEXTS[5]), ("end", 0, None), ("pass", 0.01, 200)], 2, 40)
+@example([("open", True, None), ("push", 0, TEXTS[5]), ("pass", 0.01, 100), ("push", 0, TEXTS[0])] * 3, 2, 5)
+@given(st.lists(commands, max_size=25), st.integers(1, 4), st.integers(2, 40))
+def test_nothing_that_changes_goes_unnoticed(script: list[Any], num_slots: int, num_blocks: int) -> None:
+    """Whatever happens: asking everybody anew gives what was known."""
+    config = replace(CONFIG, max_active_clauses=num_slots, stall_ms=350)
+    engine = HandDrivenEngine(config, hollow(num_slots=num_slots, num_blocks=num_blocks).stages)
+    names: list[UtteranceId] = []
+    for number, (command, which, what) in enumerate(script):
+        if command == "open":
+            mode = SpeakingMode.BISTREAM if which else SpeakingMode.CLAUSE
+            names.append(engine.submit(str(number), mode=mode, seed=number))
+        elif command == "pass":
+            for _ in range(what):
+                engine.core.step()
+                engine.now_s += which
+                known = answers(engine)
+                for utterance in engine.core._roster:
+                    utterance.entry.report()
+                assert answers(engine) == known
+        elif names:
+            name = names[which % len(names)]
+            match command:
+                case "push":
+                    engine.core.push_text(name, what)
+                case "flush":
+                    engine.core.flush_text(name, str(number))
+                case "end":
+                    engine.core.end_text(name)
+                case "cancel":
+                    engine.core.cancel(name, None)

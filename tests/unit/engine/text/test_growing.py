@@ -1,0 +1,32 @@
+"""What may be read, and said, of a sentence that is not finished."""
+
+import pytest
+
+from voicegate.engine.text.growing import known
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("pending", "read", "said"),
+    [
+        ("", "", ""),
+        ("The", "The", ""),
+        ("The ", "The ", ""),
+        ("The tr", "The tr", "The"),
+        ("The train ", "The train ", "The"),
+        ("The train to", "The train to", "The train"),
+        # Another character may change how these are read.
+        ("It costs 1", "It costs", "It"),
+        ("It costs 1,2", "It costs", "It"),
+        ("Call Dr.", "Call", ""),
+        ("Read <b", "Read", ""),
+        ("Say `x", "Say", ""),
+        ("The train, to", "The train, to", "The train,"),
+        ("今天天气", "今天天气", "今天"),
+        ("今天天气很好。明", "今天天气很好。明", "今天天气很好"),
+    ],
+)
+def test_read_and_said(pending: str, read: str, said: str) -> None:
+    found = known(pending)
+    assert (pending[: found.read].strip(), pending[: found.said].strip()) == (read.strip(), said)
