@@ -172,6 +172,18 @@ async def test_draining_keeps_what_runs_and_takes_new_words_elsewhere(page: Page
     assert (second["reason"], second["playedMs"]) == ("done", 500)
 
 
+async def test_an_open_that_crossed_draining_goes_elsewhere(page: Page) -> None:
+    async def refuse_and_drain(peer: Peer) -> None:
+        await peer.greet()
+        opened = await peer.receive()
+        assert isinstance(opened, wire.Open)
+        await peer.send(wire.Draining(5000), wire.Error("overloaded", "draining", fatal=True, context=opened.context))
+        await peer.socket.wait_closed()
+
+    result = await play(page, [refuse_and_drain, greet_and_speak], SAY + "return await say('Elsewhere.')")
+    assert (result["reason"], result["playedMs"]) == ("done", 500)
+
+
 async def test_late_audio_of_what_was_interrupted_is_dropped(page: Page) -> None:
     async def reuse_handle(peer: Peer) -> None:
         await peer.greet()

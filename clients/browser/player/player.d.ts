@@ -7,7 +7,8 @@ export interface Ready {
   voices: string[];
   default_voice: string;
   modes: string[];
-  limits: { contexts: number; text_bytes: number; context_text_bytes: number; lead_ms: number; resume_seconds: number };
+  /** Section 6; among them contexts, text_bytes, lead_ms. */
+  limits: Record<string, number>;
   protocol: number;
 }
 

@@ -25,7 +25,7 @@ export class Playout {
   #refillSamples; // what is to be there after running dry
   #untilReport;
 
-  /** `tell` is given events: `started`, `position`, `underrun`, `ended`; each names its `context`. */
+  /** `tell` is given events, each with its `context`: `started`, `position`, `underrun`, `ended`; none once cleared. */
   constructor({ rateHz, tell, startMs = START_MS }) {
     this.#rateHz = rateHz;
     this.#tell = tell;
@@ -101,7 +101,7 @@ export class Playout {
 
   #finish(track) {
     this.#tracks = this.#tracks.filter((other) => other !== track);
-    this.#tell({ ...this.#positionOf(track), type: "ended" });
+    if (!track.isCleared) this.#tell({ ...this.#positionOf(track), type: "ended" });
   }
 
   /** `samples` is how long nothing has come: so much more would have been needed. */
@@ -115,7 +115,7 @@ export class Playout {
     if (this.#untilReport > 0) return;
     this.#untilReport += this.#samplesIn(REPORT_MS);
     const [track] = this.#tracks;
-    if (track?.hasBegun) this.#tell({ ...this.#positionOf(track), type: "position" });
+    if (track?.hasBegun && !track.isCleared) this.#tell({ ...this.#positionOf(track), type: "position" });
   }
 
   #positionOf(track) {
@@ -124,12 +124,12 @@ export class Playout {
       playedMs: (track.numPlayed * 1000) / this.#rateHz,
       bufferMs: (track.numBuffered * 1000) / this.#rateHz,
       underruns: track.numUnderruns,
-      isCleared: track.isCleared,
     };
   }
 
   #find(context) {
-    return this.#tracks.find((track) => track.context === context);
+    // One that was cleared may still fade when its name is used again.
+    return this.#tracks.find((track) => track.context === context && !track.isCleared);
   }
 
   #samplesIn(ms) {

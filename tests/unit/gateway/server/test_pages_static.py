@@ -42,3 +42,12 @@ def test_a_file_that_is_known_is_not_sent_again() -> None:
     again = get("/player/player.js", If_None_Match=etag)
     assert (again.status_code, again.body, again.headers["ETag"]) == (304, b"", etag)
     assert get("/player/player.js", If_None_Match='"another"').status_code == 200
+
+
+def test_the_page_is_for_those_who_read_html() -> None:
+    page = get("/", Accept="text/html,application/xhtml+xml,*/*;q=0.8")
+    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+    assert "Accept" in page.headers.get_all("Vary")
+    for headers in ({}, {"Accept": "*/*"}, {"Accept": "application/json"}):
+        assert get("/", **headers).headers["Content-Type"].startswith("text/plain")

@@ -1,0 +1,53 @@
+// What the page shows of the gateway: whether it is there, why not, and what may be chosen.
+
+export class GatewayStatus {
+  #pill;
+  #words;
+  #roundTrip;
+  #wasLost = false;
+
+  constructor(pill) {
+    this.#pill = pill;
+    [this.#words, this.#roundTrip] = pill.children;
+  }
+
+  async show({ state, reason }, info) {
+    // What is said already need not be said again at each try.
+    if (state === "connecting" && this.#wasLost) return;
+    this.#pill.dataset.state = state;
+    this.#wasLost = state === "lost";
+    if (state !== "ready") this.#roundTrip.textContent = "";
+    const words = {
+      connecting: () => "Connecting…",
+      ready: () => `Connected to ${info.model}`,
+      lost: whyNotReady,
+      broken: () => `This browser cannot run the player: ${reason}`,
+    };
+    const said = await words[state]();
+    if (this.#pill.dataset.state === state && this.#words.textContent !== said) this.#words.textContent = said;
+  }
+
+  showRoundTrip(words) {
+    this.#roundTrip.textContent = words;
+  }
+}
+
+/** WebSockets do not tell why they were refused; /readyz does. */
+async function whyNotReady() {
+  try {
+    const answer = await fetch("/readyz");
+    return answer.ok
+      ? "Connection lost, connecting again"
+      : `The gateway is not ready: ${(await answer.text()).trim()}`;
+  } catch {
+    return "The gateway cannot be reached, trying again";
+  }
+}
+
+/** Fills a select with [value, label], and keeps what was chosen where it still exists. */
+export function fillChoices(select, choices, preferred) {
+  const isThere = choices.some(([value]) => value === select.value);
+  const chosen = isThere ? select.value : preferred;
+  select.replaceChildren(...choices.map(([value, label]) => new Option(label, value, false, value === chosen)));
+  select.disabled = false;
+}

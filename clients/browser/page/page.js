@@ -1,0 +1,215 @@
+// The page at "/": what is typed is spoken, and what happens meanwhile is shown.
+
+import { Player } from "../player/player.js";
+import { BufferHistory, Waveform } from "./drawing.js";
+import { fillChoices, GatewayStatus } from "./gateway.js";
+import { paced } from "./pace.js";
+import { Transcript } from "./transcript.js";
+
+const SAMPLES = {
+  answer: "Yes, there is a table free at half past seven. Shall I book it under your name?",
+  story:
+    "The lighthouse keeper wrote one letter every evening. He never posted them. When the winter storms came, he " +
+    "read the letters aloud, so that the house would not forget the sound of a voice. In spring a child found the " +
+    "box under the stairs, and asked who had answered.",
+  numbers: "Your order number is 4 7 1 1. It comes to $23.50, and it will arrive on May 3rd, between 9 and 11 a.m.",
+};
+
+const at = (id) => document.getElementById(id);
+const gateway = new GatewayStatus(at("connection").parentElement);
+const transcript = new Transcript(at("transcript"));
+const waveform = new Waveform(at("timeline"));
+const bufferHistory = new BufferHistory(at("buffer-history"));
+let player = null;
+let shown = null; // {context, startMs}: the last one that was opened
+
+// --- the gateway -----------------------------------------------------------------------------------------------------
+
+function createPlayer() {
+  player?.close();
+  const created = new Player({ decoder: at("decoder").value });
+  const on = (type, listen) =>
+    created.addEventListener(type, ({ detail }) => {
+      if (created === player) listen(detail); // else it is one that was closed
+    });
+  player = created;
+  on("connection", async (detail) => {
+    gateway.show(detail, player.info);
+    if (detail.state === "ready") await showChoices();
+  });
+  on("roundtrip", ({ ms }) => gateway.showRoundTrip(formatMs(ms)));
+  on("audio", ({ state }) => {
+    if (state !== "running") show("Your browser holds the sound back. Press a key or touch the page.", "blocked");
+    else if (at("status").className === "blocked") show("");
+  });
+}
+
+async function showChoices() {
+  const { modes } = player.info;
+  const { voices, default: preferred } = await (await fetch("/v1/voices")).json();
+  const labelled = voices.map(({ name, description }) => [name, description ? `${name}: ${description}` : name]);
+  fillChoices(at("voice"), labelled, preferred);
+  fillChoices(
+    at("mode"),
+    modes.map((mode) => [mode, mode]),
+    "auto",
+  );
+}
+
+// --- speaking --------------------------------------------------------------------------------------------------------
+
+async function speak(text) {
+  if (text.trim() === "") {
+    show("Write something first.");
+    return at("text").focus();
+  }
+  player.interrupt();
+  const context = player.open({
+    voice: at("voice").value || undefined,
+    mode: at("mode").value || undefined,
+    speed: Number(at("speed").value),
+  });
+  begin(context);
+  if (matchMedia("(max-width: 52rem)").matches) document.querySelector(".stage").scrollIntoView(); // it is below
+  const isWhole = document.querySelector("[name=delivery]:checked").value === "whole";
+  for await (const piece of paced(text, isWhole ? Infinity : Number(at("rate").value))) {
+    if (!context.say(piece)) return;
+    if (shown.context === context) transcript.show(context.text, context.alignment, context.playedMs);
+  }
+  context.end();
+}
+
+function begin(context) {
+  shown = { context, startMs: performance.now() };
+  waveform.clear();
+  bufferHistory.clear();
+  at("events").replaceChildren();
+  for (const figure of document.querySelectorAll(".figures dd > span")) figure.textContent = "–";
+  for (const note of document.querySelectorAll(".figures small")) note.textContent = "";
+  at("continue").hidden = true;
+  at("interrupt").setAttribute("aria-disabled", "false");
+  show("Waiting for the first sound.");
+  log("text is on its way");
+  const on = (type, listen) =>
+    context.addEventListener(type, ({ detail }) => {
+      if (shown.context === context) listen(detail); // else another one has begun
+    });
+  on("opened", ({ voice }) => log(`opened, voice ${voice}`));
+  on("received", received);
+  on("started", started);
+  on("position", showPosition);
+  on("underrun", underrun);
+  on("failed", ({ message }) => log(message));
+  on("finished", finished);
+}
+
+function received({ peaks, startMs }) {
+  waveform.receive(peaks);
+  if (startMs === 0) log(`first packet after ${formatMs(shown.context.timing.firstPacketMs)}`);
+}
+
+function started(position) {
+  const { firstPacketMs, firstSoundMs } = shown.context.timing;
+  if (position.underruns === 0) {
+    at("first-sound").textContent = formatMs(firstSoundMs);
+    at("first-sound-note").textContent = `first packet ${formatMs(firstPacketMs)}`;
+    log(`first sound after ${formatMs(firstSoundMs)}`);
+  } else {
+    log("sound goes on");
+  }
+  show("Speaking.");
+  showPosition(position);
+}
+
+function showPosition({ playedMs, bufferMs, underruns }) {
+  const { context } = shown;
+  waveform.moveTo(playedMs);
+  bufferHistory.add(bufferMs);
+  transcript.show(context.text, context.alignment, playedMs);
+  at("buffer").textContent = formatMs(bufferMs);
+  at("underruns").textContent = underruns;
+  at("heard").textContent = formatS(playedMs);
+  at("heard-note").textContent = `of ${formatS(context.receivedMs)} received`;
+}
+
+function underrun(position) {
+  waveform.markUnderrun(position.playedMs);
+  showPosition(position);
+  at("underruns-note").textContent = `last at ${formatS(position.playedMs)}`;
+  show("Waiting for more sound.");
+  log(`underrun at ${formatS(position.playedMs)}`);
+}
+
+function finished(result) {
+  const { context } = shown;
+  showPosition({ playedMs: result.playedMs, bufferMs: 0, underruns: result.underruns });
+  transcript.end(context.text, result.spokenText);
+  at("interrupt").setAttribute("aria-disabled", "true"); // and not `disabled`, which would take the focus away
+  at("continue").hidden = result.remainingText.trim() === "";
+  if (result.timing.serverMs !== null) {
+    at("first-sound-note").textContent += `, gateway ${formatMs(result.timing.serverMs)}`;
+  }
+  at("heard-note").textContent = `of ${formatS(result.audioMs)}, decoder ${player.decoder}`;
+  const seconds = formatS(result.playedMs);
+  const words = {
+    done: result.isTruncated ? `Cut off after ${seconds} by a limit of the gateway.` : `Finished after ${seconds}.`,
+    cancelled: `Interrupted after ${seconds}.`,
+    failed: `Failed after ${seconds}: ${result.error?.message}`,
+  };
+  show(words[result.reason], result.reason);
+  log(words[result.reason]);
+}
+
+// --- words -----------------------------------------------------------------------------------------------------------
+
+function show(words, kind = "") {
+  at("status").textContent = words;
+  at("status").className = kind;
+}
+
+function log(words) {
+  const item = document.createElement("li");
+  const time = document.createElement("time");
+  time.textContent = formatMs(performance.now() - shown.startMs);
+  item.append(time, words);
+  at("events").append(item);
+}
+
+function formatMs(ms) {
+  if (ms === null) return "–";
+  return ms < 10_000 ? `${Math.round(ms)} ms` : formatS(ms);
+}
+
+function formatS(ms) {
+  return `${(ms / 1000).toFixed(1)} s`;
+}
+
+// --- controls --------------------------------------------------------------------------------------------------------
+
+at("composer").addEventListener("submit", (event) => {
+  event.preventDefault();
+  speak(at("text").value);
+});
+at("text").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) at("composer").requestSubmit();
+});
+at("interrupt").addEventListener("click", () => player.interrupt());
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") player.interrupt();
+});
+at("continue").addEventListener("click", async () => speak((await shown.context.finished).remainingText));
+at("decoder").addEventListener("change", createPlayer);
+for (const button of document.querySelectorAll("[data-sample]")) {
+  button.addEventListener("click", () => (at("text").value = SAMPLES[button.dataset.sample]));
+}
+for (const name of ["rate", "speed"]) {
+  at(name).addEventListener("input", () => (at(`${name}-shown`).textContent = at(name).value));
+}
+for (const choice of document.querySelectorAll("[name=delivery]")) {
+  choice.addEventListener("change", () => (at("rate-choice").hidden = choice.value === "whole"));
+}
+
+at("text").value = SAMPLES.story;
+// Or a phone whose bell is off would mute this page, too (Safari).
+if (navigator.audioSession) navigator.audioSession.type = "playback";
+createPlayer();

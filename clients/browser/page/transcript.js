@@ -1,0 +1,39 @@
+// The text of one context as it is spoken: heard, being heard, and still to come.
+
+export class Transcript {
+  #element;
+  #spoken;
+  #current;
+  #pending;
+
+  constructor(element) {
+    this.#element = element;
+    [this.#spoken, this.#current, this.#pending] = element.children;
+  }
+
+  /** `text` split before and after what sounds at `playedMs`. */
+  show(text, alignment, playedMs) {
+    const begun = alignment.filter((item) => item.startMs <= playedMs).at(-1);
+    const isSounding = begun !== undefined && playedMs < begun.endMs;
+    const heardUpTo = begun === undefined ? 0 : isSounding ? begun.start : begun.end;
+    this.#fill(text, heardUpTo, isSounding ? begun.end : heardUpTo);
+    this.#element.classList.remove("over");
+  }
+
+  /** How it ended: what was heard, and what never will be. */
+  end(text, spokenText) {
+    this.#fill(text, spokenText.length, spokenText.length);
+    this.#element.classList.add("over");
+  }
+
+  #fill(text, heardUpTo, soundingUpTo) {
+    setText(this.#spoken, text.slice(0, heardUpTo));
+    setText(this.#current, text.slice(heardUpTo, soundingUpTo));
+    setText(this.#pending, text.slice(soundingUpTo));
+  }
+}
+
+/** Not where nothing changes: a selection would be lost fifty times a second. */
+function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}

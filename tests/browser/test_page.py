@@ -1,0 +1,211 @@
+"""The page at "/", as people use it: by mouse, by keyboard, by ear of a screen reader, on a phone."""
+
+import contextlib
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.browser.conftest import complaints_of
+from tests.browser.rig import origin_of, serving
+from tests.support.tiny_engine import tiny_engine
+from voicegate.engine.fake.engine import FakeEngine, Script
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.server.run import running_gateway
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+AT_1X = Script(chunk_ms=240, real_time_factor=0.2)
+LONG = "The quick brown fox jumps over the lazy dog. " * 20
+
+
+@contextlib.asynccontextmanager
+async def visiting(page: Page, script: Script | None = None) -> AsyncIterator[FakeEngine]:
+    """The page of a gateway, which is left before the gateway goes; yields the engine."""
+    async with serving(script) as (origin, engine), visit(page, origin):
+        yield engine
+
+
+@contextlib.asynccontextmanager
+async def visit(page: Page, origin: str) -> AsyncIterator[None]:
+    await page.goto(origin)
+    await expect(page.get_by_label("Voice")).to_be_enabled()
+    yield
+    await page.goto("about:blank")
+
+
+async def write(page: Page, text: str) -> None:
+    await page.get_by_label("Text", exact=True).fill(text)
+
+
+async def test_what_is_written_is_spoken_and_shown(page: Page) -> None:
+    async with visiting(page, AT_1X) as engine:
+        await expect(page.locator("#connection")).to_have_text("Connected to fake")
+        await page.get_by_label("Voice").select_option("drone")
+        await page.get_by_text("More").click()
+        await page.get_by_label("Speed").fill("1.5")
+        await write(page, "one two three")
+        await page.get_by_role("button", name="Speak").click()
+        await expect(page.locator("#status")).to_have_text("Finished after 0.7 s.")
+        (request,) = engine.requests
+        assert (request.voice, request.speed) == ("drone", 1.5)
+        await expect(page.locator("#first-sound")).to_have_text(re.compile(r"^\d+ ms$"))
+        note = re.compile(r"^first packet \d+ ms, gateway \d+ ms$")
+        await expect(page.locator("#first-sound-note")).to_have_text(note)
+        await expect(page.locator("#underruns")).to_have_text("0")
+        await expect(page.locator("#heard")).to_have_text("0.7 s")
+        await expect(page.locator(".spoken")).to_have_text("one two three")
+        await expect(page.locator("#events li")).to_have_text(
+            [re.compile(words) for words in ("on its way", "voice drone", "first packet", "first sound", "Finished")]
+        )
+
+
+async def test_words_are_marked_as_they_are_heard(page: Page) -> None:
+    async with visiting(page, AT_1X):
+        await write(page, "first second third fourth fifth")
+        await page.evaluate(
+            """() => {
+                window.marks = [];
+                const mark = document.querySelector("mark");
+                new MutationObserver(() => marks.push(mark.textContent))
+                    .observe(mark, { childList: true, characterData: true, subtree: true });
+            }"""
+        )
+        await page.get_by_role("button", name="Speak").click()
+        await expect(page.locator("#status")).to_have_text(re.compile("Finished"))
+        marks = await page.evaluate("marks.filter((text) => text !== '')")
+        # The engine aligns chunk by chunk.
+        assert "".join(marks).replace(" ", "") == "firstsecondthirdfourthfifth"
+        assert len(marks) > 3
+
+
+async def test_word_by_word(page: Page) -> None:
+    async with visiting(page) as engine:
+        await page.get_by_label("word by word").check()
+        await page.get_by_label("Words a second").fill("40")
+        await write(page, "one  two\nthree ")
+        await page.get_by_role("button", name="Speak").click()
+        await expect(page.locator("#status")).to_have_text(re.compile("Finished"))
+        await expect(page.locator(".spoken")).to_have_text("one  two\nthree ", use_inner_text=False)
+        assert len(engine.requests) == 1
+
+
+async def test_by_keyboard_alone(page: Page) -> None:
+    async with visiting(page, AT_1X) as engine:
+        await page.keyboard.press("Tab")
+        assert await page.evaluate("document.activeElement.id") == "text"
+        await page.keyboard.press("Control+A")
+        await page.keyboard.insert_text(LONG)
+        await page.keyboard.press("Control+Enter")
+        await expect(page.locator("#status")).to_have_text("Speaking.")
+        await expect(page.locator("#heard")).not_to_have_text("0.0 s")
+        await page.keyboard.press("Escape")
+        await expect(page.locator("#status")).to_have_text(re.compile("Interrupted after"))
+        spoken = await page.locator(".spoken").text_content()
+        pending = await page.locator(".pending").text_content()
+        assert (spoken or "") + (pending or "") == LONG
+        await page.get_by_role("button", name="Say the rest").focus()
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#status")).to_have_text("Speaking.")
+        assert await page.locator("#transcript").text_content() == pending
+        await page.get_by_role("button", name="Interrupt").focus()
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#status")).to_have_text(re.compile("Interrupted after"))
+        assert await page.evaluate("document.activeElement.id") == "interrupt", "the focus stays"
+        assert len(engine.cancels) == 2
+
+
+async def test_speaking_again_interrupts(page: Page) -> None:
+    async with visiting(page, AT_1X) as engine:
+        await write(page, LONG)
+        await page.get_by_role("button", name="Speak").click()
+        await expect(page.locator("#status")).to_have_text("Speaking.")
+        await write(page, "no")
+        await page.get_by_role("button", name="Speak").click()
+        await expect(page.locator("#status")).to_have_text("Finished after 0.1 s.")
+        assert len(engine.cancels) == 1
+
+
+async def test_names_for_screen_readers(page: Page) -> None:
+    async with visiting(page):
+        await page.get_by_text("More").click()
+        await page.get_by_label("word by word").check()
+        snapshot = await page.locator("body").aria_snapshot()
+        for line in (
+            'heading "voicegate" [level=1]',
+            "status: Connected to fake",
+            'form "What to say"',
+            'textbox "Text"',
+            'combobox "Voice"',
+            'group "Text arrives"',
+            'radio "word by word" [checked]',
+            'slider "Words a second"',
+            'slider "Speed"',
+            'combobox "Decoder"',
+            'button "Speak"',
+            'region "Live"',
+            "status: Nothing said yet.",
+            'button "Interrupt" [disabled]',
+            'img "Waveform',
+            "term: First sound after",
+        ):
+            assert line in snapshot, snapshot
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_text_stands_out_from_what_is_behind_it(page: Page, scheme: str) -> None:
+    await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    async with visiting(page):
+        colors = await page.evaluate(
+            """() => Object.fromEntries(["page", "card", "text", "muted", "accent", "on-accent", "danger"].map(
+                (name) => [name, getComputedStyle(document.documentElement).getPropertyValue(`--${name}`)]))"""
+        )
+        pairs = [("text", "page"), ("text", "card"), ("muted", "page"), ("muted", "card"), ("accent", "card")]
+        for front, back in [*pairs, ("on-accent", "accent"), ("danger", "card")]:
+            assert contrast(colors[front], colors[back]) >= 4.5, (front, back)
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG 2.1, of two colours like #1c1b22."""
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(color: str) -> float:
+    parts = [int(color.strip()[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+async def test_on_a_narrow_phone(page: Page) -> None:
+    await page.set_viewport_size({"width": 320, "height": 640})
+    async with visiting(page, AT_1X):
+        await page.get_by_role("button", name="Speak").click()
+        await expect(page.locator("#status")).to_have_text("Speaking.")
+        await expect(page.get_by_role("button", name="Interrupt")).to_be_in_viewport()
+        assert await page.evaluate("document.documentElement.scrollWidth") == 320
+        await page.get_by_role("button", name="Interrupt").click()
+        await expect(page.locator("#status")).to_have_text(re.compile("Interrupted"))
+
+
+async def test_a_gateway_that_goes_away_is_told(page: Page) -> None:
+    async with serving(AT_1X) as (origin, _):
+        await page.goto(origin)
+        await write(page, LONG)
+        await page.get_by_role("button", name="Speak").click()
+        await expect(page.locator("#status")).to_have_text("Speaking.")
+    await expect(page.locator("#connection")).to_have_text("The gateway cannot be reached, trying again")
+    await expect(page.locator("#status")).to_have_text(re.compile("^Failed after"))
+    await expect(page.get_by_role("button", name="Say the rest")).to_be_visible()
+    await page.goto("about:blank")
+    assert all("ERR_CONNECTION_REFUSED" in complaint for complaint in complaints_of(page))
+    complaints_of(page).clear()
+
+
+async def test_the_tiny_model_speaks(page: Page) -> None:
+    async with running_gateway(GatewayConfig(), tiny_engine()) as url, visit(page, origin_of(url)):
+        await write(page, "Yes, of course.")
+        await page.get_by_role("button", name="Speak").click()
+        await expect(page.locator("#status")).to_have_text(re.compile("^Finished after"), timeout=20_000)
+        await expect(page.locator(".spoken")).to_have_text("Yes, of course.")
