@@ -21,10 +21,12 @@ class Drawing {
   /** An empty canvas of its size on the screen, in CSS pixels, and the page's colours by name. */
   begin() {
     const { clientWidth: width, clientHeight: height } = this.#canvas;
-    this.#canvas.width = Math.round(width * devicePixelRatio);
-    this.#canvas.height = Math.round(height * devicePixelRatio);
+    const [numColumns, numRows] = [width, height].map((px) => Math.round(px * devicePixelRatio));
+    if (this.#canvas.width !== numColumns) this.#canvas.width = numColumns;
+    if (this.#canvas.height !== numRows) this.#canvas.height = numRows;
     const pen = this.#canvas.getContext("2d");
-    pen.scale(devicePixelRatio, devicePixelRatio);
+    pen.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
+    pen.clearRect(0, 0, width, height);
     const style = getComputedStyle(this.#canvas);
     return { pen, width, height, color: (name) => style.getPropertyValue(`--${name}`) };
   }

@@ -22,6 +22,7 @@ const waveform = new Waveform(at("timeline"));
 const bufferHistory = new BufferHistory(at("buffer-history"));
 let player = null;
 let shown = null; // {context, startMs}: the last one that was opened
+let position = null; // of it, to be shown with the next frame
 
 // --- the gateway -----------------------------------------------------------------------------------------------------
 
@@ -81,6 +82,7 @@ async function speak(text) {
 
 function begin(context) {
   shown = { context, startMs: performance.now() };
+  position = null;
   waveform.clear();
   bufferHistory.clear();
   at("events").replaceChildren();
@@ -97,7 +99,7 @@ function begin(context) {
   on("opened", ({ voice }) => log(`opened, voice ${voice}`));
   on("received", received);
   on("started", started);
-  on("position", showPosition);
+  on("position", showSoon);
   on("underrun", underrun);
   on("failed", ({ message }) => log(message));
   on("finished", finished);
@@ -108,9 +110,9 @@ function received({ peaks, startMs }) {
   if (startMs === 0) log(`first packet after ${formatMs(shown.context.timing.firstPacketMs)}`);
 }
 
-function started(position) {
+function started({ underruns }) {
   const { firstPacketMs, firstSoundMs } = shown.context.timing;
-  if (position.underruns === 0) {
+  if (underruns === 0) {
     at("first-sound").textContent = formatMs(firstSoundMs);
     at("first-sound-note").textContent = `first packet ${formatMs(firstPacketMs)}`;
     log(`first sound after ${formatMs(firstSoundMs)}`);
@@ -118,11 +120,17 @@ function started(position) {
     log("sound goes on");
   }
   show("Speaking.");
-  showPosition(position);
+}
+
+/** Once a frame, and not at all where nobody looks: positions come fifty times a second. */
+function showSoon(latest) {
+  if (position === null) requestAnimationFrame(() => position !== null && showPosition(position));
+  position = latest;
 }
 
 function showPosition({ playedMs, bufferMs, underruns }) {
   const { context } = shown;
+  position = null;
   waveform.moveTo(playedMs);
   bufferHistory.add(bufferMs);
   transcript.show(context.text, context.alignment, playedMs);
@@ -132,12 +140,12 @@ function showPosition({ playedMs, bufferMs, underruns }) {
   at("heard-note").textContent = `of ${formatS(context.receivedMs)} received`;
 }
 
-function underrun(position) {
-  waveform.markUnderrun(position.playedMs);
-  showPosition(position);
-  at("underruns-note").textContent = `last at ${formatS(position.playedMs)}`;
+function underrun(there) {
+  waveform.markUnderrun(there.playedMs);
+  showPosition(there);
+  at("underruns-note").textContent = `last at ${formatS(there.playedMs)}`;
   show("Waiting for more sound.");
-  log(`underrun at ${formatS(position.playedMs)}`);
+  log(`underrun at ${formatS(there.playedMs)}`);
 }
 
 function finished(result) {
