@@ -32,7 +32,8 @@ export interface OpenOptions {
   speed?: number;
   instruct?: string;
   seed?: number;
-  mode?: "auto" | "bistream" | "clause";
+  /** One of `Ready.modes`. */
+  mode?: string;
   /** From 200: how far ahead of real time audio may be made. */
   leadMs?: number;
 }
