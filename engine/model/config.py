@@ -135,6 +135,8 @@ def load_model_config(model_dir: Path) -> ModelConfig:
         raise ModelConfigError(f"{path} is missing: {_why_missing(model_dir)}") from error
     except msgspec.DecodeError as error:
         raise ModelConfigError(f"{path} is not valid JSON: {error}") from error
+    except RecursionError as error:
+        raise ModelConfigError(f"{path} is nested too deeply to be a model's configuration") from error
     try:
         return parse_model_config(raw, name=model_dir.name)
     except KeyError as error:

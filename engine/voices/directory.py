@@ -14,11 +14,13 @@ import structlog
 from voicegate.engine.interface import VoiceRefused
 from voicegate.engine.model.weights import load_metadata
 from voicegate.engine.voices.enrolment import Enroller
+from voicegate.engine.voices.regular_file import read_regular_file
 from voicegate.engine.voices.voice import Voice, VoiceError, save_voice
 
 log = structlog.get_logger()
 
 MAX_RECORDING_BYTES = 64 * 1024 * 1024
+_MAX_TEXT_BYTES = 64 * 1024  # what a transcript may be long is told when it is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +86,14 @@ def _pairs(directory: Path, *, is_models_own: bool) -> Iterator[_Pair]:
 def read_recording(path: Path) -> bytes:
     """Raises VoiceError."""
     try:
-        size = path.stat().st_size
-        if size > MAX_RECORDING_BYTES:
-            raise VoiceError(f"{path} has {size / 1e6:.0f} MB; at most {MAX_RECORDING_BYTES / 1e6:.0f}: cut it shorter")
-        return path.read_bytes()
+        return read_regular_file(path, MAX_RECORDING_BYTES)
     except OSError as error:
         raise VoiceError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _read_text(path: Path) -> str:
     try:
-        return " ".join(path.read_text(encoding="utf-8-sig").split())
+        return " ".join(read_regular_file(path, _MAX_TEXT_BYTES).decode("utf-8-sig").split())
     except OSError as error:
         raise VoiceError(f"{path} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

@@ -40,7 +40,7 @@ def read_header(path: Path) -> Header:
         texts = entries.pop("__metadata__", {})
         shapes = {name: tuple(entry["shape"]) for name, entry in entries.items()}
         end = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnfitFile(f"{path} is no safetensors file (a Git LFS pointer, perhaps?)") from error
     expected = _LENGTH_BYTES + length + end
     if size != expected:
@@ -64,7 +64,7 @@ def check_tokenizer(model_dir: Path) -> str:
         num_entries = len(content["model"]["vocab"]) + len(content.get("added_tokens", ()))
     except OSError as error:
         raise UnfitFile(f"{path}: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UnfitFile(f"{path} is no tokenizer of the tokenizers library") from error
     return f"{num_entries} entries"
 

@@ -18,12 +18,14 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import check_voice_name
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.token2wav.flow import chunking
+from voicegate.engine.voices.regular_file import read_regular_file
 from voicegate.gateway.cli.extras import server_imports
 from voicegate.gateway.cli.model_files import UnfitFile, check_config, check_voice, read_header, voice_paths
 from voicegate.gateway.cli.terminal import CommandError, note, say
 from voicegate.gateway.config import from_environment
 
 _TIMEOUT_S: Final = 5.0
+_MAX_TEXT_BYTES: Final = 64 * 1024  # what a transcript may be long is told when it is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +233,7 @@ def _checked_config(model_dir: Path) -> ModelConfig:
 def _read_text(path: Path) -> str:
     """Raises CommandError."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_regular_file(path, _MAX_TEXT_BYTES).decode("utf-8-sig")
     except OSError as error:
         raise CommandError(f"{path} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

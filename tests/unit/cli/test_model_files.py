@@ -77,6 +77,10 @@ def test_weights_of_another_model_are_found_out(tmp_path: Path, model: ModelConf
         check_weights(tmp_path, model, part)
 
 
+def make_deep(path: Path) -> None:
+    path.write_bytes(len(DEEP).to_bytes(8, "little") + DEEP)
+
+
 def cut_short(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
@@ -88,6 +92,7 @@ def make_pointer(path: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "reason"),
     [
+        (make_deep, "no safetensors file"),
         (cut_short, "bytes where its header promises"),
         (make_pointer, "no safetensors file"),
         (lambda path: path.write_bytes(b""), "no safetensors file"),
@@ -114,7 +119,10 @@ def test_a_directory_without_voices_is_named(copy: Path) -> None:
         voice_paths(copy)
 
 
-@pytest.mark.parametrize("content", [None, b"{", b"[]", b"{}"])
+DEEP = b'{"a":' * 100_000
+
+
+@pytest.mark.parametrize("content", [None, b"{", b"[]", b"{}", DEEP])
 def test_broken_configuration_is_named(copy: Path, content: bytes | None) -> None:
     path = copy / "model.json"
     path.unlink() if content is None else path.write_bytes(content)
@@ -122,7 +130,7 @@ def test_broken_configuration_is_named(copy: Path, content: bytes | None) -> Non
         check_config(copy)
 
 
-@pytest.mark.parametrize("content", [None, b"{", b"[]", b'{"model": {}}'])
+@pytest.mark.parametrize("content", [None, b"{", b"[]", b'{"model": {}}', DEEP])
 def test_broken_tokenizers_are_named(copy: Path, content: bytes | None) -> None:
     path = copy / "tokenizer.json"
     path.unlink() if content is None else path.write_bytes(content)

@@ -95,6 +95,8 @@ def test_the_text_may_come_from_a_file_or_not_at_all(capsys: Captured, copy: Pat
         (["add", "rms", "--wav", RECORDING], "rms.safetensors exists: --replace overwrites it"),
         (["add", "../x", "--wav", RECORDING], "cannot be a voice's name"),
         (["add", "x", "--wav", "/nowhere.wav"], "/nowhere.wav cannot be read: No such file"),
+        (["add", "x", "--wav", "/dev/zero"], "/dev/zero cannot be read: it is no regular file"),
+        (["add", "x", "--wav", RECORDING, "--text-file", "/dev/zero"], "/dev/zero cannot be read: it is no regular"),
         (["add", "x", "--wav", __file__], "no sound file that can be read"),
         (["add", "x", "--wav", RECORDING, "--text", "<|endofprompt|>"], "the model's own marks"),
         (["add", "x", "--wav", RECORDING, "--text-file", "/nowhere.txt"], "/nowhere.txt cannot be read"),

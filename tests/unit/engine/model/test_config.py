@@ -42,6 +42,7 @@ def changed(path: str, value: Any) -> str:
     [
         ("{", "not valid JSON"),
         ("[]", r"model\.json"),
+        ('{"model_type":' + "[" * 100_000, "nested too deeply"),
         (changed("model_type", "kokoro"), "model_type is 'kokoro'"),
         (changed("llm/qwen2/hidden_size", None), "lacks the key 'hidden_size'"),
         (changed("sample_rate", 16000), "24000 Hz and 25 Hz"),

@@ -1,7 +1,10 @@
 """Sound files of every usual kind become the same mono samples; what is none is refused by name."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
+import soundfile
 
 from tests.unit.engine.voices.sounds import file_of, speechlike
 from voicegate.engine.interface import VoiceRefused
@@ -42,7 +45,34 @@ def test_what_is_no_sound_file_is_refused(content: bytes) -> None:
         decode_recording(content)
 
 
-def test_hours_are_refused_before_they_are_decoded() -> None:
-    silence = file_of(np.zeros(601 * 8_000, np.float32), rate_hz=8_000, kind="FLAC")
-    with pytest.raises(VoiceRefused, match="601 s long"):
-        decode_recording(silence)
+@pytest.mark.parametrize(
+    ("samples", "rate_hz", "match"),
+    [
+        (np.zeros(61 * 8_000, np.float32), 8_000, "61 s long"),
+        (np.zeros((8_000, 8), np.float32), 655_350, "655350 samples a second; at most 192000"),
+    ],
+)
+def test_a_small_file_of_much_is_refused_before_it_is_decoded(
+    samples: np.ndarray, rate_hz: int, match: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = file_of(samples, rate_hz=rate_hz, kind="FLAC")
+    assert len(content) < 20_000
+    monkeypatch.setattr(soundfile.SoundFile, "blocks", lambda *_, **__: pytest.fail("it is not decoded"))
+    with pytest.raises(VoiceRefused, match=match):
+        decode_recording(content)
+
+
+def test_more_channels_than_anybody_records_are_refused() -> None:
+    with pytest.raises(VoiceRefused, match="64 channels; at most 8"):
+        decode_recording(file_of(np.zeros((100, 64), np.float32)))
+
+
+def test_no_more_than_one_block_is_there_in_all_channels() -> None:
+    samples = np.stack([speechlike(59.0)] * 8, axis=1)
+    content = file_of(samples, kind="FLAC")
+    tracemalloc.start()
+    recording = decode_recording(content)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert recording.seconds == 59.0
+    assert peak_bytes < samples.nbytes / 2
