@@ -23,7 +23,8 @@ from voicegate.clients.python.recording import record
 from voicegate.clients.python.report import timeline_of
 from voicegate.engine.interface import EngineError
 from voicegate.gateway.cli.terminal import CommandError
-from voicegate.gateway.config import ConfigError, GatewayConfig, tiny_model_dir
+from voicegate.gateway.config import GatewayConfig, tiny_model_dir
+from voicegate.gateway.config_fields import ConfigError
 
 PARAGRAPH: Final = (
     "Good morning, Emma, and thank you for waiting. Your train to the coast leaves in 25 minutes. "

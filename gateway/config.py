@@ -1,22 +1,19 @@
 """GatewayConfig: everything that may be set, once, at start. Read from VOICEGATE_* variables and from flags.
 
 Each field carries its help text; its variable and flag are derived from its name. Only `from_environment` reads
-strings. Engine fields are carried here and mean nothing to the gateway.
-
-ConfigError   a variable or flag is unknown or its value is not possible; the message names it and the remedy
+strings. Engine fields are carried here and mean nothing to the gateway. Raises ConfigError.
 """
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from types import UnionType
-from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, get_type_hints
 
-PREFIX: Final = "VOICEGATE_"
+from voicegate.gateway.config_fields import PREFIX, ConfigError, ConfigField, describe, parse, unknown
+
 # A byte of text may be written as six in JSON (\u001f); the rest of a message is small.
 _JSON_BYTES_PER_BYTE: Final = 6
 _JSON_OVERHEAD_BYTES: Final = 1024
@@ -29,12 +26,6 @@ KvDtype = Literal["bfloat16", "float32", "float8"]
 FlowProducts = Literal["precision", "float8"]
 Networks = tuple[IPv4Network | IPv6Network, ...]
 VocoderPrecision = Literal["float16", "bfloat16", "tf32", "float32"]
-
-_BOOLEANS: Final = {"true": True, "false": False}
-
-
-class ConfigError(ValueError):
-    pass
 
 
 def listed(text: str) -> tuple[str, ...]:
@@ -67,6 +58,12 @@ class GatewayConfig:
     )
     utterances_per_address: int | None = field(
         default=None, metadata=_help("contexts of one address with something to say; unset: no such limit")
+    )
+    waiting_contexts: int = field(
+        default=64, metadata=_help("contexts that may wait for room in the engine; further ones are refused at once")
+    )
+    waiting_s: float = field(
+        default=1.0, metadata=_help("time for which they wait, then they are refused; 0: none wait")
     )
     max_contexts: int = field(default=16_384, metadata=_help("contexts open at once on all sockets together"))
     context_idle_s: float = field(
@@ -197,6 +194,8 @@ _RANGES: Final = (
     _Range("contexts_per_socket", 1, 32_768),  # half of the handles, so that none is used again at once
     _Range("contexts_per_address", 1),
     _Range("utterances_per_address", 1),
+    _Range("waiting_contexts", 0),
+    _Range("waiting_s", 0, 60),
     _Range("max_contexts", 1),
     _Range("context_idle_s", 1, 86_400),
     _Range("context_life_s", 1, 86_400),  # audio messages count their time modulo a day
@@ -218,34 +217,10 @@ _RANGES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigField:
-    """One setting as the outside sees it."""
-
-    name: str
-    help: str
-    default: Any
-    value_type: type  # str, int, float, bool or Path
-    is_optional: bool  # whether "" or unset means None
-    choices: tuple[str, ...]
-
-    @property
-    def env(self) -> str:
-        return PREFIX + self.name.upper()
-
-    @property
-    def flag(self) -> str:
-        return "--" + self.name.replace("_", "-")
-
-    @property
-    def choices_text(self) -> str:
-        return ", ".join(self.choices)
-
-
 def config_fields() -> tuple[ConfigField, ...]:
     """Every field of GatewayConfig in order, for help texts and flags."""
     hints = get_type_hints(GatewayConfig)
-    return tuple(_describe(item, hints[item.name]) for item in dataclasses.fields(GatewayConfig))
+    return tuple(describe(item, hints[item.name]) for item in dataclasses.fields(GatewayConfig))
 
 
 def from_environment(env: Mapping[str, str], overrides: Mapping[str, object] | None = None) -> GatewayConfig:
@@ -256,42 +231,13 @@ def from_environment(env: Mapping[str, str], overrides: Mapping[str, object] | N
     for variable, text in env.items():
         if variable.startswith(PREFIX):
             if variable not in by_env:
-                raise ConfigError(_unknown(variable, list(by_env)))
-            values[by_env[variable].name] = _parse(by_env[variable], text, source=variable)
+                raise ConfigError(unknown(variable, list(by_env)))
+            values[by_env[variable].name] = parse(by_env[variable], text, source=variable)
     for name, value in (overrides or {}).items():
         if name not in by_name:
-            raise ConfigError(_unknown(name, list(by_name)))
+            raise ConfigError(unknown(name, list(by_name)))
         if isinstance(value, str):
-            values[name] = _parse(by_name[name], value, source=by_name[name].flag)
+            values[name] = parse(by_name[name], value, source=by_name[name].flag)
         elif value is not None:
             values[name] = value
     return GatewayConfig(**values)
-
-
-def _describe(item: "dataclasses.Field[Any]", hint: Any) -> ConfigField:
-    if get_origin(hint) is Literal:
-        value_type, is_optional, choices = str, False, get_args(hint)
-    elif isinstance(hint, UnionType):
-        value_type, is_optional, choices = get_args(hint)[0], True, ()
-    else:
-        value_type, is_optional, choices = hint, False, tuple(_BOOLEANS) if hint is bool else ()
-    return ConfigField(item.name, item.metadata["help"], item.default, value_type, is_optional, choices)
-
-
-def _parse(config_field: ConfigField, text: str, *, source: str) -> Any:
-    if config_field.is_optional and not text:
-        return None
-    if config_field.choices and text not in config_field.choices:
-        raise ConfigError(f"{source} is {text!r}; it must be one of {config_field.choices_text}")
-    if config_field.value_type is bool:
-        return _BOOLEANS[text]
-    try:
-        return config_field.value_type(text)
-    except ValueError as error:
-        kind = "a whole number" if config_field.value_type is int else "a number"
-        raise ConfigError(f"{source} is {text!r}; it must be {kind}") from error
-
-
-def _unknown(name: str, known: list[str]) -> str:
-    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-    return f"{name} is no setting of voicegate; did you mean {nearest[0]}?"

@@ -27,7 +27,8 @@ from voicegate.gateway.cli.model_files import (
     unmade_pairs,
 )
 from voicegate.gateway.cli.terminal import say
-from voicegate.gateway.config import ConfigError, GatewayConfig, from_environment
+from voicegate.gateway.config import GatewayConfig, from_environment
+from voicegate.gateway.config_fields import ConfigError
 from voicegate.gateway.server.descriptors import FileLimits, file_limits
 
 _PYTHONS: Final = ((3, 11), (3, 12))  # of pyproject.toml

@@ -9,7 +9,7 @@ from voicegate.clients.python.errors import GateError
 from voicegate.engine.interface import EngineError
 from voicegate.gateway.cli import convert, doctor, say, serve, version, voices
 from voicegate.gateway.cli.terminal import CommandError, note
-from voicegate.gateway.config import ConfigError
+from voicegate.gateway.config_fields import ConfigError
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1

@@ -7,7 +7,8 @@ from typing import Any
 from voicegate.engine.interface import EngineInfo
 from voicegate.gateway.cli.extras import server_imports
 from voicegate.gateway.cli.terminal import CommandError, StartProgress, say
-from voicegate.gateway.config import ConfigField, config_fields, from_environment
+from voicegate.gateway.config import config_fields, from_environment
+from voicegate.gateway.config_fields import ConfigField
 
 
 def add_parser(subparsers: Any) -> None:

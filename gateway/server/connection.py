@@ -7,9 +7,9 @@ audio that the engine made before a `cancel`, and the socket had no room for, is
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from websockets.exceptions import ConnectionClosed
 from websockets.protocol import State
@@ -24,6 +24,7 @@ from voicegate.engine.interface import (
     UtteranceRequest,
 )
 from voicegate.gateway.logs import get_logger
+from voicegate.gateway.server.admission import Admission
 from voicegate.gateway.server.bounded_socket import CLOSE_TIMEOUT_S, BoundedSocket, Trouble
 from voicegate.gateway.server.dispatch import Dispatcher
 from voicegate.gateway.session.actions import (
@@ -36,6 +37,7 @@ from voicegate.gateway.session.actions import (
     Send,
     SendAudio,
     Submit,
+    Withdraw,
 )
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import Quotas
@@ -63,12 +65,14 @@ class Connection:
         engine: Engine,
         info: EngineInfo,
         dispatcher: Dispatcher,
+        admission: Admission,
         limits: SessionLimits,
         quotas: Quotas,
     ) -> None:
         self._websocket = websocket
         self._engine = engine
         self._dispatcher = dispatcher
+        self._admission = admission
         session_id = secrets.token_hex(8)
         self._session = Session(session_id=session_id, info=info, limits=limits, quotas=quotas, owner=websocket.owner)
         self._loop = asyncio.get_running_loop()
@@ -79,7 +83,8 @@ class Connection:
         self._has_output = asyncio.Event()
         self._has_room = asyncio.Event()
         self._has_room.set()
-        self._is_given_up = asyncio.Event()  # the peer takes nothing more, so nothing is to be written
+        # How it ends, whatever is still to be read or written.
+        self._verdict: asyncio.Future[Close] = self._loop.create_future()
         self._is_over = False
         self._log = get_logger(__name__).bind(session=session_id)
 
@@ -96,17 +101,15 @@ class Connection:
         try:
             self._perform(self._session.greet())
             async with asyncio.TaskGroup() as tasks:
-                # Each of the first two returns when the socket is closed, and only then.
-                running = {
-                    tasks.create_task(self._read_all()),
-                    tasks.create_task(self._write_all()),
-                    tasks.create_task(self._is_given_up.wait()),
-                }
-                await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                for task in running:
-                    task.cancel()
-            if self._is_given_up.is_set():
-                await self._close(Close(CloseCode.POLICY, ErrorCode.SLOW_CONSUMER.value))
+                reader = tasks.create_task(self._read_all())
+                writer = tasks.create_task(self._write_all())
+                # Each of the two returns when the socket is closed, and only then.
+                ends: set[asyncio.Future[Any]] = {reader, writer, self._verdict}
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                reader.cancel()
+                writer.cancel()
+            if self._verdict.done():
+                await self._close(self._verdict.result())
         except Exception:  # noqa: BLE001 - the root of this socket's tasks: its trouble ends this socket only
             self._log.exception("socket failed")
             self._outbox.clear()
@@ -131,13 +134,13 @@ class Connection:
         self._has_output.set()
 
     def drain(self, deadline_ms: int) -> None:
-        self._perform(self._session.drain(deadline_ms))
+        self._react(lambda: self._session.drain(deadline_ms))
 
     def drain_deadline(self) -> None:
-        self._perform(self._session.drain_deadline())
+        self._react(self._session.drain_deadline)
 
     def engine_stopped(self) -> None:
-        self._perform(self._session.engine_stopped())
+        self._react(self._session.engine_stopped)
 
     def abort(self) -> None:
         """Cut the socket without a word."""
@@ -152,23 +155,27 @@ class Connection:
                 self._give_up()
             case Trouble.OVER_RATE:
                 self._log.warning("too many messages")
-                self._perform(self._session.over_rate())
+                self._react(self._session.over_rate)
             case Trouble.FLOODED:
-                self._perform(self._session.flooded())
+                self._react(self._session.flooded)
             case _:
                 assert_never(trouble)
 
     def _give_up(self) -> None:
         """Nothing reaches the peer any more: its contexts end now, and what waits for it is dropped."""
-        if self._is_given_up.is_set():
+        if self._verdict.done():
             return
         self._log.warning(
             "slow consumer", waiting_bytes=self._num_inbox_bytes, socket_bytes=self._websocket.num_held_bytes
         )
         self._inbox.clear()
         self._num_inbox_bytes = 0
-        self._perform(self._session.slow_consumer())
-        self._is_given_up.set()
+        self._react(self._session.slow_consumer)
+        self._end_with(Close(CloseCode.POLICY, ErrorCode.SLOW_CONSUMER.value))
+
+    def _end_with(self, close: Close) -> None:
+        if not self._verdict.done():
+            self._verdict.set_result(close)
 
     # --- reading ------------------------------------------------------------------------------------------
 
@@ -200,10 +207,18 @@ class Connection:
 
     def _meet_deadline(self) -> None:
         self._deadline = None
-        self._perform(self._session.on_deadline(self._loop.time()))
+        self._react(lambda: self._session.on_deadline(self._loop.time()))
         self._watch_deadline()
 
     # --- performing ---------------------------------------------------------------------------------------
+
+    def _react(self, step: Callable[[], Sequence[Action]]) -> None:
+        """To what others tell this socket: they must not suffer from its trouble."""
+        try:
+            self._perform(step())
+        except Exception:  # noqa: BLE001 - as in `run`
+            self._log.exception("socket failed")
+            self._end_with(Close(CloseCode.OUR_FAULT, ""))
 
     def _perform(self, actions: Sequence[Action]) -> None:
         for action in actions:
@@ -214,7 +229,9 @@ class Connection:
                 case SendAudio(message=audio):
                     self._put(audio_message.pack(audio))
                 case Submit(request=request):
-                    self._perform(self._submit(request))
+                    self._submit(request)
+                case Withdraw(utterance_id=utterance_id):
+                    self._admission.withdraw(utterance_id)
                 case PushText(utterance_id=utterance_id, text=text):
                     self._engine.push_text(utterance_id, text)
                 case FlushText(utterance_id=utterance_id, flush_id=flush_id):
@@ -228,13 +245,17 @@ class Connection:
                 case _:
                     assert_never(action)
 
-    def _submit(self, request: UtteranceRequest) -> Sequence[Action]:
-        try:
-            self._engine.submit(request)
-        except EngineError as error:
-            return self._session.refused(request.utterance_id, error)
-        self._dispatcher.claim(request.utterance_id, self.deliver)
-        return self._session.submitted(request.utterance_id)
+    def _submit(self, request: UtteranceRequest) -> None:
+        utterance_id = request.utterance_id
+
+        def answer(error: EngineError | None) -> None:
+            if error is None:
+                self._dispatcher.claim(utterance_id, self.deliver)
+                self._react(lambda: self._session.submitted(utterance_id, self._loop.time()))
+            else:
+                self._react(lambda: self._session.refused(utterance_id, error))
+
+        self._admission.submit(request, answer)
 
     def _put(self, item: str | bytes | Close) -> None:
         self._outbox.append(item)

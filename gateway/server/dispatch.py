@@ -8,8 +8,10 @@ Deliver = Callable[[EngineEvent], None]
 
 
 class Dispatcher:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, on_end: Callable[[], None] = lambda: None) -> None:
+        """`on_end` is called when an utterance has ended, before its owner hears of it."""
         self._engine = engine
+        self._on_end = on_end
         self._owners: dict[UtteranceId, Deliver] = {}
 
     @property
@@ -35,8 +37,8 @@ class Dispatcher:
 
     def _route(self, event: EngineEvent) -> None:
         deliver = self._owners.get(event.utterance_id)
-        if deliver is None:
-            return
         if isinstance(event, Done | Cancelled | Failed):
             self.release(event.utterance_id)
-        deliver(event)
+            self._on_end()
+        if deliver is not None:
+            deliver(event)

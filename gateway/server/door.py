@@ -20,10 +20,6 @@ class Door(Generic[T]):
         self._owners: dict[T, Owner] = {}  # of those that are sockets, or become one
 
     @property
-    def is_full(self) -> bool:
-        return len(self._owners) >= self._quotas.limits.sockets
-
-    @property
     def num_sockets(self) -> int:
         return len(self._owners)
 

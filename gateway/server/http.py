@@ -3,9 +3,10 @@
 A return of None lets the request through to the WebSocket handshake.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from email.utils import formatdate
 from http import HTTPStatus
+from math import ceil
 from typing import Any, Final
 
 import orjson
@@ -20,7 +21,7 @@ from voicegate.gateway.server.sites import Sites
 from voicegate.gateway.session.quota import Excess
 from voicegate.protocol.messages import STREAM_PATH
 
-PAGES: Final = ("/", "/healthz", "/readyz", "/v1/voices")
+PAGES: Final = ("/", "/healthz", "/readyz", "/v1/voices", "/v1/capacity")
 _KNOWN: Final = f"{', '.join(PAGES)}, and WebSocket at {STREAM_PATH}"
 # Lower makes refused clients come back sooner and in greater numbers; higher keeps them silent for longer.
 RETRY_AFTER_S: Final = 1
@@ -30,12 +31,38 @@ _GET_ONLY: Final = "only GET is answered here"
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """How much of the server is taken. Fields are the names in /v1/capacity."""
+
+    sockets: int = 0
+    max_sockets: int = 1
+    contexts: int = 0
+    max_contexts: int = 1
+    utterances: int = 0  # contexts with something to say, those that wait for room included
+    max_utterances: int = 1
+    waiting: int = 0
+    max_waiting: int = 0
+    retry_after_ms: int = 0  # for who is turned away now
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """What the pages show, at the moment of the request."""
 
     unready_reason: str | None  # None: ready
-    is_full: bool  # whether no further socket is let in
     info: EngineInfo | None  # None: not known yet
+    load: Load = Load()
+
+    @property
+    def refusal(self) -> str | None:
+        """Why no new socket is let in."""
+        if self.unready_reason is not None:
+            return self.unready_reason
+        if self.load.sockets >= self.load.max_sockets:
+            return "all sockets are taken"
+        if self.load.waiting >= self.load.max_waiting > 0:
+            return "no room for speech: as many wait for it as may"
+        return None
 
 
 def respond(request: Request, status: Status, sites: Sites) -> Response | None:
@@ -56,7 +83,7 @@ def _respond(request: Request, status: Status, sites: Sites) -> Response | None:
     if path == STREAM_PATH:
         if (reason := sites.refusal(request.headers)) is not None:
             return _text(HTTPStatus.FORBIDDEN, reason)
-        return None if status.unready_reason is None else _unready(status.unready_reason)
+        return None if status.refusal is None else _refused(status)
     file = None if path == "/" and not _wants_html(request) else pages_static.static_file(path)
     response = _page(path, status) if file is None else _static(file, request)
     if method == "HEAD":
@@ -71,8 +98,9 @@ def _page(path: str, status: Status) -> Response:
         case "/healthz":
             return _text(HTTPStatus.OK, "ok")
         case "/readyz":
-            reason = status.unready_reason or ("all sockets are taken" if status.is_full else None)
-            return _text(HTTPStatus.OK, "ready") if reason is None else _unready(reason)
+            return _text(HTTPStatus.OK, "ready") if status.refusal is None else _refused(status)
+        case "/v1/capacity":
+            return _capacity(status)
         case "/v1/voices":
             return _unready(status.unready_reason or "not ready") if status.info is None else _voices(status.info)
         case _:
@@ -119,6 +147,20 @@ def _voices(info: EngineInfo) -> Response:
     voices = [{"name": voice.name, "description": voice.description} for voice in info.voices]
     body: dict[str, Any] = {"default": info.default_voice, "voices": voices}
     return _response(HTTPStatus.OK, orjson.dumps(body), "application/json")
+
+
+def _capacity(status: Status) -> Response:
+    """Also while no socket is let in: 200, because the question is answered."""
+    refusal = status.refusal
+    body: dict[str, Any] = {"accepts": refusal is None, "reason": refusal, **asdict(status.load)}
+    return _response(HTTPStatus.OK, orjson.dumps(body), "application/json")
+
+
+def _refused(status: Status) -> Response:
+    assert status.refusal is not None
+    is_busy = status.unready_reason is None
+    retry_after_s = max(RETRY_AFTER_S, ceil(status.load.retry_after_ms / 1000)) if is_busy else RETRY_AFTER_S
+    return _text(HTTPStatus.SERVICE_UNAVAILABLE, status.refusal, **{"Retry-After": str(retry_after_s)})
 
 
 def _unready(reason: str) -> Response:

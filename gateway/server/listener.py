@@ -4,14 +4,12 @@ import asyncio
 import contextlib
 import errno
 from collections.abc import Awaitable, Callable, Sequence
-from http import HTTPStatus
 from typing import Any, Final
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
-from voicegate.engine.interface import EngineInfo
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server import http
@@ -43,18 +41,18 @@ log = get_logger(__name__)
 
 
 class Listener:
-    """`readiness` says why no socket is let in now, or None, and what the engine is; `serve_socket` has each socket."""
+    """`status` is what the pages show; `serve_socket` has each socket."""
 
     def __init__(
         self,
         config: GatewayConfig,
         quotas: Quotas,
         *,
-        readiness: Callable[[], tuple[str | None, EngineInfo | None]],
+        status: Callable[[], http.Status],
         serve_socket: Callable[[BoundedSocket], Awaitable[None]],
     ) -> None:
         self._config = config
-        self._readiness = readiness
+        self._status = status
         self._serve_socket = serve_socket
         self._sites = sites_of(config)
         self._door: Door[BoundedSocket] = Door(quotas, num_spare=SPARE_CONNECTIONS)
@@ -117,18 +115,16 @@ class Listener:
 
     def _respond(self, websocket: ServerConnection, request: Request) -> Response | None:
         assert isinstance(websocket, BoundedSocket)
-        unready_reason, info = self._readiness()
-        response = http.respond(request, http.Status(unready_reason, self._door.is_full, info), self._sites)
-        if response is not None and response.status_code == HTTPStatus.FORBIDDEN:
-            self._say("a page is refused", reason=response.body.decode().strip())
-        if response is not None or not http.is_upgrade(request):
+        response = http.respond(request, self._status(), self._sites)
+        if not http.is_upgrade(request):
             return response
-        websocket.owner = self._owner_of(websocket, request)
-        excess = self._door.admit(websocket, websocket.owner)
-        if excess is None:
-            return None
-        self._say("a socket is refused", reason=str(excess), owner=websocket.owner)
-        return http.too_many_sockets(excess)
+        if response is None:
+            websocket.owner = self._owner_of(websocket, request)
+            excess = self._door.admit(websocket, websocket.owner)
+            response = None if excess is None else http.too_many_sockets(excess)
+        if response is not None:
+            self._say("a socket is refused", status=response.status_code, reason=response.body.decode().strip())
+        return response
 
     async def _handle(self, websocket: ServerConnection) -> None:
         assert isinstance(websocket, BoundedSocket)

@@ -12,14 +12,17 @@ from typing import Final
 from voicegate.engine.interface import Engine, EngineError, EngineInfo, EngineStopped
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.logs import get_logger
+from voicegate.gateway.server.admission import Admission
 from voicegate.gateway.server.bounded_socket import BoundedSocket
 from voicegate.gateway.server.connection import Connection
 from voicegate.gateway.server.descriptors import file_limits, make_room_for
 from voicegate.gateway.server.dispatch import Dispatcher
 from voicegate.gateway.server.errors import GatewayError
+from voicegate.gateway.server.http import Load, Status
 from voicegate.gateway.server.listener import Listener
 from voicegate.gateway.session.opening import SessionLimits
-from voicegate.gateway.session.quota import QuotaLimits, Quotas
+from voicegate.gateway.session.quota import Holding, QuotaLimits, Quotas
+from voicegate.gateway.session.waiting import WaitingLimits
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
@@ -46,7 +49,9 @@ class Gateway:
         self._config = config
         self._owns_process = owns_process
         self._engine = engine
-        self._dispatcher = Dispatcher(engine)
+        waiting = WaitingLimits(num_waiting=config.waiting_contexts, wait_s=config.waiting_s)
+        self._admission = Admission(engine, waiting)
+        self._dispatcher = Dispatcher(engine, on_end=self._admission.note_end)
         self._limits = SessionLimits(
             contexts=config.contexts_per_socket,
             text_bytes=config.text_bytes,
@@ -64,7 +69,7 @@ class Gateway:
                 utterances_per_owner=config.utterances_per_address,
             )
         )
-        self._listener = Listener(config, self._quotas, readiness=self._readiness, serve_socket=self._serve_socket)
+        self._listener = Listener(config, self._quotas, status=self._status, serve_socket=self._serve_socket)
         self._phase = Phase.WARMING_UP
         self._info: EngineInfo | None = None
         self.is_engine_left = False
@@ -162,8 +167,20 @@ class Gateway:
 
     # --- sockets ------------------------------------------------------------------------------------------
 
-    def _readiness(self) -> tuple[str | None, EngineInfo | None]:
-        return self._phase.value or self._engine.unready_reason, self._info_now
+    def _status(self) -> Status:
+        info, limits, waiting = self._info_now, self._quotas.limits, self._admission
+        load = Load(
+            sockets=self._quotas.in_all(Holding.SOCKET),
+            max_sockets=limits.sockets,
+            contexts=self._quotas.in_all(Holding.CONTEXT),
+            max_contexts=limits.contexts,
+            utterances=self._quotas.in_all(Holding.UTTERANCE),
+            max_utterances=0 if info is None else info.max_utterances,
+            waiting=waiting.num_waiting,
+            max_waiting=waiting.max_waiting,
+            retry_after_ms=waiting.retry_after_ms,
+        )
+        return Status(self._phase.value or self._engine.unready_reason, info, load)
 
     async def _serve_socket(self, websocket: BoundedSocket) -> None:
         info = self._info_now
@@ -173,6 +190,7 @@ class Gateway:
             engine=self._engine,
             info=info,
             dispatcher=self._dispatcher,
+            admission=self._admission,
             limits=self._limits,
             quotas=self._quotas,
         )

@@ -20,9 +20,16 @@ class SendAudio:
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """To be answered at once with `submitted` or `refused`."""
+    """To be answered with `submitted` or `refused`, at once or after a wait."""
 
     request: UtteranceRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """A `Submit` that needs no answer any more."""
+
+    utterance_id: UtteranceId
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,4 +63,4 @@ class Close:
     reason: str
 
 
-Action = Send | SendAudio | Submit | PushText | FlushText | EndText | CancelUtterance | Close
+Action = Send | SendAudio | Submit | Withdraw | PushText | FlushText | EndText | CancelUtterance | Close

@@ -21,6 +21,7 @@ from voicegate.gateway.session.actions import (
     Send,
     SendAudio,
     Submit,
+    Withdraw,
 )
 from voicegate.gateway.session.opening import SessionLimits, effective_format
 from voicegate.gateway.session.prelude import Prelude
@@ -72,9 +73,13 @@ class Context:
     opened_s: float
     latest_s: float  # when something was last heard from either side
     state: ContextState = ContextState.OPEN
+    asked_s: float | None = None  # when the engine was asked to take it up
     has_utterance: bool = False
+    holds_place: bool = False  # among those with something to say
     is_over: bool = False  # it ended by its own move
     prelude: Prelude = field(default_factory=Prelude)
+    waiting: list[PushText | FlushText | EndText] = field(default_factory=list)  # for the engine's answer
+    waited_ms: float = 0.0  # for it
     num_flushes_answered_early: int = 0  # before there was an utterance, which will answer them too
     next_sequence: int = 0
     num_text_bytes: int = 0
@@ -121,60 +126,81 @@ class Context:
                 if self.first_text_s is None:
                     self.first_text_s = now_s
                 self.num_text_bytes += len(text.encode())
-                return self._take_text(text)
+                return self._take_text(text, now_s)
             case wire.Flush(id=flush_id):
                 return self._take_flush(flush_id)
             case wire.End():
-                return [EndText(self.utterance_id)] if self.has_utterance else self._end_in_silence()
+                is_silent = self.asked_s is None
+                return self._end_in_silence() if is_silent else self._tell_engine(EndText(self.utterance_id))
             case wire.Cancel(played_ms=played_ms):
-                if not self.has_utterance:
-                    self.is_over = True
-                    return [Send(wire.Cancelled(self.context_id, 0, "", self.prelude.text))]
-                is_repeated = before is ContextState.CANCELLING
-                return [] if is_repeated else [CancelUtterance(self.utterance_id, played_ms)]
+                if self.has_utterance:
+                    is_repeated = before is ContextState.CANCELLING
+                    return [] if is_repeated else [CancelUtterance(self.utterance_id, played_ms)]
+                self.is_over = True
+                return [*self.cancel(), Send(wire.Cancelled(self.context_id, 0, "", self._unheard_text))]
             case wire.Playback():
                 self.playback = message
                 return []
             case _:
                 assert_never(message)
 
-    def _take_text(self, text: str) -> list[Action]:
-        if self.has_utterance:
+    def _take_text(self, text: str, now_s: float) -> list[Action]:
+        if self.asked_s is not None:
             self.has_unflushed_text = True
-            return [PushText(self.utterance_id, text)]
+            return self._tell_engine(PushText(self.utterance_id, text))
         self.prelude.add(text)
-        return [Submit(self.request)] if self.prelude.is_something_to_say else []
+        if not self.prelude.is_something_to_say:
+            return []
+        self.asked_s = now_s
+        self.has_unflushed_text = True
+        return [Submit(self.request)]
 
     def _take_flush(self, flush_id: str) -> list[Action]:
-        if self.has_utterance:
+        if self.asked_s is not None:
             self.has_unflushed_text = False
             self.num_unanswered_flushes += 1
-            return [FlushText(self.utterance_id, flush_id)]
+            return self._tell_engine(FlushText(self.utterance_id, flush_id))
         self.prelude.flush(flush_id)
         return [Send(wire.Flushed(self.context_id, flush_id, audio_ms=0))]
+
+    def _tell_engine(self, order: PushText | FlushText | EndText) -> list[Action]:
+        """At once, or with all else once it has taken the utterance up."""
+        if self.has_utterance:
+            return [order]
+        self.waiting.append(order)
+        return []
+
+    @property
+    def _unheard_text(self) -> str:
+        return self.prelude.text + "".join(order.text for order in self.waiting if isinstance(order, PushText))
 
     def _end_in_silence(self) -> list[Action]:
         self.is_over = True
         timing = self.timing(engine.Timing())
         return [self.audio((), 0, is_last=True), Send(wire.Done(self.context_id, 0, 0, timing))]
 
-    def begin(self) -> list[Action]:
+    def begin(self, now_s: float) -> list[Action]:
         """The engine has taken it up: here is all that it missed."""
-        self.has_utterance = self.has_unflushed_text = True
-        prelude, self.prelude = self.prelude, Prelude()
+        assert self.asked_s is not None
+        self.has_utterance = True
+        self.waited_ms = (now_s - self.asked_s) * 1000
+        prelude, waiting = self.prelude, self.waiting
+        self.prelude, self.waiting = Prelude(), []
         if prelude.flush_id is None:
-            return [PushText(self.utterance_id, prelude.text)]
+            return [PushText(self.utterance_id, prelude.text), *waiting]
         self.num_flushes_answered_early = 1
         return [
             PushText(self.utterance_id, prelude.before_flush),
             FlushText(self.utterance_id, prelude.flush_id),
             PushText(self.utterance_id, prelude.after_flush),
+            *waiting,
         ]
 
     def cancel(self) -> list[Action]:
         """What the engine is to be told when nobody waits for this context any more."""
-        is_running = self.has_utterance and self.state is not ContextState.CANCELLING
-        return [CancelUtterance(self.utterance_id)] if is_running else []
+        if self.asked_s is None or (self.state is ContextState.CANCELLING and self.has_utterance):
+            return []
+        return [CancelUtterance(self.utterance_id) if self.has_utterance else Withdraw(self.utterance_id)]
 
     def progress(self, event: ProgressEvent, now_s: float) -> list[Action]:
         self.latest_s = now_s
@@ -209,8 +235,12 @@ class Context:
             ttfb_ms = round((self.first_audio_s - self.first_text_s) * 1000, 3)
         return wire.Timing(
             ttfb_ms=ttfb_ms,
-            queue_ms=measured.queue_ms,
-            llm_first_token_ms=measured.llm_first_token_ms,
-            first_chunk_ms=measured.first_chunk_ms,
-            first_packet_ms=measured.first_packet_ms,
+            queue_ms=self._with_wait(measured.queue_ms),
+            llm_first_token_ms=self._with_wait(measured.llm_first_token_ms),
+            first_chunk_ms=self._with_wait(measured.first_chunk_ms),
+            first_packet_ms=self._with_wait(measured.first_packet_ms),
         )
+
+    def _with_wait(self, measured_ms: float | None) -> float | None:
+        """The engine's clock began when it took the utterance up."""
+        return None if measured_ms is None else round(measured_ms + self.waited_ms, 3)

@@ -71,6 +71,9 @@ class Quotas:
     def held(self, owner: Owner, holding: Holding) -> int:
         return self._num_held[owner, holding]
 
+    def in_all(self, holding: Holding) -> int:
+        return self._num_in_all[holding]
+
     def take(self, owner: Owner, holding: Holding) -> Excess | None:
         """One more, to be given back; or why not, and then nothing was taken."""
         limit = self.limits.of_owner(holding)

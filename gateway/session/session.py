@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from voicegate.engine import interface as engine
 from voicegate.engine.interface import EngineError, EngineEvent, EngineInfo, UtteranceId
-from voicegate.gateway.session.actions import Action, Close, Send, Submit
+from voicegate.gateway.session.actions import Action, Close, Send, Submit, Withdraw
 from voicegate.gateway.session.context import ACCEPTS, Context, ContextMessage, ContextState
 from voicegate.gateway.session.opening import Refusal, SessionLimits, build_request, find_refusal, refusal_of
 from voicegate.gateway.session.quota import NOBODY, Holding, Owner, Quotas
@@ -112,12 +112,11 @@ class Session:
 
     # --- from the shell -----------------------------------------------------------------------------------
 
-    def submitted(self, utterance_id: UtteranceId) -> list[Action]:
-        return self._by_utterance[utterance_id].begin()
+    def submitted(self, utterance_id: UtteranceId, now_s: float) -> list[Action]:
+        return self._by_utterance[utterance_id].begin(now_s)
 
     def refused(self, utterance_id: UtteranceId, error: EngineError) -> list[Action]:
         context = self._by_utterance[utterance_id]
-        self._quotas.give_back(self._owner, Holding.UTTERANCE)
         return self._end(context, _refused(refusal_of(error), context.context_id))
 
     @property
@@ -153,8 +152,9 @@ class Session:
             _error(ErrorCode.ENGINE_FAILED, "the engine has stopped", context_id, fatal=True)
             for context_id in self._contexts
         ]
-        self._cancel_all()  # forgets them; there is nobody left to be told
-        return [*errors, Close(CloseCode.OUR_FAULT, "")]
+        # The engine is not there to be told of a cancel.
+        withdrawals = [action for action in self._cancel_all() if isinstance(action, Withdraw)]
+        return [*errors, *withdrawals, Close(CloseCode.OUR_FAULT, "")]
 
     def slow_consumer(self) -> list[Action]:
         """The peer read nothing for too long; no message would reach it either."""
@@ -264,8 +264,10 @@ class Session:
         if excess is not None:
             return [excess]
         actions = context.take(message, now_s)
-        if actions and isinstance(actions[-1], Submit) and (refusal := self._take_quota(Holding.UTTERANCE)):
-            return self._end(context, _refused(refusal, context.context_id))
+        if any(isinstance(action, Submit) for action in actions):
+            if (refusal := self._take_quota(Holding.UTTERANCE)) is not None:
+                return self._end(context, _refused(refusal, context.context_id))
+            context.holds_place = True
         return self._end(context, *actions) if context.is_over else actions
 
     def _find_excess(self, context: Context, message: ContextMessage) -> Send | None:
@@ -295,7 +297,7 @@ class Session:
         del self._contexts[context.context_id]
         del self._by_utterance[context.utterance_id]
         self._quotas.give_back(self._owner, Holding.CONTEXT)
-        if context.has_utterance:
+        if context.holds_place:
             self._quotas.give_back(self._owner, Holding.UTTERANCE)
 
     def _send_away(self, context: Context) -> list[Action]:

@@ -75,7 +75,7 @@ async def play(page: Page, scripts: Sequence[Script | HTTPStatus], run: str) -> 
 
 def pages(request: Request) -> Response | None:
     """What a real gateway serves beside its stream."""
-    status = http.Status(unready_reason=None, is_full=False, info=None)
+    status = http.Status(unready_reason=None, info=None)
     return None if request.path == wire.STREAM_PATH else http.respond(request, status, Sites())
 
 

@@ -45,7 +45,7 @@ def engine() -> FakeEngine:
 
 @pytest.fixture
 async def url(engine: FakeEngine) -> AsyncIterator[str]:
-    async with running_gateway(GatewayConfig(), engine) as url:
+    async with running_gateway(GatewayConfig(waiting_s=0.0), engine) as url:
         yield url
 
 

@@ -103,7 +103,7 @@ async def test_opened_contexts_take_no_room_from_those_who_speak() -> None:
 
 
 async def test_only_those_with_something_to_say_are_refused() -> None:
-    async with serving(Script(max_utterances=1, faults={0: STALL})) as served, served.client() as client:
+    async with serving(Script(max_utterances=1, faults={0: STALL}), waiting_s=0.0) as served, served.client() as client:
         await client.send(wire.Open(context="first"), wire.Text("first", "goes on"))
         await client.send(wire.Open(context="second"))
         await client.until(wire.Opened, "second")

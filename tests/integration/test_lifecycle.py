@@ -124,7 +124,7 @@ async def test_it_answers_while_the_engine_warms_up() -> None:
 
 
 async def test_an_engine_in_trouble_is_not_ready_until_it_is_over() -> None:
-    async with serving() as served, served.client() as client:
+    async with serving(waiting_s=0.0) as served, served.client() as client:
         served.engine.trouble = "no encoder is alive"
         status, _, body = await get(served.url, "/readyz")
         assert (status, body) == (503, "no encoder is alive\n")
@@ -239,7 +239,7 @@ async def test_a_failed_utterance_leaves_the_others() -> None:
         faults={1: Fault(FaultKind.FAIL, after_ms=120)},
         refusals={2: Overloaded("full", retry_after_ms=300), 3: Unsupported("no instruct")},
     )
-    async with serving(script) as served, served.client() as client:
+    async with serving(script, waiting_s=0.0) as served, served.client() as client:
         for context in ("fine", "fails"):
             await client.send(wire.Open(context=context), wire.Text(context, "some text "))
         error = await client.until(wire.Error)

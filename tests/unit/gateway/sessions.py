@@ -48,7 +48,7 @@ def begin_context(session: Session, context: str = "a", **fields: Any) -> Uttera
     utterance_id = open_context(session, context, **fields)
     (submit,) = session.receive(wire.Text(context=context, text=TEXT), NOW)
     assert isinstance(submit, Submit)
-    assert session.submitted(utterance_id) == [PushText(utterance_id, TEXT)]
+    assert session.submitted(utterance_id, NOW) == [PushText(utterance_id, TEXT)]
     return utterance_id
 
 

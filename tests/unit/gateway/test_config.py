@@ -9,7 +9,8 @@ import pytest
 
 from tests.support.golden import TINY_MODEL_DIR
 from voicegate.gateway import config as gateway_config
-from voicegate.gateway.config import ConfigError, GatewayConfig, config_fields, from_environment
+from voicegate.gateway.config import GatewayConfig, config_fields, from_environment
+from voicegate.gateway.config_fields import ConfigError
 
 pytestmark = pytest.mark.unit
 

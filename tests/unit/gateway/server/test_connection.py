@@ -10,11 +10,13 @@ from websockets.protocol import State
 
 from voicegate.engine.fake.engine import FakeEngine
 from voicegate.engine.interface import AudioReady, Cancelled, UtteranceId
+from voicegate.gateway.server.admission import Admission
 from voicegate.gateway.server.bounded_socket import Trouble
 from voicegate.gateway.server.connection import Connection
 from voicegate.gateway.server.dispatch import Dispatcher
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import NOBODY, Quotas
+from voicegate.gateway.session.waiting import WaitingLimits
 from voicegate.protocol import codec
 from voicegate.protocol import messages as wire
 
@@ -74,6 +76,7 @@ async def new_connection(websocket: Any, engine: FakeEngine) -> Connection:
         engine=engine,
         info=engine.info,
         dispatcher=Dispatcher(engine),
+        admission=Admission(engine, WaitingLimits()),
         limits=SessionLimits(),
         quotas=Quotas(),
     )

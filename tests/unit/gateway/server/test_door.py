@@ -18,17 +18,15 @@ def new_door(*, sockets: int = 2, num_spare: int = 3, sockets_per_owner: int | N
 def test_sockets_have_their_number_and_handshakes_count() -> None:
     door = new_door(sockets=2)
     for name in ("a", "b"):
-        assert not door.is_full
         assert door.arrive(name) is None
         assert door.admit(name, ANN) is None
-    assert door.is_full
     assert door.num_sockets == 2
     door.arrive("c")
     excess = door.admit("c", BEN)
     assert excess is not None
     assert (excess.limit, excess.is_of_owner) == (2, False)
     door.leave("a")
-    assert not door.is_full
+    assert door.num_sockets == 1
     assert door.admit("c", BEN) is None
 
 

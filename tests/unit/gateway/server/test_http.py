@@ -1,6 +1,7 @@
 """The GET pages, as a function of the request and of what is to be shown."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from websockets.datastructures import Headers
@@ -8,7 +9,7 @@ from websockets.http11 import Request
 
 from voicegate import __version__
 from voicegate.engine.interface import EngineInfo, SpeakingMode, VoiceInfo
-from voicegate.gateway.server.http import PAGES, Status, respond, too_many_sockets
+from voicegate.gateway.server.http import PAGES, Load, Status, respond, too_many_sockets
 from voicegate.gateway.server.sites import Sites
 from voicegate.gateway.session.quota import Excess, Holding
 from voicegate.protocol.messages import STREAM_PATH
@@ -16,12 +17,22 @@ from voicegate.protocol.messages import STREAM_PATH
 pytestmark = pytest.mark.unit
 
 INFO = EngineInfo("m", (VoiceInfo("anna", "warm"),), "anna", (SpeakingMode.AUTO,), 312, 8, 3000)
-READY = Status(unready_reason=None, is_full=False, info=INFO)
-WARMING_UP = Status(unready_reason="warming up", is_full=False, info=None)
-DRAINING = Status(unready_reason="draining", is_full=False, info=INFO)
-FULL = Status(unready_reason=None, is_full=True, info=INFO)
-
-
+LOAD = Load(
+    sockets=1,
+    max_sockets=4,
+    contexts=20,
+    max_contexts=100,
+    utterances=3,
+    max_utterances=8,
+    waiting=0,
+    max_waiting=2,
+    retry_after_ms=1500,
+)
+READY = Status(unready_reason=None, info=INFO, load=LOAD)
+WARMING_UP = Status(unready_reason="warming up", info=None, load=LOAD)
+DRAINING = Status(unready_reason="draining", info=INFO, load=LOAD)
+FULL = Status(unready_reason=None, info=INFO, load=replace(LOAD, sockets=4))
+BUSY = Status(unready_reason=None, info=INFO, load=replace(LOAD, waiting=2))
 SITES = Sites(origins=frozenset({"https://app.example"}))
 
 
@@ -31,7 +42,7 @@ def get(path: str, status: Status, method: str = "GET", **origin: str) -> tuple[
     return response.status_code, bytes(response.body).decode(), response.headers
 
 
-@pytest.mark.parametrize("status", [READY, WARMING_UP, DRAINING, FULL])
+@pytest.mark.parametrize("status", [READY, WARMING_UP, DRAINING, FULL, BUSY])
 def test_healthz_is_ok_while_the_process_lives(status: Status) -> None:
     assert get("/healthz", status)[:2] == (200, "ok\n")
 
@@ -61,14 +72,44 @@ def test_root_and_404_name_all_that_there_is() -> None:
     assert __version__ in get("/", READY)[1]
 
 
-def test_upgrades_are_let_through_when_the_engine_is_ready() -> None:
+def test_upgrades_are_let_through_when_there_is_room() -> None:
     assert respond(Request(STREAM_PATH, Headers()), READY, SITES) is None
     assert respond(Request(f"{STREAM_PATH}?key=x", Headers()), READY, SITES) is None
-    for status, reason in ((WARMING_UP, "warming up"), (DRAINING, "draining")):
+    for status, reason in ((WARMING_UP, "warming up"), (DRAINING, "draining"), (FULL, "taken"), (BUSY, "no room")):
         code, body, headers = get(STREAM_PATH, status)
         assert code == 503
         assert reason in body
         assert int(headers["Retry-After"]) > 0
+
+
+def test_who_is_turned_away_is_told_when_there_will_be_room() -> None:
+    assert get("/readyz", BUSY)[2]["Retry-After"] == "2"
+    assert get("/readyz", WARMING_UP)[2]["Retry-After"] == "1"
+    nobody_waits = replace(BUSY, load=replace(LOAD, waiting=0, max_waiting=0))
+    assert get("/readyz", nobody_waits)[0] == 200
+
+
+def test_capacity() -> None:
+    code, body, headers = get("/v1/capacity", READY)
+    assert (code, headers["Content-Type"]) == (200, "application/json")
+    assert json.loads(body) == {
+        "accepts": True,
+        "reason": None,
+        "sockets": 1,
+        "max_sockets": 4,
+        "contexts": 20,
+        "max_contexts": 100,
+        "utterances": 3,
+        "max_utterances": 8,
+        "waiting": 0,
+        "max_waiting": 2,
+        "retry_after_ms": 1500,
+    }
+    for status, reason in ((WARMING_UP, "warming up"), (FULL, "taken"), (BUSY, "no room")):
+        code, body, _ = get("/v1/capacity", status)
+        answer = json.loads(body)
+        assert (code, answer["accepts"]) == (200, False)
+        assert reason in answer["reason"]
 
 
 def test_a_quota_of_the_client_is_its_own_trouble() -> None:

@@ -10,7 +10,7 @@ from voicegate.gateway.server.sites import Sites
 
 pytestmark = pytest.mark.unit
 
-READY = Status(unready_reason=None, is_full=False, info=None)
+READY = Status(unready_reason=None, info=None)
 
 
 def get(path: str, **headers: str) -> Response:

@@ -11,6 +11,7 @@ from tests.unit.gateway.sessions import (
     INFO,
     MESSAGES,
     NOW,
+    TEXT,
     begin_context,
     error_of,
     new_session,
@@ -19,8 +20,17 @@ from tests.unit.gateway.sessions import (
     session_in,
 )
 from voicegate.engine import interface as engine
-from voicegate.engine.interface import SpeakingMode
-from voicegate.gateway.session.actions import Action, CancelUtterance, Close, EndText, FlushText, PushText, Submit
+from voicegate.engine.interface import SpeakingMode, UtteranceId
+from voicegate.gateway.session.actions import (
+    Action,
+    CancelUtterance,
+    Close,
+    EndText,
+    FlushText,
+    PushText,
+    Submit,
+    Withdraw,
+)
 from voicegate.gateway.session.context import ACCEPTS, ContextState
 from voicegate.gateway.session.quota import Owner, QuotaLimits, Quotas
 from voicegate.gateway.session.session import Session
@@ -92,7 +102,7 @@ def test_open_is_answered_and_the_engine_hears_of_it_with_the_first_word() -> No
     assert isinstance(submit, Submit)
     request = submit.request
     assert (request.voice, request.speed, request.seed, request.mode) == ("ben", 1.5, 7, SpeakingMode.CLAUSE)
-    assert session.submitted(request.utterance_id) == [PushText(request.utterance_id, "Hi")]
+    assert session.submitted(request.utterance_id, NOW) == [PushText(request.utterance_id, "Hi")]
     assert session.receive(wire.Text(context="a", text=" you"), NOW) == [PushText(request.utterance_id, " you")]
 
 
@@ -190,7 +200,7 @@ def test_a_context_takes_so_much_text_and_no_more() -> None:
     session = new_session(text_bytes=4, context_text_bytes=6)
     utterance_id = open_context(session)
     session.receive(wire.Text(context="a", text="1234"), NOW)
-    session.submitted(utterance_id)
+    session.submitted(utterance_id, NOW)
     error = error_of(session.receive(wire.Text(context="a", text="567"), NOW))
     assert (error.code, error.fatal) == ("bad_message", False)
     assert session.receive(wire.Text(context="a", text="56"), NOW) == [PushText(utterance_id, "56")]
@@ -217,7 +227,7 @@ def test_text_without_sound_waits_for_some_with() -> None:
         assert session.receive(wire.Text(context="a", text=text), NOW) == []
     (submit,) = session.receive(wire.Text(context="a", text="Hi"), NOW)
     assert isinstance(submit, Submit)
-    assert session.submitted(utterance_id) == [PushText(utterance_id, " ...\n(\u201cHi")]
+    assert session.submitted(utterance_id, NOW) == [PushText(utterance_id, " ...\n(\u201cHi")]
 
 
 @pytest.mark.parametrize("text", ["a", "7", "%", "=", "你", "é", "😀", ". a", "." * 1025])
@@ -234,7 +244,7 @@ def test_a_flush_with_nothing_to_say_is_answered_at_once() -> None:
     for flush_id in ("1", "2"):
         assert sent(session.receive(wire.Flush(context="a", id=flush_id), NOW)) == [wire.Flushed("a", flush_id, 0)]
     session.receive(wire.Text(context="a", text="hi"), NOW)
-    assert session.submitted(utterance_id) == [PushText(utterance_id, "hi")]
+    assert session.submitted(utterance_id, NOW) == [PushText(utterance_id, "hi")]
 
 
 def test_a_flush_divides_text_for_the_engine_too_and_is_answered_once() -> None:
@@ -246,7 +256,7 @@ def test_a_flush_divides_text_for_the_engine_too_and_is_answered_once() -> None:
         answers += sent(session.receive(wire.Flush(context="a", id=flush_id), NOW))
     assert answers == [wire.Flushed("a", "1", 0), wire.Flushed("a", "2", 0)]
     session.receive(wire.Text(context="a", text=")hi"), NOW)
-    assert session.submitted(utterance_id) == [
+    assert session.submitted(utterance_id, NOW) == [
         PushText(utterance_id, "... ("),
         FlushText(utterance_id, "2"),
         PushText(utterance_id, ")hi"),
@@ -272,6 +282,89 @@ def test_a_cancel_with_nothing_to_say_gives_the_text_back() -> None:
     session.receive(wire.Text(context="a", text="..."), NOW)
     assert sent(session.receive(wire.Cancel(context="a"), NOW)) == [wire.Cancelled("a", 0, "", "...")]
     assert not session.contexts
+
+
+# --- while the engine has no room -------------------------------------------------------------------------
+
+
+def waiting_context(session: Session, context: str = "a") -> UtteranceId:
+    """It has said `TEXT`, and the engine has not answered."""
+    utterance_id = open_context(session, context)
+    (submit,) = session.receive(wire.Text(context=context, text=TEXT), NOW)
+    assert isinstance(submit, Submit)
+    return utterance_id
+
+
+def test_what_comes_while_one_waits_reaches_the_engine_in_order() -> None:
+    session = new_session()
+    utterance_id = waiting_context(session)
+    for message in (
+        wire.Flush(context="a", id="1"),
+        wire.Text(context="a", text="and more"),
+        wire.Flush(context="a", id="2"),
+        wire.End(context="a"),
+    ):
+        assert session.receive(message, NOW) == []
+    assert error_of(session.receive(wire.Text(context="a", text="x"), NOW)).code == "illegal_in_state"
+    assert session.submitted(utterance_id, NOW + 0.5) == [
+        PushText(utterance_id, TEXT),
+        FlushText(utterance_id, "1"),
+        PushText(utterance_id, "and more"),
+        FlushText(utterance_id, "2"),
+        EndText(utterance_id),
+    ]
+    assert sent(session.engine_event(engine.Flushed(utterance_id, "1", 40), NOW)) == [wire.Flushed("a", "1", 40)]
+
+
+def test_flushes_are_limited_while_one_waits() -> None:
+    session = new_session(unanswered_flushes=2)
+    waiting_context(session)
+    for _ in range(2):
+        assert session.receive(wire.Flush(context="a"), NOW) == []
+    assert error_of(session.receive(wire.Flush(context="a"), NOW)).code == "rate_limited"
+
+
+def test_the_wait_counts_in_what_is_measured() -> None:
+    session = new_session()
+    utterance_id = waiting_context(session)
+    session.submitted(utterance_id, NOW + 0.5)
+    session.engine_event(engine.AudioReady(utterance_id, (b"x",), 0), NOW + 0.75)
+    measured = engine.Timing(queue_ms=1.0, first_packet_ms=240.0)
+    done = sent(session.engine_event(engine.Done(utterance_id, 40, 2, 0, measured), NOW + 1.0))[-1]
+    assert done.timing == wire.Timing(ttfb_ms=750.0, queue_ms=501.0, first_packet_ms=740.0)
+
+
+def test_a_cancel_while_one_waits_is_answered_at_once() -> None:
+    session = new_session()
+    utterance_id = waiting_context(session)
+    session.receive(wire.Text(context="a", text="and more"), NOW)
+    withdraw, cancelled = session.receive(wire.Cancel(context="a"), NOW)
+    assert withdraw == Withdraw(utterance_id)
+    assert sent([cancelled]) == [wire.Cancelled("a", 0, "", TEXT + "and more")]
+    assert not session.contexts
+
+
+@pytest.mark.parametrize(
+    "end",
+    [Session.drain_deadline, Session.engine_stopped, Session.slow_consumer, Session.flooded, Session.disconnected],
+)
+def test_whoever_waits_on_a_socket_that_ends_waits_no_more(end: Callable[[Session], list[Action]]) -> None:
+    session = new_session()
+    utterance_id = waiting_context(session)
+    actions = end(session)
+    assert Withdraw(utterance_id) in actions
+    assert not any(isinstance(action, CancelUtterance) for action in actions)
+
+
+def test_a_drain_waits_for_who_waits() -> None:
+    session = new_session()
+    utterance_id = waiting_context(session)
+    session.receive(wire.Flush(context="a"), NOW)
+    assert sent(session.drain(5000)) == [wire.Draining(5000)]
+    overloaded = engine.Overloaded("no room", retry_after_ms=700)
+    error, close = session.refused(utterance_id, overloaded)
+    assert error_of([error]).retry_after_ms == 700
+    assert isinstance(close, Close)
 
 
 # --- time and quotas --------------------------------------------------------------------------------------

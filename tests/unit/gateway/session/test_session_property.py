@@ -20,6 +20,7 @@ from voicegate.gateway.session.actions import (
     Send,
     SendAudio,
     Submit,
+    Withdraw,
 )
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import NOBODY, Holding, QuotaLimits, Quotas
@@ -65,7 +66,8 @@ class SessionMachine(RuleBasedStateMachine):
         self.heard: dict[str, HeardContext] = {}
         self.num_opened = self.num_ended = 0
         self.is_closed = False
-        self.refuse_next = False
+        self.waiting: set[UtteranceId] = set()  # for the engine's answer
+        self.is_answer_late = False
 
     # --- the two sides, as the shell would run them -------------------------------------------------------
 
@@ -75,6 +77,8 @@ class SessionMachine(RuleBasedStateMachine):
             match action:
                 case Submit(request=request):
                     self.submit(request.utterance_id)
+                case Withdraw(utterance_id=utterance_id):
+                    self.waiting.remove(utterance_id)
                 case PushText(utterance_id=utterance_id, text=text):
                     assert text
                     assert not self.model(utterance_id).is_ended
@@ -101,13 +105,19 @@ class SessionMachine(RuleBasedStateMachine):
 
     def submit(self, utterance_id: UtteranceId) -> None:
         assert utterance_id not in self.ever_submitted, "utterance ids are never used twice"
-        if self.refuse_next:
-            self.refuse_next = False
+        assert utterance_id not in self.waiting
+        self.waiting.add(utterance_id)
+        if not self.is_answer_late:
+            self.answer(utterance_id, is_refused=False)
+
+    def answer(self, utterance_id: UtteranceId, *, is_refused: bool) -> None:
+        self.waiting.remove(utterance_id)
+        if is_refused:
             self.perform(self.session.refused(utterance_id, engine.Overloaded("full", retry_after_ms=1)))
         else:
             self.ever_submitted.add(utterance_id)
             self.engine[utterance_id] = ModelUtterance()
-            self.perform(self.session.submitted(utterance_id))
+            self.perform(self.session.submitted(utterance_id, self.now_s))
 
     def hear(self, message: wire.ServerMessage) -> None:
         match message:
@@ -155,11 +165,10 @@ class SessionMachine(RuleBasedStateMachine):
     def send_open(self, context: str, voice: str | None) -> None:
         self.receive(wire.Open(context=context, voice=voice))
 
-    @rule(context=CONTEXT_IDS, text=st.sampled_from(["", " ", "...", "hi ", "123456789"]), is_refused=st.booleans())
-    def send_text(self, context: str, text: str, is_refused: bool) -> None:
-        self.refuse_next = is_refused
+    @rule(context=CONTEXT_IDS, text=st.sampled_from(["", " ", "...", "hi ", "123456789"]), is_answer_late=st.booleans())
+    def send_text(self, context: str, text: str, is_answer_late: bool) -> None:
+        self.is_answer_late = is_answer_late
         self.receive(wire.Text(context=context, text=text))
-        self.refuse_next = False
 
     @rule(context=CONTEXT_IDS)
     def send_flush(self, context: str) -> None:
@@ -184,6 +193,11 @@ class SessionMachine(RuleBasedStateMachine):
     def emit(self, event: engine.EngineEvent) -> None:
         self.now_s += 0.01
         self.perform(self.session.engine_event(event, self.now_s))
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data(), is_refused=st.booleans())
+    def answer_late(self, data: st.DataObject, is_refused: bool) -> None:
+        self.answer(data.draw(st.sampled_from(sorted(self.waiting))), is_refused=is_refused)
 
     @precondition(lambda self: self.engine)
     @rule(data=st.data(), kind=st.sampled_from(["audio", "alignment", "flushed"]))
@@ -231,7 +245,7 @@ class SessionMachine(RuleBasedStateMachine):
     def what_is_held_is_what_there_is(self) -> None:
         contexts = self.session.contexts.values()
         assert self.quotas.held(NOBODY, Holding.CONTEXT) == len(contexts)
-        assert self.quotas.held(NOBODY, Holding.UTTERANCE) == sum(c.has_utterance for c in contexts)
+        assert self.quotas.held(NOBODY, Holding.UTTERANCE) == sum(c.asked_s is not None for c in contexts)
 
     @invariant()
     def contexts_are_those_that_the_client_knows(self) -> None:
@@ -242,7 +256,10 @@ class SessionMachine(RuleBasedStateMachine):
         """The engine ends all that runs, as it promises; what never spoke has its time. Then nothing is open."""
         for utterance_id, model in list(self.engine.items()):
             self.end_utterance(utterance_id, "cancelled" if model.is_cancelled else "failed")
+        for utterance_id in list(self.waiting):
+            self.answer(utterance_id, is_refused=True)
         self.wait_for_long()
+        assert not self.waiting
         assert self.num_opened == self.num_ended
         assert not self.heard
 

@@ -1,0 +1,76 @@
+"""Who waits for room in the engine, in which order, and for how long. Pure: time is an argument."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from voicegate.engine.interface import UtteranceId
+
+# What a client that is turned away is told at least and at most: sooner it would only ask again, and later than that
+# nothing is known of what the load will be.
+_MIN_RETRY_MS: Final = 500
+_MAX_RETRY_MS: Final = 10_000
+# Weight of the latest interval between two ends: lower forgets a burst of them more slowly.
+_NEWS_WEIGHT: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingLimits:
+    """0 of either: nobody waits."""
+
+    num_waiting: int = 64
+    wait_s: float = 1.0
+
+
+class WaitingLine:
+    """First come, first served; nobody waits for longer than the limit."""
+
+    def __init__(self, limits: WaitingLimits) -> None:
+        self.limits = limits
+        self._joined_s: dict[UtteranceId, float] = {}  # in order
+        self._last_end_s: float | None = None
+        self._mean_interval_s: float | None = None
+
+    def __len__(self) -> int:
+        return len(self._joined_s)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self) >= self.limits.num_waiting or not self.limits.wait_s
+
+    @property
+    def first(self) -> UtteranceId | None:
+        return next(iter(self._joined_s), None)
+
+    def join(self, utterance_id: UtteranceId, now_s: float) -> None:
+        self._joined_s[utterance_id] = now_s
+
+    def leave(self, utterance_id: UtteranceId) -> None:
+        self._joined_s.pop(utterance_id, None)
+
+    @property
+    def next_deadline_s(self) -> float | None:
+        first = self.first
+        return None if first is None else self._joined_s[first] + self.limits.wait_s
+
+    def take_expired(self, now_s: float) -> list[UtteranceId]:
+        """Those whose time is over, who wait no longer."""
+        expired = [who for who, joined_s in self._joined_s.items() if now_s >= joined_s + self.limits.wait_s]
+        for utterance_id in expired:
+            del self._joined_s[utterance_id]
+        return expired
+
+    def note_end(self, now_s: float) -> None:
+        """An utterance has ended, so there may be room."""
+        if self._last_end_s is not None:
+            interval_s = now_s - self._last_end_s
+            before = interval_s if self._mean_interval_s is None else self._mean_interval_s
+            self._mean_interval_s = before + _NEWS_WEIGHT * (interval_s - before)
+        self._last_end_s = now_s
+
+    def retry_after_ms(self, least_ms: int = 0) -> int:
+        """When there should be room for one who comes now, at the rate at which others end.
+
+        `least_ms`: the engine's own word.
+        """
+        ahead_s = (self._mean_interval_s or 0.0) * (len(self) + 1)
+        return min(_MAX_RETRY_MS, max(least_ms or _MIN_RETRY_MS, round(ahead_s * 1000)))
