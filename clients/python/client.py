@@ -48,6 +48,7 @@ class OpenOptions(TypedDict, total=False):
     seed: int | None
     instruct: str | None
     lead_ms: int | None
+    burst_ms: int | None
     context_id: str
 
 
@@ -134,7 +135,7 @@ class Gate:
             instruct=options.get("instruct"),
             seed=options.get("seed"),
             mode=options.get("mode", "auto"),
-            pace=wire.Pace(lead_ms=options.get("lead_ms")),
+            pace=wire.Pace(lead_ms=options.get("lead_ms"), burst_ms=options.get("burst_ms")),
         )
 
     async def _usable_link(self) -> Link:

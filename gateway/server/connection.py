@@ -1,12 +1,7 @@
-"""The I/O shell of one socket: read -> Session -> perform, and one writer.
-
-Engine events wait in an inbox until the socket has taken what came before, and only then reach the Session. So
-audio that the engine made before a `cancel`, and the socket had no room for, is dropped by the Session's own rule.
-"""
+"""The I/O shell of one socket: read -> Session -> perform, and one writer of what is to go out."""
 
 import asyncio
 import secrets
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, assert_never
@@ -15,7 +10,6 @@ from websockets.exceptions import ConnectionClosed
 from websockets.protocol import State
 
 from voicegate.engine.interface import (
-    AudioReady,
     Engine,
     EngineError,
     EngineEvent,
@@ -27,6 +21,7 @@ from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.admission import Admission
 from voicegate.gateway.server.bounded_socket import CLOSE_TIMEOUT_S, BoundedSocket, Trouble
 from voicegate.gateway.server.dispatch import Dispatcher
+from voicegate.gateway.server.outgoing import Outgoing
 from voicegate.gateway.session.actions import (
     Action,
     CancelUtterance,
@@ -47,12 +42,6 @@ from voicegate.protocol import messages as wire
 from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
 from voicegate.protocol.messages import ServerMessage
 
-# Answers that wait for the socket. Reading pauses above it: lower slows clients that pipeline many small messages,
-# higher lets a client that does not read cost more memory.
-_MAX_WAITING_ANSWERS: Final = 256
-# Audio that waits for the socket, over all contexts. The engine's lead keeps far below it while a peer reads at
-# all: 16 MiB are 5 minutes of PCM or an hour of Opus.
-_MAX_WAITING_AUDIO_BYTES: Final = 16 * 1024 * 1024
 # Frames written in a row before other sockets have their turn.
 _WRITES_PER_TURN: Final = 16
 
@@ -77,12 +66,8 @@ class Connection:
         self._session = Session(session_id=session_id, info=info, limits=limits, quotas=quotas, owner=websocket.owner)
         self._loop = asyncio.get_running_loop()
         self._deadline: asyncio.TimerHandle | None = None
-        self._outbox: deque[str | bytes | Close] = deque()
-        self._inbox: deque[EngineEvent] = deque()
-        self._num_inbox_bytes = 0
-        self._has_output = asyncio.Event()
-        self._has_room = asyncio.Event()
-        self._has_room.set()
+        self._sending: asyncio.TimerHandle | None = None
+        self._outgoing = Outgoing()
         # How it ends, whatever is still to be read or written.
         self._verdict: asyncio.Future[Close] = self._loop.create_future()
         self._is_over = False
@@ -112,26 +97,25 @@ class Connection:
                 await self._close(self._verdict.result())
         except Exception:  # noqa: BLE001 - the root of this socket's tasks: its trouble ends this socket only
             self._log.exception("socket failed")
-            self._outbox.clear()
+            self._outgoing.drop_answers()
             self._perform(self._session.disconnected())  # before the close, which may take its time
             await self._close(Close(CloseCode.OUR_FAULT, ""))
         finally:
             self._is_over = True
-            self._inbox.clear()
+            self._outgoing.drop_events()
             self._perform(self._session.disconnected())
-            if self._deadline is not None:
-                self._deadline.cancel()
+            for timer in (self._deadline, self._sending):
+                if timer is not None:
+                    timer.cancel()
             self._log.info("socket closed", code=int(self._websocket.close_code or 0))
 
     def deliver(self, event: EngineEvent) -> None:
         """Take an engine event; it reaches the session when the socket has room. Returns at once."""
         if self._is_over:
             return
-        self._inbox.append(event)
-        self._num_inbox_bytes += _num_bytes(event)
-        if self._num_inbox_bytes > _MAX_WAITING_AUDIO_BYTES:
+        self._outgoing.put_event(event)
+        if self._outgoing.is_too_much:
             self._give_up()
-        self._has_output.set()
 
     def drain(self, deadline_ms: int) -> None:
         self._react(lambda: self._session.drain(deadline_ms))
@@ -166,10 +150,9 @@ class Connection:
         if self._verdict.done():
             return
         self._log.warning(
-            "slow consumer", waiting_bytes=self._num_inbox_bytes, socket_bytes=self._websocket.num_held_bytes
+            "slow consumer", waiting_bytes=self._outgoing.num_audio_bytes, socket_bytes=self._websocket.num_held_bytes
         )
-        self._inbox.clear()
-        self._num_inbox_bytes = 0
+        self._outgoing.drop_events()
         self._react(self._session.slow_consumer)
         self._end_with(Close(CloseCode.POLICY, ErrorCode.SLOW_CONSUMER.value))
 
@@ -181,13 +164,14 @@ class Connection:
 
     async def _read_all(self) -> None:
         while True:
-            await self._has_room.wait()
+            await self._outgoing.wait_for_room()
             try:
                 raw = await self._websocket.recv()
             except ConnectionClosed:
                 return
             self._perform(self._actions_for(raw))
             self._watch_deadline()
+            self._watch_sending()
 
     def _actions_for(self, raw: str | bytes) -> Sequence[Action]:
         try:
@@ -200,6 +184,19 @@ class Connection:
         except ProtocolViolation as violation:
             return self._session.violation(violation)
         return self._session.receive(message, self._loop.time())
+
+    def _watch_sending(self) -> None:
+        """For contexts whose audio leaves in time with their listeners."""
+        due_s = self._session.next_send_s
+        if self._sending is not None and due_s != self._sending.when():
+            self._sending.cancel()
+            self._sending = None
+        if due_s is not None and self._sending is None:
+            self._sending = self._loop.call_at(due_s, self._meet_sending)
+
+    def _meet_sending(self) -> None:
+        self._sending = None  # a loop's timer may be early by its grain, and is set anew then
+        self._outgoing.look_again()
 
     def _watch_deadline(self) -> None:
         if self._deadline is None and (due_s := self._session.next_deadline_s) is not None:
@@ -225,9 +222,9 @@ class Connection:
             match action:
                 case Send(message=message):
                     self._log_end(message)
-                    self._put(codec.encode(message))
+                    self._outgoing.put(codec.encode(message))
                 case SendAudio(message=audio):
-                    self._put(audio_message.pack(audio))
+                    self._outgoing.put(audio_message.pack(audio))
                 case Submit(request=request):
                     self._submit(request)
                 case Withdraw(utterance_id=utterance_id):
@@ -241,7 +238,7 @@ class Connection:
                 case CancelUtterance(utterance_id=utterance_id, played_ms=played_ms):
                     self._engine.cancel(utterance_id, played_ms)
                 case Close():
-                    self._put(action)
+                    self._outgoing.put(action)
                 case _:
                     assert_never(action)
 
@@ -256,12 +253,6 @@ class Connection:
                 self._react(lambda: self._session.refused(utterance_id, error))
 
         self._admission.submit(request, answer)
-
-    def _put(self, item: str | bytes | Close) -> None:
-        self._outbox.append(item)
-        self._has_output.set()
-        if len(self._outbox) >= _MAX_WAITING_ANSWERS:
-            self._has_room.clear()
 
     def _log_end(self, message: ServerMessage) -> None:
         match message:
@@ -294,18 +285,14 @@ class Connection:
                 await asyncio.sleep(0)  # gives way; nothing is waited for
 
     async def _next_output(self) -> str | bytes | Close:
-        """Answers first; an engine event becomes output only when nothing else waits."""
-        while not self._outbox:
-            if self._inbox:
-                event = self._inbox.popleft()
-                self._num_inbox_bytes -= _num_bytes(event)
+        while (item := self._outgoing.take()) is None:
+            if (event := self._outgoing.take_event()) is not None:
                 self._perform(self._session.engine_event(event, self._loop.time()))
+            elif (due_s := self._session.next_send_s) is not None and due_s <= self._loop.time():
+                self._perform(self._session.on_send_due(self._loop.time()))
             else:
-                self._has_output.clear()
-                await self._has_output.wait()
-        item = self._outbox.popleft()
-        if len(self._outbox) < _MAX_WAITING_ANSWERS // 2:
-            self._has_room.set()
+                self._watch_sending()
+                await self._outgoing.wait_for_news()
         return item
 
     async def _write(self, frame: str | bytes) -> bool:
@@ -323,7 +310,3 @@ class Connection:
                 await self._websocket.close(close.code, close.reason)
         except TimeoutError:
             self.abort()
-
-
-def _num_bytes(event: EngineEvent) -> int:
-    return sum(map(len, event.packets)) if isinstance(event, AudioReady) else 0

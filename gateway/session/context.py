@@ -24,6 +24,7 @@ from voicegate.gateway.session.actions import (
     Withdraw,
 )
 from voicegate.gateway.session.opening import SessionLimits, effective_format
+from voicegate.gateway.session.pacing import SendPace
 from voicegate.gateway.session.prelude import Prelude
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
@@ -81,6 +82,7 @@ class Context:
     waiting: list[PushText | FlushText | EndText] = field(default_factory=list)  # for the engine's answer
     waited_ms: float = 0.0  # for it
     num_flushes_answered_early: int = 0  # before there was an utterance, which will answer them too
+    pace: SendPace | None = None  # None: audio leaves as it comes
     next_sequence: int = 0
     num_text_bytes: int = 0
     has_unflushed_text: bool = False  # of what the engine was given
@@ -135,11 +137,13 @@ class Context:
             case wire.Cancel(played_ms=played_ms):
                 if self.has_utterance:
                     is_repeated = before is ContextState.CANCELLING
-                    return [] if is_repeated else [CancelUtterance(self.utterance_id, played_ms)]
+                    return [] if is_repeated else [CancelUtterance(self.utterance_id, self._heard_ms(played_ms))]
                 self.is_over = True
                 return [*self.cancel(), Send(wire.Cancelled(self.context_id, 0, "", self._unheard_text))]
             case wire.Playback():
                 self.playback = message
+                if self.pace is not None:
+                    self.pace.note_played(message.played_ms, now_s)
                 return []
             case _:
                 assert_never(message)
@@ -169,6 +173,10 @@ class Context:
             return [order]
         self.waiting.append(order)
         return []
+
+    def _heard_ms(self, played_ms: int | None) -> int | None:
+        """Where to split the text: at what was sent rather than at what was made, where the client does not say."""
+        return self.pace.sent_ms if played_ms is None and self.pace is not None else played_ms
 
     @property
     def _unheard_text(self) -> str:

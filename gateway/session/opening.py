@@ -54,7 +54,6 @@ def find_refusal(message: Open, info: EngineInfo) -> Refusal | None:
         _check_voice(message, info)
         or _check_format(message.format)
         or _check_mode(message, info)
-        or _check_pace(message)
         or _check_instruct(message, info)
     )
 
@@ -131,9 +130,3 @@ def _check_instruct(message: Open, info: EngineInfo) -> Refusal | None:
     except (Unsupported, BadRequest) as error:
         return refusal_of(error)
     return None
-
-
-def _check_pace(message: Open) -> Refusal | None:
-    if message.pace.burst_ms is None:
-        return None
-    return Refusal(ErrorCode.UNSUPPORTED, "pace.burst_ms is not honoured yet; leave it out")

@@ -15,6 +15,7 @@ from voicegate.engine.interface import EngineError, EngineEvent, EngineInfo, Utt
 from voicegate.gateway.session.actions import Action, Close, Send, Submit, Withdraw
 from voicegate.gateway.session.context import ACCEPTS, Context, ContextMessage, ContextState
 from voicegate.gateway.session.opening import Refusal, SessionLimits, build_request, find_refusal, refusal_of
+from voicegate.gateway.session.pacing import SendPace
 from voicegate.gateway.session.quota import NOBODY, Holding, Owner, Quotas
 from voicegate.protocol import messages as wire
 from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
@@ -45,6 +46,7 @@ class Session:
         self._owner = owner
         self._contexts: dict[str, Context] = {}
         self._by_utterance: dict[UtteranceId, Context] = {}
+        self._paced: dict[str, Context] = {}  # those whose audio leaves in time with their listeners
         self._num_incarnations = 0
         self._next_handle = 0
         self._is_draining = False
@@ -177,6 +179,17 @@ class Session:
         error = _error(ErrorCode.RATE_LIMITED, reason, fatal=True)
         return [error, *self._cancel_all(), Close(CloseCode.POLICY, ErrorCode.RATE_LIMITED.value)]
 
+    @property
+    def next_send_s(self) -> float | None:
+        """When `on_send_due` is."""
+        paces = (context.pace for context in self._paced.values())
+        return min((pace.next_due_s for pace in paces if pace is not None and pace.waiting), default=None)
+
+    def on_send_due(self, now_s: float) -> list[Action]:
+        """Listeners have room for more of their audio."""
+        paced = [(context, context.pace) for context in self._paced.values() if context.pace is not None]
+        return [action for context, pace in paced for action in self._send_due(context, pace, now_s)]
+
     # --- from the engine ----------------------------------------------------------------------------------
 
     def engine_event(self, event: EngineEvent, now_s: float) -> list[Action]:
@@ -184,6 +197,18 @@ class Session:
         context = self._by_utterance.get(event.utterance_id)
         if context is None:
             return []
+        if context.pace is None or context.state is ContextState.CANCELLING:
+            return self._heed(context, event, now_s)
+        context.pace.waiting.append(event)
+        return self._send_due(context, context.pace, now_s)
+
+    def _send_due(self, context: Context, pace: SendPace, now_s: float) -> list[Action]:
+        actions: list[Action] = []
+        while (event := pace.take_due(now_s)) is not None:
+            actions += self._heed(context, event, now_s)
+        return actions
+
+    def _heed(self, context: Context, event: EngineEvent, now_s: float) -> list[Action]:
         match event:
             case engine.AudioReady() | engine.Alignment() | engine.Flushed():
                 if context.state is ContextState.CANCELLING:
@@ -230,8 +255,19 @@ class Session:
         utterance_id = UtteranceId(f"{self.session_id}-{self._num_incarnations}")
         self._num_incarnations += 1
         request = build_request(message, self._info, utterance_id)
-        context = Context(context_id, self._take_handle(), message.format, request, opened_s=now_s, latest_s=now_s)
+        burst_ms = message.pace.burst_ms
+        context = Context(
+            context_id,
+            self._take_handle(),
+            message.format,
+            request,
+            opened_s=now_s,
+            latest_s=now_s,
+            pace=None if burst_ms is None else SendPace(burst_ms, message.format.frame_ms),
+        )
         self._contexts[context_id] = self._by_utterance[utterance_id] = context
+        if context.pace is not None:
+            self._paced[context_id] = context
         return [Send(context.opened(self._info))]
 
     def _take_quota(self, holding: Holding) -> Refusal | None:
@@ -268,6 +304,8 @@ class Session:
             if (refusal := self._take_quota(Holding.UTTERANCE)) is not None:
                 return self._end(context, _refused(refusal, context.context_id))
             context.holds_place = True
+        if context.state is ContextState.CANCELLING and context.pace and (end := context.pace.take_end()) is not None:
+            return self._engine_ended(context, end)  # the engine has no other to send
         return self._end(context, *actions) if context.is_over else actions
 
     def _find_excess(self, context: Context, message: ContextMessage) -> Send | None:
@@ -296,6 +334,7 @@ class Session:
     def _forget(self, context: Context) -> None:
         del self._contexts[context.context_id]
         del self._by_utterance[context.utterance_id]
+        self._paced.pop(context.context_id, None)
         self._quotas.give_back(self._owner, Holding.CONTEXT)
         if context.holds_place:
             self._quotas.give_back(self._owner, Holding.UTTERANCE)

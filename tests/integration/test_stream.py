@@ -140,3 +140,12 @@ async def test_no_compression_and_a_subprotocol_only_if_offered() -> None:
         assert client.websocket.subprotocol is None
         assert client.websocket.response is not None
         assert "Sec-WebSocket-Extensions" not in client.websocket.response.headers
+
+
+async def test_a_burst_and_then_real_time() -> None:
+    async with serving() as served, served.client() as client:
+        await client.speak("a", "abcdefghij", pace=wire.Pace(burst_ms=200))
+        heard = await client.until_done("a")
+        check_tone(heard, 0, num_characters=10)
+        assert len(heard.audio) > 3
+        assert max(len(message.packets) for message in heard.audio) <= 200 // 20

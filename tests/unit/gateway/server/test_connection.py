@@ -152,7 +152,7 @@ async def test_no_audio_is_ahead_of_a_cancel_but_what_was_written() -> None:
 
 
 async def test_audio_that_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voicegate.gateway.server.connection._MAX_WAITING_AUDIO_BYTES", 1000)
+    monkeypatch.setattr("voicegate.gateway.server.outgoing._MAX_WAITING_AUDIO_BYTES", 1000)
     engine = FakeEngine()
     websocket = StubWebsocket([wire.Open(context="a"), wire.Text("a", "hi")])
     connection = await new_connection(websocket, engine)

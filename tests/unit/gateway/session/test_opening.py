@@ -51,7 +51,6 @@ def test_is_possible(fields: dict[str, Any]) -> None:
         ({"format": Format(codec="pcm_s16le", sample_rate=48_000)}, ErrorCode.UNSUPPORTED_FORMAT, "24000, not 48000"),
         ({"instruct": "x" * 11}, ErrorCode.BAD_MESSAGE, "takes 10"),
         ({"instruct": "x" * 100_000}, ErrorCode.BAD_MESSAGE, "takes 10"),
-        ({"pace": Pace(burst_ms=0)}, ErrorCode.UNSUPPORTED, "burst_ms"),
     ],
 )
 def test_is_refused_with_the_reason(fields: dict[str, Any], code: ErrorCode, part: str) -> None:

@@ -161,9 +161,13 @@ class SessionMachine(RuleBasedStateMachine):
     def greet(self) -> None:
         self.perform(self.session.greet())
 
-    @rule(context=CONTEXT_IDS, voice=st.sampled_from([None, "anna", "nobody"]))
-    def send_open(self, context: str, voice: str | None) -> None:
-        self.receive(wire.Open(context=context, voice=voice))
+    @rule(
+        context=CONTEXT_IDS,
+        voice=st.sampled_from([None, "anna", "nobody"]),
+        burst_ms=st.sampled_from([None, 0, 40]),
+    )
+    def send_open(self, context: str, voice: str | None, burst_ms: int | None) -> None:
+        self.receive(wire.Open(context=context, voice=voice, pace=wire.Pace(burst_ms=burst_ms)))
 
     @rule(context=CONTEXT_IDS, text=st.sampled_from(["", " ", "...", "hi ", "123456789"]), is_answer_late=st.booleans())
     def send_text(self, context: str, text: str, is_answer_late: bool) -> None:
@@ -204,7 +208,7 @@ class SessionMachine(RuleBasedStateMachine):
     def emit_progress(self, data: st.DataObject, kind: str) -> None:
         utterance_id = data.draw(st.sampled_from(list(self.engine)))
         events: dict[str, engine.EngineEvent] = {
-            "audio": engine.AudioReady(utterance_id, (b"x",), 0),
+            "audio": engine.AudioReady(utterance_id, (b"x", b"y", b"z"), 0),
             "alignment": engine.Alignment(utterance_id, (), estimated=True),
         }
         if kind == "flushed" and self.engine[utterance_id].flush_ids:
@@ -236,6 +240,17 @@ class SessionMachine(RuleBasedStateMachine):
         if really == 0:
             self.perform(self.session.drain(1000))
 
+    @precondition(lambda self: self.session.next_send_s is not None)
+    @rule()
+    def send_what_is_due(self) -> None:
+        due_s = self.session.next_send_s
+        assert due_s is not None
+        self.now_s = max(self.now_s, due_s)
+        before = self.session.next_send_s
+        self.perform(self.session.on_send_due(self.now_s))
+        after = self.session.next_send_s
+        assert after is None or after > before, "what is due is sent"
+
     @rule()
     def wait_for_long(self) -> None:
         self.now_s += IDLE_S
@@ -258,6 +273,8 @@ class SessionMachine(RuleBasedStateMachine):
             self.end_utterance(utterance_id, "cancelled" if model.is_cancelled else "failed")
         for utterance_id in list(self.waiting):
             self.answer(utterance_id, is_refused=True)
+        while self.session.next_send_s is not None:
+            self.send_what_is_due()
         self.wait_for_long()
         assert not self.waiting
         assert self.num_opened == self.num_ended

@@ -1,0 +1,89 @@
+"""What waits for one socket: answers, and behind them engine events that have not become output yet.
+
+An event becomes output only when nothing else waits, so that audio which the engine made before a `cancel`, and the
+socket had no room for, is dropped by the Session's own rule.
+"""
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from voicegate.engine.interface import AudioReady, EngineEvent
+from voicegate.gateway.session.actions import Close
+
+# Answers that wait for the socket. Reading pauses above it: lower slows clients that pipeline many small messages,
+# higher lets a client that does not read cost more memory.
+_MAX_WAITING_ANSWERS: Final = 256
+# Audio that waits for the socket, over all contexts. The engine's lead keeps far below it while a peer reads at
+# all: 16 MiB are 5 minutes of PCM or an hour of Opus.
+_MAX_WAITING_AUDIO_BYTES: Final = 16 * 1024 * 1024
+
+Item = str | bytes | Close
+
+
+class Outgoing:
+    def __init__(self) -> None:
+        self._answers: deque[Item] = deque()
+        self._events: deque[EngineEvent] = deque()
+        self._num_audio_bytes = 0
+        self._has_news = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+
+    @property
+    def num_audio_bytes(self) -> int:
+        return self._num_audio_bytes
+
+    @property
+    def is_too_much(self) -> bool:
+        """More audio than any peer that reads lets wait."""
+        return self._num_audio_bytes > _MAX_WAITING_AUDIO_BYTES
+
+    def put(self, item: Item) -> None:
+        self._answers.append(item)
+        self._has_news.set()
+        if len(self._answers) >= _MAX_WAITING_ANSWERS:
+            self._has_room.clear()
+
+    def put_event(self, event: EngineEvent) -> None:
+        self._events.append(event)
+        self._num_audio_bytes += _num_bytes(event)
+        self._has_news.set()
+
+    def look_again(self) -> None:
+        """Time has passed, and may have made something of what the session keeps."""
+        self._has_news.set()
+
+    def take(self) -> Item | None:
+        if not self._answers:
+            return None
+        item = self._answers.popleft()
+        if len(self._answers) < _MAX_WAITING_ANSWERS // 2:
+            self._has_room.set()
+        return item
+
+    def take_event(self) -> EngineEvent | None:
+        if not self._events:
+            return None
+        event = self._events.popleft()
+        self._num_audio_bytes -= _num_bytes(event)
+        return event
+
+    def drop_events(self) -> None:
+        self._events.clear()
+        self._num_audio_bytes = 0
+
+    def drop_answers(self) -> None:
+        self._answers.clear()
+
+    async def wait_for_news(self) -> None:
+        self._has_news.clear()
+        await self._has_news.wait()
+
+    async def wait_for_room(self) -> None:
+        """For more answers: who does not read them is not read either."""
+        await self._has_room.wait()
+
+
+def _num_bytes(event: EngineEvent) -> int:
+    return sum(map(len, event.packets)) if isinstance(event, AudioReady) else 0
