@@ -10,6 +10,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -71,6 +72,7 @@ class BoundedSocket(ServerConnection):
         self._stall = stall
         self._unread: deque[bytes] = deque()  # received, and not parsed
         self._num_frames = 0
+        self._num_excesses_told = 0
         self._late_pong = b""
         self._is_queue_full = False
         self._reading_on: asyncio.Handle | None = None
@@ -91,7 +93,8 @@ class BoundedSocket(ServerConnection):
         self.recv_messages.resume = self._release_queue
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):
             raw_socket = transport.get_extra_info("socket")
-            raw_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _KERNEL_UNSENT_BYTES)
+            with suppress(OSError):  # the peer may be gone already
+                raw_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _KERNEL_UNSENT_BYTES)
         self._on_arrival(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -107,11 +110,17 @@ class BoundedSocket(ServerConnection):
     def data_received(self, data: bytes) -> None:
         if self.request is None and len(self._head) < _HEAD_BYTES:
             self._head += data[:_HEAD_BYTES]
+        is_held = self._is_queue_full or self._reading_on is not None
+        if not is_held and not self._unread and len(data) <= _PIECE_BYTES:  # nearly always
+            wait_s = self._parse(data)
+            if wait_s or self._is_queue_full:
+                self._hold(wait_s)
+            return
         self._unread += [data[start : start + _PIECE_BYTES] for start in range(0, len(data), _PIECE_BYTES)]
-        if self._reading_on is None and not self._is_queue_full:
-            self._parse_unread()
-        else:
+        if is_held:
             self.transport.pause_reading()
+        else:
+            self._parse_unread()
 
     def eof_received(self) -> None:
         while self._unread:  # no more than one read brought
@@ -122,35 +131,44 @@ class BoundedSocket(ServerConnection):
         self._num_frames += isinstance(event, Frame)
         super().process_event(event)
 
+    def _parse(self, piece: bytes) -> float:
+        """Returns the seconds until more may be parsed."""
+        num_frames_before = self._num_frames
+        super().data_received(piece)
+        if self.protocol.state is State.CLOSING and self._cutting is None:
+            # A peer that sent its close frame, or broke the protocol, may leave the TCP connection open for ever.
+            self._cutting = self.loop.call_later(CLOSE_TIMEOUT_S, self.transport.abort)
+        return self._inflow.take(self._num_frames - num_frames_before, len(piece), self.loop.time())
+
     def _parse_unread(self) -> None:
         """Until there is no more, the queue is full, the allowance is used up, or the turn is over."""
         self._reading_on = None
-        now_s = self.loop.time()
-        turn_over_s = now_s + _TURN_S
-        wait_s, was_over = 0.0, self._inflow.is_over
-        while self._unread and not self._is_queue_full and not wait_s and now_s < turn_over_s:
-            piece = self._unread.popleft()
-            num_frames_before = self._num_frames
-            super().data_received(piece)
-            now_s = self.loop.time()
-            wait_s = self._inflow.take(self._num_frames - num_frames_before, len(piece), now_s)
-        self._cut_if_closing()
+        turn_over_s = self.loop.time() + _TURN_S
+        wait_s = 0.0
+        while self._unread and not self._is_queue_full and not wait_s and self.loop.time() < turn_over_s:
+            wait_s = self._parse(self._unread.popleft())
+        if self._unread or self._is_queue_full or wait_s:
+            self._hold(wait_s)
+        elif not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def _hold(self, wait_s: float) -> None:
+        """Read no further: until there is allowance, until the queue is read, or for one turn of the others."""
         if self.transport.is_closing():
             return
+        self.transport.pause_reading()
         if wait_s:
-            self.transport.pause_reading()
             self._reading_on = self.loop.call_later(wait_s, self._parse_unread)
-            if not was_over:
-                self.on_trouble(Trouble.OVER_RATE)
-            elif self._inflow.is_flood(now_s):
-                self.on_trouble(Trouble.FLOODED)
-        elif self._is_queue_full:
-            self.transport.pause_reading()  # until the queue is read
-        elif self._unread:
-            self.transport.pause_reading()
+            self._tell_excess()
+        elif not self._is_queue_full:
             self._reading_on = self.loop.call_soon(self._parse_unread)
-        else:
-            self.transport.resume_reading()
+
+    def _tell_excess(self) -> None:
+        if self._inflow.num_excesses > self._num_excesses_told:
+            self._num_excesses_told = self._inflow.num_excesses
+            self.on_trouble(Trouble.OVER_RATE)
+        elif self._inflow.is_flood(self.loop.time()):
+            self.on_trouble(Trouble.FLOODED)
 
     def _hold_queue(self) -> None:
         self._is_queue_full = True
@@ -159,11 +177,6 @@ class BoundedSocket(ServerConnection):
         self._is_queue_full = False
         if self._reading_on is None:
             self._reading_on = self.loop.call_soon(self._parse_unread)
-
-    def _cut_if_closing(self) -> None:
-        """A peer that sent its close frame, or broke the protocol, may leave the TCP connection open for ever."""
-        if self.state is State.CLOSING and self._cutting is None:
-            self._cutting = self.loop.call_later(CLOSE_TIMEOUT_S, self.transport.abort)
 
     # --- writing ------------------------------------------------------------------------------------------
 

@@ -18,11 +18,7 @@ class Inflow:
         self._patience_s = patience_s
         self._full_at_s = 0.0  # when the allowance is whole again, if nothing more comes
         self._over_since_s: float | None = None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it came to the end of its allowance, and has not been quiet for half of it since."""
-        return self._over_since_s is not None
+        self.num_excesses = 0  # times that it came to the end of its allowance, after quiet times
 
     def take(self, num_frames: int, num_bytes: int, now_s: float) -> float:
         """What has been read. Returns the seconds until more may be."""
@@ -34,6 +30,7 @@ class Inflow:
         wait_s = max(0.0, rest_s - _BURST_S)
         if wait_s and self._over_since_s is None:
             self._over_since_s = now_s
+            self.num_excesses += 1
         return wait_s
 
     def is_flood(self, now_s: float) -> bool:

@@ -124,7 +124,9 @@ class Session:
     @property
     def next_deadline_s(self) -> float | None:
         """When `on_deadline` is due; a context that is opened later has none before that."""
-        return min((context.deadline_s(self._limits) for context in self._contexts.values()), default=None)
+        if not self._contexts:
+            return None
+        return min(context.deadline_s(self._limits) for context in self._contexts.values())
 
     def on_deadline(self, now_s: float) -> list[Action]:
         """Contexts have lived or been idle for too long."""
@@ -182,6 +184,8 @@ class Session:
     @property
     def next_send_s(self) -> float | None:
         """When `on_send_due` is."""
+        if not self._paced:
+            return None
         paces = (context.pace for context in self._paced.values())
         return min((pace.next_due_s for pace in paces if pace is not None and pace.waiting), default=None)
 

@@ -26,14 +26,15 @@ def send_steadily(inflow: Inflow, *, per_s: float, start_s: float, seconds: floa
 def test_a_rate_that_is_allowed_is_never_slowed() -> None:
     inflow = new_inflow()
     assert send_steadily(inflow, per_s=RATE, start_s=50.0, seconds=60.0) < 110.0
-    assert not inflow.is_over
+    assert inflow.num_excesses == 0
 
 
 def test_two_seconds_worth_may_come_at_once() -> None:
     inflow = new_inflow()
     assert [inflow.take(1, 20, 50.0) for _ in range(200)] == [0.0] * 200
     assert inflow.take(1, 20, 50.0) == pytest.approx(0.01)
-    assert inflow.is_over
+    assert inflow.take(1, 20, 50.0) == pytest.approx(0.02)
+    assert inflow.num_excesses == 1
 
 
 def test_a_flood_is_read_at_the_rate_and_no_faster() -> None:
@@ -59,8 +60,9 @@ def test_who_goes_on_for_too_long_floods() -> None:
 def test_a_burst_that_ends_is_forgiven() -> None:
     inflow = new_inflow()
     now_s = send_steadily(inflow, per_s=1e6, start_s=50.0, seconds=0.0005)
-    assert inflow.is_over
     assert not inflow.is_flood(now_s)
     inflow.take(1, 20, now_s + 1.5)
-    assert not inflow.is_over
     assert not inflow.is_flood(now_s + 100.0)
+    assert inflow.num_excesses == 1
+    assert inflow.take(300, 20, now_s + 100.0) > 0
+    assert inflow.num_excesses == 2
