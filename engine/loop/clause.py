@@ -16,15 +16,24 @@ class ClauseState(Enum):
     SPOKEN = "spoken"  # all samples delivered
 
 
-@dataclass(slots=True)
-class ModelStreams:
-    """What an active clause holds of the models, from the start of its LLM pass to its last sample."""
+@dataclass(frozen=True, slots=True)
+class LlmPass:
+    """What a clause holds of the LLM, up to its last token."""
 
     sequence_id: int
     silent_filter: SilentTokenFilter
+
+
+@dataclass(slots=True, eq=False)
+class Rendering:
+    """What an active clause holds of flow and vocoder, up to its last sample."""
+
     flow: FlowStream
     stretch: MelStretch
     vocoder: VocoderStream
+    num_expected_blocks: int  # of the flow's memory, that it is expected to fill
+    num_missing_blocks: int  # of these, not filled yet
+    num_samples: int = 0  # that it has made
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +59,14 @@ class Clause:
     num_letters: int = 0  # that its words have
     state: ClauseState = ClauseState.WAITING
     flush_ids: list[str] = field(default_factory=list)  # flushes that are met when it is spoken
-    streams: ModelStreams | None = None
+    llm_pass: LlmPass | None = None
+    rendering: Rendering | None = None  # None behind its start: it was set aside
     batch: int | None = None  # the running flow batch that solves its block
     begun_s: float = 0.0  # engine clock, when its LLM pass was started
     is_prefilled: bool = False  # the LLM has read its prompt
-    num_expected_blocks: int = 0  # flow blocks set aside for it at its start
-    num_tokens: int = 0  # speech tokens handed to the flow
+    tokens: list[int] = field(default_factory=list)  # all speech tokens for the flow
     num_rendered_tokens: int = 0  # of these, already mel
+    num_samples: int = 0  # that the listener has been sent
     # Of one whose pass began before its text was complete, and is read again as it grows:
     num_sayable_letters: int = 0  # of the words known by now, but for the last
     num_made: int = 0  # speech tokens that the LLM has made of it, silent ones among them
@@ -67,20 +77,30 @@ class Clause:
 
     def __setattr__(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
-        self.entry.report()
+        entry = self.entry
+        entry.changed.add(entry.key)  # as `report` does, without a call: several times a token
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.tokens)
 
     @property
     def num_ahead_tokens(self) -> int:
         """Speech tokens that the LLM is ahead of the flow."""
-        return self.num_tokens - self.num_rendered_tokens
+        return len(self.tokens) - self.num_rendered_tokens
 
     @property
     def utterance_key(self) -> int:
         return self.entry.key
 
     @property
-    def is_active(self) -> bool:
-        return self.streams is not None
+    def is_begun(self) -> bool:
+        return self.state is not ClauseState.WAITING
+
+    @property
+    def is_set_aside(self) -> bool:
+        """It made way for others: its sound is to be taken up again where its listener is."""
+        return self.rendering is None and self.state in (ClauseState.GENERATING, ClauseState.RENDERING)
 
     @property
     def is_silent(self) -> bool:

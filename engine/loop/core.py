@@ -34,6 +34,7 @@ log = structlog.get_logger()
 
 # What a client is told when the fault is ours; the log has the rest.
 _INTERNAL_FAILURE = "internal error while speaking this utterance"
+_TOO_LONG = "a sentence of this utterance needs more memory than the server has; shorter ones need less"
 
 # Reading of text at a time. Lower -> text that many send at once is read later; higher -> it is felt in others' speech.
 _READING_S = 0.001
@@ -166,7 +167,7 @@ class EngineCore:
             self._fetch()
             return decision
         if views and not self.is_busy:  # work, and nothing under way that would make room for it
-            self._give_up_youngest()
+            self._make_room(now_s)
             return self.step()
         return Decision(wake_at_s=self._roster.next_alarm_s(now_s))
 
@@ -238,6 +239,9 @@ class EngineCore:
     # --- clauses: waiting -> generating -> rendering -> spoken ------------------------------------------------
 
     def _start(self, utterance: Utterance, clause: Clause) -> None:
+        if clause.is_set_aside:
+            self._pipeline.render(clause, utterance.voice, speed=utterance.request.speed)
+            return
         until = self._until(utterance, clause)
         self._pipeline.start(
             clause,
@@ -320,12 +324,20 @@ class EngineCore:
             utterance.finish()
             self._forget(utterance)
 
-    def _give_up_youngest(self) -> None:
-        """All flow memory is held by clauses that need more of it to go on: one has to make room for the others."""
-        holding = [u for u in self._roster if any(clause.is_active for clause in u.clauses)]
-        youngest = max(holding, key=lambda utterance: utterance.waiting_since_s)
-        log.error("flow_memory_exhausted", utterance=youngest.utterance_id, num_active=self._pipeline.num_active)
-        self._fail(youngest, "the server ran out of memory for speech; try again later")
+    def _make_room(self, now_s: float) -> None:
+        """All of the flow's memory is held by clauses that need more of it to go on: the least urgent makes way."""
+        holders = self._roster.holders(now_s)
+        if len(holders) > 1:
+            log.warning("clause_set_aside", utterance=holders[-1].utterance_id, num_active=self._pipeline.num_active)
+            self._change(holders[-1], self._set_aside)
+            return
+        # Whoever holds some alone has all there is; where nobody does, there is none.
+        for utterance in holders or self._roster.of([view.key for view in self._roster.due(now_s)]):
+            log.error("flow_memory_exhausted", utterance=utterance.utterance_id)
+            self._change(utterance, self._fail, _TOO_LONG)
+
+    def _set_aside(self, utterance: Utterance) -> None:
+        self._pipeline.set_aside(utterance.clauses[0])
 
     # --- ends -------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,8 @@ class Growth:
         target = next((clause for clause in utterance.clauses if clause.is_paused), None)
         if target is not None and target.is_text_complete:
             return target, now_s
+        if target is not None and target.is_set_aside:
+            return _NEVER
         if not utterance.feed.has_growing or (target is None and any(map(_comes_first, utterance.clauses))):
             return _NEVER
         due_s = self._due_s(utterance)
@@ -43,9 +45,9 @@ class Growth:
 
     def until(self, utterance: Utterance, clause: Clause) -> int:
         """Speech tokens in all that the next block of the clause, and what it looks ahead at, needs of its pass."""
-        if clause.streams is None:
+        if clause.rendering is None:
             return utterance.voice.flow_prompt.first_block_tokens + self._lookahead_tokens
-        return clause.num_made + max(clause.streams.flow.num_missing_tokens, 1)
+        return clause.num_made + max(clause.rendering.flow.num_missing_tokens, 1)
 
     def _due_s(self, utterance: Utterance) -> float:
         if utterance.deadline_s is None:
@@ -57,7 +59,7 @@ class Growth:
         until, pace = self.until(utterance, clause), utterance.tokens_per_letter
         if until > self._limits.max_tokens(clause.num_sayable_letters, pace):
             return False
-        if clause.is_active or utterance.deadline_s is not None:
+        if clause.is_begun or utterance.deadline_s is not None:
             return True
         prompt = utterance.voice.flow_prompt
         first_block_s = prompt.first_block_tokens * units.MS_PER_TOKEN / 1000
@@ -67,5 +69,5 @@ class Growth:
 
 def _comes_first(clause: Clause) -> bool:
     """Before a new clause may begin: one with text of its own, or whose pass is under way."""
-    is_begun_or_whole = clause.is_active or clause.is_text_complete
+    is_begun_or_whole = clause.is_begun or clause.is_text_complete
     return is_begun_or_whole and clause.state in (ClauseState.WAITING, ClauseState.GENERATING)

@@ -7,6 +7,7 @@ are then released, the others go on.
 
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count
 
@@ -20,7 +21,7 @@ from voicegate.engine.device.lanes import Mark
 from voicegate.engine.device.watcher import NO_WAKER, Waker
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
 from voicegate.engine.llm.silent_filter import SilentTokenFilter
-from voicegate.engine.loop.clause import Clause, ClauseState, ModelStreams
+from voicegate.engine.loop.clause import Clause, ClauseState, LlmPass, Rendering
 from voicegate.engine.loop.stages import ReadyVoice, Stages
 from voicegate.engine.policy.scheduler import Room
 from voicegate.engine.token2wav.flow.backend import FlowBatch
@@ -33,6 +34,9 @@ _MAX_STEPS_IN_FLIGHT = 2
 
 # What a bistream pass is expected to get in all, when only its first words are known: a sentence or two.
 _STREAMED_TEXT_TOKENS = 30
+
+# Speech tokens that a clause which was set aside is expected to get beyond those it has, while its pass runs: a second.
+_MORE_TOKENS = 25
 
 
 @dataclass(slots=True)
@@ -48,7 +52,7 @@ class _Rendered:
     begin: Mark
     mark: Mark
     clauses: list[Clause]
-    sequence_ids: list[int]  # whose the samples are: a clause may be released meanwhile
+    renderings: list[Rendering | None]  # whose the samples are: a clause may be released or set aside meanwhile
     samples: list[torch.Tensor]
     are_final: list[bool]  # the clause's last
 
@@ -60,7 +64,9 @@ class Pipeline:
         self._stages = stages
         self._waker = waker
         stages.llm.set_waker(waker)
-        self._active: dict[int, Clause] = {}  # by sequence id: between `start` and `release`
+        self._generating: dict[int, Clause] = {}  # by sequence id
+        self._active: set[Clause] = set()
+        self._num_reserved_blocks = 0  # that they are expected to fill yet
         self.num_releases = 0
         self._batch_numbers = count()
         self._batches: dict[int, _RunningBatch] = {}
@@ -86,30 +92,15 @@ class Pipeline:
         `until`: so many speech tokens of text that still grows, then `read_again`; None: all of it is there.
         """
         stages = self._stages
-        flow = stages.flow.open(voice.flow_prompt)
+        self.render(clause, voice, speed=speed)
         try:
-            streams = ModelStreams(
-                sequence_id=next(stages.sequence_ids),
-                silent_filter=SilentTokenFilter(stages.model.silent_tokens, stages.model.max_silent_run),
-                flow=flow,
-                stretch=MelStretch(speed),
-                vocoder=stages.vocoder.open(),
-            )
-        except Exception:
-            stages.flow.close(flow)
-            raise
-        clause.num_expected_blocks = self._expected_blocks(clause)
-        clause.streams = streams
-        clause.state = ClauseState.GENERATING
-        self._active[streams.sequence_id] = clause
-        prompt, text_ids = voice.llm_prompt.before(clause.text_ids, is_streaming=is_streaming)
-        is_growing = until is not None
-        if not is_growing:  # that is read again from its beginning
-            clause.text_ids = []
-        try:
+            filter_ = SilentTokenFilter(stages.model.silent_tokens, stages.model.max_silent_run)
+            llm_pass = LlmPass(next(stages.sequence_ids), filter_)
+            prompt, text_ids = voice.llm_prompt.before(clause.text_ids, is_streaming=is_streaming)
+            is_growing = until is not None
             stages.llm.add(
                 SequenceRequest(
-                    sequence_id=streams.sequence_id,
+                    sequence_id=llm_pass.sequence_id,
                     prompt=prompt,
                     text_ids=() if is_growing else text_ids,
                     is_streaming=is_streaming,
@@ -118,42 +109,81 @@ class Pipeline:
                     max_tokens=self._config.max_clause_tokens,
                 )
             )
-            if is_growing:
-                stages.llm.read(streams.sequence_id, text_ids, until=until)
-            elif is_streaming and clause.is_text_complete:
-                stages.llm.end_text(streams.sequence_id)
+            clause.llm_pass, clause.state = llm_pass, ClauseState.GENERATING
+            self._generating[llm_pass.sequence_id] = clause
+            if is_growing:  # it is read again from its beginning
+                stages.llm.read(llm_pass.sequence_id, text_ids, until=until)
+                return
+            clause.text_ids = []
+            if is_streaming and clause.is_text_complete:
+                stages.llm.end_text(llm_pass.sequence_id)
         except Exception:
             self.release(clause)
             raise
 
     def feed(self, clause: Clause) -> None:
         """Hand text that came since the start to a running bistream pass."""
-        if clause.streams is None or clause.state is not ClauseState.GENERATING:
+        if clause.llm_pass is None:
             return
         text_ids, clause.text_ids = tuple(clause.text_ids), []
         if text_ids:
-            self._stages.llm.push_text(clause.streams.sequence_id, text_ids)
+            self._stages.llm.push_text(clause.llm_pass.sequence_id, text_ids)
         if clause.is_text_complete:
-            self._stages.llm.end_text(clause.streams.sequence_id)
+            self._stages.llm.end_text(clause.llm_pass.sequence_id)
 
     def read_again(self, clause: Clause, voice: ReadyVoice, *, until: int | None) -> None:
         """Go on with a paused pass, with all text that the clause has by now; `until` as in `start`."""
-        assert clause.streams is not None
+        assert clause.llm_pass is not None
         _, text_ids = voice.llm_prompt.before(clause.text_ids, is_streaming=False)
-        self._stages.llm.read(clause.streams.sequence_id, text_ids, until=until)
+        self._stages.llm.read(clause.llm_pass.sequence_id, text_ids, until=until)
         clause.is_paused = clause.is_prefilled = False
+
+    def render(self, clause: Clause, voice: ReadyVoice, *, speed: float) -> None:
+        """Begin to make sound of the clause's tokens, those it has and those to come. Raises as `start`.
+
+        Of a clause that was set aside it is the same sound once more: what its listener has is not sent again.
+        """
+        stages = self._stages
+        with ExitStack() as undo:
+            flow = stages.flow.open(voice.flow_prompt)
+            undo.callback(stages.flow.close, flow)
+            flow.append(clause.tokens)
+            if clause.state is ClauseState.RENDERING:
+                flow.finish()
+            vocoder = stages.vocoder.open()
+            undo.pop_all()
+        num_blocks = self._expected_blocks(clause)
+        clause.rendering = Rendering(flow, MelStretch(speed), vocoder, num_blocks, num_blocks)
+        clause.num_rendered_tokens = 0
+        self._active.add(clause)
+        self._num_reserved_blocks += num_blocks
+
+    def set_aside(self, clause: Clause) -> None:
+        """Give back at once what its sound takes. Its tokens are kept, its LLM pass goes on: `render` takes it up."""
+        rendering, clause.rendering = clause.rendering, None
+        if rendering is None:
+            return
+        self._active.remove(clause)
+        self._num_reserved_blocks -= rendering.num_missing_blocks
+        self.num_releases += 1
+        self._leave_batch(clause)
+        with ExitStack() as stack:
+            stack.callback(self._stages.flow.close, rendering.flow)
+            stack.callback(self._stages.vocoder.close, rendering.vocoder)
 
     def release(self, clause: Clause) -> None:
         """Give back everything the clause holds, at once, whatever it is in the middle of. Idempotent."""
-        streams, clause.streams = clause.streams, None
-        if streams is None:
-            return
-        del self._active[streams.sequence_id]
-        self.num_releases += 1
-        self._stages.llm.abort(streams.sequence_id)
-        self._leave_batch(clause)
-        self._stages.flow.close(streams.flow)
-        self._stages.vocoder.close(streams.vocoder)
+        with ExitStack() as stack:
+            stack.callback(self.set_aside, clause)
+            if clause.llm_pass is not None:
+                if clause.rendering is None:  # a slot is room, too
+                    self.num_releases += 1
+                stack.callback(self._stages.llm.abort, self._end_pass(clause, clause.llm_pass))
+
+    def _end_pass(self, clause: Clause, llm_pass: LlmPass) -> int:
+        clause.llm_pass = None
+        del self._generating[llm_pass.sequence_id]
+        return llm_pass.sequence_id
 
     def _leave_batch(self, clause: Clause) -> None:
         """The flow drops the stream from its batch when it is closed; what nobody waits for is not solved further."""
@@ -173,38 +203,46 @@ class Pipeline:
 
     @property
     def num_active(self) -> int:
-        """Clauses between `start` and `release`."""
+        """Clauses that hold memory of the flow."""
         return len(self._active)
 
     def can_start(self, clause: Clause) -> bool:
-        """Whether the models have room for it, the flow blocks that it is expected to fill among them."""
-        if self.num_active >= self._config.max_active_clauses or not self._stages.llm.num_free_slots:
+        """Whether the models have room to start it, or to render it again; flow blocks, so many as it will likely fill.
+
+        Whoever is alone may try: nobody else's end would make more room.
+        """
+        if len(self._active) >= self._config.max_active_clauses:
             return False
-        reserved = sum(_num_missing_blocks(active) for active in self._active.values())
-        return self._stages.flow.num_free_blocks - reserved >= self._expected_blocks(clause)
+        if clause.state is ClauseState.WAITING and not self._stages.llm.num_free_slots:
+            return False
+        num_free = self._stages.flow.num_free_blocks - self._num_reserved_blocks
+        return not self._active or num_free >= self._expected_blocks(clause)
 
     def _expected_blocks(self, clause: Clause) -> int:
-        """A guess: what it turns out to need beyond this it takes while there is some, or waits for."""
-        num_text_tokens = len(clause.text_ids) if clause.is_text_complete else _STREAMED_TEXT_TOKENS
-        num_tokens = min(num_text_tokens * self._config.expected_tokens_per_text_token, self._config.max_clause_tokens)
-        return self._stages.flow.num_speech_blocks(num_tokens)
+        """A guess: what it turns out to need beyond this it takes while there is some, or makes way for others."""
+        if clause.state is ClauseState.WAITING:
+            num_text_tokens = len(clause.text_ids) if clause.is_text_complete else _STREAMED_TEXT_TOKENS
+            num_tokens = num_text_tokens * self._config.expected_tokens_per_text_token
+        else:
+            num_tokens = clause.num_tokens + (_MORE_TOKENS if clause.state is ClauseState.GENERATING else 0)
+        return self._stages.flow.num_speech_blocks(min(num_tokens, self._config.max_clause_tokens))
 
     def can_generate(self, clause: Clause) -> bool:
-        return (
-            clause.streams is not None
-            and clause.state is ClauseState.GENERATING
-            and self._stages.llm.is_runnable(clause.streams.sequence_id)
-        )
+        return clause.llm_pass is not None and self._stages.llm.is_runnable(clause.llm_pass.sequence_id)
 
     def block_frames(self, clause: Clause) -> int:
         """Frames of the flow block that is complete and in no batch; 0 if none is."""
-        if clause.streams is None or clause.batch is not None or not clause.streams.flow.is_ready:
+        if clause.rendering is None or clause.batch is not None or not clause.rendering.flow.is_ready:
             return 0
-        return clause.streams.flow.next_num_frames
+        return clause.rendering.flow.next_num_frames
 
     def num_blocks(self, clause: Clause) -> int:
         """That this block takes of the flow's memory."""
-        return clause.streams.flow.next_num_blocks if clause.streams is not None else 0
+        return clause.rendering.flow.next_num_blocks if clause.rendering is not None else 0
+
+    def num_held_blocks(self, clause: Clause) -> int:
+        """Of the flow's memory, that would be free without it."""
+        return clause.rendering.flow.num_own_blocks if clause.rendering is not None else 0
 
     @property
     def room(self) -> Room:
@@ -236,7 +274,7 @@ class Pipeline:
 
     def launch_llm(self, clauses: Sequence[Clause]) -> None:
         """One decode step (or prefill) of these; `fetch_tokens` has what comes of it."""
-        self._stages.llm.launch([clause.streams.sequence_id for clause in clauses if clause.streams is not None])
+        self._stages.llm.launch([clause.llm_pass.sequence_id for clause in clauses if clause.llm_pass is not None])
         for clause in clauses:
             if not clause.is_prefilled:
                 clause.is_prefilled = True
@@ -245,24 +283,27 @@ class Pipeline:
         """What the LLM has made, in order; `take_tokens` hands it on."""
         outputs = self._stages.llm.poll()
         # Of a sequence that was released nobody wants to know any more.
-        return [(self._active[each.sequence_id], each) for each in outputs if each.sequence_id in self._active]
+        return [(self._generating[each.sequence_id], each) for each in outputs if each.sequence_id in self._generating]
 
     def take_tokens(self, clause: Clause, output: SequenceOutput) -> None:
         """Hand what the LLM made of the clause to its flow. Raises what the flow refuses: StreamTooLong, say."""
-        streams = clause.streams
-        if streams is None:
+        if clause.llm_pass is None:
             return
-        tokens = streams.silent_filter.keep(output.tokens)
-        clause.num_tokens += len(tokens)
+        tokens = clause.llm_pass.silent_filter.keep(output.tokens)
+        clause.tokens += tokens
         clause.num_made += len(output.tokens)
-        streams.flow.append(tokens)
+        flow = clause.rendering.flow if clause.rendering is not None else None
+        if flow is not None:
+            flow.append(tokens)
         if output.is_paused:
             clause.is_paused = True
         if output.is_final:
+            self._end_pass(clause, clause.llm_pass)
             clause.state = ClauseState.RENDERING
-            streams.flow.finish()
-            if streams.flow.is_exhausted:
-                clause.state = ClauseState.SPOKEN
+            if flow is not None:
+                flow.finish()
+                if flow.is_exhausted:
+                    clause.state = ClauseState.SPOKEN
 
     # --- the lane of flow and vocoder -------------------------------------------------------------------------
 
@@ -270,7 +311,7 @@ class Pipeline:
         """Start solving the clauses' ready blocks together; returns the batch's number."""
         with self._stages.token2wav_lane.active():
             flow_batch = self._stages.flow.begin(
-                [clause.streams.flow for clause in clauses if clause.streams is not None]
+                [clause.rendering.flow for clause in clauses if clause.rendering is not None]
             )
         number = next(self._batch_numbers)
         self._batches[number] = _RunningBatch(flow_batch, list(clauses))
@@ -308,15 +349,23 @@ class Pipeline:
         clauses: list[Clause] = []
         jobs: list[VocoderJob] = []
         for clause, mel in zip(batch.clauses, batch.flow_batch.result(), strict=True):
-            assert clause.streams is not None
+            rendering = clause.rendering
+            assert rendering is not None
             clause.num_rendered_tokens += mel.shape[1] // units.FRAMES_PER_TOKEN
-            is_final = clause.streams.flow.is_exhausted
-            mel = clause.streams.stretch.push(mel, is_final=is_final)
+            self._note_blocks(rendering)
+            is_final = rendering.flow.is_exhausted
+            mel = rendering.stretch.push(mel, is_final=is_final)
             # A block may be all prompt: a voice whose prompt ends on a block border.
             if mel.shape[1] or is_final:
                 clauses.append(clause)
-                jobs.append(VocoderJob(clause.streams.vocoder, mel, is_final))
+                jobs.append(VocoderJob(rendering.vocoder, mel, is_final))
         return clauses, jobs
+
+    def _note_blocks(self, rendering: Rendering) -> None:
+        """It has filled some."""
+        num_missing = max(rendering.num_expected_blocks - rendering.flow.num_own_blocks, 0)
+        self._num_reserved_blocks += num_missing - rendering.num_missing_blocks
+        rendering.num_missing_blocks = num_missing
 
     def _vocode(self, clauses: list[Clause], jobs: list[VocoderJob]) -> None:
         """Behind the block on the same lane: its mel may be let go, what is computed into its memory comes later."""
@@ -327,33 +376,28 @@ class Pipeline:
         samples = self._stages.vocoder.run(jobs)
         on_host = torch.split(lane.to_host(torch.cat(samples)), [len(each) for each in samples])
         mark = lane.mark()
-        ids = [clause.streams.sequence_id for clause in clauses if clause.streams is not None]
+        renderings = [clause.rendering for clause in clauses]
         are_final = [job.is_final for job in jobs]
-        self._rendered.append(_Rendered(begin, mark, clauses, ids, list(on_host), are_final))
+        self._rendered.append(_Rendered(begin, mark, clauses, renderings, list(on_host), are_final))
         self._waker.watch(mark)
         self._counters["vocoder_calls"] += 1
         self._counters["vocoder_rows"] += len(jobs)
         self._counters["vocoder_launches"] = self._stages.vocoder.graphs.num_launches
 
     def fetch_samples(self) -> list[tuple[Clause, npt.NDArray[np.float32]]]:
-        """Each clause whose samples [n] have become final, in order."""
+        """Each clause whose samples [n] have become final, in order; without those that its listener has already."""
         results = []
         while self._rendered and self._rendered[0].mark.is_reached:
             rendered = self._rendered.popleft()
             self._counters["vocoder_seconds"] += rendered.mark.seconds_since(rendered.begin)
-            rows = zip(rendered.clauses, rendered.sequence_ids, rendered.samples, rendered.are_final, strict=True)
-            for clause, sequence_id, samples, is_final in rows:
-                if clause.streams is None or clause.streams.sequence_id != sequence_id:
+            rows = zip(rendered.clauses, rendered.renderings, rendered.samples, rendered.are_final, strict=True)
+            for clause, rendering, samples, is_final in rows:
+                if rendering is None or clause.rendering is not rendering:
                     continue
+                num_heard = max(clause.num_samples - rendering.num_samples, 0)  # of these, before it was set aside
+                rendering.num_samples += len(samples)
+                clause.num_samples = max(clause.num_samples, rendering.num_samples)
                 if is_final:
                     clause.state = ClauseState.SPOKEN
-                results.append((clause, samples.numpy()))
+                results.append((clause, samples.numpy()[num_heard:]))
         return results
-
-
-def _num_missing_blocks(clause: Clause) -> int:
-    """Of those that the clause is expected to fill, how many it has not taken yet."""
-    if clause.streams is None:
-        return 0
-    flow = clause.streams.flow
-    return max(clause.num_expected_blocks - flow.num_own_blocks, 0)

@@ -48,6 +48,7 @@ class Roster:
         self._by_id: dict[UtteranceId, Utterance] = {}
         self._num_entries = 0
         self._stall_s = config.stall_ms / 1000 or math.inf
+        self._stall_lead_s = config.stall_lead_ms / 1000
         self.is_room_short = False  # some were left waiting for it
         self._changed: set[int] = set()  # to be looked at
         # What those need who were looked at, by key:
@@ -72,7 +73,11 @@ class Roster:
     def remove(self, utterance: Utterance) -> None:
         key = utterance.entry.key
         del self._utterances[key], self._by_id[utterance.utterance_id]
-        self._note(key)
+        for needs in (self._due, self._waiting, self._again):
+            needs.pop(key, None)
+        for keys in (self._pressing, self._readers, self._stalled):
+            keys.discard(key)
+        self._alarms.set(key, math.inf)
 
     def __iter__(self) -> Iterator[Utterance]:
         """In the order of submission; some may go meanwhile."""
@@ -106,9 +111,9 @@ class Roster:
         """
         passes = []
         for utterance in self.of(keys):
-            clause = self._attempt(utterance, self._next_pass, utterance)
-            if clause is not None and clause.is_active:
-                passes.append(clause)
+            clauses = self._attempt(utterance, self._next_clauses, utterance, None)
+            if clauses is not None and clauses[0] is not None:
+                passes.append(clauses[0])
             else:
                 utterance.entry.report()
         return passes
@@ -142,7 +147,7 @@ class Roster:
         self._refresh(now_s)
 
         def turn(utterance: Utterance) -> tuple[int, Rank]:
-            return utterance.num_vain_bites, urgency(self._beginning(utterance), now_s, self._limits)
+            return utterance.num_vain_bites, urgency(self._view(utterance, begun_s=None), now_s, self._limits)
 
         return sorted(self.of(self._readers), key=turn)
 
@@ -150,6 +155,17 @@ class Roster:
         """When to look again if nothing happens. None: only an event can help."""
         self._refresh(now_s)
         return now_s if self._readers else self._alarms.next_s
+
+    def holders(self, now_s: float) -> list[Utterance]:
+        """Who holds memory of the flow, the most urgent first; behind them who has it and waits for text."""
+        self._refresh(now_s)
+
+        def turn(utterance: Utterance) -> tuple[bool, Rank]:
+            view = self._view(utterance, begun_s=utterance.clauses[0].begun_s)
+            return utterance.entry.key not in self._due, urgency(view, now_s, self._limits)
+
+        holding = [each for each in self if each.clauses and self._pipeline.num_held_blocks(each.clauses[0])]
+        return sorted(holding, key=turn)
 
     def note_room(self, now_s: float) -> None:
         """Room was given out: whoever waits now waits for others to end."""
@@ -170,82 +186,55 @@ class Roster:
 
     def _look_at(self, utterance: Utterance, now_s: float) -> None:
         """Ask all that there is to ask of it; what is not due yet sets its alarm."""
+        key = utterance.entry.key
         growing, reads_s = self._growth.next_reading(utterance, now_s)
-        clause = self._next_pass(utterance, growing if reads_s <= now_s else None)
-        work = self._work(utterance, clause)
-        start = self._start(utterance, clause)
-        work_s = math.inf if work is None else due_at_s(work)
-        start_s = math.inf if start is None else due_at_s(start.view)
-        pressing_s = math.inf if start is None else max(start_s, pressing_at_s(start.view, self._limits))
-        stalls_s = utterance.stalls_at_s(stall_s=self._stall_s, lead_s=self._config.stall_lead_ms / 1000)
-        moments_s = (work_s, start_s, pressing_s, stalls_s, reads_s)
-        self._note(
-            utterance.entry.key,
-            work=work if work_s <= now_s else None,
-            start=start if start_s <= now_s else None,
-            is_pressing=pressing_s <= now_s,
-            is_reader=utterance.feed.wants_reading,
-            is_stalled=stalls_s <= now_s,
-            again=growing if growing is not None and growing.is_paused and reads_s <= now_s else None,
-            alarm_s=min(moment_s if moment_s > now_s else math.inf for moment_s in moments_s),
-        )
-
-    def _note(
-        self,
-        key: int,
-        *,
-        work: StreamView | None = None,
-        start: Waiting | None = None,
-        is_pressing: bool = False,
-        is_reader: bool = False,
-        is_stalled: bool = False,
-        again: Clause | None = None,
-        alarm_s: float = math.inf,
-    ) -> None:
-        """What it needs now, in place of what it needed before."""
-        if work is None:
-            self._due.pop(key, None)
+        generating, roomless = self._next_clauses(utterance, growing if reads_s <= now_s else None)
+        if growing is not None and growing.is_paused and reads_s <= now_s:
+            self._again[key] = growing
         else:
-            self._due[key] = work
-        if start is None:
-            self._waiting.pop(key, None)
-        else:
-            self._waiting[key] = start
-        (self._pressing.add if is_pressing else self._pressing.discard)(key)
-        (self._readers.add if is_reader else self._readers.discard)(key)
-        (self._stalled.add if is_stalled else self._stalled.discard)(key)
-        if again is None:
             self._again.pop(key, None)
-        else:
-            self._again[key] = again
+        work_s = self._note_work(utterance, generating, now_s)
+        room_s = self._note_waiting(utterance, roomless, now_s)
+        stalls_s = utterance.stalls_at_s(self._stall_s, self._stall_lead_s)
+        _note(self._stalled, key, stalls_s <= now_s)
+        _note(self._readers, key, utterance.feed.wants_reading)
+        alarm_s = math.inf
+        for moment_s in (work_s, room_s, stalls_s, reads_s):
+            if now_s < moment_s < alarm_s:
+                alarm_s = moment_s
         self._alarms.set(key, alarm_s)
 
-    def _next_pass(self, utterance: Utterance, growing: Clause | None = None) -> Clause | None:
-        """The clause whose LLM pass could begin or go on now: one an utterance, and not too far ahead of the flow.
+    def _next_clauses(self, utterance: Utterance, growing: Clause | None) -> tuple[Clause | None, Clause | None]:
+        """The clause whose LLM pass could go on now, and the one that needs room: to begin, or to sound again.
 
-        `growing`: though its text is not complete, it may begin.
+        There is one pass at a time, not too far ahead of the flow; but the tokens of a clause that was set aside are
+        made at once, for its slot is free for others then. `growing`: though its text is not complete, it may begin.
         """
-        num_ahead = 0
+        num_ahead, roomless = 0, None
         for clause in utterance.clauses:
             if clause.state is ClauseState.WAITING:
                 is_known = clause.is_text_complete or clause is growing or utterance.feed.is_bistream
-                is_wanted = bool(clause.text_ids) and is_known and num_ahead < self._config.llm_ahead_tokens
-                return clause if is_wanted else None
+                if roomless is None and is_known and clause.text_ids and num_ahead < self._config.llm_ahead_tokens:
+                    roomless = clause
+                break
+            if roomless is None and clause.is_set_aside:
+                roomless = clause
             num_ahead += clause.num_ahead_tokens
             if clause.state is ClauseState.GENERATING:
-                is_wanted = num_ahead < self._config.llm_ahead_tokens and self._pipeline.can_generate(clause)
-                return clause if is_wanted else None
-        return None
+                is_wanted = num_ahead < self._config.llm_ahead_tokens or clause.is_set_aside
+                return clause if is_wanted and self._pipeline.can_generate(clause) else None, roomless
+        return None, roomless
 
-    def _work(self, utterance: Utterance, clause: Clause | None) -> StreamView | None:
-        """What the scheduler sees of it; None while no step can be taken for it."""
-        generating = clause if clause is not None and clause.is_active else None
+    def _note_work(self, utterance: Utterance, generating: Clause | None, now_s: float) -> float:
+        """Of its front clause, and of the LLM. Returns when that is due."""
+        key = utterance.entry.key
         front = utterance.clauses[0] if utterance.clauses else None
-        block_frames = self._pipeline.block_frames(front) if front is not None else 0
+        block_frames = 0 if front is None else self._pipeline.block_frames(front)
         if front is None or not (generating is not None or block_frames or front.batch is not None):
-            return None
-        return StreamView(
-            key=utterance.entry.key,
+            self._due.pop(key, None)
+            return math.inf
+        view = StreamView(
+            key=key,
             waiting_since_s=utterance.waiting_since_s,
             deadline_s=utterance.deadline_s,
             max_lead_s=self._max_lead_within_clause_s(utterance),
@@ -256,20 +245,38 @@ class Roster:
             begun_s=front.begun_s,
             needs_prefill=generating is not None and not generating.is_prefilled,
         )
+        due_s = due_at_s(view)
+        if due_s <= now_s:
+            self._due[key] = view
+        else:
+            self._due.pop(key, None)
+        return due_s
 
-    def _start(self, utterance: Utterance, clause: Clause | None) -> Waiting | None:
-        if clause is None or clause.is_active:
-            return None
-        return Waiting(self._beginning(utterance), utterance, clause)
+    def _note_waiting(self, utterance: Utterance, clause: Clause | None, now_s: float) -> float:
+        """For room for this clause, and whether that presses. Returns when the next of the two begins."""
+        key = utterance.entry.key
+        if clause is None:
+            self._waiting.pop(key, None)
+            self._pressing.discard(key)
+            return math.inf
+        view = self._view(utterance, begun_s=None)
+        waits_s = due_at_s(view)
+        presses_s = max(pressing_at_s(view, self._limits), waits_s)
+        if waits_s <= now_s:
+            self._waiting[key] = Waiting(view, utterance, clause)
+        else:
+            self._waiting.pop(key, None)
+        _note(self._pressing, key, presses_s <= now_s)
+        return waits_s if waits_s > now_s else presses_s
 
-    def _beginning(self, utterance: Utterance) -> StreamView:
-        """Of its next clause."""
+    def _view(self, utterance: Utterance, *, begun_s: float | None) -> StreamView:
+        """What the scheduler's urgency goes by. None: of a clause that is not begun."""
         return StreamView(
             key=utterance.entry.key,
             waiting_since_s=utterance.waiting_since_s,
             deadline_s=utterance.deadline_s,
             max_lead_s=self._max_lead_s(utterance),
-            begun_s=None,
+            begun_s=begun_s,
         )
 
     def _max_lead_within_clause_s(self, utterance: Utterance) -> float:
@@ -313,3 +320,10 @@ class Alarms:
             del self._moments_s[key]
             rung.append(key)
         return rung
+
+
+def _note(keys: set[int], key: int, is_one: bool) -> None:
+    if is_one:
+        keys.add(key)
+    else:
+        keys.discard(key)

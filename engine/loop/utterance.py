@@ -5,7 +5,6 @@ scheduler nor the models nor other utterances; `core` moves it along, and report
 """
 
 import math
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,6 +73,7 @@ class Utterance:
         self.request = request
         self.voice = voice
         self.feed = feed
+        self.clauses = feed.clauses
         self.seed = seed
         self.stamps = Stamps()
         self.num_started_clauses = 0
@@ -94,10 +94,6 @@ class Utterance:
     @property
     def utterance_id(self) -> UtteranceId:
         return self.request.utterance_id
-
-    @property
-    def clauses(self) -> deque[Clause]:
-        return self.feed.clauses
 
     @property
     def audio_ms(self) -> int:
@@ -153,7 +149,7 @@ class Utterance:
         if not self.feed.has_unread:
             self._unread_since_s = None
 
-    def stalls_at_s(self, *, stall_s: float, lead_s: float) -> float:
+    def stalls_at_s(self, stall_s: float, lead_s: float) -> float:
         """When text that waits for more is to be said without it; infinite: none waits."""
         if self._last_text_s is None or not self.feed.is_waiting:
             return math.inf

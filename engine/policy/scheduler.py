@@ -16,13 +16,13 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
+from typing import NamedTuple
 
 from voicegate.engine.policy.batch_size import BatchSize
 
 
-@dataclass(frozen=True, slots=True)
-class StreamView:
-    """What the scheduler may know of one utterance."""
+class StreamView(NamedTuple):
+    """What the scheduler may know of one utterance. A tuple: hundreds are made a step."""
 
     key: int
     waiting_since_s: float  # its first speakable text came

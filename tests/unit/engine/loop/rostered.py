@@ -24,13 +24,13 @@ class StubModels:
     """Stands for the pipeline: every active clause can go on."""
 
     def block_frames(self, clause: Clause) -> int:
-        return 50 if clause.is_active else 0
+        return 50 if clause.rendering is not None else 0
 
     def num_blocks(self, clause: Clause) -> int:
-        return 1 if clause.is_active else 0
+        return 1 if clause.rendering is not None else 0
 
     def can_generate(self, clause: Clause) -> bool:
-        return clause.is_active
+        return clause.rendering is not None
 
 
 def stub_utterance(
@@ -51,5 +51,5 @@ def stub_utterance(
         request=SimpleNamespace(lead_ms=lead_ms),
         feed=SimpleNamespace(wants_reading=False, is_incremental=False, is_bistream=False),
         num_vain_bites=0,
-        stalls_at_s=lambda **_: stalls_s,
+        stalls_at_s=lambda *_: stalls_s,
     )

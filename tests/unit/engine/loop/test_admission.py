@@ -37,6 +37,7 @@ class Room(StubModels):
         self.free -= len(clause.text_ids)
         self.num_active += 1
         clause.state = ClauseState.RENDERING
+        clause.rendering = object()  # type: ignore[assignment]
 
     def release(self, amount: int) -> None:
         self.free += amount

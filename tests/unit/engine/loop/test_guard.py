@@ -34,7 +34,7 @@ PLACES = [
     *[(Outlet, name) for name in ("send_audio", "send", "flush", "finish")],
     *[(Pipeline, name) for name in ("start", "feed", "take_tokens", "release")],
     *[(Pipeline, name) for name in ("can_start", "can_generate", "block_frames")],
-    *[(Roster, name) for name in ("_look_at", "_next_pass")],
+    *[(Roster, name) for name in ("_look_at", "_next_clauses")],
     (BlockStream, "append"),
     (LocalEncoding, "encode"),
 ]
@@ -60,7 +60,7 @@ def concerns(thing: Any, engine: HandDrivenEngine) -> bool:
             return any(thing is victim._outlet._encoding for victim in victims)
         case BlockStream():
             clauses = [clause for victim in victims for clause in victim.clauses]
-            return any(clause.streams is not None and clause.streams.flow is thing for clause in clauses)
+            return any(clause.rendering is not None and clause.rendering.flow is thing for clause in clauses)
         case _:
             return False
 

@@ -38,8 +38,8 @@ class Watched(Roster):
         for state in states:
             clause = Clause(utterance.entry, 0, "x", [1], is_text_complete=True, state=state)
             if state is not ClauseState.WAITING:
-                clause.streams = object()  # type: ignore[assignment]
-            clause.num_tokens = num_tokens
+                clause.rendering = object()  # type: ignore[assignment]
+            clause.tokens = [1] * num_tokens
             utterance.clauses.append(clause)
         self.add(utterance)
         return utterance
@@ -101,7 +101,7 @@ def test_a_view_tells_the_frames_of_the_block_that_is_ready() -> None:
 def test_every_change_of_a_clause_is_reported() -> None:
     entry = Entry(3)
     clause = Clause(entry, 0, "x", [1], is_text_complete=True)
-    for name in ("state", "streams", "batch", "num_tokens", "num_rendered_tokens", "is_prefilled", "text_ids"):
+    for name in ("state", "rendering", "batch", "tokens", "num_rendered_tokens", "is_prefilled", "text_ids"):
         entry.changed.clear()
         setattr(clause, name, getattr(clause, name))
         assert entry.changed == {3}, name
@@ -118,7 +118,7 @@ def test_only_who_has_changed_is_looked_at_and_the_rest_is_remembered(monkeypatc
     monkeypatch.setattr(Roster, "_look_at", watched)
     first, second = roster.joined(GENERATING), roster.joined(GENERATING)
     assert len(roster.due(0.0)) == 2
-    second.clauses[0].num_tokens = 1000
+    second.clauses[0].tokens += [1] * 1000
     assert [view.wants_llm for view in roster.due(0.0)] == [True, False]
     assert looked_at == [first, second, second]
     roster.remove(first)

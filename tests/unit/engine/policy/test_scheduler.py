@@ -40,40 +40,40 @@ def test_nothing_to_do_waits_for_an_event() -> None:
 
 
 def test_an_unheard_utterance_goes_before_listeners_with_audio_left() -> None:
-    unheard = replace(IDLE, key=1, waiting_since_s=9.0, block_frames=50)
-    heard = replace(IDLE, key=2, deadline_s=10.5, block_frames=50)
+    unheard = IDLE._replace(key=1, waiting_since_s=9.0, block_frames=50)
+    heard = IDLE._replace(key=2, deadline_s=10.5, block_frames=50)
     assert decide([heard, unheard], 10.0, LIMITS).flow == BeginBlocks((1,))
 
 
 def test_the_oldest_unheard_utterance_goes_first() -> None:
-    old, new = replace(IDLE, key=5, waiting_since_s=1.0, block_frames=50), replace(IDLE, key=1, waiting_since_s=2.0)
-    new = replace(new, block_frames=50)
+    old, new = IDLE._replace(key=5, waiting_since_s=1.0, block_frames=50), IDLE._replace(key=1, waiting_since_s=2.0)
+    new = new._replace(block_frames=50)
     assert decide([new, old], 3.0, Limits(flow_batch=whole(1))).flow == BeginBlocks((5,))
 
 
 def test_heard_utterances_go_by_deadline_and_share_a_batch() -> None:
     views = [
-        replace(IDLE, key=key, deadline_s=deadline, block_frames=50) for key, deadline in enumerate([0.9, 0.3, 0.6])
+        IDLE._replace(key=key, deadline_s=deadline, block_frames=50) for key, deadline in enumerate([0.9, 0.3, 0.6])
     ]
     assert decide(views, 0.0, Limits(flow_batch=whole(2))).flow == BeginBlocks((1, 2))
 
 
 def test_a_running_batch_is_finished_by_its_most_urgent_member() -> None:
-    running = replace(IDLE, key=0, deadline_s=1.0, batch=7, wants_llm=True)
-    later = replace(IDLE, key=1, deadline_s=2.0, block_frames=50)
+    running = IDLE._replace(key=0, deadline_s=1.0, batch=7, wants_llm=True)
+    later = IDLE._replace(key=1, deadline_s=2.0, block_frames=50)
     assert decide([later, running], 0.0, LIMITS).flow == AdvanceBatch(7)
 
 
 def test_a_newcomer_interrupts_a_running_batch() -> None:
-    running = replace(IDLE, key=0, deadline_s=1.0, batch=7)
-    newcomer = replace(IDLE, key=1, wants_llm=True)
+    running = IDLE._replace(key=0, deadline_s=1.0, batch=7)
+    newcomer = IDLE._replace(key=1, wants_llm=True)
     assert decide([running, newcomer], 0.0, LIMITS).llm == LlmStep((1,))
 
 
 def test_llm_steps_take_along_everyone_who_is_due() -> None:
-    newcomer = replace(IDLE, key=1, wants_llm=True)
-    heard = replace(IDLE, key=2, deadline_s=2.0, wants_llm=True)
-    far_ahead = replace(IDLE, key=3, deadline_s=50.0, wants_llm=True)
+    newcomer = IDLE._replace(key=1, wants_llm=True)
+    heard = IDLE._replace(key=2, deadline_s=2.0, wants_llm=True)
+    far_ahead = IDLE._replace(key=3, deadline_s=50.0, wants_llm=True)
     step = decide([far_ahead, heard, newcomer], 0.0, LIMITS).llm
     assert step is not None
     assert set(step.keys) == {1, 2}
@@ -81,16 +81,16 @@ def test_llm_steps_take_along_everyone_who_is_due() -> None:
 
 def test_a_burst_of_prompts_is_read_in_parts_the_oldest_first() -> None:
     newcomers = [
-        replace(IDLE, key=9 - key, waiting_since_s=key, wants_llm=True, needs_prefill=True) for key in range(9)
+        IDLE._replace(key=9 - key, waiting_since_s=key, wants_llm=True, needs_prefill=True) for key in range(9)
     ]
-    heard = replace(IDLE, key=20, deadline_s=12.0, wants_llm=True)
+    heard = IDLE._replace(key=20, deadline_s=12.0, wants_llm=True)
     step = decide([heard, *newcomers], 10.0, Limits(flow_batch=whole(4), max_prefills=3)).llm
     assert step is not None
     assert set(step.keys) == {20, 9, 8, 7}
 
 
 def test_an_utterance_beyond_its_lead_waits_until_it_is_due() -> None:
-    far_ahead = replace(IDLE, deadline_s=50.0, block_frames=50)
+    far_ahead = IDLE._replace(deadline_s=50.0, block_frames=50)
     decision = decide([far_ahead], 0.0, LIMITS)
     assert (decision.is_idle, decision.wake_at_s) == (True, 45.0)
     assert decide([far_ahead], 45.0, LIMITS).flow == BeginBlocks((0,))
@@ -106,6 +106,10 @@ def test_an_utterance_beyond_its_lead_waits_until_it_is_due() -> None:
             max_lead_s=st.floats(0.2, 10),
             wants_llm=st.booleans(),
             block_frames=st.sampled_from([0, 2, 30, 50]),
+            num_blocks=st.just(1),
+            batch=st.none(),
+            begun_s=st.none() | st.floats(0, 10),
+            needs_prefill=st.just(False),
         ),
         unique_by=lambda view: view.key,
     ),
@@ -132,39 +136,39 @@ def test_work_is_found_whenever_some_is_due_and_only_then(views: list[StreamView
 
 
 def test_lanes_side_by_side_are_given_work_each() -> None:
-    views = [replace(IDLE, key=1, block_frames=50), replace(IDLE, key=2, wants_llm=True)]
+    views = [IDLE._replace(key=1, block_frames=50), IDLE._replace(key=2, wants_llm=True)]
     decision = decide(views, 0.0, Limits(flow_batch=whole(4), is_concurrent=True))
     assert (decision.llm, decision.flow) == (LlmStep((2,)), BeginBlocks((1,)))
 
 
 def test_a_lane_that_is_full_gets_nothing_and_the_other_goes_on() -> None:
-    views = [replace(IDLE, key=1, block_frames=50), replace(IDLE, key=2, wants_llm=True)]
+    views = [IDLE._replace(key=1, block_frames=50), IDLE._replace(key=2, wants_llm=True)]
     assert decide(views, 0.0, LIMITS, Room(takes_flow_step=False)).llm == LlmStep((2,))
     assert decide(views, 0.0, LIMITS, Room(takes_llm_step=False)).flow == BeginBlocks((1,))
 
 
 def test_heard_utterances_wait_for_the_batch_of_their_equals_but_newcomers_do_not() -> None:
-    running = replace(IDLE, key=0, deadline_s=9.0, batch=7)
-    ready = replace(IDLE, key=1, deadline_s=8.0, block_frames=50)
+    running = IDLE._replace(key=0, deadline_s=9.0, batch=7)
+    ready = IDLE._replace(key=1, deadline_s=8.0, block_frames=50)
     assert decide([running, ready], 5.0, LIMITS).flow == AdvanceBatch(7)
-    newcomer = replace(IDLE, key=2, waiting_since_s=4.0, block_frames=50)
+    newcomer = IDLE._replace(key=2, waiting_since_s=4.0, block_frames=50)
     assert decide([running, ready, newcomer], 5.0, LIMITS).flow == BeginBlocks((2,))
     assert decide([running, ready, newcomer], 5.0, LIMITS, Room(num_new_batches=0)).flow == AdvanceBatch(7)
 
 
 def test_a_listener_at_the_edge_overtakes_newcomers_and_newcomers_age() -> None:
-    edge = replace(IDLE, key=0, deadline_s=10.05, block_frames=50)
-    newcomer = replace(IDLE, key=1, waiting_since_s=9.99, block_frames=50)
+    edge = IDLE._replace(key=0, deadline_s=10.05, block_frames=50)
+    newcomer = IDLE._replace(key=1, waiting_since_s=9.99, block_frames=50)
     assert decide([edge, newcomer], 10.0, LIMITS).flow == BeginBlocks((0,))
-    assert decide([edge, replace(newcomer, waiting_since_s=8.9)], 10.0, LIMITS).flow == BeginBlocks((1,))
+    assert decide([edge, newcomer._replace(waiting_since_s=8.9)], 10.0, LIMITS).flow == BeginBlocks((1,))
 
 
 def test_who_waits_for_room_is_ranked_as_who_has_it_but_for_those_about_to_run_dry() -> None:
     limits = replace(LIMITS, room_guard_s=1.0)
-    newcomer = replace(IDLE, key=0, waiting_since_s=9.5, begun_s=None)
-    old = replace(newcomer, key=1, waiting_since_s=1.0)
+    newcomer = IDLE._replace(key=0, waiting_since_s=9.5, begun_s=None)
+    old = newcomer._replace(key=1, waiting_since_s=1.0)
     calm, short, dry = (
-        replace(newcomer, key=key, deadline_s=deadline_s) for key, deadline_s in ((2, 12.0), (3, 10.9), (4, 9.0))
+        newcomer._replace(key=key, deadline_s=deadline_s) for key, deadline_s in ((2, 12.0), (3, 10.9), (4, 9.0))
     )
     ranked = sorted([calm, newcomer, short, old, dry], key=lambda view: urgency(view, 10.0, limits))
     assert ranked == [dry, short, old, newcomer, calm]
@@ -173,22 +177,22 @@ def test_who_waits_for_room_is_ranked_as_who_has_it_but_for_those_about_to_run_d
 
 def test_listeners_with_plenty_left_are_served_by_the_age_of_their_clauses() -> None:
     views = [
-        replace(IDLE, key=0, deadline_s=3.0, begun_s=2.0, block_frames=50),
-        replace(IDLE, key=1, deadline_s=4.0, begun_s=1.0, block_frames=50),
-        replace(IDLE, key=2, deadline_s=0.9, begun_s=3.0, block_frames=50),
+        IDLE._replace(key=0, deadline_s=3.0, begun_s=2.0, block_frames=50),
+        IDLE._replace(key=1, deadline_s=4.0, begun_s=1.0, block_frames=50),
+        IDLE._replace(key=2, deadline_s=0.9, begun_s=3.0, block_frames=50),
     ]
     assert decide(views, 0.0, LIMITS).flow == BeginBlocks((2, 1, 0))
 
 
 def test_a_batch_takes_as_many_rows_as_there_are_blocks() -> None:
-    views = [replace(IDLE, key=key, waiting_since_s=key, block_frames=50) for key in range(4)]
+    views = [IDLE._replace(key=key, waiting_since_s=key, block_frames=50) for key in range(4)]
     assert decide(views, 9.0, LIMITS, Room(num_blocks=2)).flow == BeginBlocks((0, 1))
     assert decide(views, 9.0, LIMITS, Room(num_blocks=0)).is_idle
 
 
 def test_rows_that_take_several_blocks_of_memory_are_added_up() -> None:
     views = [
-        replace(IDLE, key=key, waiting_since_s=key, block_frames=50, num_blocks=num_blocks)
+        IDLE._replace(key=key, waiting_since_s=key, block_frames=50, num_blocks=num_blocks)
         for key, num_blocks in enumerate([3, 4, 1, 1])
     ]
     assert decide(views, 9.0, LIMITS, Room(num_blocks=9)).flow == BeginBlocks((0, 1, 2, 3))
@@ -197,21 +201,21 @@ def test_rows_that_take_several_blocks_of_memory_are_added_up() -> None:
 
 
 def test_where_nothing_of_the_more_urgent_kind_fits_the_others_may_go_on() -> None:
-    unheard = replace(IDLE, key=0, waiting_since_s=0.0, block_frames=50, num_blocks=4)
-    heard = replace(IDLE, key=1, deadline_s=9.5, block_frames=50)
+    unheard = IDLE._replace(key=0, waiting_since_s=0.0, block_frames=50, num_blocks=4)
+    heard = IDLE._replace(key=1, deadline_s=9.5, block_frames=50)
     assert decide([unheard, heard], 9.0, LIMITS, Room(num_blocks=2)).flow == BeginBlocks((1,))
 
 
 def test_short_blocks_leave_room_for_others() -> None:
     size = BatchSize(num_rows=4, num_frames=100)
     views = [
-        replace(IDLE, key=key, deadline_s=0.5 + key / 10, block_frames=frames)
+        IDLE._replace(key=key, deadline_s=0.5 + key / 10, block_frames=frames)
         for key, frames in enumerate([40, 50, 30, 10, 4])
     ]
     assert decide(views, 0.0, Limits(size)).flow == BeginBlocks((0, 1, 3)), "10 fill up what 30 do not fit in"
     assert decide(views, 0.0, Limits(replace(size, num_frames=140))).flow == BeginBlocks((0, 1, 2, 3)), "four rows"
     assert decide(views, 0.0, Limits(size), Room(num_blocks=2)).flow == BeginBlocks((0, 1))
-    first = replace(views[4], deadline_s=0.1)
+    first = views[4]._replace(deadline_s=0.1)
     assert decide([first, *views[:4]], 0.0, Limits(size)).flow == BeginBlocks((4, 0, 1)), "6 frames stay empty"
 
 
@@ -224,7 +228,7 @@ def test_whoever_is_left_out_does_not_fit_beside_those_before_him(
     frames: list[int], size: BatchSize, deadlines: Random
 ) -> None:
     views = [
-        replace(IDLE, key=key, deadline_s=deadlines.uniform(0.2, 0.9), block_frames=each)
+        IDLE._replace(key=key, deadline_s=deadlines.uniform(0.2, 0.9), block_frames=each)
         for key, each in enumerate(frames)
     ]
     flow = decide(views, 0.0, Limits(size)).flow
@@ -248,18 +252,18 @@ LANES = Limits(flow_batch=whole(2), is_concurrent=True)
 
 
 def calm(key: int, *, block_frames: int = 0) -> StreamView:
-    return replace(IDLE, key=key, deadline_s=3.0, wants_llm=True, block_frames=block_frames)
+    return IDLE._replace(key=key, deadline_s=3.0, wants_llm=True, block_frames=block_frames)
 
 
 def test_tokens_that_nobody_waits_for_make_way_for_a_first_block() -> None:
-    starting = replace(IDLE, key=1, block_frames=50, wants_llm=True)
+    starting = IDLE._replace(key=1, block_frames=50, wants_llm=True)
     decision = decide([starting, calm(2)], 0.0, LANES)
     assert (decision.flow, decision.llm) == (BeginBlocks((1,)), None)
-    running = replace(starting, block_frames=0, batch=7)
+    running = starting._replace(block_frames=0, batch=7)
     decision = decide([running, calm(2)], 0.0, LANES, Room(takes_flow_step=False))
     assert decision.llm is None, "its Euler steps are on their way"
-    newcomer = replace(IDLE, key=3, wants_llm=True)
-    at_edge = replace(IDLE, key=4, wants_llm=True, deadline_s=0.1)
+    newcomer = IDLE._replace(key=3, wants_llm=True)
+    at_edge = IDLE._replace(key=4, wants_llm=True, deadline_s=0.1)
     step = decide([running, calm(2), newcomer, at_edge], 0.0, LANES).llm
     assert step is not None
     assert set(step.keys) == {1, 2, 3, 4}, "a step that is taken takes all along"
@@ -275,17 +279,17 @@ def test_tokens_that_nobody_waits_for_wait_while_two_batches_of_blocks_do() -> N
 
 
 def test_the_llm_yields_only_where_asked_to_and_only_to_work_that_is_done() -> None:
-    views = [replace(IDLE, key=1, block_frames=50), calm(2)]
+    views = [IDLE._replace(key=1, block_frames=50), calm(2)]
     assert decide(views, 0.0, replace(LANES, llm_yields=False)).llm == LlmStep((2,))
     assert decide(views, 0.0, LANES, Room(num_blocks=0)) == Decision(llm=LlmStep((2,)))
 
 
 def test_batches_are_larger_where_all_have_plenty_left() -> None:
     limits = replace(LANES, calm_flow_batch=whole(3))
-    views = [replace(IDLE, key=key, deadline_s=2.0 + key, block_frames=50) for key in range(4)]
+    views = [IDLE._replace(key=key, deadline_s=2.0 + key, block_frames=50) for key in range(4)]
     assert decide(views, 0.0, limits).flow == BeginBlocks((0, 1, 2))
-    views[3] = replace(views[3], deadline_s=0.5)
+    views[3] = views[3]._replace(deadline_s=0.5)
     assert decide(views, 0.0, limits).flow == BeginBlocks((3, 0)), "one of them is in a hurry"
-    views[3] = replace(views[3], block_frames=0, wants_llm=True)
+    views[3] = views[3]._replace(block_frames=0, wants_llm=True)
     assert decide(views, 0.0, limits).flow == BeginBlocks((0, 1)), "one lacks tokens and will be in a hurry"
     assert decide(views[:3], 0.0, replace(limits, calm_flow_batch=None)).flow == BeginBlocks((0, 1))
