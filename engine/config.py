@@ -62,6 +62,8 @@ class EngineConfig:
 
     # Utterances open at once. An idle one costs no model memory, so agents may open theirs early.
     max_utterances: int = 0
+    # Text of one utterance, which is kept for as long as it lives: what it takes of memory is bounded by this.
+    max_text_chars: int = 1 << 20
     # LLM passes at once: each holds an LLM slot, and flow blocks for what it has said.
     # Higher -> more streams share a step; lower -> less memory and a shorter step.
     max_active_clauses: int = 0

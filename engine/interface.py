@@ -78,6 +78,7 @@ class EngineInfo:
     pre_skip_48k: int  # Opus encoder delay in 48 kHz samples (RFC 7845)
     max_utterances: int
     max_lead_ms: int
+    max_text_chars: int = 1 << 20  # of one utterance, each flush counted as one; beyond it fails
     max_instruct_chars: int = 0  # longest `instruct` of a request; 0: the model follows none
     is_reproducible: bool = True  # equal text, voice and seed sound alike; else no request may name a seed
 
@@ -264,7 +265,7 @@ class Engine(Protocol):
         """
 
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
-        """Append text exactly as written, any size, any split."""
+        """Append text exactly as written, any split, up to `info.max_text_chars` in all; beyond it ends in `Failed`."""
 
     def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
         """Speak all text pushed so far without waiting for more; answered by `Flushed`."""

@@ -86,8 +86,12 @@ class Driver:
         due_s: float | None = None,
         lead_ms: int | None = None,
         on_end: Callable[[Stream], None] | None = None,
+        is_written: bool = True,
     ) -> Stream:
-        """Begin an utterance; what the engine refuses ends it at once. Raises EngineStopped."""
+        """Begin an utterance; what the engine refuses ends it at once. Raises EngineStopped.
+
+        `is_written`: its text is pushed here; else by the caller.
+        """
         self.check()
         number, self._num_started = self._num_started, self._num_started + 1
         stream = Stream(
@@ -105,6 +109,8 @@ class Driver:
             self.engine.submit(request)
         except EngineError as error:
             self._end(stream, Failed(stream.utterance_id, str(error)), time.monotonic())
+            return stream
+        if not is_written:
             return stream
         if self.speech.tokens_per_s is None:
             self.engine.push_text(stream.utterance_id, script.text)

@@ -66,6 +66,7 @@ class Script:
     real_time_factor: float = 0.0  # synthesis time / audio time; 0: no waiting at all, and no lead either
     max_utterances: int = 256
     max_lead_ms: int = 5_000
+    max_text_chars: int = 1 << 20
     refusals: Mapping[int, EngineError] = field(default_factory=dict)
     faults: Mapping[int, Fault] = field(default_factory=dict)
 
@@ -132,6 +133,7 @@ class FakeEngine:
             pre_skip_48k=pre_skip_48k(AudioFormat()),
             max_utterances=self._script.max_utterances,
             max_lead_ms=self._script.max_lead_ms,
+            max_text_chars=self._script.max_text_chars,
             max_instruct_chars=200,
         )
 
@@ -173,6 +175,8 @@ class FakeEngine:
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
         if (utterance := self._live.get(utterance_id)) is not None and not utterance.speech.is_ended:
             utterance.speech.push(text)
+            if len(utterance.speech.text) > self._script.max_text_chars:
+                self._emit_end(Failed(utterance_id, f"an utterance takes {self._script.max_text_chars} characters"))
             self._schedule(utterance)
 
     def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:

@@ -135,6 +135,7 @@ def engine_info(config: EngineConfig, stages: Stages) -> EngineInfo:
         pre_skip_48k=pre_skip_48k(AudioFormat()),
         max_utterances=config.max_utterances,
         max_lead_ms=config.max_lead_ms,
+        max_text_chars=config.max_text_chars,
         max_instruct_chars=MAX_INSTRUCT_CHARS if model.supports_instruct else 0,
         is_reproducible=traits.is_reproducible,
     )

@@ -40,9 +40,11 @@ class Admission:
         self._roster.note_room(now_s)
 
     @property
-    def is_full(self) -> bool:
-        """Whether a newcomer would wait behind others."""
-        return self._roster.num_waiting >= self._config.max_waiting_utterances
+    def num_welcome(self) -> int:
+        """Newcomers that would find room, or a place among those who wait for it."""
+        num_waiting = self._roster.num_waiting
+        num_free = 0 if num_waiting else self._config.max_active_clauses - self._pipeline.num_active
+        return max(num_free + self._config.max_waiting_utterances - num_waiting - self._roster.num_unread, 0)
 
     @property
     def _group_size(self) -> int:

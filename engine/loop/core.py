@@ -24,7 +24,7 @@ from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.pipeline import Pipeline
 from voicegate.engine.loop.reception import Reception
 from voicegate.engine.loop.roster import Roster
-from voicegate.engine.loop.stages import Stages
+from voicegate.engine.loop.stages import ReadyVoice, Stages
 from voicegate.engine.loop.utterance import Utterance
 from voicegate.engine.loop.voice_shelf import Answer, VoiceShelf
 from voicegate.engine.policy.scheduler import AdvanceBatch, BeginBlocks, Decision, Limits, decide
@@ -80,9 +80,9 @@ class EngineCore:
 
     def submit(self, request: UtteranceRequest, *, seed: int) -> None:
         """Start an utterance; what the interface promises to refuse was refused before."""
+        entry = self._roster.new_entry()
         try:
-            voice = self._voices[request.voice]
-            self._roster.add(self._reception.open(self._roster.new_entry(), request, voice, seed=seed))
+            self._roster.add(self._reception.open(entry, request, self._voices[request.voice], seed=seed))
         except Exception:
             log.exception("utterance_not_opened", utterance=request.utterance_id)
             self._sink([Failed(request.utterance_id, _INTERNAL_FAILURE)])
@@ -99,9 +99,21 @@ class EngineCore:
     def cancel(self, utterance_id: UtteranceId, played_ms: int | None) -> None:
         self._change(self._roster.named(utterance_id), self._cancel, played_ms)
 
-    def add_voice(self, voice: Voice, answer: Answer) -> None:
-        """Within a few steps `answer` is told None, or why not; see VoiceShelf."""
-        self._voices.add(voice, answer)
+    def fail(self, utterance_id: UtteranceId, message: str) -> None:
+        """`message` is for its client."""
+        self._change(self._roster.named(utterance_id), self._fail, message)
+
+    def prepare_voice(self, voice: Voice, answer: Answer) -> None:
+        """Within a few steps `answer` has it, or is told why not; `put_up_voice` or `discard_voice` must follow."""
+        self._voices.prepare(voice, answer)
+
+    def put_up_voice(self, ready: ReadyVoice) -> None:
+        """From now on `submit` takes it, for one of the same name."""
+        self._voices.put_up(ready)
+        self._release_voices()
+
+    def discard_voice(self, ready: ReadyVoice) -> None:
+        self._voices.discard(ready)
 
     def remove_voice(self, name: str) -> None:
         """Utterances that run keep it; submit none with it any more."""
@@ -147,8 +159,7 @@ class EngineCore:
     def step(self) -> Decision:
         """Fetch what is done and launch the most urgent work; says what that was, or when to come back."""
         self._fetch()
-        if self._voices.put_up_arrivals():
-            self._release_voices()
+        self._voices.prepare_arrivals()
         now_s = self._clock()
         for utterance in self._roster.stalled(now_s):
             self._change(utterance, self._read, Utterance.stall)
@@ -194,9 +205,14 @@ class EngineCore:
         return self._pipeline.is_busy
 
     @property
-    def is_full(self) -> bool:
-        """Whether a newcomer would wait behind others for room in the models."""
-        return self._admission.is_full
+    def num_submitted(self) -> int:
+        """Utterances so far."""
+        return self._roster.num_entries
+
+    @property
+    def num_welcome(self) -> int:
+        """Newcomers that would not have to wait behind too many others for room in the models."""
+        return self._admission.num_welcome
 
     @property
     def counters(self) -> Mapping[str, float]:

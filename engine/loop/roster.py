@@ -46,7 +46,7 @@ class Roster:
         self._attempt = attempt
         self._utterances: dict[int, Utterance] = {}  # by key: the order of submission
         self._by_id: dict[UtteranceId, Utterance] = {}
-        self._num_entries = 0
+        self.num_entries = 0  # so far
         self._stall_s = config.stall_ms / 1000 or math.inf
         self._stall_lead_s = config.stall_lead_ms / 1000
         self.is_room_short = False  # some were left waiting for it
@@ -63,7 +63,7 @@ class Roster:
     # --- who there is -----------------------------------------------------------------------------------------
 
     def new_entry(self) -> Entry:
-        key, self._num_entries = self._num_entries, self._num_entries + 1
+        key, self.num_entries = self.num_entries, self.num_entries + 1
         return Entry(key, self._changed)
 
     def add(self, utterance: Utterance) -> None:
@@ -128,6 +128,11 @@ class Roster:
     def num_waiting(self) -> int:
         """For room, as of the last look."""
         return len(self._waiting)
+
+    @property
+    def num_unread(self) -> int:
+        """Newcomers with text of which nothing is known yet: they may come to wait, too."""
+        return sum(utterance.num_started_clauses == 0 for utterance in self.of(self._readers - self._waiting.keys()))
 
     def stalled(self, now_s: float) -> list[Utterance]:
         """Whose text has waited too long for more of it."""

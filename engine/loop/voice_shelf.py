@@ -18,8 +18,8 @@ from voicegate.engine.voices.voice import Voice
 
 log = structlog.get_logger()
 
-# Told None when the voice can be spoken with, else why not.
-Answer = Callable[[EngineError | None], None]
+# Told of a voice that could be spoken with, or why not.
+Answer = Callable[[ReadyVoice | EngineError], None]
 
 
 def voice_room(config: EngineConfig, voices: Iterable[Voice]) -> VoiceRoom:
@@ -40,14 +40,24 @@ class VoiceShelf:
         self._stages = stages
         self._voices = dict(stages.voices)
         self._arrivals: deque[tuple[Voice, Answer]] = deque()
+        self._prepared: dict[int, PreparedPrompt] = {}  # of voices that nobody has put up yet, by id
         self._retired: list[PreparedPrompt] = []  # of voices taken away that utterances still speak with
 
     def __getitem__(self, name: str) -> ReadyVoice:
         return self._voices[name]
 
-    def add(self, voice: Voice, answer: Answer) -> None:
-        """Put it up as soon as the flow can render its prompt; in place of one of the same name."""
+    def prepare(self, voice: Voice, answer: Answer) -> None:
+        """As soon as the flow can render its prompt. What is answered holds blocks until `put_up` or `discard`."""
         self._arrivals.append((voice, answer))
+
+    def put_up(self, ready: ReadyVoice) -> None:
+        """In place of one of the same name."""
+        del self._prepared[id(ready)]
+        self.remove(ready.voice.name)
+        self._voices[ready.voice.name] = ready
+
+    def discard(self, ready: ReadyVoice) -> None:
+        self._stages.flow.release(self._prepared.pop(id(ready)))
 
     def remove(self, name: str) -> None:
         """No utterance may be started with it any more. Unknown names are a no-op."""
@@ -55,22 +65,17 @@ class VoiceShelf:
         if voice is not None:
             self._retired.append(voice.flow_prompt)
 
-    def put_up_arrivals(self) -> bool:
-        """Renders prompts: what runs waits meanwhile, tens of milliseconds on a GPU. False: there was nothing to do."""
-        has_changed = False
+    def prepare_arrivals(self) -> None:
+        """Renders prompts: what runs waits meanwhile, tens of milliseconds on a GPU."""
         while self._arrivals and self._stages.flow.num_free_batches:
             voice, answer = self._arrivals.popleft()
             try:
-                self._put_up(voice)
+                answer(self._prepare(voice))
             except EngineError as error:
                 answer(error)
             except Exception:
                 log.exception("voice_failed", voice=voice.name)
                 answer(EngineError(f"internal error while taking up voice {voice.name!r}; see the log"))
-            else:
-                answer(None)
-            has_changed = True
-        return has_changed
 
     def release_unused(self, in_use: Iterable[ReadyVoice]) -> None:
         """Give back the prompts of removed voices that no utterance speaks with any more."""
@@ -85,7 +90,7 @@ class VoiceShelf:
                 self._stages.flow.release(prompt)
         self._retired = kept
 
-    def _put_up(self, voice: Voice) -> None:
+    def _prepare(self, voice: Voice) -> ReadyVoice:
         self._check_room(voice)
         stages = self._stages
         try:
@@ -93,8 +98,8 @@ class VoiceShelf:
                 ready = ready_voice(voice, stages.model, stages.tokenizer, stages.flow)
         except BlocksExhausted as error:
             raise VoiceRefused("the flow's memory is full of speech just now; try again when less is spoken") from error
-        self.remove(voice.name)
-        self._voices[voice.name] = ready
+        self._prepared[id(ready)] = ready.flow_prompt
+        return ready
 
     def _check_room(self, voice: Voice) -> None:
         """The LLM's slots and the flow's memory were made for so much. Raises VoiceRefused."""
@@ -104,7 +109,7 @@ class VoiceShelf:
                 f"the recording is {voice.seconds:.1f} s long and this running engine has room for "
                 f"{room.longest_tokens / units.TOKEN_RATE_HZ:.1f} s: use a shorter one, or add it before the start"
             )
-        held = [ready.flow_prompt for ready in self._voices.values()] + self._retired
+        held = [*(ready.flow_prompt for ready in self._voices.values()), *self._prepared.values(), *self._retired]
         num_held = sum(prompt.num_blocks for prompt in held)
         if num_held + flow.num_prompt_blocks(voice.num_tokens) > sum(map(flow.num_prompt_blocks, room.prompt_tokens)):
             raise VoiceRefused(

@@ -1,4 +1,4 @@
-"""The engine in a thread of its own: commands in through a queue, events out through the asyncio loop.
+"""The engine in a thread of its own: commands in through an inbox, events out through the asyncio loop.
 
 The thread owns the core and the GPU; the loop owns the set of live utterances, so that `submit` can refuse at once.
 """
@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 import structlog
@@ -42,6 +41,8 @@ from voicegate.engine.interface import (
 )
 from voicegate.engine.llm.backend import LlmDied
 from voicegate.engine.loop.core import EngineCore
+from voicegate.engine.loop.inbox import Inbox
+from voicegate.engine.loop.stages import ReadyVoice
 from voicegate.engine.voices.keeper import VoiceKeeper
 from voicegate.engine.voices.voice import Voice
 
@@ -50,7 +51,8 @@ log = structlog.get_logger()
 # How long a refused client should wait: about the length of a short utterance.
 _RETRY_AFTER_MS = 2_000
 
-Command = Callable[[EngineCore], None]
+# Commands applied between two steps. Lower -> a burst of them takes effect later; higher -> it is felt in speech.
+_COMMANDS_S = 0.001
 
 _Result = TypeVar("_Result")
 
@@ -70,21 +72,25 @@ class ThreadedEngine:
     `load` is given the sink for the core's events, and what wakes the thread that then runs it.
     """
 
-    def __init__(self, load: Callable[[Sink, Waker], LoadedEngine]) -> None:
+    def __init__(
+        self, load: Callable[[Sink, Waker], LoadedEngine], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._load = load
-        self._commands: SimpleQueue[Command | None] = SimpleQueue()
+        self._clock = clock
+        self._inbox = Inbox()
         self._events: asyncio.Queue[EngineEvent | None] = asyncio.Queue()
-        self._live: set[UtteranceId] = set()
+        self._live: dict[UtteranceId, int] = {}  # and how much text each was given
+        self._num_submitted = 0
         self._info: EngineInfo | None = None
         self._thread: threading.Thread | None = None
         self._stop_reason: str | None = "the engine has not been started"
         # As of the engine's last step:
-        self._is_full = False
+        self._welcome = (0, 0)  # how many submitted ones it had seen; how many more might come
         self._stats: Mapping[str, float] = {}
         self._keeper: VoiceKeeper | None = None
         self._encoders: Encoders | None = None
         self._voice_change = asyncio.Lock()  # one at a time
-        self._arriving: asyncio.Future[None] | None = None
+        self._arriving: asyncio.Future[ReadyVoice] | None = None
 
     # --- from the asyncio loop --------------------------------------------------------------------------------
 
@@ -110,7 +116,7 @@ class ThreadedEngine:
     async def close(self) -> None:
         thread, self._thread = self._thread, None
         if thread is not None:
-            self._commands.put(None)
+            self._inbox.close()
             await asyncio.to_thread(thread.join)
 
     def submit(self, request: UtteranceRequest) -> None:
@@ -124,26 +130,44 @@ class ThreadedEngine:
             raise Overloaded(
                 f"all {info.max_utterances} utterances are in use; try again shortly", retry_after_ms=_RETRY_AFTER_MS
             )
-        if self._is_full:
+        num_seen, num_welcome = self._welcome
+        if self._num_submitted - num_seen >= num_welcome:
             raise Overloaded(
                 "the models have no room, and others are waiting for it already; try again shortly",
                 retry_after_ms=_RETRY_AFTER_MS,
             )
-        self._live.add(request.utterance_id)
+        self._live[request.utterance_id] = 0
+        self._num_submitted += 1
         seed = secrets.randbits(63) if request.seed is None else request.seed
-        self._commands.put(lambda core: core.submit(request, seed=seed))
+        self._inbox.open(request.utterance_id, lambda core: core.submit(request, seed=seed))
 
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
-        self._commands.put(lambda core: core.push_text(utterance_id, text))
+        num_before = self._live.get(utterance_id)
+        if num_before is None or not text:
+            return
+        limit = self.info.max_text_chars
+        self._live[utterance_id] = num_before + len(text)
+        if num_before + len(text) <= limit:
+            self._inbox.push(utterance_id, text)
+        elif num_before <= limit:  # what waits for the engine's thread is bounded by what an utterance takes
+            message = f"an utterance takes {limit} characters of text in all; start another for the rest"
+            self._inbox.add(utterance_id, lambda core: core.fail(utterance_id, message))
 
     def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
-        self._commands.put(lambda core: core.flush_text(utterance_id, flush_id))
+        if utterance_id in self._live:
+            self._inbox.add(utterance_id, lambda core: core.flush_text(utterance_id, flush_id))
 
     def end_text(self, utterance_id: UtteranceId) -> None:
-        self._commands.put(lambda core: core.end_text(utterance_id))
+        if utterance_id in self._live:
+            self._inbox.add(utterance_id, lambda core: core.end_text(utterance_id))
 
     def cancel(self, utterance_id: UtteranceId, played_ms: int | None = None) -> None:
-        self._commands.put(lambda core: core.cancel(utterance_id, played_ms))
+        if utterance_id not in self._live:
+            return
+        text = self._inbox.cancel(utterance_id, lambda core: core.cancel(utterance_id, played_ms))
+        if text is not None:  # nothing was begun
+            self._num_submitted -= 1
+            self._publish([Cancelled(utterance_id, 0, 0, "", text)])
 
     async def add_voice(
         self, name: str, recording: bytes, *, transcript: str = "", description: str = "", replace: bool = False
@@ -156,7 +180,9 @@ class ThreadedEngine:
             voice = await asyncio.to_thread(
                 keeper.make, name, recording, transcript=transcript, description=description
             )
-            await self._put_up(voice)
+            ready = await self._prepare(voice)
+            # No waiting from here to where it can be asked for: it is there whole, or not at all.
+            self._inbox.put(lambda core: core.put_up_voice(ready))
             added = VoiceInfo(voice.name, voice.description)
             others = tuple(other for other in self.info.voices if other.name != name)
             self._info = dataclasses.replace(self.info, voices=(*others, added))
@@ -169,24 +195,38 @@ class ThreadedEngine:
             check_removable(name, info)
             # First here, so that no further utterance names it; those submitted are ahead of the command.
             self._info = dataclasses.replace(info, voices=tuple(voice for voice in info.voices if voice.name != name))
-            self._commands.put(lambda core: core.remove_voice(name))
+            self._inbox.put(lambda core: core.remove_voice(name))
             if self._keeper is not None:
                 await asyncio.to_thread(self._keeper.delete, name)
 
-    async def _put_up(self, voice: Voice) -> None:
-        """Returns when the engine speaks with it. Raises what the engine's thread answers, EngineStopped."""
+    async def _prepare(self, voice: Voice) -> ReadyVoice:
+        """Returns when the engine could speak with it. Raises what the engine's thread answers, EngineStopped."""
         self._running_info()  # it may have stopped meanwhile
         loop = asyncio.get_running_loop()
-        arriving = self._arriving = loop.create_future()
+        arriving: asyncio.Future[ReadyVoice] = loop.create_future()
+        self._arriving = arriving
 
-        def answer(error: EngineError | None) -> None:
-            _call_soon(loop, _settle, arriving, error)
+        def answer(outcome: ReadyVoice | EngineError) -> None:
+            _call_soon(loop, self._arrived, arriving, outcome)
 
-        self._commands.put(lambda core: core.add_voice(voice, answer))
+        self._inbox.put(lambda core: core.prepare_voice(voice, answer))
         try:
-            await arriving
+            return await arriving
+        except asyncio.CancelledError:
+            if arriving.done() and not arriving.cancelled() and arriving.exception() is None:
+                self._discard(arriving.result())
+            raise
         finally:
             self._arriving = None
+
+    def _arrived(self, arriving: "asyncio.Future[ReadyVoice]", outcome: ReadyVoice | EngineError) -> None:
+        if arriving.cancelled() and isinstance(outcome, ReadyVoice):
+            self._discard(outcome)
+        _settle(arriving, outcome)
+
+    def _discard(self, ready: ReadyVoice) -> None:
+        """Nobody waits for it any more."""
+        self._inbox.put(lambda core: core.discard_voice(ready))
 
     def stats(self) -> Mapping[str, float]:
         """What the models did since the start (EngineCore.counters), and the thread's own CPU time, host_seconds.
@@ -210,23 +250,27 @@ class ThreadedEngine:
     def _publish(self, events: list[EngineEvent]) -> None:
         for event in events:
             if isinstance(event, Done | Cancelled | Failed):
-                self._live.discard(event.utterance_id)
-            if isinstance(event, Failed):
-                self.cancel(event.utterance_id)  # its encoder may have failed, of which the core has heard nothing
+                if isinstance(event, Failed):
+                    self.cancel(event.utterance_id)  # its encoder may have failed, of which the core has heard nothing
+                self._live.pop(event.utterance_id, None)
             self._events.put_nowait(event)
 
     def _stopped(self, reason: str) -> None:
         self._stop_reason = reason
         if self._arriving is not None:
             _settle(self._arriving, EngineStopped(reason))
+        for utterance_id in self._live:  # whom the engine's thread has not heard of
+            self._events.put_nowait(Failed(utterance_id, reason))
+        self._live.clear()
         self._events.put_nowait(None)
 
     # --- in the engine's thread -------------------------------------------------------------------------------
 
     def _run(self, loop: asyncio.AbstractEventLoop, ready: "asyncio.Future[LoadedEngine]") -> None:
         try:
-            watcher = Watcher(lambda: self._commands.put(_look_again))
+            watcher = Watcher(self._inbox.wake)
             loaded = self._load(lambda events: _call_soon(loop, self._publish, events), watcher)
+            self._welcome = (0, loaded.core.num_welcome)
         except BaseException as error:  # noqa: BLE001 - handed to the caller of start()
             _call_soon(loop, _settle, ready, error)
             return
@@ -253,21 +297,19 @@ class ThreadedEngine:
             if not decision.is_idle:
                 wait_s = 0.0
             else:
-                wait_s = None if decision.wake_at_s is None else max(decision.wake_at_s - time.monotonic(), 0.0)
-            self._is_full = core.is_full
+                wait_s = None if decision.wake_at_s is None else max(decision.wake_at_s - self._clock(), 0.0)
+            self._welcome = (core.num_submitted, core.num_welcome)
             self._stats = {**core.counters, "host_seconds": time.thread_time(), "host_steps": next(num_steps)}
 
     def _take_commands(self, core: EngineCore, wait_s: float | None) -> bool:
-        """Apply all commands there are, waiting up to `wait_s` (None: for ever) for the first. False: stop."""
-        is_blocking = wait_s != 0.0
-        with suppress(Empty):
-            while True:
-                command = self._commands.get(block=is_blocking, timeout=wait_s if is_blocking else None)
-                if command is None:
-                    return False
+        """Apply what has come, for a moment at most, waiting up to `wait_s` (None: for ever) for it. False: stop."""
+        commands = self._inbox.take(wait_s)
+        until_s = self._clock() + _COMMANDS_S
+        while commands:
+            for command in commands:
                 command(core)
-                is_blocking = False
-        return True
+            commands = self._inbox.take(0.0) if self._clock() < until_s else []
+        return not self._inbox.is_closed
 
 
 def _settle(future: "asyncio.Future[_Result]", outcome: _Result | BaseException) -> None:
@@ -278,10 +320,6 @@ def _settle(future: "asyncio.Future[_Result]", outcome: _Result | BaseException)
         future.set_exception(outcome)
     else:
         future.set_result(outcome)
-
-
-def _look_again(_: EngineCore) -> None:
-    """The command of whoever has something to be fetched: the step that follows fetches it."""
 
 
 def _check_request(request: UtteranceRequest, info: EngineInfo) -> None:

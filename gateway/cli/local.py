@@ -22,6 +22,7 @@ def engine_config(config: GatewayConfig) -> EngineConfig:
         threads=config.threads,
         lead_ms=config.lead_ms,
         stall_ms=config.stall_ms,
+        max_text_chars=config.context_text_bytes,
         voices_dir=config.voices_dir,
         precision=config.precision,
         kv_dtype=config.kv_dtype,

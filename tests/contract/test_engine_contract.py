@@ -135,6 +135,18 @@ async def test_text_may_come_in_any_parts(listener: Listener, case: Case) -> Non
     assert done.audio_ms > 0
 
 
+async def test_more_text_than_an_utterance_takes_ends_it_and_says_how_much_that_is(listener: Listener) -> None:
+    limit = listener.engine.info.max_text_chars
+    full, other = listener.submit("full"), listener.submit("other", end=True)
+    listener.engine.push_text(full, "." * limit)
+    listener.engine.push_text(full, ".")
+    listener.engine.push_text(full, "." * limit)
+    failed = await listener.until_end(full)
+    assert isinstance(failed, Failed)
+    assert str(limit) in failed.message
+    assert isinstance(await listener.until_end(other), Done)
+
+
 async def test_alignment_moves_forward_within_the_text(listener: Listener, case: Case) -> None:
     utterance = listener.submit("u", text=case.text, end=True)
     await listener.until_end(utterance)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, tiny_stages
 from voicegate.engine.interface import Done, EngineError, VoiceRefused
-from voicegate.engine.loop.stages import Stages, VoiceRoom
+from voicegate.engine.loop.stages import ReadyVoice, Stages, VoiceRoom
 from voicegate.engine.loop.voice_shelf import voice_room
 from voicegate.engine.token2wav.flow.chunking import TOKENS_PER_BLOCK
 from voicegate.engine.voices.voice import Voice
@@ -29,11 +29,14 @@ def stages() -> Iterator[Stages]:
 
 
 def add(engine: HandDrivenEngine, voice: Voice) -> EngineError | None:
-    answers: list[EngineError | None] = []
-    engine.core.add_voice(voice, answers.append)
+    answers: list[ReadyVoice | EngineError] = []
+    engine.core.prepare_voice(voice, answers.append)
     engine.step()
     (answer,) = answers
-    return answer
+    if isinstance(answer, EngineError):
+        return answer
+    engine.core.put_up_voice(answer)
+    return None
 
 
 def test_a_voice_added_later_sounds_like_one_of_the_start(stages: Stages, rms: Voice) -> None:

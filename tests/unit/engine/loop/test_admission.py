@@ -149,16 +149,23 @@ def test_all_who_wait_have_started_when_as_many_clauses_have_ended(num_active: i
     assert num_started == num_active + num_waiting
 
 
-def test_many_who_wait_make_it_full() -> None:
-    desk = Desk(free=0)
-    first = desk.arrive(1, since_s=1.0)
+def test_so_many_are_welcome_as_find_room_or_a_place_to_wait() -> None:
+    desk = Desk(free=CONFIG.max_active_clauses)
+    assert desk.admission.num_welcome == CONFIG.max_active_clauses + 2
+    for _ in range(CONFIG.max_active_clauses):
+        desk.arrive(1, since_s=1.0)
     desk.admitted()
-    assert not desk.admission.is_full
-    desk.arrive(1, since_s=2.0)
+    assert desk.admission.num_welcome == 2
+    first = desk.arrive(1, since_s=2.0)
     desk.admitted()
-    assert desk.admission.is_full
+    assert desk.admission.num_welcome == 1
+    unread = stub_utterance(desk.roster, since_s=3.0)
+    unread.feed.wants_reading = True
+    desk.roster.add(unread)
+    desk.admitted()
+    assert desk.admission.num_welcome == 0, "it may come to wait"
     desk.roster.remove(first)
-    assert not desk.admission.is_full
+    assert desk.admission.num_welcome == 1
 
 
 def test_a_listener_with_enough_to_play_gets_an_alarm_instead() -> None:

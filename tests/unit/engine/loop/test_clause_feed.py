@@ -1,7 +1,7 @@
 """Text is read a bite at a time, when speech needs it; that changes nothing in what becomes of it."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.tiny_tokenizer import tiny_tokenizer
@@ -187,6 +187,7 @@ def test_what_is_known_of_a_sentence_grows_in_one_clause() -> None:
     assert feed.grow() is None
 
 
+@settings(deadline=None)
 @given(texts, st.integers(1, 5))
 def test_growing_changes_nothing_in_what_is_said_in_the_end(text: str, size: int) -> None:
     grown, at_once = new_feed(SpeakingMode.INCREMENTAL), new_feed(SpeakingMode.INCREMENTAL)

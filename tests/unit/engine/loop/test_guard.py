@@ -17,6 +17,7 @@ from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.loop.pipeline import Pipeline
 from voicegate.engine.loop.reception import Reception
 from voicegate.engine.loop.roster import Roster
+from voicegate.engine.loop.stages import ReadyVoice
 from voicegate.engine.loop.utterance import Utterance
 from voicegate.engine.token2wav.flow.stream import BlockStream
 from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
@@ -175,10 +176,10 @@ def test_an_event_that_cannot_be_made_is_no_end(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_voice_that_breaks_is_told_to_whoever_brought_it(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = HandDrivenEngine(STALLING, hollow().stages)
-    answers: list[EngineError | None] = []
+    answers: list[ReadyVoice | EngineError] = []
     with monkeypatch.context() as patched:
         patched.setattr("voicegate.engine.loop.voice_shelf.ready_voice", lambda *_: 1 / 0)
-        engine.core.add_voice(hollow_voice("guest"), answers.append)
+        engine.core.prepare_voice(hollow_voice("guest"), answers.append)
         speak_beside(engine, is_cancelled=False)
     assert "internal error" in str(answers[0])
     assert isinstance(ends_of(engine)[0], Done)

@@ -1,17 +1,35 @@
-"""An engine whose start is given up: by a signal, say, while the models load."""
+"""The engine's thread and the loop: starts and voices that are given up, bursts that are refused, portions."""
 
 import asyncio
 import threading
+import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from tests.support.hollow_stages import Hollow, hollow, hollow_voice
+from tests.support.tiny_engine import CONFIG, PCM
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.device.watcher import Waker
-from voicegate.engine.interface import EngineError, EngineInfo
+from voicegate.engine.interface import (
+    Cancelled,
+    Done,
+    EngineError,
+    EngineEvent,
+    EngineInfo,
+    EngineStopped,
+    Failed,
+    Overloaded,
+    UtteranceId,
+    UtteranceRequest,
+)
+from voicegate.engine.loading.build import engine_info
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
+from voicegate.engine.policy.scheduler import Decision
+from voicegate.engine.voices.keeper import VoiceKeeper
 
 pytestmark = pytest.mark.unit
 
@@ -28,7 +46,7 @@ def test_a_start_that_nobody_waits_for_any_more_ends_quietly(is_failing: bool) -
         assert released.wait(_PATIENCE_S)
         if is_failing:
             raise EngineError("no such model")
-        core = SimpleNamespace(fail_all=lambda _: ends.append("utterances failed"))
+        core = SimpleNamespace(fail_all=lambda _: ends.append("utterances failed"), num_welcome=0)
         return LoadedEngine(
             cast(EngineCore, core), cast(EngineInfo, SimpleNamespace()), close=lambda: ends.append("closed")
         )
@@ -49,3 +67,153 @@ def test_a_start_that_nobody_waits_for_any_more_ends_quietly(is_failing: bool) -
 
     assert asyncio.run(give_up()) == []
     assert ends == ([] if is_failing else ["utterances failed", "closed"])
+
+
+# --- bursts and portions ------------------------------------------------------------------------------------------
+
+
+class HeldEngine:
+    """An engine on hollow models whose thread does nothing before `go`, and a voice that is made at once."""
+
+    def __init__(self, **config: Any) -> None:
+        self.models: Hollow = hollow()
+        self.num_steps = 0
+        self._go = threading.Event()
+        self._config = replace(CONFIG, **config)
+        self.is_asked = asyncio.Event()  # for a voice
+        self._loop = asyncio.get_running_loop()
+        self.engine = ThreadedEngine(self._load)
+
+    def go(self) -> None:
+        self._go.set()
+
+    def _load(self, sink: Sink, waker: Waker) -> LoadedEngine:
+        core = EngineCore(self._config, self.models.stages, time.monotonic, sink, waker=waker)
+        step = core.step
+
+        def held_step() -> Decision:
+            assert self._go.wait(_PATIENCE_S)
+            self.num_steps += 1
+            return step()
+
+        prepare = core.prepare_voice
+
+        def told(*args: Any) -> None:
+            self._loop.call_soon_threadsafe(self.is_asked.set)
+            prepare(*args)
+
+        core.step, core.prepare_voice = held_step, told  # type: ignore[method-assign]
+        keeper = SimpleNamespace(
+            make=lambda name, *_, **__: hollow_voice(name), save=lambda _: None, delete=lambda _: None
+        )
+        return LoadedEngine(core, engine_info(self._config, self.models.stages), cast(VoiceKeeper, keeper))
+
+    async def submit(self, name: str, text: str = "") -> UtteranceId:
+        utterance_id = UtteranceId(name)
+        self.engine.submit(UtteranceRequest(utterance_id, "rms", PCM))
+        self.engine.push_text(utterance_id, text)
+        return utterance_id
+
+    async def ends(self, number: int) -> dict[UtteranceId, EngineEvent]:
+        ends: dict[UtteranceId, EngineEvent] = {}
+        while len(ends) < number:
+            event = await asyncio.wait_for(self.engine.next_event(), _PATIENCE_S)
+            if isinstance(event, Done | Cancelled | Failed):
+                assert event.utterance_id not in ends
+                ends[event.utterance_id] = event
+        return ends
+
+
+async def test_a_burst_is_refused_from_the_first_that_finds_no_place() -> None:
+    held = HeldEngine(max_active_clauses=8, max_waiting_utterances=5, max_utterances=64)
+    await held.engine.start()
+    for number in range(8 + 5):
+        await held.submit(str(number), "Good morning.")
+    with pytest.raises(Overloaded, match="no room"):
+        await held.submit("one too many")
+    held.engine.cancel(UtteranceId("3"))
+    await held.submit("in its place", "Good morning.")
+    held.go()
+    for number in range(8 + 5):
+        held.engine.end_text(UtteranceId(str(number)))
+    held.engine.end_text(UtteranceId("in its place"))
+    ends = await held.ends(8 + 5 + 1)
+    assert isinstance(ends.pop(UtteranceId("3")), Cancelled)
+    assert all(isinstance(end, Done) for end in ends.values())
+    await held.submit("later")
+    await held.engine.close()
+
+
+async def test_whom_the_engines_thread_has_not_heard_of_ends_too_when_it_is_closed() -> None:
+    held = HeldEngine()
+    await held.engine.start()
+    await held.submit("known", "Good morning.")
+    held.engine.push_text(UtteranceId("known"), "x")
+    closing = asyncio.create_task(held.engine.close())
+    await asyncio.sleep(0)
+    held.go()
+    (end,) = (await held.ends(1)).values()
+    assert isinstance(end, Failed)
+    await closing
+    with pytest.raises(EngineStopped):
+        await held.engine.next_event()
+
+
+def test_commands_are_applied_for_a_moment_then_speech_has_its_turn() -> None:
+    now_s = 0.0
+
+    def slow(_: EngineCore) -> None:
+        nonlocal now_s
+        now_s += 0.0004
+
+    engine = ThreadedEngine(lambda *_: cast(LoadedEngine, None), clock=lambda: now_s)
+    for number in range(10):
+        engine._inbox.add(UtteranceId(str(number)), slow)
+    portions = []
+    while engine._inbox._letters:
+        before_s = now_s
+        assert engine._take_commands(cast(EngineCore, None), 0.0)
+        portions.append(round((now_s - before_s) / 0.0004))
+    assert portions == [3, 3, 3, 1]
+
+
+# --- voices that nobody waits for any more ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("moment", ["before it is prepared", "when it is", "when it was just told"])
+@pytest.mark.parametrize("replaces", [False, True])
+async def test_a_voice_whose_adding_is_given_up_leaves_nothing(moment: str, replaces: bool) -> None:
+    held = HeldEngine()
+    engine = held.engine
+    await engine.start()
+    free, voices = held.models.held, engine.info.voices
+    name = "rms" if replaces else "guest"
+    adding = asyncio.create_task(engine.add_voice(name, b"", replace=replaces))
+    await held.is_asked.wait()
+    arrived = engine._arrived
+
+    def give_up_when_told(*args: Any) -> None:
+        if moment == "when it was just told":
+            arrived(*args)
+            adding.cancel()
+        else:
+            adding.cancel()
+            arrived(*args)
+
+    if moment == "before it is prepared":
+        adding.cancel()
+        held.go()
+    else:
+        engine._arrived = give_up_when_told  # type: ignore[method-assign]
+        held.go()
+    with pytest.raises(asyncio.CancelledError):
+        await adding
+    engine._arrived = arrived  # type: ignore[method-assign]
+    assert engine.info.voices == voices
+    await engine.add_voice("another", b"")
+    await engine.remove_voice("another")
+    utterance = await held.submit("u", "Good morning.")
+    engine.end_text(utterance)
+    assert isinstance((await held.ends(1))[utterance], Done)
+    await engine.close()
+    assert held.models.held == free

@@ -1,0 +1,133 @@
+"""Commands on their way: each utterance's in its order, cancels before all, and never more of them than letters."""
+
+import threading
+from collections import defaultdict
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from voicegate.engine.interface import UtteranceId
+from voicegate.engine.loop.core import EngineCore
+from voicegate.engine.loop.inbox import Inbox
+
+pytestmark = pytest.mark.unit
+
+
+class Recorder:
+    """A core that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def push_text(self, utterance_id: UtteranceId, text: str) -> None:
+        self.calls.append((utterance_id, "push", text))
+
+    def note(self, *call: object) -> Any:
+        return lambda core: core.calls.append(call)
+
+
+A, B = UtteranceId("a"), UtteranceId("b")
+
+
+def taken(inbox: Inbox, recorder: Recorder) -> list[tuple[Any, ...]]:
+    """Everything that is there, applied; what each letter did, in order."""
+    while commands := inbox.take(0.0):
+        for command in commands:
+            command(cast(EngineCore, recorder))
+    calls, recorder.calls = recorder.calls, []
+    return calls
+
+
+def test_text_in_many_pieces_is_one_command() -> None:
+    inbox, recorder = Inbox(), Recorder()
+    for character in "hello":
+        inbox.push(A, character)
+        inbox.push(B, character.upper())
+    inbox.add(A, recorder.note(A, "flush"))
+    inbox.push(A, "x")
+    assert taken(inbox, recorder) == [(A, "push", "hello"), (A, "flush"), (A, "push", "x"), (B, "push", "HELLO")]
+
+
+def test_what_comes_while_a_letter_is_applied_is_in_the_next() -> None:
+    inbox, recorder = Inbox(), Recorder()
+    inbox.push(A, "one")
+    (push,) = inbox.take(0.0)
+    inbox.push(A, "two")
+    push(cast(EngineCore, recorder))
+    assert taken(inbox, recorder) == [(A, "push", "one"), (A, "push", "two")]
+
+
+def test_a_cancel_overtakes_all_but_the_text_before_it() -> None:
+    inbox, recorder = Inbox(), Recorder()
+    inbox.push(A, "a")
+    inbox.put(recorder.note("voice"))
+    inbox.push(B, "b")
+    assert inbox.cancel(B, recorder.note(B, "cancel")) is None
+    assert taken(inbox, recorder) == [(B, "push", "b"), (B, "cancel"), (A, "push", "a"), ("voice",)]
+
+
+def test_who_has_not_been_heard_of_is_taken_back_with_its_text() -> None:
+    inbox, recorder = Inbox(), Recorder()
+    inbox.open(A, recorder.note(A, "open"))
+    inbox.push(A, "one ")
+    inbox.add(A, recorder.note(A, "flush"))
+    inbox.push(A, "two")
+    assert inbox.cancel(A, recorder.note(A, "cancel")) == "one two"
+    assert taken(inbox, recorder) == []
+    inbox.open(A, recorder.note(A, "open"))
+    assert taken(inbox, recorder) == [(A, "open")], "its name is free again"
+    assert inbox.cancel(A, recorder.note(A, "cancel")) is None
+
+
+@pytest.mark.parametrize("event", ["wake", "close", "push"])
+def test_whoever_waits_is_woken(event: str) -> None:
+    inbox = Inbox()
+    results: list[Any] = []
+    waiter = threading.Thread(target=lambda: results.append(inbox.take(None)))
+    waiter.start()
+    {"wake": inbox.wake, "close": inbox.close, "push": lambda: inbox.push(A, "x")}[event]()
+    waiter.join(20.0)
+    assert len(results) == 1
+    assert bool(results[0]) == (event == "push")
+    assert inbox.is_closed == (event == "close")
+
+
+@given(st.lists(st.tuples(st.sampled_from(["open", "push", "add", "cancel", "take"]), st.integers(0, 3)), max_size=60))
+def test_every_utterance_is_told_what_was_said_in_that_order(script: list[tuple[str, int]]) -> None:
+    inbox, recorder = Inbox(), Recorder()
+    said: dict[UtteranceId, list[str]] = defaultdict(list)
+    heard: dict[UtteranceId, list[str]] = defaultdict(list)
+    opened: set[UtteranceId] = set()
+
+    def listen(calls: list[tuple[Any, ...]]) -> None:
+        for name, _, *what in calls:
+            heard[name] += list(what[0])
+
+    for number, (action, which) in enumerate(script):
+        name, mark = UtteranceId(str(which)), chr(0x100 + number)
+        match action:
+            case "open" if name not in opened:
+                opened.add(name)
+                inbox.open(name, recorder.note(name, "open", mark))
+                said[name].append(mark)
+            case "push":
+                inbox.push(name, mark)
+                said[name].append(mark)
+            case "add":
+                inbox.add(name, recorder.note(name, "add", mark))
+                said[name].append(mark)
+            case "cancel":
+                if inbox.cancel(name, recorder.note(name, "cancel", mark)) is None:
+                    said[name].append(mark)
+                else:
+                    said[name] = heard[name].copy()
+                    opened.discard(name)
+            case "take":
+                for command in inbox.take(0.0):
+                    command(cast(EngineCore, recorder))
+                listen(recorder.calls)
+                recorder.calls = []
+    listen(taken(inbox, recorder))
+    assert {name: marks for name, marks in heard.items() if marks} == {n: marks for n, marks in said.items() if marks}
