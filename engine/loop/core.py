@@ -72,7 +72,7 @@ class EngineCore:
             llm_yields=config.llm_yields,
         )
         self._voices = VoiceShelf(stages)
-        self._growth = Growth(config, lookahead_tokens=stages.model.flow.lookahead_tokens)
+        self._growth = Growth(config, lookahead_tokens=stages.flow.lookahead_tokens)
         self._roster = Roster(config, self._limits, self._pipeline, self._growth, self._attempt)
         self._admission = Admission(config, self._pipeline, self._roster, self._attempt)
 
@@ -177,7 +177,8 @@ class EngineCore:
             self._launch(decision)
             self._fetch()
             return decision
-        if views and not self.is_busy:  # work, and nothing under way that would make room for it
+        # Blocks, and nothing under way that would make room for them: what an LLM is at work on takes some.
+        if any(view.has_block for view in views) and not self._pipeline.is_rendering:
             self._make_room(now_s)
             return self.step()
         return Decision(wake_at_s=self._roster.next_alarm_s(now_s))

@@ -260,7 +260,12 @@ class Pipeline:
     @property
     def is_busy(self) -> bool:
         """Whether something is under way that has not been fetched."""
-        return bool(self._rendered or self._solving or self._stages.llm.is_busy)
+        return self.is_rendering or self._stages.llm.is_busy
+
+    @property
+    def is_rendering(self) -> bool:
+        """The same of flow and vocoder alone."""
+        return bool(self._rendered or self._solving)
 
     def wait(self) -> None:
         """Until everything launched is done, and an LLM that schedules itself has made something."""

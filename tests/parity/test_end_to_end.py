@@ -104,7 +104,7 @@ def test_equals_upstream_with_the_streaming_mask_to_the_end(
     assert spectral_error(speech, expected) < SPECTRAL_TOLERANCE
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(arrivals=st.lists(st.integers(0, 30), max_size=6).filter(lambda sizes: sum(sizes) <= 103))
 def test_any_arrival_of_tokens_gives_the_same_samples(
     flow: FlowRunner, vocoder: VocoderRunner, arrivals: list[int]

@@ -29,7 +29,7 @@ def assert_same_speech(heard: npt.NDArray[np.float64], expected: npt.NDArray[np.
     assert np.sqrt(np.mean((heard - expected) ** 2)) < 0.01 * np.sqrt(np.mean(expected**2))
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(cuts=st.lists(st.integers(1, len(TEXT) - 1), max_size=6, unique=True).map(sorted))
 @pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
 def test_any_split_of_the_text_gives_the_same_samples(mode: SpeakingMode, cuts: list[int]) -> None:

@@ -166,4 +166,4 @@ TestPlain = Schedule.TestCase
 TestFixedShapes = pytest.mark.skipif(find_spec("triton") is None, reason="the extra `gpu` is for Linux")(
     FixedShapes.TestCase
 )
-TestPlain.settings = TestFixedShapes.settings = settings(max_examples=6, stateful_step_count=30, deadline=None)
+TestPlain.settings = TestFixedShapes.settings = settings(max_examples=6, stateful_step_count=30)

@@ -34,7 +34,7 @@ def assert_near(actual: torch.Tensor, expected: torch.Tensor, *, atol: float = B
     torch.testing.assert_close(actual, expected, rtol=0, atol=atol)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     prompt_size=st.sampled_from(PROMPT_SIZES),
     arrivals=st.lists(st.integers(0, 40), min_size=1, max_size=6),
@@ -123,7 +123,7 @@ class Party:
         return len(through)
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(seed=st.integers(0, 10_000))
 def test_company_changes_nothing(seed: int) -> None:
     party = Party(seed)

@@ -83,6 +83,8 @@ class Context:
 class OtherPrompt:
     context: Context
     num_blocks: int
+    first_block_tokens: int = CHUNK_TOKENS[0]
+    second_block_tokens: int = CHUNK_TOKENS[1]
     is_released: bool = False
 
 
@@ -113,6 +115,10 @@ class OtherStream:
         if self._is_finished:
             return not self.is_exhausted
         return len(self.tokens) >= self._end + LOOKAHEAD_TOKENS
+
+    @property
+    def num_missing_tokens(self) -> int:
+        return max(self._end + LOOKAHEAD_TOKENS - len(self.tokens), 0)
 
     @property
     def is_exhausted(self) -> bool:
@@ -171,6 +177,7 @@ class OtherFlow:
     """A FlowBackend."""
 
     graphs: Capturable = NOTHING_TO_CAPTURE
+    lookahead_tokens = LOOKAHEAD_TOKENS
     num_free_batches = 4
 
     def __init__(self, *, num_blocks: int, max_streams: int) -> None:

@@ -188,6 +188,12 @@ class SelfSchedulingLlm:
             self._orders.append(order)
             self._changed.notify_all()
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it would make more if it were let."""
+        with self._changed:
+            return bool(self._orders) or not self._is_idle
+
     # --- the thread's side ------------------------------------------------------------------------------------
 
     @contextmanager

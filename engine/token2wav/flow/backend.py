@@ -125,6 +125,10 @@ class FlowBackend(Protocol[Prompt, Stream]):
     def graphs(self) -> Capturable: ...
 
     @property
+    def lookahead_tokens(self) -> int:
+        """Speech tokens behind a block that must be there before it is rendered, unless the stream has ended."""
+
+    @property
     def num_free_blocks(self) -> int: ...
 
     @property

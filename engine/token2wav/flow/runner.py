@@ -46,6 +46,10 @@ class FlowRunner:
         return self._solver.graphs
 
     @property
+    def lookahead_tokens(self) -> int:
+        return self.model.config.lookahead_tokens
+
+    @property
     def num_free_blocks(self) -> int:
         return self._pool.num_free
 

@@ -39,7 +39,7 @@ def test_opus_holds_every_sample(frame_ms: int, num_samples: int) -> None:
         assert np.corrcoef(decoded, samples)[0, 1] > 0.99
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(pieces=st.lists(st.integers(0, 2000), min_size=1, max_size=10))
 @pytest.mark.parametrize("codec", list(Codec))
 def test_pieces_make_the_same_packets_as_the_whole(codec: Codec, pieces: list[int]) -> None:

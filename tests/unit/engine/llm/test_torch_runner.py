@@ -110,7 +110,7 @@ def test_the_sampler_sees_the_last_ten_ids_and_fresh_uniforms(monkeypatch: pytes
     assert len(decoded) > 40
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.permutations(range(4)), st.lists(st.integers(0, 6), min_size=4, max_size=4))
 def test_neither_order_nor_time_of_joining_matters(order: list[int], joins: list[int]) -> None:
     runner = make_runner()
@@ -179,7 +179,7 @@ def test_a_slot_can_be_used_to_its_last_position(max_positions: int, fits: bool)
     assert (drain(runner)[0][-1].error is None) == fits
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 20)), max_size=6), st.integers(0, 3))
 def test_streamed_text_gives_the_same_tokens_however_it_arrives(cuts: list[tuple[int, int]], seed: int) -> None:
     text = tuple(range(4, 26))

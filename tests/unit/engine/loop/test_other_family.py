@@ -28,7 +28,12 @@ def flow_of(stages: Stages) -> OtherFlow:
 
 def begin(engine: HandDrivenEngine, name: str, text: str, voice: str = "rms", **options: object) -> UtteranceId:
     utterance_id = engine.submit(name, voice=voice, **options)  # type: ignore[arg-type]
-    engine.core.push_text(utterance_id, text)
+    if options.get("mode") is SpeakingMode.INCREMENTAL:
+        for letter in text:
+            engine.core.push_text(utterance_id, letter)
+            engine.run()
+    else:
+        engine.core.push_text(utterance_id, text)
     engine.core.end_text(utterance_id)
     return utterance_id
 
@@ -42,10 +47,10 @@ def assert_alike(heard: Heard, other: Heard) -> None:
     assert abs(samples(heard) - samples(other)).max() <= 1
 
 
-@pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
+@pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM, SpeakingMode.INCREMENTAL])
 def test_speech_is_the_offline_computations(stages: Stages, mode: SpeakingMode) -> None:
     engine = HandDrivenEngine(stages=stages)
-    spoken = begin(engine, "u", TEXTS[0], mode=mode)
+    spoken = begin(engine, "u", TEXTS[1], mode=mode)
     engine.run()
     heard = engine.heard[spoken]
     assert isinstance(heard.end, Done)

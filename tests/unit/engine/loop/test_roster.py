@@ -177,7 +177,7 @@ commands = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @example([("open", False, None), ("push", 0, TEXTS[5]), ("end", 0, None), ("pass", 0.01, 200)], 2, 40)
 @example([("open", True, None), ("push", 0, TEXTS[5]), ("pass", 0.01, 100), ("push", 0, TEXTS[0])] * 3, 2, 5)
 @given(st.lists(commands, max_size=25), st.integers(1, 4), st.integers(2, 40))

@@ -5,22 +5,26 @@ The LLM has no thread here but where a test says so: the test lets it advance wh
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from tests.contract.listener import Listener
+from tests.support.other_family import OtherFlow, other_stages
 from tests.support.self_scheduling import PLAIN, SelfSchedulingLlm
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, tiny_engine, tiny_runner, tiny_stages
 from voicegate.engine.device.lanes import Mark
 from voicegate.engine.interface import Cancelled, Done, EngineStopped, Failed, SpeakingMode, UtteranceId
-from voicegate.engine.llm.backend import LlmBackend, LlmDied
+from voicegate.engine.llm.backend import LlmBackend, LlmDied, SequenceOutput, SequenceRequest
 from voicegate.engine.llm.runner import LlmRunner
+from voicegate.engine.llm.stepped import SteppedLlm
 
 pytestmark = pytest.mark.unit
 
+CLAUSE = "Good morning, and welcome back to the show."
 TEXT = "Good morning, and welcome back. The train to the coast leaves at nine."
 NUM_SLOTS = tiny_stages().llm.num_free_slots
 
@@ -122,6 +126,59 @@ def test_a_cancel_whose_last_output_is_on_its_way(engine: HandDrivenEngine, llm:
     assert llm.num_free_slots == tiny_runner().num_free_slots == NUM_SLOTS
 
 
+# --- one at a time ----------------------------------------------------------------------------------------
+
+
+class FirstSequenceBabbles:
+    """A runner whose first sequence is given tokens that no flow has."""
+
+    def __init__(self, runner: LlmRunner) -> None:
+        self._runner = runner
+        self._first: int | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runner, name)
+
+    def add(self, request: SequenceRequest) -> None:
+        self._first = request.sequence_id if self._first is None else self._first
+        self._runner.add(request)
+
+    def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
+        outputs = self._runner.step(sequence_ids)
+        return [
+            replace(each, tokens=(10**6,) * len(each.tokens)) if each.sequence_id == self._first else each
+            for each in outputs
+        ]
+
+
+def test_tokens_that_no_flow_has_end_their_utterance_alone() -> None:
+    """Also where more of the sequence is on its way in the same poll."""
+    llm = llm_of(cast(LlmRunner, FirstSequenceBabbles(tiny_runner())), has_thread=False)
+    engine = HandDrivenEngine(stages=replace(tiny_stages(), llm=llm))
+    failing, other = begin(engine, "failing", "One two three."), begin(engine, "other", "It rains.")
+    for _ in range(12):
+        llm.advance()
+    run(engine, llm)
+    assert isinstance(engine.heard[failing].end, Failed)
+    assert isinstance(engine.heard[other].end, Done)
+    assert llm.num_free_slots == tiny_runner().num_free_slots == NUM_SLOTS
+
+
+def test_a_text_that_grows_is_read_again_when_its_reading_has_paused(
+    engine: HandDrivenEngine, llm: SelfSchedulingLlm
+) -> None:
+    subject = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
+    for letter in TEXT:
+        engine.core.push_text(subject, letter)
+        run(engine, llm)
+    assert engine.heard[subject].pcm, "it is heard before its text has ended"
+    engine.core.end_text(subject)
+    run(engine, llm)
+    end = engine.heard[subject].end
+    assert isinstance(end, Done)
+    assert not end.is_truncated
+
+
 # --- back-pressure ----------------------------------------------------------------------------------------
 
 
@@ -143,6 +200,26 @@ def test_it_runs_ahead_by_a_clause_at_most(llm: SelfSchedulingLlm) -> None:
         engine.core.step()
         engine.now_s += 1.0
     assert llm.is_busy
+
+
+def test_where_the_flows_memory_is_full_nobody_waits_for_what_the_llm_still_makes() -> None:
+    """Two hold all of it and need more; the LLM is at work on a third, which gives nothing back."""
+    plenty = other_stages()
+    HandDrivenEngine(stages=plenty).speak("u", [CLAUSE])
+    assert isinstance(plenty.flow, OtherFlow)
+    num_blocks = max(plenty.flow.num_speech_blocks(len(stream.tokens)) for stream in plenty.flow.opened)
+    stages = other_stages(num_blocks=400 - plenty.flow.num_free_blocks + num_blocks + 2)
+    assert isinstance(stages.llm, SteppedLlm)
+    llm = SelfSchedulingLlm(stages.llm.runner, stages.model.llm, has_thread=False)
+    engine = HandDrivenEngine(replace(CONFIG, expected_tokens_per_text_token=1), replace(stages, llm=llm))
+    holding = [begin(engine, name, CLAUSE) for name in ("a", "b")]
+    while llm.is_at_work:
+        llm.advance()
+    begin(engine, "c", "Yes.")
+    assert llm.is_at_work
+    while not engine.core.step().is_idle:
+        pass
+    assert any(engine.heard[each].end is not None for each in holding)
 
 
 # --- death ------------------------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ def test_one_processor_speaks_first_chunks_first() -> None:
     assert max(stream.underrun_s for stream in streams) <= 0.0
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**32 - 1), num_streams=st.integers(1, 60), is_concurrent=st.booleans())
 def test_whatever_comes_everybody_is_served_or_cancelled(seed: int, num_streams: int, is_concurrent: bool) -> None:
     rng = random.Random(seed)

@@ -282,4 +282,4 @@ class SessionMachine(RuleBasedStateMachine):
 
 
 TestSessionMachine = SessionMachine.TestCase
-TestSessionMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestSessionMachine.settings = settings(max_examples=60, stateful_step_count=40)

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.unit
 MODEL = make_model()
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(num_tokens=st.integers(1, 60), size=st.integers(1, 30))
 def test_windows_equal_the_whole(num_tokens: int, size: int) -> None:
     tokens = make_tokens(num_tokens)

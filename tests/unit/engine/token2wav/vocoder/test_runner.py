@@ -79,7 +79,7 @@ def assert_same(samples: torch.Tensor, expected: torch.Tensor) -> None:
 # --- splits -----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(pieces=st.lists(st.integers(0, 14), min_size=1, max_size=8).filter(lambda sizes: 0 < sum(sizes) <= MAX_FRAMES))
 def test_any_split_equals_the_whole(shared_runner: VocoderRunner, pieces: list[int]) -> None:
     mel = MEL[:, : sum(pieces)]
@@ -155,7 +155,7 @@ def feed_together(
 PLAN = st.lists(st.integers(0, 20), min_size=1, max_size=4).filter(lambda sizes: 0 < sum(sizes) <= MAX_FRAMES)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(plans=st.lists(PLAN, min_size=2, max_size=MAX_STREAMS))
 def test_a_batch_equals_each_stream_alone(shared_runner: VocoderRunner, plans: list[list[int]]) -> None:
     mels = [MEL.roll(7 * index, dims=1)[:, : sum(plan)] for index, plan in enumerate(plans)]
