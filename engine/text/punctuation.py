@@ -52,6 +52,8 @@ def tidy(text: str, *, keep_inner_stops: bool = False, keep_digit_marks: bool = 
 
 
 def _joint(separator: str, before: str, following: str) -> str:
+    if separator in ("", " "):
+        return separator if following else ""
     marks = set(_ELLIPSIS.sub("," if following else ".", separator.translate(_TO_ASCII)))
     if following and (PAUSE in marks or _DASH.search(separator)):
         marks.add(",")

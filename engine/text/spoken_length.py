@@ -47,7 +47,7 @@ def written_letters(char: str) -> int:
     if "\uac00" <= char <= "\ud7a3":
         return _HANGUL_LETTERS
     composed = unicodedata.normalize("NFKC", char)  # one character may stand for a whole phrase
-    return sum(map(written_letters, composed)) if len(composed) > 1 else 1
+    return 1 if composed == char else sum(map(written_letters, composed)) or 1
 
 
 def spoken_letters(words: str) -> int:
@@ -55,6 +55,7 @@ def spoken_letters(words: str) -> int:
     return sum(_letters(match[0]) for match in _WORD_OR_MARK.finditer(words))
 
 
+@lru_cache(maxsize=8192)
 def _letters(item: str) -> int:
     if not item[0].isalnum():
         return _MARK_LETTERS

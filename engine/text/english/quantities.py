@@ -233,11 +233,14 @@ _RULES: Final = tuple(
 )
 
 
+_DIGIT: Final = re.compile(r"\d")
 _SLASH_DATE: Final = re.compile(r"(?<![\d/])(?P<first>\d\d?)/(?P<second>\d\d?)/(?P<year>\d{4}|\d\d)(?![\d/])")
 
 
 def read_quantities(text: str, *, is_day_first: bool = False) -> str:
     """No digit is left. `is_day_first`: of a slash date that can be read both ways."""
+    if _DIGIT.search(text) is None:  # every rule needs one
+        return text
     text = _SLASH_DATE.sub(_day_first if is_day_first else _month_first, text)
     for pattern, reading in _RULES:
         text = pattern.sub(reading, text)

@@ -11,7 +11,21 @@ pytestmark = pytest.mark.unit
 
 @pytest.mark.parametrize(
     ("char", "num_letters"),
-    [("a", 1), (" ", 1), (".", 1), ("5", 5), ("٣", 5), ("好", 3), ("か", 3), ("한", 3), ("%", 7), ("$", 7), ("é", 1)],
+    [
+        ("a", 1),
+        (" ", 1),
+        (".", 1),
+        ("5", 5),
+        ("٣", 5),
+        ("好", 3),
+        ("か", 3),
+        ("한", 3),
+        ("%", 7),
+        ("$", 7),
+        ("é", 1),
+        ("￥", 6 + 1),
+        ("５", 5),
+    ],
 )
 def test_written(char: str, num_letters: int) -> None:
     assert written_letters(char) == num_letters
