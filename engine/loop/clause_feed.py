@@ -157,13 +157,14 @@ class ClauseFeed:
         self._grown = pending
         start, lengths = self._segmenter.pending_start, known(pending)
         words = self._reader.read(TextSpan(pending[: lengths.read], start, start + lengths.read))
-        if not words:
+        num_letters = spoken_letters(words)
+        if not words or num_letters > self._max_letters:  # more does not fit into the pass
             return clause
         if clause is None:
             clause = Clause(self._entry, start, "", [], is_text_complete=False)
             self.clauses.append(clause)
         said = self._reader.read(TextSpan(pending[: lengths.said], start, start + lengths.said))
-        self._give(clause, pending[: lengths.read], words, num_letters=spoken_letters(words))
+        self._give(clause, pending[: lengths.read], words, num_letters=num_letters)
         clause.num_sayable_letters = spoken_letters(said)
         return clause
 
@@ -197,14 +198,25 @@ class ClauseFeed:
     def _take(self, span: TextSpan) -> None:
         words = self._reader.read(span)
         num_letters = spoken_letters(words)
-        if num_letters > self._max_letters and (halves := part(span)):
-            self._spans.extendleft(reversed(halves))
+        if num_letters > self._max_letters and (parts := self._parts(span)):
+            self._spans.extendleft(reversed(parts))
         elif self.is_bistream:
             self._extend(span, words, num_letters)
         elif (grown := self._open_clause()) is not None:
             self._complete(grown, span, words, num_letters)
         elif words:
             self._begin(span, words, num_letters)
+
+    def _parts(self, span: TextSpan) -> tuple[TextSpan, TextSpan] | None:
+        """Of a span that takes too long to say. What a growing clause knows may have been said: it stays whole."""
+        grown = None if self.is_bistream else self._open_clause()
+        if grown is None or not 0 < (length := len(grown.text)) < len(span.text):
+            return part(span)
+        middle = span.char_start + length
+        return (
+            TextSpan(span.text[:length], span.char_start, middle),
+            TextSpan(span.text[length:], middle, span.char_end),
+        )
 
     def _begin(self, span: TextSpan, words: str, num_letters: int) -> None:
         clause = Clause(

@@ -1,7 +1,7 @@
 """Commands on their way into the engine's thread: who fills it never waits, and who empties it takes portions.
 
-A letter is all that has come for one utterance, in order, until the engine's thread takes it: text in many small pieces
-is one command. A cancel has its letter go before all others. How much may be in a letter is its sender's business.
+An envelope is all that has come for one utterance, in order, until the engine's thread takes it: text in many small pieces
+is one command. A cancel has its envelope go before all others. How much may be in an envelope is its sender's business.
 """
 
 import threading
@@ -25,7 +25,7 @@ class _Push:
 
 
 @dataclass(slots=True, eq=False)
-class _Letter:
+class _Envelope:
     utterance_id: UtteranceId | None
     commands: list[Command] = field(default_factory=list)
     is_opening: bool = False  # the utterance begins with it
@@ -35,9 +35,9 @@ class _Letter:
 class Inbox:
     def __init__(self) -> None:
         self._changed = threading.Condition()  # over all that follows
-        self._letters: deque[_Letter] = deque()
-        self._urgent: deque[_Letter] = deque()
-        self._open: dict[UtteranceId, _Letter] = {}  # not taken yet
+        self._envelopes: deque[_Envelope] = deque()
+        self._urgent: deque[_Envelope] = deque()
+        self._open: dict[UtteranceId, _Envelope] = {}  # not taken yet
         self._is_awake = False
         self._is_closed = False
 
@@ -46,23 +46,23 @@ class Inbox:
     def put(self, command: Command) -> None:
         """Of no utterance: behind all that has come before."""
         with self._changed:
-            self._letters.append(_Letter(None, [command]))
+            self._envelopes.append(_Envelope(None, [command]))
             self._changed.notify()
 
     def open(self, utterance_id: UtteranceId, command: Command) -> None:
         """An utterance's first."""
         with self._changed:
-            letter = self._letter(utterance_id)
-            letter.is_opening = True
-            letter.commands.append(command)
+            envelope = self._envelope(utterance_id)
+            envelope.is_opening = True
+            envelope.commands.append(command)
 
     def add(self, utterance_id: UtteranceId, command: Command) -> None:
         with self._changed:
-            self._letter(utterance_id).commands.append(command)
+            self._envelope(utterance_id).commands.append(command)
 
     def push(self, utterance_id: UtteranceId, text: str) -> None:
         with self._changed:
-            commands = self._letter(utterance_id).commands
+            commands = self._envelope(utterance_id).commands
             last = commands[-1] if commands else None
             if isinstance(last, _Push):
                 last.texts.append(text)
@@ -75,12 +75,12 @@ class Inbox:
         An utterance of which the engine's thread has not heard yet is taken back, with its text, which is returned.
         """
         with self._changed:
-            letter = self._letter(utterance_id)
-            if letter.is_opening:
-                self._take(letter)
-                return "".join(text for push in letter.commands if isinstance(push, _Push) for text in push.texts)
-            letter.commands.append(command)
-            self._urgent.append(letter)
+            envelope = self._envelope(utterance_id)
+            if envelope.is_opening:
+                self._take(envelope)
+                return "".join(text for push in envelope.commands if isinstance(push, _Push) for text in push.texts)
+            envelope.commands.append(command)
+            self._urgent.append(envelope)
             return None
 
     def wake(self) -> None:
@@ -102,30 +102,30 @@ class Inbox:
         return self._is_closed
 
     def take(self, wait_s: float | None) -> list[Command]:
-        """The next letter, waiting up to `wait_s` (None: for ever) for one or for `wake`; empty: there is none."""
+        """The next envelope, waiting up to `wait_s` (None: for ever) for one or for `wake`; empty: there is none."""
         with self._changed:
             if wait_s != 0.0:
                 self._changed.wait_for(self._has_come, wait_s)
             self._is_awake = False
-            while not self._is_closed and (self._urgent or self._letters):
-                letter = (self._urgent or self._letters).popleft()
-                if not letter.is_taken:
-                    self._take(letter)
-                    return letter.commands
+            while not self._is_closed and (self._urgent or self._envelopes):
+                envelope = (self._urgent or self._envelopes).popleft()
+                if not envelope.is_taken:
+                    self._take(envelope)
+                    return envelope.commands
             return []
 
     def _has_come(self) -> bool:
-        return bool(self._urgent or self._letters or self._is_awake or self._is_closed)
+        return bool(self._urgent or self._envelopes or self._is_awake or self._is_closed)
 
-    def _letter(self, utterance_id: UtteranceId) -> _Letter:
-        letter = self._open.get(utterance_id)
-        if letter is None:
-            letter = self._open[utterance_id] = _Letter(utterance_id)
-            self._letters.append(letter)
+    def _envelope(self, utterance_id: UtteranceId) -> _Envelope:
+        envelope = self._open.get(utterance_id)
+        if envelope is None:
+            envelope = self._open[utterance_id] = _Envelope(utterance_id)
+            self._envelopes.append(envelope)
             self._changed.notify()
-        return letter
+        return envelope
 
-    def _take(self, letter: _Letter) -> None:
-        letter.is_taken = True
-        if letter.utterance_id is not None:
-            del self._open[letter.utterance_id]
+    def _take(self, envelope: _Envelope) -> None:
+        envelope.is_taken = True
+        if envelope.utterance_id is not None:
+            del self._open[envelope.utterance_id]

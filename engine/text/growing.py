@@ -22,7 +22,7 @@ class Known(NamedTuple):
 
 
 def known(pending: str) -> Known:
-    finished = finished_length(pending)
+    finished = finished_length(pending, wide_group_chars=1)
     if pending[finished:].strip().isalpha():
         said = len(pending) - _WIDE_WORD_CHARS if is_wide(pending[-1]) else finished
         return Known(len(pending), max(said, 0))

@@ -3,6 +3,7 @@
 Whitespace goes with the word behind it, as byte-level BPE has it.
 """
 
+import re
 from typing import Final
 
 from voicegate.engine.text.characters import (
@@ -14,6 +15,7 @@ from voicegate.engine.text.characters import (
     is_wide,
     split_tail,
 )
+from voicegate.engine.text.chinese.measures import CODE_WORD_START
 from voicegate.engine.text.english.abbreviations import MONTH_BY_NAME, Kind, abbreviation_kind, opens_sentence
 from voicegate.engine.text.english.measures import AFTER_NUMBER
 from voicegate.engine.text.open_markup import is_in_tag, open_markup_start
@@ -23,14 +25,21 @@ from voicegate.engine.text.word_endings import Ending, word_ending
 # Wide text has no blanks: it leaves in groups of this many. Lower -> BPE tokens of two or three characters are torn;
 # higher -> the LLM waits longer for its first words.
 WIDE_GROUP_CHARS: Final = 6
+# Wide characters behind a number that decide how it is read: 2小时 is 两小时, 2小 is not.
+_DECIDING_CHARS: Final = 3
 
 _WIDE_MARKS: Final = WIDE_TRAILERS | frozenset(WIDE_CLAUSE_MARKS + WIDE_LIST_MARK)
 _DASHES: Final = frozenset({"-", "–"})
+# Marks behind a plain word that nothing behind them takes the place of, nor makes part of a word: "example.com".
+_ENDING_MARKS: Final = frozenset(",;?")
+_PLAIN_WORD: Final = re.compile(r"[A-Za-z\u00c0-\u024f]+(?:['’-][A-Za-z\u00c0-\u024f]+)*")
+_MAY_NAME_CODE: Final = re.compile(rf"{CODE_WORD_START}\Z")
 
 
 class WordCutter:
-    def __init__(self, *, max_letters: int) -> None:
+    def __init__(self, *, max_letters: int, wide_group_chars: int = WIDE_GROUP_CHARS) -> None:
         self._max_letters = max_letters
+        self._wide_group_chars = wide_group_chars
         self._begin_span()
 
     def _begin_span(self) -> None:
@@ -38,6 +47,7 @@ class WordCutter:
         self._num_letters = 0  # that those before it are said with
         self._word_start: int | None = None
         self._num_wide = 0  # in the present word
+        self._num_behind_digit = _DECIDING_CHARS  # wide characters since its last digit, where there is one
         self._held = ""  # the last word, if the next one may belong to it
         self._held_end = 0
 
@@ -69,16 +79,23 @@ class WordCutter:
         if self._word_start is None:
             self._word_start = self._pos
         self._num_wide += is_letter
+        self._num_behind_digit += is_letter
         limit = min(len(text), self._pos + self._max_letters)
         run_end = RUN_END.search(text, self._pos + 1, limit)
         end = run_end.start() if run_end else limit
         while self._pos < end and self._num_letters < self._max_letters:
             self._consume(text[self._pos])
+            if text[self._pos - 1] in _ENDING_MARKS and _PLAIN_WORD.fullmatch(text, self._word_start, self._pos - 1):
+                return self._end_word(text)
+        if self._held and not _may_belong(self._held, text[self._word_start : self._pos]):
+            return self._held_end
         return None
 
     def _consume(self, char: str) -> None:
         self._pos += 1
         self._num_letters += written_letters(char)
+        if char.isdigit():
+            self._num_behind_digit = 0
 
     def _forced_cut(self, text: str) -> int | None:
         if self._held_end:
@@ -92,7 +109,11 @@ class WordCutter:
         if self._word_start is None:
             return False
         before = text[self._pos - 1]
-        return before in _WIDE_MARKS or (is_wide(before) and self._num_wide >= WIDE_GROUP_CHARS)
+        if before in _WIDE_MARKS:
+            return True
+        is_group = is_wide(before) and self._num_wide >= self._wide_group_chars
+        is_decided = self._num_behind_digit >= _DECIDING_CHARS
+        return is_group and is_decided and _MAY_NAME_CODE.search(text, self._word_start, self._pos) is None
 
     def _end_word(self, text: str) -> int | None:
         if self._word_start is None:
@@ -107,13 +128,15 @@ class WordCutter:
         self._held, self._held_end = word, self._pos
         self._word_start = None
         self._num_wide = 0
+        self._num_behind_digit = _DECIDING_CHARS
         return None
 
 
-def finished_length(text: str) -> int:
+def finished_length(text: str, *, wide_group_chars: int = WIDE_GROUP_CHARS) -> int:
     """Length of the longest start of `text` that ends with a word which nothing that follows can change."""
     text = text[: open_markup_start(text)]
-    cutter, length = WordCutter(max_letters=sum(map(written_letters, text)) + 1), 0
+    max_letters = sum(map(written_letters, text)) + 1
+    cutter, length = WordCutter(max_letters=max_letters, wide_group_chars=wide_group_chars), 0
     while (cut := cutter.next_cut(text[length:])) is not None:
         length += cut
     words = text[length:].split()
@@ -122,10 +145,14 @@ def finished_length(text: str) -> int:
 
 def _is_ended_by_mark(word: str) -> bool:
     """Whether a word is whole though no blank has come behind it. A dot behind a digit may be a decimal point."""
-    if word[-1] in _WIDE_MARKS and not word.isascii():
+    if _is_ended_by_wide_mark(word):
         return True
     is_number = split_tail(word)[0][-1:].isdigit()
     return word_ending(word) is not Ending.NONE and not is_number and not _may_be_continued(word)
+
+
+def _is_ended_by_wide_mark(word: str) -> bool:
+    return word[-1] in _WIDE_MARKS and not word[-1].isascii()
 
 
 def _may_be_continued(word: str) -> bool:
@@ -135,9 +162,25 @@ def _may_be_continued(word: str) -> bool:
     if tail.startswith("."):
         is_abbreviation = abbreviation_kind(stem) is not None
         return is_abbreviation and ending not in (Ending.SENTENCE, Ending.CLAUSE)
-    if ending is not Ending.NONE or not stem:
+    if ending is not Ending.NONE or not stem or _is_ended_by_wide_mark(word):
         return False
     return stem[-1].isdigit() or (stem[0].isupper() and stem.lower() in MONTH_BY_NAME)
+
+
+def _may_belong(held: str, start: str) -> bool:
+    """Whether some word with this start may be read together with the word before it."""
+    held_stem, held_tail = split_tail(held)
+    first = next((char for char in start if char.isalnum()), "")
+    if not first or first.isdigit():
+        return True
+    if held_tail.startswith("."):
+        return abbreviation_kind(held_stem) is not Kind.NUMBER
+    if not held_stem[-1:].isdigit():
+        return False
+    stem, tail = split_tail(start)
+    is_month = first.isupper() and any(name.startswith(stem.lower()) for name in MONTH_BY_NAME)
+    is_unit = any(word.startswith(start.removesuffix(tail)) for word in AFTER_NUMBER)
+    return is_month or is_unit or is_wide(start[0])
 
 
 def _belongs(held: str, word: str) -> bool:

@@ -109,6 +109,12 @@ CODE_WORDS: Final = (
     "|QQ号?|ID|PIN"
 )
 
+# The start of such a word, or of 第: how a number behind it is read is not known before.
+CODE_WORD_START: Final = (
+    "(?:第|验证?码?|密码?|口令?|编号?|单号?|卡号?|[账帐]号?|学号?|工号?|房间?号?|手机?号?码?|电话?号?码?|号码?|邮编?|证件?号?|身份?证?号?码?)"
+    "[是为]?"
+)
+
 # What is counted: before these two is 两, before anything else (月, 号, 楼, 级) it is 二.
 COUNTED: Final = (
     "(?:小时|分钟|星期|礼拜|钟头|英[里尺寸镑亩]|海里|平方|立方|摄氏度|华氏度|[美欧]元|加仑|百分点|公[里斤顷尺分吨]|代人"

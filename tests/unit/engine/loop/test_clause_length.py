@@ -117,3 +117,24 @@ def test_prose_is_cut_as_it_was(mode: SpeakingMode) -> None:
         assert (first.text, second.text) == (sentence, sentence * 2)
     else:
         assert 300 < len(first.text) < 360
+
+
+def test_a_growing_clause_is_ended_where_it_was_known_if_the_rest_is_too_long() -> None:
+    """Else what was said of it might be said again: its pass goes on with the text that it was given."""
+    feed = ClauseFeed(
+        Entry(0), SpeakingMode.INCREMENTAL, tiny_tokenizer(), language="en", max_clause_tokens=MAX_CLAUSE_TOKENS
+    )
+    known: dict[int, str] = {}  # of every clause while it grew, by its start
+    for number in range(7_770, 7_800):
+        feed.push(f"{number:,} and ")
+        while feed.has_unread:
+            feed.read()
+        clause = feed.grow()
+        if clause is not None and not clause.is_text_complete:
+            known[clause.char_start] = clause.text
+    feed.end()
+    feed.read_all()
+    assert "".join(clause.text for clause in feed.clauses) == feed.text
+    assert all(spoken_s(words_of(clause.text_ids)) < 30 for clause in feed.clauses)
+    assert all(clause.text.startswith(known.get(clause.char_start, "")) for clause in feed.clauses)
+    assert len(known) > 3

@@ -1,4 +1,4 @@
-"""Commands on their way: each utterance's in its order, cancels before all, and never more of them than letters."""
+"""Commands on their way: each utterance's in its order, cancels before all, and never more of them than envelopes."""
 
 import threading
 from collections import defaultdict
@@ -32,7 +32,7 @@ A, B = UtteranceId("a"), UtteranceId("b")
 
 
 def taken(inbox: Inbox, recorder: Recorder) -> list[tuple[Any, ...]]:
-    """Everything that is there, applied; what each letter did, in order."""
+    """Everything that is there, applied; what each envelope did, in order."""
     while commands := inbox.take(0.0):
         for command in commands:
             command(cast(EngineCore, recorder))
@@ -50,7 +50,7 @@ def test_text_in_many_pieces_is_one_command() -> None:
     assert taken(inbox, recorder) == [(A, "push", "hello"), (A, "flush"), (A, "push", "x"), (B, "push", "HELLO")]
 
 
-def test_what_comes_while_a_letter_is_applied_is_in_the_next() -> None:
+def test_what_comes_while_an_envelope_is_applied_is_in_the_next() -> None:
     inbox, recorder = Inbox(), Recorder()
     inbox.push(A, "one")
     (push,) = inbox.take(0.0)

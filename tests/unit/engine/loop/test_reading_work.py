@@ -8,6 +8,7 @@ import pytest
 from tests.support.tiny_tokenizer import tiny_tokenizer
 from voicegate.bench.reading import UNITS, message
 from voicegate.engine.interface import SpeakingMode
+from voicegate.engine.loop.clause import Entry
 from voicegate.engine.loop.clause_feed import BITE_CHARS, ClauseFeed
 
 pytestmark = pytest.mark.unit
@@ -33,7 +34,7 @@ class CallCounter:
 
 
 def new_feed(mode: SpeakingMode) -> ClauseFeed:
-    return ClauseFeed(0, mode, tiny_tokenizer(), language="en", max_clause_tokens=750)
+    return ClauseFeed(Entry(0), mode, tiny_tokenizer(), language="en", max_clause_tokens=750)
 
 
 def calls_of_bites(text: str, mode: SpeakingMode) -> list[int]:

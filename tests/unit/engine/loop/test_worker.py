@@ -170,7 +170,7 @@ def test_commands_are_applied_for_a_moment_then_speech_has_its_turn() -> None:
     for number in range(10):
         engine._inbox.add(UtteranceId(str(number)), slow)
     portions = []
-    while engine._inbox._letters:
+    while engine._inbox._envelopes:
         before_s = now_s
         assert engine._take_commands(cast(EngineCore, None), 0.0)
         portions.append(round((now_s - before_s) / 0.0004))

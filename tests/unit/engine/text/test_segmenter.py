@@ -330,7 +330,7 @@ def test_wide_text_counts_threefold() -> None:
         ("Hello there", ["Hello", "|", " there"]),
         ("Hello there ", ["Hello", " there", "|", " "]),
         ("Hello,  there!\nso", ["Hello,", "  there!", "|", "\nso"]),
-        ("pi is 3.14 or 1,000 so", ["pi", " is", " 3.14", " or", "|", " 1,000 so"]),
+        ("pi is 3.14 or 1,000 so", ["pi", " is", " 3.14", " or", " 1,000", "|", " so"]),
         # the next word decides how a number is read
         ("at 3:30 pm we go", ["at", " 3:30 pm", " we", "|", " go"]),
         ("at 5 p.m. we go", ["at", " 5 p.m. we", "|", " go"]),
