@@ -1,7 +1,7 @@
 """Commands on their way into the engine's thread: who fills it never waits, and who empties it takes portions.
 
-An envelope is all that has come for one utterance, in order, until the engine's thread takes it: text in many small pieces
-is one command. A cancel has its envelope go before all others. How much may be in an envelope is its sender's business.
+An envelope is all that has come for one utterance, in order, until the engine's thread takes it: text in many small
+pieces is one command. A cancel has its envelope go before all others. How much may be in one is its sender's business.
 """
 
 import threading
