@@ -1,7 +1,7 @@
-"""What waits for one socket: answers, and behind them engine events that have not become output yet.
+"""What waits for one peer: answers, and behind them engine events that have not become output yet.
 
 An event becomes output only when nothing else waits, so that audio which the engine made before a `cancel`, and the
-socket had no room for, is dropped by the Session's own rule.
+peer had no room for, is dropped by the Session's own rule.
 """
 
 import asyncio
@@ -10,6 +10,8 @@ from typing import Final
 
 from voicegate.engine.interface import AudioReady, EngineEvent
 from voicegate.gateway.session.actions import Close
+from voicegate.protocol.audio_message import AudioMessage
+from voicegate.protocol.messages import ServerMessage
 
 # Answers that wait for the socket. Reading pauses above it: lower slows clients that pipeline many small messages,
 # higher lets a client that does not read cost more memory.
@@ -18,7 +20,7 @@ _MAX_WAITING_ANSWERS: Final = 256
 # all: 16 MiB are 5 minutes of PCM or an hour of Opus.
 _MAX_WAITING_AUDIO_BYTES: Final = 16 * 1024 * 1024
 
-Item = str | bytes | Close
+Item = ServerMessage | AudioMessage | Close
 
 
 class Outgoing:

@@ -15,6 +15,7 @@ from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.admission import Admission
 from voicegate.gateway.server.bounded_socket import BoundedSocket
 from voicegate.gateway.server.connection import Connection
+from voicegate.gateway.server.conversation import Services
 from voicegate.gateway.server.descriptors import file_limits, make_room_for
 from voicegate.gateway.server.dispatch import Dispatcher
 from voicegate.gateway.server.errors import GatewayError
@@ -52,7 +53,7 @@ class Gateway:
         waiting = WaitingLimits(num_waiting=config.waiting_contexts, wait_s=config.waiting_s)
         self._admission = Admission(engine, waiting)
         self._dispatcher = Dispatcher(engine, on_end=self._admission.note_end)
-        self._limits = SessionLimits(
+        limits = SessionLimits(
             contexts=config.contexts_per_socket,
             text_bytes=config.text_bytes,
             context_text_bytes=config.context_text_bytes,
@@ -69,6 +70,7 @@ class Gateway:
                 utterances_per_owner=config.utterances_per_address,
             )
         )
+        self._services = Services(engine, self._dispatcher, self._admission, limits, self._quotas)
         self._listener = Listener(config, self._quotas, status=self._status, serve_socket=self._serve_socket)
         self._phase = Phase.WARMING_UP
         self._info: EngineInfo | None = None
@@ -185,15 +187,7 @@ class Gateway:
     async def _serve_socket(self, websocket: BoundedSocket) -> None:
         info = self._info_now
         assert info is not None, "no socket is let in before the engine is ready"
-        connection = Connection(
-            websocket,
-            engine=self._engine,
-            info=info,
-            dispatcher=self._dispatcher,
-            admission=self._admission,
-            limits=self._limits,
-            quotas=self._quotas,
-        )
+        connection = Connection(websocket, self._services, info)
         self._connections.add(connection)
         self._is_empty.clear()
         try:
@@ -211,19 +205,19 @@ class Gateway:
         finishing_s = max(0.0, self._config.drain_s - CLOSING_S - _LAST_WAIT_S)
         log.info("draining", sockets=len(self._connections), finishing_s=finishing_s)
         for connection in list(self._connections):
-            connection.drain(deadline_ms=round(finishing_s * 1000))
+            connection.conversation.drain(deadline_ms=round(finishing_s * 1000))
         if not await self._wait_until_empty(finishing_s):
-            num_unfinished = sum(connection.num_contexts for connection in self._connections)
+            num_unfinished = sum(connection.conversation.num_contexts for connection in self._connections)
             if num_unfinished:
                 log.warning("drain time is over", unfinished_contexts=num_unfinished)
             for connection in list(self._connections):
-                connection.drain_deadline()
+                connection.conversation.drain_deadline()
             await self._wait_until_empty(min(CLOSING_S, self._config.drain_s))
 
     async def _tell_failure(self) -> None:
         self._phase = Phase.FAILED
         for connection in list(self._connections):
-            connection.engine_stopped()
+            connection.conversation.engine_stopped()
         await self._wait_until_empty(CLOSING_S)
 
     async def _wait_until_empty(self, timeout_s: float) -> bool:

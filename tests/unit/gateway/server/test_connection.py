@@ -13,6 +13,7 @@ from voicegate.engine.interface import AudioReady, Cancelled, UtteranceId
 from voicegate.gateway.server.admission import Admission
 from voicegate.gateway.server.bounded_socket import Trouble
 from voicegate.gateway.server.connection import Connection
+from voicegate.gateway.server.conversation import Services
 from voicegate.gateway.server.dispatch import Dispatcher
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import NOBODY, Quotas
@@ -71,15 +72,8 @@ class StubWebsocket:
 
 async def new_connection(websocket: Any, engine: FakeEngine) -> Connection:
     await engine.start()
-    return Connection(
-        websocket,
-        engine=engine,
-        info=engine.info,
-        dispatcher=Dispatcher(engine),
-        admission=Admission(engine, WaitingLimits()),
-        limits=SessionLimits(),
-        quotas=Quotas(),
-    )
+    services = Services(engine, Dispatcher(engine), Admission(engine, WaitingLimits()), SessionLimits(), Quotas())
+    return Connection(websocket, services, engine.info)
 
 
 async def test_a_peer_that_reads_nothing_is_dropped() -> None:
@@ -135,13 +129,13 @@ async def test_no_audio_is_ahead_of_a_cancel_but_what_was_written() -> None:
     await engine.until(lambda: len(engine.requests) == 1)
     utterance_id = engine.requests[0].utterance_id
     for n in range(10):
-        connection.deliver(AudioReady(utterance_id, (b"x",), 960 * n))
+        connection.conversation.deliver(AudioReady(utterance_id, (b"x",), 960 * n))
     for _ in range(3):  # the greeting, `opened`, one audio message
         websocket.may_send.release()
     await websocket.until_frames(4)
     websocket.messages.put_nowait(wire.Cancel("a"))
     await engine.until(lambda: len(engine.cancels) == 1)
-    connection.deliver(Cancelled(utterance_id, 0, 0, "", ""))
+    connection.conversation.deliver(Cancelled(utterance_id, 0, 0, "", ""))
     for _ in range(10):
         websocket.may_send.release()
     await websocket.until_frames(5)
@@ -160,9 +154,9 @@ async def test_audio_that_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     await engine.until(lambda: len(engine.requests) == 1)
     utterance_id = UtteranceId(engine.requests[0].utterance_id)
     for _ in range(10):
-        connection.deliver(AudioReady(utterance_id, (bytes(100),), 0))
+        connection.conversation.deliver(AudioReady(utterance_id, (bytes(100),), 0))
     assert engine.cancels == []
-    connection.deliver(AudioReady(utterance_id, (b"x",), 0))
+    connection.conversation.deliver(AudioReady(utterance_id, (b"x",), 0))
     assert engine.cancels == [(utterance_id, None)], "at once, not when the stall is over"
     await running
     assert websocket.close_code == 1008

@@ -1,0 +1,244 @@
+"""A Session at work: its actions performed on the engine, its times kept, its output held until somebody takes it.
+
+What carries it, a WebSocket or an HTTP answer, feeds it messages and takes its output. It must not know either.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import assert_never
+
+from voicegate.engine.interface import Engine, EngineError, EngineEvent, EngineInfo, EngineStopped, UtteranceRequest
+from voicegate.gateway.logs import get_logger
+from voicegate.gateway.server.admission import Admission
+from voicegate.gateway.server.dispatch import Dispatcher
+from voicegate.gateway.server.outgoing import Item, Outgoing
+from voicegate.gateway.session.actions import (
+    Action,
+    CancelUtterance,
+    Close,
+    EndText,
+    FlushText,
+    PushText,
+    Send,
+    SendAudio,
+    Submit,
+    Withdraw,
+)
+from voicegate.gateway.session.opening import SessionLimits
+from voicegate.gateway.session.quota import Owner, Quotas
+from voicegate.gateway.session.session import Session
+from voicegate.protocol import messages as wire
+from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
+from voicegate.protocol.messages import ClientMessage, ServerMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What all conversations of a server share."""
+
+    engine: Engine
+    dispatcher: Dispatcher
+    admission: Admission
+    limits: SessionLimits
+    quotas: Quotas
+
+
+class Conversation:
+    """`verdict`: how it ends, whatever is still to be said or taken."""
+
+    def __init__(self, services: Services, *, info: EngineInfo, owner: Owner) -> None:
+        self._engine = services.engine
+        self._dispatcher = services.dispatcher
+        self._admission = services.admission
+        session_id = secrets.token_hex(8)
+        self._session = Session(
+            session_id=session_id, info=info, limits=services.limits, quotas=services.quotas, owner=owner
+        )
+        self._loop = asyncio.get_running_loop()
+        self._deadline: asyncio.TimerHandle | None = None
+        self._sending: asyncio.TimerHandle | None = None
+        self._outgoing = Outgoing()
+        self.verdict: asyncio.Future[Close] = self._loop.create_future()
+        self._is_over = False
+        self.log = get_logger(__name__).bind(session=session_id)
+
+    @property
+    def num_contexts(self) -> int:
+        return len(self._session.contexts)
+
+    # --- from the client ----------------------------------------------------------------------------------
+
+    def greet(self) -> None:
+        self._perform(self._session.greet())
+
+    def receive(self, message: ClientMessage) -> None:
+        if isinstance(message, wire.Open):
+            with suppress(EngineStopped):  # the dispatcher will say so
+                self._session.learn(self._engine.info)
+        self._perform(self._session.receive(message, self._loop.time()))
+        self._watch_deadline()
+        self._watch_sending()
+
+    def violation(self, violation: ProtocolViolation) -> None:
+        """It sent what is no message."""
+        self._perform(self._session.violation(violation))
+
+    async def wait_for_room(self) -> None:
+        """Until more of the client may be read: who does not take answers is not listened to either."""
+        await self._outgoing.wait_for_room()
+
+    # --- from the server and the dispatcher: they must not suffer from its trouble ----------------------------
+
+    def deliver(self, event: EngineEvent) -> None:
+        """Take an engine event; it reaches the session when nothing else waits to go out. Returns at once."""
+        if self._is_over:
+            return
+        self._outgoing.put_event(event)
+        if self._outgoing.is_too_much:
+            self.give_up()
+
+    def drain(self, deadline_ms: int) -> None:
+        self._react(lambda: self._session.drain(deadline_ms))
+
+    def drain_deadline(self) -> None:
+        self._react(self._session.drain_deadline)
+
+    def engine_stopped(self) -> None:
+        self._react(self._session.engine_stopped)
+
+    def over_rate(self) -> None:
+        self.log.warning("too many messages")
+        self._react(self._session.over_rate)
+
+    def flooded(self) -> None:
+        self._react(self._session.flooded)
+
+    # --- ends ---------------------------------------------------------------------------------------------
+
+    def give_up(self) -> None:
+        """Nothing reaches the peer any more: its contexts end now, and what waits for it is dropped."""
+        if self.verdict.done():
+            return
+        self.log.warning("slow consumer", waiting_bytes=self._outgoing.num_audio_bytes)
+        self._outgoing.drop_events()
+        self._react(self._session.slow_consumer)
+        self._end_with(Close(CloseCode.POLICY, ErrorCode.SLOW_CONSUMER.value))
+
+    def break_off(self) -> None:
+        """After a fault of ours: what still runs is cancelled, what waits is not said."""
+        self._outgoing.drop_answers()
+        self._perform(self._session.disconnected())
+
+    def close(self) -> None:
+        """Nobody is there any more: what still runs is cancelled. May be called again."""
+        self._is_over = True
+        self._outgoing.drop_events()
+        self._perform(self._session.disconnected())
+        for timer in (self._deadline, self._sending):
+            if timer is not None:
+                timer.cancel()
+
+    def _end_with(self, close: Close) -> None:
+        if not self.verdict.done():
+            self.verdict.set_result(close)
+
+    # --- to the client ------------------------------------------------------------------------------------
+
+    async def next_output(self) -> Item:
+        while (item := self._outgoing.take()) is None:
+            if (event := self._outgoing.take_event()) is not None:
+                self._perform(self._session.engine_event(event, self._loop.time()))
+            elif (due_s := self._session.next_send_s) is not None and due_s <= self._loop.time():
+                self._perform(self._session.on_send_due(self._loop.time()))
+            else:
+                self._watch_sending()
+                await self._outgoing.wait_for_news()
+        return item
+
+    # --- times --------------------------------------------------------------------------------------------
+
+    def _watch_sending(self) -> None:
+        """For contexts whose audio leaves in time with their listeners."""
+        due_s = self._session.next_send_s
+        if self._sending is not None and due_s != self._sending.when():
+            self._sending.cancel()
+            self._sending = None
+        if due_s is not None and self._sending is None:
+            self._sending = self._loop.call_at(due_s, self._meet_sending)
+
+    def _meet_sending(self) -> None:
+        self._sending = None  # a loop's timer may be early by its grain, and is set anew then
+        self._outgoing.look_again()
+
+    def _watch_deadline(self) -> None:
+        if self._deadline is None and (due_s := self._session.next_deadline_s) is not None:
+            self._deadline = self._loop.call_at(due_s, self._meet_deadline)
+
+    def _meet_deadline(self) -> None:
+        self._deadline = None
+        self._react(lambda: self._session.on_deadline(self._loop.time()))
+        self._watch_deadline()
+
+    # --- performing ---------------------------------------------------------------------------------------
+
+    def _react(self, step: Callable[[], Sequence[Action]]) -> None:
+        try:
+            self._perform(step())
+        except Exception:
+            self.log.exception("socket failed")
+            self._end_with(Close(CloseCode.OUR_FAULT, ""))
+
+    def _perform(self, actions: Sequence[Action]) -> None:
+        for action in actions:
+            match action:
+                case Send(message=message):
+                    self._log_end(message)
+                    self._outgoing.put(message)
+                case SendAudio(message=audio):
+                    self._outgoing.put(audio)
+                case Submit(request=request):
+                    self._submit(request)
+                case Withdraw(utterance_id=utterance_id):
+                    self._admission.withdraw(utterance_id)
+                case PushText(utterance_id=utterance_id, text=text):
+                    self._engine.push_text(utterance_id, text)
+                case FlushText(utterance_id=utterance_id, flush_id=flush_id):
+                    self._engine.flush_text(utterance_id, flush_id)
+                case EndText(utterance_id=utterance_id):
+                    self._engine.end_text(utterance_id)
+                case CancelUtterance(utterance_id=utterance_id, played_ms=played_ms):
+                    self._engine.cancel(utterance_id, played_ms)
+                case Close():
+                    self._outgoing.put(action)
+                case _:
+                    assert_never(action)
+
+    def _submit(self, request: UtteranceRequest) -> None:
+        utterance_id = request.utterance_id
+
+        def answer(error: EngineError | None) -> None:
+            if error is None:
+                self._dispatcher.claim(utterance_id, self.deliver)
+                self._react(lambda: self._session.submitted(utterance_id, self._loop.time()))
+            else:
+                self._react(lambda: self._session.refused(utterance_id, error))
+
+        self._admission.submit(request, answer)
+
+    def _log_end(self, message: ServerMessage) -> None:
+        match message:
+            case wire.Done(context=context, audio_ms=audio_ms, timing=timing):
+                truncated = message.truncated is True
+                self.log.info(
+                    "context done", context=context, audio_ms=audio_ms, ttfb_ms=timing.ttfb_ms, truncated=truncated
+                )
+            case wire.Cancelled(context=context, audio_ms=audio_ms):
+                self.log.info("context cancelled", context=context, audio_ms=audio_ms)
+            case wire.Error(code=code, context=str(context)) if message.fatal:
+                level = "warning" if code == ErrorCode.ENGINE_FAILED.value else "info"
+                getattr(self.log, level)("context refused or failed", context=context, code=code)
+            case _:
+                pass
