@@ -8,7 +8,7 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels . ./models
 
 FROM python:3.12-slim
 
-# libopus is all that wheels do not bring: soundfile's have libsndfile in them.
+# libopus is all that wheels do not bring: soundfile's have libsndfile in them, PyAV's FFmpeg.
 RUN apt-get update && apt-get install -y --no-install-recommends libopus0 && rm -rf /var/lib/apt/lists/*
 
 # Torch in a layer of its own, below our code: an edit of ours does not install it again. Without an index of CPU builds
