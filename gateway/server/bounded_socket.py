@@ -6,27 +6,20 @@ other sockets and no faster than the socket's allowance. It must not know messag
 """
 
 import asyncio
-import socket
-import struct
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from enum import Enum, auto
 from typing import Any, Final
 
 from websockets.asyncio.server import ServerConnection
 from websockets.frames import Frame, Opcode
-from websockets.protocol import SEND_EOF, Event, State
+from websockets.protocol import Event, State
 
+from voicegate.gateway.server.peer_watch import PeerWatch, keep_kernel_buffer_small
 from voicegate.gateway.session.inflow import Inflow
 from voicegate.gateway.session.quota import NOBODY
 from voicegate.gateway.session.stall import StallWatch
 
-# Bytes that wait outside the kernel before a write waits for the peer, so: the least that a stalled peer shows by.
-WRITE_LIMIT_BYTES: Final = 8 * 1024
-# Bytes that the kernel holds unsent; the rest waits where a cancel still reaches it. Lower costs wake-ups on fast
-# links, higher lets more stale audio out after a cancel.
-_KERNEL_UNSENT_BYTES: Final = 16 * 1024
 # Frames handed over and not read yet, before reading stops. Each can be as large as a message may be.
 MAX_QUEUED_FRAMES: Final = 4
 CLOSE_TIMEOUT_S: Final = 2.0
@@ -34,12 +27,7 @@ CLOSE_TIMEOUT_S: Final = 2.0
 _PIECE_BYTES: Final = 512
 # Time in a row before other sockets have their turn; a piece is not interrupted.
 _TURN_S: Final = 0.001
-# Kept of a request, to say what was wrong with it: the longest method and the blank behind it.
-_HEAD_BYTES: Final = 16
 _PONG_FIRST_BYTE: Final = bytes([0x80 | Opcode.PONG])
-# Linux: tcpi_bytes_acked of struct tcp_info (linux/tcp.h), which counts up for good.
-_TCP_INFO_BYTES: Final = 128
-_BYTES_ACKED: Final = struct.Struct("=120xQ")
 
 
 class Trouble(Enum):
@@ -56,27 +44,22 @@ class BoundedSocket(ServerConnection):
         *args: Any,
         inflow: Inflow,
         stall: StallWatch,
-        on_arrival: "Callable[[BoundedSocket], None]",
-        on_departure: "Callable[[BoundedSocket], None]",
-        answer_unreadable: Callable[[bytes], bytes],
+        on_departure: Callable[[], None],
         **options: Any,
     ) -> None:
         super().__init__(*args, **options)
         self.owner = NOBODY
         self.on_trouble: Callable[[Trouble], None] = lambda _: self.transport.abort()
-        self._on_arrival = on_arrival
         self._on_departure = on_departure
-        self._answer_unreadable = answer_unreadable
-        self._head = b""  # of a request that has not been read yet
         self._inflow = inflow
         self._stall = stall
+        self._watch: PeerWatch | None = None  # once there is a connection
         self._unread: deque[bytes] = deque()  # received, and not parsed
         self._num_frames = 0
         self._num_excesses_told = 0
         self._late_pong = b""
         self._is_queue_full = False
         self._reading_on: asyncio.Handle | None = None
-        self._looking: asyncio.TimerHandle | None = None
         self._cutting: asyncio.TimerHandle | None = None
 
     @property
@@ -91,25 +74,22 @@ class BoundedSocket(ServerConnection):
         # The library's queue of frames would pause and resume the transport by itself.
         self.recv_messages.pause = self._hold_queue
         self.recv_messages.resume = self._release_queue
-        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-            raw_socket = transport.get_extra_info("socket")
-            with suppress(OSError):  # the peer may be gone already
-                raw_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _KERNEL_UNSENT_BYTES)
-        self._on_arrival(self)
+        keep_kernel_buffer_small(transport)
+        self._watch = PeerWatch(self.transport, self._stall, lambda: self.on_trouble(Trouble.STALLED))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for handle in (self._reading_on, self._looking, self._cutting):
+        for handle in (self._reading_on, self._cutting):
             if handle is not None:
                 handle.cancel()
+        if self._watch is not None:
+            self._watch.end()
         self._unread.clear()
         super().connection_lost(exc)
-        self._on_departure(self)
+        self._on_departure()
 
     # --- reading ------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        if self.request is None and len(self._head) < _HEAD_BYTES:
-            self._head += data[:_HEAD_BYTES]
         is_held = self._is_queue_full or self._reading_on is not None
         if not is_held and not self._unread and len(data) <= _PIECE_BYTES:  # nearly always
             wait_s = self._parse(data)
@@ -181,10 +161,7 @@ class BoundedSocket(ServerConnection):
     # --- writing ------------------------------------------------------------------------------------------
 
     def send_data(self) -> None:
-        if self.request is None and self._head and self.protocol.writes == [SEND_EOF]:
-            # The library hangs up on what it cannot read.
-            self.protocol.writes.insert(0, self._answer_unreadable(self._head))
-        elif self.paused or self.state is not State.OPEN:
+        if self.paused or self.state is not State.OPEN:
             # RFC 6455 section 5.5.3: of pings that came meanwhile, only the last needs an answer; at the end, none.
             frames = self.protocol.data_to_send()
             self.protocol.writes = [data for data in frames if data[:1] != _PONG_FIRST_BYTE]
@@ -193,29 +170,13 @@ class BoundedSocket(ServerConnection):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stall.begin(self.loop.time(), self._num_taken_bytes())
-        self._looking = self.loop.call_at(self._stall.next_look_s, self._look)
+        if self._watch is not None:
+            self._watch.begin()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._watch is not None:
+            self._watch.end()
         late_pong, self._late_pong = self._late_pong, b""
         if late_pong and self.state is State.OPEN:
             self.transport.write(late_pong)
-
-    def _look(self) -> None:
-        if self._stall.look(self.loop.time(), self._num_taken_bytes()):
-            self.on_trouble(Trouble.STALLED)
-        else:
-            self._looking = self.loop.call_at(self._stall.next_look_s, self._look)
-
-    def _num_taken_bytes(self) -> int:
-        """What the peer's side acknowledged. Elsewhere than on Linux: what left for the kernel, a weaker sign."""
-        raw_socket = self.transport.get_extra_info("socket")
-        try:
-            info = raw_socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
-            (num_acked_bytes,) = _BYTES_ACKED.unpack(info)
-        except (AttributeError, OSError, struct.error):
-            return -self.num_held_bytes
-        return int(num_acked_bytes)

@@ -1,28 +1,31 @@
-"""The open port: who may connect, which pages are shown, what becomes a socket. It must not know contexts."""
+"""The open port: who may connect, what becomes a socket, and what is a request of another kind. No contexts here."""
 
 import asyncio
 import contextlib
 import errno
+import functools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.http11 import Request, Response
+from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.logs import get_logger
-from voicegate.gateway.server import http
-from voicegate.gateway.server.bounded_socket import (
-    CLOSE_TIMEOUT_S,
-    MAX_QUEUED_FRAMES,
-    WRITE_LIMIT_BYTES,
-    BoundedSocket,
-)
+from voicegate.gateway.server import upgrades
+from voicegate.gateway.server.bounded_socket import CLOSE_TIMEOUT_S, MAX_QUEUED_FRAMES, BoundedSocket
 from voicegate.gateway.server.descriptors import SPARE_CONNECTIONS
 from voicegate.gateway.server.door import Door
 from voicegate.gateway.server.errors import GatewayError
+from voicegate.gateway.server.http.app import build_app
+from voicegate.gateway.server.http.connection import HttpConnection, HttpServer
+from voicegate.gateway.server.http.gatekeeper import SERVER
+from voicegate.gateway.server.http.status import Status
+from voicegate.gateway.server.peer_watch import WRITE_LIMIT_BYTES
 from voicegate.gateway.server.peers import client_address, owner_of, parse_address
+from voicegate.gateway.server.reception import Reception
 from voicegate.gateway.server.sites import sites_of
 from voicegate.gateway.session.inflow import Inflow
 from voicegate.gateway.session.quota import Owner, Quotas
@@ -48,14 +51,15 @@ class Listener:
         config: GatewayConfig,
         quotas: Quotas,
         *,
-        status: Callable[[], http.Status],
+        status: Callable[[], Status],
         serve_socket: Callable[[BoundedSocket], Awaitable[None]],
     ) -> None:
         self._config = config
         self._status = status
         self._serve_socket = serve_socket
         self._sites = sites_of(config)
-        self._door: Door[BoundedSocket] = Door(quotas, num_spare=SPARE_CONNECTIONS)
+        self._http = HttpServer(build_app(status, self._sites), write_stall_s=config.write_stall_s)
+        self._door: Door[asyncio.Transport] = Door(quotas, num_spare=SPARE_CONNECTIONS)
         self._server: Server | None = None
         self._said_at_s: dict[str, float] = {}
 
@@ -69,7 +73,7 @@ class Listener:
                 port,
                 process_request=self._respond,
                 select_subprotocol=_select_subprotocol,
-                server_header=http.SERVER,
+                server_header=SERVER,
                 compression=None,
                 ping_interval=_PING_S,
                 ping_timeout=_PING_S,
@@ -77,7 +81,7 @@ class Listener:
                 max_size=self._config.max_message_bytes,
                 max_queue=MAX_QUEUED_FRAMES,
                 write_limit=WRITE_LIMIT_BYTES,
-                create_connection=self._new_socket,  # type: ignore[arg-type]  # a factory does as well as a class
+                create_connection=self._receive,  # type: ignore[arg-type]  # a factory does as well as a class
             )
         except OSError as error:
             raise GatewayError(_why_not_listening(error, host, port)) from error
@@ -96,32 +100,39 @@ class Listener:
 
     # --- connections --------------------------------------------------------------------------------------
 
-    def _new_socket(self, *args: Any, **options: Any) -> BoundedSocket:
-        return BoundedSocket(
-            *args,
-            inflow=Inflow(self._config.messages_per_s, patience_s=_FLOOD_PATIENCE_S),
-            stall=StallWatch(self._config.write_stall_s),
-            on_arrival=self._arrive,
-            on_departure=self._door.leave,
-            answer_unreadable=http.answer_unreadable,
-            **options,
-        )
+    def _receive(self, protocol: ServerProtocol, *args: Any, **options: Any) -> Reception:
+        """Where the library would make a WebSocket of every connection."""
 
-    def _arrive(self, websocket: BoundedSocket) -> None:
-        oldest = self._door.arrive(websocket)
+        def successor(transport: asyncio.Transport, request: Request | None) -> asyncio.Protocol:
+            leave = functools.partial(self._door.leave, transport)
+            if request is None or not upgrades.is_upgrade(request):
+                return HttpConnection(self._http, None, on_departure=leave)
+            return BoundedSocket(
+                protocol,
+                *args,
+                inflow=Inflow(self._config.messages_per_s, patience_s=_FLOOD_PATIENCE_S),
+                stall=StallWatch(self._config.write_stall_s),
+                on_departure=leave,
+                **options,
+            )
+
+        reception = Reception(successor=successor, on_arrival=self._arrive, on_departure=self._door.leave)
+        reception.protocol = protocol  # type: ignore[attr-defined]  # the library looks for it there
+        return reception
+
+    def _arrive(self, transport: asyncio.Transport) -> None:
+        oldest = self._door.arrive(transport)
         if oldest is not None:
             self._say("too many connections without a request, the oldest is cut")
-            oldest.transport.abort()
+            oldest.abort()
 
     def _respond(self, websocket: ServerConnection, request: Request) -> Response | None:
         assert isinstance(websocket, BoundedSocket)
-        response = http.respond(request, self._status(), self._sites)
-        if not http.is_upgrade(request):
-            return response
+        response = upgrades.find_refusal(request, self._status(), self._sites)
         if response is None:
             websocket.owner = self._owner_of(websocket, request)
-            excess = self._door.admit(websocket, websocket.owner)
-            response = None if excess is None else http.too_many_sockets(excess)
+            excess = self._door.admit(websocket.transport, websocket.owner)
+            response = None if excess is None else upgrades.too_many_sockets(excess)
         if response is not None:
             self._say("a socket is refused", status=response.status_code, reason=response.body.decode().strip())
         return response

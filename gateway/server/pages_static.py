@@ -38,6 +38,10 @@ def static_file(path: str) -> StaticFile | None:
     return _files().get(path)
 
 
+def paths() -> tuple[str, ...]:
+    return tuple(_files())
+
+
 @cache
 def _files() -> dict[str, StaticFile]:
     files = {

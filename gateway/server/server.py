@@ -19,7 +19,7 @@ from voicegate.gateway.server.conversation import Services
 from voicegate.gateway.server.descriptors import file_limits, make_room_for
 from voicegate.gateway.server.dispatch import Dispatcher
 from voicegate.gateway.server.errors import GatewayError
-from voicegate.gateway.server.http import Load, Status
+from voicegate.gateway.server.http.status import Load, Status
 from voicegate.gateway.server.listener import Listener
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import Holding, QuotaLimits, Quotas

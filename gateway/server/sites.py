@@ -9,8 +9,6 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
-from websockets.datastructures import Headers
-
 from voicegate.gateway.config import GatewayConfig, listed
 
 ANY: Final = "*"
@@ -26,14 +24,12 @@ class Sites:
     # address (DNS rebinding) looks as if it were this server's own.
     takes_other_names: bool = False
 
-    def refusal(self, headers: Headers) -> str | None:
-        """Why the page that sends this is not let in."""
-        origins = headers.get_all("Origin")
+    def refusal(self, origins: Sequence[str], hosts: Sequence[str]) -> str | None:
+        """Why the page that sends these headers, `Origin` and `Host`, is not let in."""
         if not origins:
             return None
         if len(origins) == 1 and self._is_listed(origins[0]):
             return None
-        hosts = headers.get_all("Host")
         if not _is_same(origins, hosts):
             shown = ", ".join(origins)[:_ECHO_CHARS]
             return f"pages of {shown} are not let in; --allowed-origins names those that are"
@@ -42,15 +38,13 @@ class Sites:
             return f"this server is not known as {name[:_ECHO_CHARS]}; --allowed-hosts names what it is known as"
         return None
 
-    def cors_headers(self, headers: Headers) -> dict[str, str]:
+    def cors_headers(self, origins: Sequence[str], hosts: Sequence[str]) -> dict[str, str]:
         """What lets a page of another site read an answer."""
-        origins = headers.get_all("Origin")
-        if not origins or self.refusal(headers) is not None:
+        if not origins or self.refusal(origins, hosts) is not None:
             return {"Vary": "Origin"}
         return {
             "Vary": "Origin",
             "Access-Control-Allow-Origin": origins[0],
-            "Access-Control-Allow-Methods": "GET, HEAD",
             "Access-Control-Expose-Headers": "Retry-After",
         }
 

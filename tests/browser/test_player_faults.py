@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from playwright.async_api import Page
+from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
 from tests.browser.conftest import complaints_of
@@ -15,8 +16,7 @@ from tests.browser.rig import Rig, origin_of, serving
 from tests.integration.stub_gateway import Peer, Script, stub_gateway
 from voicegate.engine.audio.packets import create_packet_encoder
 from voicegate.engine.interface import AudioFormat
-from voicegate.gateway.server import http
-from voicegate.gateway.server.sites import Sites
+from voicegate.gateway.server.pages_static import HEADERS, static_file
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 
@@ -74,9 +74,13 @@ async def play(page: Page, scripts: Sequence[Script | HTTPStatus], run: str) -> 
 
 
 def pages(request: Request) -> Response | None:
-    """What a real gateway serves beside its stream."""
-    status = http.Status(unready_reason=None, info=None)
-    return None if request.path == wire.STREAM_PATH else http.respond(request, status, Sites())
+    """The player's files, as a real gateway serves them beside its stream; anything else is an empty page."""
+    if request.path == wire.STREAM_PATH:
+        return None
+    file = static_file(request.path)
+    body, kind = (b"ok", "text/plain") if file is None else (file.body, file.content_type)
+    headers = {"Connection": "close", "Content-Type": kind, "Content-Length": str(len(body))}
+    return Response(200, "OK", Headers(headers if file is None else {**HEADERS, **headers}), body)
 
 
 SAY = """

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 from urllib.parse import urlsplit
 
+from websockets.datastructures import Headers
 from websockets.frames import Frame, Opcode
 
 from tests.integration.wire_client import TIMEOUT_S
@@ -30,11 +31,11 @@ def frame(opcode: Opcode, payload: bytes) -> bytes:
     return Frame(opcode, payload).serialize(mask=True)
 
 
-async def get(url: str, path: str, method: str = "GET") -> tuple[int, dict[str, str], str]:
+async def get(url: str, path: str, method: str = "GET") -> tuple[int, Headers, str]:
     return await exchange(url, f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n")
 
 
-async def exchange(url: str, request: str) -> tuple[int, dict[str, str], str]:
+async def exchange(url: str, request: str) -> tuple[int, Headers, str]:
     """Over a bare socket, what a load balancer sees: status, headers, body."""
     address = urlsplit(url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
@@ -44,7 +45,7 @@ async def exchange(url: str, request: str) -> tuple[int, dict[str, str], str]:
     await writer.wait_closed()
     head, _, body = raw.partition("\r\n\r\n")
     status, *lines = head.split("\r\n")
-    return int(status.split()[1]), dict(line.split(": ", 1) for line in lines), body
+    return int(status.split()[1]), Headers([line.split(": ", 1) for line in lines]), body
 
 
 class RawPeer:

@@ -18,13 +18,13 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
-    root, websockets = logging.getLogger(), logging.getLogger("websockets")
-    before = (list(root.handlers), root.level, websockets.level)
+    root, libraries = logging.getLogger(), [logging.getLogger(name) for name in ("websockets", "uvicorn")]
+    handlers, levels = list(root.handlers), [logger.level for logger in (root, *libraries)]
     yield
     logging.captureWarnings(False)
-    root.handlers, level, websockets_level = before
-    root.setLevel(level)
-    websockets.setLevel(websockets_level)
+    root.handlers = handlers
+    for logger, level in zip((root, *libraries), levels, strict=True):
+        logger.setLevel(level)
     structlog.reset_defaults()
 
 
@@ -43,6 +43,7 @@ def test_lines_are_json_with_fields(capsys: pytest.CaptureFixture[str]) -> None:
     except ValueError:
         log.exception("socket failed")
     logging.getLogger("websockets.server").info("not shown")
+    logging.getLogger("uvicorn.error").warning("not shown")
     logging.getLogger("other").warning("of a library")
     out, err = written(capsys)
     lines = [json.loads(line) for line in err.splitlines()]

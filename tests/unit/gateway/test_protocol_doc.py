@@ -9,7 +9,7 @@ import pytest
 from tests.unit.gateway.sessions import MESSAGES, NOW, error_of, session_in
 from voicegate.engine import units
 from voicegate.gateway.config import GatewayConfig
-from voicegate.gateway.server.http import PAGES
+from voicegate.gateway.server.http.pages import PAGES
 from voicegate.gateway.session.context import ACCEPTS, ContextState
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import QuotaLimits

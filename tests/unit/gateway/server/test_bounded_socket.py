@@ -98,9 +98,7 @@ class Peer:
             StubServer(),
             inflow=Inflow(messages_per_s, patience_s=patience_s),
             stall=StallWatch(stall_s),
-            on_arrival=lambda _: None,
-            on_departure=lambda _: None,
-            answer_unreadable=lambda head: b"<" + head + b">",
+            on_departure=lambda: None,
             max_queue=MAX_QUEUED_FRAMES,
         )
         self.troubles: asyncio.Queue[Trouble] = asyncio.Queue()

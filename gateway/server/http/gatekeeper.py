@@ -1,0 +1,64 @@
+"""What holds for every HTTP request, whatever it asks: whose pages may ask, what they may read, headers of answers."""
+
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from voicegate import __version__
+from voicegate.gateway.server.http.pages import text
+from voicegate.gateway.server.sites import Sites
+
+SERVER: Final = f"voicegate/{__version__}"
+_READING: Final = ("GET", "HEAD")
+
+
+class Gatekeeper:
+    """Around `app`; `routes` are its own, to name the methods of a path."""
+
+    def __init__(self, app: ASGIApp, routes: list[Route], sites: Sites) -> None:
+        self._app = app
+        self._routes = routes
+        self._sites = sites
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] == "http", "nothing else is handed over"
+        headers = Headers(scope=scope)
+        origins, hosts = headers.getlist("Origin"), headers.getlist("Host")
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                ours = MutableHeaders(scope=message)
+                ours.update({"Date": formatdate(usegmt=True), "Server": SERVER, "Connection": "close"})
+                for name, value in self._sites.cors_headers(origins, hosts).items():
+                    ours.add_vary_header(value) if name == "Vary" else ours.update({name: value})
+            await send(message)
+
+        answer = self._answer(scope, headers, origins, hosts)
+        await (self._app if answer is None else answer)(scope, receive, send_with_headers)
+
+    def _answer(self, scope: Scope, headers: Headers, origins: list[str], hosts: list[str]) -> Response | None:
+        """To what does not reach the app."""
+        method = scope["method"]
+        if method == "OPTIONS":
+            return self._options(scope["path"], headers)
+        if method in _READING:
+            if headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in headers:
+                return text(HTTPStatus.BAD_REQUEST, f"{method} takes no body")
+            return None
+        # A browser sends simple POSTs of any page without asking first.
+        refusal = self._sites.refusal(origins, hosts)
+        return None if refusal is None else text(HTTPStatus.FORBIDDEN, refusal)
+
+    def _options(self, path: str, headers: Headers) -> Response:
+        methods = {method for route in self._routes if route.path_regex.match(path) for method in route.methods or ()}
+        allowed = ", ".join(sorted(methods | {"OPTIONS"}))
+        answer = text(HTTPStatus.OK, allowed, Allow=allowed, Access_Control_Allow_Methods=allowed)
+        if (asked := headers.get("Access-Control-Request-Headers")) is not None:
+            # Nothing here lives in a header that a listed site should not be able to send.
+            answer.headers["Access-Control-Allow-Headers"] = asked
+        return answer

@@ -1,0 +1,114 @@
+"""What GET answers: probes, capacity, voices, and the browser client's files."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from http import HTTPStatus
+from typing import Final
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from voicegate import __version__
+from voicegate.engine.interface import EngineInfo
+from voicegate.gateway.server import pages_static
+from voicegate.gateway.server.http.status import RETRY_AFTER_S, Status
+from voicegate.gateway.server.pages_static import StaticFile
+from voicegate.protocol.messages import STREAM_PATH
+
+PAGES: Final = ("/", "/healthz", "/readyz", "/v1/voices", "/v1/capacity")
+KNOWN: Final = f"{', '.join(PAGES)}, and WebSocket at {STREAM_PATH}"
+
+
+class Pages:
+    def __init__(self, status: Callable[[], Status]) -> None:
+        self._status = status
+
+    @property
+    def routes(self) -> list[Route]:
+        return [
+            Route("/", self._root),
+            Route("/healthz", self._health),
+            Route("/readyz", self._readiness),
+            Route("/v1/capacity", self._capacity),
+            Route("/v1/voices", self._voices),
+            Route(STREAM_PATH, self._stream),
+            *(Route(path, _static) for path in pages_static.paths() if path != "/"),
+        ]
+
+    async def _root(self, request: Request) -> Response:
+        if wants_html(request) and (page := pages_static.static_file("/")) is not None:
+            return _file(page, request)
+        return text(HTTPStatus.OK, f"voicegate {__version__}: {KNOWN}")
+
+    async def _health(self, _request: Request) -> Response:
+        return text(HTTPStatus.OK, "ok")
+
+    async def _readiness(self, _request: Request) -> Response:
+        status = self._status()
+        return text(HTTPStatus.OK, "ready") if status.refusal is None else refused(status)
+
+    async def _capacity(self, _request: Request) -> Response:
+        """Also while no socket is let in: 200, because the question is answered."""
+        status = self._status()
+        refusal = status.refusal
+        return json({"accepts": refusal is None, "reason": refusal, **asdict(status.load)})
+
+    async def _voices(self, _request: Request) -> Response:
+        status = self._status()
+        if status.info is None:
+            return unready(status.unready_reason or "not ready")
+        return json(voices_of(status.info))
+
+    async def _stream(self, _request: Request) -> Response:
+        line = f"{STREAM_PATH} is a WebSocket (RFC 6455); this request asks for none"
+        return text(HTTPStatus.UPGRADE_REQUIRED, line, Upgrade="websocket")
+
+
+def voices_of(info: EngineInfo) -> dict[str, object]:
+    voices = [{"name": voice.name, "description": voice.description} for voice in info.voices]
+    return {"default": info.default_voice, "voices": voices}
+
+
+def wants_html(request: Request) -> bool:
+    """Browsers say so; curl and probes do not, and get one line."""
+    return any("text/html" in value for value in request.headers.getlist("Accept"))
+
+
+async def _static(request: Request) -> Response:
+    file = pages_static.static_file(request.url.path)
+    assert file is not None, "routes are made of the files there are"
+    return _file(file, request)
+
+
+def _file(file: StaticFile, request: Request) -> Response:
+    is_known = file.etag in request.headers.getlist("If-None-Match")
+    headers = {**pages_static.HEADERS, "ETag": file.etag, "Vary": "Accept"}
+    if is_known:
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    return Response(file.body, headers={**headers, "Content-Type": file.content_type})
+
+
+# --- answers ----------------------------------------------------------------------------------------------
+
+
+def text(status: HTTPStatus, line: str, **headers: str) -> Response:
+    """One line for people and probes."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return PlainTextResponse(f"{line}\n", status, headers={"Cache-Control": "no-store", **named})
+
+
+def json(body: object, status: HTTPStatus = HTTPStatus.OK, **headers: str) -> Response:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    named |= {"Cache-Control": "no-store", "Content-Type": "application/json"}
+    return Response(orjson.dumps(body), status, headers=named)
+
+
+def refused(status: Status) -> Response:
+    assert status.refusal is not None
+    return text(HTTPStatus.SERVICE_UNAVAILABLE, status.refusal, Retry_After=str(status.retry_after_s))
+
+
+def unready(reason: str) -> Response:
+    return text(HTTPStatus.SERVICE_UNAVAILABLE, reason, Retry_After=str(RETRY_AFTER_S))

@@ -1,0 +1,56 @@
+"""Whether a WebSocket's handshake is let in, and the answer to one that is not. Pure."""
+
+from email.utils import formatdate
+from http import HTTPStatus
+
+from websockets.datastructures import Headers
+from websockets.http11 import Request, Response
+
+from voicegate.gateway.server.http.pages import KNOWN
+from voicegate.gateway.server.http.status import RETRY_AFTER_S, Status
+from voicegate.gateway.server.sites import Sites
+from voicegate.gateway.session.quota import Excess
+from voicegate.protocol.messages import STREAM_PATH
+
+
+def is_upgrade(request: Request) -> bool:
+    """Whether it asks for a WebSocket; the library refuses it where it asks wrongly."""
+    return request.method == "GET" and any("websocket" in value.lower() for value in request.headers.get_all("Upgrade"))
+
+
+def find_refusal(request: Request, status: Status, sites: Sites) -> Response | None:
+    origins, hosts = request.headers.get_all("Origin"), request.headers.get_all("Host")
+    if request.path.partition("?")[0] != STREAM_PATH:
+        response = _text(HTTPStatus.NOT_FOUND, f"nothing here; there are {KNOWN}")
+    elif (reason := sites.refusal(origins, hosts)) is not None:
+        response = _text(HTTPStatus.FORBIDDEN, reason)
+    elif status.refusal is not None:
+        response = _text(HTTPStatus.SERVICE_UNAVAILABLE, status.refusal, retry_after_s=status.retry_after_s)
+    else:
+        return None
+    response.headers.update(sites.cors_headers(origins, hosts))
+    return response
+
+
+def too_many_sockets(excess: Excess) -> Response:
+    return _text(status_of(excess), str(excess), retry_after_s=RETRY_AFTER_S)
+
+
+def status_of(excess: Excess) -> HTTPStatus:
+    return HTTPStatus.TOO_MANY_REQUESTS if excess.is_of_owner else HTTPStatus.SERVICE_UNAVAILABLE
+
+
+def _text(status: HTTPStatus, line: str, *, retry_after_s: int | None = None) -> Response:
+    body = f"{line}\n".encode()
+    headers = Headers(
+        {
+            "Date": formatdate(usegmt=True),
+            "Connection": "close",
+            "Content-Length": str(len(body)),
+            "Content-Type": "text/plain; charset=utf-8",
+            "Cache-Control": "no-store",
+        }
+    )
+    if retry_after_s is not None:
+        headers["Retry-After"] = str(retry_after_s)
+    return Response(status.value, status.phrase, headers, body)

@@ -1,0 +1,189 @@
+"""What is answered to every request but a synthesis, as a function of the request and of what is to be shown."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.gateway.server.asgi import Answer, ask
+from voicegate import __version__
+from voicegate.engine.interface import EngineInfo, SpeakingMode, VoiceInfo
+from voicegate.gateway.server.http.app import build_app
+from voicegate.gateway.server.http.pages import PAGES
+from voicegate.gateway.server.http.status import Load, Status
+from voicegate.gateway.server.pages_static import HEADERS, static_file
+from voicegate.gateway.server.sites import Sites
+from voicegate.protocol.messages import STREAM_PATH
+
+pytestmark = pytest.mark.unit
+
+INFO = EngineInfo("m", (VoiceInfo("anna", "warm"),), "anna", (SpeakingMode.AUTO,), 312, 8, 3000)
+LOAD = Load(
+    sockets=1,
+    max_sockets=4,
+    contexts=20,
+    max_contexts=100,
+    utterances=3,
+    max_utterances=8,
+    waiting=0,
+    max_waiting=2,
+    retry_after_ms=1500,
+)
+READY = Status(unready_reason=None, info=INFO, load=LOAD)
+WARMING_UP = Status(unready_reason="warming up", info=None, load=LOAD)
+DRAINING = Status(unready_reason="draining", info=INFO, load=LOAD)
+FULL = Status(unready_reason=None, info=INFO, load=replace(LOAD, sockets=4))
+BUSY = Status(unready_reason=None, info=INFO, load=replace(LOAD, waiting=2))
+SITES = Sites(origins=frozenset({"https://app.example"}))
+EVIL = {"Origin": "https://evil.example", "Host": "x"}
+
+
+async def get(path: str, status: Status = READY, method: str = "GET", **headers: str) -> Answer:
+    return await ask(build_app(lambda: status, SITES), path, method, **headers)
+
+
+@pytest.mark.parametrize("status", [READY, WARMING_UP, DRAINING, FULL, BUSY])
+async def test_healthz_is_ok_while_the_process_lives(status: Status) -> None:
+    answer = await get("/healthz", status)
+    assert (answer.status, answer.text) == (200, "ok\n")
+
+
+async def test_readyz() -> None:
+    assert (await get("/readyz", READY)).status == 200
+    full = await get("/readyz", FULL)
+    assert (full.status, full.text) == (503, "all sockets are taken\n")
+    warming_up = await get("/readyz", WARMING_UP)
+    assert (warming_up.status, warming_up.text) == (503, "warming up\n")
+    assert warming_up.headers["Retry-After"] == "1"
+
+
+async def test_who_is_turned_away_is_told_when_there_will_be_room() -> None:
+    assert (await get("/readyz", BUSY)).headers["Retry-After"] == "2"
+    nobody_waits = replace(BUSY, load=replace(LOAD, waiting=0, max_waiting=0))
+    assert (await get("/readyz", nobody_waits)).status == 200
+
+
+async def test_voices() -> None:
+    answer = await get("/v1/voices?x=1", READY)
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json")
+    assert answer.json == {"default": "anna", "voices": [{"name": "anna", "description": "warm"}]}
+    assert (await get("/v1/voices", WARMING_UP)).status == 503
+    assert (await get("/v1/voices", DRAINING)).status == 200
+
+
+async def test_root_and_404_name_all_that_there_is() -> None:
+    for path, expected in (("/", 200), ("/nothing", 404), ("/v1/stream/", 404), ("/player/../LICENSE", 404)):
+        answer = await get(path)
+        assert answer.status == expected
+        assert all(known in answer.text for known in (*PAGES, STREAM_PATH))
+        assert answer.text.count("\n") == 1
+    assert __version__ in (await get("/")).text
+
+
+async def test_capacity() -> None:
+    answer = await get("/v1/capacity", READY)
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json")
+    assert answer.json == {
+        "accepts": True,
+        "reason": None,
+        "sockets": 1,
+        "max_sockets": 4,
+        "contexts": 20,
+        "max_contexts": 100,
+        "utterances": 3,
+        "max_utterances": 8,
+        "waiting": 0,
+        "max_waiting": 2,
+        "retry_after_ms": 1500,
+    }
+    for status, reason in ((WARMING_UP, "warming up"), (FULL, "taken"), (BUSY, "no room")):
+        answer = await get("/v1/capacity", status)
+        assert (answer.status, answer.json["accepts"]) == (200, False)
+        assert reason in answer.json["reason"]
+
+
+async def test_the_stream_wants_an_upgrade() -> None:
+    answer = await get(STREAM_PATH)
+    assert (answer.status, answer.headers["Upgrade"]) == (426, "websocket")
+
+
+# --- methods and pages of other sites ----------------------------------------------------------------------
+
+
+async def test_methods() -> None:
+    refused = await get("/healthz", method="POST")
+    assert (refused.status, set(refused.headers["Allow"].split(", "))) == (405, {"GET", "HEAD"})
+    assert refused.headers["Allow"] in refused.text
+    assert (await get("/healthz", method="HEAD")).headers["Content-Length"] == "3"
+    options = await get("/healthz", method="OPTIONS")
+    assert (options.status, options.headers["Allow"]) == (200, "GET, HEAD, OPTIONS")
+    assert (await get("/nothing", method="POST")).status == 404
+
+
+@pytest.mark.parametrize("header", [{"Content_Length": "5"}, {"Transfer_Encoding": "chunked"}])
+async def test_a_get_has_no_body(header: dict[str, str]) -> None:
+    assert (await get("/healthz", **header)).status == 400
+
+
+async def test_every_answer_ends_its_connection_and_says_whose_it_is() -> None:
+    for path in ("/healthz", "/nothing"):
+        headers = (await get(path)).headers
+        assert (headers["Connection"], headers["Server"]) == ("close", f"voicegate/{__version__}")
+        assert headers["Date"].endswith(" GMT")
+        assert headers["Cache-Control"] == "no-store"
+
+
+async def test_a_page_of_another_site_reads_nothing_and_changes_nothing() -> None:
+    answer = await get("/v1/voices", **EVIL)
+    assert "Access-Control-Allow-Origin" not in answer.headers
+    assert answer.headers["Vary"] == "Origin"
+    for method in ("POST", "PUT", "DELETE"):
+        answer = await get("/v1/voices", method=method, **EVIL)
+        assert answer.status == 403
+        assert "--allowed-origins" in answer.text
+
+
+async def test_a_listed_page_may_read_answers_refusals_too() -> None:
+    for path in ("/v1/voices", "/nothing"):
+        answer = await get(path, Origin="https://app.example")
+        assert answer.headers["Access-Control-Allow-Origin"] == "https://app.example"
+    asks = {"Origin": "https://app.example", "Access_Control_Request_Headers": "authorization, content-type"}
+    answer = await get("/v1/voices", method="OPTIONS", **asks)
+    assert answer.headers["Access-Control-Allow-Headers"] == "authorization, content-type"
+    assert "GET" in answer.headers["Access-Control-Allow-Methods"]
+
+
+# --- the browser client's files ---------------------------------------------------------------------------
+
+
+async def test_the_player_and_all_that_it_imports_are_there() -> None:
+    for name in ("player.js", "worker.js", "worklet.js", "wire.js", "vendor/opus-decoder/opus-decoder.min.js"):
+        answer = await get(f"/player/{name}?v=1")
+        assert (answer.status, answer.headers["Content-Type"]) == (200, "text/javascript; charset=utf-8")
+        assert len(answer.body) == int(answer.headers["Content-Length"]) > 0
+        assert {name.lower(): value for name, value in HEADERS.items()}.items() <= dict(answer.headers).items()
+    assert b"libopus" in (await get("/player/vendor/opus-decoder/LICENSE")).body
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/player", "/player/", "/player/../../README.md", "/../pyproject.toml", "//etc/passwd", ""],
+)
+async def test_nothing_else_is(path: str) -> None:
+    assert static_file(path) is None
+    assert (await get(path)).status == 404
+
+
+async def test_a_file_that_is_known_is_not_sent_again() -> None:
+    etag = (await get("/player/player.js")).headers["ETag"]
+    again = await get("/player/player.js", If_None_Match=etag)
+    assert (again.status, again.body, again.headers["ETag"]) == (304, b"", etag)
+    assert (await get("/player/player.js", If_None_Match='"another"')).status == 200
+
+
+async def test_the_page_is_for_those_who_read_html() -> None:
+    page = await get("/", Accept="text/html,application/xhtml+xml,*/*;q=0.8")
+    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+    assert "Accept" in page.headers["Vary"]
+    for headers in ({}, {"Accept": "*/*"}, {"Accept": "application/json"}):
+        assert (await get("/", **headers)).headers["Content-Type"].startswith("text/plain")

@@ -1,0 +1,104 @@
+"""Who has a connection, from its first bytes; however they are cut, the successor gets them all."""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from websockets.http11 import Request
+
+from tests.unit.gateway.server.test_bounded_socket import StubTransport, turns
+from voicegate.gateway.server.reception import MAX_HEAD_BYTES, Reception
+
+pytestmark = pytest.mark.unit
+
+UPGRADE = b"GET /v1/stream HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n\x81\x80"
+POST = b"POST /v1/audio/speech HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
+
+
+class Heir(asyncio.Protocol):
+    def __init__(self) -> None:
+        self.received = b""
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+
+
+class Desk:
+    """A reception, and what becomes of a connection there."""
+
+    def __init__(self) -> None:
+        self.transport = HandedOver()
+        self.requests: list[Request | None] = []
+        self.departed: list[asyncio.Transport] = []
+        self.reception = Reception(
+            successor=self._successor, on_arrival=lambda _: None, on_departure=self.departed.append
+        )
+        self.reception.connection_made(self.transport)
+
+    def _successor(self, _transport: asyncio.Transport, request: Request | None) -> asyncio.Protocol:
+        self.requests.append(request)
+        return Heir()
+
+    def receive(self, data: bytes) -> None:
+        (self.transport.protocol or self.reception).data_received(data)
+
+    @property
+    def received(self) -> bytes | None:
+        return None if self.transport.protocol is None else self.transport.protocol.received
+
+
+class HandedOver(StubTransport):
+    protocol: Heir | None = None
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        assert isinstance(protocol, Heir)
+        self.protocol = protocol
+
+
+@given(data=st.sampled_from([UPGRADE, POST]), cuts=st.lists(st.integers(0, len(UPGRADE)), max_size=5))
+def test_any_cut_of_the_bytes(data: bytes, cuts: list[int]) -> None:
+    async def run() -> None:
+        desk = Desk()
+        edges = [0, *sorted(cuts), len(data)]
+        for part in (data[start:stop] for start, stop in pairwise(edges) if start < stop):
+            desk.receive(part)
+        assert desk.received == data
+        (request,) = desk.requests
+        assert (request is None) == (data is POST)  # a handshake has no body
+
+    asyncio.run(run())
+
+
+async def test_a_head_that_is_no_http_is_not_waited_for() -> None:
+    desk = Desk()
+    desk.receive(b"\x16\x03\x01\x02")
+    assert (desk.received, desk.requests) == (b"\x16\x03\x01\x02", [None])
+
+
+async def test_bare_line_feeds_end_a_head_too() -> None:
+    desk = Desk()
+    desk.receive(b"GET / HTTP/1.1\nHost: x\n\n")
+    assert desk.received is not None
+
+
+async def test_a_head_has_its_length() -> None:
+    desk = Desk()
+    desk.receive(b"GET / HTTP/1.1\r\nX: " + b"x" * 60_000 + b"\r\n\r\n")
+    assert desk.received is not None
+    assert len(desk.received) == MAX_HEAD_BYTES + 1
+    long_body = POST + b"x" * 60_000
+    desk = Desk()
+    desk.receive(long_body)
+    assert desk.received == long_body
+
+
+async def test_who_sends_no_request_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voicegate.gateway.server.reception._HEAD_TIMEOUT_S", 0.0)
+    desk = Desk()
+    desk.receive(b"GET / HT")
+    await turns(3)
+    assert desk.transport.is_aborted
+    desk.reception.connection_lost(None)
+    assert desk.departed == [desk.transport]
