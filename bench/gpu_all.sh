@@ -9,13 +9,18 @@ shift
 wanted=" $* "
 python=${PYTHON:-python3}
 model=${MODEL:-build/full-size}
+natural=$model-natural # speech that ends with its text (bench/full_size/natural.py)
 end_s=$(($(date +%s) + ${LIMIT_S:-900}))
 mkdir -p "$out"
+
+wants() { # NAME
+    case $wanted in "  " | *" $1 "*) ;; *) return 1 ;; esac
+}
 
 part() { # NAME SECONDS COMMAND...
     name=$1 limit=$2
     shift 2
-    case $wanted in "  " | *" $name "*) ;; *) [ "$name" = engine-dir ] || return ;; esac
+    case $name in engine-dir*) ;; *) wants "$name" || return 0 ;; esac
     left=$((end_s - $(date +%s)))
     [ "$left" -ge "$limit" ] || limit=$left
     printf '== %s, at most %s s\n' "$name" "$limit"
@@ -32,7 +37,14 @@ measured() { # MODULE NAME SECONDS OPTIONS...
         --set expected_tokens_per_text_token=20 "$@"
 }
 
-[ -f "$model/model.json" ] || part engine-dir 60 "$python" -u -m voicegate.bench.full_size engine-dir "$model" --never-stop
+[ "$wanted" = " socket-h200 " ] || [ -f "$model/model.json" ] || \
+    part engine-dir 60 "$python" -u -m voicegate.bench.full_size engine-dir "$model" --never-stop
+if wants socket-h200; then # 240 s in all
+    [ -f "$natural/model.json" ] || part engine-dir-natural 60 \
+        "$python" -u -m voicegate.bench.full_size engine-dir "$natural" --natural
+    part socket-h200 200 "$python" -u -m voicegate.bench.socket --model "$natural" --budget-s 160 \
+        --json "$out/socket-h200.json" --log "$out/socket-h200.log"
+fi
 measured voicegate.bench.engine engine-h200 240 --audio-s 3..15 --duration-s 10 --limit-s 40 \
     --scenario first-audio live-128 sustain-300 sustain-400 burst-400 cancel-16 --baseline --baseline-utterances 3
 part gpu-tests 150 "$python" -u -m voicegate.bench.gpu_tests "$out/gpu-tests-h200.txt"

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from voicegate.bench import environment, results_file, sentences
 from voicegate.bench.recogniser import Recogniser, words_of
-from voicegate.bench.stats import word_errors
+from voicegate.bench.word_errors import word_errors
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import (

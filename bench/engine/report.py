@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from voicegate.bench.engine.load import PREBUFFER_MS, continuity
 from voicegate.bench.engine.scenarios import Outcome
-from voicegate.bench.stats import low_summary, summary
+from voicegate.clients.bench.stats import low_summary, summary
 
 _CONTINUITY_LIMITS_MS: Final = (50, 100)
 _NUM_FAILURES_SHOWN: Final = 3

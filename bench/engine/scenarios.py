@@ -13,7 +13,7 @@ from voicegate.bench.engine.driver import Driver, Stream
 from voicegate.bench.engine.load import Heard, StartPattern, poisson_starts_s, staggered_starts_s
 from voicegate.bench.engine.texts import Script
 from voicegate.bench.engine.usage import UsageMeter
-from voicegate.bench.stats import percentile, summary
+from voicegate.clients.bench.stats import percentile, summary
 from voicegate.engine.interface import Done, Timing
 
 # Whoever was refused, or had nothing to say, tries again after this.

@@ -13,7 +13,7 @@ from typing import Any, Final
 from unittest import mock
 
 from voicegate.bench import sentences
-from voicegate.bench.stats import summary
+from voicegate.clients.bench.stats import summary
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import AudioReady, Done, EngineEvent, Failed, UtteranceId, UtteranceRequest

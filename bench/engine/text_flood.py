@@ -18,7 +18,7 @@ from voicegate.bench import environment, results_file
 from voicegate.bench.engine.driver import Driver, Speech, Stream, driving
 from voicegate.bench.engine.texts import Script
 from voicegate.bench.sentences import AGENT, SHORT
-from voicegate.bench.stats import summary
+from voicegate.clients.bench.stats import summary
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.loading.build import create_engine

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, Self, runtime_checkable
 import torch
 
 from voicegate.bench.engine.driver import Driver
-from voicegate.bench.stats import summary
+from voicegate.clients.bench.stats import summary
 
 _TICK_S: Final = 0.010
 _GIB: Final = 2**30

@@ -2,10 +2,11 @@
 
     python -m voicegate.bench.full_size make SRC [--never-stop]        upstream's layout, 3.4 GB
     python -m voicegate.bench.full_size check SRC DST [--device cuda]  convert, speak, compare precisions
-    python -m voicegate.bench.full_size engine-dir DST [--never-stop]  a converted model directory at once, 2.4 GB
+    python -m voicegate.bench.full_size engine-dir DST [--never-stop | --natural]  a converted directory at once, 2.4 GB
 
 The weights are generated (bench/full_size/source.py), so what it speaks is noise; with --never-stop the rows of the
-200 stop ids in the LLM's head are zero and the others four times as large, and speech lasts to its length limit.
+200 stop ids in the LLM's head are zero and the others four times as large, and speech lasts to its length limit. With
+--natural it ends as a trained model's does, and there are six voices with prompts of 3 to 10 s (full_size/natural.py).
 `check` writes bench/results/full-size-DEVICE.json; VOICEGATE_COMMIT names the commit where there is no git.
 """
 
@@ -18,14 +19,17 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer
 
 from voicegate.bench import environment, results_file
+from voicegate.bench.full_size import natural
 from voicegate.bench.full_size.precision import compare_all
 from voicegate.bench.full_size.source import (
     VOICE_NAME,
@@ -71,6 +75,16 @@ from voicegate.engine.model.config import ModelConfig
 from voicegate.gateway.cli.convert import TerminalProgress
 
 FULL: Final = Sizes()
+
+
+class Ending(Enum):
+    """When the LLM's speech ends."""
+
+    DRAWN = "drawn"  # wherever a stop id comes up, within some ten tokens
+    NEVER = "never-stop"  # at its length limit
+    NATURAL = "natural"  # with its text
+
+
 _MODEL_NAME: Final = "full-size-generated"
 # 0.8 s: what a CPU renders in a minute.
 _MAX_CLAUSE_TOKENS: Final = 20
@@ -86,30 +100,44 @@ def make(directory: Path, sizes: Sizes, *, never_stop: bool) -> None:
 # --- a converted directory at once ------------------------------------------------------------------------------
 
 
-def make_engine_dir(target: Path, sizes: Sizes, options: ConvertOptions, *, never_stop: bool) -> None:
-    """The files that `make` and `voicegate convert` would give, without the 3.4 GB in between, and a voice."""
-    write_directory(target, list(_engine_items(target, sizes, options, never_stop=never_stop)), TerminalProgress())
+def make_engine_dir(target: Path, sizes: Sizes, options: ConvertOptions, ending: Ending) -> None:
+    """The files that `make` and `voicegate convert` would give, without the 3.4 GB in between, and voices."""
+    write_directory(target, list(_engine_items(target, sizes, options, ending)), TerminalProgress())
 
 
-def _engine_items(target: Path, sizes: Sizes, options: ConvertOptions, *, never_stop: bool) -> Iterator[Item]:
+def _engine_items(target: Path, sizes: Sizes, options: ConvertOptions, ending: Ending) -> Iterator[Item]:
     raw = raw_model_json(sizes, name=_MODEL_NAME)
     model = model_config(sizes)
+    tokenizer = _tokenizer(target, sizes, ending)
+    worths = natural.Worths(model, tokenizer) if ending is Ending.NATURAL else None
     for part in PARTS:
         dtype = options.dtype_of(part)
-        recipe = {"generated": asdict(sizes), "dtype": dtype, "never_stop": never_stop}
-        write = partial(_write_generated, part, model, dtype, never_stop)
+        recipe = {"generated": asdict(sizes), "dtype": dtype, "ending": ending.value}
+        write = partial(_write_generated, part, model, dtype, ending, worths)
         yield Item(f"{part}.safetensors", recipe, _part_bytes(part, model, dtype), write)
-    yield bytes_item("tokenizer.json", _tokenizer_json(target, sizes))
+    yield bytes_item("tokenizer.json", tokenizer.to_str().encode())
     write_noise = partial(write_flow_noise, progress=TerminalProgress())
     yield Item("flow_noise.safetensors", {}, flow_noise_bytes(), write_noise)
-    yield Item(f"voices/{VOICE_NAME}.safetensors", {"generated": 1}, 0, partial(_write_voice, model))
+    if worths is None:
+        yield _voice_item(VOICE_NAME, model)
+    else:
+        for number, prompt in enumerate(natural.prompts(worths), 1):
+            yield _voice_item(f"{VOICE_NAME}-{number}", model, **asdict(prompt))
     yield bytes_item("model.json", json.dumps(raw, indent=1).encode() + b"\n")
 
 
 def _write_generated(
-    part: str, model: ModelConfig, dtype: str, never_stop: bool, path: Path, advance: Advance
+    part: str,
+    model: ModelConfig,
+    dtype: str,
+    ending: Ending,
+    worths: natural.Worths | None,
+    path: Path,
+    advance: Advance,
 ) -> Written:
-    state = generate(part, model, never_stop=never_stop)
+    state = generate(part, model, never_stop=ending is not Ending.DRAWN)
+    if part == "llm" and worths is not None:
+        natural.teach_lengths(state, model, worths)
     return write_safetensors(path, weights_entries(part, model, state, DTYPES[dtype]), advance=advance)
 
 
@@ -121,8 +149,14 @@ def _part_bytes(part: str, model: ModelConfig, dtype: str) -> int:
     )
 
 
-def _write_voice(model: ModelConfig, path: Path, advance: Advance) -> Written:
-    tensors, texts = generated_voice(model)
+def _voice_item(name: str, model: ModelConfig, **prompt: Any) -> Item:
+    """`prompt`: of generated_voice."""
+    recipe = {"generated": 1, **prompt}
+    return Item(f"voices/{name}.safetensors", recipe, 0, partial(_write_voice, model, prompt))
+
+
+def _write_voice(model: ModelConfig, prompt: Mapping[str, Any], path: Path, advance: Advance) -> Written:
+    tensors, texts = generated_voice(model, **prompt)
     entries = [
         Entry(name, tuple(tensor.shape), tensor.dtype, partial(_same, tensor)) for name, tensor in tensors.items()
     ]
@@ -133,14 +167,15 @@ def _same(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def _tokenizer_json(target: Path, sizes: Sizes) -> bytes:
+def _tokenizer(target: Path, sizes: Sizes, ending: Ending) -> Tokenizer:
     """Through the files that a conversion reads, which stand beside the target for that long."""
+    merges = natural.english_merges() if ending is Ending.NATURAL else None
     scratch = target.with_name(f"{target.name}.tokenizer")
     scratch.mkdir(parents=True, exist_ok=True)
     try:
-        for name, content in tokenizer_files(sizes).items():
+        for name, content in tokenizer_files(sizes, merges).items():
             (scratch / name).write_text(content, encoding="utf-8")
-        return build_tokenizer(scratch / "vocab.json", scratch / "merges.txt").to_str().encode()
+        return build_tokenizer(scratch / "vocab.json", scratch / "merges.txt")
     finally:
         for path in scratch.iterdir():
             path.unlink()
@@ -189,7 +224,7 @@ def check(source: Path, target: Path, device_name: str) -> dict[str, Any]:
     with watch.phase("convert"):
         convert(source, target, ConvertOptions(name=_MODEL_NAME), TerminalProgress())
     model = model_config(FULL)
-    _write_voice(model, target / "voices" / f"{VOICE_NAME}.safetensors", lambda _: None)
+    _write_voice(model, {}, target / "voices" / f"{VOICE_NAME}.safetensors", lambda _: None)
     engine = create_engine(config, on_progress=Lines(lambda line: print(line, file=sys.stderr, flush=True)))
     spoken = asyncio.run(_speak(engine, watch))
     with watch.phase("compare"):
@@ -274,8 +309,12 @@ def main() -> None:
     checking.add_argument("target", type=Path)
     checking.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     checking.add_argument("--output", type=Path, help="default: bench/results/full-size-DEVICE.json")
-    direct = commands.add_parser("engine-dir", parents=[never_stop])
+    direct = commands.add_parser("engine-dir")
     direct.add_argument("target", type=Path)
+    endings = direct.add_mutually_exclusive_group()
+    for ending in (Ending.NEVER, Ending.NATURAL):
+        endings.add_argument(f"--{ending.value}", dest="ending", action="store_const", const=ending)
+    direct.set_defaults(ending=Ending.DRAWN)
     for part in PARTS:
         direct.add_argument(f"--{part}-dtype", choices=DTYPE_NAMES, default=ConvertOptions().dtype_of(part))
     options = parser.parse_args()
@@ -286,7 +325,7 @@ def main() -> None:
         chosen = ConvertOptions(
             llm_dtype=options.llm_dtype, flow_dtype=options.flow_dtype, vocoder_dtype=options.vocoder_dtype
         )
-        make_engine_dir(options.target, FULL, chosen, never_stop=options.never_stop)
+        make_engine_dir(options.target, FULL, chosen, options.ending)
     else:
         results = environment.REPOSITORY / "bench" / "results"
         output = options.output or results / f"full-size-{options.device}.json"

@@ -9,7 +9,7 @@ import itertools
 import json
 import os
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +99,7 @@ def generate(part: str, model: ModelConfig, *, never_stop: bool = False) -> dict
 
 def generated_weight(name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
     """All arithmetic in float32."""
-    value = _generator(name).standard_normal(shape).astype(np.float32)
+    value = generated_numbers(name).standard_normal(shape).astype(np.float32)
     if name.endswith("parametrizations.weight.original0"):
         value = np.float32(1) + np.float32(0.1) * np.abs(value)
     elif len(shape) >= 2:
@@ -115,21 +115,24 @@ def generated_weight(name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float3
     return value
 
 
-def generated_voice(model: ModelConfig, *, num_tokens: int = 125) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+def generated_voice(
+    model: ModelConfig, *, num_tokens: int = 125, transcript: str = _VOICE_TRANSCRIPT
+) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     """Tensors and texts of a voice file; see engine.voices.voice. 125 tokens are 5 s."""
-    tokens = _generator("voice.speech_tokens").integers(0, model.flow.vocab_size, num_tokens)
-    mel = _generator("voice.mel").standard_normal((num_tokens * FRAMES_PER_TOKEN, NUM_MELS)).astype(np.float32)
-    embedding = _generator("voice.embedding").standard_normal(model.flow.speaker_dim).astype(np.float32)
+    tokens = generated_numbers("voice.speech_tokens").integers(0, model.flow.vocab_size, num_tokens)
+    mel = generated_numbers("voice.mel").standard_normal((num_tokens * FRAMES_PER_TOKEN, NUM_MELS)).astype(np.float32)
+    embedding = generated_numbers("voice.embedding").standard_normal(model.flow.speaker_dim).astype(np.float32)
     tensors = {"speech_tokens": tokens, "mel": mel, "embedding": embedding}
     texts = {
-        "prompt_text": model.instruct_prefix + _VOICE_TRANSCRIPT,
-        "transcript": _VOICE_TRANSCRIPT,
+        "prompt_text": model.instruct_prefix + transcript,
+        "transcript": transcript,
         "description": "generated numbers, noise",
     }
     return {name: torch.from_numpy(array) for name, array in tensors.items()}, texts
 
 
-def _generator(name: str) -> np.random.Generator:
+def generated_numbers(name: str) -> np.random.Generator:
+    """Always the same for the same name."""
     return np.random.Generator(np.random.PCG64(int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")))
 
 
@@ -151,9 +154,13 @@ def write_source(directory: Path, sizes: Sizes, *, never_stop: bool = False) -> 
         yield name
 
 
-def tokenizer_files(sizes: Sizes) -> dict[str, str]:
-    """vocab.json, merges.txt, tokenizer_config.json and config.json of a byte-level vocabulary of the right size."""
-    vocab, merges = _vocabulary(sizes.vocab_entries)
+def tokenizer_files(sizes: Sizes, merges: Sequence[tuple[str, str]] | None = None) -> dict[str, str]:
+    """vocab.json, merges.txt, tokenizer_config.json and config.json of a byte-level vocabulary of the right size.
+
+    `merges`: None for pairs of letters, and of blanks with those.
+    """
+    merges = list(_pair_merges() if merges is None else merges)
+    vocab = _vocabulary(sizes.vocab_entries, merges)
     own = special_tokens()[:3]  # Qwen2's
     added = {
         str(sizes.vocab_entries + index): {"content": text, "special": True, "normalized": False}
@@ -168,15 +175,18 @@ def tokenizer_files(sizes: Sizes) -> dict[str, str]:
     }
 
 
-def _vocabulary(num_entries: int) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """256 bytes, merges of pairs of letters and of blanks with those, and entries that no text leads to."""
-    bytes_ = sorted(pre_tokenizers.ByteLevel.alphabet())
+def _pair_merges() -> list[tuple[str, str]]:
     letters = ["".join(pair) for pair in itertools.product(string.ascii_lowercase, repeat=2)]
-    merges = [(pair[0], pair[1]) for pair in letters] + [(_SPACE, pair) for pair in letters]
-    merges = merges[: max(num_entries - len(bytes_), 0)]
+    return [(pair[0], pair[1]) for pair in letters] + [(_SPACE, pair) for pair in letters]
+
+
+def _vocabulary(num_entries: int, merges: list[tuple[str, str]]) -> dict[str, int]:
+    """256 bytes, what the merges make, and entries that no text leads to; merges without room are dropped."""
+    bytes_ = sorted(pre_tokenizers.ByteLevel.alphabet())
+    del merges[max(num_entries - len(bytes_), 0) :]
     entries = bytes_ + ["".join(pair) for pair in merges]
     fillers = [f"{_SPACE}unused{index}" for index in range(num_entries - len(entries))]
-    return {text: index for index, text in enumerate(entries + fillers)}, merges
+    return {text: index for index, text in enumerate(entries + fillers)}
 
 
 def qwen2_config(sizes: Sizes) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ from voicegate.bench.pace.measures import final_rise, pauses_s
 from voicegate.bench.pace.simulation import Simulation, Spoken, StepTimes
 from voicegate.bench.pace.writer import Pace, Pieces, written
 from voicegate.bench.recogniser import Recogniser, words_of
-from voicegate.bench.stats import word_errors
+from voicegate.bench.word_errors import word_errors
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.loading.build import load_stages, set_threads

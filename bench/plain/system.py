@@ -17,7 +17,7 @@ from typing import Any, Final
 import torch
 
 from voicegate.bench.plain.llm import LeanLlm, PlainLlm, PlainLlmKind, TransformersLlm
-from voicegate.bench.stats import summary
+from voicegate.clients.bench.stats import summary
 from voicegate.engine import units
 from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.llm.silent_filter import SilentTokenFilter

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.tiny_engine import tiny_engine
 from voicegate.bench.quality import Recogniser, words_of
-from voicegate.bench.stats import word_errors
+from voicegate.bench.word_errors import word_errors
 from voicegate.clients.python.audio import Audio
 from voicegate.clients.python.client import Gate, connect
 from voicegate.clients.python.context import Context

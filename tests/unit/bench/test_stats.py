@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voicegate.bench.stats import low_summary, percentile, summary, word_errors
+from voicegate.bench.word_errors import word_errors
+from voicegate.clients.bench.stats import low_summary, percentile, summary
 
 pytestmark = pytest.mark.unit
 

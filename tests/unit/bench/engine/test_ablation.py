@@ -11,7 +11,7 @@ from voicegate.bench.engine import ablation
 from voicegate.bench.engine.__main__ import UsageError, with_settings
 from voicegate.bench.engine.ablation import ROWS, chosen_rows, line, main
 from voicegate.bench.engine.run import Run
-from voicegate.bench.full_size.__main__ import make_engine_dir
+from voicegate.bench.full_size.__main__ import Ending, make_engine_dir
 from voicegate.engine.checkpoint.options import ConvertOptions
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import EngineError
@@ -86,7 +86,7 @@ def test_a_wrong_command_is_one_line_and_status_1(capsys: pytest.CaptureFixture[
 
 
 def test_two_rows_of_a_small_engine(tmp_path: Path) -> None:
-    make_engine_dir(tmp_path / "model", SMALL, ConvertOptions(), never_stop=True)
+    make_engine_dir(tmp_path / "model", SMALL, ConvertOptions(), Ending.NEVER)
     target = tmp_path / "ablation.json"
     options = ("--model", str(tmp_path / "model"), "--set", "max_clause_tokens=25", "--samples", "2", "--audio-s", "1")
     assert main([*RUN, *options, "--json", str(target), "--rows", "all", "eager"]) == 0

@@ -9,7 +9,7 @@ import pytest
 from tests.support.upstream_source import SMALL
 from voicegate.bench.engine import __main__ as engine
 from voicegate.bench.engine import scenarios
-from voicegate.bench.full_size.__main__ import make_engine_dir
+from voicegate.bench.full_size.__main__ import Ending, make_engine_dir
 from voicegate.engine.checkpoint.options import ConvertOptions
 
 pytestmark = pytest.mark.e2e
@@ -42,7 +42,7 @@ def test_two_streams_of_the_tiny_model(tmp_path: Path, capsys: pytest.CaptureFix
 def test_every_scenario_and_the_plain_way_on_a_model_that_never_stops(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make_engine_dir(tmp_path / "model", SMALL, ConvertOptions(), never_stop=True)
+    make_engine_dir(tmp_path / "model", SMALL, ConvertOptions(), Ending.NEVER)
     run = run_of(
         *(tmp_path / "run.json", "--model", str(tmp_path / "model"), "--set", "max_clause_tokens=25"),
         *("--scenario", "first-audio", "live-2", "burst-2", "cancel-1", "memory", "--text", "paced"),

@@ -8,7 +8,7 @@ import torch
 
 from tests.support.golden import golden_state_dict
 from tests.support.upstream_source import GOLDEN, SMALL, RecordedProgress, make_source
-from voicegate.bench.full_size.__main__ import make_engine_dir, table
+from voicegate.bench.full_size.__main__ import Ending, make_engine_dir, table
 from voicegate.bench.full_size.precision import compare_all, log_mel, rounded
 from voicegate.bench.full_size.source import generate, generated_voice, model_config
 from voicegate.engine.checkpoint import constants
@@ -51,7 +51,7 @@ def test_never_stop_silences_the_stop_ids() -> None:
 def test_the_direct_directory_is_the_converted_one_and_loads(tmp_path: Path, dtype: str) -> None:
     options = ConvertOptions(llm_dtype=dtype, flow_dtype=dtype, vocoder_dtype=dtype)
     direct, converted = tmp_path / "direct", tmp_path / "converted"
-    make_engine_dir(direct, SMALL, options, never_stop=False)
+    make_engine_dir(direct, SMALL, options, Ending.DRAWN)
     convert(make_source(tmp_path / "source"), converted, options, RecordedProgress())
     for name in ("llm", "flow", "vocoder", "flow_noise"):
         ours, theirs = (load_state_dict(place / f"{name}.safetensors") for place in (direct, converted))

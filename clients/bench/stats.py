@@ -1,4 +1,4 @@
-"""Percentiles and word error rate: the arithmetic that every report shares."""
+"""Percentiles: the arithmetic that every report shares."""
 
 import math
 from collections.abc import Sequence
@@ -43,15 +43,3 @@ def low_summary(values: Sequence[float], *, digits: int = 2) -> dict[str, Any] |
         "min": round(min(values), digits),
         "num": len(values),
     }
-
-
-def word_errors(reference: Sequence[str], heard: Sequence[str]) -> int:
-    """Levenshtein distance in words: substitutions, deletions and insertions."""
-    previous = list(range(len(heard) + 1))
-    for row, wanted in enumerate(reference, 1):
-        current = [row]
-        for column, word in enumerate(heard, 1):
-            substitution = previous[column - 1] + (wanted != word)
-            current.append(min(substitution, previous[column] + 1, current[-1] + 1))
-        previous = current
-    return previous[-1]

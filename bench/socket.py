@@ -1,0 +1,143 @@
+"""First audio, gaps and load through real sockets, against `voicegate serve` as shipped, started here.
+
+    python -m voicegate.bench.socket --model DIR [--json FILE] [--budget-s 200] [--mode auto]
+        [--scenarios alone:20j live:128:whole mixed:400 ...] [--serve --kv-dtype float8 ...]
+
+The clients are `voicegate bench`'s, in processes of their own. For a server that runs elsewhere: `voicegate bench URL`.
+"""
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from voicegate.bench import environment, results_file
+from voicegate.clients.bench.judge import is_sustained
+from voicegate.clients.bench.plan import Target
+from voicegate.clients.bench.scenario import Kind, Scenario, parse
+from voicegate.clients.bench.schedule import Settings
+from voicegate.clients.bench.session import Bench
+
+# The most wanted first: a budget cuts the end.
+SCENARIOS: Final = (
+    "alone:20j",
+    "alone:whole",
+    "mixed:400",
+    "live:400:20j",
+    "live:400:whole",
+    "live:128:20j",
+    "live:128:whole",
+    "alone:20",
+    "alone:40j",
+    "alone:40",
+    "alone:10j",
+    "mixed:500",
+    "live:500:whole",
+)
+_START_LIMIT_S: Final = 150.0
+_STOP_LIMIT_S: Final = 20.0
+
+
+@contextmanager
+def serving(model: Path, flags: Sequence[str], log: Path) -> Iterator[tuple[str, int, float]]:
+    """Its url, process id, and seconds until it was ready. Raises RuntimeError where it does not come up."""
+    command = [sys.executable, "-m", "voicegate", "serve", "--model-dir", str(model), "--port", "0", *flags]
+    began_s = time.monotonic()
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("w") as file:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, text=True)
+    try:
+        url = _announced_url(process, log)
+        with urllib.request.urlopen(url.replace("ws://", "http://").rpartition("/v1/")[0] + "/readyz") as answer:
+            if answer.status != 200:
+                raise RuntimeError(f"/readyz says {answer.status}")
+        yield url, process.pid, time.monotonic() - began_s
+    finally:
+        process.terminate()
+        try:
+            process.wait(_STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _announced_url(process: "subprocess.Popen[str]", log: Path) -> str:
+    """From `voicegate is ready: URL, model ...`."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "is ready: " in line:
+            return line.partition("is ready: ")[2].partition(",")[0]
+    raise RuntimeError(f"the server did not start (status {process.wait()}):\n{log.read_text()[-2000:]}")
+
+
+def flattery(options: argparse.Namespace, voices: Sequence[str]) -> list[str]:
+    """Where the figures were given more than a gateway in service is."""
+    phrases = ["clients and server share one machine: the loopback is their network, its cores are both's"]
+    phrases.append("connections are open before they are used, as agents' are")
+    if "generated" in voices[0]:
+        phrases.append("generated weights: speech ends with its text, and a text always takes the same time")
+    if len(voices) == 1:
+        phrases.append("all speak with one voice")
+    return phrases
+
+
+async def measure(options: argparse.Namespace, url: str, pid: int) -> dict[str, Any]:
+    voices = _voices(url)
+    settings = Settings(
+        voices=voices,
+        mode=options.mode,
+        duration_s=options.duration_s,
+        num_alone=options.num_alone,
+        seed=options.seed,
+    )
+    bench = Bench(Target(url), settings, server_pid=pid, on_line=lambda line: print(line, flush=True))
+    report: dict[str, Any] = {"voices": voices, "mode": options.mode, "flattery": flattery(options, voices)}
+    report["scenarios"] = await bench.measure_all(options.scenarios, budget_s=options.budget_s)
+    rows = {parse(name): row for name, row in report["scenarios"].items() if row is not None}
+    sustained = [each.num_streams for each, row in rows.items() if each.kind is Kind.MIXED and is_sustained(row)]
+    report["sustained_mixed_streams"] = max(sustained, default=None)
+    return report
+
+
+def _voices(url: str) -> list[str]:
+    with urllib.request.urlopen(url.replace("ws://", "http://").rpartition("/v1/")[0] + "/v1/voices") as answer:
+        return [voice["name"] for voice in json.load(answer)["voices"]]
+
+
+def _scenario(text: str) -> Scenario:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--log", type=Path, default=Path("build/bench-socket.log"), help="of the server")
+    parser.add_argument("--scenarios", nargs="+", type=_scenario, default=[parse(text) for text in SCENARIOS])
+    parser.add_argument("--mode", default="auto")
+    parser.add_argument("--duration-s", type=float, default=10.0, help="arrivals within it are measured (default: 10)")
+    parser.add_argument("--num-alone", type=int, default=20, help="sentences of one stream alone (default: 20)")
+    parser.add_argument("--budget-s", type=float, help="of all scenarios; what has no room is left out")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--serve", nargs=argparse.REMAINDER, default=[], help="flags of `voicegate serve`; last")
+    options = parser.parse_args()
+    report: dict[str, Any] = {"environment": environment.describe(), "serve": options.serve}
+    with serving(options.model, options.serve, options.log) as (url, pid, start_s):
+        print(f"ready after {start_s:.1f} s: {url}", flush=True)
+        report["start_s"] = round(start_s, 1)
+        report |= asyncio.run(measure(options, url, pid))
+    results_file.save(report, options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Worker processes for one schedule: started, given their lanes, begun at one moment, heard to their end."""
+
+import asyncio
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from voicegate.clients.bench.plan import Began, Broke, Finished, Lane, Plan, Ready, Record, Report, Stop, Target, Told
+from voicegate.clients.bench.schedule import Schedule
+
+# Streams of one process at a time. Higher -> its loop is late, and its lateness passes for the server's.
+_STREAMS_PER_WORKER: Final = 40
+# Connections opened ahead, beside the streams that are meant to be live.
+_SPARE_CONNECTIONS: Final = 1.3
+# Behind the schedule's own end, before a worker is given up.
+_GRACE_S: Final = 20.0
+# Longest line of a worker: a plan's answer is short, a record of a minute's audio about 100 kB.
+_LINE_BYTES: Final = 1 << 24
+_MODULE: Final = "voicegate.clients.bench.worker"
+
+
+class BenchFailed(Exception):
+    """A measurement could not be made; the message says why."""
+
+
+@dataclass(slots=True)
+class Crew:
+    """What the clients of one scenario saw, and how they were themselves."""
+
+    start_s: float
+    records: list[Record] = field(default_factory=list)
+    finished: list[Finished] = field(default_factory=list)
+    num_awaited: int = 0  # lanes that began before the window's end and have turns to come
+
+
+@dataclass(slots=True)
+class _Worker:
+    process: asyncio.subprocess.Process
+    plan: Plan
+
+    async def say(self, message: msgspec.Struct) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(msgspec.json.encode(message) + b"\n")
+        await self.process.stdin.drain()
+
+    async def hear(self) -> Report:
+        """Raises BenchFailed where it has gone, or cannot go on."""
+        assert self.process.stdout is not None
+        line = await self.process.stdout.readline()
+        if not line:
+            raise BenchFailed(f"a client process ended with status {await self.process.wait()}")
+        report: Report = msgspec.json.decode(line, type=Report)
+        if isinstance(report, Broke):
+            raise BenchFailed(report.message)
+        return report
+
+
+async def carry_out(
+    schedule: Schedule,
+    target: Target,
+    num_streams: int,
+    *,
+    on_begin: Callable[[float], None],
+    on_record: Callable[[Record], None],
+) -> Crew:
+    """`num_streams`: meant to be live at once. `on_begin` is told the start. Raises BenchFailed."""
+    num_workers = math.ceil(num_streams / _STREAMS_PER_WORKER)
+    workers: list[_Worker] = []
+    try:
+        for plan in _plans(schedule, target, num_streams, num_workers):
+            workers.append(await _start(plan))  # noqa: PERF401 - those that run are to be ended whatever happens
+        await asyncio.gather(*(_ready(worker) for worker in workers))
+        crew = Crew(time.monotonic() + 0.2)
+        crew.num_awaited = sum(lane.due_s <= schedule.window_s[1] for lane in schedule.lanes)
+        on_begin(crew.start_s)
+        async with asyncio.timeout(schedule.stop_s + _GRACE_S):
+            await asyncio.gather(*(_follow(worker, workers, crew, schedule, on_record) for worker in workers))
+    except TimeoutError as error:
+        raise BenchFailed("the client processes did not end in time") from error
+    finally:
+        for worker in workers:
+            if worker.process.returncode is None:
+                worker.process.kill()
+            await worker.process.wait()
+    return crew
+
+
+def _plans(schedule: Schedule, target: Target, num_streams: int, num_workers: int) -> Sequence[Plan]:
+    """Lanes in turn, so that each worker has its share at any time."""
+    shares: list[list[Lane]] = [[] for _ in range(num_workers)]
+    for index, lane in enumerate(schedule.lanes):
+        shares[index % num_workers].append(lane)
+    num_ahead = math.ceil(num_streams * _SPARE_CONNECTIONS / num_workers)
+    return [
+        Plan(target, tuple(share), min(num_ahead, len(share)), schedule.last_start_s, schedule.stop_s)
+        for share in shares
+    ]
+
+
+async def _start(plan: Plan) -> _Worker:
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", _MODULE, stdin=pipe, stdout=pipe, limit=_LINE_BYTES
+    )
+    worker = _Worker(process, plan)
+    await worker.say(plan)
+    return worker
+
+
+async def _ready(worker: _Worker) -> None:
+    report = await worker.hear()
+    assert isinstance(report, Ready), "a worker begins with `ready`"
+
+
+async def _follow(
+    worker: _Worker, workers: Sequence[_Worker], crew: Crew, schedule: Schedule, on_record: Callable[[Record], None]
+) -> None:
+    """The load goes on until everybody who began in time has been heard; then all are stopped."""
+    await worker.say(Began(crew.start_s))
+    while True:
+        match await worker.hear():
+            case Told(record):
+                crew.records.append(record)
+                on_record(record)
+                lane = worker.plan.lanes[record.lane]
+                if lane.due_s <= schedule.window_s[1] and record.turn + 1 == len(lane.turns):
+                    crew.num_awaited -= 1
+                    if crew.num_awaited == 0:
+                        await asyncio.gather(*(each.say(Stop()) for each in workers), return_exceptions=True)
+            case Finished() as finished:
+                crew.finished.append(finished)
+                return
+            case _:
+                pass

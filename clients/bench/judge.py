@@ -1,0 +1,135 @@
+"""Figures from what listeners saw. Pure. The definitions: docs/operations.md, "Measuring".
+
+A cut-off turn counts with what had been waited by then; slow readers are told of apart, because their own reading is
+what they wait for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from voicegate.clients.bench.listener import PREBUFFER_MS, heard
+from voicegate.clients.bench.plan import Outcome, Record
+from voicegate.clients.bench.stats import summary
+from voicegate.clients.python.timeline import play
+
+CONTINUITY_LIMITS_MS: Final = (50, 100)
+# Share of turns without a longer underrun than 100 ms at which a load is sustained.
+SUSTAINED_SHARE: Final = 0.995
+_NUM_MESSAGES: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """One turn; None: it never came to that."""
+
+    first_audio_ms: float  # first text sent -> first packet; where none came, what was waited
+    audio_s: float
+    worst_gap_ms: float | None  # a player without prebuffer; None: all came in one message
+    worst_buffered_gap_ms: float | None  # a player with PREBUFFER_MS
+    gaps_ms: float  # that one's, together
+    rtf: float | None  # last packet after the first text, by the audio; None where not heard to the end
+
+
+def judge(record: Record) -> Heard | None:
+    """None for a turn that says nothing of speed: refused, failed, or done without sound."""
+    if record.outcome in (Outcome.REFUSED, Outcome.FAILED):
+        return None
+    arrivals = heard(record.arrivals)
+    end_s = record.cancelled_s if record.cancelled_s is not None else record.ended_s
+    if not arrivals:
+        if record.outcome is not Outcome.CUT_OFF:
+            return None
+        return Heard((end_s - record.sent_s) * 1000, 0.0, None, None, 0.0, None)
+    audio_s = sum(arrival.duration_48k for arrival in arrivals) / 48_000
+    bare, buffered = play(arrivals, 0), play(arrivals, PREBUFFER_MS)
+    is_whole = record.outcome is Outcome.DONE
+    is_judged = len(arrivals) > 1 or not is_whole
+    waits_s = [
+        0.0 if is_whole else max(end_s - playback.start_s - audio_s - playback.underruns.total_s, 0.0)
+        for playback in (bare, buffered)
+    ]
+    return Heard(
+        first_audio_ms=(arrivals[0].arrived_s - record.sent_s) * 1000,
+        audio_s=audio_s,
+        worst_gap_ms=max(bare.underruns.worst_s, waits_s[0]) * 1000 if is_judged else None,
+        worst_buffered_gap_ms=max(buffered.underruns.worst_s, waits_s[1]) * 1000 if is_judged else None,
+        gaps_ms=(buffered.underruns.total_s + waits_s[1]) * 1000,
+        rtf=(arrivals[-1].arrived_s - record.sent_s) / audio_s if is_whole else None,
+    )
+
+
+def figures(records: Sequence[Record], *, window_s: tuple[float, float]) -> dict[str, Any]:
+    """Of the turns that began in `window_s` (on the records' clock)."""
+    begun = [record for record in records if window_s[0] <= record.due_s <= window_s[1]]
+    prompt = [record for record in begun if not record.is_slow]
+    judged = [(record, each) for record in prompt if (each := judge(record)) is not None]
+    gaps_ms = [each.worst_gap_ms for _, each in judged if each.worst_gap_ms is not None]
+    buffered_ms = [each.worst_buffered_gap_ms for _, each in judged if each.worst_buffered_gap_ms is not None]
+    return {
+        "first_audio_ms": summary([each.first_audio_ms for _, each in judged]),
+        "first_audio_ms_by_writer": _by_writer(judged),
+        "audible_ms": summary([(r.audible_s - r.sent_s) * 1000 for r in prompt if r.audible_s is not None]),
+        **{f"c{limit_ms}": _share_within(gaps_ms, limit_ms) for limit_ms in CONTINUITY_LIMITS_MS},
+        "num_judged_for_continuity": len(gaps_ms),
+        "gap_ms": {
+            "longest": round(max(buffered_ms, default=0.0), 1),
+            "total": round(sum(each.gaps_ms for _, each in judged), 1),
+            "num_listeners": sum(each_ms > 0 for each_ms in buffered_ms),
+        },
+        "longest_gap_without_prebuffer_ms": round(max(gaps_ms, default=0.0), 1),
+        "rtf": summary([each.rtf for _, each in judged if each.rtf is not None], digits=3),
+        "audio_s": round(sum(each.audio_s for _, each in judged), 1),
+        "audio_s_per_s": round(_arrived_within(records, window_s) / (window_s[1] - window_s[0]), 1),
+        "live": round(_mean_live(records, window_s), 1),
+        "outcomes": {each.value: sum(r.outcome is each for r in begun) for each in Outcome},
+        "slow_readers": {each.value: sum(r.outcome is each for r in begun if r.is_slow) for each in Outcome},
+        "messages": sorted({r.message for r in begun if r.message})[:_NUM_MESSAGES],
+        "send_lag_ms": summary([record.lag_s * 1000 for record in begun]),
+    }
+
+
+def seconds_per_letter(records: Sequence[Record]) -> float | None:
+    """Of speech; None where nothing was heard to its end."""
+    done = [record for record in records if record.outcome is Outcome.DONE and record.arrivals]
+    num_letters = sum(record.num_letters for record in done)
+    return sum(num_48k for r in done for _, num_48k in r.arrivals) / 48_000 / num_letters if num_letters else None
+
+
+def is_sustained(row: dict[str, Any]) -> bool:
+    """C100 of 99.5 %, and nobody sent away or cut off."""
+    outcomes = row["outcomes"]
+    lost = sum(outcomes[each.value] for each in (Outcome.REFUSED, Outcome.FAILED, Outcome.CUT_OFF))
+    return row["c100"] is not None and row["c100"] >= SUSTAINED_SHARE and not lost
+
+
+def _by_writer(judged: Sequence[tuple[Record, Heard]]) -> dict[str, Any]:
+    paces = sorted({record.words_per_s or 0.0 for record, _ in judged})
+    return {
+        f"{pace:g}" if pace else "whole": summary(
+            [each.first_audio_ms for record, each in judged if (record.words_per_s or 0.0) == pace]
+        )
+        for pace in paces
+    }
+
+
+def _share_within(gaps_ms: Sequence[float], limit_ms: float) -> float | None:
+    return round(sum(gap_ms <= limit_ms for gap_ms in gaps_ms) / len(gaps_ms), 4) if gaps_ms else None
+
+
+def _arrived_within(records: Sequence[Record], window_s: tuple[float, float]) -> float:
+    inside = [num_48k for r in records for at_s, num_48k in r.arrivals if window_s[0] <= at_s <= window_s[1]]
+    return sum(inside) / 48_000
+
+
+def _mean_live(records: Sequence[Record], window_s: tuple[float, float]) -> float:
+    """Turns that were being written, made or played, on average."""
+    live_s = 0.0
+    for record in records:
+        end_s = record.ended_s if record.cancelled_s is None else record.cancelled_s
+        if record.arrivals and record.cancelled_s is None:
+            playback = play(heard(record.arrivals), PREBUFFER_MS)
+            audio_s = sum(num_48k for _, num_48k in record.arrivals) / 48_000
+            end_s = max(end_s, playback.start_s + audio_s + playback.underruns.total_s)
+        live_s += max(min(end_s, window_s[1]) - max(record.due_s, window_s[0]), 0.0)
+    return live_s / (window_s[1] - window_s[0])

@@ -1,0 +1,146 @@
+"""One turn as its writer and its listener live it. It must not know which protocol it is."""
+
+import array
+import asyncio
+import time
+from contextlib import suppress
+from typing import Final
+
+from voicegate.clients.bench.dialects.conversation import Chunk, Conversation, ConversationLost, Ended
+from voicegate.clients.bench.plan import Lane, Outcome, Reader, Record, Turn
+from voicegate.clients.python.timeline import Arrival, play
+
+# What an ordinary player collects before it begins.
+PREBUFFER_MS: Final = 80
+# A slow reader stops for so long after every so much audio.
+_SLOW_PAUSE_S: Final = 2.0
+_SLOW_EVERY_48K: Final = 96_000
+# -40 dBFS: below it nobody hears that it has begun.
+_AUDIBLE_PEAK: Final = 328
+
+
+class Listener:
+    def __init__(self, conversation: Conversation, turn: Turn, lane: Lane, due_s: float) -> None:
+        self.is_lost = False
+        self._conversation = conversation
+        self._turn = turn
+        self._lane = lane
+        self._due_s = due_s
+        self._sent_s: float | None = None
+        self._lag_s = 0.0
+        self._arrivals: list[tuple[float, int]] = []
+        self._audible_s: float | None = None
+        self._cancelled_s: float | None = None
+        self._message = ""
+
+    async def listen(self, *, until_s: float) -> Outcome:
+        """Speak the turn and hear it. What still runs at `until_s` is cut off, and the connection with it."""
+        writing = asyncio.create_task(self._write())
+        cancelling: asyncio.Task[None] | None = None
+        try:
+            async with asyncio.timeout(max(until_s - time.monotonic(), 0.0)):
+                num_unpaused_48k = 0
+                while True:
+                    received = await self._conversation.receive()
+                    if isinstance(received, Ended):
+                        return self._outcome(received)
+                    self._hear(received)
+                    if cancelling is None and self._turn.cancel_after_s is not None:
+                        cancelling = asyncio.create_task(self._interrupt(self._turn.cancel_after_s, writing))
+                    num_unpaused_48k += received.num_48k
+                    if self._lane.reader is Reader.SLOW and num_unpaused_48k >= _SLOW_EVERY_48K:
+                        num_unpaused_48k = 0
+                        await asyncio.sleep(_SLOW_PAUSE_S)
+        except TimeoutError:
+            with suppress(ConversationLost):
+                await self._conversation.close()
+            return Outcome.CUT_OFF
+        except ConversationLost as error:
+            self.is_lost, self._message = True, str(error)
+            return Outcome.FAILED
+        finally:
+            for task in (writing, cancelling):
+                if task is not None:
+                    task.cancel()
+                    await asyncio.gather(task, return_exceptions=True)
+
+    def played_out_s(self) -> float:
+        """When a player has played what came; now, where nothing did."""
+        if not self._arrivals:
+            return time.monotonic()
+        playback = play(self._heard(), PREBUFFER_MS)
+        audio_s = sum(num_48k for _, num_48k in self._arrivals) / 48_000
+        return playback.start_s + audio_s + playback.underruns.total_s
+
+    def record(self, lane: int, index: int, outcome: Outcome) -> Record:
+        return Record(
+            lane=lane,
+            turn=index,
+            outcome=outcome,
+            due_s=self._due_s,
+            sent_s=self._due_s if self._sent_s is None else self._sent_s,
+            ended_s=time.monotonic(),
+            num_letters=len(self._turn.text),
+            words_per_s=self._turn.words_per_s,
+            is_slow=self._lane.reader is Reader.SLOW,
+            arrivals=tuple(self._arrivals),
+            cancelled_s=self._cancelled_s,
+            lag_s=self._lag_s,
+            voice=self._turn.voice,
+            message=self._message,
+            audible_s=self._audible_s,
+        )
+
+    async def _write(self) -> None:
+        """Each piece at its time, whatever became of the ones before. A lost connection is the reader's to tell."""
+        with suppress(ConversationLost):
+            await self._conversation.begin(self._turn)
+            for piece in self._turn.pieces:
+                due_s = self._due_s + piece.at_s
+                if (wait_s := due_s - time.monotonic()) > 0:
+                    await asyncio.sleep(wait_s)
+                now_s = time.monotonic()
+                self._lag_s = max(self._lag_s, now_s - due_s)
+                self._sent_s = self._sent_s or now_s
+                await self._conversation.say(piece.text)
+            await self._conversation.end()
+
+    async def _interrupt(self, after_s: float, writing: "asyncio.Task[None]") -> None:
+        await asyncio.sleep(after_s)
+        writing.cancel()
+        self._cancelled_s = time.monotonic()
+        with suppress(ConversationLost):
+            await self._conversation.cancel(round((self._cancelled_s - self._arrivals[0][0]) * 1000))
+
+    def _hear(self, chunk: Chunk) -> None:
+        if self._cancelled_s is not None:
+            return
+        now_s = time.monotonic()
+        self._arrivals.append((now_s, chunk.num_48k))
+        if self._audible_s is None and chunk.pcm and _is_audible(chunk.pcm):
+            self._audible_s = now_s
+
+    def _outcome(self, ended: Ended) -> Outcome:
+        self._message = ended.message
+        if ended.is_refused:
+            return Outcome.REFUSED
+        if ended.message:
+            return Outcome.FAILED
+        return Outcome.CANCELLED if self._cancelled_s is not None else Outcome.DONE
+
+    def _heard(self) -> list[Arrival]:
+        return heard(self._arrivals)
+
+
+def heard(arrivals: "list[tuple[float, int]] | tuple[tuple[float, int], ...]") -> list[Arrival]:
+    """As the virtual player takes them."""
+    pts_48k, result = 0, []
+    for arrived_s, num_48k in arrivals:
+        result.append(Arrival(arrived_s, pts_48k, num_48k))
+        pts_48k += num_48k
+    return result
+
+
+def _is_audible(pcm: bytes) -> bool:
+    samples = array.array("h", pcm)
+    return max(max(samples), -min(samples)) > _AUDIBLE_PEAK

@@ -1,0 +1,141 @@
+"""What crosses between the bench and its worker processes: who is to say what and when, and what became of it.
+
+Times of a plan are seconds since its start; those of a record are seconds of this machine's monotonic clock, which all
+its processes share.
+"""
+
+from enum import Enum
+
+from msgspec import Struct
+
+
+class Piece(Struct, frozen=True):
+    """Some text, and when it is sent after the turn's beginning."""
+
+    text: str
+    at_s: float
+
+
+class Turn(Struct, frozen=True):
+    """One utterance: what is written, and how long it is listened to."""
+
+    pieces: tuple[Piece, ...]
+    voice: str | None = None  # None: the server's
+    mode: str = "auto"
+    words_per_s: float | None = None  # of its writer; None: text given whole
+    # Interrupted so long after its first audio; None: heard to its end.
+    cancel_after_s: float | None = None
+    # After its end (of what it heard, where `is_played_out`), before the next turn of the lane.
+    pause_s: float = 0.0
+    is_played_out: bool = False
+
+    @property
+    def text(self) -> str:
+        return "".join(piece.text for piece in self.pieces)
+
+    @property
+    def writing_s(self) -> float:
+        return self.pieces[-1].at_s
+
+
+class Reader(Enum):
+    PROMPT = "prompt"
+    SLOW = "slow"  # small buffers, and now and then it stops reading
+
+
+class Lane(Struct, frozen=True):
+    """One listener on a connection of its own: turns one after another."""
+
+    due_s: float
+    turns: tuple[Turn, ...]
+    reader: Reader = Reader.PROMPT
+
+
+class Target(Struct, frozen=True):
+    """A server, and how it is spoken to."""
+
+    url: str
+    dialect: str = "native"
+    codec: str = "opus"
+    headers: dict[str, str] = {}
+
+
+class Plan(Struct, frozen=True):
+    """For one worker."""
+
+    target: Target
+    lanes: tuple[Lane, ...]
+    num_connections: int  # opened before it starts
+    last_start_s: float  # no turn begins later
+    stop_s: float  # what still runs then is cut off
+
+
+class Outcome(Enum):
+    DONE = "done"
+    CANCELLED = "cancelled"  # by us, as planned
+    REFUSED = "refused"  # the server had no room
+    FAILED = "failed"
+    CUT_OFF = "cut_off"  # it still ran when the scenario was over
+
+
+class Record(Struct, frozen=True):
+    """What became of a turn."""
+
+    lane: int
+    turn: int
+    outcome: Outcome
+    due_s: float
+    sent_s: float  # the first text
+    ended_s: float
+    num_letters: int
+    words_per_s: float | None
+    is_slow: bool
+    arrivals: tuple[tuple[float, int], ...]  # when, and how many 48 kHz samples
+    cancelled_s: float | None = None
+    lag_s: float = 0.0  # of the latest piece behind its time: the client's own
+    voice: str | None = None
+    message: str = ""
+    audible_s: float | None = None  # when what can be heard arrived; None: not measured
+
+
+class Began(Struct, frozen=True, tag="began"):
+    """To the worker: the plan's start, on the monotonic clock."""
+
+    start_s: float
+
+
+class Stop(Struct, frozen=True, tag="stop"):
+    """To the worker: all that is measured has been heard; what still runs is of no interest."""
+
+
+Order = Began | Stop
+
+
+class Ready(Struct, frozen=True, tag="ready"):
+    """From the worker: its connections stand."""
+
+    num_connections: int
+
+
+class Told(Struct, frozen=True, tag="told"):
+    """From the worker, as it happens."""
+
+    record: Record
+
+
+class Finished(Struct, frozen=True, tag="finished"):
+    """From the worker, last: how late its own event loop was, and its CPU time."""
+
+    loop_lag_p99_ms: float
+    loop_lag_max_ms: float
+    cpu_s: float
+    num_late_connections: int
+
+
+class Broke(Struct, frozen=True, tag="broke"):
+    """From the worker: it cannot go on."""
+
+    message: str
+
+
+Report = Ready | Told | Finished | Broke

@@ -1,0 +1,169 @@
+"""A scenario as lanes: who begins when, what is written, how long it is heard. Pure; the same for the same seed."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from voicegate.clients.bench.plan import Lane, Piece, Reader, Turn
+from voicegate.clients.bench.scenario import MIXED_WRITERS, WHOLE, Kind, Scenario, Writer
+from voicegate.clients.bench.sentences import ENGLISH, Texts, words
+
+# Shares of what is said: most turns are a sentence.
+_SHORT_SHARE: Final = 0.2
+_PARAGRAPH_SHARE: Final = 0.1
+# Of a mixed load.
+_INTERRUPTED_SHARE: Final = 0.2
+_SLOW_SHARE: Final = 0.04
+_INTERRUPTED_AFTER_S: Final = (0.2, 2.0)
+# One stream alone: heard for so long, which the second block falls into; then another, not in step with anything.
+_ALONE_HEARD_S: Final = 0.6
+_ALONE_PAUSE_S: Final = (0.05, 0.15)
+# Beyond the longest turn: leads that have to build up, late starts.
+_SETTLE_S: Final = 2.0
+# Of one lane of a closed load; its time is over long before.
+_CLOSED_TURNS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Of a run, for all its scenarios."""
+
+    voices: Sequence[str | None] = (None,)
+    mode: str = "auto"
+    texts: Texts = ENGLISH
+    seconds_per_letter: float = 0.06  # of speech; measured as soon as something has been heard
+    duration_s: float = 10.0  # turns that begin within it are measured
+    num_alone: int = 20
+    alone_limit_s: float = 60.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    lanes: tuple[Lane, ...]
+    window_s: tuple[float, float]  # turns that begin in it are measured
+    last_start_s: float
+    stop_s: float
+
+
+def schedule(scenario: Scenario, settings: Settings) -> Schedule:
+    author = _Author(settings, random.Random(f"{scenario} {settings.seed}"))
+    match scenario.kind:
+        case Kind.ALONE:
+            return _alone(scenario, settings, author)
+        case Kind.CLOSED:
+            return _closed(scenario, settings, author)
+        case Kind.LIVE | Kind.MIXED:
+            return _open(scenario, settings, author)
+
+
+def poisson_starts_s(rate_per_s: float, rng: random.Random) -> Iterator[float]:
+    """Without end, from 0 on; the first is not at 0."""
+    start_s = 0.0
+    while True:
+        start_s += rng.expovariate(rate_per_s)
+        yield start_s
+
+
+def written(text: str, writer: Writer, rng: random.Random) -> tuple[Piece, ...]:
+    """The text as it comes; the first piece at 0."""
+    if writer.words_per_s is None:
+        return (Piece(text, 0.0),)
+    at_s, pieces = 0.0, []
+    for index, word in enumerate(words(text)):
+        if index:
+            at_s += (rng.expovariate(1.0) if writer.has_jitter else 1.0) / writer.words_per_s
+        pieces.append(Piece(word, at_s))
+    return tuple(pieces)
+
+
+class _Author:
+    """Draws what is said, by whom, how it comes, and how it is heard."""
+
+    def __init__(self, settings: Settings, rng: random.Random) -> None:
+        self.rng = rng
+        self._settings = settings
+
+    def text(self) -> str:
+        texts, share = self._settings.texts, self.rng.random()
+        if share < _SHORT_SHARE:
+            return self.rng.choice(texts.short)
+        if share < _SHORT_SHARE + _PARAGRAPH_SHARE:
+            return self.rng.choice(texts.paragraphs)
+        return self.rng.choice(texts.sentences)
+
+    def turn(self, writer: Writer, text: str | None = None) -> Turn:
+        pieces = written(self.text() if text is None else text, writer, self.rng)
+        voice = self.rng.choice(self._settings.voices)
+        return Turn(pieces, voice, self._settings.mode, writer.words_per_s)
+
+    def mixed_lane(self, due_s: float) -> Lane:
+        turn = self.turn(self.rng.choice(MIXED_WRITERS))
+        if self.rng.random() < _INTERRUPTED_SHARE:
+            interrupted = replace(turn, cancel_after_s=self.rng.uniform(*_INTERRUPTED_AFTER_S))
+            return Lane(due_s, (interrupted, self.turn(self.rng.choice(MIXED_WRITERS))))
+        is_slow = self.rng.random() < _SLOW_SHARE
+        return Lane(due_s, (turn,), Reader.SLOW if is_slow else Reader.PROMPT)
+
+    def lane_s(self, lane: Lane) -> float:
+        return sum(self.turn_s(turn) for turn in lane.turns)
+
+    def turn_s(self, turn: Turn) -> float:
+        """From its first text until it has been played out, or interrupted, roughly."""
+        if turn.cancel_after_s is not None:
+            return turn.cancel_after_s
+        return max(len(turn.text) * self._settings.seconds_per_letter, turn.writing_s)
+
+
+def _alone(scenario: Scenario, settings: Settings, author: _Author) -> Schedule:
+    texts = settings.texts.short if scenario.writer == WHOLE else settings.texts.sentences
+    turns = []
+    for index in range(settings.num_alone):
+        turn = author.turn(scenario.writer, texts[index % len(texts)])
+        pause_s = author.rng.uniform(*_ALONE_PAUSE_S)
+        turns.append(replace(turn, cancel_after_s=_ALONE_HEARD_S, pause_s=pause_s))
+    limit_s = settings.alone_limit_s
+    return Schedule((Lane(0.0, tuple(turns)),), (0.0, limit_s), limit_s, limit_s + _SETTLE_S)
+
+
+def _closed(scenario: Scenario, settings: Settings, author: _Author) -> Schedule:
+    lengths_s: list[float] = []
+    lanes: list[Lane] = []
+    mean_s = _mean(author.turn_s(author.turn(scenario.writer)) for _ in range(_CLOSED_TURNS))
+    for index in range(scenario.num_streams):
+        drawn = [author.turn(scenario.writer) for _ in range(_CLOSED_TURNS)]
+        lengths_s += map(author.turn_s, drawn)
+        turns = tuple(replace(turn, is_played_out=True) for turn in drawn)
+        lanes.append(Lane(index * mean_s / scenario.num_streams, turns))
+    begin_s = mean_s + _SETTLE_S if scenario.num_streams > 1 else 0.0
+    end_s = begin_s + settings.duration_s
+    return Schedule(tuple(lanes), (begin_s, end_s), end_s, end_s + max(lengths_s) + _SETTLE_S)
+
+
+def _open(scenario: Scenario, settings: Settings, author: _Author) -> Schedule:
+    """The load goes on until the measured have been heard."""
+    is_mixed = scenario.kind is Kind.MIXED
+
+    def lane(due_s: float) -> Lane:
+        return author.mixed_lane(due_s) if is_mixed else Lane(due_s, (author.turn(scenario.writer),))
+
+    drawn = [lane(0.0) for _ in range(1000)]
+    lengths_s = [author.lane_s(each) for each in drawn]
+    mean_s = _mean(iter(lengths_s))
+    begin_s = mean_s + _SETTLE_S
+    end_s = begin_s + settings.duration_s
+    stop_s = end_s + max(lengths_s) + _SETTLE_S
+    lanes = []
+    for start_s in poisson_starts_s(scenario.num_streams / mean_s, author.rng):
+        if start_s >= stop_s - _SETTLE_S:
+            break
+        lanes.append(lane(start_s))
+    return Schedule(tuple(lanes), (begin_s, end_s), stop_s, stop_s)
+
+
+def _mean(values: Iterator[float]) -> float:
+    numbers = list(values)
+    return sum(numbers) / len(numbers)

@@ -1,0 +1,196 @@
+"""A process of the bench's clients: carries out one plan and tells what became of each turn, as JSON lines.
+
+    python -m voicegate.clients.bench.worker
+
+stdin: the plan, then plan.Order, one a line; stdout: plan.Report, one a line. It holds so few streams that its event
+loop is idle most of the time, and says how late it was all the same.
+"""
+
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from voicegate.clients.bench import plan as planned
+from voicegate.clients.bench.dialects import DIALECTS
+from voicegate.clients.bench.dialects.conversation import Conversation, ConversationLost
+from voicegate.clients.bench.listener import Listener
+from voicegate.clients.bench.plan import Lane, Plan, Reader, Record, Report
+from voicegate.clients.bench.stats import percentile
+
+# Handshakes at once: more of them wait in the server's line, which is not what is measured.
+_NUM_CONNECTING: Final = 8
+_TICK_S: Final = 0.02
+
+
+class Connections:
+    """Those that nobody speaks on; opened ahead, as agents hold theirs."""
+
+    def __init__(self, target: planned.Target) -> None:
+        self.num_late = 0
+        self._connect = DIALECTS[target.dialect]
+        self._target = target
+        self._free: list[Conversation] = []
+
+    async def open(self, num: int) -> None:
+        """Raises ConversationLost."""
+        gate = asyncio.Semaphore(_NUM_CONNECTING)
+
+        async def one() -> None:
+            async with gate:
+                self._free.append(await self._connect(self._target, Reader.PROMPT))
+
+        await asyncio.gather(*(one() for _ in range(num)))
+
+    async def take(self, reader: Reader) -> Conversation:
+        """Raises ConversationLost."""
+        if reader is Reader.SLOW:
+            return await self._connect(self._target, reader)
+        if self._free:
+            return self._free.pop()
+        self.num_late += 1
+        return await self._connect(self._target, reader)
+
+    async def give_back(self, conversation: Conversation, reader: Reader) -> None:
+        if reader is Reader.SLOW:
+            await conversation.close()
+        else:
+            self._free.append(conversation)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(conversation.close() for conversation in self._free), return_exceptions=True)
+
+
+class LoopLag:
+    """How late this process's timers fire."""
+
+    def __init__(self) -> None:
+        self.lags_s: list[float] = [0.0]
+
+    async def watch(self) -> None:
+        while True:
+            due_s = time.monotonic() + _TICK_S
+            await asyncio.sleep(_TICK_S)
+            self.lags_s.append(time.monotonic() - due_s)
+
+
+async def carry_out(plan: Plan, orders: "asyncio.Queue[planned.Order]", tell: Callable[[Report], None]) -> Report:
+    """Returns when all lanes have ended, or when it is told to stop. Raises ConversationLost."""
+    connections, lag = Connections(plan.target), LoopLag()
+    await connections.open(plan.num_connections)
+    tell(planned.Ready(plan.num_connections))
+    began = await orders.get()
+    assert isinstance(began, planned.Began), "nothing comes before the beginning"
+    cpu_s = time.process_time()
+    watching = asyncio.create_task(lag.watch())
+    lanes = asyncio.gather(
+        *(_follow(plan, number, lane, connections, began.start_s, tell) for number, lane in enumerate(plan.lanes))
+    )
+    stopped = asyncio.create_task(orders.get())
+    await asyncio.wait((lanes, stopped), return_when=asyncio.FIRST_COMPLETED)
+    if lanes.done():
+        lanes.result()
+    for waiting in (lanes, stopped, watching):
+        waiting.cancel()
+    await asyncio.gather(lanes, stopped, watching, return_exceptions=True)
+    cpu_s = time.process_time() - cpu_s
+    await connections.close()
+    lags_ms = [each_s * 1000 for each_s in lag.lags_s]
+    return planned.Finished(
+        round(percentile(lags_ms, 0.99), 2), round(max(lags_ms), 2), round(cpu_s, 2), connections.num_late
+    )
+
+
+async def _follow(
+    plan: Plan, number: int, lane: Lane, connections: Connections, start_s: float, tell: Callable[[Report], None]
+) -> None:
+    """One listener's turns, on one connection unless that is lost."""
+    await asyncio.sleep(max(start_s + lane.due_s - time.monotonic(), 0.0))
+    conversation: Conversation | None = None
+    due_s = start_s + lane.due_s
+    for index, turn in enumerate(lane.turns):
+        if due_s > start_s + plan.last_start_s:
+            break
+        try:
+            conversation = conversation or await connections.take(lane.reader)
+        except ConversationLost as error:
+            tell(planned.Told(_unconnected(lane, number, index, due_s, str(error))))
+            break
+        listener = Listener(conversation, turn, lane, due_s)
+        outcome = await listener.listen(until_s=start_s + plan.stop_s)
+        tell(planned.Told(listener.record(number, index, outcome)))
+        if listener.is_lost or outcome is planned.Outcome.CUT_OFF:
+            conversation = None
+        pause_until_s = (listener.played_out_s() if turn.is_played_out else time.monotonic()) + turn.pause_s
+        due_s = max(pause_until_s, time.monotonic())
+        if index + 1 < len(lane.turns) and due_s <= start_s + plan.last_start_s:
+            await asyncio.sleep(due_s - time.monotonic())
+            due_s = max(due_s, time.monotonic())
+    if conversation is not None:
+        await connections.give_back(conversation, lane.reader)
+
+
+def _unconnected(lane: Lane, number: int, index: int, due_s: float, message: str) -> Record:
+    turn = lane.turns[index]
+    return Record(
+        lane=number,
+        turn=index,
+        outcome=planned.Outcome.REFUSED,
+        due_s=due_s,
+        sent_s=due_s,
+        ended_s=time.monotonic(),
+        num_letters=len(turn.text),
+        words_per_s=turn.words_per_s,
+        is_slow=lane.reader is Reader.SLOW,
+        arrivals=(),
+        voice=turn.voice,
+        message=message,
+    )
+
+
+def main() -> int:
+    plan = msgspec.json.decode(sys.stdin.buffer.readline(), type=Plan)
+
+    def say(report: Report) -> None:
+        sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
+        sys.stdout.buffer.flush()
+
+    async def run() -> Report:
+        orders: asyncio.Queue[planned.Order] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def listen() -> None:
+            for line in sys.stdin.buffer:
+                order: planned.Order = msgspec.json.decode(line, type=planned.Order)
+                with suppress(RuntimeError):  # the loop has ended: so has what could be stopped
+                    loop.call_soon_threadsafe(orders.put_nowait, order)
+
+        threading.Thread(target=listen, daemon=True).start()
+        return await carry_out(plan, orders, say)
+
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            say(runner.run(run()))
+    except ConversationLost as error:
+        say(planned.Broke(str(error)))
+        return 1
+    return 0
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's where it is installed; a light client has none."""
+    try:
+        import uvloop  # noqa: PLC0415
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+if __name__ == "__main__":
+    sys.exit(main())

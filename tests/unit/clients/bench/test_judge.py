@@ -1,0 +1,106 @@
+"""Figures from records made by hand."""
+
+import msgspec
+import pytest
+
+from voicegate.clients.bench.judge import figures, is_sustained, judge, seconds_per_letter
+from voicegate.clients.bench.plan import Outcome, Record
+
+pytestmark = pytest.mark.unit
+
+SECOND = 48_000
+
+
+RECORD = Record(
+    lane=0,
+    turn=0,
+    outcome=Outcome.DONE,
+    due_s=10.0,
+    sent_s=10.01,
+    ended_s=13.0,
+    num_letters=40,
+    words_per_s=None,
+    is_slow=False,
+    arrivals=((10.11, SECOND), (11.0, SECOND)),
+)
+
+
+def altered(**changes: object) -> Record:
+    return msgspec.structs.replace(RECORD, **changes)
+
+
+def test_first_audio_counts_from_the_first_text() -> None:
+    heard = judge(RECORD)
+    assert heard is not None
+    assert heard.first_audio_ms == pytest.approx(100.0)
+    assert heard.audio_s == 2.0
+    assert heard.worst_gap_ms == 0.0
+    assert heard.rtf == pytest.approx(0.495)
+
+
+def test_a_gap_is_what_the_player_waits() -> None:
+    heard = judge(altered(arrivals=((10.0, SECOND), (11.2, SECOND), (12.25, SECOND))))
+    assert heard is not None
+    assert heard.worst_gap_ms == pytest.approx(200.0)
+    assert heard.gaps_ms == pytest.approx(250.0)
+
+
+def test_one_message_says_nothing_of_continuity() -> None:
+    heard = judge(altered(arrivals=((10.11, SECOND),)))
+    assert heard is not None
+    assert heard.worst_gap_ms is None
+
+
+def test_who_is_interrupted_while_waiting_has_waited_until_then() -> None:
+    heard = judge(altered(outcome=Outcome.CANCELLED, arrivals=((10.0, SECOND),), cancelled_s=11.5, ended_s=11.6))
+    assert heard is not None
+    assert heard.worst_gap_ms == pytest.approx(500.0)
+
+
+def test_who_is_cut_off_without_audio_has_waited_all_the_time() -> None:
+    heard = judge(altered(outcome=Outcome.CUT_OFF, arrivals=()))
+    assert heard is not None
+    assert heard.first_audio_ms == pytest.approx(2_990.0)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.FAILED])
+def test_who_was_not_served_says_nothing_of_speed(outcome: Outcome) -> None:
+    assert judge(altered(outcome=outcome, arrivals=())) is None
+
+
+def test_figures_of_a_window() -> None:
+    records = [
+        RECORD,
+        altered(words_per_s=20.0, arrivals=((10.21, SECOND), (11.5, SECOND))),
+        altered(outcome=Outcome.REFUSED, arrivals=(), message="overloaded: no room"),
+        altered(is_slow=True, arrivals=((10.11, SECOND), (18.0, SECOND))),
+        altered(due_s=25.0),
+    ]
+    row = figures(records, window_s=(5.0, 20.0))
+    assert row["first_audio_ms"]["num"] == 2
+    assert row["first_audio_ms_by_writer"]["20"]["p50"] == pytest.approx(200.0)
+    assert (row["c50"], row["c100"], row["num_judged_for_continuity"]) == (0.5, 0.5, 2)
+    assert row["gap_ms"]["num_listeners"] == 1
+    assert row["gap_ms"]["longest"] == pytest.approx(290.0)
+    assert row["outcomes"] == {"done": 3, "cancelled": 0, "refused": 1, "failed": 0, "cut_off": 0}
+    assert row["slow_readers"]["done"] == 1
+    assert row["messages"] == ["overloaded: no room"]
+
+
+def test_the_live_are_those_that_play() -> None:
+    row = figures([RECORD], window_s=(10.0, 14.0))  # due at 10, plays from 10.11 for 2 s, ended at 13
+    assert row["live"] == 0.8  # 3.0 of 4 s
+    assert row["audio_s_per_s"] == 0.5
+
+
+def test_what_is_sustained_has_no_gaps_and_sends_nobody_away() -> None:
+    good = figures([RECORD], window_s=(5.0, 20.0))
+    assert is_sustained(good)
+    assert not is_sustained(figures([RECORD, altered(outcome=Outcome.REFUSED, arrivals=())], window_s=(5.0, 20.0)))
+    assert not is_sustained(figures([altered(arrivals=((10.0, 960), (10.2, SECOND)))], window_s=(5.0, 20.0)))
+    assert not is_sustained(figures([], window_s=(5.0, 20.0)))
+
+
+def test_letters_take_as_long_as_they_took() -> None:
+    assert seconds_per_letter([RECORD, altered(outcome=Outcome.CANCELLED)]) == 2.0 / 40
+    assert seconds_per_letter([]) is None
