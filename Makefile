@@ -37,7 +37,7 @@ $(CHROMIUM): deploy/setup_chromium.sh
 	@touch $@
 
 unit: $(READY) $(CHROMIUM)
-	$(BIN)/pytest -m "not gpu"
+	$(BIN)/pytest -m "not gpu" --numprocesses auto --maxprocesses 8 --dist loadfile
 
 wheels: $(READY)  ## what README installs, into dist/
 	rm -rf dist build *.egg-info models/build models/*.egg-info # they would be packed again

@@ -1,49 +1,31 @@
 """Speech of text that comes as an agent writes it: how soon, with which gaps, and how well, by mode and pace.
 
     python -m voicegate.bench.pace [--modes clause bistream incremental] [--rates 3 5 10 20 40 60] [--json FILE]
+    python -m voicegate.bench.pace --modes incremental --set growing_share=0.7 --processes 16
 
 On a clock of its own (simulation.py): the figures count the text's time and, where --step-ms says so, the engine's.
 Heard by pocketsphinx: compare rows of one run, over hundreds of words. `whole`: the same text given at once, by clause.
 """
 
 import argparse
-import random
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from voicegate.bench import environment, results_file, sentences
-from voicegate.bench.pace.measures import final_rise, pauses_s
-from voicegate.bench.pace.simulation import Simulation, Spoken, StepTimes
-from voicegate.bench.pace.writer import Pace, Pieces, written
-from voicegate.bench.recogniser import Recogniser, words_of
-from voicegate.bench.word_errors import word_errors
+from voicegate.bench.engine.__main__ import with_settings
+from voicegate.bench.pace.simulation import StepTimes
+from voicegate.bench.pace.speaker import Case, Job, Outcome, open_speaker, speak
+from voicegate.bench.pace.writer import Pace, Pieces
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import SpeakingMode
-from voicegate.engine.loading.build import load_stages, set_threads
-from voicegate.engine.model.config import load_model_config
-from voicegate.engine.units import SAMPLE_RATE_HZ
-from voicegate.engine.voices.store import load_voices
 
 _TEXTS: Final = (*sentences.EVERYDAY, *sentences.AGENT)
-_GAP_S: Final = 0.02  # shorter ones no player's prebuffer lets through
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    mode: SpeakingMode
-    pace: Pace
-
-    @property
-    def name(self) -> str:
-        if self.pace.pieces is Pieces.WHOLE:
-            return "whole"
-        extras = [f"jitter {self.pace.jitter:g}"] * bool(self.pace.jitter)
-        extras += [f"stall {self.pace.stall_s:g} s"] * bool(self.pace.stall_s)
-        return " ".join([self.mode.value, f"{self.pace.words_per_s:g}/s", *extras])
 
 
 def cases(modes: Sequence[SpeakingMode], rates: Sequence[float], *, pieces: Pieces, has_rough: bool) -> Iterator[Case]:
@@ -58,56 +40,29 @@ def cases(modes: Sequence[SpeakingMode], rates: Sequence[float], *, pieces: Piec
             yield Case(mode, Pace(middle, stall_s=1.5, pieces=pieces))
 
 
-class Measured:
-    """Of one case: what was heard of its sentences, added up."""
-
-    def __init__(self) -> None:
-        self._first_s: list[float] = []
-        self._gaps_s: list[float] = []
-        self._pauses_s: list[float] = []
-        self._rises: list[float] = []
-        self._num_errors = self._num_words = self._num_with_gap = 0
-        self._audio_s = 0.0
-
-    def add(self, text: str, spoken: Spoken, heard: list[str]) -> None:
-        wanted = words_of(text)
-        self._num_errors += word_errors(wanted, heard)
-        self._num_words += len(wanted)
-        self._first_s.append(spoken.first_audio_s)
-        gaps_s = [gap_s for gap_s in spoken.gaps_s if gap_s >= _GAP_S]
-        self._gaps_s += gaps_s
-        self._num_with_gap += bool(gaps_s)
-        self._pauses_s += pauses_s(spoken.samples)
-        self._audio_s += len(spoken.samples) / SAMPLE_RATE_HZ
-        rise = final_rise(spoken.samples) if text.endswith("?") else None
-        if rise is not None:
-            self._rises.append(rise)
-
-    def report(self) -> dict[str, Any]:
-        first_ms = np.array(self._first_s) * 1000
-        return {
-            "errors": self._num_errors,
-            "words": self._num_words,
-            "first_audio_ms": {f"p{share}": round(float(np.percentile(first_ms, share))) for share in (50, 95)},
-            "with_gap": round(self._num_with_gap / len(self._first_s), 3),
-            "worst_gap_ms": round(1000 * max(self._gaps_s, default=0.0)),
-            "audio_s": round(self._audio_s, 1),
-            "pauses_s": round(sum(self._pauses_s), 1),
-            "question_rise_semitones": round(float(np.mean(self._rises)), 2) if self._rises else None,
-        }
+def report(case: Case, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Of all sentences of a case."""
+    first_ms = 1000 * np.array([each.first_audio_s for each in outcomes])
+    rises = [each.rise for each in outcomes if each.rise is not None]
+    return {
+        "mode": case.mode.value,
+        "pace": asdict(case.pace) | {"pieces": case.pace.pieces.value},
+        "errors": sum(each.num_errors for each in outcomes),
+        "words": sum(each.num_words for each in outcomes),
+        "first_audio_ms": {f"p{share}": round(float(np.percentile(first_ms, share))) for share in (50, 95)},
+        "with_gap": round(sum(bool(each.gaps_s) for each in outcomes) / len(outcomes), 3),
+        "worst_gap_ms": round(1000 * max((gap_s for each in outcomes for gap_s in each.gaps_s), default=0.0)),
+        "audio_s": round(sum(each.audio_s for each in outcomes), 1),
+        "pauses_s": round(sum(sum(each.pauses_s) for each in outcomes), 1),
+        "question_rise_semitones": round(float(np.mean(rises)), 2) if rises else None,
+    }
 
 
-def measure(simulation: Simulation, case: Case, voices: Sequence[str], num_seeds: int) -> dict[str, Any]:
-    recogniser, measured = Recogniser(), Measured()
+def jobs_of(case: Case, voices: Sequence[str], num_seeds: int) -> Iterator[Job]:
     for seed in range(num_seeds):
         for index, text in enumerate(_TEXTS):
             for voice in voices:
-                number = seed * len(_TEXTS) + index
-                pieces = written(text, case.pace, random.Random(number))
-                spoken = simulation.speak(pieces, voice, case.mode, seed=number)
-                measured.add(text, spoken, recogniser.words(spoken.samples, SAMPLE_RATE_HZ))
-    pace = asdict(case.pace) | {"pieces": case.pace.pieces.value}
-    return {"mode": case.mode.value, "pace": pace, **measured.report()}
+                yield Job(case, text, voice, seed * len(_TEXTS) + index)
 
 
 def line(name: str, row: dict[str, Any]) -> str:
@@ -131,30 +86,35 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--pieces", default="leading", choices=["leading", "trailing"], help="where words' blanks go")
     parser.add_argument("--smooth", action="store_true", help="leave jitter and stalls out")
     parser.add_argument("--step-ms", nargs=2, type=float, default=[0, 0], metavar=("LLM", "EULER"))
-    parser.add_argument("--threads", type=int)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an EngineConfig field")
+    parser.add_argument("--processes", type=int, default=1, help="that speak side by side, a thread each")
     parser.add_argument("--json", type=Path)
     return parser
 
 
 def main() -> None:
     options = parser().parse_args()
-    config = EngineConfig(options.model, device="cpu", threads=options.threads).resolved("cpu")
-    set_threads(config)
-    model = load_model_config(options.model)
-    stages = load_stages(config, model, load_voices(options.model, model))
+    config = EngineConfig(options.model, device="cpu", threads=1).resolved("cpu")
+    config = with_settings(config, options.set)
     llm_ms, euler_ms = options.step_ms
-    simulation = Simulation(config, stages, StepTimes(llm_ms / 1000, euler_ms / 1000))
     modes = [SpeakingMode(mode) for mode in options.modes]
     rows: dict[str, Any] = {}
-    report = {"environment": environment.describe(), "step_ms": options.step_ms, "rows": rows}
+    described = {"environment": environment.describe(), "set": options.set, "step_ms": options.step_ms, "rows": rows}
     print(
         f"{'':<28} {'errors':>10} {'first p50/p95':>13} {'with gap':>9} {'worst':>5} {'audio s':>8} {'pauses':>7} rise"
     )
-    for case in cases(modes, options.rates, pieces=Pieces(options.pieces), has_rough=not options.smooth):
-        rows[case.name] = measure(simulation, case, options.voices, options.seeds)
-        print(line(case.name, rows[case.name]), flush=True)
-        if options.json is not None:
-            results_file.save(report, options.json)
+    all_cases = list(cases(modes, options.rates, pieces=Pieces(options.pieces), has_rough=not options.smooth))
+    start = (config, StepTimes(llm_ms / 1000, euler_ms / 1000))
+    with ProcessPoolExecutor(options.processes, get_context("spawn"), open_speaker, start) as pool:
+        coming = [
+            (case, [pool.submit(speak, job) for job in jobs_of(case, options.voices, options.seeds)])
+            for case in all_cases
+        ]
+        for case, futures in coming:
+            rows[case.name] = report(case, [future.result() for future in futures])
+            print(line(case.name, rows[case.name]), flush=True)
+            if options.json is not None:
+                results_file.save(described, options.json)
 
 
 if __name__ == "__main__":

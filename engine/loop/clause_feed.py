@@ -92,6 +92,11 @@ class ClauseFeed:
         return self.has_unread and sum(map(_is_ahead, self.clauses)) < READ_AHEAD_CLAUSES
 
     @property
+    def lacks_clause(self) -> bool:
+        """Whether there is none that the LLM is at work on or could begin."""
+        return not any(_is_ahead(each) or each.state is ClauseState.GENERATING for each in self.clauses)
+
+    @property
     def is_waiting(self) -> bool:
         """Whether all is read, and some of it is not said before more text, a flush or the end comes."""
         if self.is_ended or self.has_unread:

@@ -38,6 +38,10 @@ _TOO_LONG = "a sentence of this utterance needs more memory than the server has;
 
 # Reading of text at a time. Lower -> text that many send at once is read later; higher -> it is felt in others' speech.
 _READING_S = 0.001
+# The same of first clauses: a burst of newcomers is read in few steps, so that their passes begin together.
+_FIRST_READING_S = 0.005
+# Bites within which a first clause is read: the longest is cut in four. Text that needs more is in no hurry.
+_FIRST_BITES = 6
 
 _Args = TypeVarTuple("_Args")
 _Result = TypeVar("_Result")
@@ -158,29 +162,37 @@ class EngineCore:
 
     def step(self) -> Decision:
         """Fetch what is done and launch the most urgent work; says what that was, or when to come back."""
+        self._read_text(self._clock(), is_lacking=False)  # beside what the step before has launched
         self._fetch()
         self._voices.prepare_arrivals()
         now_s = self._clock()
         for utterance in self._roster.stalled(now_s):
             self._change(utterance, self._read, Utterance.stall)
-        self._read_text(now_s)
+        self._read_text(now_s, is_lacking=True)
         for utterance, clause in self._admission.starts(now_s):
             self._change(utterance, self._start, clause)
         for utterance, clause in self._roster.readings(now_s):
             self._change(utterance, self._read_again, clause)
+        decision = self._decide(now_s)
+        if decision is None:
+            self._make_room(now_s)
+            return self.step()
+        self._launch(decision)
+        self._fetch()
+        return decision
+
+    def _decide(self, now_s: float) -> Decision | None:
+        """None: there are blocks, and nothing is under way that would make room for them."""
         room = self._pipeline.room
         if not (room.takes_llm_step or room.takes_flow_step):
             return Decision(wake_at_s=self._roster.next_alarm_s(now_s))
         views = self._roster.due(now_s)
         decision = decide(views, now_s, self._limits, room)
         if not decision.is_idle:
-            self._launch(decision)
-            self._fetch()
             return decision
-        # Blocks, and nothing under way that would make room for them: what an LLM is at work on takes some.
+        # What an LLM is at work on takes room, and makes none.
         if any(view.has_block for view in views) and not self._pipeline.is_rendering:
-            self._make_room(now_s)
-            return self.step()
+            return None
         return Decision(wake_at_s=self._roster.next_alarm_s(now_s))
 
     def _launch(self, decision: Decision) -> None:
@@ -230,21 +242,28 @@ class EngineCore:
     def run_until_idle(self) -> None:
         """Step until nothing is left to do now, waiting for what is done beside this thread."""
         while True:
-            if self.step().is_idle and not self._roster.readers(self._clock()):
+            if self.step().is_idle and not self._roster.has_readers:
                 if not self.is_busy:
                     return
                 self.wait()
 
     # --- text -------------------------------------------------------------------------------------------------
 
-    def _read_text(self, now_s: float) -> None:
-        """Whose speech needs it soon, a bite each in turn and for a moment at most: the others' speech goes on."""
-        until_s = self._clock() + _READING_S
-        while readers := self._roster.readers(now_s):
+    def _read_text(self, now_s: float, *, is_lacking: bool) -> None:
+        """Whose speech needs it soon, in turn and for a moment at most: the others' speech goes on.
+
+        `is_lacking`: of those who have nothing that the LLM could read, else of the others.
+        """
+        begun_s = self._clock()
+        while readers := self._roster.readers(now_s, is_lacking=is_lacking):
             for utterance in readers:
-                self._change(utterance, self._read, Utterance.read)
-                if self._clock() > until_s:
-                    return
+                for _ in range(_FIRST_BITES if is_lacking else 1):
+                    self._change(utterance, self._read, Utterance.read)
+                    is_quick = not utterance.num_started_clauses and utterance.num_vain_bites < _FIRST_BITES
+                    if self._clock() - begun_s > (_FIRST_READING_S if is_quick else _READING_S):
+                        return
+                    if utterance not in self._roster or not utterance.feed.lacks_clause:
+                        break
 
     def _read(self, utterance: Utterance, read: Callable[[Utterance, float], None]) -> None:
         read(utterance, self._clock())

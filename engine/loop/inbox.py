@@ -7,7 +7,9 @@ pieces is one command. A cancel has its envelope go before all others. How much 
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 
 from voicegate.engine.interface import UtteranceId
 from voicegate.engine.loop.core import EngineCore
@@ -34,66 +36,67 @@ class _Envelope:
 
 class Inbox:
     def __init__(self) -> None:
-        self._changed = threading.Condition()  # over all that follows
+        self._lock = threading.Lock()  # over all that follows, but for the bell
         self._envelopes: deque[_Envelope] = deque()
         self._urgent: deque[_Envelope] = deque()
         self._open: dict[UtteranceId, _Envelope] = {}  # not taken yet
-        self._is_awake = False
         self._is_closed = False
+        self._bell = _Bell()
 
     # --- from any thread --------------------------------------------------------------------------------------
 
     def put(self, command: Command) -> None:
         """Of no utterance: behind all that has come before."""
-        with self._changed:
+        with self._lock:
             self._envelopes.append(_Envelope(None, [command]))
-            self._changed.notify()
+        self._bell.ring()
 
     def open(self, utterance_id: UtteranceId, command: Command) -> None:
         """An utterance's first."""
-        with self._changed:
+        with self._lock:
             envelope = self._envelope(utterance_id)
             envelope.is_opening = True
             envelope.commands.append(command)
+        self._bell.ring()
 
     def add(self, utterance_id: UtteranceId, command: Command) -> None:
-        with self._changed:
+        with self._lock:
             self._envelope(utterance_id).commands.append(command)
+        self._bell.ring()
 
     def push(self, utterance_id: UtteranceId, text: str) -> None:
-        with self._changed:
+        with self._lock:
             commands = self._envelope(utterance_id).commands
             last = commands[-1] if commands else None
             if isinstance(last, _Push):
                 last.texts.append(text)
             else:
                 commands.append(_Push(utterance_id, [text]))
+        self._bell.ring()
 
     def cancel(self, utterance_id: UtteranceId, command: Command) -> str | None:
         """Before all others, behind what has come for its utterance.
 
         An utterance of which the engine's thread has not heard yet is taken back, with its text, which is returned.
         """
-        with self._changed:
+        with self._lock:
             envelope = self._envelope(utterance_id)
             if envelope.is_opening:
                 self._take(envelope)
                 return "".join(text for push in envelope.commands if isinstance(push, _Push) for text in push.texts)
             envelope.commands.append(command)
             self._urgent.append(envelope)
-            return None
+        self._bell.ring()
+        return None
 
     def wake(self) -> None:
         """Whoever waits in `take` looks at something else."""
-        with self._changed:
-            self._is_awake = True
-            self._changed.notify()
+        self._bell.ring()
 
     def close(self) -> None:
         """Nothing is taken any more."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify()
+        self._is_closed = True
+        self._bell.ring()
 
     # --- from the engine's thread -----------------------------------------------------------------------------
 
@@ -102,30 +105,48 @@ class Inbox:
         return self._is_closed
 
     def take(self, wait_s: float | None) -> list[Command]:
-        """The next envelope, waiting up to `wait_s` (None: for ever) for one or for `wake`; empty: there is none."""
-        with self._changed:
-            if wait_s != 0.0:
-                self._changed.wait_for(self._has_come, wait_s)
-            self._is_awake = False
-            while not self._is_closed and (self._urgent or self._envelopes):
+        """The next envelope's, waiting up to `wait_s` (None: for ever) for one or for `wake`; empty: there is none."""
+        if wait_s != 0.0 and not self._urgent and not self._envelopes:
+            self._bell.wait(wait_s)
+        if self._is_closed or not (self._urgent or self._envelopes):
+            return []
+        with self._lock:
+            while self._urgent or self._envelopes:
                 envelope = (self._urgent or self._envelopes).popleft()
                 if not envelope.is_taken:
                     self._take(envelope)
                     return envelope.commands
-            return []
-
-    def _has_come(self) -> bool:
-        return bool(self._urgent or self._envelopes or self._is_awake or self._is_closed)
+        return []
 
     def _envelope(self, utterance_id: UtteranceId) -> _Envelope:
         envelope = self._open.get(utterance_id)
         if envelope is None:
             envelope = self._open[utterance_id] = _Envelope(utterance_id)
             self._envelopes.append(envelope)
-            self._changed.notify()
         return envelope
 
     def _take(self, envelope: _Envelope) -> None:
         envelope.is_taken = True
         if envelope.utterance_id is not None:
             del self._open[envelope.utterance_id]
+
+
+class _Bell:
+    """Wakes one thread. Not a Condition, whose Python is run under the interpreter's lock twice a step: it doubled the
+    time of every call to the GPU's driver, each of which gives that lock away (docs/adr/0018)."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[None] = SimpleQueue()
+        self._is_rung = False  # so that nothing gathers while nobody waits
+
+    def ring(self) -> None:
+        """Behind what there is to see. Two who ring at once may leave it rung once too often, never too seldom."""
+        if not self._is_rung:
+            self._is_rung = True
+            self._queue.put(None)
+
+    def wait(self, wait_s: float | None) -> None:
+        """Returns when it is rung, or was since the last wait."""
+        with suppress(Empty):
+            self._queue.get(timeout=wait_s)
+            self._is_rung = False  # before the caller looks: who rings now is seen by that look, or rings anew

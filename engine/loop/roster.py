@@ -144,17 +144,23 @@ class Roster:
         self._refresh(now_s)
         return [(self._utterances[key], clause) for key, clause in self._again.items()]
 
-    def readers(self, now_s: float) -> list[Utterance]:
-        """Whose text is to be read on, the most urgent first.
+    @property
+    def has_readers(self) -> bool:
+        """As of the last look."""
+        return bool(self._readers)
+
+    def readers(self, now_s: float, *, is_lacking: bool) -> list[Utterance]:
+        """Whose text is to be read on, the most urgent first: who has nothing that the LLM could read, or the others.
 
         But behind the others whoever has been read in vain more often: text that has nothing to say may be endless.
         """
         self._refresh(now_s)
+        readers = [each for each in self.of(self._readers) if each.feed.lacks_clause is is_lacking]
 
         def turn(utterance: Utterance) -> tuple[int, Rank]:
             return utterance.num_vain_bites, urgency(self._view(utterance, begun_s=None), now_s, self._limits)
 
-        return sorted(self.of(self._readers), key=turn)
+        return sorted(readers, key=turn)
 
     def next_alarm_s(self, now_s: float) -> float | None:
         """When to look again if nothing happens. None: only an event can help."""

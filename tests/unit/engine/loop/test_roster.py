@@ -162,7 +162,8 @@ def answers(engine: HandDrivenEngine) -> tuple[Any, ...]:
         {view.key: view for view in roster.due(now_s)},
         roster.waiting(now_s, only_pressing=False),
         roster.waiting(now_s, only_pressing=True),
-        roster.readers(now_s),
+        roster.readers(now_s, is_lacking=True),
+        roster.readers(now_s, is_lacking=False),
         roster.stalled(now_s),
         roster.next_alarm_s(now_s),
     )

@@ -1,0 +1,94 @@
+"""Speaks one sentence as it is written, and hears it: the work of one process of many, each with the models in it."""
+
+import random
+from dataclasses import dataclass
+from typing import Final
+
+from voicegate.bench.pace.measures import final_rise, pauses_s
+from voicegate.bench.pace.simulation import Simulation, StepTimes
+from voicegate.bench.pace.writer import Pace, Pieces, written
+from voicegate.bench.recogniser import Recogniser, words_of
+from voicegate.bench.word_errors import word_errors
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.interface import SpeakingMode
+from voicegate.engine.loading.build import load_stages, set_threads
+from voicegate.engine.model.config import load_model_config
+from voicegate.engine.units import SAMPLE_RATE_HZ
+from voicegate.engine.voices.store import load_voices
+
+_GAP_S: Final = 0.02  # shorter ones no player's prebuffer lets through
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    mode: SpeakingMode
+    pace: Pace
+
+    @property
+    def name(self) -> str:
+        if self.pace.pieces is Pieces.WHOLE:
+            return "whole"
+        extras = [f"jitter {self.pace.jitter:g}"] * bool(self.pace.jitter)
+        extras += [f"stall {self.pace.stall_s:g} s"] * bool(self.pace.stall_s)
+        return " ".join([self.mode.value, f"{self.pace.words_per_s:g}/s", *extras])
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A sentence to be spoken and heard."""
+
+    case: Case
+    text: str
+    voice: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was heard of it."""
+
+    num_errors: int
+    num_words: int
+    first_audio_s: float
+    gaps_s: tuple[float, ...]
+    pauses_s: tuple[float, ...]
+    rise: float | None  # of a question
+    audio_s: float
+
+
+class Speaker:
+    """Speaks and hears, in a process of its own."""
+
+    def __init__(self, config: EngineConfig, times: StepTimes) -> None:
+        set_threads(config)
+        model = load_model_config(config.model_dir)
+        stages = load_stages(config, model, load_voices(config.model_dir, model))
+        self._simulation = Simulation(config, stages, times)
+        self._recogniser = Recogniser()
+
+    def speak(self, job: Job) -> Outcome:
+        pieces = written(job.text, job.case.pace, random.Random(job.seed))
+        spoken = self._simulation.speak(pieces, job.voice, job.case.mode, seed=job.seed)
+        wanted, heard = words_of(job.text), self._recogniser.words(spoken.samples, SAMPLE_RATE_HZ)
+        return Outcome(
+            num_errors=word_errors(wanted, heard),
+            num_words=len(wanted),
+            first_audio_s=spoken.first_audio_s,
+            gaps_s=tuple(gap_s for gap_s in spoken.gaps_s if gap_s >= _GAP_S),
+            pauses_s=tuple(pauses_s(spoken.samples)),
+            rise=final_rise(spoken.samples) if job.text.endswith("?") else None,
+            audio_s=len(spoken.samples) / SAMPLE_RATE_HZ,
+        )
+
+
+_speaker: Speaker | None = None  # of a worker process
+
+
+def open_speaker(config: EngineConfig, times: StepTimes) -> None:
+    global _speaker
+    _speaker = Speaker(config, times)
+
+
+def speak(job: Job) -> Outcome:
+    assert _speaker is not None
+    return _speaker.speak(job)
