@@ -5,6 +5,8 @@ Promises, each a test that runs against every implementation (tests/contract):
 
 * every submitted utterance ends in exactly one of `Done`, `Cancelled`, `Failed`, and no event follows that one;
 * `AudioReady` events of an utterance are in order and their timestamps are contiguous;
+* every word is in one item of an `Alignment` that comes before any audio from its `start_ms` on; items are in order, in
+  text and in time, and stand once they are told;
 * `push_text`, `flush_text`, `end_text`, `cancel` on an utterance that has ended or never was are no-ops,
   because its end event may still be on its way to the caller;
 * text that waits for more of it is spoken, up to the last whole word, when none comes for a while (`stall_ms` of the

@@ -69,16 +69,25 @@ class Clause:
     num_samples: int = 0  # that the listener has been sent
     # Of one whose pass began before its text was complete, and is read again as it grows:
     num_sayable_letters: int = 0  # of the words known by now, but for the last
+    num_open_chars: int = 0  # of that last word, which may go on
     num_made: int = 0  # speech tokens that the LLM has made of it, silent ones among them
     is_paused: bool = False  # its reading is over, its text was not
     reading_since_s: float | None = None  # engine clock; None once samples have come of it
     start_ms: int | None = None  # on the utterance's audio clock, once its audio has begun
-    is_aligned: bool = False
 
     def __setattr__(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
         entry = self.entry
         entry.changed.add(entry.key)  # as `report` does, without a call: several times a token
+
+    @property
+    def decided_text(self) -> str:
+        """Of `text`, whose words nothing that follows makes others of."""
+        return self.text if self.is_text_complete else self.text[: len(self.text) - self.num_open_chars]
+
+    @property
+    def num_decided_letters(self) -> int:
+        return self.num_letters if self.is_text_complete or not self.num_open_chars else self.num_sayable_letters
 
     @property
     def num_tokens(self) -> int:

@@ -171,6 +171,7 @@ class ClauseFeed:
         said = self._reader.read(TextSpan(pending[: lengths.said], start, start + lengths.said))
         self._give(clause, pending[: lengths.read], words, num_letters=num_letters)
         clause.num_sayable_letters = spoken_letters(said)
+        clause.num_open_chars = lengths.read - lengths.said
         return clause
 
     def _give(self, clause: Clause, text: str, words: str, *, num_letters: int) -> None:

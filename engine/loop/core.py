@@ -320,7 +320,8 @@ class EngineCore:
             if output.is_truncated:
                 utterance.is_truncated = True
                 log.warning("clause_truncated", utterance=utterance.utterance_id, num_tokens=clause.num_tokens)
-            utterance.align(clause)
+            if clause.state is ClauseState.SPOKEN:
+                utterance.align(clause)
             self._retire_spoken(utterance)
 
     def _begin_blocks(self, keys: Iterable[int]) -> None:
@@ -342,8 +343,8 @@ class EngineCore:
         if clause.reading_since_s is not None:
             self._growth.turn.took(self._clock() - clause.reading_since_s)
             clause.reading_since_s = None
-        utterance.deliver(samples, self._clock())
         utterance.align(clause)
+        utterance.deliver(samples, self._clock())
         self._retire_spoken(utterance)
 
     def _retire_spoken(self, utterance: Utterance) -> None:

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from voicegate.engine import units
 from voicegate.engine.audio.outlet import Delivered, Outlet
 from voicegate.engine.interface import (
-    AlignedText,
     Alignment,
     Cancelled,
     Done,
@@ -27,7 +26,7 @@ from voicegate.engine.loop.clause import Clause, ClauseState, Entry
 from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.loop.stages import ReadyVoice
 from voicegate.engine.policy.growth import WriterPace
-from voicegate.engine.text.alignment import align_span, split_spoken
+from voicegate.engine.text.alignment import Sound, WordTimes, split_spoken
 
 
 @dataclass(slots=True)
@@ -86,8 +85,7 @@ class Utterance:
         self._pre_skip_48k = pre_skip_48k
         self.pace = WriterPace()
         self.tokens_per_letter = voice.voice.tokens_per_letter()
-        self._ms_per_letter = voice.voice.ms_per_letter() / request.speed
-        self._words: list[AlignedText] = []
+        self._words = WordTimes(self.tokens_per_letter * units.MS_PER_TOKEN / request.speed)
         self._packet_samples = units.ms_to_samples(request.audio.frame_ms)
         self._num_samples = 0  # handed to the outlet, silence that fills packets at flushes among them
 
@@ -209,31 +207,28 @@ class Utterance:
     def _cancelled(self, delivered: Delivered, played_ms: int | None) -> Cancelled:
         audio_ms = units.samples_to_ms(delivered.num_samples)
         heard_ms = audio_ms if played_ms is None else min(played_ms, audio_ms)
-        words = [*self._words, *(word for clause in self.clauses for word in self._estimate(clause))]
         text = self.feed.text
-        cut = split_spoken(words, heard_ms)
+        cut = split_spoken(self._words.told, heard_ms)
         end_pts_48k = self._end_pts_48k(delivered.num_samples)
         return Cancelled(self.utterance_id, audio_ms, end_pts_48k, text[:cut], text[cut:])
 
     # --- alignment --------------------------------------------------------------------------------------------
 
     def align(self, clause: Clause) -> None:
-        """Tell the clause's words on the audio clock, once both its borders are known."""
-        has_all_tokens = clause.state in (ClauseState.RENDERING, ClauseState.SPOKEN)
-        if clause.is_aligned or clause.start_ms is None or not has_all_tokens:
+        """Tell the words that begin in the samples of the clause that are about to be delivered."""
+        if clause.start_ms is None:
             return
-        clause.is_aligned = True
-        duration_ms = round(clause.num_tokens * units.MS_PER_TOKEN / self.request.speed)
-        items = align_span(clause.text, clause.char_start, clause.start_ms, clause.start_ms + duration_ms)
-        self._words += items
-        if items:
-            self._outlet.send(Alignment(self.utterance_id, tuple(items), estimated=True))
-
-    def _estimate(self, clause: Clause) -> tuple[AlignedText, ...]:
-        """Words of a clause whose end is not known yet, at the voice's usual rate."""
-        if clause.is_aligned or clause.start_ms is None:
-            return ()
-        letters = sum(char.isalnum() for char in clause.text)
-        known_ms = clause.num_tokens * units.MS_PER_TOKEN / self.request.speed
-        duration_ms = round(max(known_ms, letters * self._ms_per_letter))
-        return align_span(clause.text, clause.char_start, clause.start_ms, clause.start_ms + duration_ms)
+        num_frames = math.floor(clause.num_tokens * units.FRAMES_PER_TOKEN / self.request.speed)  # as MelStretch counts
+        sound = Sound(
+            start_ms=clause.start_ms,
+            sent_ms=self.audio_ms,
+            until_ms=clause.start_ms + units.samples_to_ms(clause.num_samples),
+            known_ms=clause.start_ms + num_frames * units.MS_PER_FRAME,
+            is_length_known=clause.state in (ClauseState.RENDERING, ClauseState.SPOKEN),
+            is_last=clause.state is ClauseState.SPOKEN,
+        )
+        words = self._words.tell(
+            clause.decided_text, sound, char_start=clause.char_start, num_letters=clause.num_decided_letters
+        )
+        if words:
+            self._outlet.send(Alignment(self.utterance_id, words, estimated=True))

@@ -50,6 +50,11 @@ def written_letters(char: str) -> int:
     return 1 if composed == char else sum(map(written_letters, composed)) or 1
 
 
+def letters_of_words(text: str) -> int:
+    """What the words of written text are likely to be said with; 0 where it has none."""
+    return sum(written_letters(char) for char in text if char.isalnum())
+
+
 def spoken_letters(words: str) -> int:
     """Of what the normaliser returned."""
     return sum(_letters(match[0]) for match in _WORD_OR_MARK.finditer(words))

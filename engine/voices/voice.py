@@ -48,11 +48,6 @@ class Voice:
         letters = spoken_letters(self.transcript)
         return self.num_tokens / letters if letters else _DEFAULT_MS_PER_LETTER / units.MS_PER_TOKEN
 
-    def ms_per_letter(self) -> float:
-        """Speaking rate of the prompt: the first guess at how long text of this voice takes."""
-        letters = sum(char.isalnum() for char in self.transcript)
-        return self.num_tokens * units.MS_PER_TOKEN / letters if letters else _DEFAULT_MS_PER_LETTER
-
 
 # About 14 letters a second, an ordinary reading pace of English.
 _DEFAULT_MS_PER_LETTER = 70.0

@@ -105,7 +105,9 @@ class Listener:
             case Cancelled(end_pts_48k=end_pts_48k):
                 assert end_pts_48k >= 0
             case Alignment(items=items):
+                sent_ms = self._num_packets[utterance_id] * frame_48k // 48
                 for item in items:
+                    assert item.start_ms >= sent_ms, "words are told before they are heard"
                     assert 0 <= item.start_ms <= item.end_ms
                     assert 0 <= item.char_start <= item.char_end
             case Flushed(audio_ms=audio_ms):

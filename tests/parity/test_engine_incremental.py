@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
-from voicegate.engine.interface import Alignment, Cancelled, Done, Flushed, SpeakingMode, UtteranceId
+from tests.support.word_times import words_in_time
+from voicegate.engine.interface import Cancelled, Done, Flushed, SpeakingMode, UtteranceId
 
 pytestmark = pytest.mark.parity
 
@@ -63,7 +64,7 @@ class Writer:
 
 
 def said(heard: Heard) -> str:
-    return " ".join(item.text for event in heard.events if isinstance(event, Alignment) for item in event.items)
+    return " ".join(item.text for item in words_in_time(heard.events))
 
 
 def test_it_is_heard_words_before_its_sentence_ends_and_says_all_of_it() -> None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
-from voicegate.engine.interface import Alignment, AudioReady, Done, Flushed, SpeakingMode, UtteranceId
+from tests.support.word_times import words_in_time
+from voicegate.engine.interface import AudioReady, Done, Flushed, SpeakingMode, UtteranceId
 
 pytestmark = pytest.mark.parity
 
@@ -19,7 +20,7 @@ def audio_ms(heard: Heard) -> int:
 
 
 def said(heard: Heard) -> str:
-    return " ".join(item.text for event in heard.events if isinstance(event, Alignment) for item in event.items)
+    return " ".join(item.text for item in words_in_time(heard.events))
 
 
 def pushed(text: str, mode: SpeakingMode, engine: HandDrivenEngine) -> UtteranceId:

@@ -35,6 +35,7 @@ from voicegate.engine.voices.voice import Voice
 TOKENS_PER_TEXT_TOKEN = 4
 _NUM_STEPS = 10
 _NUM_PROMPT_TOKENS = 38  # as trimmed for a CPU: 12 more fill a block
+_TRANSCRIPT = "Mind the gap to the platform, please."  # as many letters a token as text has here
 _LOOK_RIGHT_FRAMES = 4
 _SPEAKER_DIM = 192
 
@@ -46,10 +47,16 @@ class _Sequence:
     is_text_complete: bool
     max_tokens: int
     num_tokens: int = 0
+    is_growing: bool = False
+    until: int = 0  # speech tokens of a growing text's reading, while more text follows
 
     @property
     def is_runnable(self) -> bool:
-        return self.is_text_complete or self.num_tokens < TOKENS_PER_TEXT_TOKEN * self.num_text_tokens
+        return self.is_text_complete or self.num_tokens < self.num_sayable
+
+    @property
+    def num_sayable(self) -> int:
+        return self.until if self.is_growing else TOKENS_PER_TEXT_TOKEN * self.num_text_tokens
 
 
 class HollowRunner:
@@ -70,8 +77,10 @@ class HollowRunner:
         if not self.num_free_slots:
             raise NoFreeSlot("every slot is taken")
         max_tokens = request.max_tokens or 10_000
-        is_complete = not request.is_streaming
-        self._sequences[request.sequence_id] = _Sequence(request.seed, len(request.text_ids), is_complete, max_tokens)
+        is_complete = not (request.is_streaming or request.is_growing)
+        self._sequences[request.sequence_id] = _Sequence(
+            request.seed, len(request.text_ids), is_complete, max_tokens, is_growing=request.is_growing
+        )
 
     def push_text(self, sequence_id: int, text_ids: Sequence[int]) -> None:
         if (sequence := self._sequences.get(sequence_id)) is not None:
@@ -82,7 +91,10 @@ class HollowRunner:
             sequence.is_text_complete = True
 
     def read(self, sequence_id: int, text_ids: Sequence[int], *, until: int | None) -> None:
-        raise NotImplementedError("no growing text here")
+        if (sequence := self._sequences.get(sequence_id)) is not None:
+            sequence.num_text_tokens = len(text_ids)
+            sequence.is_text_complete = until is None
+            sequence.until = until or 0
 
     def abort(self, sequence_id: int) -> None:
         self._sequences.pop(sequence_id, None)
@@ -99,11 +111,12 @@ class HollowRunner:
 
     def _step(self, sequence_id: int, sequence: _Sequence) -> SequenceOutput:
         is_truncated = sequence.num_tokens == sequence.max_tokens
-        if is_truncated or sequence.num_tokens >= TOKENS_PER_TEXT_TOKEN * sequence.num_text_tokens:
+        is_said = sequence.num_tokens >= TOKENS_PER_TEXT_TOKEN * sequence.num_text_tokens
+        if is_truncated or (is_said and sequence.is_text_complete):
             self.abort(sequence_id)
             return SequenceOutput(sequence_id, is_final=True, is_truncated=is_truncated)
         sequence.num_tokens += 1
-        return SequenceOutput(sequence_id, (self._token(sequence),))
+        return SequenceOutput(sequence_id, (self._token(sequence),), is_paused=sequence.num_tokens == sequence.until)
 
     def _token(self, sequence: _Sequence) -> int:
         place = sequence.num_tokens
@@ -203,8 +216,8 @@ def hollow_voice(name: str = "rms") -> Voice:
     return Voice(
         name=name,
         description="",
-        prompt_text="Be calm.<|endofprompt|>Hello.",
-        transcript="Hello.",
+        prompt_text=f"Be calm.<|endofprompt|>{_TRANSCRIPT}",
+        transcript=_TRANSCRIPT,
         speech_tokens=torch.arange(_NUM_PROMPT_TOKENS),
         mel=torch.zeros(units.FRAMES_PER_TOKEN * _NUM_PROMPT_TOKENS, units.NUM_MELS),
         embedding=torch.zeros(_SPEAKER_DIM),

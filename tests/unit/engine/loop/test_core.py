@@ -8,8 +8,9 @@ from structlog.testing import capture_logs
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
+from tests.support.word_times import words_in_time
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.interface import Alignment, AudioReady, Done, Failed, SpeakingMode, UtteranceId
+from voicegate.engine.interface import AudioReady, Done, Failed, SpeakingMode, UtteranceId
 
 pytestmark = pytest.mark.unit
 
@@ -73,8 +74,8 @@ def test_no_listener_runs_dry_behind_newcomers() -> None:
 LONG = "The train to the coast leaves at nine, and the other one a quarter later, from the platform behind the station"
 
 
-def words(heard: Heard) -> list[Alignment]:
-    return [event for event in heard.events if isinstance(event, Alignment)]
+def words(heard: Heard) -> list[tuple[str, int]]:
+    return [(item.text, item.char_start) for item in words_in_time(heard.events)]
 
 
 def tight(num_blocks: int, *, texts: dict[str, str], mode: SpeakingMode, speed: float = 1.0) -> HandDrivenEngine:
@@ -102,10 +103,7 @@ def test_who_makes_way_for_others_goes_on_where_its_listener_is(mode: SpeakingMo
     for name, heard in crowded.heard.items():
         assert isinstance(heard.end, Done), name
         assert heard.pcm == roomy.heard[name].pcm, "not a sample lost or said twice"
-        alignments = [
-            [event for event in each.events if isinstance(event, Alignment)] for each in (heard, roomy.heard[name])
-        ]
-        assert alignments[0] == alignments[1]
+        assert words(heard) == words(roomy.heard[name])
 
 
 def test_what_can_never_fit_fails_alone_and_says_why() -> None:

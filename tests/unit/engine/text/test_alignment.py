@@ -1,13 +1,15 @@
-"""Words and their times: in order, without gaps, whole."""
+"""Words and their times: in order, whole, and told before they are heard."""
 
 import itertools
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from voicegate.engine.interface import AlignedText
-from voicegate.engine.text.alignment import align_span, split_spoken, split_words
+from voicegate.engine.text.alignment import Sound, WordTimes, split_spoken, split_words
+from voicegate.engine.text.spoken_length import spoken_letters
 
 pytestmark = pytest.mark.unit
 
@@ -44,9 +46,18 @@ def test_words_are_where_they_say(text: str, char_offset: int) -> None:
         assert not any(char.isspace() for char in word.text)
 
 
+def whole(start_ms: int, end_ms: int) -> Sound:
+    """Of a clause that leaves in one piece."""
+    return Sound(start_ms, start_ms, end_ms, end_ms, is_length_known=True, is_last=True)
+
+
+def tell(times: WordTimes, text: str, sound: Sound, char_start: int = 0) -> tuple[AlignedText, ...]:
+    return times.tell(text, sound, char_start=char_start, num_letters=spoken_letters(text))
+
+
 @given(written, st.integers(0, 10_000), st.integers(0, 10_000))
-def test_times_cover_the_span_without_gaps(text: str, start_ms: int, duration_ms: int) -> None:
-    items = align_span(text, 3, start_ms, start_ms + duration_ms)
+def test_times_cover_a_clause_without_gaps(text: str, start_ms: int, duration_ms: int) -> None:
+    items = tell(WordTimes(70.0), text, whole(start_ms, start_ms + duration_ms), 3)
     assert len(items) == len(split_words(text, 3))
     if not items:
         return
@@ -57,7 +68,7 @@ def test_times_cover_the_span_without_gaps(text: str, start_ms: int, duration_ms
 
 
 def test_longer_words_last_longer() -> None:
-    assert align_span("a four! 4 好", 10, 0, 1300) == (
+    assert tell(WordTimes(70.0), "a four! 4 好", whole(0, 1300), 10) == (
         AlignedText("a", 0, 100, 10, 11),
         AlignedText("four!", 100, 500, 12, 17),
         AlignedText("4", 500, 1000, 18, 19),
@@ -65,8 +76,73 @@ def test_longer_words_last_longer() -> None:
     )
 
 
-def test_a_span_that_ends_before_it_starts_has_no_length() -> None:
-    assert [(item.start_ms, item.end_ms) for item in align_span("a b", 0, 100, 50)] == [(100, 100), (100, 100)]
+@given(st.text(st.characters(max_codepoint=127), max_size=40))
+def test_ascii_is_split_as_any_text(text: str) -> None:
+    *words, last = split_words(f"{text} é", 0)
+    assert last.text == "é"
+    assert words == split_words(text, 0)
+
+
+class Block(NamedTuple):
+    """Of a clause that leaves block by block, its text and its speech tokens coming meanwhile."""
+
+    duration_ms: int
+    known_ahead_ms: int
+    num_known_chars: int
+    is_length_known: bool
+
+
+blocks = st.lists(
+    st.builds(Block, st.integers(0, 1000), st.integers(0, 2000), st.integers(0, 60), st.booleans()),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(st.lists(st.tuples(written, blocks), max_size=3), st.floats(1.0, 500.0))
+def test_whatever_is_known_when_words_are_told_before_they_are_heard_and_once(
+    clauses: list[tuple[str, list[Block]]], ms_per_letter: float
+) -> None:
+    times, char_start, sent_ms = WordTimes(ms_per_letter), 0, 0
+    for text, parts in clauses:
+        start_ms, known_ms, num_known = sent_ms, sent_ms, 0
+        for part in parts:
+            is_last = part is parts[-1]
+            until_ms = sent_ms + part.duration_ms
+            known_ms = until_ms if is_last else max(known_ms, until_ms + part.known_ahead_ms)
+            num_known = len(text) if is_last else max(num_known, part.num_known_chars)
+            sound = Sound(start_ms, sent_ms, until_ms, known_ms, part.is_length_known or is_last, is_last)
+            told = tell(times, text[:num_known], sound, char_start)
+            assert all(sent_ms <= item.start_ms for item in told)
+            assert all(item.start_ms < until_ms for item in told) or is_last
+            sent_ms = until_ms
+        char_start += len(text)
+    everything = "".join(text for text, _ in clauses)
+    letters = [index for index, char in enumerate(everything) if char.isalnum()]
+    assert [
+        index for item in times.told for index in range(item.char_start, item.char_end) if index in letters
+    ] == letters
+    moments = [0, *(moment for item in times.told for moment in (item.start_ms, item.end_ms))]
+    assert moments == sorted(moments)
+    assert all(everything[item.char_start : item.char_end] == item.text for item in times.told)
+
+
+def test_a_word_ends_within_what_is_certain_to_be_heard() -> None:
+    sound = Sound(start_ms=0, sent_ms=0, until_ms=400, known_ms=520, is_length_known=False, is_last=False)
+    assert tell(WordTimes(100.0), "extraordinarily", sound, 0)[0].end_ms == 520
+
+
+def test_the_pace_of_clauses_that_were_spoken_counts_more_and_more() -> None:
+    times = WordTimes(100.0)
+    first = Sound(start_ms=0, sent_ms=0, until_ms=400, known_ms=400, is_length_known=False, is_last=False)
+    assert [item.text for item in tell(times, "word word word", first, 0)] == ["word"]
+    tell(times, "word word word", whole(0, 600), 0)
+    for number in range(1, 20):  # 50 ms a letter
+        tell(times, "word word word", whole(600 * number, 600 * (number + 1)), 20 * number)
+    later = Sound(
+        start_ms=12_000, sent_ms=12_000, until_ms=12_400, known_ms=12_400, is_length_known=False, is_last=False
+    )
+    assert [item.text for item in tell(times, "word word word", later, 400)] == ["word", "word"]
 
 
 @pytest.mark.parametrize(
@@ -83,8 +159,10 @@ def test_a_span_that_ends_before_it_starts_has_no_length() -> None:
 )
 def test_split_at_whole_words(at_ms: int, spoken: str) -> None:
     text = "Four more. Last!"
-    items = [*align_span("Four more", 0, 0, 800), *align_span(" Last!", 10, 900, 1300)]
-    assert text[: split_spoken(items, at_ms)] == spoken
+    times = WordTimes(70.0)
+    tell(times, "Four more", whole(0, 800), 0)
+    tell(times, " Last!", whole(900, 1300), 10)
+    assert text[: split_spoken(times.told, at_ms)] == spoken
 
 
 def test_nothing_spoken() -> None:
