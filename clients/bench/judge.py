@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from voicegate.clients.bench.listener import PREBUFFER_MS, heard
 from voicegate.clients.bench.plan import Outcome, Record
 from voicegate.clients.bench.stats import summary
-from voicegate.clients.python.timeline import play
+from voicegate.clients.python.timeline import Arrival, play
 
+# What an ordinary player collects before it begins.
+PREBUFFER_MS: Final = 80
 CONTINUITY_LIMITS_MS: Final = (50, 100)
 # Share of turns without a longer underrun than 100 ms at which a load is sustained.
 SUSTAINED_SHARE: Final = 0.995
@@ -28,7 +29,10 @@ class Heard:
     worst_gap_ms: float | None  # a player without prebuffer; None: all came in one message
     worst_buffered_gap_ms: float | None  # a player with PREBUFFER_MS
     gaps_ms: float  # that one's, together
-    rtf: float | None  # last packet after the first text, by the audio; None where not heard to the end
+    # None where it was not heard to the end:
+    total_ms: float | None  # first text sent -> its end told
+    rtf: float | None  # first text sent -> last packet, by the audio
+    second_chunk_ms: float | None  # first audio message -> the second, or its end
 
 
 def judge(record: Record) -> Heard | None:
@@ -40,7 +44,7 @@ def judge(record: Record) -> Heard | None:
     if not arrivals:
         if record.outcome is not Outcome.CUT_OFF:
             return None
-        return Heard((end_s - record.sent_s) * 1000, 0.0, None, None, 0.0, None)
+        return Heard((end_s - record.sent_s) * 1000, 0.0, None, None, 0.0, None, None, None)
     audio_s = sum(arrival.duration_48k for arrival in arrivals) / 48_000
     bare, buffered = play(arrivals, 0), play(arrivals, PREBUFFER_MS)
     is_whole = record.outcome is Outcome.DONE
@@ -55,7 +59,9 @@ def judge(record: Record) -> Heard | None:
         worst_gap_ms=max(bare.underruns.worst_s, waits_s[0]) * 1000 if is_judged else None,
         worst_buffered_gap_ms=max(buffered.underruns.worst_s, waits_s[1]) * 1000 if is_judged else None,
         gaps_ms=(buffered.underruns.total_s + waits_s[1]) * 1000,
+        total_ms=(end_s - record.sent_s) * 1000 if is_whole else None,
         rtf=(arrivals[-1].arrived_s - record.sent_s) / audio_s if is_whole else None,
+        second_chunk_ms=(_second_s(record) - arrivals[0].arrived_s) * 1000 if is_whole else None,
     )
 
 
@@ -79,6 +85,9 @@ def figures(records: Sequence[Record], *, window_s: tuple[float, float]) -> dict
         },
         "longest_gap_without_prebuffer_ms": round(max(gaps_ms, default=0.0), 1),
         "rtf": summary([each.rtf for _, each in judged if each.rtf is not None], digits=3),
+        "second_chunk_ms": summary([each.second_chunk_ms for _, each in judged if each.second_chunk_ms is not None]),
+        "total_ms": summary([each.total_ms for _, each in judged if each.total_ms is not None]),
+        "wall_per_audio": _wall_per_audio(records),
         "audio_s": round(sum(each.audio_s for _, each in judged), 1),
         "audio_s_per_s": round(_arrived_within(records, window_s) / (window_s[1] - window_s[0]), 1),
         "live": round(_mean_live(records, window_s), 1),
@@ -101,6 +110,28 @@ def is_sustained(row: dict[str, Any]) -> bool:
     outcomes = row["outcomes"]
     lost = sum(outcomes[each.value] for each in (Outcome.REFUSED, Outcome.FAILED, Outcome.CUT_OFF))
     return row["c100"] is not None and row["c100"] >= SUSTAINED_SHARE and not lost
+
+
+def heard(pieces: Sequence[tuple[float, int]]) -> list[Arrival]:
+    """A record's arrivals, as the virtual player takes them."""
+    pts_48k, result = 0, []
+    for arrived_s, num_48k in pieces:
+        result.append(Arrival(arrived_s, pts_48k, num_48k))
+        pts_48k += num_48k
+    return result
+
+
+def _second_s(record: Record) -> float:
+    return record.arrivals[1][0] if len(record.arrivals) > 1 else record.ended_s
+
+
+def _wall_per_audio(records: Sequence[Record]) -> float | None:
+    """What upstream's client prints as RTF of a run: from the first text to the last end, by all audio."""
+    audio_s = sum(num_48k for record in records for _, num_48k in record.arrivals) / 48_000
+    if not audio_s:
+        return None
+    wall_s = max(record.ended_s for record in records) - min(record.sent_s for record in records)
+    return round(wall_s / audio_s, 4)
 
 
 def _by_writer(judged: Sequence[tuple[Record, Heard]]) -> dict[str, Any]:

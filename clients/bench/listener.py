@@ -8,10 +8,7 @@ from typing import Final
 
 from voicegate.clients.bench.dialects.conversation import Chunk, Conversation, ConversationLost, Ended
 from voicegate.clients.bench.plan import Lane, Outcome, Reader, Record, Turn
-from voicegate.clients.python.timeline import Arrival, play
 
-# What an ordinary player collects before it begins.
-PREBUFFER_MS: Final = 80
 # A slow reader stops for so long after every so much audio.
 _SLOW_PAUSE_S: Final = 2.0
 _SLOW_EVERY_48K: Final = 96_000
@@ -63,14 +60,6 @@ class Listener:
                 if task is not None:
                     task.cancel()
                     await asyncio.gather(task, return_exceptions=True)
-
-    def played_out_s(self) -> float:
-        """When a player has played what came; now, where nothing did."""
-        if not self._arrivals:
-            return time.monotonic()
-        playback = play(self._heard(), PREBUFFER_MS)
-        audio_s = sum(num_48k for _, num_48k in self._arrivals) / 48_000
-        return playback.start_s + audio_s + playback.underruns.total_s
 
     def record(self, lane: int, index: int, outcome: Outcome) -> Record:
         return Record(
@@ -127,18 +116,6 @@ class Listener:
         if ended.message:
             return Outcome.FAILED
         return Outcome.CANCELLED if self._cancelled_s is not None else Outcome.DONE
-
-    def _heard(self) -> list[Arrival]:
-        return heard(self._arrivals)
-
-
-def heard(arrivals: "list[tuple[float, int]] | tuple[tuple[float, int], ...]") -> list[Arrival]:
-    """As the virtual player takes them."""
-    pts_48k, result = 0, []
-    for arrived_s, num_48k in arrivals:
-        result.append(Arrival(arrived_s, pts_48k, num_48k))
-        pts_48k += num_48k
-    return result
 
 
 def _is_audible(pcm: bytes) -> bool:

@@ -25,9 +25,8 @@ class Turn(Struct, frozen=True):
     words_per_s: float | None = None  # of its writer; None: text given whole
     # Interrupted so long after its first audio; None: heard to its end.
     cancel_after_s: float | None = None
-    # After its end (of what it heard, where `is_played_out`), before the next turn of the lane.
-    pause_s: float = 0.0
-    is_played_out: bool = False
+    pause_s: float = 0.0  # after its end, before the next turn of the lane
+    is_hurried: bool = False  # audio is wanted as fast as it is made, not as it is heard
 
     @property
     def text(self) -> str:

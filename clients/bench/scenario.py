@@ -8,7 +8,7 @@ from typing import Final
 
 class Kind(Enum):
     ALONE = "alone"  # one stream, one sentence after another, each heard for a moment
-    CLOSED = "closed"  # N listeners; each hears all, and is followed by the next
+    CLOSED = "closed"  # N at any time; each takes all as fast as it is made, and is followed by the next
     LIVE = "live"  # open loop: Poisson arrivals, so many that N are live on average
     MIXED = "mixed"  # as LIVE: texts whole and paced, every fifth interrupted, slow readers among them
 

@@ -130,17 +130,14 @@ def _alone(scenario: Scenario, settings: Settings, author: _Author) -> Schedule:
 
 
 def _closed(scenario: Scenario, settings: Settings, author: _Author) -> Schedule:
-    lengths_s: list[float] = []
+    """No ramp and no think time."""
     lanes: list[Lane] = []
-    mean_s = _mean(author.turn_s(author.turn(scenario.writer)) for _ in range(_CLOSED_TURNS))
-    for index in range(scenario.num_streams):
-        drawn = [author.turn(scenario.writer) for _ in range(_CLOSED_TURNS)]
-        lengths_s += map(author.turn_s, drawn)
-        turns = tuple(replace(turn, is_played_out=True) for turn in drawn)
-        lanes.append(Lane(index * mean_s / scenario.num_streams, turns))
-    begin_s = mean_s + _SETTLE_S if scenario.num_streams > 1 else 0.0
-    end_s = begin_s + settings.duration_s
-    return Schedule(tuple(lanes), (begin_s, end_s), end_s, end_s + max(lengths_s) + _SETTLE_S)
+    for _ in range(scenario.num_streams):
+        drawn = (author.turn(scenario.writer) for _ in range(_CLOSED_TURNS))
+        lanes.append(Lane(0.0, tuple(replace(turn, is_hurried=True) for turn in drawn)))
+    longest_s = max(author.turn_s(turn) for lane in lanes for turn in lane.turns)
+    end_s = settings.duration_s
+    return Schedule(tuple(lanes), (0.0, end_s), end_s, end_s + longest_s + _SETTLE_S)
 
 
 def _open(scenario: Scenario, settings: Settings, author: _Author) -> Schedule:

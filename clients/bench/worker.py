@@ -126,10 +126,9 @@ async def _follow(
         tell(planned.Told(listener.record(number, index, outcome)))
         if listener.is_lost or outcome is planned.Outcome.CUT_OFF:
             conversation = None
-        pause_until_s = (listener.played_out_s() if turn.is_played_out else time.monotonic()) + turn.pause_s
-        due_s = max(pause_until_s, time.monotonic())
+        due_s = time.monotonic() + turn.pause_s
         if index + 1 < len(lane.turns) and due_s <= start_s + plan.last_start_s:
-            await asyncio.sleep(due_s - time.monotonic())
+            await asyncio.sleep(turn.pause_s)
             due_s = max(due_s, time.monotonic())
     if conversation is not None:
         await connections.give_back(conversation, lane.reader)

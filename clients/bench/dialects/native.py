@@ -5,7 +5,7 @@ Not the client of clients/python: a slow reader has to stop reading its socket, 
 
 import asyncio
 import socket
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -32,8 +32,9 @@ _NO_ROOM: Final = (ErrorCode.OVERLOADED.value, ErrorCode.TOO_MANY_CONTEXTS.value
 class NativeConversation:
     """Made by `connect`."""
 
-    def __init__(self, connection: ClientConnection, codec_name: str) -> None:
+    def __init__(self, connection: ClientConnection, codec_name: str, limits: wire.Limits) -> None:
         self._connection = connection
+        self._limits = limits
         self._codec_name = codec_name
         self._num_turns = 0
         self._context = ""
@@ -42,8 +43,11 @@ class NativeConversation:
     async def begin(self, turn: Turn) -> None:
         self._num_turns += 1
         self._context, self._opened = f"t{self._num_turns}", None
-        message = {"type": "open", "context": self._context, "voice": turn.voice, "mode": turn.mode}
-        await self._send(msgspec.json.encode(message | {"format": {"codec": self._codec_name}}).decode())
+        message: dict[str, Any] = {"type": "open", "context": self._context, "voice": turn.voice, "mode": turn.mode}
+        message["format"] = {"codec": self._codec_name}
+        if turn.is_hurried:
+            message["pace"] = {"lead_ms": self._limits.lead_ms}
+        await self._send(msgspec.json.encode(message).decode())
 
     async def say(self, text: str) -> None:
         await self._send(codec.encode(wire.Text(self._context, text)))
@@ -120,7 +124,7 @@ async def connect(target: Target, reader: Reader) -> NativeConversation:
         raise ConversationLost(f"{url}: cannot connect ({str(error) or type(error).__name__})") from error
     if not isinstance(ready, wire.Ready):
         raise ConversationLost(f"{url} did not begin with `ready`")
-    return NativeConversation(connection, target.codec)
+    return NativeConversation(connection, target.codec, ready.limits)
 
 
 async def _slow_socket(url: str) -> socket.socket:

@@ -85,5 +85,4 @@ def test_alone_and_closed() -> None:
     assert [len(lane.turns) for lane in alone.lanes] == [7]
     closed = schedule(parse("closed:4"), SETTINGS)
     assert len(closed.lanes) == 4
-    assert all(turn.is_played_out for lane in closed.lanes for turn in lane.turns)
-    assert len({lane.due_s for lane in closed.lanes}) == 4
+    assert all(turn.is_hurried for lane in closed.lanes for turn in lane.turns)

@@ -1,0 +1,125 @@
+"""The bench's client processes against a real gateway with the FakeEngine: every kind of scenario, small."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+import pytest
+
+from tests.unit.clients.deadline import deadline
+from voicegate.clients.bench.crew import BenchFailed
+from voicegate.clients.bench.plan import Outcome, Record, Target
+from voicegate.clients.bench.scenario import Scenario, parse
+from voicegate.clients.bench.schedule import Settings
+from voicegate.clients.bench.sentences import Texts
+from voicegate.clients.bench.session import Bench
+from voicegate.engine.fake.engine import FakeEngine, Script
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.server.run import running_gateway
+
+pytestmark = pytest.mark.integration
+
+MS_PER_CHARACTER = Script().ms_per_character
+TEXTS = Texts(short=("One, two.",), sentences=("This is a sentence.",), paragraphs=("This is one. And this is two.",))
+SETTINGS = Settings(texts=TEXTS, duration_s=0.6, num_alone=3, alone_limit_s=20.0)
+
+
+@pytest.fixture(autouse=True)
+def no_hang() -> Iterator[None]:
+    with deadline(60):
+        yield
+
+
+@pytest.fixture
+async def url() -> AsyncIterator[str]:
+    async with running_gateway(GatewayConfig(), FakeEngine()) as url:
+        yield url
+
+
+class Told:
+    """What a bench tells beside its rows."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.records: list[Record] = []
+
+    def on_records(self, _scenario: Scenario, _start_s: float, records: Sequence[Record]) -> None:
+        self.records += records
+
+
+def bench(url: str, told: Told, settings: Settings = SETTINGS, **options: int) -> Bench:
+    return Bench(Target(url), settings, on_line=told.lines.append, on_records=told.on_records, **options)
+
+
+async def test_one_stream_alone_hears_sentence_after_sentence(url: str) -> None:
+    told = Told()
+    row = await bench(url, told).measure(parse("alone:40j"))
+    assert [record.turn for record in told.records] == [0, 1, 2]
+    assert row["first_audio_ms"]["num"] == 3
+    assert row["first_audio_ms_by_writer"].keys() == {"40"}
+    assert sum(row["outcomes"].values()) == 3
+    assert not row["messages"]
+    assert told.lines[0].startswith("alone:40j")
+
+
+async def test_a_closed_load_is_heard_to_its_ends(url: str) -> None:
+    told = Told()
+    row = await bench(url, told).measure(parse("closed:3"))
+    assert {record.lane for record in told.records} == {0, 1, 2}
+    assert {record.outcome for record in told.records} == {Outcome.DONE}
+    sounding = {sum(map(str.isalnum, text)) for text in (*TEXTS.short, *TEXTS.sentences, *TEXTS.paragraphs)}
+    spoken = {round(sum(num for _, num in record.arrivals) / 48 / MS_PER_CHARACTER) for record in told.records}
+    assert spoken <= sounding
+    assert row["outcomes"]["done"] == row["first_audio_ms"]["num"]
+
+
+async def test_a_mixed_load_has_interrupted_and_slow_listeners() -> None:
+    told = Told()
+    settings = Settings(texts=TEXTS, duration_s=1.0, seconds_per_letter=0.06, seed=3)
+    async with running_gateway(GatewayConfig(), FakeEngine(Script(ms_per_character=100, real_time_factor=0.9))) as url:
+        row = await bench(url, told, settings).measure(parse("mixed:45"))
+    assert row["clients"]["num_processes"] == 2
+    assert row["outcomes"]["done"]
+    assert row["outcomes"]["cancelled"]
+    assert row["outcomes"]["failed"] == row["outcomes"]["refused"] == 0, row["messages"]
+    assert any(record.turn == 1 for record in told.records)  # who has interrupted goes on at once
+    assert any(record.is_slow for record in told.records)
+
+
+async def test_what_the_budget_has_no_room_for_is_left_out_and_named(url: str) -> None:
+    told = Told()
+    rows = await bench(url, told).measure_all([parse("live:2"), parse("mixed:2")], budget_s=1.0)
+    assert rows == {"live:2:whole": None, "mixed:2": None}
+    assert ["left out" in line for line in told.lines] == [True, True]
+
+
+async def test_refusals_are_counted_with_their_reason() -> None:
+    told = Told()
+    async with running_gateway(GatewayConfig(max_contexts=1, waiting_contexts=0), FakeEngine()) as url:
+        row = await bench(url, told).measure(parse("closed:3"))
+    assert row["outcomes"]["refused"]
+    assert "overloaded" in row["messages"][0]
+
+
+async def test_nobody_there_is_one_line() -> None:
+    with pytest.raises(BenchFailed, match="cannot connect"):
+        await bench("ws://127.0.0.1:9", Told()).measure(parse("closed:1"))
+
+
+async def test_a_server_that_goes_away_fails_its_listeners_and_not_the_bench() -> None:
+    told = Told()
+    leaving = asyncio.Event()
+
+    async def leave() -> None:
+        async with running_gateway(GatewayConfig(), FakeEngine()) as url:
+            served.set_result(url)
+            await leaving.wait()
+
+    served: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    gateway = asyncio.create_task(leave())
+    measuring = asyncio.create_task(bench(await served, told).measure(parse("alone:2")))
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_later(2.0, leaving.set)
+    row = await measuring
+    await gateway
+    assert row["outcomes"]["failed"] + row["outcomes"]["refused"] >= 1
+    assert row["messages"]
