@@ -70,6 +70,10 @@ class GatewayConfig:
         default=600.0, metadata=_help("a context with nothing to say ends after hearing nothing for this long")
     )
     context_life_s: float = field(default=14_400.0, metadata=_help("a context ends after this long, whatever it does"))
+    voice_aliases: str = field(
+        default="",
+        metadata=_help("voices by the names of other protocols' clients, with commas: alloy=anna,nova=bob"),
+    )
     allowed_origins: str = field(
         default="",
         metadata=_help("other sites whose pages may connect, with commas: https://app.example; * for all, null too"),
@@ -147,7 +151,7 @@ class GatewayConfig:
             choices = (True, False) if config_field.value_type is bool else config_field.choices
             if choices and value not in choices:
                 raise ConfigError(f"{config_field.name} is {value!r}; it must be one of {config_field.choices_text}")
-        _ = self.trusted_networks  # raises
+        _ = self.trusted_networks, self.named_voices  # raise
         needed = self.text_bytes * _JSON_BYTES_PER_BYTE + _JSON_OVERHEAD_BYTES
         if self.max_message_bytes < needed:
             raise ConfigError(
@@ -162,6 +166,13 @@ class GatewayConfig:
             raise ConfigError(
                 f"trusted_proxies is {self.trusted_proxies!r}; it must be networks such as 10.0.0.0/8 ({error})"
             ) from error
+
+    @property
+    def named_voices(self) -> dict[str, str]:
+        pairs = [item.partition("=") for item in listed(self.voice_aliases)]
+        if not all(theirs and ours for theirs, _, ours in pairs):
+            raise ConfigError(f"voice_aliases is {self.voice_aliases!r}; it must be pairs such as alloy=anna,nova=bob")
+        return {theirs.strip(): ours.strip() for theirs, _, ours in pairs}
 
     def found_model_dir(self) -> Path:
         """Raises ConfigError where none is set and the tiny model is not here."""

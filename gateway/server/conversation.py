@@ -53,9 +53,10 @@ class Conversation:
         self._engine = services.engine
         self._dispatcher = services.dispatcher
         self._admission = services.admission
-        session_id = secrets.token_hex(8)
+        self.session_id = secrets.token_hex(8)
+        self.owner = owner
         self._session = Session(
-            session_id=session_id, info=info, limits=services.limits, quotas=services.quotas, owner=owner
+            session_id=self.session_id, info=info, limits=services.limits, quotas=services.quotas, owner=owner
         )
         self._loop = asyncio.get_running_loop()
         self._deadline: asyncio.TimerHandle | None = None
@@ -63,7 +64,7 @@ class Conversation:
         self._outgoing = Outgoing()
         self.verdict: asyncio.Future[Close] = self._loop.create_future()
         self._is_over = False
-        self.log = get_logger(__name__).bind(session=session_id)
+        self.log = get_logger(__name__).bind(session=self.session_id)
 
     @property
     def num_contexts(self) -> int:

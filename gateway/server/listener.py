@@ -22,13 +22,13 @@ from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.http.app import build_app
 from voicegate.gateway.server.http.connection import HttpConnection, HttpServer
 from voicegate.gateway.server.http.gatekeeper import SERVER
-from voicegate.gateway.server.http.status import Status
+from voicegate.gateway.server.http.stage import Stage
+from voicegate.gateway.server.http.visitor import Visitor
 from voicegate.gateway.server.peer_watch import WRITE_LIMIT_BYTES
 from voicegate.gateway.server.peers import client_address, owner_of, parse_address
 from voicegate.gateway.server.reception import Reception
-from voicegate.gateway.server.sites import sites_of
 from voicegate.gateway.session.inflow import Inflow
-from voicegate.gateway.session.quota import Owner, Quotas
+from voicegate.gateway.session.quota import Excess, Owner, Quotas
 from voicegate.gateway.session.stall import StallWatch
 from voicegate.protocol.messages import STREAM_PATH, SUBPROTOCOL
 
@@ -44,21 +44,21 @@ log = get_logger(__name__)
 
 
 class Listener:
-    """`status` is what the pages show; `serve_socket` has each socket."""
+    """`serve_socket` has each socket, the app of `stage` every other request."""
 
     def __init__(
         self,
         config: GatewayConfig,
         quotas: Quotas,
+        stage: Stage,
         *,
-        status: Callable[[], Status],
         serve_socket: Callable[[BoundedSocket], Awaitable[None]],
     ) -> None:
         self._config = config
-        self._status = status
+        self._status = stage.status
+        self._sites = stage.sites
         self._serve_socket = serve_socket
-        self._sites = sites_of(config)
-        self._http = HttpServer(build_app(status, self._sites), write_stall_s=config.write_stall_s)
+        self._http = HttpServer(build_app(stage), write_stall_s=config.write_stall_s)
         self._door: Door[asyncio.Transport] = Door(quotas, num_spare=SPARE_CONNECTIONS)
         self._server: Server | None = None
         self._said_at_s: dict[str, float] = {}
@@ -106,7 +106,7 @@ class Listener:
         def successor(transport: asyncio.Transport, request: Request | None) -> asyncio.Protocol:
             leave = functools.partial(self._door.leave, transport)
             if request is None or not upgrades.is_upgrade(request):
-                return HttpConnection(self._http, None, on_departure=leave)
+                return HttpConnection(self._http, self._visitor(transport), on_departure=leave)
             return BoundedSocket(
                 protocol,
                 *args,
@@ -130,7 +130,7 @@ class Listener:
         assert isinstance(websocket, BoundedSocket)
         response = upgrades.find_refusal(request, self._status(), self._sites)
         if response is None:
-            websocket.owner = self._owner_of(websocket, request)
+            websocket.owner = self._owner_of(websocket.transport, request.headers.get_all("X-Forwarded-For"))
             excess = self._door.admit(websocket.transport, websocket.owner)
             response = None if excess is None else upgrades.too_many_sockets(excess)
         if response is not None:
@@ -141,9 +141,18 @@ class Listener:
         assert isinstance(websocket, BoundedSocket)
         await self._serve_socket(websocket)
 
-    def _owner_of(self, websocket: ServerConnection, request: Request) -> Owner:
-        forwarded_for = request.headers.get_all("X-Forwarded-For")
-        peer = parse_address(websocket.remote_address[0])
+    def _visitor(self, transport: asyncio.Transport) -> Visitor:
+        def admit(forwarded_for: Sequence[str]) -> Owner | Excess:
+            owner = self._owner_of(transport, forwarded_for)
+            excess = self._door.admit(transport, owner)
+            if excess is not None:
+                self._say("a request is refused", reason=str(excess))
+            return owner if excess is None else excess
+
+        return Visitor(admit=admit, abort=transport.abort)
+
+    def _owner_of(self, transport: asyncio.Transport, forwarded_for: Sequence[str]) -> Owner:
+        peer = parse_address(transport.get_extra_info("peername")[0])
         return owner_of(client_address(peer, forwarded_for, self._config.trusted_networks))
 
     def _say(self, event: str, **fields: object) -> None:

@@ -19,10 +19,14 @@ from voicegate.gateway.server.conversation import Services
 from voicegate.gateway.server.descriptors import file_limits, make_room_for
 from voicegate.gateway.server.dispatch import Dispatcher
 from voicegate.gateway.server.errors import GatewayError
+from voicegate.gateway.server.guests import Guests
+from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.status import Load, Status
 from voicegate.gateway.server.listener import Listener
+from voicegate.gateway.server.sites import sites_of
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import Holding, QuotaLimits, Quotas
+from voicegate.gateway.session.voice_names import VoiceNames
 from voicegate.gateway.session.waiting import WaitingLimits
 
 EXIT_OK: Final = 0
@@ -71,13 +75,19 @@ class Gateway:
             )
         )
         self._services = Services(engine, self._dispatcher, self._admission, limits, self._quotas)
-        self._listener = Listener(config, self._quotas, status=self._status, serve_socket=self._serve_socket)
+        self.guests = Guests()
+        stage = Stage(
+            status=self._status,
+            sites=sites_of(config),
+            services=self._services,
+            guests=self.guests,
+            voice_names=VoiceNames(config.named_voices),
+            max_body_bytes=config.max_message_bytes,
+        )
+        self._listener = Listener(config, self._quotas, stage, serve_socket=self._serve_socket)
         self._phase = Phase.WARMING_UP
         self._info: EngineInfo | None = None
         self.is_engine_left = False
-        self._connections: set[Connection] = set()
-        self._is_empty = asyncio.Event()
-        self._is_empty.set()
         self.url = ""  # of the stream, once it listens
         self.listening = asyncio.Event()
         self.settled = asyncio.Event()  # ready, or never going to be
@@ -188,14 +198,8 @@ class Gateway:
         info = self._info_now
         assert info is not None, "no socket is let in before the engine is ready"
         connection = Connection(websocket, self._services, info)
-        self._connections.add(connection)
-        self._is_empty.clear()
-        try:
+        with self.guests.present(connection):
             await connection.run()
-        finally:
-            self._connections.discard(connection)
-            if not self._connections:
-                self._is_empty.set()
 
     # --- end ----------------------------------------------------------------------------------------------
 
@@ -203,34 +207,25 @@ class Gateway:
         """Let contexts finish for most of the drain time, end the others, and close."""
         self._phase = Phase.DRAINING
         finishing_s = max(0.0, self._config.drain_s - CLOSING_S - _LAST_WAIT_S)
-        log.info("draining", sockets=len(self._connections), finishing_s=finishing_s)
-        for connection in list(self._connections):
-            connection.conversation.drain(deadline_ms=round(finishing_s * 1000))
-        if not await self._wait_until_empty(finishing_s):
-            num_unfinished = sum(connection.conversation.num_contexts for connection in self._connections)
-            if num_unfinished:
+        log.info("draining", guests=len(self.guests), finishing_s=finishing_s)
+        for guest in self.guests:
+            guest.conversation.drain(deadline_ms=round(finishing_s * 1000))
+        if not await self.guests.wait_until_empty(finishing_s):
+            if num_unfinished := self.guests.num_contexts:
                 log.warning("drain time is over", unfinished_contexts=num_unfinished)
-            for connection in list(self._connections):
-                connection.conversation.drain_deadline()
-            await self._wait_until_empty(min(CLOSING_S, self._config.drain_s))
+            for guest in self.guests:
+                guest.conversation.drain_deadline()
+            await self.guests.wait_until_empty(min(CLOSING_S, self._config.drain_s))
 
     async def _tell_failure(self) -> None:
         self._phase = Phase.FAILED
-        for connection in list(self._connections):
-            connection.conversation.engine_stopped()
-        await self._wait_until_empty(CLOSING_S)
-
-    async def _wait_until_empty(self, timeout_s: float) -> bool:
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._is_empty.wait()
-        except TimeoutError:
-            return False
-        return True
+        for guest in self.guests:
+            guest.conversation.engine_stopped()
+        await self.guests.wait_until_empty(CLOSING_S)
 
     async def _close(self) -> None:
-        for connection in list(self._connections):
-            connection.abort()
+        for guest in self.guests:
+            guest.abort()
         await self._listener.close()
         if not self.is_engine_left:
             await self._engine.close()

@@ -31,9 +31,9 @@ async def stranger(
     async with running(FakeEngine(script), **settings) as served:
         await served.gateway.settled.wait()
         async with connect_to(served.gateway.url) as other:
-            before = set(served.gateway._connections)
+            before = set(served.gateway.guests)
             async with raw_peer(served.gateway.url) as peer:
-                (connection,) = served.gateway._connections - before
+                (connection,) = set(served.gateway.guests) - before
                 yield peer, connection._websocket, other
 
 

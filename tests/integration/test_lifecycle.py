@@ -167,7 +167,7 @@ def test_small_packets_are_not_held_back(loop_factory: Callable[[], asyncio.Abst
         async with running(engine) as served:
             await served.gateway.settled.wait()
             async with connect_to(served.gateway.url):
-                (connection,) = served.gateway._connections
+                (connection,) = served.gateway.guests
                 raw = connection._websocket.transport.get_extra_info("socket")
                 assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 

@@ -1,6 +1,5 @@
 """The ASGI app: every HTTP request but a WebSocket's handshake."""
 
-from collections.abc import Callable
 from http import HTTPStatus
 
 from starlette.applications import Starlette
@@ -11,15 +10,15 @@ from starlette.types import ASGIApp
 
 from voicegate.gateway.server.http.gatekeeper import Gatekeeper
 from voicegate.gateway.server.http.pages import KNOWN, Pages, text
-from voicegate.gateway.server.http.status import Status
-from voicegate.gateway.server.sites import Sites
+from voicegate.gateway.server.http.requests import speech_routes
+from voicegate.gateway.server.http.stage import Stage
 
 
-def build_app(status: Callable[[], Status], sites: Sites) -> ASGIApp:
-    routes = [*Pages(status).routes]
+def build_app(stage: Stage) -> ASGIApp:
+    routes = [*Pages(stage.status).routes, *speech_routes(stage)]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _answer_error})
     app.router.redirect_slashes = False
-    return Gatekeeper(app, routes, sites)
+    return Gatekeeper(app, routes, stage.sites)
 
 
 async def _answer_error(_request: Request, error: Exception) -> Response:

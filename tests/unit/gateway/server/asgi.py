@@ -7,6 +7,25 @@ import orjson
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message
 
+from voicegate.engine.fake.engine import FakeEngine
+from voicegate.gateway.server.admission import Admission
+from voicegate.gateway.server.conversation import Services
+from voicegate.gateway.server.dispatch import Dispatcher
+from voicegate.gateway.server.guests import Guests
+from voicegate.gateway.server.http.stage import Stage
+from voicegate.gateway.server.http.status import Status
+from voicegate.gateway.server.sites import Sites
+from voicegate.gateway.session.opening import SessionLimits
+from voicegate.gateway.session.quota import Quotas
+from voicegate.gateway.session.voice_names import VoiceNames
+from voicegate.gateway.session.waiting import WaitingLimits
+
+
+def stage_of(status: Status, sites: Sites) -> Stage:
+    engine = FakeEngine()
+    services = Services(engine, Dispatcher(engine), Admission(engine, WaitingLimits()), SessionLimits(), Quotas())
+    return Stage(lambda: status, sites, services, Guests(), VoiceNames(), max_body_bytes=1000)
+
 
 @dataclass(frozen=True)
 class Answer:

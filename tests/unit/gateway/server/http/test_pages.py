@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.gateway.server.asgi import Answer, ask
+from tests.unit.gateway.server.asgi import Answer, ask, stage_of
 from voicegate import __version__
 from voicegate.engine.interface import EngineInfo, SpeakingMode, VoiceInfo
 from voicegate.gateway.server.http.app import build_app
@@ -38,7 +38,7 @@ EVIL = {"Origin": "https://evil.example", "Host": "x"}
 
 
 async def get(path: str, status: Status = READY, method: str = "GET", **headers: str) -> Answer:
-    return await ask(build_app(lambda: status, SITES), path, method, **headers)
+    return await ask(build_app(stage_of(status, SITES)), path, method, **headers)
 
 
 @pytest.mark.parametrize("status", [READY, WARMING_UP, DRAINING, FULL, BUSY])

@@ -1,0 +1,121 @@
+"""A request for speech, of any vendor: who may ask, and what is wrong with it."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from math import ceil
+from typing import Final, Protocol
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from voicegate.engine.interface import EngineInfo
+from voicegate.gateway.server.conversation import Conversation
+from voicegate.gateway.server.http.answer import Answer
+from voicegate.gateway.server.http.bodies import BodyRefused, read_body
+from voicegate.gateway.server.http.pages import json
+from voicegate.gateway.server.http.stage import Stage
+from voicegate.gateway.server.http.status import RETRY_AFTER_S
+from voicegate.gateway.server.http.visitor import visitor_of
+from voicegate.gateway.session.quota import Excess, Owner
+from voicegate.protocol.dialects.cartesia_bytes import CartesiaBytes
+from voicegate.protocol.dialects.elevenlabs_speech import ElevenLabsSpeech
+from voicegate.protocol.dialects.one_shot import OneShot, Problem, RequestViolation
+from voicegate.protocol.dialects.openai_speech import OpenAiSpeech
+from voicegate.protocol.errors import ErrorCode, ProtocolViolation
+from voicegate.protocol.messages import ClientMessage
+
+
+class Vendor(Protocol):
+    def read(self, body: bytes, path: Mapping[str, str], query: Mapping[str, str]) -> OneShot:
+        """Raises ProtocolViolation."""
+
+    def error_body(self, problem: Problem, status: HTTPStatus, request_id: str) -> object: ...
+
+
+VENDORS: Final[Mapping[str, Vendor]] = {
+    "/v1/audio/speech": OpenAiSpeech(),
+    "/v1/text-to-speech/{voice_id}": ElevenLabsSpeech(),
+    "/v1/text-to-speech/{voice_id}/stream": ElevenLabsSpeech(),
+    "/tts/bytes": CartesiaBytes(),
+}
+
+
+def speech_routes(stage: Stage) -> list[Route]:
+    return [Route(path, SpeechEndpoint(stage, vendor), methods=["POST"]) for path, vendor in VENDORS.items()]
+
+
+class Refused(Exception):
+    def __init__(self, problem: Problem, status: HTTPStatus | None = None) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+        self.status = problem.status if status is None else status
+
+
+class SpeechEndpoint:
+    def __init__(self, stage: Stage, vendor: Vendor) -> None:
+        self._stage = stage
+        self._vendor = vendor
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        with suppress(ClientDisconnect):
+            try:
+                owner, info = admit(request, self._stage)
+                shot = await self._read(request)
+                voice = self._stage.voice_names.resolve(shot.voice, info)
+                messages = self._messages(shot, voice)
+            except Refused as refused:
+                await self._error(refused.problem, refused.status)(scope, receive, send)
+                return
+            conversation = Conversation(self._stage.services, info=info, owner=owner)
+            answer = Answer(shot, messages, conversation, error=self._error, abort=visitor_of(request).abort)
+            with self._stage.guests.present(answer):
+                await answer(scope, receive, send)
+
+    async def _read(self, request: Request) -> OneShot:
+        """Raises Refused, and Starlette's ClientDisconnect."""
+        try:
+            body = await read_body(request, self._stage.max_body_bytes)
+            shot = self._vendor.read(body, request.path_params, request.query_params)
+        except BodyRefused as refused:
+            raise Refused(Problem(ErrorCode.BAD_MESSAGE, str(refused)), refused.status) from refused
+        except ProtocolViolation as violation:
+            raise Refused(_problem_of(violation)) from violation
+        max_bytes = self._stage.services.limits.context_text_bytes
+        if (num_bytes := len(shot.text.encode())) > max_bytes:
+            raise Refused(Problem(ErrorCode.BAD_MESSAGE, f"text of {num_bytes} bytes; a request takes {max_bytes}"))
+        return shot
+
+    def _messages(self, shot: OneShot, voice: str) -> list[ClientMessage]:
+        """Raises Refused."""
+        try:
+            return list(shot.messages(voice, self._stage.services.limits.text_bytes))
+        except ProtocolViolation as violation:
+            raise Refused(_problem_of(violation)) from violation
+
+    def _error(self, problem: Problem, status: HTTPStatus, request_id: str = "") -> Response:
+        headers = {"x_request_id": request_id} if request_id else {}
+        if problem.retry_after_ms is not None:
+            headers["Retry_After"] = str(ceil(problem.retry_after_ms / 1000))
+        return json(self._vendor.error_body(problem, status, request_id), status, **headers)
+
+
+def admit(request: Request, stage: Stage) -> tuple[Owner, EngineInfo]:
+    """As a socket is, before anything is read, and for as long as the connection lasts. Raises Refused."""
+    status = stage.status()
+    if status.refusal is not None:
+        raise Refused(Problem(ErrorCode.OVERLOADED, status.refusal, status.retry_after_s * 1000))
+    assert status.info is not None, "the engine is ready"
+    owner = visitor_of(request).admit(request.headers.getlist("X-Forwarded-For"))
+    if isinstance(owner, Excess):
+        code = ErrorCode.TOO_MANY_CONTEXTS if owner.is_of_owner else ErrorCode.OVERLOADED
+        raise Refused(Problem(code, str(owner), RETRY_AFTER_S * 1000))
+    return owner, status.info
+
+
+def _problem_of(violation: ProtocolViolation) -> Problem:
+    field = violation.field if isinstance(violation, RequestViolation) else None
+    return Problem(violation.code, violation.message, field=field)

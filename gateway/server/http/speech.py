@@ -1,0 +1,77 @@
+"""One request's speech: a conversation of one context, encoded as it comes. It must not know HTTP or vendors."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from typing import assert_never
+
+from msgspec import UNSET
+
+from voicegate.gateway.formats.encoder import StreamEncoder
+from voicegate.gateway.server.conversation import Conversation
+from voicegate.gateway.session.actions import Close
+from voicegate.protocol import messages as wire
+from voicegate.protocol.audio_message import AudioMessage
+from voicegate.protocol.dialects.one_shot import OneShot, Problem
+from voicegate.protocol.errors import ErrorCode
+from voicegate.protocol.messages import ClientMessage
+
+
+class SpeechFailed(Exception):
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+class Speech:
+    """`messages`: what a native client would send for `shot`."""
+
+    def __init__(self, shot: OneShot, messages: Sequence[ClientMessage], conversation: Conversation) -> None:
+        self._shot = shot
+        self._messages = messages
+        self._conversation = conversation
+        self._encoder: StreamEncoder | None = None
+
+    async def parts(self) -> AsyncGenerator[bytes]:
+        """Of the answer's body, as they are made; the first once there is audio or the end. Raises SpeechFailed."""
+        for message in self._messages:
+            self._conversation.receive(message)
+        while True:
+            item = await self._conversation.next_output()
+            match item:
+                case AudioMessage():
+                    data = await self._encode(item)
+                    if data:
+                        yield self._shot.framing.audio(data)
+                case wire.Done():
+                    if end := self._shot.framing.end(item):
+                        yield end
+                    return
+                case wire.Opened(pre_skip=pre_skip):
+                    self._encoder = StreamEncoder(self._shot.output, pre_skip_48k=pre_skip)
+                case wire.Alignment(items=items):
+                    if words := self._shot.framing.words(items):
+                        yield words
+                case wire.Error():
+                    raise SpeechFailed(_problem(item))
+                case wire.Cancelled() | Close():
+                    raise SpeechFailed(Problem(ErrorCode.ENGINE_FAILED, "the speech was broken off"))
+                case wire.Ready() | wire.Flushed() | wire.Draining() | wire.Pong() | wire.Resumed():
+                    pass  # nothing that an answer has a word for
+                case _:
+                    assert_never(item)
+
+    async def _encode(self, message: AudioMessage) -> bytes:
+        encoder = self._encoder
+        assert encoder is not None, "audio comes after `opened`"
+        if not self._shot.output.is_costly:
+            return _feed(encoder, message)
+        return await asyncio.to_thread(_feed, encoder, message)
+
+
+def _feed(encoder: StreamEncoder, message: AudioMessage) -> bytes:
+    return encoder.finish(message.pts_48k) if message.is_last else encoder.feed(message.packets)
+
+
+def _problem(error: wire.Error) -> Problem:
+    retry_after_ms = None if error.retry_after_ms is UNSET else error.retry_after_ms
+    return Problem(ErrorCode(error.code), error.message, retry_after_ms)

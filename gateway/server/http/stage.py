@@ -1,0 +1,20 @@
+"""What the handlers of requests share, beyond the request itself."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from voicegate.gateway.server.conversation import Services
+from voicegate.gateway.server.guests import Guests
+from voicegate.gateway.server.http.status import Status
+from voicegate.gateway.server.sites import Sites
+from voicegate.gateway.session.voice_names import VoiceNames
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    status: Callable[[], Status]
+    sites: Sites
+    services: Services
+    guests: Guests
+    voice_names: VoiceNames
+    max_body_bytes: int  # of a request that is no upload

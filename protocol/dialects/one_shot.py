@@ -1,0 +1,148 @@
+"""Speech that is asked for in one request and answered in one: what is asked, and how the answer is put. Pure.
+
+docs/compatibility.md says which vendors' requests become this; each has a module here.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+
+from voicegate.protocol.errors import ErrorCode, ProtocolViolation
+from voicegate.protocol.formats import OutputFormat
+from voicegate.protocol.messages import AlignmentItem, ClientMessage, Done, End, Open, Pace, Text
+
+T = TypeVar("T")
+
+CONTEXT: Final = "speech"  # of a conversation that has but one
+_SPEEDS: Final = (0.5, 2.0)  # of `open`
+# Whoever asks for a whole file would not wait for as long as it plays; engines cap this. Lower makes files take longer,
+# higher makes a client that hangs up waste more.
+LEAD_MS: Final = 60_000
+_PATH: Final = re.compile(r"`\$\.([\w.]+)")
+_ACCOUNT_CHARS: Final = 200
+_BYTES_PER_CHARACTER: Final = 4  # at most, in UTF-8
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why there is no speech, or no more of it."""
+
+    code: ErrorCode
+    message: str
+    retry_after_ms: int | None = None
+    field: str | None = None  # of the request, where one is to blame
+
+    @property
+    def status(self) -> HTTPStatus:
+        match self.code:
+            case ErrorCode.OVERLOADED:
+                return HTTPStatus.SERVICE_UNAVAILABLE
+            case ErrorCode.TOO_MANY_CONTEXTS | ErrorCode.RATE_LIMITED:
+                return HTTPStatus.TOO_MANY_REQUESTS
+            case ErrorCode.UNAUTHORIZED:
+                return HTTPStatus.UNAUTHORIZED
+            case ErrorCode.ENGINE_FAILED | ErrorCode.EXPIRED | ErrorCode.SLOW_CONSUMER:
+                return HTTPStatus.INTERNAL_SERVER_ERROR
+            case _:
+                return HTTPStatus.BAD_REQUEST
+
+
+class Framing(Protocol):
+    """The body of an answer, part by part. It may have state, so there is one for each answer."""
+
+    @property
+    def content_type(self) -> str: ...
+
+    def audio(self, data: bytes) -> bytes: ...
+
+    def words(self, items: Sequence[AlignmentItem]) -> bytes:
+        """Comes before the audio of these words."""
+
+    def end(self, done: Done) -> bytes: ...
+
+    def failure(self, problem: Problem) -> bytes | None:
+        """None: there is no word for it, and only an answer that breaks off tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainAudio:
+    """Encoded audio, and nothing else."""
+
+    output: OutputFormat
+
+    @property
+    def content_type(self) -> str:
+        return self.output.content_type
+
+    def audio(self, data: bytes) -> bytes:
+        return data
+
+    def words(self, items: Sequence[AlignmentItem]) -> bytes:
+        return b""
+
+    def end(self, done: Done) -> bytes:
+        return b""
+
+    def failure(self, problem: Problem) -> bytes | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class OneShot:
+    text: str
+    output: OutputFormat
+    framing: Framing
+    voice: str | None = None  # as the client calls it
+    speed: float = 1.0
+    instruct: str | None = None
+    seed: int | None = None
+
+    def messages(self, voice: str | None, max_text_bytes: int) -> Iterator[ClientMessage]:
+        """What a native client would send; `voice`: as the engine calls it."""
+        speed = min(max(self.speed, _SPEEDS[0]), _SPEEDS[1])  # the nearest that there is
+        fields = {"context": CONTEXT, "voice": voice, "speed": speed, "instruct": self.instruct, "seed": self.seed}
+        # Read as a client's message is, which holds every field to its range.
+        opening = convert(fields, Open)
+        yield msgspec.structs.replace(opening, format=self.output.native, pace=Pace(lead_ms=LEAD_MS))
+        part_chars = max(1, max_text_bytes // _BYTES_PER_CHARACTER)
+        for start in range(0, len(self.text), part_chars):
+            yield Text(CONTEXT, self.text[start : start + part_chars])
+        yield End(CONTEXT)
+
+
+class RequestViolation(ProtocolViolation):
+    """A request that cannot be made sense of; `field`: the one to blame."""
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(ErrorCode.BAD_MESSAGE, message)
+        self.field = field
+
+
+def decode(body: bytes, kind: type[T]) -> T:
+    """A JSON body; unknown fields are ignored. Raises RequestViolation."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise _violation(error) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RequestViolation(f"the body is not JSON: {error}") from error
+
+
+def convert(value: object, kind: type[T]) -> T:
+    """Raises RequestViolation."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise _violation(error) from error
+
+
+def _violation(error: msgspec.ValidationError) -> RequestViolation:
+    account = str(error)[:_ACCOUNT_CHARS]
+    path = _PATH.search(account)
+    missing = re.search(r"missing required field `(\w+)`", account)
+    field = path.group(1) if path else missing.group(1) if missing else None
+    return RequestViolation(account, field)

@@ -1,0 +1,94 @@
+"""OpenAI's `POST /v1/audio/speech`. Pure."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Annotated, Final, Literal
+
+import orjson
+from msgspec import Meta, Struct
+
+from voicegate.protocol.dialects.format_names import openai_format
+from voicegate.protocol.dialects.one_shot import Framing, OneShot, PlainAudio, Problem, decode
+from voicegate.protocol.messages import AlignmentItem, Done
+
+# Of the names that its clients know: whatever they ask for, the model that is loaded speaks.
+MODEL_NAMES: Final = ("gpt-4o-mini-tts", "tts-1", "tts-1-hd")
+# Of speech, as this family of models counts; usage is told in tokens.
+_TOKEN_MS: Final = 40
+
+
+class _VoiceId(Struct, frozen=True):
+    id: str
+
+
+class _Body(Struct, frozen=True):
+    input: str
+    model: str | None = None
+    voice: str | _VoiceId | None = None
+    instructions: str | None = None
+    response_format: str | None = None
+    speed: Annotated[float, Meta(ge=0.25, le=4.0)] | None = None
+    stream_format: Literal["sse", "audio"] | None = None
+    seed: int | None = None  # not OpenAI's
+
+
+class SpeechEvents:
+    """`stream_format: "sse"`: the audio in server-sent events."""
+
+    content_type = "text/event-stream; charset=utf-8"
+
+    def __init__(self, num_characters: int) -> None:
+        self._num_characters = num_characters
+
+    def audio(self, data: bytes) -> bytes:
+        return _event({"type": "speech.audio.delta", "audio": base64.b64encode(data).decode()})
+
+    def words(self, items: Sequence[AlignmentItem]) -> bytes:
+        return b""
+
+    def end(self, done: Done) -> bytes:
+        num_tokens = done.audio_ms // _TOKEN_MS
+        usage = {
+            "input_tokens": self._num_characters,
+            "output_tokens": num_tokens,
+            "total_tokens": self._num_characters + num_tokens,
+        }
+        return _event({"type": "speech.audio.done", "usage": usage}) + b"data: [DONE]\n\n"
+
+    def failure(self, problem: Problem) -> bytes | None:
+        return _event({"type": "error", **error_body(problem, problem.status)})
+
+
+class OpenAiSpeech:
+    def read(self, body: bytes, _path: Mapping[str, str], _query: Mapping[str, str]) -> OneShot:
+        """Raises ProtocolViolation."""
+        asked = decode(body, _Body)
+        output = openai_format(asked.response_format or "mp3")
+        is_sse = asked.stream_format == "sse"
+        framing: Framing = SpeechEvents(len(asked.input)) if is_sse else PlainAudio(output)
+        return OneShot(
+            text=asked.input,
+            output=output,
+            framing=framing,
+            voice=asked.voice.id if isinstance(asked.voice, _VoiceId) else asked.voice,
+            speed=1.0 if asked.speed is None else asked.speed,
+            instruct=asked.instructions,
+            seed=asked.seed,
+        )
+
+    def error_body(self, problem: Problem, status: HTTPStatus, _request_id: str) -> object:
+        return error_body(problem, status)
+
+
+def error_body(problem: Problem, status: HTTPStatus) -> dict[str, object]:
+    if status is HTTPStatus.TOO_MANY_REQUESTS:
+        kind = "rate_limit_error"
+    else:
+        kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
+    code = problem.code.value
+    return {"error": {"message": problem.message, "type": kind, "param": problem.field, "code": code}}
+
+
+def _event(data: object) -> bytes:
+    return b"data: " + orjson.dumps(data) + b"\n\n"

@@ -1,0 +1,174 @@
+"""The `openai`, `elevenlabs` and `cartesia` packages by HTTP: they hear what a native client hears."""
+
+import asyncio
+
+import cartesia
+import elevenlabs
+import numpy as np
+import openai
+import pytest
+from cartesia import AsyncCartesia
+from elevenlabs.client import AsyncElevenLabs, ElevenLabs
+from elevenlabs.core.api_error import ApiError
+
+from tests.integration.http_client import audio_of_events, base_url, native_pcm
+from tests.integration.wire_client import Served, serving
+from voicegate.engine.fake.engine import Fault, FaultKind, Script
+from voicegate.engine.interface import Overloaded
+
+pytestmark = pytest.mark.integration
+
+TEXT = "Hello there, and more."
+STALL = Script(faults={0: Fault(FaultKind.STALL, after_ms=240)})
+
+
+def openai_of(served: Served, max_retries: int = 0) -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(api_key="none", base_url=f"{base_url(served.url)}/v1", max_retries=max_retries)
+
+
+def elevenlabs_of(served: Served) -> AsyncElevenLabs:
+    return AsyncElevenLabs(api_key="none", base_url=base_url(served.url))
+
+
+def cartesia_of(served: Served) -> AsyncCartesia:
+    return AsyncCartesia(api_key="none", base_url=base_url(served.url), max_retries=0)
+
+
+# --- openai -----------------------------------------------------------------------------------------------
+
+
+async def test_openai_whole_and_streamed() -> None:
+    expected = await native_pcm(TEXT)
+    asked = {"model": "gpt-4o-mini-tts", "voice": "alloy", "input": TEXT, "response_format": "pcm"}
+    async with serving() as served, openai_of(served) as client:
+        response = await client.audio.speech.create(**asked, instructions="Softly.")
+        assert response.content == expected
+        assert served.engine.requests[0].instruct == "Softly."
+    async with (
+        serving() as served,
+        openai_of(served) as client,
+        client.audio.speech.with_streaming_response.create(**asked) as streamed,
+    ):
+        assert streamed.headers["content-type"] == "audio/pcm"
+        assert b"".join([chunk async for chunk in streamed.iter_bytes()]) == expected
+    async with (
+        serving() as served,
+        openai_of(served) as client,
+        client.audio.speech.with_streaming_response.create(**asked, stream_format="sse") as streamed,
+    ):
+        assert audio_of_events(await streamed.read()) == expected
+
+
+async def test_openai_without_async() -> None:
+    expected = await native_pcm(TEXT)
+
+    def hear(url: str) -> bytes:
+        with openai.OpenAI(api_key="none", base_url=f"{base_url(url)}/v1") as client:
+            speech = client.audio.speech.create(model="tts-1", voice="nova", input=TEXT, response_format="pcm")
+            return bytes(speech.content)
+
+    async with serving() as served:
+        assert await asyncio.to_thread(hear, served.url) == expected
+
+
+async def test_openai_errors_are_its_own() -> None:
+    async with serving(Script(refusals={0: Overloaded("full", retry_after_ms=100)}), waiting_s=0.0) as served:
+        async with openai_of(served, max_retries=1) as client:
+            with pytest.raises(openai.BadRequestError, match="response_format is 'ogg'"):
+                await client.audio.speech.create(model="m", voice="v", input=TEXT, response_format="ogg")  # type: ignore[arg-type]
+            speech = await client.audio.speech.create(model="m", voice="v", input=TEXT)  # comes back by itself
+            assert speech.content
+        assert len(served.engine.requests) == 1
+
+
+async def test_openai_that_leaves_is_not_spoken_to() -> None:
+    async with serving(STALL) as served, openai_of(served) as client:
+        asked = {"model": "m", "voice": "v", "input": TEXT, "response_format": "pcm"}
+        async with client.audio.speech.with_streaming_response.create(**asked) as streamed:
+            await anext(streamed.iter_bytes())
+            async with client.audio.speech.with_streaming_response.create(**asked) as second:  # beside it
+                assert await second.read()
+        await served.until(lambda engine: engine.num_live == 0)
+        assert len(served.engine.cancels) == 1
+
+
+# --- elevenlabs -------------------------------------------------------------------------------------------
+
+
+async def test_elevenlabs_convert_and_stream() -> None:
+    expected = await native_pcm(TEXT)
+    async with serving() as served:
+        parts = elevenlabs_of(served).text_to_speech.convert("any", text=TEXT, output_format="pcm_24000")
+        assert b"".join([part async for part in parts]) == expected
+    async with serving(voice_aliases="21m00Tcm4TlvDq8ikWAM=drone") as served:
+        settings = elevenlabs.VoiceSettings(speed=1.1)
+        parts = elevenlabs_of(served).text_to_speech.stream(
+            "21m00Tcm4TlvDq8ikWAM", text=TEXT, output_format="ulaw_8000", model_id="m", voice_settings=settings, seed=3
+        )
+        heard = b"".join([part async for part in parts])
+        (request,) = served.engine.requests
+        assert (request.voice, request.speed, request.seed) == ("drone", 1.1, 3)
+    assert len(heard) == len(expected) // 6
+
+
+async def test_elevenlabs_without_async() -> None:
+    def hear(url: str) -> bytes:
+        return b"".join(ElevenLabs(api_key="none", base_url=base_url(url)).text_to_speech.stream("any", text=TEXT))
+
+    async with serving() as served:
+        assert (await asyncio.to_thread(hear, served.url))[:2] == b"\xff\xfb", "MP3 at 44.1 kHz"
+
+
+async def test_elevenlabs_errors_are_its_own() -> None:
+    async with serving() as served:
+        parts = elevenlabs_of(served).text_to_speech.convert("any", text=TEXT, output_format="pcm_1")
+        with pytest.raises(ApiError) as caught:
+            await anext(aiter(parts))
+        assert caught.value.status_code == 400
+        assert "pcm_24000" in caught.value.body["detail"]["message"]
+
+
+# --- cartesia ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("encoding", "dtype", "scale"), [("pcm_s16le", "<i2", 1), ("pcm_f32le", "<f4", 32768)])
+async def test_cartesia_bytes(encoding: str, dtype: str, scale: int) -> None:
+    expected = np.frombuffer(await native_pcm(TEXT), "<i2")
+    async with serving() as served, cartesia_of(served) as client:
+        response = await client.tts.generate(
+            model_id="sonic-3",
+            transcript=TEXT,
+            voice={"mode": "id", "id": "any"},
+            output_format={"container": "raw", "encoding": encoding, "sample_rate": 24000},
+            generation_config={"speed": 1.0},
+        )
+        heard = np.frombuffer(await response.read(), dtype) * scale
+    assert np.array_equal(heard, expected)
+
+
+async def test_cartesia_errors_are_its_own() -> None:
+    async with serving() as served, cartesia_of(served) as client:
+        with pytest.raises(cartesia.BadRequestError, match=r"output_format\.sample_rate is '1'"):
+            await client.tts.generate(
+                model_id="sonic-3",
+                transcript=TEXT,
+                voice={"mode": "id", "id": "any"},
+                output_format={"container": "wav", "encoding": "pcm_s16le", "sample_rate": 1},
+            )
+
+
+async def test_different_clients_at_once() -> None:
+    async with serving() as served, openai_of(served) as one, cartesia_of(served) as two:
+        three = elevenlabs_of(served).text_to_speech.stream("any", text=TEXT, output_format="pcm_24000")
+        raw = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24000}
+        heard = await asyncio.gather(
+            one.audio.speech.create(model="m", voice="v", input=TEXT, response_format="pcm"),
+            two.tts.generate(model_id="m", transcript=TEXT, voice={"mode": "id", "id": "v"}, output_format=raw),
+            _joined(three),
+        )
+        lengths = {len(heard[0].content), len(await heard[1].read()), len(heard[2])}
+        assert len(lengths) == 1
+
+
+async def _joined(parts: object) -> bytes:
+    return b"".join([part async for part in parts])  # type: ignore[attr-defined]
