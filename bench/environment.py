@@ -15,7 +15,7 @@ import torch
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 # Set where the code travels without its .git.
-COMMIT_VARIABLE = "VOICEGATE_COMMIT"
+COMMIT_VARIABLE = "BENCH_COMMIT"
 
 
 def describe() -> dict[str, Any]:

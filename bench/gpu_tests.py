@@ -2,7 +2,7 @@
 
 python -m voicegate.bench.gpu_tests [FILE] [-- PYTEST OPTIONS]      # FILE by default: bench/results/gpu-tests-h200.txt
 
-Exit status is pytest's. VOICEGATE_COMMIT names the commit where the code travels without its .git.
+Exit status is pytest's. BENCH_COMMIT names the commit where the code travels without its .git.
 """
 
 import argparse

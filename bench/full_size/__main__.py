@@ -7,7 +7,7 @@
 The weights are generated (bench/full_size/source.py), so what it speaks is noise; with --never-stop the rows of the
 200 stop ids in the LLM's head are zero and the others four times as large, and speech lasts to its length limit. With
 --natural it ends as a trained model's does, and there are six voices with prompts of 3 to 10 s (full_size/natural.py).
-`check` writes bench/results/full-size-DEVICE.json; VOICEGATE_COMMIT names the commit where there is no git.
+`check` writes bench/results/full-size-DEVICE.json; BENCH_COMMIT names the commit where there is no git.
 """
 
 import argparse
