@@ -70,6 +70,10 @@ class GatewayConfig:
         default=600.0, metadata=_help("a context with nothing to say ends after hearing nothing for this long")
     )
     context_life_s: float = field(default=14_400.0, metadata=_help("a context ends after this long, whatever it does"))
+    enrolment: bool = field(
+        default=False, metadata=_help("clients may add, replace and take away voices: POST and DELETE at /v1/voices")
+    )
+    max_voices: int = field(default=256, metadata=_help("voices until there are so many, those of the model included"))
     voice_aliases: str = field(
         default="",
         metadata=_help("voices by the names of other protocols' clients, with commas: alloy=anna,nova=bob"),
@@ -208,6 +212,7 @@ _RANGES: Final = (
     _Range("waiting_contexts", 0),
     _Range("waiting_s", 0, 60),
     _Range("max_contexts", 1),
+    _Range("max_voices", 1),
     _Range("context_idle_s", 1, 86_400),
     _Range("context_life_s", 1, 86_400),  # audio messages count their time modulo a day
     _Range("max_sockets", 1),

@@ -83,6 +83,8 @@ class Gateway:
             guests=self.guests,
             voice_names=VoiceNames(config.named_voices),
             max_body_bytes=config.max_message_bytes,
+            takes_voices=config.enrolment,
+            max_voices=config.max_voices,
         )
         self._listener = Listener(config, self._quotas, stage, serve_socket=self._serve_socket)
         self._phase = Phase.WARMING_UP

@@ -137,7 +137,8 @@ async def test_a_bad_request_says_what_is_wrong(body: dict[str, Any] | bytes, fi
 
 
 async def test_bodies_have_their_size_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voicegate.gateway.server.http.bodies._TIMEOUT_S", 0.05)
+    for name in ("_TIMEOUT_S", "_DISCARDING_S"):
+        monkeypatch.setattr(f"voicegate.gateway.server.http.bodies.{name}", 0.05)
     async with serving() as served:
         status, _, answer = await exchange(
             served.url, f"POST {SPEECH} HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n"

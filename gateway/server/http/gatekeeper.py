@@ -10,6 +10,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from voicegate import __version__
+from voicegate.gateway.server.http.bodies import Inbound
 from voicegate.gateway.server.http.pages import text
 from voicegate.gateway.server.sites import Sites
 
@@ -17,12 +18,17 @@ SERVER: Final = f"voicegate/{__version__}"
 _READING: Final = ("GET", "HEAD")
 
 
+def methods_at(path: str, routes: list[Route]) -> str:
+    methods = {method for route in routes if route.path_regex.match(path) for method in route.methods or ()}
+    return ", ".join(sorted(methods | {"OPTIONS"}))
+
+
 class Gatekeeper:
     """Around `app`; `routes` are its own, to name the methods of a path."""
 
     def __init__(self, app: ASGIApp, routes: list[Route], sites: Sites) -> None:
         self._app = app
-        self._routes = routes
+        self.routes = routes
         self._sites = sites
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -30,8 +36,12 @@ class Gatekeeper:
         headers = Headers(scope=scope)
         origins, hosts = headers.getlist("Origin"), headers.getlist("Host")
 
+        inbound = Inbound(receive)
+
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
+                if _may_be_sending(scope["method"], message["status"], headers):
+                    await inbound.discard()
                 ours = MutableHeaders(scope=message)
                 ours.update({"Date": formatdate(usegmt=True), "Server": SERVER, "Connection": "close"})
                 for name, value in self._sites.cors_headers(origins, hosts).items():
@@ -39,7 +49,7 @@ class Gatekeeper:
             await send(message)
 
         answer = self._answer(scope, headers, origins, hosts)
-        await (self._app if answer is None else answer)(scope, receive, send_with_headers)
+        await (self._app if answer is None else answer)(scope, inbound.receive, send_with_headers)
 
     def _answer(self, scope: Scope, headers: Headers, origins: list[str], hosts: list[str]) -> Response | None:
         """To what does not reach the app."""
@@ -55,10 +65,15 @@ class Gatekeeper:
         return None if refusal is None else text(HTTPStatus.FORBIDDEN, refusal)
 
     def _options(self, path: str, headers: Headers) -> Response:
-        methods = {method for route in self._routes if route.path_regex.match(path) for method in route.methods or ()}
-        allowed = ", ".join(sorted(methods | {"OPTIONS"}))
+        allowed = methods_at(path, self.routes)
         answer = text(HTTPStatus.OK, allowed, Allow=allowed, Access_Control_Allow_Methods=allowed)
         if (asked := headers.get("Access-Control-Request-Headers")) is not None:
             # Nothing here lives in a header that a listed site should not be able to send.
             answer.headers["Access-Control-Allow-Headers"] = asked
         return answer
+
+
+def _may_be_sending(method: str, status: int, headers: Headers) -> bool:
+    """A body that nobody wants. Who expects to be asked for it (100-continue), or has sent nothing for long, is not."""
+    is_refused = status >= HTTPStatus.BAD_REQUEST and status != HTTPStatus.REQUEST_TIMEOUT
+    return method not in _READING and is_refused and "Expect" not in headers

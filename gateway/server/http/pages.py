@@ -11,13 +11,21 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from voicegate import __version__
-from voicegate.engine.interface import EngineInfo
 from voicegate.gateway.server import pages_static
 from voicegate.gateway.server.http.status import RETRY_AFTER_S, Status
 from voicegate.gateway.server.pages_static import StaticFile
 from voicegate.protocol.messages import STREAM_PATH
 
-PAGES: Final = ("/", "/healthz", "/readyz", "/v1/voices", "/v1/capacity")
+PAGES: Final = (
+    "/",
+    "/healthz",
+    "/readyz",
+    "/v1/voices",
+    "/v1/audio/voices",
+    "/v1/models",
+    "/v1/capacity",
+    "/openapi.json",
+)
 KNOWN: Final = f"{', '.join(PAGES)}, and WebSocket at {STREAM_PATH}"
 
 
@@ -32,7 +40,6 @@ class Pages:
             Route("/healthz", self._health),
             Route("/readyz", self._readiness),
             Route("/v1/capacity", self._capacity),
-            Route("/v1/voices", self._voices),
             Route(STREAM_PATH, self._stream),
             *(Route(path, _static) for path in pages_static.paths() if path != "/"),
         ]
@@ -55,20 +62,9 @@ class Pages:
         refusal = status.refusal
         return json({"accepts": refusal is None, "reason": refusal, **asdict(status.load)})
 
-    async def _voices(self, _request: Request) -> Response:
-        status = self._status()
-        if status.info is None:
-            return unready(status.unready_reason or "not ready")
-        return json(voices_of(status.info))
-
     async def _stream(self, _request: Request) -> Response:
         line = f"{STREAM_PATH} is a WebSocket (RFC 6455); this request asks for none"
         return text(HTTPStatus.UPGRADE_REQUIRED, line, Upgrade="websocket")
-
-
-def voices_of(info: EngineInfo) -> dict[str, object]:
-    voices = [{"name": voice.name, "description": voice.description} for voice in info.voices]
-    return {"default": info.default_voice, "voices": voices}
 
 
 def wants_html(request: Request) -> bool:
@@ -103,6 +99,11 @@ def json(body: object, status: HTTPStatus = HTTPStatus.OK, **headers: str) -> Re
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     named |= {"Cache-Control": "no-store", "Content-Type": "application/json"}
     return Response(orjson.dumps(body), status, headers=named)
+
+
+def problem(status: HTTPStatus, code: str, message: str, **headers: str) -> Response:
+    """For programs."""
+    return json({"error": {"code": code, "message": message}}, status, **headers)
 
 
 def refused(status: Status) -> Response:

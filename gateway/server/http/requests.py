@@ -97,9 +97,7 @@ class SpeechEndpoint:
             raise Refused(_problem_of(violation)) from violation
 
     def _error(self, problem: Problem, status: HTTPStatus, request_id: str = "") -> Response:
-        headers = {"x_request_id": request_id} if request_id else {}
-        if problem.retry_after_ms is not None:
-            headers["Retry_After"] = str(ceil(problem.retry_after_ms / 1000))
+        headers = retry_header(problem) | ({"X_Request_Id": request_id} if request_id else {})
         return json(self._vendor.error_body(problem, status, request_id), status, **headers)
 
 
@@ -114,6 +112,12 @@ def admit(request: Request, stage: Stage) -> tuple[Owner, EngineInfo]:
         code = ErrorCode.TOO_MANY_CONTEXTS if owner.is_of_owner else ErrorCode.OVERLOADED
         raise Refused(Problem(code, str(owner), RETRY_AFTER_S * 1000))
     return owner, status.info
+
+
+def retry_header(problem: Problem) -> dict[str, str]:
+    if problem.retry_after_ms is None:
+        return {}
+    return {"Retry_After": str(ceil(problem.retry_after_ms / 1000))}
 
 
 def _problem_of(violation: ProtocolViolation) -> Problem:

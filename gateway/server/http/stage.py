@@ -18,3 +18,5 @@ class Stage:
     guests: Guests
     voice_names: VoiceNames
     max_body_bytes: int  # of a request that is no upload
+    takes_voices: bool = False
+    max_voices: int = 256

@@ -8,6 +8,7 @@ from tests.unit.gateway.server.asgi import Answer, ask, stage_of
 from voicegate import __version__
 from voicegate.engine.interface import EngineInfo, SpeakingMode, VoiceInfo
 from voicegate.gateway.server.http.app import build_app
+from voicegate.gateway.server.http.gatekeeper import Gatekeeper
 from voicegate.gateway.server.http.pages import PAGES
 from voicegate.gateway.server.http.status import Load, Status
 from voicegate.gateway.server.pages_static import HEADERS, static_file
@@ -65,9 +66,34 @@ async def test_who_is_turned_away_is_told_when_there_will_be_room() -> None:
 async def test_voices() -> None:
     answer = await get("/v1/voices?x=1", READY)
     assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json")
-    assert answer.json == {"default": "anna", "voices": [{"name": "anna", "description": "warm"}]}
+    anna = {"name": "anna", "description": "warm", "voice_id": "anna", "category": "premade"}
+    assert answer.json == {"default": "anna", "voices": [anna]}
+    assert (await get("/v1/voices/anna")).json == anna
+    assert (await get("/v1/voices/bob")).status == 404
     assert (await get("/v1/voices", WARMING_UP)).status == 503
     assert (await get("/v1/voices", DRAINING)).status == 200
+
+
+async def test_lists_of_other_vendors() -> None:
+    models = (await get("/v1/models")).json["data"]
+    assert [model["id"] for model in models][:2] == ["m", "gpt-4o-mini-tts"]
+    assert (await get("/v1/models/m")).json == models[0]
+    assert (await get("/v1/models/n")).status == 404
+    assert (await get("/v1/audio/models")).json == {"models": [{"id": "m"}]}
+    assert (await get("/v1/audio/voices")).json == {"voices": [{"id": "anna", "name": "anna"}]}
+    for path in ("/v1/models", "/v1/audio/voices", "/v1/voices/anna"):
+        assert (await get(path, WARMING_UP)).status == 503
+
+
+async def test_the_document_holds_what_there_is() -> None:
+    paths = (await get("/openapi.json")).json["paths"]
+    app = build_app(stage_of(READY, SITES))
+    assert isinstance(app, Gatekeeper)
+    routes = [route for route in app.routes if not route.path.startswith(("/page/", "/player/", "/index.html"))]
+    there_are = {(route.path, method) for route in routes for method in route.methods or () if method != "HEAD"}
+    assert {(path, method.upper()) for path in paths for method in paths[path]} >= there_are
+    assert set(paths) <= {route.path for route in routes}
+    assert set(PAGES) <= set(paths)
 
 
 async def test_root_and_404_name_all_that_there_is() -> None:
@@ -110,9 +136,10 @@ async def test_the_stream_wants_an_upgrade() -> None:
 
 
 async def test_methods() -> None:
-    refused = await get("/healthz", method="POST")
-    assert (refused.status, set(refused.headers["Allow"].split(", "))) == (405, {"GET", "HEAD"})
-    assert refused.headers["Allow"] in refused.text
+    for path, allowed in (("/healthz", "GET, HEAD, OPTIONS"), ("/v1/voices/anna", "DELETE, GET, HEAD, OPTIONS")):
+        refused = await get(path, method="POST")
+        assert (refused.status, refused.headers["Allow"]) == (405, allowed)
+        assert allowed in refused.text
     assert (await get("/healthz", method="HEAD")).headers["Content-Length"] == "3"
     options = await get("/healthz", method="OPTIONS")
     assert (options.status, options.headers["Allow"]) == (200, "GET, HEAD, OPTIONS")

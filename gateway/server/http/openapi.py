@@ -1,0 +1,135 @@
+"""The OpenAPI document of all that HTTP answers, served at /openapi.json. A test holds its paths against the routes."""
+
+from typing import Any, Final
+
+from voicegate import __version__
+
+Node = dict[str, Any]
+
+_JSON: Final = "application/json"
+_AUDIO: Final = ("audio/mpeg", "audio/ogg", "audio/aac", "audio/flac", "audio/wav", "audio/pcm")
+_STRING: Final[Node] = {"type": "string"}
+
+
+def _object(required: tuple[str, ...] = (), **properties: Node) -> Node:
+    described: Node = {"type": "object", "properties": properties}
+    return {**described, "required": list(required)} if required else described
+
+
+def _about(description: str, schema: Node | None = None, **more: Any) -> Node:
+    return {**(schema or _STRING), "description": description, **more}
+
+
+def _answers(description: str, *kinds: str, schema: Node | None = None, status: int = 200) -> Node:
+    return {str(status): {"description": description, "content": {kind: {"schema": schema or {}} for kind in kinds}}}
+
+
+def _path_parameter(name: str) -> Node:
+    return {"name": name, "in": "path", "required": True, "schema": _STRING}
+
+
+def _get(summary: str, *kinds: str, schema: Node | None = None, parameters: tuple[Node, ...] = ()) -> Node:
+    operation: Node = {"summary": summary, "responses": _answers("It is so", *kinds, schema=schema)}
+    return {**operation, "parameters": list(parameters)} if parameters else operation
+
+
+def _speech(summary: str, body: Node, *kinds: str, parameters: tuple[Node, ...] = ()) -> Node:
+    responses = _answers("Audio, while it is made", *kinds, schema={"type": "string", "format": "binary"})
+    for status, why in ((400, "It cannot be done as it was asked"), (429, "Too much of this client"), (503, "No room")):
+        responses |= _answers(why, _JSON, status=status)
+    return {
+        "summary": summary,
+        "parameters": list(parameters),
+        "requestBody": {"required": True, "content": {_JSON: {"schema": body}}},
+        "responses": responses,
+    }
+
+
+_VOICE: Final = _object(name=_STRING, description=_STRING, voice_id=_STRING, category=_STRING)
+_SPEED: Final = _about("how fast; beyond 0.5 and 2.0 it is spoken at these", {"type": "number"}, default=1.0)
+_SEED: Final = _about("equal text, voice and seed sound alike", {"type": "integer", "minimum": 0})
+_OPENAI_BODY: Final = _object(
+    ("input",),
+    input=_about("the text"),
+    model=_about("ignored: the model that is loaded speaks"),
+    voice=_about("one of /v1/voices; another name gets its alias' voice or the default one"),
+    instructions=_about("how to speak, in words, where the model follows any", maxLength=200),
+    response_format=_about("of the audio", enum=["mp3", "opus", "aac", "flac", "wav", "pcm"], default="mp3"),
+    speed={**_SPEED, "minimum": 0.25, "maximum": 4.0},
+    stream_format=_about("sse: server-sent events with the audio in base64", enum=["audio", "sse"], default="audio"),
+    seed=_SEED,
+)
+_ELEVENLABS_BODY: Final = _object(("text",), text=_about("the text"), voice_settings=_object(speed=_SPEED), seed=_SEED)
+_CARTESIA_BODY: Final = _object(
+    ("transcript",),
+    transcript=_about("the text"),
+    voice=_object(id=_STRING),
+    output_format=_object(
+        container=_about("of the audio", enum=["raw", "wav", "mp3"], default="raw"),
+        encoding=_about("of raw and wav", enum=["pcm_s16le", "pcm_f32le", "pcm_mulaw", "pcm_alaw"]),
+        sample_rate={"type": "integer", "default": 24_000},
+        bit_rate={"type": "integer"},
+    ),
+    generation_config=_object(speed=_SPEED),
+)
+_ELEVENLABS_PARAMETERS: Final = (
+    _path_parameter("voice_id"),
+    {"name": "output_format", "in": "query", "schema": {**_STRING, "default": "mp3_44100_128"}},
+)
+_ENROLMENT: Final = _object(
+    ("name", "recording"),
+    name=_about("up to 64 letters, digits, _ . and -"),
+    recording=_about("a WAV, FLAC, Ogg or MP3 file of one speaker, best 3 to 10 s", format="binary"),
+    transcript=_about("what the recording says; without one the voice resembles it less"),
+    description=_STRING,
+    replace=_about("a voice of that name", {"type": "boolean", "default": False}),
+)
+
+
+def _enrolment(summary: str) -> Node:
+    form = {"multipart/form-data": {"schema": _ENROLMENT}}
+    responses = _answers("The voice can be used", _JSON, schema=_VOICE, status=201)
+    for status, why in (
+        (403, "This server takes no voices"),
+        (409, "There is a voice of that name, or no room for more"),
+        (422, "No voice can be made of this"),
+    ):
+        responses |= _answers(why, _JSON, status=status)
+    return {"summary": summary, "requestBody": {"required": True, "content": form}, "responses": responses}
+
+
+def document() -> Node:
+    text, elevenlabs = "text/plain", _ELEVENLABS_PARAMETERS
+    name = (_path_parameter("name"),)
+    paths: Node = {
+        "/": {"get": _get("The page for browsers, one line for others", "text/html", text)},
+        "/healthz": {"get": _get("The process lives", text)},
+        "/readyz": {"get": {**_get("A new socket would be served", text)}},
+        "/openapi.json": {"get": _get("This document", _JSON)},
+        "/v1/capacity": {"get": _get("How much room is left", _JSON)},
+        "/v1/stream": {"get": {"summary": "The native WebSocket", "responses": {"101": {"description": "It opens"}}}},
+        "/v1/models": {"get": _get("Models, as OpenAI lists them", _JSON)},
+        "/v1/models/{model}": {"get": _get("One of them", _JSON, parameters=(_path_parameter("model"),))},
+        "/v1/audio/models": {"get": _get("Models, as pickers of voices ask for them", _JSON)},
+        "/v1/audio/voices": {"get": _get("Voices, as pickers ask for them", _JSON)},
+        "/v1/voices": {
+            "get": _get("Voices", _JSON, schema=_object(default=_STRING, voices={"type": "array", "items": _VOICE})),
+            "post": _enrolment("Make a voice of a recording"),
+        },
+        "/v1/voices/add": {"post": _enrolment("The same, as ElevenLabs has it; the recording may be named `files`")},
+        "/v1/voices/{name}": {
+            "get": _get("One voice", _JSON, schema=_VOICE, parameters=name),
+            "delete": {**_get("Take a voice away", _JSON, parameters=name)},
+        },
+        "/v1/audio/speech": {"post": _speech("Speech, as OpenAI has it", _OPENAI_BODY, *_AUDIO, "text/event-stream")},
+        "/v1/text-to-speech/{voice_id}": {
+            "post": _speech("Speech, as ElevenLabs has it", _ELEVENLABS_BODY, *_AUDIO, parameters=elevenlabs)
+        },
+        "/v1/text-to-speech/{voice_id}/stream": {
+            "post": _speech("The same: both are streamed", _ELEVENLABS_BODY, *_AUDIO, parameters=elevenlabs)
+        },
+        "/tts/bytes": {
+            "post": _speech("Speech, as Cartesia has it", _CARTESIA_BODY, "audio/wav", "audio/mpeg", "audio/pcm")
+        },
+    }
+    return {"openapi": "3.1.0", "info": {"title": "voicegate", "version": __version__}, "paths": paths}

@@ -1,0 +1,201 @@
+"""Voices over the wire: listed for everybody, added and taken away where the server allows it."""
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Message
+
+from voicegate.engine.interface import (
+    EngineError,
+    EngineInfo,
+    EngineStopped,
+    UnknownVoice,
+    Unsupported,
+    VoiceInfo,
+    VoiceRefused,
+)
+from voicegate.gateway.logs import get_logger
+from voicegate.gateway.server.http.bodies import BodyRefused, read_body
+from voicegate.gateway.server.http.pages import json, problem, unready
+from voicegate.gateway.server.http.requests import Refused, admit, retry_header
+from voicegate.gateway.server.http.stage import Stage
+from voicegate.protocol.dialects.one_shot import Problem
+from voicegate.protocol.errors import ErrorCode
+
+# A minute of stereo at 48 kHz and 16 bit; engines take 30 s at most.
+_MAX_UPLOAD_BYTES: Final = 12 * 1024 * 1024
+_MAX_FIELDS: Final = 16
+_MAX_FIELD_BYTES: Final = 16 * 1024
+# Each holds its recording in memory. Lower makes clients wait that add many voices at once.
+_MAX_UPLOADS: Final = 4
+_RECORDING_FIELDS: Final = ("recording", "file", "files")  # ours; what others call it
+_NOT_ALLOWED: Final = "this server takes no voices by HTTP; start it with --enrolment, or use `voicegate voices add`"
+
+log = get_logger(__name__)
+
+
+class Voices:
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._num_uploads = 0
+
+    @property
+    def routes(self) -> list[Route]:
+        return [
+            Route("/v1/voices", self._list),
+            Route("/v1/voices", self._add, methods=["POST"]),
+            Route("/v1/voices/add", self._add, methods=["POST"]),  # as ElevenLabs has it
+            Route("/v1/voices/{name}", self._show),
+            Route("/v1/voices/{name}", self._remove, methods=["DELETE"]),
+        ]
+
+    async def _list(self, _request: Request) -> Response:
+        status = self._stage.status()
+        if status.info is None:
+            return unready(status.unready_reason or "not ready")
+        voices = [_described(voice) for voice in status.info.voices]
+        return json({"default": status.info.default_voice, "voices": voices})
+
+    async def _show(self, request: Request) -> Response:
+        status, name = self._stage.status(), request.path_params["name"]
+        if status.info is None:
+            return unready(status.unready_reason or "not ready")
+        for voice in status.info.voices:
+            if voice.name == name:
+                return json(_described(voice))
+        return problem(HTTPStatus.NOT_FOUND, "unknown_voice", f"no voice {name[:80]!r}; GET /v1/voices lists them")
+
+    async def _add(self, request: Request) -> Response:
+        if not self._stage.takes_voices:
+            return problem(HTTPStatus.FORBIDDEN, "unsupported", _NOT_ALLOWED)
+        if self._num_uploads >= _MAX_UPLOADS:
+            text = f"{_MAX_UPLOADS} voices are being added; try again later"
+            return problem(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", text, Retry_After="1")
+        self._num_uploads += 1
+        try:
+            _, info = admit(request, self._stage)
+            new = await _read_form(request)
+            self._check_room(new, info)
+            added = await self._stage.services.engine.add_voice(
+                new.name,
+                new.recording,
+                transcript=new.transcript,
+                description=new.description,
+                replace=new.is_replacing,
+            )
+        except Refused as refused:
+            return _refusal(refused)
+        except EngineError as error:
+            return _engine_refusal(error)
+        finally:
+            self._num_uploads -= 1
+        log.info("voice added", voice=added.name)
+        return json({**_described(added), "requires_verification": False}, HTTPStatus.CREATED)
+
+    def _check_room(self, new: "_NewVoice", info: EngineInfo) -> None:
+        """Raises Refused."""
+        is_known = any(voice.name == new.name for voice in info.voices)
+        if is_known and not new.is_replacing:
+            text = f"there is a voice {new.name[:80]!r} already; replace it (replace=true), or choose another name"
+            raise _bad(text, HTTPStatus.CONFLICT)
+        if not is_known and len(info.voices) >= self._stage.max_voices:
+            text = f"{len(info.voices)} voices are all that there may be; take one away first"
+            raise _bad(text, HTTPStatus.CONFLICT)
+
+    async def _remove(self, request: Request) -> Response:
+        if not self._stage.takes_voices:
+            return problem(HTTPStatus.FORBIDDEN, "unsupported", _NOT_ALLOWED)
+        name = request.path_params["name"]
+        try:
+            await self._stage.services.engine.remove_voice(name)
+        except EngineError as error:
+            return _engine_refusal(error)
+        log.info("voice removed", voice=name)
+        return json({"status": "ok"})
+
+
+def _described(voice: VoiceInfo) -> dict[str, object]:
+    """In our words, and beside them in ElevenLabs'."""
+    return {"name": voice.name, "description": voice.description, "voice_id": voice.name, "category": "premade"}
+
+
+# --- forms ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _NewVoice:
+    name: str
+    recording: bytes
+    transcript: str
+    description: str
+    is_replacing: bool
+
+
+async def _read_form(request: Request) -> _NewVoice:
+    """Raises Refused."""
+    try:
+        body = await read_body(request, _MAX_UPLOAD_BYTES)
+    except BodyRefused as refused:
+        raise _bad(str(refused), refused.status) from refused
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    limits = {"max_files": 1, "max_fields": _MAX_FIELDS, "max_part_size": _MAX_FIELD_BYTES}
+    try:
+        async with Request(request.scope, receive).form(**limits) as form:
+            return _NewVoice(
+                name=_field(form, "name"),
+                recording=await _recording(form),
+                transcript=_field(form, "transcript"),
+                description=_field(form, "description"),
+                is_replacing=_field(form, "replace").lower() in ("true", "1", "yes", "on"),
+            )
+    except HTTPException as error:  # Starlette's word for what is no form
+        raise _bad(error.detail) from error
+
+
+def _field(form: FormData, name: str) -> str:
+    value = form.get(name, "")
+    return value if isinstance(value, str) else ""
+
+
+async def _recording(form: FormData) -> bytes:
+    """Raises Refused."""
+    for name in _RECORDING_FIELDS:
+        if isinstance(file := form.get(name), UploadFile):
+            return await file.read()
+    raise _bad("the form has no `recording`, a sound file: curl -F name=anna -F recording=@anna.wav ...")
+
+
+# --- refusals ---------------------------------------------------------------------------------------------
+
+
+def _bad(message: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> Refused:
+    return Refused(Problem(ErrorCode.BAD_MESSAGE, message), status)
+
+
+def _refusal(refused: Refused) -> Response:
+    headers = retry_header(refused.problem)
+    return problem(refused.status, refused.problem.code.value, refused.problem.message, **headers)
+
+
+def _engine_refusal(error: EngineError) -> Response:
+    match error:
+        case UnknownVoice():
+            status, code = HTTPStatus.NOT_FOUND, "unknown_voice"
+        case VoiceRefused():
+            status, code = HTTPStatus.UNPROCESSABLE_ENTITY, "voice_refused"
+        case Unsupported():
+            status, code = HTTPStatus.NOT_IMPLEMENTED, "unsupported"
+        case EngineStopped():
+            status, code = HTTPStatus.SERVICE_UNAVAILABLE, "overloaded"
+        case _:
+            status, code = HTTPStatus.INTERNAL_SERVER_ERROR, "engine_failed"
+    return problem(status, code, str(error))

@@ -1,0 +1,133 @@
+"""Voices and models over the wire, asked by bare requests and by vendors' packages."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from elevenlabs.client import AsyncElevenLabs
+
+from tests.integration.http_client import base_url
+from tests.integration.wire_client import Served, serving
+from voicegate.engine.interface import Unsupported, VoiceInfo
+from voicegate.protocol import messages as wire
+from voicegate.protocol.dialects.openai_speech import MODEL_NAMES
+
+pytestmark = pytest.mark.integration
+
+WAV = b"RIFF and so on"
+
+
+def client_of(served: Served) -> httpx.AsyncClient:
+    return httpx.AsyncClient(base_url=base_url(served.url))
+
+
+def form(recording: bytes = WAV, **fields: str) -> dict[str, Any]:
+    return {"files": {"recording": ("guest.wav", recording, "audio/wav")}, "data": {"name": "guest", **fields}}
+
+
+async def names(client: httpx.AsyncClient) -> list[str]:
+    return [voice["name"] for voice in (await client.get("/v1/voices")).json()["voices"]]
+
+
+async def test_a_voice_comes_speaks_and_goes() -> None:
+    async with serving(enrolment=True) as served, client_of(served) as http, served.client() as client:
+        response = await http.post("/v1/voices", **form(transcript="Hello.", description="new"))
+        assert response.status_code == 201
+        assert response.json()["name"] == response.json()["voice_id"] == "guest"
+        assert await names(http) == ["hum", "drone", "guest"]
+        await client.speak("a", "hello", voice="guest")
+        assert (await client.until_done("a")).packets
+        speech = await http.post("/v1/audio/speech", json={"input": "hello", "voice": "guest"})
+        assert speech.headers["x-voice"] == "guest"
+        assert (await http.post("/v1/voices", **form())).status_code == 409
+        assert (await http.post("/v1/voices", **form(replace="true", description="newer"))).status_code == 201
+        assert (await http.get("/v1/voices/guest")).json()["description"] == "newer"
+        assert (await http.delete("/v1/voices/guest")).json() == {"status": "ok"}
+        assert (await http.delete("/v1/voices/guest")).status_code == 404
+        await client.send(wire.Open(context="b", voice="guest"))
+        assert (await client.until(wire.Error)).code == "unknown_voice"
+
+
+@pytest.mark.parametrize(
+    ("request_fields", "status", "part"),
+    [
+        ({"data": {"name": "guest"}}, 400, "no `recording`"),
+        ({"content": b"x", "headers": {"Content-Type": "multipart/form-data"}}, 400, "boundary"),
+        ({"content": b"x", "headers": {"Content-Type": "multipart/form-data; boundary=b"}}, 400, ""),
+        (form(name="no spaces"), 422, "cannot be a voice's name"),
+        (form(name="../up"), 422, "cannot be a voice's name"),
+        (form(b"not sound"), 422, "no sound file"),
+        (form(bytes(13 * 1024 * 1024)), 413, "at most"),
+        (form(transcript="x" * 20_000), 400, "maximum size"),
+    ],
+)
+async def test_what_makes_no_voice(request_fields: dict[str, Any], status: int, part: str) -> None:
+    async with serving(enrolment=True) as served, client_of(served) as http:
+        response = await http.post("/v1/voices", **request_fields)
+        assert response.status_code == status
+        assert part in response.json()["error"]["message"]
+        assert await names(http) == ["hum", "drone"]
+
+
+async def test_it_is_for_servers_that_allow_it() -> None:
+    async with serving() as served, client_of(served) as http:
+        for response in (await http.post("/v1/voices", **form()), await http.delete("/v1/voices/drone")):
+            assert response.status_code == 403
+            assert "--enrolment" in response.json()["error"]["message"]
+        assert await names(http) == ["hum", "drone"]
+
+
+async def test_no_page_of_another_site_adds_voices() -> None:
+    async with serving(enrolment=True) as served, client_of(served) as http:
+        response = await http.post("/v1/voices", **form(), headers={"Origin": "https://evil.example"})
+        assert response.status_code == 403
+        assert await names(http) == ["hum", "drone"]
+
+
+async def test_there_are_so_many() -> None:
+    async with serving(enrolment=True, max_voices=3) as served, client_of(served) as http:
+        assert (await http.post("/v1/voices", **form())).status_code == 201
+        response = await http.post("/v1/voices", **form(name="another"))
+        assert (response.status_code, "take one away" in response.text) == (409, True)
+        assert (await http.post("/v1/voices", **form(replace="true"))).status_code == 201
+        assert (await http.delete("/v1/voices/hum")).status_code == 422, "the default voice"
+
+
+async def test_uploads_at_once_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_end = asyncio.Event()
+
+    async def slow(name: str, *_: object, **__: object) -> VoiceInfo:
+        await may_end.wait()
+        raise Unsupported("model 'fake' has fixed voices")
+
+    async with serving(enrolment=True) as served, client_of(served) as http:
+        monkeypatch.setattr(served.engine, "add_voice", slow)
+        monkeypatch.setattr("voicegate.gateway.server.http.voices._MAX_UPLOADS", 2)
+        adding = [asyncio.create_task(http.post("/v1/voices", **form())) for _ in range(3)]
+        done, waiting = await asyncio.wait(adding, return_when=asyncio.FIRST_COMPLETED)
+        assert [task.result().status_code for task in done] == [503]
+        may_end.set()
+        assert [(await task).status_code for task in waiting] == [501, 501]
+
+
+async def test_elevenlabs_voices() -> None:
+    async with serving(enrolment=True) as served:
+        client = AsyncElevenLabs(api_key="none", base_url=base_url(served.url))
+        created = await client.voices.ivc.create(name="guest", files=[WAV], description="new")
+        assert created.voice_id == "guest"
+        voices = (await client.voices.get_all()).voices
+        assert [(voice.voice_id, voice.name) for voice in voices] == [
+            (name, name) for name in ("hum", "drone", "guest")
+        ]
+        assert (await client.voices.get("guest")).description == "new"
+        assert (await client.voices.delete("guest")).status == "ok"
+
+
+async def test_openai_models() -> None:
+    async with serving() as served, openai.AsyncOpenAI(api_key="x", base_url=f"{base_url(served.url)}/v1") as client:
+        assert [model.id async for model in client.models.list()] == ["fake", *MODEL_NAMES]
+        assert (await client.models.retrieve("tts-1")).id == "tts-1"
+        with pytest.raises(openai.NotFoundError):
+            await client.models.retrieve("none")
