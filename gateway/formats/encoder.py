@@ -9,6 +9,7 @@ from typing import Protocol
 
 from voicegate.gateway.formats.compressed import AacEncoder, FlacEncoder, Mp3Encoder
 from voicegate.gateway.formats.raw import FloatEncoder, NativeEncoder, PcmEncoder, alaw, mulaw, wav_header
+from voicegate.protocol.audio_message import AudioMessage
 from voicegate.protocol.formats import NATIVE_RATE_HZ, Coding, OutputFormat
 from voicegate.protocol.ogg import OggOpusMuxer
 
@@ -36,6 +37,9 @@ class StreamEncoder:
             self._header = self._muxer.headers()
         else:
             self._pcm = create_pcm_stream(output)
+
+    def take(self, message: AudioMessage) -> bytes:
+        return self.finish(message.pts_48k) if message.is_last else self.feed(message.packets)
 
     def feed(self, packets: Sequence[bytes]) -> bytes:
         if self._pcm is not None:

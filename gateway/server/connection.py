@@ -1,6 +1,10 @@
-"""The I/O shell of one WebSocket: what is read becomes messages of its Conversation, whose output is written."""
+"""The I/O shell of one WebSocket: what is read becomes messages of its Conversation, whose output is written.
+
+Its Translator knows what the peer speaks; here nobody does.
+"""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Final, assert_never
 
 from websockets.exceptions import ConnectionClosed
@@ -9,10 +13,11 @@ from websockets.protocol import State
 from voicegate.engine.interface import EngineInfo
 from voicegate.gateway.server.bounded_socket import CLOSE_TIMEOUT_S, BoundedSocket, Trouble
 from voicegate.gateway.server.conversation import Conversation, Services
+from voicegate.gateway.server.translation import Translator
 from voicegate.gateway.session.actions import Close
-from voicegate.protocol import audio_message, codec
 from voicegate.protocol.audio_message import AudioMessage
-from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
+from voicegate.protocol.dialects.dialect import Hangup, Reply, Step
+from voicegate.protocol.errors import CloseCode, ProtocolViolation
 from voicegate.protocol.messages import ServerMessage
 
 # Frames written in a row before other sockets have their turn.
@@ -20,9 +25,19 @@ _WRITES_PER_TURN: Final = 16
 
 
 class Connection:
-    def __init__(self, websocket: BoundedSocket, services: Services, info: EngineInfo) -> None:
+    def __init__(
+        self,
+        websocket: BoundedSocket,
+        services: Services,
+        info: EngineInfo,
+        *,
+        translator: Translator,
+        tag: str | None = None,
+    ) -> None:
+        """`tag`: what the client calls itself in the log."""
         self._websocket = websocket
-        self.conversation = Conversation(services, info=info, owner=websocket.owner)
+        self._translator = translator
+        self.conversation = Conversation(services, info=info, owner=websocket.owner, tag=tag)
 
     async def run(self) -> None:
         """Returns when the socket is closed and its utterances are cancelled."""
@@ -78,13 +93,21 @@ class Connection:
 
     def _take(self, raw: str | bytes) -> None:
         try:
-            if isinstance(raw, bytes):
-                raise ProtocolViolation(ErrorCode.BAD_MESSAGE, "a client sends text messages only")
-            message = codec.decode_client(raw)
+            steps = self._translator.hear(raw)
         except ProtocolViolation as violation:
             self.conversation.violation(violation)
         else:
-            self.conversation.receive(message)
+            for step in steps:
+                self._perform(step)
+
+    def _perform(self, step: Step) -> None:
+        match step:
+            case Reply():
+                self.conversation.say(step)
+            case Hangup(code=code, reason=reason):
+                self.conversation.say(Close(code, reason))
+            case _:
+                self.conversation.receive(step)
 
     # --- writing ------------------------------------------------------------------------------------------
 
@@ -101,9 +124,17 @@ class Connection:
             if num_written % _WRITES_PER_TURN == 0:
                 await asyncio.sleep(0)  # gives way; nothing is waited for
 
-    async def _write(self, item: ServerMessage | AudioMessage) -> bool:
-        """Returns when the socket has taken it; False when it is closed."""
-        frame = audio_message.pack(item) if isinstance(item, AudioMessage) else codec.encode(item)
+    async def _write(self, item: ServerMessage | AudioMessage | Reply) -> bool:
+        """Returns when the socket has taken what becomes of it; False when it is closed."""
+        steps: Sequence[Step] = [item] if isinstance(item, Reply) else await self._translator.word(item)
+        for step in steps:
+            if not isinstance(step, Reply):
+                self._perform(step)
+            elif not await self._send(step.frame):
+                return False
+        return True
+
+    async def _send(self, frame: str | bytes) -> bool:
         try:
             await self._websocket.send(frame)
         except ConnectionClosed:

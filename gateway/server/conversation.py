@@ -31,6 +31,7 @@ from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import Owner, Quotas
 from voicegate.gateway.session.session import Session
 from voicegate.protocol import messages as wire
+from voicegate.protocol.dialects.dialect import Reply
 from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
 from voicegate.protocol.messages import ClientMessage, ServerMessage
 
@@ -49,7 +50,8 @@ class Services:
 class Conversation:
     """`verdict`: how it ends, whatever is still to be said or taken."""
 
-    def __init__(self, services: Services, *, info: EngineInfo, owner: Owner) -> None:
+    def __init__(self, services: Services, *, info: EngineInfo, owner: Owner, tag: str | None = None) -> None:
+        """`tag`: what the client calls itself, for the log."""
         self._engine = services.engine
         self._dispatcher = services.dispatcher
         self._admission = services.admission
@@ -64,7 +66,8 @@ class Conversation:
         self._outgoing = Outgoing()
         self.verdict: asyncio.Future[Close] = self._loop.create_future()
         self._is_over = False
-        self.log = get_logger(__name__).bind(session=self.session_id)
+        named = {} if tag is None else {"tag": tag}
+        self.log = get_logger(__name__).bind(session=self.session_id, **named)
 
     @property
     def num_contexts(self) -> int:
@@ -86,6 +89,10 @@ class Conversation:
     def violation(self, violation: ProtocolViolation) -> None:
         """It sent what is no message."""
         self._perform(self._session.violation(violation))
+
+    def say(self, answer: Reply | Close) -> None:
+        """What the session does not know of: it goes out behind all that waits, and nothing behind a Close."""
+        self._outgoing.put(answer)
 
     async def wait_for_room(self) -> None:
         """Until more of the client may be read: who does not take answers is not listened to either."""

@@ -16,6 +16,7 @@ from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server import upgrades
 from voicegate.gateway.server.bounded_socket import CLOSE_TIMEOUT_S, MAX_QUEUED_FRAMES, BoundedSocket
+from voicegate.gateway.server.callers import TOKEN_SUBPROTOCOL
 from voicegate.gateway.server.descriptors import SPARE_CONNECTIONS
 from voicegate.gateway.server.door import Door
 from voicegate.gateway.server.errors import GatewayError
@@ -164,8 +165,11 @@ class Listener:
 
 
 def _select_subprotocol(_connection: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
-    """Offered, not required: a client that names none, or only others, is let in too."""
-    return Subprotocol(SUBPROTOCOL) if SUBPROTOCOL in offered else None
+    """Offered, not required: a client that names none, or only others, is let in too.
+
+    A browser hangs up where none that it offers is taken, and a key (of `token, KEY`) is none.
+    """
+    return next((Subprotocol(name) for name in (SUBPROTOCOL, TOKEN_SUBPROTOCOL) if name in offered), None)
 
 
 def _why_not_listening(error: OSError, host: str, port: int) -> str:

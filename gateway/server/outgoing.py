@@ -11,6 +11,7 @@ from typing import Final
 from voicegate.engine.interface import AudioReady, EngineEvent
 from voicegate.gateway.session.actions import Close
 from voicegate.protocol.audio_message import AudioMessage
+from voicegate.protocol.dialects.dialect import Reply
 from voicegate.protocol.messages import ServerMessage
 
 # Answers that wait for the socket. Reading pauses above it: lower slows clients that pipeline many small messages,
@@ -20,7 +21,7 @@ _MAX_WAITING_ANSWERS: Final = 256
 # all: 16 MiB are 5 minutes of PCM or an hour of Opus.
 _MAX_WAITING_AUDIO_BYTES: Final = 16 * 1024 * 1024
 
-Item = ServerMessage | AudioMessage | Close
+Item = ServerMessage | AudioMessage | Reply | Close
 
 
 class Outgoing:

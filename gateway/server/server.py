@@ -14,6 +14,7 @@ from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.admission import Admission
 from voicegate.gateway.server.bounded_socket import BoundedSocket
+from voicegate.gateway.server.callers import caller_of
 from voicegate.gateway.server.connection import Connection
 from voicegate.gateway.server.conversation import Services
 from voicegate.gateway.server.descriptors import file_limits, make_room_for
@@ -24,6 +25,7 @@ from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.status import Load, Status
 from voicegate.gateway.server.listener import Listener
 from voicegate.gateway.server.sites import sites_of
+from voicegate.gateway.server.translation import translator_for
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import Holding, QuotaLimits, Quotas
 from voicegate.gateway.session.voice_names import VoiceNames
@@ -76,12 +78,13 @@ class Gateway:
         )
         self._services = Services(engine, self._dispatcher, self._admission, limits, self._quotas)
         self.guests = Guests()
+        self._voice_names = VoiceNames(config.named_voices)
         stage = Stage(
             status=self._status,
             sites=sites_of(config),
             services=self._services,
             guests=self.guests,
-            voice_names=VoiceNames(config.named_voices),
+            voice_names=self._voice_names,
             max_body_bytes=config.max_message_bytes,
             takes_voices=config.enrolment,
             max_voices=config.max_voices,
@@ -199,9 +202,21 @@ class Gateway:
     async def _serve_socket(self, websocket: BoundedSocket) -> None:
         info = self._info_now
         assert info is not None, "no socket is let in before the engine is ready"
-        connection = Connection(websocket, self._services, info)
+        assert websocket.request is not None, "nor before it was read"
+        target, headers = websocket.request.path, websocket.request.headers
+        connection = Connection(
+            websocket,
+            self._services,
+            info,
+            translator=translator_for(target, self._find_voice),
+            tag=caller_of(headers.get_all, target).tag,
+        )
         with self.guests.present(connection):
             await connection.run()
+
+    def _find_voice(self, name: str) -> str | None:
+        info = self._info_now
+        return None if info is None else self._voice_names.resolve(name, info)
 
     # --- end ----------------------------------------------------------------------------------------------
 

@@ -10,6 +10,8 @@ from voicegate.gateway.server.http.pages import KNOWN
 from voicegate.gateway.server.http.status import RETRY_AFTER_S, Status
 from voicegate.gateway.server.sites import Sites
 from voicegate.gateway.session.quota import Excess
+from voicegate.protocol.dialects.catalogue import find_dialect, has_dialect
+from voicegate.protocol.errors import ProtocolViolation
 from voicegate.protocol.messages import STREAM_PATH
 
 
@@ -20,14 +22,20 @@ def is_upgrade(request: Request) -> bool:
 
 def find_refusal(request: Request, status: Status, sites: Sites) -> Response | None:
     origins, hosts = request.headers.get_all("Origin"), request.headers.get_all("Host")
-    if request.path.partition("?")[0] != STREAM_PATH:
+    path = request.path.partition("?")[0]
+    if path != STREAM_PATH and not has_dialect(path):
         response = _text(HTTPStatus.NOT_FOUND, f"nothing here; there are {KNOWN}")
     elif (reason := sites.refusal(origins, hosts)) is not None:
         response = _text(HTTPStatus.FORBIDDEN, reason)
     elif status.refusal is not None:
         response = _text(HTTPStatus.SERVICE_UNAVAILABLE, status.refusal, retry_after_s=status.retry_after_s)
     else:
-        return None
+        try:
+            find_dialect(request.path)
+        except ProtocolViolation as violation:
+            response = _text(HTTPStatus.BAD_REQUEST, violation.message)
+        else:
+            return None
     response.headers.update(sites.cors_headers(origins, hosts))
     return response
 

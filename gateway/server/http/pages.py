@@ -14,6 +14,7 @@ from voicegate import __version__
 from voicegate.gateway.server import pages_static
 from voicegate.gateway.server.http.status import RETRY_AFTER_S, Status
 from voicegate.gateway.server.pages_static import StaticFile
+from voicegate.protocol.dialects.catalogue import PATHS as DIALECT_PATHS
 from voicegate.protocol.messages import STREAM_PATH
 
 PAGES: Final = (
@@ -26,7 +27,7 @@ PAGES: Final = (
     "/v1/capacity",
     "/openapi.json",
 )
-KNOWN: Final = f"{', '.join(PAGES)}, and WebSocket at {STREAM_PATH}"
+KNOWN: Final = f"{', '.join(PAGES)}, and WebSocket at {', '.join((STREAM_PATH, *DIALECT_PATHS))}"
 
 
 class Pages:

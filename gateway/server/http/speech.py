@@ -11,6 +11,7 @@ from voicegate.gateway.server.conversation import Conversation
 from voicegate.gateway.session.actions import Close
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
+from voicegate.protocol.dialects.dialect import Reply
 from voicegate.protocol.dialects.one_shot import OneShot, Problem
 from voicegate.protocol.errors import ErrorCode
 from voicegate.protocol.messages import ClientMessage
@@ -55,7 +56,7 @@ class Speech:
                     raise SpeechFailed(_problem(item))
                 case wire.Cancelled() | Close():
                     raise SpeechFailed(Problem(ErrorCode.ENGINE_FAILED, "the speech was broken off"))
-                case wire.Ready() | wire.Flushed() | wire.Draining() | wire.Pong() | wire.Resumed():
+                case wire.Ready() | wire.Flushed() | wire.Draining() | wire.Pong() | wire.Resumed() | Reply():
                     pass  # nothing that an answer has a word for
                 case _:
                     assert_never(item)
@@ -64,12 +65,8 @@ class Speech:
         encoder = self._encoder
         assert encoder is not None, "audio comes after `opened`"
         if not self._shot.output.is_costly:
-            return _feed(encoder, message)
-        return await asyncio.to_thread(_feed, encoder, message)
-
-
-def _feed(encoder: StreamEncoder, message: AudioMessage) -> bytes:
-    return encoder.finish(message.pts_48k) if message.is_last else encoder.feed(message.packets)
+            return encoder.take(message)
+        return await asyncio.to_thread(encoder.take, message)
 
 
 def _problem(error: wire.Error) -> Problem:

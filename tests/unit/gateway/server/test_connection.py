@@ -15,6 +15,7 @@ from voicegate.gateway.server.bounded_socket import Trouble
 from voicegate.gateway.server.connection import Connection
 from voicegate.gateway.server.conversation import Services
 from voicegate.gateway.server.dispatch import Dispatcher
+from voicegate.gateway.server.translation import NativeTranslator
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import NOBODY, Quotas
 from voicegate.gateway.session.waiting import WaitingLimits
@@ -73,7 +74,7 @@ class StubWebsocket:
 async def new_connection(websocket: Any, engine: FakeEngine) -> Connection:
     await engine.start()
     services = Services(engine, Dispatcher(engine), Admission(engine, WaitingLimits()), SessionLimits(), Quotas())
-    return Connection(websocket, services, engine.info)
+    return Connection(websocket, services, engine.info, translator=NativeTranslator())
 
 
 async def test_a_peer_that_reads_nothing_is_dropped() -> None:

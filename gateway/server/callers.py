@@ -1,0 +1,46 @@
+"""What a request says of who sends it: a tag for the logs, and the key of whichever vendor's client it is. Pure.
+
+Here authentication will begin: every key is accepted for now, and none is needed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import parse_qs
+
+# Of all that a request names of itself in a log line.
+_MAX_TAG_CHARS: Final = 64
+_TAG_HEADER: Final = "X-Client-Tag"
+_TAG_PARAMETER: Final = "client_tag"
+_KEY_HEADERS: Final = ("xi-api-key", "X-API-Key", "kyutai-api-key")
+_KEY_PARAMETERS: Final = ("api_key", "access_token", "single_use_token", "auth_id")
+_SCHEMES: Final = ("bearer", "token")
+# How a browser, which cannot set headers, names its key to Deepgram.
+TOKEN_SUBPROTOCOL: Final = "token"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    tag: str | None = None  # the client's own, echoed in the log
+    key: str | None = field(default=None, repr=False)
+
+
+def caller_of(headers: Callable[[str], Sequence[str]], target: str) -> Caller:
+    """`headers`: all values of a header; `target`: of the request, path and query."""
+    query = parse_qs(target.partition("?")[2])
+    tags = [*headers(_TAG_HEADER), *query.get(_TAG_PARAMETER, ())]
+    keys = [value for name in _KEY_HEADERS for value in headers(name)]
+    keys += [key for value in headers("Authorization") if (key := _credential(value))]
+    keys += [value for name in _KEY_PARAMETERS for value in query.get(name, ())]
+    offered = [name.strip() for value in headers("Sec-WebSocket-Protocol") for name in value.split(",")]
+    keys += offered[1:2] if offered[:1] == [TOKEN_SUBPROTOCOL] else []
+    return Caller(tag=_shown(tags[0]) if tags else None, key=keys[0] if keys else None)
+
+
+def _credential(authorization: str) -> str | None:
+    scheme, _, key = authorization.partition(" ")
+    return key.strip() if scheme.lower() in _SCHEMES else None
+
+
+def _shown(tag: str) -> str | None:
+    return "".join(char if char.isprintable() else "?" for char in tag[:_MAX_TAG_CHARS]) or None

@@ -1,0 +1,106 @@
+"""What a socket speaks: frames in, steps out; the session's messages in, frames out. The native protocol, or a dialect.
+
+Audio of a dialect is made here, behind everything that a cancel drops, and off the event loop where it costs.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from voicegate.gateway.formats.encoder import StreamEncoder
+from voicegate.protocol import audio_message, codec
+from voicegate.protocol import messages as wire
+from voicegate.protocol.audio_message import AudioMessage
+from voicegate.protocol.dialects.catalogue import find_dialect
+from voicegate.protocol.dialects.dialect import Dialect, FindVoice, Reply, Speech, Step
+from voicegate.protocol.errors import ErrorCode, ProtocolViolation
+from voicegate.protocol.formats import NATIVE_RATE_HZ, OutputFormat
+from voicegate.protocol.messages import ServerMessage
+from voicegate.protocol.opus_packet import packet_duration_48k
+
+_PCM_BYTES_PER_MS = 2 * NATIVE_RATE_HZ // 1000
+
+
+class Translator(Protocol):
+    def hear(self, raw: str | bytes) -> Sequence[Step]:
+        """Raises ProtocolViolation for what the session is to answer."""
+
+    async def word(self, item: ServerMessage | AudioMessage) -> Sequence[Step]:
+        """In order, one at a time."""
+
+
+def translator_for(target: str, find_voice: FindVoice) -> Translator:
+    """By the request's target, which was let in."""
+    make_dialect = find_dialect(target)
+    return NativeTranslator() if make_dialect is None else DialectTranslator(make_dialect(find_voice))
+
+
+class NativeTranslator:
+    def hear(self, raw: str | bytes) -> Sequence[Step]:
+        if isinstance(raw, bytes):
+            raise ProtocolViolation(ErrorCode.BAD_MESSAGE, "a client sends text messages only")
+        return [codec.decode_client(raw)]
+
+    async def word(self, item: ServerMessage | AudioMessage) -> Sequence[Step]:
+        return [Reply(audio_message.pack(item) if isinstance(item, AudioMessage) else codec.encode(item))]
+
+
+@dataclass(slots=True)
+class _Stream:
+    """The audio of one context on its way out."""
+
+    context: str
+    output: OutputFormat
+    encoder: StreamEncoder
+    pre_skip_48k: int
+    sent_48k: int = 0
+
+    async def encode(self, message: AudioMessage) -> Speech:
+        if self.output.is_costly:
+            audio = await asyncio.to_thread(self.encoder.take, message)
+        else:
+            audio = self.encoder.take(message)
+        start_ms = self._sent_ms
+        self.sent_48k += sum(map(self._duration_48k, message.packets))
+        return Speech(self.context, audio, start_ms, self._sent_ms, is_last=message.is_last)
+
+    def _duration_48k(self, packet: bytes) -> int:
+        is_opus = self.output.native.codec == "opus"
+        return packet_duration_48k(packet) if is_opus else len(packet) * 48 // _PCM_BYTES_PER_MS
+
+    @property
+    def _sent_ms(self) -> int:
+        return max(0, self.sent_48k - self.pre_skip_48k) // 48
+
+
+class DialectTranslator:
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._streams: dict[str, _Stream] = {}  # by context
+        self._by_handle: dict[int, _Stream] = {}
+
+    def hear(self, raw: str | bytes) -> Sequence[Step]:
+        return self._dialect.receive(raw)
+
+    async def word(self, item: ServerMessage | AudioMessage) -> Sequence[Step]:
+        match item:
+            case AudioMessage(handle=handle):
+                return self._dialect.speak(await self._by_handle[handle].encode(item))
+            case wire.Opened(context=context, handle=handle, pre_skip=pre_skip_48k):
+                output = self._dialect.output(context)
+                encoder = StreamEncoder(output, pre_skip_48k=pre_skip_48k)
+                stream = _Stream(context, output, encoder, pre_skip_48k)
+                self._streams[context] = self._by_handle[handle] = stream
+            case wire.Done(context=context) | wire.Cancelled(context=context):
+                self._forget(context)
+            case wire.Error(context=str(context)) if item.fatal:
+                self._forget(context)
+            case _:
+                pass
+        return self._dialect.word(item)
+
+    def _forget(self, context: str) -> None:
+        stream = self._streams.pop(context, None)
+        if stream is not None:
+            self._by_handle = {handle: other for handle, other in self._by_handle.items() if other is not stream}

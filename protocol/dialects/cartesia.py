@@ -1,0 +1,241 @@
+"""Cartesia: `/tts/websocket`, requests and their contexts. Pure."""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec import field as renamed
+
+from voicegate.protocol import messages as wire
+from voicegate.protocol.dialects.backlog import RecentNames
+from voicegate.protocol.dialects.dialect import FindVoice, Reply, Speech, Step
+from voicegate.protocol.dialects.format_names import cartesia_format
+from voicegate.protocol.dialects.reading import check_name, convert, load, native_name, reply, speed_of, status_of
+from voicegate.protocol.errors import ErrorCode, ProtocolViolation
+from voicegate.protocol.formats import OutputFormat
+from voicegate.protocol.messages import ServerMessage
+
+_PARTIAL: Final = 206
+_OK: Final = 200
+# Of the old API, which had words for them.
+_SPEED_WORDS: Final = {"slowest": 0.6, "slow": 0.8, "normal": 1.0, "fast": 1.25, "fastest": 1.5}
+_BUSY: Final = (ErrorCode.OVERLOADED.value, ErrorCode.TOO_MANY_CONTEXTS.value)
+# Flushes of our own making carry none of the client's numbers; unanswered ones stay far from the session's limit.
+_SILENT: Final = ""
+_MAX_SILENT_FLUSHES: Final = 32
+
+
+class _Format(Struct, frozen=True):
+    container: str = "raw"
+    encoding: str | None = None
+    sample_rate: int = 44_100
+    bit_rate: int | None = None
+
+
+class _Voice(Struct, frozen=True):
+    id: str | None = None
+
+
+class _Generation(Struct, frozen=True):
+    speed: float | None = None
+
+
+class _Request(Struct, frozen=True):
+    context_id: str | None = None
+    transcript: str = ""
+    voice: _Voice | str | None = None
+    output_format: _Format = _Format()
+    is_continued: bool | None = renamed(name="continue", default=False)
+    flush: bool | None = False
+    cancel: bool | None = False
+    max_buffer_delay_ms: int | None = None
+    add_timestamps: bool | None = False
+    generation_config: _Generation | None = None
+    speed: str | float | None = None
+
+
+@dataclass(slots=True)
+class _Context:
+    name: str  # the client's
+    native: str
+    output: OutputFormat
+    has_timestamps: bool
+    num_flushes: int = 0
+    num_flushed: int = 0
+    num_silent_flushes: int = 0  # unanswered
+    has_ended: bool = False  # its input
+
+
+class Cartesia:
+    def __init__(self, find_voice: FindVoice) -> None:
+        self._find_voice = find_voice
+        self._numbers = count()
+        self._by_name: dict[str, _Context] = {}
+        self._by_native: dict[str, _Context] = {}
+        self._failed = RecentNames()  # and whose input has not ended
+
+    def output(self, context: str) -> OutputFormat:
+        return self._by_native[context].output
+
+    # --- from the client ----------------------------------------------------------------------------------
+
+    def receive(self, raw: str | bytes) -> Sequence[Step]:
+        name: str | None = None
+        try:
+            if isinstance(raw, bytes):
+                raise ProtocolViolation(ErrorCode.BAD_MESSAGE, "a client sends text messages only")
+            value = load(raw)
+            name = value["context_id"] if isinstance(value.get("context_id"), str) else None
+            return self._take(convert(value, _Request))
+        except ProtocolViolation as violation:
+            return [_error(violation.code.value, violation.message, name, name)]
+
+    def _take(self, request: _Request) -> list[Step]:
+        name = request.context_id
+        context = None if name is None else self._by_name.get(name)
+        if name is not None and name in self._failed:
+            if request.cancel or not request.is_continued:
+                self._failed.discard(name)
+            return []  # the rest of what failed is nothing to speak
+        if request.cancel:
+            return [] if context is None else self._cancel(context)
+        steps: list[Step] = []
+        if context is None:
+            context, opening = self._open(request)
+            steps.append(opening)
+        elif context.has_ended:
+            text = "the input of this context has ended; use another context_id"
+            raise ProtocolViolation(ErrorCode.ILLEGAL_IN_STATE, text)
+        return steps + self._say(context, request)
+
+    def _open(self, request: _Request) -> tuple[_Context, wire.Open]:
+        number = next(self._numbers)
+        name = f"context-{number}" if request.context_id is None else request.context_id
+        check_name(name)
+        asked = request.output_format
+        output = cartesia_format(asked.container, asked.encoding, asked.sample_rate, asked.bit_rate)
+        context = _Context(name, native_name(name, number), output, has_timestamps=bool(request.add_timestamps))
+        self._by_name[name] = self._by_native[context.native] = context
+        voice = request.voice.id if isinstance(request.voice, _Voice) else request.voice
+        opening = wire.Open(
+            context=context.native,
+            voice=None if voice is None else self._find_voice(voice),
+            format=output.native,
+            speed=_speed(request),
+        )
+        return context, opening
+
+    def _say(self, context: _Context, request: _Request) -> list[Step]:
+        steps: list[Step] = []
+        if request.transcript:
+            steps.append(wire.Text(context.native, request.transcript))
+        if request.flush:
+            context.num_flushes += 1
+            steps.append(wire.Flush(context.native, str(context.num_flushes)))
+        elif self._is_to_be_flushed(context, request):
+            context.num_silent_flushes += 1
+            steps.append(wire.Flush(context.native, _SILENT))
+        if not request.is_continued:
+            context.has_ended = True
+            steps.append(wire.End(context.native))
+        return steps
+
+    def _is_to_be_flushed(self, context: _Context, request: _Request) -> bool:
+        """Each request is whole, where it is not to wait for others."""
+        is_whole = request.max_buffer_delay_ms == 0 and bool(request.is_continued) and bool(request.transcript.strip())
+        return is_whole and context.num_silent_flushes < _MAX_SILENT_FLUSHES
+
+    def _cancel(self, context: _Context) -> list[Step]:
+        context.has_ended = True
+        return [wire.Cancel(context.native)]
+
+    # --- from the session ---------------------------------------------------------------------------------
+
+    def speak(self, speech: Speech) -> Sequence[Step]:
+        if not speech.audio:
+            return []
+        context = self._by_native[speech.context]
+        fields: dict[str, Any] = {"data": base64.b64encode(speech.audio).decode(), "step_time": 0.0}
+        return [_partial("chunk", context, fields)]
+
+    def word(self, message: ServerMessage) -> Sequence[Step]:
+        context = self._by_native.get(getattr(message, "context", ""))
+        match message:
+            case wire.Error() if context is None and not isinstance(message.context, str):
+                return [_error(message.code, message.message, None, None)]
+            case _ if context is None:
+                return []
+            case wire.Alignment(items=items) if context.has_timestamps and items:
+                return [_partial("timestamps", context, {"word_timestamps": _word_timestamps(items)})]
+            case wire.Flushed(id=flush_id):
+                return self._flushed(context, flush_id)
+            case wire.Done() | wire.Cancelled():
+                self._forget(context)
+                return [reply({"type": "done", "context_id": context.name, "done": True, "status_code": _OK})]
+            case wire.Error():
+                if message.fatal:
+                    self._forget(context)
+                    if not context.has_ended and message.code != ErrorCode.EXPIRED.value:
+                        self._failed.add(context.name)
+                return [_error(message.code, message.message, context.name, context.native)]
+            case _:
+                return []
+
+    def _flushed(self, context: _Context, flush_id: str) -> list[Step]:
+        if flush_id == _SILENT:
+            context.num_silent_flushes -= 1
+            return []
+        context.num_flushed += 1
+        fields = {"flush_done": True, "flush_id": int(flush_id)}
+        return [reply({**_head("flush_done", context), **fields})]
+
+    def _forget(self, context: _Context) -> None:
+        del self._by_native[context.native]
+        if self._by_name.get(context.name) is context:
+            del self._by_name[context.name]
+
+
+def _speed(request: _Request) -> float:
+    speed: str | float | None = request.speed
+    if request.generation_config is not None and request.generation_config.speed is not None:
+        speed = request.generation_config.speed
+    if isinstance(speed, str):
+        speed = _SPEED_WORDS.get(speed)
+    return speed_of(speed)
+
+
+def _word_timestamps(items: Sequence[wire.AlignmentItem]) -> dict[str, Any]:
+    return {
+        "words": [item.text.strip() for item in items],
+        "start": [item.start_ms / 1000 for item in items],
+        "end": [item.end_ms / 1000 for item in items],
+    }
+
+
+def _head(kind: str, context: _Context) -> dict[str, Any]:
+    return {"type": kind, "context_id": context.name, "done": False, "status_code": _PARTIAL}
+
+
+def _partial(kind: str, context: _Context, fields: dict[str, Any]) -> Reply:
+    flush = {"flush_id": context.num_flushed + 1} if context.num_flushes else {}
+    return reply({**_head(kind, context), **fields, **flush})
+
+
+def _error(code: str, text: str, name: str | None, request_id: str | None) -> Reply:
+    """`done` is false, though nothing of the context follows: clients exist that take true for an end in peace."""
+    is_busy = code in _BUSY
+    return reply(
+        {
+            "type": "error",
+            "context_id": name,
+            "done": False,
+            "status_code": 429 if is_busy else status_of(code),
+            "error_code": "concurrency_limited" if is_busy else code,
+            "title": code.replace("_", " ").capitalize(),
+            "message": text,
+            "request_id": request_id or "",
+        }
+    )

@@ -1,0 +1,220 @@
+"""ElevenLabs: `stream-input`, one context a socket, and `multi-stream-input`, many. Pure.
+
+Barge-in there is `close_context`: right behind a flush it means that the rest is to be heard, else that nothing is, and
+when it comes again too.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from voicegate.protocol import messages as wire
+from voicegate.protocol.dialects.backlog import RecentNames
+from voicegate.protocol.dialects.dialect import FindVoice, Hangup, Reply, Speech, Step
+from voicegate.protocol.dialects.elevenlabs_speaker import NO_AUDIO, Context, Message, Settings, Speaker
+from voicegate.protocol.dialects.reading import read, reply, status_of
+from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
+from voicegate.protocol.formats import OutputFormat
+from voicegate.protocol.messages import ServerMessage
+
+DEFAULT_FORMAT: Final = "mp3_44100_128"
+_DEFAULT_CONTEXT: Final = "default"
+
+
+class MultiStream:
+    """`multi-stream-input`. A name may be used again once its context is closed, also while that one is still heard.
+
+    One that failed takes no more text until it is closed: the rest of a sentence alone is nothing to speak.
+    """
+
+    def __init__(self, settings: Settings, find_voice: FindVoice) -> None:
+        self._speaker = Speaker(settings, find_voice)
+        self._open: dict[str, Context] = {}  # by name: those that take text
+        self._closing: dict[str, Context] = {}  # by name: the last one that was closed, while it is heard
+        self._failed = RecentNames()  # and not closed yet
+        self._is_ending = False
+
+    def output(self, context: str) -> OutputFormat:
+        return self._speaker.settings.output
+
+    def receive(self, raw: str | bytes) -> Sequence[Step]:
+        if self._is_ending:
+            return []
+        name: str | None = None
+        try:
+            message = read(raw, Message)
+            name = _DEFAULT_CONTEXT if message.context_id is None else message.context_id
+            return self._take(message, name)
+        except ProtocolViolation as violation:
+            return [_error(violation.message, violation.code.value, name)]
+
+    def _take(self, message: Message, name: str) -> list[Step]:
+        if message.close_socket:
+            return self._close_socket()
+        if message.close_context:
+            return self._close(name)
+        if name in self._failed:
+            return []
+        steps: list[Step] = []
+        context = self._open.get(name)
+        if message.text:  # an empty one keeps the socket open, which stays open anyway
+            if context is None:
+                context, opening = self._speaker.open(name, message.voice_settings)
+                self._open[name] = context
+                steps.append(opening)
+                # What opens a context is a blank by convention, and none of its text.
+                text = "" if message.text.isspace() else message.text
+            else:
+                text = message.text
+            if text:
+                steps += self._speaker.say(context, text)
+        if message.flush and context is not None:
+            steps += self._speaker.flush(context)
+        return steps
+
+    def _close(self, name: str) -> list[Step]:
+        self._failed.discard(name)
+        context = self._open.pop(name, None)
+        if context is None:
+            again = self._closing.get(name)
+            return [] if again is None else [wire.Cancel(again.native)]
+        context.is_closing = True
+        self._closing[name] = context
+        return [wire.Cancel(context.native) if context.has_unflushed_text else wire.End(context.native)]
+
+    def _close_socket(self) -> list[Step]:
+        """Those that were flushed are heard to their end first."""
+        self._is_ending = True
+        steps = [step for name in list(self._open) for step in self._close(name)]
+        return steps + self._hang_up_if_over()
+
+    def _hang_up_if_over(self) -> list[Step]:
+        return [Hangup()] if self._is_ending and not self._speaker.by_native else []
+
+    def speak(self, speech: Speech) -> Sequence[Step]:
+        return self._tell(speech.context, self._speaker.audio(speech))
+
+    def word(self, message: ServerMessage) -> Sequence[Step]:
+        match message:
+            case wire.Alignment() if message.context in self._speaker.by_native:
+                return self._tell(message.context, self._speaker.late_alignment(message))
+            case wire.Flushed():
+                self._speaker.hear_flushed(message)
+            case wire.Done(context=native) | wire.Cancelled(context=native):
+                return self._end(native)
+            case wire.Error(context=str(native)) if message.fatal:
+                # One that lived its time, or was idle for too long, ends as one that was closed.
+                is_failure = message.code != ErrorCode.EXPIRED.value
+                return [*(self._fail(message, native) if is_failure else ()), *self._end(native)]
+            case wire.Error(context=str(native)):
+                return self._refuse(message, native)
+            case wire.Error():
+                return [_error(message.message, message.code, None)]
+            case _:
+                pass
+        return []
+
+    def _fail(self, message: wire.Error, native: str) -> list[Step]:
+        context = self._speaker.by_native.get(native)
+        if context is not None and self._open.get(context.name) is context:
+            self._failed.add(context.name)
+        return self._refuse(message, native)
+
+    def _refuse(self, message: wire.Error, native: str) -> list[Step]:
+        """Nothing of contexts that have ended: their clients know."""
+        context = self._speaker.by_native.get(native)
+        return [] if context is None else [_error(message.message, message.code, context.name)]
+
+    def _end(self, native: str) -> list[Step]:
+        context = self._speaker.by_native.pop(native, None)
+        if context is None:
+            return []
+        for names in (self._open, self._closing):
+            if names.get(context.name) is context:
+                del names[context.name]
+        rest = self._last_words(context)
+        return [*rest, _named(context.name, {"isFinal": True, **NO_AUDIO}), *self._hang_up_if_over()]
+
+    def _last_words(self, context: Context) -> list[Step]:
+        times = self._speaker.last_alignment(context)
+        return [] if times is None else [_named(context.name, times)]
+
+    def _tell(self, native: str, fields: dict[str, Any] | None) -> list[Step]:
+        return [] if fields is None else [_named(self._speaker.by_native[native].name, fields)]
+
+
+class SingleStream:
+    """`stream-input`. What ends its one context ends the socket, which its clients wait for."""
+
+    def __init__(self, settings: Settings, find_voice: FindVoice) -> None:
+        self._speaker = Speaker(settings, find_voice)
+        self._context: Context | None = None
+        self._has_ended = False  # the text
+
+    def output(self, context: str) -> OutputFormat:
+        return self._speaker.settings.output
+
+    def receive(self, raw: str | bytes) -> Sequence[Step]:
+        if self._has_ended:
+            return []
+        try:
+            return self._take(read(raw, Message))
+        except ProtocolViolation as violation:
+            return self._fail(violation.message, violation.code.value)
+
+    def _take(self, message: Message) -> list[Step]:
+        steps: list[Step] = []
+        text = message.text
+        if self._context is None:
+            self._context, opening = self._speaker.open(_DEFAULT_CONTEXT, message.voice_settings)
+            steps.append(opening)
+            text = None if text and text.isspace() else text
+        if text:
+            steps += self._speaker.say(self._context, text)
+        if message.flush:
+            steps += self._speaker.flush(self._context)
+        if text == "" and not message.flush:
+            self._has_ended = True
+            steps.append(wire.End(self._context.native))
+        return steps
+
+    def speak(self, speech: Speech) -> Sequence[Step]:
+        fields = self._speaker.audio(speech)
+        return [] if fields is None else [reply(fields)]
+
+    def word(self, message: ServerMessage) -> Sequence[Step]:
+        match message:
+            case wire.Alignment() if message.context in self._speaker.by_native:
+                fields = self._speaker.late_alignment(message)
+                return [] if fields is None else [reply(fields)]
+            case wire.Flushed():
+                self._speaker.hear_flushed(message)
+            case wire.Done(context=native) | wire.Cancelled(context=native):
+                return self._end(native)
+            case wire.Error() if message.fatal:
+                return self._fail(message.message, message.code)
+            case wire.Error(context=str()):  # text that was not taken
+                return self._fail(message.message, message.code)
+            case _:
+                pass
+        return []
+
+    def _end(self, native: str) -> list[Step]:
+        context = self._speaker.by_native.pop(native)
+        rest = self._speaker.last_alignment(context)
+        return [*([] if rest is None else [reply(rest)]), reply({"isFinal": True, **NO_AUDIO}), Hangup()]
+
+    def _fail(self, text: str, code: str) -> list[Step]:
+        self._has_ended = True
+        status = status_of(code)
+        fields = {"message": text, "error": code, "code": status}
+        return [reply(fields), Hangup(CloseCode.POLICY, code)]
+
+
+def _named(name: str, fields: dict[str, Any]) -> Reply:
+    """Clients read the one or the other."""
+    return reply({**fields, "contextId": name, "context_id": name})
+
+
+def _error(text: str, code: str, name: str | None) -> Reply:
+    fields = {"error": code, "message": text, "code": status_of(code)}
+    return reply(fields) if name is None else _named(name, fields)

@@ -1,0 +1,124 @@
+"""What both of ElevenLabs' protocols share: contexts, their text, and their audio with its alignment. Pure."""
+
+import base64
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Final
+
+from msgspec import Struct
+
+from voicegate.protocol import messages as wire
+from voicegate.protocol.dialects.char_times import CharClock, CharTimes
+from voicegate.protocol.dialects.dialect import FindVoice, Speech, Step
+from voicegate.protocol.dialects.reading import check_name, native_name, speed_of
+from voicegate.protocol.formats import OutputFormat
+
+# Of our own making, so unanswered ones stay far from the session's limit.
+_MAX_AUTO_FLUSHES: Final = 32
+_AUTO: Final = "auto"
+
+
+class VoiceSettings(Struct, frozen=True):
+    speed: float | None = None
+
+
+class Message(Struct, frozen=True):
+    text: str | None = None
+    context_id: str | None = None
+    flush: bool | None = None
+    close_context: bool | None = None
+    close_socket: bool | None = None
+    voice_settings: VoiceSettings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Of a socket: what its URL says."""
+
+    voice: str
+    output: OutputFormat
+    is_auto: bool = False  # each message is a whole sentence, to be spoken without waiting for more
+
+
+@dataclass(slots=True)
+class Context:
+    name: str  # the client's
+    native: str
+    clock: CharClock = field(default_factory=CharClock)
+    sent_ms: int = 0  # audio
+    has_unflushed_text: bool = False
+    is_closing: bool = False
+    num_auto_flushes: int = 0  # unanswered
+
+
+class Speaker:
+    """What both have in common: contexts, their text, and their audio with its alignment."""
+
+    def __init__(self, settings: Settings, find_voice: FindVoice) -> None:
+        self.settings = settings
+        self._find_voice = find_voice
+        self._numbers = count()
+        self.by_native: dict[str, Context] = {}
+
+    def open(self, name: str, voice_settings: VoiceSettings | None) -> tuple[Context, Step]:
+        check_name(name)
+        context = Context(name, native_name(name, next(self._numbers)))
+        self.by_native[context.native] = context
+        message = wire.Open(
+            context=context.native,
+            voice=self._find_voice(self.settings.voice),
+            format=self.settings.output.native,
+            speed=speed_of(voice_settings.speed if voice_settings else None),
+        )
+        return context, message
+
+    def say(self, context: Context, text: str) -> list[Step]:
+        context.has_unflushed_text = context.has_unflushed_text or not text.isspace()
+        steps: list[Step] = [wire.Text(context.native, text)]
+        if self.settings.is_auto and not text.isspace() and context.num_auto_flushes < _MAX_AUTO_FLUSHES:
+            context.num_auto_flushes += 1
+            steps.append(wire.Flush(context.native, _AUTO))
+        return steps
+
+    def flush(self, context: Context) -> list[Step]:
+        context.has_unflushed_text = False
+        return [wire.Flush(context.native)]
+
+    def hear_flushed(self, message: wire.Flushed) -> None:
+        if message.id == _AUTO and (context := self.by_native.get(message.context)) is not None:
+            context.num_auto_flushes -= 1
+
+    def audio(self, speech: Speech) -> dict[str, Any] | None:
+        context = self.by_native[speech.context]
+        context.sent_ms = speech.end_ms
+        return audio_fields(speech.audio, context.clock.take(speech.end_ms)) if speech.audio else None
+
+    def late_alignment(self, message: wire.Alignment) -> dict[str, Any] | None:
+        """Of audio that was sent before its words were known."""
+        context = self.by_native[message.context]
+        context.clock.learn(message.items)
+        times = context.clock.take(context.sent_ms)
+        return None if times is None else audio_fields(b"", times)
+
+    def last_alignment(self, context: Context) -> dict[str, Any] | None:
+        times = context.clock.take()
+        return None if times is None else audio_fields(b"", times)
+
+
+NO_AUDIO: Final = {"audio": None, "normalizedAlignment": None, "alignment": None}
+
+
+def audio_fields(audio: bytes, times: CharTimes | None) -> dict[str, Any]:
+    alignment = None
+    if times is not None:
+        alignment = {
+            "chars": times.chars,
+            "charStartTimesMs": times.starts_ms,
+            "charDurationsMs": times.durations_ms,
+        }
+    return {
+        "audio": base64.b64encode(audio).decode() if audio else None,
+        "isFinal": False,
+        "normalizedAlignment": alignment,
+        "alignment": alignment,
+    }

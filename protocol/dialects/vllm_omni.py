@@ -1,0 +1,229 @@
+"""vLLM-Omni: `/v1/audio/speech/stream`, utterance after utterance. Pure.
+
+An utterance is one context and one "sentence" of that protocol. Beyond it: `input.cancel`, and other formats streamed.
+"""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta, Struct
+
+from voicegate.protocol import messages as wire
+from voicegate.protocol.dialects.backlog import Backlog
+from voicegate.protocol.dialects.dialect import FindVoice, Hangup, Reply, Speech, Step
+from voicegate.protocol.dialects.format_names import openai_format
+from voicegate.protocol.dialects.reading import native_name, read, reply, speed_of
+from voicegate.protocol.errors import ErrorCode, ProtocolViolation
+from voicegate.protocol.formats import OutputFormat
+from voicegate.protocol.messages import ServerMessage
+
+# Of an utterance that is sent as one file: what its client must take as one frame.
+_MAX_FILE_BYTES: Final = 16 * 1024 * 1024
+
+
+class _Message(Struct, frozen=True):
+    type: Literal["session.config", "input.text", "input.done", "input.cancel", "session.close"]
+    text: str = ""
+    voice: str | None = None
+    speaker: str | None = None
+    instructions: str | None = None
+    response_format: str = "wav"
+    speed: float = 1.0
+    stream_audio: bool = False
+    word_timestamps: bool = False
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+
+
+@dataclass(slots=True)
+class _Utterance:
+    native: str
+    index: int
+    config: _Message
+    output: OutputFormat
+    text: str = ""
+    has_started: bool = False
+    has_failed: bool = False
+    is_ending: bool = False
+    num_bytes: int = 0
+    num_chunks: int = 0
+    file: list[bytes] = field(default_factory=list)
+    words: list[wire.AlignmentItem] = field(default_factory=list)  # known, and not told
+
+    @property
+    def is_in_json(self) -> bool:
+        return self.config.stream_audio and self.config.word_timestamps
+
+
+class VllmOmni:
+    def __init__(self, find_voice: FindVoice) -> None:
+        self._find_voice = find_voice
+        self._numbers = count()
+        self._config = _Message("session.config")
+        self._utterance: _Utterance | None = None
+        self._backlog: Backlog[_Message] = Backlog()  # what came while an utterance ends
+        self._has_failed = False  # the rest of its text is nothing to speak
+        self._is_closed = False
+
+    def output(self, context: str) -> OutputFormat:
+        assert self._utterance is not None
+        return self._utterance.output
+
+    # --- from the client ----------------------------------------------------------------------------------
+
+    def receive(self, raw: str | bytes) -> Sequence[Step]:
+        if self._is_closed:
+            return []
+        try:
+            return self._take(read(raw, _Message))
+        except ProtocolViolation as violation:
+            return [_error(violation.message)]
+
+    def _take(self, message: _Message) -> list[Step]:
+        match message.type:
+            case "session.close":
+                self._is_closed = True
+                return [Hangup()]
+            case "input.cancel":
+                self._backlog.clear()
+                return [] if self._utterance is None else self._end(wire.Cancel(self._utterance.native))
+            case _ if self._utterance is not None and self._utterance.is_ending:
+                if not self._backlog.put(message, len(message.text)):
+                    text = "too much text while an utterance is spoken; send it when that one is done"
+                    raise ProtocolViolation(ErrorCode.RATE_LIMITED, text)
+                return []
+            case "input.text" | "input.done" if self._has_failed:
+                self._has_failed = message.type == "input.text"
+                return []
+            case "session.config":
+                openai_format(message.response_format)  # raises here rather than at the first text
+                self._config = message
+                return []
+            case "input.text":
+                return self._say(message.text)
+            case "input.done":
+                steps = self._say("")
+                assert self._utterance is not None
+                return steps + self._end(wire.End(self._utterance.native))
+
+    def _say(self, text: str) -> list[Step]:
+        steps: list[Step] = []
+        if self._utterance is None:
+            self._utterance, opening = self._open()
+            steps.append(opening)
+        self._utterance.text += text
+        return [*steps, wire.Text(self._utterance.native, text)] if text else steps
+
+    def _open(self) -> tuple[_Utterance, wire.Open]:
+        config, index = self._config, next(self._numbers)
+        output = openai_format(config.response_format)
+        name = config.voice or config.speaker
+        opening = wire.Open(
+            context=native_name("utterance", index),
+            voice=None if name is None else self._find_voice(name),
+            format=output.native,
+            speed=speed_of(config.speed),
+            instruct=config.instructions,
+            seed=config.seed,
+        )
+        return _Utterance(opening.context, index, config, output), opening
+
+    def _end(self, end: wire.End | wire.Cancel) -> list[Step]:
+        assert self._utterance is not None
+        self._utterance.is_ending = True
+        return [end]
+
+    # --- from the session ---------------------------------------------------------------------------------
+
+    def speak(self, speech: Speech) -> Sequence[Step]:
+        utterance = self._utterance
+        if utterance is None or not speech.audio:
+            return []
+        utterance.num_bytes += len(speech.audio)
+        if utterance.is_in_json:
+            return [*self._start(utterance), self._chunk(utterance, speech)]
+        if utterance.config.stream_audio:
+            return [*self._start(utterance), Reply(speech.audio)]
+        if utterance.num_bytes > _MAX_FILE_BYTES:
+            utterance.has_failed = True
+            utterance.file.clear()
+            text = f"over {_MAX_FILE_BYTES} bytes of audio in one file; ask for stream_audio, or send less text"
+            is_first = not utterance.is_ending
+            utterance.is_ending = True
+            return [_error(text, is_partial=True), *([wire.Cancel(utterance.native)] if is_first else [])]
+        utterance.file.append(speech.audio)
+        return []
+
+    def word(self, message: ServerMessage) -> Sequence[Step]:
+        utterance = self._utterance
+        if isinstance(message, wire.Error) and not isinstance(message.context, str):
+            return [_error(message.message)]
+        if utterance is None or getattr(message, "context", None) != utterance.native:
+            return []
+        match message:
+            case wire.Alignment(items=items) if utterance.is_in_json:
+                utterance.words += items
+            case wire.Done():
+                return self._finish(utterance)
+            case wire.Cancelled():
+                utterance.has_failed = True
+                return self._finish(utterance)
+            case wire.Error() if message.fatal:
+                utterance.has_failed = True
+                self._has_failed = not utterance.is_ending
+                return [_error(message.message, is_partial=bool(utterance.num_bytes)), *self._finish(utterance)]
+            case wire.Error():
+                return [_error(message.message)]
+            case _:
+                pass
+        return []
+
+    def _start(self, utterance: _Utterance) -> list[Step]:
+        if utterance.has_started:
+            return []
+        utterance.has_started = True
+        fields: dict[str, Any] = {"sentence_text": utterance.text, "format": utterance.config.response_format}
+        fields["sample_rate"] = utterance.output.rate_hz
+        if utterance.config.word_timestamps:
+            fields["word_timestamps"] = True
+        return [_indexed("audio.start", utterance, fields)]
+
+    def _chunk(self, utterance: _Utterance, speech: Speech) -> Reply:
+        words = [word for word in utterance.words if word.start_ms < speech.end_ms]
+        utterance.words = utterance.words[len(words) :]
+        times = [{"word": word.text.strip(), "start_ms": word.start_ms, "end_ms": word.end_ms} for word in words]
+        fields = {
+            "chunk_id": utterance.num_chunks,
+            "chunk_start_ms": speech.start_ms,
+            "chunk_end_ms": speech.end_ms,
+            "sample_rate": utterance.output.rate_hz,
+            "audio_b64": base64.b64encode(speech.audio).decode(),
+            "timestamps": times or None,
+        }
+        utterance.num_chunks += 1
+        return _indexed("audio.chunk", utterance, fields)
+
+    def _finish(self, utterance: _Utterance) -> list[Step]:
+        """Then comes what came meanwhile."""
+        file = b"" if utterance.has_failed else b"".join(utterance.file)
+        steps = [*self._start(utterance), *([Reply(file)] if file else [])]
+        steps.append(
+            _indexed("audio.done", utterance, {"total_bytes": utterance.num_bytes, "error": utterance.has_failed})
+        )
+        steps.append(reply({"type": "session.done", "utterance_index": utterance.index, "total_sentences": 1}))
+        self._utterance = None
+        while len(self._backlog) and not (self._utterance is not None and self._utterance.is_ending):
+            steps += self._take(self._backlog.take())
+        return steps
+
+
+def _indexed(kind: str, utterance: _Utterance, fields: dict[str, Any]) -> Reply:
+    return reply({"type": kind, "utterance_index": utterance.index, "sentence_index": 0, **fields})
+
+
+def _error(text: str, *, is_partial: bool = False) -> Reply:
+    """What came of it before is not whole."""
+    partial = {"partial_audio": True, "action": "discard"} if is_partial else {}
+    return reply({"type": "error", "message": text, **partial})

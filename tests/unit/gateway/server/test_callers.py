@@ -1,0 +1,51 @@
+"""What a request says of who sends it."""
+
+import pytest
+from websockets.datastructures import Headers
+
+from voicegate.gateway.server.callers import Caller, caller_of
+
+pytestmark = pytest.mark.unit
+
+
+def caller(target: str = "/v1/stream", **headers: str) -> Caller:
+    return caller_of(Headers({name.replace("_", "-"): value for name, value in headers.items()}).get_all, target)
+
+
+def test_who_says_nothing_is_nobody() -> None:
+    assert caller() == Caller()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"xi_api_key": "k"},
+        {"X_API_Key": "k"},
+        {"kyutai_api_key": "k"},
+        {"Authorization": "Bearer k"},
+        {"Authorization": "Token k"},
+        {"Authorization": "token  k"},
+        {"Sec_WebSocket_Protocol": "token, k"},
+    ],
+)
+def test_each_vendors_key_is_found(headers: dict[str, str]) -> None:
+    assert caller(**headers).key == "k"
+
+
+def test_keys_in_a_url() -> None:
+    for name in ("api_key", "access_token", "single_use_token", "auth_id"):
+        assert caller(f"/tts/websocket?cartesia_version=1&{name}=k").key == "k"
+
+
+def test_what_is_no_key() -> None:
+    assert caller(Authorization="Basic dTpw", Sec_WebSocket_Protocol="voicegate.v1, other").key is None
+
+
+def test_a_key_is_not_shown() -> None:
+    assert "secret" not in repr(caller(xi_api_key="secret"))
+
+
+def test_a_tag_for_the_log() -> None:
+    assert caller(X_Client_Tag="kiosk 7").tag == "kiosk 7"
+    assert caller("/v1/stream?client_tag=kiosk%207").tag == "kiosk 7"
+    assert caller("/v1/stream?client_tag=a%0Ab" + "x" * 100).tag == "a?b" + "x" * 61

@@ -1,0 +1,203 @@
+"""Golden conversations of Cartesia's clients: what each frame becomes, and what comes back."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.protocol.dialects.conversation import (
+    alignment,
+    b64,
+    cancelled,
+    done,
+    error,
+    find_anna,
+    said,
+    shown,
+    told,
+)
+from voicegate.protocol import messages as wire
+from voicegate.protocol.dialects.cartesia import Cartesia
+from voicegate.protocol.dialects.dialect import Speech
+from voicegate.protocol.formats import Coding, OutputFormat
+
+pytestmark = pytest.mark.unit
+
+RAW = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24000}
+DONE = {"type": "done", "context_id": "a", "done": True, "status_code": 200}
+
+
+def request(
+    transcript: str, *, is_continued: bool = True, context_id: str | None = "a", **fields: Any
+) -> dict[str, Any]:
+    return {
+        "context_id": context_id,
+        "model_id": "sonic-3",
+        "transcript": transcript,
+        "voice": {"mode": "id", "id": "anna"},
+        "output_format": RAW,
+        "language": "en",
+        "continue": is_continued,
+        **fields,
+    }
+
+
+def opened(native: str = "a#0", **fields: Any) -> wire.Open:
+    return wire.Open(**{"context": native, "voice": "anna", "format": wire.Format(codec="pcm_s16le"), **fields})
+
+
+def cartesia() -> Cartesia:
+    return Cartesia(find_anna)
+
+
+def head(kind: str) -> dict[str, Any]:
+    return {"type": kind, "context_id": "a", "done": False, "status_code": 206}
+
+
+def test_pipecats_turn() -> None:
+    dialect = cartesia()
+    sentence = request("Hello. ", add_timestamps=True, max_buffer_delay_ms=0)
+    assert said(dialect, sentence) == [opened(), wire.Text("a#0", "Hello. "), wire.Flush("a#0")]
+    assert said(dialect, request("", is_continued=False)) == [wire.End("a#0")]
+    (times,) = told(dialect, alignment("a#0", ("Hello.", 0, 0, 480)))
+    words = {"words": ["Hello."], "start": [0.0], "end": [0.48]}
+    assert times == {**head("timestamps"), "word_timestamps": words}
+    assert told(dialect, Speech("a#0", b"ab", 0, 10)) == [{**head("chunk"), "data": b64(b"ab"), "step_time": 0.0}]
+    assert told(dialect, wire.Flushed("a#0", "", 10)) == [], "that flush was ours"
+    assert told(dialect, Speech("a#0", b"", 10, 10, is_last=True), done("a#0")) == [DONE]
+
+
+def test_one_request_is_a_context() -> None:
+    dialect = cartesia()
+    assert said(dialect, request("Hello.", is_continued=False)) == [
+        opened(),
+        wire.Text("a#0", "Hello."),
+        wire.End("a#0"),
+    ]
+    assert told(dialect, alignment("a#0", ("Hello.", 0, 0, 480))) == [], "nobody asked for times"
+
+
+def test_nothing_to_say_is_done() -> None:
+    dialect = cartesia()
+    assert said(dialect, request(" ", is_continued=False)) == [opened(), wire.Text("a#0", " "), wire.End("a#0")]
+    assert said(dialect, request("", is_continued=False, context_id="b")) == [opened("b#1"), wire.End("b#1")]
+
+
+def test_flushes_are_counted() -> None:
+    dialect = cartesia()
+    flush = request("", flush=True)
+    assert said(dialect, request("One "), flush)[-1] == wire.Flush("a#0", "1")
+    assert said(dialect, request("two "), flush)[-1] == wire.Flush("a#0", "2")
+    (chunk,) = told(dialect, Speech("a#0", b"ab", 0, 10))
+    assert chunk["flush_id"] == 1
+    assert told(dialect, wire.Flushed("a#0", "1", 10)) == [{**head("flush_done"), "flush_done": True, "flush_id": 1}]
+    (chunk,) = told(dialect, Speech("a#0", b"ab", 10, 20))
+    assert chunk["flush_id"] == 2
+
+
+def test_a_cancel_is_a_barge_in() -> None:
+    dialect = cartesia()
+    said(dialect, request("Hello "))
+    assert said(dialect, {"context_id": "a", "cancel": True}) == [wire.Cancel("a#0")]
+    assert told(dialect, cancelled("a#0")) == [DONE]
+    assert said(dialect, {"context_id": "a", "cancel": True}, {"cancel": True}) == [], "nobody is there"
+
+
+def test_whole_sentences_stay_far_from_the_limit_on_flushes() -> None:
+    dialect = cartesia()
+    for _ in range(100):
+        said(dialect, request("Hi.", max_buffer_delay_ms=0))
+    assert said(dialect, request("Hi.", max_buffer_delay_ms=0)) == [wire.Text("a#0", "Hi.")]
+
+
+@pytest.mark.parametrize(
+    ("asked", "output"),
+    [
+        ({"container": "raw", "encoding": "pcm_f32le", "sample_rate": 44100}, OutputFormat(Coding.PCM_F32LE, 44_100)),
+        ({"container": "raw", "encoding": "pcm_mulaw", "sample_rate": 8000}, OutputFormat(Coding.MULAW, 8_000)),
+    ],
+)
+def test_formats(asked: dict[str, Any], output: OutputFormat) -> None:
+    dialect = cartesia()
+    said(dialect, {**request("Hi"), "output_format": asked})
+    assert dialect.output("a#0") == output
+
+
+@pytest.mark.parametrize(
+    ("fields", "speed"),
+    [
+        ({}, 1.0),
+        ({"generation_config": {"speed": 1.3}}, 1.3),
+        ({"generation_config": {"speed": 9}}, 2.0),
+        ({"speed": "slow"}, 0.8),
+        ({"speed": "normal"}, 1.0),
+        ({"speed": "unheard of"}, 1.0),
+        ({"generation_config": {"speed": "nan"}}, 1.0),
+    ],
+)
+def test_speeds(fields: dict[str, Any], speed: float) -> None:
+    (opening, *_) = said(cartesia(), request("Hi", **fields))
+    assert opening.speed == speed
+
+
+@pytest.mark.parametrize("voice", ["anna", {"mode": "id", "id": "anna"}])
+def test_voices_that_there_are(voice: object) -> None:
+    assert said(cartesia(), {**request("Hi"), "voice": voice})[0].voice == "anna"
+
+
+@pytest.mark.parametrize("voice", [None, "a0e99841", {"mode": "embedding", "embedding": [0.1]}])
+def test_all_others_are_the_default(voice: object) -> None:
+    assert said(cartesia(), {**request("Hi"), "voice": voice})[0].voice is None
+
+
+def test_refusals_are_errors_that_are_no_end_in_peace() -> None:
+    dialect = cartesia()
+    said(dialect, request("Hi "))
+    (refusal,) = told(dialect, error("overloaded", "full", "a#0"))
+    assert refusal == {
+        "type": "error",
+        "context_id": "a",
+        "done": False,
+        "status_code": 429,
+        "error_code": "concurrency_limited",
+        "title": "Overloaded",
+        "message": "full",
+        "request_id": "a#0",
+    }
+    assert said(dialect, request("there "), request("", is_continued=False)) == [], "half a sentence is not spoken"
+    assert said(dialect, request("Again "))[0] == opened("a#1")
+
+
+def test_an_ended_context_takes_no_more() -> None:
+    dialect = cartesia()
+    said(dialect, request("Hi", is_continued=False))
+    (answer,) = said(dialect, request("there"))
+    assert (answer["error_code"], answer["context_id"]) == ("illegal_in_state", "a")
+    assert told(dialect, done("a#0")) == [DONE]
+
+
+@pytest.mark.parametrize(
+    ("frame", "name", "text"),
+    [
+        ("{", None, "not JSON"),
+        (b"\x00", None, "a client sends text messages only"),
+        ('{"context_id": "a", "transcript": 5}', "a", "Expected `str`"),
+        ('{"context_id": 5}', None, "Expected `str | null`"),
+        ('{"context_id": "a", "output_format": {"container": "ogg"}}', "a", "output_format.container is 'ogg'"),
+        ('{"context_id": "a", "output_format": {"sample_rate": 1}}', "a", "output_format.sample_rate is '1'"),
+    ],
+)
+def test_what_is_no_request_is_answered_with_a_context_id(frame: str | bytes, name: str | None, text: str) -> None:
+    (answer,) = shown(cartesia().receive(frame))
+    assert (answer["type"], answer["context_id"], answer["done"]) == ("error", name, False)
+    assert answer["message"].startswith(text)
+
+
+def test_a_request_without_a_context_has_one() -> None:
+    dialect = cartesia()
+    said(dialect, request("Hi", is_continued=False, context_id=None))
+    assert told(dialect, done("context-0#0")) == [{**DONE, "context_id": "context-0"}]
+
+
+def test_troubles_of_the_socket_name_no_context() -> None:
+    (answer,) = told(cartesia(), error("rate_limited", "slower", None, fatal=False))
+    assert (answer["context_id"], answer["status_code"]) == (None, 429)

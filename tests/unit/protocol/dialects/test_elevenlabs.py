@@ -1,0 +1,243 @@
+"""Golden conversations of ElevenLabs' clients: what each frame becomes, and what comes back."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.protocol.dialects.conversation import (
+    alignment,
+    b64,
+    cancelled,
+    done,
+    error,
+    find_anna,
+    said,
+    shown,
+    told,
+)
+from voicegate.protocol import messages as wire
+from voicegate.protocol.dialects.dialect import Speech
+from voicegate.protocol.dialects.elevenlabs import MultiStream, SingleStream
+from voicegate.protocol.dialects.elevenlabs_speaker import Settings
+from voicegate.protocol.dialects.format_names import elevenlabs_format
+from voicegate.protocol.formats import OutputFormat
+
+pytestmark = pytest.mark.unit
+
+PCM = Settings("anna", elevenlabs_format("pcm_24000"))
+PCM_FORMAT = wire.Format(codec="pcm_s16le")
+NO_AUDIO = {"audio": None, "normalizedAlignment": None, "alignment": None}
+CLOSE = {"context_id": "a", "close_context": True}
+
+
+def multi(settings: Settings = PCM) -> MultiStream:
+    return MultiStream(settings, find_anna)
+
+
+def opened(native: str = "a#0", **fields: Any) -> wire.Open:
+    return wire.Open(**{"context": native, "voice": "anna", "format": PCM_FORMAT, **fields})
+
+
+def final(name: str = "a") -> dict[str, Any]:
+    return {"isFinal": True, **NO_AUDIO, "contextId": name, "context_id": name}
+
+
+def test_pipecats_turn() -> None:
+    dialect = multi()
+    assert said(dialect, {"text": " ", "context_id": "a"}) == [opened()], "the blank opens, and is not said"
+    assert said(dialect, {"text": "Hello ", "context_id": "a"}) == [wire.Text("a#0", "Hello ")]
+    assert said(dialect, {"context_id": "a", "flush": True}) == [wire.Flush("a#0")]
+    assert said(dialect, CLOSE) == [wire.End("a#0")], "right behind a flush: the rest is heard"
+    assert dialect.output("a#0") == OutputFormat()
+    assert told(dialect, alignment("a#0", ("Hi", 0, 0, 100))) == []
+    times = {"chars": ["H", "i"], "charStartTimesMs": [0, 50], "charDurationsMs": [50, 50]}
+    audio = {"audio": b64(b"abcd"), "isFinal": False, "normalizedAlignment": times, "alignment": times}
+    named = {"contextId": "a", "context_id": "a"}
+    assert told(dialect, Speech("a#0", b"abcd", 0, 100)) == [{**audio, **named}]
+    assert told(dialect, Speech("a#0", b"", 100, 100, is_last=True), wire.Flushed("a#0", "", 100)) == []
+    assert told(dialect, done("a#0")) == [final()]
+
+
+def test_livekits_turn() -> None:
+    dialect = multi()
+    steps = said(
+        dialect,
+        {"text": " ", "context_id": "a", "voice_settings": {"stability": 0.5, "speed": 1.1}},
+        {"text": "One. ", "context_id": "a", "flush": True},
+        {"text": "", "context_id": "a", "flush": True},
+        CLOSE,
+    )
+    assert steps == [
+        opened(speed=1.1),
+        wire.Text("a#0", "One. "),
+        wire.Flush("a#0"),
+        wire.Flush("a#0"),
+        wire.End("a#0"),
+    ]
+
+
+def test_a_close_without_a_flush_is_a_barge_in() -> None:
+    dialect = multi()
+    said(dialect, {"text": " ", "context_id": "a"}, {"text": "Hello ", "context_id": "a"})
+    assert said(dialect, CLOSE) == [wire.Cancel("a#0")]
+    assert told(dialect, cancelled("a#0")) == [final()]
+
+
+def test_a_second_close_is_a_barge_in() -> None:
+    dialect = multi()
+    said(dialect, {"text": " ", "context_id": "a"}, {"text": "Hi ", "context_id": "a", "flush": True}, CLOSE)
+    assert said(dialect, CLOSE) == [wire.Cancel("a#0")]
+    assert told(dialect, cancelled("a#0")) == [final()]
+    assert said(dialect, CLOSE) == [], "a third finds nobody"
+
+
+def test_a_context_without_text_ends_too() -> None:
+    dialect = multi()
+    assert said(dialect, {"text": " ", "context_id": "a"}, CLOSE)[1:] == [wire.End("a#0")]
+    assert told(dialect, Speech("a#0", b"", 0, 0, is_last=True), done("a#0")) == [final()]
+
+
+def test_a_name_is_used_again_while_the_old_one_is_heard() -> None:
+    dialect = multi()
+    said(dialect, {"text": "One. ", "context_id": "a", "flush": True}, CLOSE)
+    assert said(dialect, {"text": "Two. ", "context_id": "a"}) == [opened("a#1"), wire.Text("a#1", "Two. ")]
+    assert told(dialect, done("a#0")) == [final()]
+    assert said(dialect, {"text": "Three. ", "context_id": "a"}) == [wire.Text("a#1", "Three. ")]
+
+
+def test_what_opens_no_context() -> None:
+    dialect = multi()
+    keepalives = ({"text": ""}, {"text": "", "context_id": "a"}, {"context_id": "a", "flush": True}, CLOSE, {})
+    assert said(dialect, *keepalives) == []
+
+
+def test_a_context_without_a_name_has_one() -> None:
+    dialect = multi()
+    assert said(dialect, {"text": "Hi "}) == [opened("default#0"), wire.Text("default#0", "Hi ")]
+    assert told(dialect, done("default#0")) == [final("default")]
+
+
+def test_whole_sentences_are_not_kept_waiting() -> None:
+    dialect = multi(Settings("anna", PCM.output, is_auto=True))
+    said(dialect, {"text": " ", "context_id": "a"})
+    assert said(dialect, {"text": "Hi.", "context_id": "a"}) == [wire.Text("a#0", "Hi."), wire.Flush("a#0", "auto")]
+    for _ in range(100):
+        said(dialect, {"text": "Hi.", "context_id": "a"})
+    unanswered = said(dialect, {"text": "Hi.", "context_id": "a"})
+    assert unanswered == [wire.Text("a#0", "Hi.")], "far from the limit that a session has"
+    told(dialect, wire.Flushed("a#0", "auto", 10))
+    assert len(said(dialect, {"text": "Hi.", "context_id": "a"})) == 2
+    assert said(dialect, CLOSE) == [wire.Cancel("a#0")], "our flushes are not the client's"
+
+
+def test_closing_the_socket_waits_for_what_was_flushed() -> None:
+    dialect = multi()
+    said(dialect, {"text": "One. ", "context_id": "a", "flush": True}, {"text": "Two ", "context_id": "b"})
+    assert said(dialect, {"close_socket": True}) == [wire.End("a#0"), wire.Cancel("b#1")]
+    assert said(dialect, {"text": "Three ", "context_id": "c"}) == []
+    assert told(dialect, cancelled("b#1")) == [final("b")]
+    assert told(dialect, done("a#0")) == [final("a"), ("hangup", 1000)]
+
+
+def test_closing_a_quiet_socket_closes_it() -> None:
+    assert said(multi(), {"close_socket": True}) == [("hangup", 1000)]
+
+
+def test_words_that_come_after_their_audio_come_by_themselves() -> None:
+    dialect = multi()
+    said(dialect, {"text": "Hi you", "context_id": "a"})
+    (first,) = told(dialect, Speech("a#0", b"ab", 0, 150))
+    assert first["alignment"] is None
+    (late,) = told(dialect, alignment("a#0", ("Hi", 0, 0, 100), ("you", 3, 100, 400)))
+    assert (late["audio"], late["alignment"]["chars"]) == (None, ["H", "i", " ", "y"])
+    (rest, end) = told(dialect, done("a#0"))
+    assert (rest["alignment"]["chars"], rest["alignment"]["charStartTimesMs"]) == (["o", "u"], [50, 150])
+    assert end == final()
+
+
+def test_a_refusal_ends_its_context_and_no_other() -> None:
+    dialect = multi()
+    said(dialect, {"text": "Hi ", "context_id": "a"}, {"text": "Ho ", "context_id": "b"})
+    refusal = {"error": "overloaded", "message": "full", "code": 503, "contextId": "a", "context_id": "a"}
+    assert told(dialect, error("overloaded", "full", "a#0")) == [refusal, final()]
+    assert said(dialect, {"text": "there ", "context_id": "a", "flush": True}) == [], "half a sentence is not spoken"
+    assert said(dialect, {"text": "there ", "context_id": "b"}) == [wire.Text("b#1", "there ")]
+    assert said(dialect, CLOSE, {"text": "Again ", "context_id": "a"})[1:] == [wire.Text("a#2", "Again ")]
+
+
+def test_an_idle_context_ends_as_one_that_was_closed() -> None:
+    dialect = multi()
+    said(dialect, {"text": "Hi ", "context_id": "a"})
+    assert told(dialect, error("expired", "idle", "a#0")) == [final()]
+    assert said(dialect, {"text": "Hi ", "context_id": "a"})[0] == opened("a#1")
+
+
+@pytest.mark.parametrize(
+    ("frame", "text"),
+    [
+        ("{", "not JSON"),
+        ("[]", "a message is a JSON object"),
+        ('{"text": 1, "context_id": "a"}', "Expected `str | null`, got `int` - at `$.text`"),
+        (b"\x00", "a client sends text messages only"),
+        ('{"text": "x", "context_id": "%s"}' % ("x" * 300), "context_id is longer than 256 characters"),
+    ],
+)
+def test_what_is_no_message_is_answered(frame: str | bytes, text: str) -> None:
+    dialect = multi()
+    (answer,) = shown(dialect.receive(frame))
+    assert (answer["error"], answer["code"]) == ("bad_message", 400)
+    assert answer["message"].startswith(text)
+    assert said(dialect, {"text": "Hi ", "context_id": "a"}), "and nothing is over"
+
+
+def test_a_voice_that_there_is_not_is_the_default() -> None:
+    dialect = multi(Settings("21m00Tcm4TlvDq8ikWAM", PCM.output))
+    (opening, _) = said(dialect, {"text": "Hi ", "context_id": "a"})
+    assert opening.voice is None
+
+
+def test_an_odd_name_comes_back_as_it_was() -> None:
+    dialect = multi()
+    name = "ä\n" + "x" * 200
+    (opening, _) = said(dialect, {"text": "Hi ", "context_id": name})
+    assert opening.context == "ä?" + "x" * 46 + "#0"
+    assert told(dialect, done(opening.context)) == [final(name)]
+
+
+# --- stream-input -----------------------------------------------------------------------------------------
+
+
+def single() -> SingleStream:
+    return SingleStream(PCM, find_anna)
+
+
+def test_the_sdks_realtime_stream() -> None:
+    dialect = single()
+    init = {"text": " ", "try_trigger_generation": True, "voice_settings": None, "generation_config": {}}
+    assert said(dialect, init) == [opened("default#0")]
+    assert said(dialect, {"text": "Hi ", "try_trigger_generation": True}) == [wire.Text("default#0", "Hi ")]
+    assert said(dialect, {"text": "you ", "flush": True}) == [wire.Text("default#0", "you "), wire.Flush("default#0")]
+    assert said(dialect, {"text": ""}) == [wire.End("default#0")]
+    assert said(dialect, {"text": "late"}) == []
+    (audio,) = told(dialect, Speech("default#0", b"ab", 0, 10))
+    assert (audio["audio"], "message" in audio) == (b64(b"ab"), False), "the SDK takes a `message` for an error"
+    assert told(dialect, done("default#0")) == [{"isFinal": True, **NO_AUDIO}, ("hangup", 1000)]
+
+
+def test_a_stream_without_text_ends_in_peace() -> None:
+    dialect = single()
+    assert said(dialect, {"text": ""}) == [opened("default#0"), wire.End("default#0")]
+    assert told(dialect, done("default#0")) == [{"isFinal": True, **NO_AUDIO}, ("hangup", 1000)]
+
+
+def test_what_ends_the_stream_ends_the_socket() -> None:
+    dialect = single()
+    said(dialect, {"text": "Hi "})
+    refusal = {"message": "full", "error": "overloaded", "code": 503}
+    assert told(dialect, error("overloaded", "full", "default#0")) == [refusal, ("hangup", 1008)]
+    assert said(dialect, {"text": "there "}) == []
+
+
+def test_a_stream_that_sends_nonsense_is_over() -> None:
+    (answer, end) = said(single(), {"text": []})
+    assert (answer["error"], end) == ("bad_message", ("hangup", 1008))

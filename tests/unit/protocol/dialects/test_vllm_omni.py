@@ -1,0 +1,174 @@
+"""Golden conversations of vLLM-Omni's clients: what each frame becomes, and what comes back."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.protocol.dialects.conversation import (
+    alignment,
+    b64,
+    cancelled,
+    done,
+    error,
+    find_anna,
+    said,
+    shown,
+    told,
+)
+from voicegate.protocol import messages as wire
+from voicegate.protocol.dialects import vllm_omni
+from voicegate.protocol.dialects.dialect import Speech
+from voicegate.protocol.dialects.vllm_omni import VllmOmni
+
+pytestmark = pytest.mark.unit
+
+DONE, CANCEL = {"type": "input.done"}, {"type": "input.cancel"}
+STREAMED = {"response_format": "pcm", "stream_audio": True}
+
+
+def omni(**config: Any) -> VllmOmni:
+    dialect = VllmOmni(find_anna)
+    assert said(dialect, {"type": "session.config", "voice": "anna", **config}) == []
+    return dialect
+
+
+def text(text: str) -> dict[str, str]:
+    return {"type": "input.text", "text": text}
+
+
+def opened(number: int = 0, **fields: Any) -> wire.Open:
+    values = {"context": f"utterance#{number}", "voice": "anna", "format": wire.Format(codec="pcm_s16le"), **fields}
+    return wire.Open(**values)
+
+
+def ends(number: int, num_bytes: int, *, is_error: bool = False) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "audio.done",
+            "utterance_index": number,
+            "sentence_index": 0,
+            "total_bytes": num_bytes,
+            "error": is_error,
+        },
+        {"type": "session.done", "utterance_index": number, "total_sentences": 1},
+    ]
+
+
+def started(number: int, said_text: str, name: str = "pcm", **fields: Any) -> dict[str, Any]:
+    return {
+        "type": "audio.start",
+        "utterance_index": number,
+        "sentence_index": 0,
+        "sentence_text": said_text,
+        "format": name,
+        "sample_rate": 24_000,
+        **fields,
+    }
+
+
+def test_streamed_audio() -> None:
+    dialect = omni(**STREAMED)
+    assert said(dialect, text("Hello ")) == [opened(), wire.Text("utterance#0", "Hello ")]
+    assert said(dialect, text("there."), DONE) == [wire.Text("utterance#0", "there."), wire.End("utterance#0")]
+    assert told(dialect, Speech("utterance#0", b"ab", 0, 10)) == [started(0, "Hello there."), b"ab"]
+    assert told(dialect, Speech("utterance#0", b"cd", 10, 20)) == [b"cd"]
+    assert told(dialect, done("utterance#0")) == ends(0, 4)
+    assert said(dialect, text("Next."))[0] == opened(1)
+
+
+def test_one_file() -> None:
+    dialect = omni()
+    said(dialect, text("Hi."), DONE)
+    assert told(dialect, Speech("utterance#0", b"RIFF", 0, 10), Speech("utterance#0", b"ab", 10, 20)) == []
+    assert told(dialect, done("utterance#0")) == [started(0, "Hi.", "wav"), b"RIFFab", *ends(0, 6)]
+
+
+def test_words_with_their_times() -> None:
+    dialect = omni(**STREAMED, word_timestamps=True)
+    said(dialect, text("Hi you."), DONE)
+    assert told(dialect, alignment("utterance#0", ("Hi", 0, 0, 100), ("you.", 3, 100, 300))) == []
+    (start, chunk) = told(dialect, Speech("utterance#0", b"ab", 0, 100))
+    assert start == started(0, "Hi you.", word_timestamps=True)
+    assert chunk == {
+        "type": "audio.chunk",
+        "utterance_index": 0,
+        "sentence_index": 0,
+        "chunk_id": 0,
+        "chunk_start_ms": 0,
+        "chunk_end_ms": 100,
+        "sample_rate": 24_000,
+        "audio_b64": b64(b"ab"),
+        "timestamps": [{"word": "Hi", "start_ms": 0, "end_ms": 100}],
+    }
+    (chunk,) = told(dialect, Speech("utterance#0", b"cd", 100, 300))
+    assert (chunk["chunk_id"], chunk["timestamps"][0]["word"]) == (1, "you.")
+
+
+def test_an_utterance_without_text_is_done() -> None:
+    dialect = omni(**STREAMED)
+    assert said(dialect, DONE) == [opened(), wire.End("utterance#0")]
+    assert told(dialect, done("utterance#0")) == [started(0, ""), *ends(0, 0)]
+
+
+def test_the_next_utterance_waits_for_the_last() -> None:
+    dialect = omni(**STREAMED)
+    said(dialect, text("One."), DONE)
+    assert said(dialect, {"type": "session.config", "speed": 1.5, **STREAMED}, text("Two."), DONE, text("Three.")) == []
+    steps = told(dialect, done("utterance#0"))[3:]
+    assert steps == [opened(1, voice=None, speed=1.5), wire.Text("utterance#1", "Two."), wire.End("utterance#1")]
+    assert told(dialect, done("utterance#1"))[3:][0].context == "utterance#2"
+
+
+def test_a_cancel_is_ours() -> None:
+    dialect = omni(**STREAMED)
+    assert said(dialect, CANCEL) == []
+    said(dialect, text("One."))
+    assert said(dialect, CANCEL) == [wire.Cancel("utterance#0")]
+    assert told(dialect, cancelled("utterance#0")) == [started(0, "One."), *ends(0, 0, is_error=True)]
+
+
+def test_a_failure_ends_its_utterance() -> None:
+    dialect = omni(**STREAMED)
+    said(dialect, text("One."))
+    told(dialect, Speech("utterance#0", b"ab", 0, 10))
+    steps = told(dialect, error("engine_failed", "broken", "utterance#0"))
+    complaint = {"type": "error", "message": "broken", "partial_audio": True, "action": "discard"}
+    assert steps == [complaint, *ends(0, 2, is_error=True)]
+    assert said(dialect, text("half a sentence"), DONE) == []
+    assert said(dialect, text("Two."))[0] == opened(1)
+
+
+def test_a_file_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllm_omni, "_MAX_FILE_BYTES", 3)
+    dialect = omni()
+    said(dialect, text("One."))
+    steps = told(dialect, Speech("utterance#0", b"ab", 0, 10), Speech("utterance#0", b"cd", 10, 20))
+    assert (steps[0]["type"], steps[1]) == ("error", wire.Cancel("utterance#0"))
+    assert told(dialect, cancelled("utterance#0"))[-2]["error"] is True
+
+
+@pytest.mark.parametrize(
+    ("frame", "said_text"),
+    [
+        ("{", "not JSON"),
+        (b"\x00", "a client sends text messages only"),
+        ('{"type": "session.resume"}', "Invalid enum value"),
+        ('{"type": "session.config", "response_format": "midi"}', "response_format is 'midi'"),
+        ('{"type": "session.config", "seed": -1}', "Expected `int` >= 0"),
+    ],
+)
+def test_what_is_no_message_is_answered(frame: str | bytes, said_text: str) -> None:
+    (answer,) = shown(VllmOmni(find_anna).receive(frame))
+    assert answer["type"] == "error"
+    assert answer["message"].startswith(said_text)
+
+
+def test_what_a_config_says() -> None:
+    dialect = omni(instructions="Slowly.", seed=7, speed=0.1, speaker="x", voice=None, response_format="opus")
+    (opening, _) = said(dialect, text("Hi."))
+    assert opening == wire.Open(context="utterance#0", format=wire.Format(), speed=0.5, instruct="Slowly.", seed=7)
+
+
+def test_close() -> None:
+    dialect = omni()
+    assert said(dialect, {"type": "session.close"}, text("Hi.")) == [("hangup", 1000)]
