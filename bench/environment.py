@@ -1,64 +1,26 @@
-"""What a measurement was taken on: machine, versions, commit, command. Goes into every result file."""
+"""What a measurement was taken on, torch's share of it included. Goes into every result file."""
 
-import os
-import platform
-import shlex
-import subprocess
-import sys
-from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+from voicegate.clients.bench import environment
 
-# Set where the code travels without its .git.
-COMMIT_VARIABLE = "BENCH_COMMIT"
+REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 def describe() -> dict[str, Any]:
     """Plain data for JSON. None: not known here, or there is none."""
     return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        **_commit(),
-        "command": _command(),
-        "cpu": _cpu_model(),
-        "num_cores": os.cpu_count(),
+        **environment.describe(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "gpu_driver": _gpu("driver_version"),
-        "gpu_power_limit_w": _gpu("power.limit"),
-        "python": platform.python_version(),
         "torch": torch.__version__,
         "torch_threads": torch.get_num_threads(),
         "cuda": torch.version.cuda,
         "triton": _version("triton"),
-        "platform": platform.platform(terse=True),
     }
-
-
-def _commit() -> dict[str, Any]:
-    """The variable wins: whoever sets it knows what was sent. Then nothing says whether files differ from it."""
-    told = os.environ.get(COMMIT_VARIABLE)
-    if told:
-        return {"commit": told[:12], "is_dirty": None}
-    commit = _output("git", "rev-parse", "--short=12", "HEAD")
-    if not commit:
-        return {"commit": None, "is_dirty": None}
-    return {"commit": commit, "is_dirty": bool(_output("git", "status", "--porcelain", "--untracked-files=no"))}
-
-
-def _command() -> str:
-    """As it was typed, without the directory of the interpreter."""
-    return shlex.join([Path(sys.orig_argv[0]).name, *sys.orig_argv[1:]]) if sys.orig_argv else ""
-
-
-def _gpu(query: str) -> str | None:
-    if not torch.cuda.is_available():
-        return None
-    answer = _output("nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits")
-    return answer.splitlines()[0].strip() if answer else None
 
 
 def _version(distribution: str) -> str | None:
@@ -66,19 +28,3 @@ def _version(distribution: str) -> str | None:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _output(*command: str) -> str | None:
-    try:
-        completed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    except OSError:
-        return None
-    return completed.stdout.strip() if completed.returncode == 0 else None
-
-
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")

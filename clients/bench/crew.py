@@ -66,7 +66,6 @@ async def carry_out(
     num_streams: int,
     *,
     on_begin: Callable[[float], None],
-    on_record: Callable[[Record], None],
 ) -> Crew:
     """`num_streams`: meant to be live at once. `on_begin` is told the start. Raises BenchFailed."""
     num_workers = math.ceil(num_streams / _STREAMS_PER_WORKER)
@@ -79,7 +78,7 @@ async def carry_out(
         crew.num_awaited = sum(lane.due_s <= schedule.window_s[1] for lane in schedule.lanes)
         on_begin(crew.start_s)
         async with asyncio.timeout(schedule.stop_s + _GRACE_S):
-            await asyncio.gather(*(_follow(worker, workers, crew, schedule, on_record) for worker in workers))
+            await asyncio.gather(*(_follow(worker, workers, crew, schedule) for worker in workers))
     except TimeoutError as error:
         raise BenchFailed("the client processes did not end in time") from error
     finally:
@@ -117,16 +116,13 @@ async def _ready(worker: _Worker) -> None:
     assert isinstance(report, Ready), "a worker begins with `ready`"
 
 
-async def _follow(
-    worker: _Worker, workers: Sequence[_Worker], crew: Crew, schedule: Schedule, on_record: Callable[[Record], None]
-) -> None:
+async def _follow(worker: _Worker, workers: Sequence[_Worker], crew: Crew, schedule: Schedule) -> None:
     """The load goes on until everybody who began in time has been heard; then all are stopped."""
     await worker.say(Began(crew.start_s))
     while True:
         match await worker.hear():
             case Told(record):
                 crew.records.append(record)
-                on_record(record)
                 lane = worker.plan.lanes[record.lane]
                 if lane.due_s <= schedule.window_s[1] and record.turn + 1 == len(lane.turns):
                     crew.num_awaited -= 1

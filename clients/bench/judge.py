@@ -15,8 +15,6 @@ from voicegate.clients.python.timeline import Arrival, play
 # What an ordinary player collects before it begins.
 PREBUFFER_MS: Final = 80
 CONTINUITY_LIMITS_MS: Final = (50, 100)
-# Share of turns without a longer underrun than 100 ms at which a load is sustained.
-SUSTAINED_SHARE: Final = 0.995
 _NUM_MESSAGES: Final = 5
 
 
@@ -103,13 +101,6 @@ def seconds_per_letter(records: Sequence[Record]) -> float | None:
     done = [record for record in records if record.outcome is Outcome.DONE and record.arrivals]
     num_letters = sum(record.num_letters for record in done)
     return sum(num_48k for r in done for _, num_48k in r.arrivals) / 48_000 / num_letters if num_letters else None
-
-
-def is_sustained(row: dict[str, Any]) -> bool:
-    """C100 of 99.5 %, and nobody sent away or cut off."""
-    outcomes = row["outcomes"]
-    lost = sum(outcomes[each.value] for each in (Outcome.REFUSED, Outcome.FAILED, Outcome.CUT_OFF))
-    return row["c100"] is not None and row["c100"] >= SUSTAINED_SHARE and not lost
 
 
 def heard(pieces: Sequence[tuple[float, int]]) -> list[Arrival]:

@@ -49,7 +49,7 @@ class UnknownScenario(ValueError):
     """The message says how scenarios are written."""
 
 
-_FORMS: Final = (
+FORMS: Final = (
     "alone:WRITER, closed:N[:WRITER], live:N[:WRITER] and mixed:N, where WRITER is whole, 20 or 20j (words a second)"
 )
 
@@ -71,7 +71,7 @@ def parse(text: str) -> Scenario:
                 pass
     except ValueError:
         pass
-    raise UnknownScenario(f"{text!r} is no scenario; there are {_FORMS}")
+    raise UnknownScenario(f"{text!r} is no scenario; there are {FORMS}")
 
 
 def _writer(text: str) -> Writer:

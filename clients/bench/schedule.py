@@ -23,6 +23,8 @@ _ALONE_HEARD_S: Final = 0.6
 _ALONE_PAUSE_S: Final = (0.05, 0.15)
 # Beyond the longest turn: leads that have to build up, late starts.
 _SETTLE_S: Final = 2.0
+# On average, in an open load's window: few streams are measured for longer.
+_LEAST_ARRIVALS: Final = 6
 # Of one lane of a closed load; its time is over long before.
 _CLOSED_TURNS: Final = 200
 
@@ -151,7 +153,7 @@ def _open(scenario: Scenario, settings: Settings, author: _Author) -> Schedule:
     lengths_s = [author.lane_s(each) for each in drawn]
     mean_s = _mean(iter(lengths_s))
     begin_s = mean_s + _SETTLE_S
-    end_s = begin_s + settings.duration_s
+    end_s = begin_s + max(settings.duration_s, _LEAST_ARRIVALS * mean_s / scenario.num_streams)
     stop_s = end_s + max(lengths_s) + _SETTLE_S
     lanes = []
     for start_s in poisson_starts_s(scenario.num_streams / mean_s, author.rng):

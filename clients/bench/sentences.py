@@ -104,3 +104,12 @@ LANGUAGES: Final = {"en": ENGLISH, "zh": CHINESE}
 def words(text: str) -> list[str]:
     """As an agent's tokens come: a word with the blanks before it, or a character with the signs behind it."""
     return re.findall(r"\s*(?:[\u4e00-\u9fff][^\w\s]*|[^\s\u4e00-\u9fff]+)|\s+$", text)
+
+
+def read_texts(content: str) -> Texts:
+    """A user's own, one a line: the shorter third, the middle, the longer third. Raises ValueError for none."""
+    lines = sorted({line.strip() for line in content.splitlines() if line.strip()}, key=len)
+    if not lines:
+        raise ValueError("it holds no text")
+    third = len(lines) // 3
+    return Texts(tuple(lines[: third + 1]), tuple(lines[third : len(lines) - third]), tuple(lines[-third - 1 :]))

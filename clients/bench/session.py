@@ -18,6 +18,7 @@ from voicegate.clients.bench.usage import CpuSample, GpuMeter, cpu_report, sampl
 _MAX_LOOP_LAG_MS: Final = 10.0
 # Starting processes and opening connections.
 _START_S: Final = 3.0
+_SHOW_S: Final = 0.25
 
 
 class Bench:
@@ -27,32 +28,36 @@ class Bench:
         settings: Settings,
         *,
         server_pid: int | None = None,
-        on_line: Callable[[str], None],
+        on_share: Callable[[str, float], None] = lambda *_: None,
         on_records: Callable[[Scenario, float, Sequence[Record]], None] = lambda *_: None,
     ) -> None:
-        """`server_pid`: of a server on this machine, whose CPU time is then told. `on_line`: progress for people."""
+        """`server_pid`: of a server on this machine, whose CPU time is then told. `on_share`: how far a scenario is."""
         self._target = target
         self._settings = settings
         self._server_pid = server_pid
-        self._on_line = on_line
+        self._on_share = on_share
         self._on_records = on_records
 
     async def measure(self, scenario: Scenario) -> dict[str, Any]:
         """The scenario's row of a result file. Raises BenchFailed."""
         planned = schedule(scenario, self._settings)
         async with AsyncExitStack() as stack:
-            gpu = await stack.enter_async_context(GpuMeter())
-            watch = _Watch(self._server_pid, planned)
-            num_told = 0
+            gpu = GpuMeter()
+            if self._server_pid is not None:  # else it may be another machine's
+                await stack.enter_async_context(gpu)
+            watch = await stack.enter_async_context(_Watch(self._server_pid, planned))
+            showing: list[asyncio.Task[None]] = []
 
-            def on_record(_: Record) -> None:
-                nonlocal num_told
-                num_told += 1
+            def begin(start_s: float) -> None:
+                watch.begin(start_s)
+                showing.append(asyncio.create_task(self._show(scenario, planned, start_s)))
 
-            crew = await carry_out(
-                planned, self._target, scenario.num_streams, on_begin=watch.begin, on_record=on_record
-            )
-            await watch.end()
+            try:
+                crew = await carry_out(planned, self._target, scenario.num_streams, on_begin=begin)
+            finally:
+                for task in showing:
+                    task.cancel()
+                self._on_share(str(scenario), 1.0)
         self._on_records(scenario, crew.start_s, crew.records)
         begin_s, end_s = (crew.start_s + edge_s for edge_s in planned.window_s)
         last_s = max((record.ended_s for record in crew.records), default=begin_s)
@@ -62,21 +67,16 @@ class Bench:
         row["server_cpu"] = watch.report()
         row["gpu"] = gpu.report(*window_s)
         self._learn(crew)
-        self._on_line(line(scenario, row))
         return row
 
-    async def measure_all(self, scenarios: Sequence[Scenario], *, budget_s: float | None = None) -> dict[str, Any]:
-        """Rows by scenario; what the budget has no room for is named and left out."""
-        began_s, rows = time.monotonic(), dict[str, Any]()
-        for scenario in scenarios:
-            left_s = float("inf") if budget_s is None else budget_s - (time.monotonic() - began_s)
-            needed_s = _START_S + (0.0 if scenario.kind is Kind.ALONE else schedule(scenario, self._settings).stop_s)
-            if needed_s > left_s:
-                self._on_line(f"{scenario}: left out, it takes {needed_s:.0f} s and {left_s:.0f} s are left")
-                rows[str(scenario)] = None
-            else:
-                rows[str(scenario)] = await self.measure(scenario)
-        return rows
+    async def _show(self, scenario: Scenario, planned: Schedule, start_s: float) -> None:
+        while True:
+            self._on_share(str(scenario), min(max((time.monotonic() - start_s) / planned.stop_s, 0.0), 0.99))
+            await asyncio.sleep(_SHOW_S)
+
+    def needed_s(self, scenario: Scenario) -> float:
+        """At most; sentences of one stream alone take as long as they take, within their limit."""
+        return _START_S + (0.0 if scenario.kind is Kind.ALONE else schedule(scenario, self._settings).stop_s)
 
     def _learn(self, crew: Crew) -> None:
         measured = judge.seconds_per_letter(crew.records)
@@ -97,7 +97,10 @@ class _Watch:
         if self._pid is not None:
             self._sampling = asyncio.create_task(self._sample(self._pid, start_s))
 
-    async def end(self) -> None:
+    async def __aenter__(self) -> "_Watch":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
         if self._sampling is not None and self._pid is not None:
             self._sampling.cancel()
             await asyncio.gather(self._sampling, return_exceptions=True)
@@ -113,23 +116,6 @@ class _Watch:
         for edge_s in self._window_s:
             await asyncio.sleep(max(start_s + edge_s - time.monotonic(), 0.0))
             self._samples.append(sample_cpu(pid))
-
-
-def line(scenario: Scenario, row: dict[str, Any]) -> str:
-    """A row for people."""
-    first, outcomes = row["first_audio_ms"], row["outcomes"]
-    if first is None:
-        return f"{scenario}: nothing was heard; {outcomes} {row['messages']}"
-    parts = [f"{scenario!s:<16} first audio {first['p50']:.0f} / {first['p95']:.0f} / {first['max']:.0f} ms"]
-    parts.append(f"of {first['num']}, {row['live']:.0f} live, {row['audio_s_per_s']:.0f} audio-s/s")
-    if row["c100"] is not None:
-        parts.append(f"C50 {row['c50']:.1%} C100 {row['c100']:.1%}, longest gap {row['gap_ms']['longest']:.0f} ms")
-    lost = {name: num for name, num in outcomes.items() if num and name not in ("done", "cancelled")}
-    if lost:
-        parts.append(f"{lost} {row['messages'][:1]}")
-    if row["clients"]["are_late"]:
-        parts.append("THE CLIENTS WERE LATE")
-    return ", ".join(parts)
 
 
 def _clients(finished: Sequence[Finished]) -> dict[str, Any]:

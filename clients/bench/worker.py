@@ -8,10 +8,8 @@ loop is idle most of the time, and says how late it was all the same.
 
 import asyncio
 import sys
-import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -26,6 +24,8 @@ from voicegate.clients.bench.stats import percentile
 # Handshakes at once: more of them wait in the server's line, which is not what is measured.
 _NUM_CONNECTING: Final = 8
 _TICK_S: Final = 0.02
+# Longest line of stdin: a plan of some hundred lanes.
+_LINE_BYTES: Final = 1 << 26
 
 
 class Connections:
@@ -85,7 +85,9 @@ async def carry_out(plan: Plan, orders: "asyncio.Queue[planned.Order]", tell: Ca
     await connections.open(plan.num_connections)
     tell(planned.Ready(plan.num_connections))
     began = await orders.get()
-    assert isinstance(began, planned.Began), "nothing comes before the beginning"
+    if isinstance(began, planned.Stop):
+        await connections.close()
+        return planned.Finished(0.0, 0.0, 0.0, 0)
     cpu_s = time.process_time()
     watching = asyncio.create_task(lag.watch())
     lanes = asyncio.gather(
@@ -152,33 +154,39 @@ def _unconnected(lane: Lane, number: int, index: int, due_s: float, message: str
     )
 
 
-def main() -> int:
-    plan = msgspec.json.decode(sys.stdin.buffer.readline(), type=Plan)
-
-    def say(report: Report) -> None:
-        sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
-        sys.stdout.buffer.flush()
-
-    async def run() -> Report:
-        orders: asyncio.Queue[planned.Order] = asyncio.Queue()
-        loop = asyncio.get_running_loop()
-
-        def listen() -> None:
-            for line in sys.stdin.buffer:
-                order: planned.Order = msgspec.json.decode(line, type=planned.Order)
-                with suppress(RuntimeError):  # the loop has ended: so has what could be stopped
-                    loop.call_soon_threadsafe(orders.put_nowait, order)
-
-        threading.Thread(target=listen, daemon=True).start()
-        return await carry_out(plan, orders, say)
-
+async def run() -> int:
+    """The process: orders from stdin, reports to stdout."""
+    received = asyncio.StreamReader(limit=_LINE_BYTES)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(received), sys.stdin)
+    plan = msgspec.json.decode(await received.readline(), type=Plan)
+    orders: asyncio.Queue[planned.Order] = asyncio.Queue()
+    listening = asyncio.create_task(_take_orders(received, orders))
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            say(runner.run(run()))
+        _say(await carry_out(plan, orders, _say))
     except ConversationLost as error:
-        say(planned.Broke(str(error)))
+        _say(planned.Broke(str(error)))
         return 1
+    finally:
+        listening.cancel()
     return 0
+
+
+async def _take_orders(received: asyncio.StreamReader, orders: "asyncio.Queue[planned.Order]") -> None:
+    """Until whoever gives them has gone: then there is nobody to work for."""
+    while line := await received.readline():
+        orders.put_nowait(msgspec.json.decode(line, type=planned.Order))
+    orders.put_nowait(planned.Stop())
+
+
+def _say(report: Report) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def main() -> int:
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(run())
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

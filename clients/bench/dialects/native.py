@@ -17,6 +17,7 @@ from websockets.typing import Subprotocol
 from voicegate.clients.bench.dialects.conversation import Chunk, ConversationLost, Ended
 from voicegate.clients.bench.plan import Reader, Target, Turn
 from voicegate.clients.python.audio import duration_48k
+from voicegate.clients.python.errors import InvalidInput
 from voicegate.clients.python.link import stream_url
 from voicegate.protocol import audio_message, codec
 from voicegate.protocol import messages as wire
@@ -105,7 +106,10 @@ class NativeConversation:
 
 async def connect(target: Target, reader: Reader) -> NativeConversation:
     """Raises ConversationLost."""
-    url = stream_url(target.url)
+    try:
+        url = stream_url(target.url)
+    except InvalidInput as error:
+        raise ConversationLost(str(error)) from error
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             connection = await connect_socket(

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from voicegate.clients.bench.judge import figures, is_sustained, judge, seconds_per_letter
+from voicegate.clients.bench.judge import figures, judge, seconds_per_letter
 from voicegate.clients.bench.plan import Outcome, Record
 
 pytestmark = pytest.mark.unit
@@ -91,14 +91,6 @@ def test_the_live_are_those_that_play() -> None:
     row = figures([RECORD], window_s=(10.0, 14.0))  # due at 10, plays from 10.11 for 2 s, ended at 13
     assert row["live"] == 0.8  # 3.0 of 4 s
     assert row["audio_s_per_s"] == 0.5
-
-
-def test_what_is_sustained_has_no_gaps_and_sends_nobody_away() -> None:
-    good = figures([RECORD], window_s=(5.0, 20.0))
-    assert is_sustained(good)
-    assert not is_sustained(figures([RECORD, altered(outcome=Outcome.REFUSED, arrivals=())], window_s=(5.0, 20.0)))
-    assert not is_sustained(figures([altered(arrivals=((10.0, 960), (10.2, SECOND)))], window_s=(5.0, 20.0)))
-    assert not is_sustained(figures([], window_s=(5.0, 20.0)))
 
 
 def test_letters_take_as_long_as_they_took() -> None:

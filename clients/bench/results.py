@@ -1,0 +1,55 @@
+"""What a run leaves: rows and environment as JSON, what every listener saw as JSON lines. Written as it comes."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from voicegate.clients.bench.plan import Record
+
+ROWS_FILE: Final = "bench.json"
+EVENTS_FILE: Final = "events.jsonl"
+
+
+class Results:
+    """In a directory of its own; a run that is interrupted leaves what it had."""
+
+    def __init__(self, directory: Path, environment: Mapping[str, Any]) -> None:
+        """Raises OSError."""
+        self.report: dict[str, Any] = {"environment": dict(environment), "scenarios": {}}
+        self.records: dict[str, Sequence[Record]] = {}  # times from the scenario's start
+        self._directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / EVENTS_FILE).write_bytes(b"")
+
+    def add_records(self, scenario: str, start_s: float, records: Sequence[Record]) -> None:
+        moved = [_from(record, start_s) for record in records]
+        self.records[scenario] = moved
+        with (self._directory / EVENTS_FILE).open("ab") as file:
+            for record in moved:
+                file.write(msgspec.json.encode({"scenario": scenario, **msgspec.structs.asdict(record)}) + b"\n")
+
+    def add_row(self, scenario: str, row: Mapping[str, Any]) -> None:
+        self.report["scenarios"][scenario] = row
+        self.save()
+
+    def save(self) -> None:
+        (self._directory / ROWS_FILE).write_text(json.dumps(self.report, indent=1) + "\n")
+
+
+def _from(record: Record, start_s: float) -> Record:
+    def moved(at_s: float) -> float:
+        return round(at_s - start_s, 5)
+
+    return msgspec.structs.replace(
+        record,
+        due_s=moved(record.due_s),
+        sent_s=moved(record.sent_s),
+        ended_s=moved(record.ended_s),
+        arrivals=tuple((moved(at_s), num_48k) for at_s, num_48k in record.arrivals),
+        cancelled_s=None if record.cancelled_s is None else moved(record.cancelled_s),
+        audible_s=None if record.audible_s is None else moved(record.audible_s),
+        lag_s=round(record.lag_s, 5),
+    )

@@ -1,0 +1,89 @@
+"""`voicegate bench`, as a shell would call it, against a real gateway with the FakeEngine."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.clients.deadline import deadline
+from voicegate.engine.fake.engine import FakeEngine
+from voicegate.gateway.cli.main import run
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.server.run import running_gateway
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(autouse=True)
+def no_hang() -> Iterator[None]:
+    with deadline(60):
+        yield
+
+
+@pytest.fixture
+async def url() -> AsyncIterator[str]:
+    async with running_gateway(GatewayConfig(), FakeEngine()) as url:
+        yield url
+
+
+async def command(*arguments: str) -> int:
+    """In a thread, because the command runs an event loop of its own."""
+    return await asyncio.to_thread(run, ("bench", *arguments))
+
+
+async def test_a_table_and_three_files(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("Hello there.\n\nGood bye.\n")
+    options = ("--duration-s", "0.3", "--num-alone", "2", "--codec", "pcm_s16le", "--texts", str(texts))
+    status = await command(url, "--scenarios", "alone:whole", "closed:2", *options, "-o", str(tmp_path / "out"))
+    assert status == 0
+    out, err = capsys.readouterr()
+    begins = [line.split()[0] for line in out.splitlines()]  # the gateway's own log is among them
+    assert [word for word in begins if word in ("scenario", "alone:whole", "closed:2:whole")] == [
+        "scenario",
+        "alone:whole",
+        "closed:2:whole",
+    ]
+    assert "report.html" in err
+    saved = json.loads((tmp_path / "out" / "bench.json").read_text())
+    assert saved["scenarios"]["alone:whole"]["audible_ms"]["num"] == 2
+    assert saved["environment"]["voicegate"]
+    events = (tmp_path / "out" / "events.jsonl").read_text().splitlines()
+    assert len(events) >= 4
+    assert "<svg" in (tmp_path / "out" / "report.html").read_text()
+
+
+async def test_a_ramp_ends_where_the_server_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with running_gateway(GatewayConfig(max_contexts=2, waiting_contexts=0), FakeEngine()) as url:
+        ramp = ("--max-streams", "8", "--ramp", "closed", "--duration-s", "0.3", "--first-audio-ms", "5000")
+        assert await command(url, *ramp, "--c100", "0", "-o", str(tmp_path)) == 0
+    assert "sustained: 2 streams of closed" in capsys.readouterr().out
+    assert json.loads((tmp_path / "bench.json").read_text())["sustained"]["num_streams"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("ws://127.0.0.1:9",), "cannot connect"),
+        (("http://",), "is no gateway's address"),
+        (("ws://127.0.0.1:9", "--max-streams", "4", "--ramp", "alone"), "--ramp alone"),
+        (("ws://127.0.0.1:9", "--texts", "nowhere.txt"), "nowhere.txt cannot be used"),
+        (("ws://127.0.0.1:9", "--header", "X"), "is not NAME:VALUE"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+async def test_what_cannot_be_measured_is_one_line(
+    arguments: tuple[str, ...], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await command(*arguments, "--scenarios", "closed:1", "-o", str(tmp_path)) == 1
+    err = capsys.readouterr().err
+    assert told in err.splitlines()[-1]
+    assert "Traceback" not in err
+
+
+async def test_an_unknown_scenario_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        await command("--scenarios", "fast:9")
+    assert "mixed:N" in capsys.readouterr().err

@@ -1,0 +1,101 @@
+"""What a run leaves: table, files and the page, from records made by hand."""
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+
+from tests.unit.clients.bench.test_judge import RECORD, SECOND, altered
+from voicegate.clients.bench import html_report, svg, table
+from voicegate.clients.bench.judge import figures
+from voicegate.clients.bench.plan import Outcome
+from voicegate.clients.bench.results import EVENTS_FILE, ROWS_FILE, Results
+
+pytestmark = pytest.mark.unit
+
+CLIENTS = {"are_late": False, "loop_lag_p99_ms": 1.0}
+RECORDS = [
+    RECORD,
+    altered(arrivals=((10.2, SECOND // 2), (11.2, SECOND)), message="<b>slow & sorry</b>"),
+    altered(outcome=Outcome.CANCELLED, cancelled_s=10.5),
+    altered(outcome=Outcome.REFUSED, arrivals=(), message="overloaded: no room"),
+]
+
+
+def row(**clients: object) -> dict[str, Any]:
+    return {**figures(RECORDS, window_s=(5.0, 20.0)), "clients": CLIENTS | clients}
+
+
+def report() -> dict[str, Any]:
+    return {
+        "target": {"url": "ws://here"},
+        "environment": {"cpu": "one <fast> cpu", "gpu": None},
+        "scenarios": {"closed:2:whole": row(), "closed:8:whole": row(), "mixed:4": row(), "live:9:whole": None},
+    }
+
+
+def test_rows_stand_under_their_heading() -> None:
+    names, _ = table.heading().splitlines()
+    shown, *remarks = table.lines("mixed:400", row(are_late=True, loop_lag_p99_ms=31.0))
+    assert len(shown) == len(names)
+    assert shown.startswith("mixed:400 ")
+    assert remarks == [
+        "  ! 1 refused",
+        "  ! <b>slow & sorry</b>",
+        "  ! overloaded: no room",
+        "  ! the clients themselves were up to 31 ms late: this machine is too busy to measure on",
+    ]
+
+
+def test_files_grow_with_the_run(tmp_path: Path) -> None:
+    results = Results(tmp_path / "new", {"cpu": "x"})
+    results.add_records("mixed:4", 10.0, RECORDS)
+    results.add_row("mixed:4", row())
+    events = [json.loads(line) for line in (tmp_path / "new" / EVENTS_FILE).read_text().splitlines()]
+    assert [event["outcome"] for event in events] == ["done", "done", "cancelled", "refused"]
+    assert events[0]["scenario"] == "mixed:4"
+    assert events[0]["arrivals"] == [[0.11, SECOND], [1.0, SECOND]]
+    assert events[2]["cancelled_s"] == 0.5
+    saved = json.loads((tmp_path / "new" / ROWS_FILE).read_text())
+    assert saved["scenarios"]["mixed:4"]["outcomes"]["refused"] == 1
+
+
+def test_the_page_has_its_charts_and_no_mark_up_of_others() -> None:
+    page = html_report.page(report(), {"mixed:4": RECORDS, "empty": []})
+    charts = [ElementTree.fromstring("<svg" + part.split("</svg>")[0] + "</svg>") for part in page.split("<svg")[1:]]
+    assert [chart.attrib["aria-label"] for chart in charts] == [
+        "First audio against the number of streams",
+        "Distribution of the time to first audio",
+        "Playback in mixed:4",
+    ]
+    kinds = {rect.attrib["class"] for rect in charts[2].iter("{http://www.w3.org/2000/svg}rect")}
+    assert kinds == {"wait", "play", "gap", "stop"}
+    assert "<b>slow" not in page
+    assert "one &lt;fast&gt; cpu" in page
+
+
+def test_a_page_of_nothing_is_a_page() -> None:
+    page = html_report.page({"environment": {}, "scenarios": {}}, {})
+    assert page.endswith("</html>\n")
+    assert "<svg" not in page
+
+
+@pytest.mark.parametrize(
+    ("axis", "ticks"),
+    [
+        (svg.Axis("", 0, 100), [0, 20, 40, 60, 80, 100]),
+        (svg.Axis("", 0, 0.7), [0, 0.2, 0.4, 0.6]),
+        (svg.Axis("", 1, 128, is_log=True), [1, 2, 5, 10, 20, 50, 100]),
+        (svg.Axis("", 5, 5), []),
+    ],
+)
+def test_ticks_are_round(axis: svg.Axis, ticks: list[float]) -> None:
+    assert [each for each in axis.ticks() if axis.high > axis.low] == pytest.approx(ticks)
+    assert 0 <= axis.share(axis.low) <= 1
+
+
+def test_records_travel_as_they_are() -> None:
+    assert msgspec.json.decode(msgspec.json.encode(RECORD), type=type(RECORD)) == RECORD
