@@ -1,0 +1,253 @@
+"""The `cartesia`, `deepgram-sdk` and `elevenlabs` packages by WebSocket: they hear what a native client hears."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from cartesia import AsyncCartesia, Cartesia
+from deepgram import AsyncDeepgramClient, DeepgramClientEnvironment
+from deepgram.speak.v1 import SpeakV1Text
+from elevenlabs.client import ElevenLabs
+from elevenlabs.core.api_error import ApiError
+
+from tests.integration.wire_client import TIMEOUT_S, Served, serving
+from voicegate.engine.fake.engine import Script
+from voicegate.engine.interface import Overloaded
+from voicegate.protocol import messages as wire
+
+# These packages call what websockets and pydantic have deprecated.
+pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+
+TURNS = ("Hello there, and more.", "A second turn.", "The third.")
+LONG = "word " * 100
+SLOW = Script(real_time_factor=1.0)
+PCM = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24_000}
+
+
+async def native_turns(texts: Sequence[str]) -> list[bytes]:
+    """What a native client hears, turn by turn, of a server that served nobody before."""
+    async with serving() as served, served.client() as client:
+        heard = []
+        for number, text in enumerate(texts):
+            await client.speak(f"turn-{number}", text, format=wire.Format(codec="pcm_s16le"))
+            heard.append(b"".join((await client.until_done(f"turn-{number}")).packets))
+        return heard
+
+
+def ws_base(served: Served) -> str:
+    return served.url.removesuffix(wire.STREAM_PATH)
+
+
+def http_base(served: Served) -> str:
+    return ws_base(served).replace("ws://", "http://")
+
+
+# --- cartesia ---------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def cartesia_socket(served: Served) -> AsyncIterator[Any]:
+    client = AsyncCartesia(api_key="none", base_url=http_base(served), websocket_base_url=ws_base(served))
+    async with client, client.tts.websocket_connect() as connection:
+        yield connection
+
+
+def cartesia_context(connection: Any, **fields: Any) -> Any:
+    return connection.context(model_id="sonic-3", voice={"mode": "id", "id": "any"}, output_format=PCM, **fields)
+
+
+async def cartesia_audio(context: Any) -> bytes:
+    return b"".join([event.audio async for event in context.receive() if event.type == "chunk"])
+
+
+async def cartesia_turn(connection: Any, text: str) -> bytes:
+    context = cartesia_context(connection)
+    half = len(text) // 2
+    await context.push(text[:half])
+    await context.push(text[half:])
+    await context.no_more_inputs()
+    return await cartesia_audio(context)
+
+
+async def test_cartesia_turns_on_one_socket() -> None:
+    async with asyncio.timeout(TIMEOUT_S), serving() as served, cartesia_socket(served) as connection:
+        assert [await cartesia_turn(connection, text) for text in TURNS] == await native_turns(TURNS)
+
+
+async def test_cartesia_times_and_flushes() -> None:
+    async with asyncio.timeout(TIMEOUT_S), serving() as served, cartesia_socket(served) as connection:
+        context = cartesia_context(connection, add_timestamps=True)
+        await context.push("Hello there ", flush=True)
+        await context.no_more_inputs()
+        events = [event async for event in context.receive()]
+    assert [event.type for event in events if event.type in ("flush_done", "done")] == ["flush_done", "done"]
+    times = [event.word_timestamps for event in events if event.type == "timestamps"]
+    assert "".join(word for each in times for word in each.words).replace(" ", "") == "Hellothere"
+    assert times[-1].end[-1] == pytest.approx(0.6)
+
+
+async def test_cartesia_interrupted() -> None:
+    async with asyncio.timeout(TIMEOUT_S), serving(SLOW) as served, cartesia_socket(served) as connection:
+        context = cartesia_context(connection)
+        await context.push(LONG)
+        async for event in context.receive():
+            if event.type == "chunk":
+                break
+        await context.cancel()
+        assert await cartesia_turn(connection, TURNS[1]) == (await native_turns(TURNS))[1]
+        assert len(served.engine.cancels) == 1
+
+
+async def test_cartesia_conversations_side_by_side() -> None:
+    async with (
+        asyncio.timeout(TIMEOUT_S),
+        serving() as served,
+        cartesia_socket(served) as one,
+        cartesia_socket(served) as other,
+    ):
+        heard = await asyncio.gather(cartesia_turn(one, TURNS[0]), cartesia_turn(other, TURNS[0]))
+    assert set(heard) == set(await native_turns([TURNS[0], TURNS[0]]))
+
+
+async def test_cartesia_refused() -> None:
+    full = Script(refusals={0: Overloaded("full", retry_after_ms=100)})
+    async with (
+        asyncio.timeout(TIMEOUT_S),
+        serving(full, waiting_s=0) as served,
+        cartesia_socket(served) as connection,
+    ):
+        context = cartesia_context(connection)
+        await context.push(TURNS[0], continue_=False)
+        (refusal,) = [event async for event in context.receive()]
+        assert (refusal.type, refusal.error_code) == ("error", "concurrency_limited")
+        assert await cartesia_turn(connection, TURNS[1]), "and the socket stays"
+
+
+async def test_cartesia_without_async() -> None:
+    def interrupt_and_hear(served: Served) -> tuple[list[str], bytes]:
+        client = Cartesia(api_key="none", base_url=http_base(served), websocket_base_url=ws_base(served))
+        with client, client.tts.websocket_connect() as connection:
+            context = cartesia_context(connection)
+            context.push(LONG)
+            kinds = []
+            for event in context.receive():
+                if not kinds:
+                    context.cancel()
+                kinds.append(event.type)
+            context = cartesia_context(connection)
+            context.push(TURNS[1], continue_=False)
+            return kinds, b"".join(event.audio for event in context.receive() if event.type == "chunk")
+
+    async with asyncio.timeout(TIMEOUT_S), serving(SLOW) as served:
+        kinds, heard = await asyncio.to_thread(interrupt_and_hear, served)
+    assert kinds[-1] == "done"
+    assert heard == (await native_turns(TURNS))[1]
+
+
+# --- deepgram ---------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def deepgram_socket(served: Served, **options: Any) -> AsyncIterator[Any]:
+    base = http_base(served)
+    environment = DeepgramClientEnvironment(base=base, production=ws_base(served), agent=base, agent_rest=base)
+    client = AsyncDeepgramClient(api_key="none", environment=environment)
+    asked = {"model": "aura-2-thalia-en", "encoding": "linear16", "sample_rate": "24000", **options}
+    async with client.speak.v1.connect(**asked) as connection:
+        yield connection
+
+
+async def deepgram_until(connection: Any, kind: str, heard: list[Any]) -> list[Any]:
+    while not heard or getattr(heard[-1], "type", None) != kind:
+        heard.append(await connection.recv())
+    return heard
+
+
+async def deepgram_turn(connection: Any, text: str) -> bytes:
+    for word in text.split(" "):
+        await connection.send_text(SpeakV1Text(type="Speak", text=f"{word} "))
+    await connection.send_flush()
+    heard = await deepgram_until(connection, "Flushed", [])
+    return b"".join(frame for frame in heard if isinstance(frame, bytes))
+
+
+async def test_deepgram_turns_on_one_socket() -> None:
+    async with asyncio.timeout(TIMEOUT_S), serving() as served, deepgram_socket(served) as connection:
+        assert (await connection.recv()).type == "Metadata"
+        assert [await deepgram_turn(connection, text) for text in TURNS] == await native_turns(TURNS)
+        await connection.send_close()
+
+
+async def test_deepgram_interrupted() -> None:
+    async with asyncio.timeout(TIMEOUT_S), serving(SLOW) as served, deepgram_socket(served) as connection:
+        await connection.send_text(SpeakV1Text(type="Speak", text=LONG))
+        await connection.send_flush()
+        while not isinstance(await connection.recv(), bytes):
+            pass
+        await connection.send_clear()
+        await deepgram_until(connection, "Cleared", [])
+        assert await deepgram_turn(connection, TURNS[1]) == (await native_turns(TURNS))[1]
+        assert len(served.engine.cancels) == 1
+
+
+async def test_deepgram_conversations_side_by_side() -> None:
+    async with (
+        asyncio.timeout(TIMEOUT_S),
+        serving() as served,
+        deepgram_socket(served) as one,
+        deepgram_socket(served) as other,
+    ):
+        heard = await asyncio.gather(deepgram_turn(one, TURNS[0]), deepgram_turn(other, TURNS[0]))
+    assert set(heard) == set(await native_turns([TURNS[0], TURNS[0]]))
+
+
+# --- elevenlabs -------------------------------------------------------------------------------------------
+
+
+def elevenlabs_of(served: Served) -> ElevenLabs:
+    client = ElevenLabs(api_key="none", base_url=http_base(served))
+    client.text_to_speech._ws_base_url = ws_base(served)  # the package itself speaks TLS only
+    return client
+
+
+def elevenlabs_turn(served: Served, text: str, on_audio: Callable[[], bool] = lambda: True) -> bytes:
+    """`on_audio`: whether to go on."""
+    words = (f"{word} " for word in text.split(" "))
+    heard = b""
+    for audio in elevenlabs_of(served).text_to_speech.convert_realtime("any", text=words, output_format="pcm_24000"):
+        heard += audio
+        if not on_audio():
+            break
+    return heard
+
+
+async def test_elevenlabs_turns() -> None:
+    async with asyncio.timeout(TIMEOUT_S), serving() as served:
+        heard = [await asyncio.to_thread(elevenlabs_turn, served, text) for text in TURNS]
+    assert heard == await native_turns(TURNS)
+
+
+async def test_elevenlabs_interrupted() -> None:
+    async with asyncio.timeout(TIMEOUT_S), serving(SLOW) as served:
+        await asyncio.to_thread(elevenlabs_turn, served, LONG, lambda: False)
+        await served.until(lambda engine: engine.num_live == 0 and len(engine.cancels) == 1)
+        heard = await asyncio.to_thread(elevenlabs_turn, served, TURNS[1])
+    assert heard == (await native_turns(TURNS))[1]
+
+
+async def test_elevenlabs_conversations_side_by_side() -> None:
+    async with asyncio.timeout(TIMEOUT_S), serving() as served:
+        turns = [asyncio.to_thread(elevenlabs_turn, served, TURNS[0]) for _ in range(2)]
+        heard = await asyncio.gather(*turns)
+    assert set(heard) == set(await native_turns([TURNS[0], TURNS[0]]))
+
+
+async def test_elevenlabs_refused() -> None:
+    full = Script(refusals={0: Overloaded("full", retry_after_ms=100)})
+    async with asyncio.timeout(TIMEOUT_S), serving(full, waiting_s=0) as served:
+        with pytest.raises(ApiError) as caught:
+            await asyncio.to_thread(elevenlabs_turn, served, TURNS[0])
+    assert "overloaded" in str(caught.value.body), "the message, or the reason of the close"
+    assert caught.value.status_code == 1008
