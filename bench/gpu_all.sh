@@ -49,6 +49,7 @@ measured voicegate.bench.engine engine-h200 240 --audio-s 3..15 --duration-s 10 
     --scenario first-audio live-128 sustain-300 sustain-400 burst-400 cancel-16 --baseline --baseline-utterances 3
 part gpu-tests 150 "$python" -u -m voicegate.bench.gpu_tests "$out/gpu-tests-h200.txt"
 part start 180 "$python" -u -m voicegate.bench.engine.start --device cuda --model "$model" --json "$out/start-h200.json"
+measured voicegate.bench.engine.prompts prompts-h200 90
 # A row takes about 12 s, without graphs 25. 128 streams: fewer shapes to capture, so that a row starts sooner.
 measured voicegate.bench.engine.ablation ablation-h200 200 --set max_active_clauses=128
 # What only many streams see; a row takes about 40 s.

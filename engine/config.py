@@ -11,6 +11,9 @@ KV_DTYPES: Final = ("bfloat16", "float32", "float8")
 FLOW_PRODUCTS: Final = ("precision", "float8")
 VOCODER_PRECISIONS: Final = ("float16", "bfloat16", "tf32", "float32")
 
+# Of the 25 tokens of a flow block; the three before are the lookahead of the prompt's last whole block.
+MAX_FIRST_BLOCK_TOKENS: Final = 22
+
 _CHOICES: Final = {
     "device": DEVICES,
     "precision": PRECISIONS,
@@ -40,7 +43,7 @@ REFERENCE_GPU: Final = Gpu(memory_bytes=140 << 30, num_multiprocessors=132)
 class EngineConfig:
     """Where 0 stands for what suits the device, `resolved` puts it in; the engine's parts take a resolved one.
 
-    Raises ValueError naming the field that has none of its choices, and them.
+    Raises ValueError naming the field whose value is none of its choices, and them.
     """
 
     model_dir: Path
@@ -94,11 +97,10 @@ class EngineConfig:
     # engine takes for a block. Higher -> survives a slow moment; lower -> more words are known when a block is made.
     growing_lead_ms: int = 300
 
-    # The flow's first block ends where the prompt leaves off plus this many tokens; voices are trimmed by up to
-    # max_prompt_trim_tokens to make it so. Lower -> first audio sooner, but less of it to cover the second block: at
-    # 7 ms an LLM step and 18 ms an Euler step, 10 left the listener 60 ms without sound, and 12 none.
+    # Speech tokens in the flow's first block, behind a prompt of any length (docs/adr/0003). Lower -> first audio
+    # sooner, but less of it to cover the second block: at 7 ms an LLM step and 18 ms an Euler step, 10 left the
+    # listener 60 ms without sound, and 12 none.
     first_block_tokens: int = 0
-    max_prompt_trim_tokens: int = 10
 
     # The user's own voices, beside the model's: NAME.wav + NAME.txt or NAME.safetensors (engine/voices/store.py).
     # Voices added while the engine runs are kept here; without it they last until it ends.
@@ -143,6 +145,11 @@ class EngineConfig:
             value = getattr(self, name)
             if value not in choices:
                 raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
+        if not 0 <= self.first_block_tokens <= MAX_FIRST_BLOCK_TOKENS:
+            raise ValueError(
+                f"first_block_tokens is {self.first_block_tokens}; a flow block has room for 1 to "
+                f"{MAX_FIRST_BLOCK_TOKENS} behind a prompt, and 0 leaves it to the device"
+            )
 
     def resolved(self, device_type: str, gpu: Gpu = REFERENCE_GPU) -> "EngineConfig":
         """With the device's own numbers where this has 0; `device_type` is cpu or cuda."""

@@ -31,7 +31,6 @@ from voicegate.engine.loading.runners import choose_device
 from voicegate.engine.loading.startup import Lines
 from voicegate.engine.model.config import load_model_config
 from voicegate.engine.text.tokenizer import TextTokenizer
-from voicegate.engine.voices.store import load_voices
 
 ALL_SCENARIOS: Final = ("first-audio", "live-16", "live-128", "sustain-300", "burst-400", "cancel-16", "memory")
 _ALONE: Final = ("first-audio", "memory")
@@ -134,7 +133,6 @@ async def measure_engine(run: Run, result: dict[str, Any], save: Save, tell: Tel
             result |= {
                 "model": engine.info.model,
                 "voices": voices,
-                "prompt_tokens": _prompt_tokens(run.config, voices),
                 "lengths": lengths.value,
                 "gpu_memory_gib": gpu_memory(),
             }
@@ -155,12 +153,6 @@ async def measure_engine(run: Run, result: dict[str, Any], save: Save, tell: Tel
     del engine, driver
     free_gpu_memory()
     return load
-
-
-def _prompt_tokens(config: EngineConfig, names: tuple[str, ...]) -> dict[str, int]:
-    """Speech tokens of each voice's prompt: its length decides how short the first block is (flattery.py)."""
-    voices = load_voices(config.model_dir, load_model_config(config.model_dir), config.voices_dir)
-    return {name: voices[name].num_tokens for name in names}
 
 
 async def _play(name: ScenarioName, driver: Driver, load: Load) -> Outcome:

@@ -241,7 +241,6 @@ def load_flow(
         solver,
         max_streams=config.max_active_clauses,
         first_block_tokens=config.first_block_tokens,
-        max_prompt_trim_tokens=config.max_prompt_trim_tokens,
     )
 
 

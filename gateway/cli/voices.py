@@ -14,10 +14,8 @@ import msgspec
 
 from voicegate.clients.python.link import stream_url
 from voicegate.engine import units
-from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import check_voice_name
 from voicegate.engine.model.config import ModelConfig
-from voicegate.engine.token2wav.flow import chunking
 from voicegate.engine.voices.regular_file import read_regular_file
 from voicegate.gateway.cli.extras import server_imports
 from voicegate.gateway.cli.model_files import UnfitFile, check_config, check_voice, read_header, voice_paths
@@ -120,7 +118,6 @@ def _show(options: argparse.Namespace) -> int:
         "description": description,
         "transcript": header.texts["transcript"] or "(none: for use across languages)",
         "prompt": _prompt_text(num_tokens),
-        "first sound": _first_sound_text(num_tokens),
         "file": f"{path}, {path.stat().st_size} bytes",
     }
     for label, value in facts.items():
@@ -145,7 +142,6 @@ def _add(options: argparse.Namespace) -> int:
     new = NewVoice(options.name, options.wav, transcript, options.description)
     added = add_voice(model_dir, model, new, path)
     say(f"{path}: prompt of {_prompt_text(added.num_tokens)}")
-    say(f"first sound {_first_sound_text(added.num_tokens)}")
     for remark in added.remarks:
         note(remark)
     return 0
@@ -191,17 +187,6 @@ def _export(options: argparse.Namespace) -> int:
 
 def _prompt_text(num_tokens: int) -> str:
     return f"{num_tokens / units.TOKEN_RATE_HZ:.2f} s, {num_tokens} speech tokens"
-
-
-def _first_sound_text(num_tokens: int) -> str:
-    """When the voice's first block is full, on either kind of machine (chunking.prompt_trim)."""
-    sizes = []
-    for device_type in ("cpu", "cuda"):
-        config = EngineConfig(Path()).resolved(device_type)
-        wanted, max_trim = config.first_block_tokens, config.max_prompt_trim_tokens
-        trim = chunking.prompt_trim(num_tokens, wanted=wanted, max_trim=max_trim)
-        sizes.append(chunking.first_block_tokens(num_tokens - trim))
-    return f"after {sizes[0]} tokens of speech on a CPU, {sizes[1]} on a GPU"
 
 
 def _model_dir(options: argparse.Namespace) -> Path:

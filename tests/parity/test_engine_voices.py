@@ -55,7 +55,7 @@ def test_a_removed_voice_finishes_what_it_is_saying(stages: Stages, rms: Voice) 
     num_free = stages.flow.num_free_blocks
     assert add(engine, replace(rms, name="guest")) is None
     held = num_free - stages.flow.num_free_blocks
-    assert held == rms.num_tokens // 25
+    assert held == stages.voices["rms"].flow_prompt.num_blocks
     utterance = engine.submit("guest", voice="guest")
     engine.core.push_text(utterance, "Good day. ")
     engine.step()

@@ -19,6 +19,7 @@ from tests.support.flow import (
     render_ready,
 )
 from voicegate.engine.token2wav.flow.backend import FlowPrompt
+from voicegate.engine.token2wav.flow.offline import render_offline
 from voicegate.engine.token2wav.flow.runner import FlowRunner
 from voicegate.engine.token2wav.flow.stream import BlockStream
 
@@ -59,6 +60,22 @@ def test_any_arrival_equals_all_at_once_and_offline(prompt_size: int, arrivals: 
     if tokens:
         expected = offline(runner, prompt, tokens, streaming=True, is_final=True)
         assert_near(mel, expected, atol=PARITY_ATOL)
+
+
+@pytest.mark.parametrize("prompt_size", [1, 4, *range(25, 50)])
+def test_behind_a_lead_in_of_any_length_it_equals_offline_behind_the_same(prompt_size: int) -> None:
+    prompt, tokens = make_prompt(prompt_size), make_tokens(30)
+    runner = make_runner(first_block_tokens=10)
+    prepared = runner.prepare(prompt)
+    stream = runner.open(prepared)
+    stream.append(tokens[:13])
+    first = drain(runner, stream)
+    assert first.shape[1] == 20, "the first block does not wait for more"
+    stream.append(tokens[13:])
+    stream.finish()
+    mel = torch.cat((first, drain(runner, stream)), dim=1)
+    expected = render_offline(runner.model, prepared, tokens, streaming=True, is_final=True)
+    assert_near(mel, expected, atol=PARITY_ATOL)
 
 
 class Party:

@@ -75,8 +75,7 @@ def make_runner(
     dtype: torch.dtype = torch.float32,
     kv_dtype: torch.dtype | None = None,
     ops: "StepOps | None" = None,
-    first_block_tokens: int = 0,
-    max_prompt_trim_tokens: int = 0,
+    first_block_tokens: int | None = None,
 ) -> FlowRunner:
     """Free blocks hold NaN: whatever reads one shows it.
 
@@ -109,7 +108,6 @@ def make_runner(
         solver,
         max_streams=max_streams,
         first_block_tokens=first_block_tokens,
-        max_prompt_trim_tokens=max_prompt_trim_tokens,
     )
 
 

@@ -34,7 +34,7 @@ from voicegate.engine.voices.voice import Voice
 
 TOKENS_PER_TEXT_TOKEN = 4
 _NUM_STEPS = 10
-_NUM_PROMPT_TOKENS = 38  # as trimmed for a CPU: 12 more fill a block
+_NUM_PROMPT_TOKENS = 38  # 12 more fill a block, as a CPU has it
 _TRANSCRIPT = "Mind the gap to the platform, please."  # as many letters a token as text has here
 _LOOK_RIGHT_FRAMES = 4
 _SPEAKER_DIM = 192

@@ -150,7 +150,7 @@ class FlowBackend(Protocol[Prompt, Stream]):
     def prepare(self, prompt: FlowPrompt) -> Prompt:
         """What every stream behind it shares is computed. Raises ValueError, StreamTooLong and what `begin` raises.
 
-        The flow may trim the prompt's end, if that makes the first sound come sooner.
+        The flow may repeat some of the prompt in front of it, if that makes the first sound come sooner.
         """
 
     def release(self, prompt: Prompt) -> None:

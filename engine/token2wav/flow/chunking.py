@@ -14,24 +14,17 @@ def first_block_tokens(num_prompt_tokens: int) -> int:
     return TOKENS_PER_BLOCK - num_prompt_tokens % TOKENS_PER_BLOCK
 
 
-def prompt_trim(num_prompt_tokens: int, *, wanted: int, max_trim: int) -> int:
-    """Tokens to cut off a prompt's end so that the first block is the smallest with at least `wanted` tokens.
+def prompt_lead_in(num_prompt_tokens: int, *, first_block: int) -> int:
+    """Tokens to put before a prompt so that the block that it leaves unfinished takes `first_block` generated ones.
 
-    Where no trim reaches `wanted`, the largest. The flow is exact only at block borders, which are counted from the
-    prompt's start: the prompt's length alone decides how soon the first audio can exist. Never trims more than
-    `max_trim` nor the whole prompt.
+    The flow is exact only at block borders, which are counted from the first frame: how many lie before the speech
+    decides how soon the first audio can exist. 0 where there is no prompt.
     """
-    sizes = {
-        trim: first_block_tokens(num_prompt_tokens - trim) for trim in range(min(max_trim, num_prompt_tokens - 1) + 1)
-    }
-    reaching = [trim for trim, size in sizes.items() if size >= wanted]
-    if reaching:
-        return min(reaching, key=lambda trim: (sizes[trim], trim))
-    return max(sizes, key=lambda trim: (sizes[trim], -trim), default=0)
+    return (-first_block - num_prompt_tokens) % TOKENS_PER_BLOCK if num_prompt_tokens else 0
 
 
 def num_prompt_blocks(num_tokens: int) -> int:
-    """That a prompt touches; of the last, if it is not full, each stream has one of its own."""
+    """That a prompt takes at most, its lead-in among them."""
     return -(-num_tokens // TOKENS_PER_BLOCK)
 
 

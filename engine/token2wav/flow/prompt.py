@@ -37,20 +37,25 @@ class BlockPrompt:
         return chunking.TOKENS_PER_BLOCK
 
 
-def load_prompt(model: FlowModel, prompt: FlowPrompt, *, num_tokens: int | None = None) -> BlockPrompt:
-    """Check and copy to the device its first `num_tokens`; no blocks yet. Raises ValueError or StreamTooLong."""
+def load_prompt(model: FlowModel, prompt: FlowPrompt, *, num_lead_in_tokens: int = 0) -> BlockPrompt:
+    """Check and copy to the device; no blocks yet. Raises ValueError or StreamTooLong.
+
+    The lead-in is so many tokens of the prompt's own end in front of it, with their mel: a recording played in a loop.
+    """
     num_frames = len(prompt.speech_ids) * units.FRAMES_PER_TOKEN
     if prompt.mel.shape != (num_frames, units.NUM_MELS):
         wanted = f"a prompt of {len(prompt.speech_ids)} tokens needs mel [{num_frames}, 80]"
         raise ValueError(f"{wanted}, not {list(prompt.mel.shape)}")
     if prompt.embedding.shape != (model.config.speaker_dim,):
         raise ValueError(f"embedding is {list(prompt.embedding.shape)}, not [{model.config.speaker_dim}]")
-    tokens = model.checked_tokens(prompt.speech_ids[:num_tokens].tolist())
+    order = torch.arange(-num_lead_in_tokens, len(prompt.speech_ids)) % max(len(prompt.speech_ids), 1)
+    tokens = model.checked_tokens(prompt.speech_ids[order].tolist())
     num_frames = len(tokens) * units.FRAMES_PER_TOKEN
     if num_frames > model.max_frames:
         raise StreamTooLong(f"the prompt has {num_frames} frames, the flow's noise {model.max_frames}")
+    frames = (order[:, None] * units.FRAMES_PER_TOKEN + torch.arange(units.FRAMES_PER_TOKEN)).flatten()
     return BlockPrompt(
         tokens=tokens,
-        mel=prompt.mel[:num_frames].to(model.device, torch.float32),
+        mel=prompt.mel[frames].to(model.device, torch.float32),
         speaker_bias=model.speaker_bias(prompt.embedding),
     )

@@ -5,7 +5,6 @@ and whatever else runs (tests/parity/test_flow_streaming.py).
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 from voicegate.engine.device.capture import Capturable
 from voicegate.engine.policy.batch_size import BatchSize
@@ -27,15 +26,14 @@ class FlowRunner:
         solver: BlockSolver,
         *,
         max_streams: int,
-        first_block_tokens: int = 0,
-        max_prompt_trim_tokens: int = 0,
+        first_block_tokens: int | None = None,
     ) -> None:
         """All streams and prompts share the pool: see block_pool.bytes_per_block for what a block costs.
 
-        Prompts are trimmed so that the first block is the shortest of at least `first_block_tokens`.
+        `first_block_tokens`: generated ones in the first block behind any prompt; None: as many as it leaves room for.
         """
         self.model = model
-        self._trim = partial(chunking.prompt_trim, wanted=first_block_tokens, max_trim=max_prompt_trim_tokens)
+        self._first_block_tokens = first_block_tokens
         self._pool = pool
         self._solver = solver
         self._max_streams = max_streams
@@ -67,8 +65,7 @@ class FlowRunner:
         return chunking.num_speech_blocks(num_tokens)
 
     def prepare(self, prompt: FlowPrompt) -> BlockPrompt:
-        num_tokens = len(prompt.speech_ids)
-        prepared = load_prompt(self.model, prompt, num_tokens=num_tokens - self._trim(num_tokens))
+        prepared = load_prompt(self.model, prompt, num_lead_in_tokens=self._lead_in(len(prompt.speech_ids)))
         stream = BlockStream(self.model, prepared)
         try:
             while stream.is_ready:
@@ -105,6 +102,11 @@ class FlowRunner:
         if not streams or len(set(streams)) != len(streams) or not all(stream.is_ready for stream in streams):
             raise ValueError("a batch takes one or more different streams that are ready")
         return BlockBatch(self.model, self._pool, self._solver, streams)
+
+    def _lead_in(self, num_prompt_tokens: int) -> int:
+        if self._first_block_tokens is None:
+            return 0
+        return chunking.prompt_lead_in(num_prompt_tokens, first_block=self._first_block_tokens)
 
     def _abandon(self, stream: BlockStream) -> None:
         stream.is_closed = True

@@ -72,3 +72,9 @@ def test_a_smaller_gpu_solves_fewer_blocks_in_a_call(num_multiprocessors: int, e
 def test_who_limits_the_flows_batches_limits_all_of_them() -> None:
     resolved = EngineConfig(Path("m"), max_flow_batch=16).resolved("cuda")
     assert (resolved.max_flow_batch, resolved.max_calm_flow_batch) == (16, 16)
+
+
+@pytest.mark.parametrize("num_tokens", [-1, 23, 25])
+def test_a_first_block_that_does_not_fit_a_block_is_refused(num_tokens: int) -> None:
+    with pytest.raises(ValueError, match="1 to 22 behind a prompt"):
+        EngineConfig(Path("m"), first_block_tokens=num_tokens)

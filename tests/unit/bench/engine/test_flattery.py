@@ -1,19 +1,17 @@
-"""What a report says against itself: each phrase where its reason is, and the first block over all prompt lengths."""
+"""What a report says against itself: each phrase where its reason is."""
 
 from typing import Any
 
 import pytest
 
-from voicegate.bench.engine.flattery import first_blocks, flattery
+from voicegate.bench.engine.flattery import flattery
 
 pytestmark = pytest.mark.unit
-
-TRIMS = {"first_block_tokens": 10, "max_prompt_trim_tokens": 10}
 
 
 def run_with(**changes: Any) -> dict[str, Any]:
     run: dict[str, Any] = {
-        "config": {**TRIMS, "max_waiting_utterances": 32},
+        "config": {"max_waiting_utterances": 32},
         "load": {"tokens_per_s": 30.0},
         "lengths": "natural",
         "voices": ["a", "b"],
@@ -30,16 +28,13 @@ def test_a_run_as_shipped_is_only_without_sockets() -> None:
     [
         ({"load": {"tokens_per_s": None}}, "text given whole"),
         ({"lengths": "limit"}, "length exactly"),
-        ({"config": {**TRIMS, "max_waiting_utterances": 832}}, "832 utterances may wait for room, as shipped 32"),
+        ({"config": {"max_waiting_utterances": 832}}, "832 utterances may wait for room, as shipped 32"),
         ({"voices": ["a"]}, "one voice"),
-        ({"prompt_tokens": {"a": 115}}, "takes 10 speech tokens behind this run's prompts"),
+        (
+            {"config": {"max_waiting_utterances": 32, "max_prompt_trim_tokens": 10}},
+            "takes 10 speech tokens behind this run's prompts",
+        ),
     ],
 )
 def test_each_advantage_is_named(changes: dict[str, Any], phrase: str) -> None:
     assert phrase in flattery(run_with(**changes))[-1]
-
-
-def test_the_first_block_over_all_prompt_lengths() -> None:
-    sizes = first_blocks(range(100, 125), wanted=10, max_trim=10)
-    assert (min(sizes), max(sizes)) == (10, 24)
-    assert sum(sizes) / len(sizes) == pytest.approx(14.2)

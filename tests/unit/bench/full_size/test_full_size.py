@@ -60,7 +60,7 @@ def test_the_direct_directory_is_the_converted_one_and_loads(tmp_path: Path, dty
     model = load_model_config(direct)
     config = EngineConfig(direct, device="cpu", max_active_clauses=1, max_clause_tokens=25, spare_voices=0)
     stages = load_stages(config.resolved("cpu"), model, load_voices(direct, model))
-    assert stages.voices["generated"].flow_prompt.num_blocks == 4
+    assert stages.voices["generated"].flow_prompt.num_blocks == 5  # 125 tokens, and what leads them in
     assert (tmp_path / "direct" / "tokenizer.json").read_bytes() == (converted / "tokenizer.json").read_bytes()
 
 

@@ -1,4 +1,4 @@
-"""Block arithmetic by tables: sound starts after 13 speech tokens only if the prompt ends at the right phase."""
+"""Block arithmetic by tables: sound starts after so many speech tokens as the prompt leaves of its last block."""
 
 import pytest
 
@@ -13,34 +13,17 @@ def test_first_block_ends_at_a_block_border(prompt: int, expected: int) -> None:
     assert (prompt + expected) % 25 == 0
 
 
-@pytest.mark.parametrize(
-    ("prompt", "trim"),
-    [
-        (65, 0),  # 10 tokens already
-        (64, 0),  # 11: trimming can only make it longer
-        (69, 4),  # 6 is too short, 65 gives 10
-        (75, 10),  # 25 -> 10
-        (80, 0),  # 20; the shortest within reach, at 70 prompt tokens, would be 5: too short to cover the next block
-        (9, 0),
-        (0, 0),
-    ],
-)
-def test_prompts_are_trimmed_to_the_phase_of_a_short_first_block(prompt: int, trim: int) -> None:
-    assert chunking.prompt_trim(prompt, wanted=10, max_trim=10) == trim
+@pytest.mark.parametrize("first_block", [6, 10, 12, 22])
+@pytest.mark.parametrize("prompt", [1, 2, 5, *range(65, 90)])
+def test_the_first_block_is_the_same_behind_prompts_of_every_length(prompt: int, first_block: int) -> None:
+    lead_in = chunking.prompt_lead_in(prompt, first_block=first_block)
+    assert 0 <= lead_in < 25
+    assert chunking.first_block_tokens(prompt + lead_in) == first_block
+    assert (prompt + lead_in) // 25 <= chunking.num_prompt_blocks(prompt), "and takes no more memory"
 
 
-@pytest.mark.parametrize("prompt", range(1, 200))
-def test_trimming_never_makes_the_first_block_worse(prompt: int) -> None:
-    trim = chunking.prompt_trim(prompt, wanted=10, max_trim=10)
-    before, after = chunking.first_block_tokens(prompt), chunking.first_block_tokens(prompt - trim)
-    assert 0 <= trim <= min(10, prompt - 1)
-    assert after == before or (10 <= after < before) or (before < 10 <= after)
-
-
-def test_where_no_trim_reaches_the_wanted_size_the_largest_is_taken() -> None:
-    assert chunking.first_block_tokens(49) == 1
-    assert chunking.prompt_trim(49, wanted=12, max_trim=10) == 10
-    assert chunking.first_block_tokens(39) == 11
+def test_without_a_prompt_there_is_nothing_to_lead_in() -> None:
+    assert chunking.prompt_lead_in(0, first_block=10) == 0
 
 
 @pytest.mark.parametrize(("tokens", "blocks"), [(0, 0), (1, 1), (25, 1), (26, 2), (69, 3)])

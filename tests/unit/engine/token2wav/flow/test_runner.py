@@ -32,17 +32,34 @@ def open_stream(runner: FlowRunner, prompt_size: int, num_tokens: int = 0, *, fi
     return stream
 
 
-def test_a_prompts_end_is_trimmed_so_that_the_first_block_is_short() -> None:
-    runner = make_runner(first_block_tokens=10, max_prompt_trim_tokens=10)
-    whole = make_prompt(69)
-    prepared = runner.prepare(whole)
-    assert (prepared.tokens, prepared.num_blocks) == (tuple(whole.speech_ids[:65].tolist()), 2)
-    assert torch.equal(prepared.mel, whole.mel[:130])
-    assert runner.num_prompt_blocks(69) >= prepared.num_blocks
+@pytest.mark.parametrize("num_prompt_tokens", [1, 7, *range(50, 75)])
+def test_the_first_block_is_as_short_behind_a_prompt_of_any_length(num_prompt_tokens: int) -> None:
+    runner = make_runner(first_block_tokens=10)
+    prepared = runner.prepare(make_prompt(num_prompt_tokens))
+    assert prepared.first_block_tokens == 10
+    assert prepared.num_blocks <= runner.num_prompt_blocks(num_prompt_tokens)
     stream = runner.open(prepared)
-    stream.append(make_tokens(13))
+    stream.append(make_tokens(12))
+    assert not stream.is_ready
+    stream.append([0])
     assert stream.is_ready
     assert stream.next_num_frames - stream.next_num_prompt_frames == 20
+
+
+@pytest.mark.parametrize("num_prompt_tokens", [69, 6])
+def test_a_prompt_is_led_in_by_its_own_end_and_kept_whole(num_prompt_tokens: int) -> None:
+    whole = make_prompt(num_prompt_tokens)
+    prepared = make_runner(first_block_tokens=10).prepare(whole)
+    num_lead_in = len(prepared.tokens) - num_prompt_tokens
+    looped = whole.speech_ids.repeat(4)[-len(prepared.tokens) :]
+    assert prepared.tokens == tuple(looped.tolist())
+    assert torch.equal(prepared.mel, whole.mel.repeat(4, 1)[-2 * len(prepared.tokens) :])
+    assert torch.equal(prepared.mel[2 * num_lead_in :], whole.mel)
+
+
+def test_a_voice_without_a_prompt_begins_with_a_whole_block() -> None:
+    prepared = make_runner(first_block_tokens=10).prepare(make_prompt(0))
+    assert (prepared.tokens, prepared.first_block_tokens) == ((), 25)
 
 
 # --- when a block is ready --------------------------------------------------------------------------------
