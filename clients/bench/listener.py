@@ -19,6 +19,7 @@ _AUDIBLE_PEAK: Final = 328
 class Listener:
     def __init__(self, conversation: Conversation, turn: Turn, lane: Lane, due_s: float) -> None:
         self.is_lost = False
+        self._is_over = False
         self._conversation = conversation
         self._turn = turn
         self._lane = lane
@@ -35,7 +36,7 @@ class Listener:
         writing = asyncio.create_task(self._write())
         cancelling: asyncio.Task[None] | None = None
         try:
-            async with asyncio.timeout(max(until_s - time.monotonic(), 0.0)):
+            async with asyncio.timeout(max(until_s - time.monotonic(), 0.0)) as limit:
                 num_unpaused_48k = 0
                 while True:
                     received = await self._conversation.receive()
@@ -43,12 +44,14 @@ class Listener:
                         return self._outcome(received)
                     self._hear(received)
                     if cancelling is None and self._turn.cancel_after_s is not None:
-                        cancelling = asyncio.create_task(self._interrupt(self._turn.cancel_after_s, writing))
+                        cancelling = asyncio.create_task(self._interrupt(self._turn.cancel_after_s, writing, limit))
                     num_unpaused_48k += received.num_48k
                     if self._lane.reader is Reader.SLOW and num_unpaused_48k >= _SLOW_EVERY_48K:
                         num_unpaused_48k = 0
                         await asyncio.sleep(_SLOW_PAUSE_S)
         except TimeoutError:
+            if self._is_over:
+                return Outcome.CANCELLED
             with suppress(ConversationLost):
                 await self._conversation.close()
             return Outcome.CUT_OFF
@@ -94,12 +97,15 @@ class Listener:
                 await self._conversation.say(piece.text)
             await self._conversation.end()
 
-    async def _interrupt(self, after_s: float, writing: "asyncio.Task[None]") -> None:
+    async def _interrupt(self, after_s: float, writing: "asyncio.Task[None]", limit: asyncio.Timeout) -> None:
+        """Where the server has no answer to it, listening ends here."""
         await asyncio.sleep(after_s)
         writing.cancel()
         self._cancelled_s = time.monotonic()
         with suppress(ConversationLost):
-            await self._conversation.cancel(round((self._cancelled_s - self._arrivals[0][0]) * 1000))
+            self._is_over = await self._conversation.cancel(round((self._cancelled_s - self._arrivals[0][0]) * 1000))
+            if self._is_over:
+                limit.reschedule(asyncio.get_running_loop().time())
 
     def _hear(self, chunk: Chunk) -> None:
         if self._cancelled_s is not None:

@@ -56,6 +56,7 @@ class Target(Struct, frozen=True):
     url: str
     dialect: str = "native"
     codec: str = "opus"
+    voice: str | None = None  # for dialects that name it where they connect
     headers: dict[str, str] = {}
 
 

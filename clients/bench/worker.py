@@ -10,6 +10,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -36,6 +37,7 @@ class Connections:
         self._connect = DIALECTS[target.dialect]
         self._target = target
         self._free: list[Conversation] = []
+        self._renewing: set[asyncio.Task[None]] = set()
 
     async def open(self, num: int) -> None:
         """Raises ConversationLost."""
@@ -62,7 +64,20 @@ class Connections:
         else:
             self._free.append(conversation)
 
+    def replace(self, conversation: Conversation, reader: Reader) -> None:
+        """One that is of no use any more; the next is connected beside what goes on."""
+        self._renewing.add(renewing := asyncio.create_task(self._renew(conversation, reader)))
+        renewing.add_done_callback(self._renewing.discard)
+
+    async def _renew(self, conversation: Conversation, reader: Reader) -> None:
+        with suppress(ConversationLost):  # then `take` finds out, and tells
+            await conversation.close()
+            if reader is Reader.PROMPT:
+                self._free.append(await self._connect(self._target, reader))
+
     async def close(self) -> None:
+        for renewing in self._renewing:
+            renewing.cancel()
         await asyncio.gather(*(conversation.close() for conversation in self._free), return_exceptions=True)
 
 
@@ -126,7 +141,8 @@ async def _follow(
         listener = Listener(conversation, turn, lane, due_s)
         outcome = await listener.listen(until_s=start_s + plan.stop_s)
         tell(planned.Told(listener.record(number, index, outcome)))
-        if listener.is_lost or outcome is planned.Outcome.CUT_OFF:
+        if listener.is_lost or conversation.is_spent or outcome is planned.Outcome.CUT_OFF:
+            connections.replace(conversation, lane.reader)
             conversation = None
         due_s = time.monotonic() + turn.pause_s
         if index + 1 < len(lane.turns) and due_s <= start_s + plan.last_start_s:

@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         path = asyncio.run(
             run_bench(
-                Target(options.url or _default_url(), options.dialect, options.codec, _headers(options.header)),
+                _target(options),
                 _settings(options),
                 _scenarios(options),
                 _ramp(options),
@@ -98,6 +98,12 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError(str(error)) from error
     note(f"wrote {path}, and the figures beside it")
     return 0
+
+
+def _target(options: argparse.Namespace) -> Target:
+    voice = options.voices[0] if options.voices else None
+    url = options.url or f"ws://127.0.0.1:{from_environment(os.environ).port}"
+    return Target(url, options.dialect, options.codec, voice, _headers(options.header))
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -144,10 +150,6 @@ def _headers(given: list[str]) -> dict[str, str]:
             raise CommandError(f"--header {each!r} is not NAME:VALUE")
         headers[name.strip()] = value.strip()
     return headers
-
-
-def _default_url() -> str:
-    return f"ws://127.0.0.1:{from_environment(os.environ).port}"
 
 
 def _scenario(text: str) -> Scenario:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.unit.clients.deadline import deadline
 from voicegate.clients.bench.crew import BenchFailed
+from voicegate.clients.bench.dialects import DIALECTS
 from voicegate.clients.bench.plan import Outcome, Record, Target
 from voicegate.clients.bench.scenario import Scenario, parse
 from voicegate.clients.bench.schedule import Settings
@@ -15,6 +16,7 @@ from voicegate.clients.bench.session import Bench
 from voicegate.engine.fake.engine import FakeEngine, Script
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.run import running_gateway
+from voicegate.protocol.messages import STREAM_PATH
 
 pytestmark = pytest.mark.integration
 
@@ -45,8 +47,12 @@ class Told:
         self.records += records
 
 
-def bench(url: str, told: Told, settings: Settings = SETTINGS) -> Bench:
-    return Bench(Target(url), settings, on_records=told.on_records)
+def bench(target: Target | str, told: Told, settings: Settings = SETTINGS) -> Bench:
+    return Bench(Target(target) if isinstance(target, str) else target, settings, on_records=told.on_records)
+
+
+def url_without_path(url: str) -> str:
+    return url.removesuffix(STREAM_PATH)
 
 
 async def test_one_stream_alone_hears_sentence_after_sentence(url: str) -> None:
@@ -73,7 +79,7 @@ async def test_a_closed_load_is_heard_to_its_ends(url: str) -> None:
 async def test_a_mixed_load_has_interrupted_and_slow_listeners() -> None:
     told = Told()
     settings = Settings(texts=TEXTS, duration_s=1.0, seconds_per_letter=0.06, seed=3)
-    async with running_gateway(GatewayConfig(), FakeEngine(Script(ms_per_character=100, real_time_factor=0.9))) as url:
+    async with running_gateway(GatewayConfig(), FakeEngine(Script(real_time_factor=0.9))) as url:
         row = await bench(url, told, settings).measure(parse("mixed:45"))
     assert row["clients"]["num_processes"] == 2
     assert row["outcomes"]["done"]
@@ -89,6 +95,26 @@ async def test_refusals_are_counted_with_their_reason() -> None:
         row = await bench(url, told).measure(parse("closed:3"))
     assert row["outcomes"]["refused"]
     assert "overloaded" in row["messages"][0]
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+async def test_every_dialect_hears_what_the_native_one_does(dialect: str, url: str) -> None:
+    told = Told()
+    await bench(Target(url_without_path(url), dialect), told).measure(parse("closed:2"))
+    assert {record.outcome for record in told.records} == {Outcome.DONE}, [r.message for r in told.records]
+    assert {record.turn for record in told.records} > {0}
+    sounding = {sum(map(str.isalnum, text)) for text in (*TEXTS.short, *TEXTS.sentences, *TEXTS.paragraphs)}
+    spoken = {round(sum(num for _, num in record.arrivals) / 48 / MS_PER_CHARACTER) for record in told.records}
+    assert spoken <= sounding
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+async def test_every_dialect_can_be_interrupted(dialect: str) -> None:
+    told = Told()
+    async with running_gateway(GatewayConfig(), FakeEngine(Script(ms_per_character=200, real_time_factor=0.9))) as url:
+        settings = Settings(texts=TEXTS, num_alone=2)
+        await bench(Target(url_without_path(url), dialect), told, settings).measure(parse("alone:40"))
+    assert [record.outcome for record in told.records] == [Outcome.CANCELLED] * 2, [r.message for r in told.records]
 
 
 async def test_nobody_there_is_one_line() -> None:

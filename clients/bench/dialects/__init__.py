@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 from typing import Final
 
-from voicegate.clients.bench.dialects import native
+from voicegate.clients.bench.dialects import native, openai, vendors
 from voicegate.clients.bench.dialects.conversation import Connect
 
-DIALECTS: Final[Mapping[str, Connect]] = {"native": native.connect}
+DIALECTS: Final[Mapping[str, Connect]] = {
+    "native": native.connect,
+    "openai": openai.connect,
+    "elevenlabs": vendors.elevenlabs,
+    "cartesia": vendors.cartesia,
+    "deepgram": vendors.deepgram,
+    "vllm-omni": vendors.vllm_omni,
+    "kyutai": vendors.kyutai,
+}

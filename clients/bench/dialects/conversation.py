@@ -6,6 +6,8 @@ from typing import Protocol
 
 from voicegate.clients.bench.plan import Reader, Target, Turn
 
+_BYTES_PER_SAMPLE = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
@@ -13,7 +15,6 @@ class Chunk:
 
     num_48k: int
     pcm: bytes = b""
-    rate_hz: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,10 @@ class ConversationLost(Exception):
 class Conversation(Protocol):
     """Calls raise ConversationLost. Text and audio may be handled by two tasks."""
 
+    @property
+    def is_spent(self) -> bool:
+        """Nothing more can be said on this connection."""
+
     async def begin(self, turn: Turn) -> None:
         """Before its first text; nothing is waited for."""
 
@@ -40,8 +45,8 @@ class Conversation(Protocol):
     async def end(self) -> None:
         """No more text of this turn."""
 
-    async def cancel(self, played_ms: int) -> None:
-        """The listener interrupts; `receive` gives the end."""
+    async def cancel(self, played_ms: int) -> bool:
+        """The listener interrupts. True: that was it; False: `receive` tells when the server has stopped."""
 
     async def receive(self) -> Chunk | Ended:
         """What comes next of the running turn; what is left of earlier ones is dropped."""
@@ -50,3 +55,8 @@ class Conversation(Protocol):
 
 
 Connect = Callable[[Target, Reader], Awaitable[Conversation]]
+
+
+def pcm_chunk(pcm: bytes, rate_hz: int) -> Chunk:
+    """s16le mono. An odd byte is the server's fault, and a whole sample's loss."""
+    return Chunk(len(pcm) // _BYTES_PER_SAMPLE * 48_000 // rate_hz, pcm[: len(pcm) // _BYTES_PER_SAMPLE * 2])

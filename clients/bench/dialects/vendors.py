@@ -1,0 +1,299 @@
+"""Other vendors' WebSockets as the bench speaks them, each as its own clients do: 24 kHz PCM. Pure.
+
+What the wire looks like: the vendors' documents; docs/compatibility.md says what of it this gateway takes. ElevenLabs,
+Deepgram and Kyutai name the voice where they connect, so one voice speaks all turns.
+"""
+
+import base64
+from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from voicegate.clients.bench.dialects.conversation import Chunk, ConversationLost, Ended, pcm_chunk
+from voicegate.clients.bench.dialects.websocket import Frame, speaking
+from voicegate.clients.bench.plan import Target, Turn
+from voicegate.clients.python.link import stream_url
+from voicegate.protocol.errors import ErrorCode, ProtocolViolation
+
+_RATE_HZ: Final = 24_000
+# Where no voice was asked for, and the protocol wants one: a name that a server may know as its default.
+_ANY_VOICE: Final = "default"
+_NO_ROOM_WORDS: Final = ("overloaded", "concurren", "rate_limit", "429", "no free channels", "too many")
+
+
+def _url(target: Target, path: str, query: str) -> str:
+    """`target`'s server, at the vendor's path unless it names one of its own. Raises InvalidInput."""
+    parts = urlsplit(stream_url(target.url))
+    own = urlsplit(target.url)
+    chosen = path if own.path in ("", "/") else own.path
+    return parts._replace(path=chosen, query=own.query or query).geturl()
+
+
+def _json(message: dict[str, Any]) -> str:
+    return msgspec.json.encode(message).decode()
+
+
+def _read(raw: Frame) -> dict[str, Any]:
+    """Raises ProtocolViolation."""
+    try:
+        message = msgspec.json.decode(raw)
+    except msgspec.DecodeError as error:
+        raise ProtocolViolation(ErrorCode.BAD_MESSAGE, str(error)) from error
+    if not isinstance(message, dict):
+        raise ProtocolViolation(ErrorCode.BAD_MESSAGE, "a message is no object")
+    return message
+
+
+def _failed(message: object) -> Ended:
+    text = str(message)
+    return Ended(is_refused=any(word in text.lower() for word in _NO_ROOM_WORDS), message=text)
+
+
+class ElevenLabsPhrases:
+    """multi-stream-input: a turn is a context. Interrupted by closing that, as pipecat's and LiveKit's clients do."""
+
+    is_spent = False
+    is_cancel_answered = False  # `isFinal` comes, but nobody waits for it
+
+    def __init__(self, _target: Target, _greeting: Frame | None) -> None:
+        self._num_turns = 0
+        self._context = ""
+
+    def begin(self, turn: Turn) -> Sequence[Frame]:
+        self._num_turns += 1
+        self._context = f"t{self._num_turns}"
+        return [_json({"text": " ", "context_id": self._context})]
+
+    def say(self, text: str) -> Sequence[Frame]:
+        return [_json({"text": text, "context_id": self._context})]
+
+    def end(self) -> Sequence[Frame]:
+        return [_json({"context_id": self._context, "flush": True}), *self._close()]
+
+    def cancel(self, played_ms: int) -> Sequence[Frame]:
+        frames = self._close()
+        self._context = ""  # what still comes of it is nobody's
+        return frames
+
+    def take(self, raw: Frame) -> Chunk | Ended | None:
+        message = _read(raw)
+        if not self._context or message.get("contextId", message.get("context_id")) != self._context:
+            return None
+        if message.get("error"):
+            return _failed(message.get("message") or message["error"])
+        if message.get("isFinal"):
+            return Ended()
+        audio = message.get("audio")
+        return pcm_chunk(base64.b64decode(audio), _RATE_HZ) if audio else None
+
+    def hung_up(self) -> Ended | None:
+        return None
+
+    def _close(self) -> list[Frame]:
+        return [_json({"context_id": self._context, "close_context": True})]
+
+
+class CartesiaPhrases:
+    """/tts/websocket: a turn is a context."""
+
+    is_spent = False
+    is_cancel_answered = False  # the vendor's own server says nothing more of it
+
+    def __init__(self, _target: Target, _greeting: Frame | None) -> None:
+        self._num_turns = 0
+        self._context = ""
+        self._voice = _ANY_VOICE
+
+    def begin(self, turn: Turn) -> Sequence[Frame]:
+        self._num_turns += 1
+        self._context, self._voice = f"t{self._num_turns}", turn.voice or _ANY_VOICE
+        return []
+
+    def say(self, text: str) -> Sequence[Frame]:
+        return [self._request(text, goes_on=True)]
+
+    def end(self) -> Sequence[Frame]:
+        return [self._request("", goes_on=False)]
+
+    def cancel(self, played_ms: int) -> Sequence[Frame]:
+        frame = _json({"context_id": self._context, "cancel": True})
+        self._context = ""  # what still comes of it is nobody's
+        return [frame]
+
+    def take(self, raw: Frame) -> Chunk | Ended | None:
+        message = _read(raw)
+        if not self._context or message.get("context_id") != self._context:
+            return None
+        match message.get("type"):
+            case "chunk":
+                return pcm_chunk(base64.b64decode(message["data"]), _RATE_HZ)
+            case "done":
+                return Ended()
+            case "error":
+                return _failed(message.get("message") or message.get("title") or message)
+            case _:
+                return None
+
+    def hung_up(self) -> Ended | None:
+        return None
+
+    def _request(self, text: str, *, goes_on: bool) -> str:
+        message = {
+            "context_id": self._context,
+            "model_id": "sonic-3",
+            "transcript": text,
+            "voice": {"mode": "id", "id": self._voice},
+            "output_format": {"container": "raw", "encoding": "pcm_s16le", "sample_rate": _RATE_HZ},
+            "continue": goes_on,
+            "max_buffer_delay_ms": 0,
+        }
+        return _json(message)
+
+
+class DeepgramPhrases:
+    """/v1/speak: turns have no names; one ends with the answer to its flush."""
+
+    is_spent = False
+    is_cancel_answered = True
+
+    def __init__(self, _target: Target, _greeting: Frame | None) -> None:
+        self._is_cancelling = False
+
+    def begin(self, turn: Turn) -> Sequence[Frame]:
+        self._is_cancelling = False
+        return []
+
+    def say(self, text: str) -> Sequence[Frame]:
+        return [_json({"type": "Speak", "text": text})]
+
+    def end(self) -> Sequence[Frame]:
+        return [_json({"type": "Flush"})]
+
+    def cancel(self, played_ms: int) -> Sequence[Frame]:
+        self._is_cancelling = True
+        return [_json({"type": "Clear"})]
+
+    def take(self, raw: Frame) -> Chunk | Ended | None:
+        if isinstance(raw, bytes):
+            return pcm_chunk(raw, _RATE_HZ) if raw else None
+        message = _read(raw)
+        match message.get("type"):
+            case "Flushed" if not self._is_cancelling:
+                return Ended()
+            case "Cleared":
+                return Ended(is_cancelled=True)
+            case "Warning" | "Error" as kind:
+                told = message.get("warn_msg") or message.get("description") or message.get("err_msg") or message
+                return _failed(f"{message.get('code') or message.get('warn_code') or kind}: {told}")
+            case _:
+                return None
+
+    def hung_up(self) -> Ended | None:
+        return None
+
+
+class VllmOmniPhrases:
+    """/v1/audio/speech/stream: utterance after utterance. It has no word for an interruption: one hangs up."""
+
+    is_spent = False
+    is_cancel_answered = False
+
+    def __init__(self, _target: Target, _greeting: Frame | None) -> None:
+        pass
+
+    def begin(self, turn: Turn) -> Sequence[Frame]:
+        config = {"type": "session.config", "response_format": "pcm", "stream_audio": True, "split_granularity": "none"}
+        return [_json(config | ({} if turn.voice is None else {"voice": turn.voice}))]
+
+    def say(self, text: str) -> Sequence[Frame]:
+        return [_json({"type": "input.text", "text": text})]
+
+    def end(self) -> Sequence[Frame]:
+        return [_json({"type": "input.done"})]
+
+    def cancel(self, played_ms: int) -> None:
+        return None
+
+    def take(self, raw: Frame) -> Chunk | Ended | None:
+        if isinstance(raw, bytes):
+            return pcm_chunk(raw, _RATE_HZ) if raw else None
+        message = _read(raw)
+        match message.get("type"):
+            case "session.done":
+                return Ended()
+            case "error":
+                return _failed(message.get("message") or message)
+            case _:
+                return None
+
+    def hung_up(self) -> Ended | None:
+        return None
+
+
+class KyutaiPhrases:
+    """/api/tts_streaming: one utterance a socket, whose audio ends where the server hangs up."""
+
+    is_cancel_answered = False
+
+    def __init__(self, _target: Target, _greeting: Frame | None) -> None:
+        self.is_spent = False
+
+    def begin(self, turn: Turn) -> Sequence[Frame]:
+        self.is_spent = True
+        return []
+
+    def say(self, text: str) -> Sequence[Frame]:
+        return [msgspec.msgpack.encode({"type": "Text", "text": text})]
+
+    def end(self) -> Sequence[Frame]:
+        return [msgspec.msgpack.encode({"type": "Eos"})]
+
+    def cancel(self, played_ms: int) -> None:
+        return None
+
+    def take(self, raw: Frame) -> Chunk | Ended | None:
+        """Raises ConversationLost for what the server complains of before a turn."""
+        try:
+            message = msgspec.msgpack.decode(raw) if isinstance(raw, bytes) else {}
+        except msgspec.DecodeError as error:
+            raise ProtocolViolation(ErrorCode.BAD_MESSAGE, str(error)) from error
+        match message.get("type"):
+            case "Audio":
+                return Chunk(len(message["pcm"]) * 48_000 // _RATE_HZ)
+            case "Error" if self.is_spent:
+                return _failed(message.get("message"))
+            case "Error":
+                raise ConversationLost(str(message.get("message")))
+            case _:
+                return None
+
+    def hung_up(self) -> Ended | None:
+        return Ended()
+
+
+elevenlabs = speaking(
+    lambda target: _url(
+        target,
+        f"/v1/text-to-speech/{quote(target.voice or _ANY_VOICE, safe='')}/multi-stream-input",
+        f"output_format=pcm_{_RATE_HZ}&auto_mode=true",
+    ),
+    ElevenLabsPhrases,
+)
+cartesia = speaking(lambda target: _url(target, "/tts/websocket", "cartesia_version=2026-03-01"), CartesiaPhrases)
+deepgram = speaking(
+    lambda target: _url(
+        target,
+        "/v1/speak",
+        f"model={quote(target.voice or _ANY_VOICE, safe='')}&encoding=linear16&sample_rate={_RATE_HZ}",
+    ),
+    DeepgramPhrases,
+)
+vllm_omni = speaking(lambda target: _url(target, "/v1/audio/speech/stream", ""), VllmOmniPhrases)
+kyutai = speaking(
+    lambda target: _url(
+        target, "/api/tts_streaming", f"format=PcmMessagePack&voice={quote(target.voice or _ANY_VOICE, safe='')}"
+    ),
+    KyutaiPhrases,
+)
