@@ -23,6 +23,11 @@ class Door(Generic[T]):
     def num_sockets(self) -> int:
         return len(self._owners)
 
+    @property
+    def connections(self) -> list[T]:
+        """All of them, sockets or not."""
+        return [*self._arriving, *self._owners]
+
     def arrive(self, connection: T) -> T | None:
         """A new connection. Returns who is to be cut for it, and is forgotten here."""
         self._arriving[connection] = None

@@ -22,8 +22,8 @@ from voicegate.gateway.server.door import Door
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.http.app import build_app
 from voicegate.gateway.server.http.connection import HttpConnection, HttpServer
-from voicegate.gateway.server.http.gatekeeper import SERVER
 from voicegate.gateway.server.http.stage import Stage
+from voicegate.gateway.server.http.unreadable import SERVER
 from voicegate.gateway.server.http.visitor import Visitor
 from voicegate.gateway.server.peer_watch import WRITE_LIMIT_BYTES
 from voicegate.gateway.server.peers import client_address, owner_of, parse_address
@@ -91,10 +91,12 @@ class Listener:
         return f"ws://{shown_host}:{bound_port}{STREAM_PATH}"
 
     async def close(self) -> None:
-        """Connections that are not sockets are cut."""
+        """What is still connected is cut."""
         if self._server is None:
             return
         self._server.close()
+        for transport in self._door.connections:
+            transport.abort()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WAIT_S):
                 await self._server.wait_closed()

@@ -22,7 +22,7 @@ _BYTES_ACKED: Final = struct.Struct("=120xQ")
 def keep_kernel_buffer_small(transport: asyncio.BaseTransport) -> None:
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):
         raw_socket = transport.get_extra_info("socket")
-        with suppress(OSError):  # the peer may be gone already
+        with suppress(AttributeError, OSError):  # no socket of the kernel's; the peer may be gone already
             raw_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _KERNEL_UNSENT_BYTES)
 
 

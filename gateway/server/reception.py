@@ -5,15 +5,19 @@ Every request has a connection of its own, so whoever has it keeps it. It must n
 
 import asyncio
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Final, cast
 
 from websockets.http11 import Request
 from websockets.streams import StreamReader
 
+from voicegate.gateway.server.http.unreadable import plain_answer
+
 # Time for the head of a request, from the connection on. Lower cuts those on bad lines; higher lets those who send
 # nothing keep a place for longer, if nobody else needs it.
 _HEAD_TIMEOUT_S: Final = 10.0
 MAX_HEAD_BYTES: Final = 16 * 1024
+_MAX_HEAD_LINES: Final = 130  # the last one, which is blank, included: the WebSocket library's limit
 _HEAD_ENDS: Final = (b"\r\n\r\n", b"\n\n", b"\n\r\n")
 
 
@@ -42,11 +46,24 @@ class Reception(asyncio.Protocol):
         self._on_departure(self._transport)
 
     def data_received(self, data: bytes) -> None:
+        if self._transport.is_closing():
+            return
         self._head += data
-        if _has_end(self._head) or not _is_http(self._head):
+        num_lines = _num_lines(self._head)
+        if not _is_http(self._head):
             self._hand_over(bytes(self._head))
-        elif len(self._head) > MAX_HEAD_BYTES:
-            self._hand_over(bytes(self._head[: MAX_HEAD_BYTES + 1]))  # without an end, so that it is refused
+        elif num_lines is None:
+            if len(self._head) > MAX_HEAD_BYTES:
+                self._refuse()
+        elif num_lines > _MAX_HEAD_LINES:
+            self._refuse()
+        else:
+            self._hand_over(bytes(self._head))
+
+    def _refuse(self) -> None:
+        line = f"the head of a request has at most {MAX_HEAD_BYTES} bytes and {_MAX_HEAD_LINES} lines"
+        self._transport.write(plain_answer(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, line))
+        self._transport.close()
 
     def _hand_over(self, head: bytes) -> None:
         self._waiting.cancel()
@@ -56,8 +73,10 @@ class Reception(asyncio.Protocol):
         successor.data_received(head)
 
 
-def _has_end(head: bytearray) -> bool:
-    return any(head.find(end, 0, MAX_HEAD_BYTES) >= 0 for end in _HEAD_ENDS)
+def _num_lines(head: bytearray) -> int | None:
+    """None: it has no end, as far as it may be long."""
+    stops = [start + len(end) for end in _HEAD_ENDS if (start := head.find(end, 0, MAX_HEAD_BYTES)) >= 0]
+    return head.count(b"\n", 0, min(stops)) if stops else None
 
 
 def _is_http(head: bytearray) -> bool:

@@ -128,6 +128,8 @@ def decode(body: bytes, kind: type[T]) -> T:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         raise _violation(error) from error
+    except RecursionError as error:
+        raise RequestViolation("the body is nested too deeply") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RequestViolation(f"the body is not JSON: {error}") from error
 

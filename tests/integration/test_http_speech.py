@@ -115,6 +115,8 @@ async def exchange_bytes(url: str, request: str) -> tuple[int, bytes, bytes]:
     [
         (b"hello", None, "JSON"),
         (b"\xff", None, "JSON"),
+        (b'{"input": "\\ud800"}', None, "JSON"),
+        (b'{"input": "x", "deep": ' + b"[" * 200_000, None, "nested too deeply"),
         ({"model": "tts-1"}, "input", "missing required field"),
         ({"input": 5}, "input", "str"),
         (asked(speed=9), "speed", "<= 4.0"),

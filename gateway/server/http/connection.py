@@ -4,10 +4,10 @@ It must not know what is asked for.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
-from email.utils import formatdate
 from http import HTTPStatus
-from typing import Any
+from typing import Final
 
 import h11
 import uvicorn
@@ -15,10 +15,15 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from voicegate.gateway.server.http.gatekeeper import SERVER
+from voicegate.gateway.server.http.unreadable import plain_answer
 from voicegate.gateway.server.peer_watch import WRITE_LIMIT_BYTES, PeerWatch, keep_kernel_buffer_small
 from voicegate.gateway.server.reception import MAX_HEAD_BYTES
 from voicegate.gateway.session.stall import StallWatch
+
+# Parsed at a time: up to 170 of the smallest chunks of a body. Lower costs large bodies more calls.
+_PIECE_BYTES: Final = 1024
+# Time in a row before others have their turn; a piece is not interrupted.
+_TURN_S: Final = 0.001
 
 
 class HttpServer:
@@ -46,6 +51,8 @@ class HttpConnection(H11Protocol):
         super().__init__(server.config, server.state, {"visitor": visitor}, asyncio.get_running_loop())
         self._write_stall_s = server.write_stall_s
         self._on_departure = on_departure
+        self._unread: deque[bytes] = deque()  # received, and not parsed
+        self._reading_on: asyncio.Handle | None = None
         self._cutting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
@@ -56,10 +63,38 @@ class HttpConnection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._watch.end()
-        if self._cutting is not None:
-            self._cutting.cancel()
+        for handle in (self._reading_on, self._cutting):
+            if handle is not None:
+                handle.cancel()
+        self._unread.clear()
         super().connection_lost(exc)
         self._on_departure()
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio asks whether to leave the transport open
+        """Who has asked for a page and says no more may still read it; who sends anything else and goes has left."""
+        is_complete = self.conn.their_state in (h11.DONE, h11.MUST_CLOSE)
+        return is_complete and self.scope["method"] in ("GET", "HEAD")
+
+    def data_received(self, data: bytes) -> None:
+        self._unread += [data[start : start + _PIECE_BYTES] for start in range(0, len(data), _PIECE_BYTES)]
+        if self._reading_on is None:
+            self._parse_unread()
+
+    def _parse_unread(self) -> None:
+        """Until there is no more, or the turn is over: a body in chunks of a byte takes a second to parse."""
+        self._reading_on = None
+        turn_over_s = self.loop.time() + _TURN_S
+        while self._unread:
+            super().data_received(self._unread.popleft())
+            if self.loop.time() >= turn_over_s:
+                break
+        if self.transport.is_closing():
+            return
+        if self._unread:
+            self.transport.pause_reading()
+            self._reading_on = self.loop.call_soon(self._parse_unread)
+        elif not self.flow.read_paused:
+            self.transport.resume_reading()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -76,24 +111,10 @@ class HttpConnection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """For what h11 cannot read; nothing, if the answer to its beginning is on its way."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            is_long = len(self.conn.trailing_data[0]) >= MAX_HEAD_BYTES
-            status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE if is_long else HTTPStatus.BAD_REQUEST
-            self.transport.write(_plain_answer(status, "this is no request in HTTP/1.1"))
+            self.transport.write(plain_answer(HTTPStatus.BAD_REQUEST, "this is no request in HTTP/1.1"))
         self._close()
 
     def _close(self) -> None:
         """Once the peer has taken the rest: of that little, all within the time of a stall."""
         self.transport.close()
         self._cutting = self.loop.call_later(self._write_stall_s, self.transport.abort)
-
-
-def _plain_answer(status: HTTPStatus, line: str) -> bytes:
-    headers: dict[str, Any] = {
-        "Date": formatdate(usegmt=True),
-        "Server": SERVER,
-        "Connection": "close",
-        "Content-Type": "text/plain; charset=utf-8",
-        "Content-Length": len(line) + 1,
-    }
-    lines = [f"HTTP/1.1 {status.value} {status.phrase}", *(f"{name}: {value}" for name, value in headers.items())]
-    return "\r\n".join([*lines, "", f"{line}\n"]).encode()

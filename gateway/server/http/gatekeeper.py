@@ -9,12 +9,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from voicegate import __version__
 from voicegate.gateway.server.http.bodies import Inbound
 from voicegate.gateway.server.http.pages import text
+from voicegate.gateway.server.http.unreadable import SERVER
 from voicegate.gateway.server.sites import Sites
 
-SERVER: Final = f"voicegate/{__version__}"
 _READING: Final = ("GET", "HEAD")
 
 

@@ -22,6 +22,7 @@ def test_sockets_have_their_number_and_handshakes_count() -> None:
         assert door.admit(name, ANN) is None
     assert door.num_sockets == 2
     door.arrive("c")
+    assert set(door.connections) == {"a", "b", "c"}
     excess = door.admit("c", BEN)
     assert excess is not None
     assert (excess.limit, excess.is_of_owner) == (2, False)
