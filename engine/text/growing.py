@@ -24,7 +24,8 @@ class Known(NamedTuple):
 def known(pending: str) -> Known:
     finished = finished_length(pending, wide_group_chars=1)
     if pending[finished:].strip().isalpha():
-        said = len(pending) - _WIDE_WORD_CHARS if is_wide(pending[-1]) else finished
-        return Known(len(pending), max(said, 0))
+        num_wide = next((n for n, char in enumerate(reversed(pending)) if not is_wide(char)), len(pending))
+        said = len(pending) - min(num_wide, _WIDE_WORD_CHARS) if num_wide else finished
+        return Known(len(pending), said)
     words = pending[:finished].rsplit(maxsplit=1)
     return Known(finished, len(words[0]) if len(words) > 1 else 0)

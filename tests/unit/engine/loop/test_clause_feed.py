@@ -8,6 +8,8 @@ from tests.support.tiny_tokenizer import tiny_tokenizer
 from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.loop.clause import ClauseState, Entry
 from voicegate.engine.loop.clause_feed import READ_AHEAD_CLAUSES, ClauseFeed
+from voicegate.engine.text.alignment import split_words
+from voicegate.engine.text.segmenter import TextSpan
 
 pytestmark = pytest.mark.unit
 
@@ -174,12 +176,17 @@ def test_unread_text_does_not_wait_for_more(mode: SpeakingMode) -> None:
 
 def test_what_is_known_of_a_sentence_grows_in_one_clause() -> None:
     feed = new_feed(SpeakingMode.INCREMENTAL)
-    for text, known, num_sayable in (("The", "The", 0), (" tra", "The tra", 3), ("in to ", "The train to", 8)):
+    for text, known, decided, num_sayable in (
+        ("The", "The", "", 0),
+        (" tra", "The tra", "The", 3),
+        ("in to ", "The train to", "The train", 8),
+    ):
         feed.push(text)
         read_ahead(feed)
         clause = feed.grow()
         assert clause is not None
         assert (clause.text, clause.num_sayable_letters, clause.is_text_complete) == (known, num_sayable, False)
+        assert (clause.decided_text, clause.num_decided_letters) == (decided, num_sayable)
         assert list(feed.clauses) == [clause]
     feed.push("Boston. ")
     read_ahead(feed)
@@ -191,11 +198,13 @@ def test_what_is_known_of_a_sentence_grows_in_one_clause() -> None:
 @given(texts.map(lambda text: text.replace("1,234,", "")), st.integers(1, 5))  # too long to say: parted elsewhere
 def test_growing_changes_nothing_in_what_is_said_in_the_end(text: str, size: int) -> None:
     grown, at_once = new_feed(SpeakingMode.INCREMENTAL), new_feed(SpeakingMode.INCREMENTAL)
+    decided: set[TextSpan] = set()
     for start in range(0, len(text), size):
         grown.push(text[start : start + size])
         while grown.has_unread:
             grown.read()
-        grown.grow()
+        clause = grown.grow()
+        decided.update(split_words(clause.decided_text, clause.char_start) if clause is not None else ())
     at_once.push(text)
     for feed in (grown, at_once):
         feed.end()
@@ -203,3 +212,7 @@ def test_growing_changes_nothing_in_what_is_said_in_the_end(text: str, size: int
     assert [clause.text for clause in grown.clauses if clause.text_ids] == [
         clause.text for clause in at_once.clauses if clause.text_ids
     ]
+    whole = {word.char_start: word.text for each in grown.clauses for word in split_words(each.text, each.char_start)}
+    for word in decided:
+        assert whole[word.char_start].startswith(word.text)
+        assert not whole[word.char_start][len(word.text) :][:1].isalnum(), "it goes on"

@@ -24,7 +24,8 @@ pytestmark = pytest.mark.unit
         ("Say `x", "Say", ""),
         ("The train, to", "The train, to", "The train,"),
         ("今天天气", "今天天气", "今天"),
-        ("今天天气很好。明", "今天天气很好。明", "今天天气很好"),
+        ("今天天气很好。明", "今天天气很好。明", "今天天气很好。"),
+        ("我用Python写", "我用Python写", "我用Python"),
     ],
 )
 def test_read_and_said(pending: str, read: str, said: str) -> None:
