@@ -3,6 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CHROMIUM := $(VENV)/.chromium
+PIPECAT := $(VENV)/pipecat
 
 .PHONY: help demo test lint format types imports unit wheels serve doctor bench clean
 
@@ -36,7 +37,12 @@ $(CHROMIUM): deploy/setup_chromium.sh
 	@deploy/setup_chromium.sh
 	@touch $@
 
-unit: $(READY) $(CHROMIUM)
+$(PIPECAT): $(READY) tests/integration/pipecat.txt
+	@rm -rf $@
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ -r tests/integration/pipecat.txt
+	@touch $@
+
+unit: $(READY) $(CHROMIUM) $(PIPECAT)
 	$(BIN)/pytest -m "not gpu" --numprocesses auto --maxprocesses 8 --dist loadfile
 
 wheels: $(READY)  ## what README installs, into dist/

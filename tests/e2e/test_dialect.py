@@ -1,0 +1,47 @@
+"""The tiny model behind another vendor's protocol: the same speech as a native client's, and every word with its time."""
+
+import asyncio
+import base64
+import json
+
+import pytest
+from websockets.asyncio.client import connect
+
+from tests.integration.wire_client import connect_to
+from tests.support.tiny_engine import tiny_engine
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.server.run import running_gateway
+from voicegate.protocol import messages as wire
+
+pytestmark = pytest.mark.e2e
+
+TEXT = "The train to the coast leaves at half past seven."
+VOICE, SEED = "rms", 3
+
+
+async def native_pcm(url: str) -> bytes:
+    async with connect_to(url) as client:
+        await client.speak("a", TEXT, voice=VOICE, seed=SEED, format=wire.Format(codec="pcm_s16le"))
+        return b"".join((await client.until_done("a")).packets)
+
+
+async def test_a_dialect_speaks_as_a_native_client_does() -> None:
+    config = {"response_format": "pcm", "stream_audio": True, "word_timestamps": True, "voice": VOICE, "seed": SEED}
+    async with asyncio.timeout(60), running_gateway(GatewayConfig(), tiny_engine()) as url:
+        expected = await native_pcm(url)
+        async with connect(url.removesuffix(wire.STREAM_PATH) + "/v1/audio/speech/stream") as websocket:
+            for message in (
+                {"type": "session.config", **config},
+                {"type": "input.text", "text": TEXT},
+                {"type": "input.done"},
+            ):
+                await websocket.send(json.dumps(message))
+            heard = []
+            while not heard or heard[-1]["type"] != "session.done":
+                heard.append(json.loads(await websocket.recv()))
+    chunks = [message for message in heard if message["type"] == "audio.chunk"]
+    assert b"".join(base64.b64decode(chunk["audio_b64"]) for chunk in chunks) == expected
+    times = [time for chunk in chunks for time in chunk["timestamps"] or ()]
+    assert [time["word"] for time in times] == TEXT.split(" ")
+    assert all(time["start_ms"] < chunk["chunk_end_ms"] for chunk in chunks for time in chunk["timestamps"] or ())
+    assert abs(times[-1]["end_ms"] - len(expected) // 48) <= 40

@@ -1,0 +1,158 @@
+"""A process with pipecat in it: bots that say what they are told, each through one of its services.
+
+`python pipecat_bot.py` reads a list of plans in JSON, carries them out side by side and prints what was heard of each.
+"""
+
+import asyncio
+import base64
+import json
+import sys
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from loguru import logger
+from pipecat.frames.frames import (
+    EndFrame,
+    ErrorFrame,
+    Frame,
+    InterruptionFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    LLMTextFrame,
+    TTSAudioRawFrame,
+    TTSStoppedFrame,
+    TTSTextFrame,
+)
+from pipecat.pipeline.pipeline import Pipeline
+from pipecat.pipeline.worker import PipelineWorker
+from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
+from pipecat.services.cartesia.tts import CartesiaTTSService
+from pipecat.services.deepgram.tts import DeepgramTTSService
+from pipecat.services.elevenlabs.tts import ElevenLabsTTSService
+from pipecat.services.openai.tts import OpenAITTSService
+from pipecat.workers.runner import WorkerRunner
+
+_RATE_HZ = 24_000
+_PATIENCE_S = 60.0
+
+
+@dataclass
+class Turn:
+    text: str
+    # None: heard to its end. Else it is interrupted at its first audio, while the LLM goes on or after it has ended.
+    interrupted: str | None = None
+
+
+@dataclass
+class Heard:
+    audio: str = ""  # base64
+    words: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+
+class Ear(FrameProcessor):
+    """The end of the pipeline."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.audio = b""
+        self.heard = Heard()
+        self.has_audio = asyncio.Event()
+        self.has_stopped = asyncio.Event()
+        self.is_interrupted = asyncio.Event()  # nothing of the old turn follows
+
+    def begin(self) -> None:
+        self.audio, self.heard = b"", Heard()
+        self.has_audio.clear()
+        self.has_stopped.clear()
+        self.is_interrupted.clear()
+
+    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
+        await super().process_frame(frame, direction)
+        match frame:
+            case TTSAudioRawFrame(audio=audio):
+                self.audio += audio
+                self.has_audio.set()
+            case TTSTextFrame(text=text):
+                self.heard.words.append(text)
+            case TTSStoppedFrame():
+                self.has_stopped.set()
+            case InterruptionFrame():
+                self.is_interrupted.set()
+            case _:
+                pass
+        await self.push_frame(frame, direction)
+
+
+def service_of(name: str, base: str) -> FrameProcessor:
+    """`base`: host and port."""
+    match name:
+        case "elevenlabs":
+            settings = ElevenLabsTTSService.Settings(voice="any")
+            return ElevenLabsTTSService(api_key="none", url=f"ws://{base}", settings=settings)
+        case "cartesia":
+            settings = CartesiaTTSService.Settings(voice="any")
+            return CartesiaTTSService(api_key="none", url=f"ws://{base}/tts/websocket", settings=settings)
+        case "deepgram":
+            return DeepgramTTSService(api_key="none", base_url=f"ws://{base}")
+        case "openai":
+            return OpenAITTSService(api_key="none", base_url=f"http://{base}/v1")
+        case _:
+            raise ValueError(name)
+
+
+async def carry_out(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    ear = Ear()
+    worker = PipelineWorker(Pipeline([service_of(plan["service"], plan["base"]), ear]), cancel_on_idle_timeout=False)
+    has_started = asyncio.Event()
+    errors: list[str] = []
+
+    @worker.event_handler("on_pipeline_started")
+    async def _on_started(_worker: Any, _frame: Any) -> None:
+        has_started.set()
+
+    @worker.event_handler("on_pipeline_error")
+    async def _on_error(_worker: Any, frame: ErrorFrame) -> None:
+        errors.append(frame.error)
+
+    async def converse() -> list[Heard]:
+        await has_started.wait()
+        heard = []
+        for turn in plan["turns"]:
+            ear.begin()
+            await speak(worker, ear, Turn(**turn))
+            ear.heard.audio = base64.b64encode(ear.audio).decode()
+            ear.heard.errors = list(errors)
+            heard.append(ear.heard)
+        await worker.queue_frame(EndFrame())
+        return heard
+
+    runner = WorkerRunner(handle_sigint=False)
+    await runner.add_workers(worker)
+    async with asyncio.timeout(_PATIENCE_S):
+        _, heard = await asyncio.gather(runner.run(), converse())
+    return [asdict(each) for each in heard]
+
+
+async def speak(worker: PipelineWorker, ear: Ear, turn: Turn) -> None:
+    await worker.queue_frame(LLMFullResponseStartFrame())
+    for word in turn.text.split(" "):
+        await worker.queue_frame(LLMTextFrame(f"{word} "))
+    if turn.interrupted != "while the LLM goes on":
+        await worker.queue_frame(LLMFullResponseEndFrame())
+    if turn.interrupted is None:
+        await ear.has_stopped.wait()
+        return
+    await ear.has_audio.wait()
+    await worker.queue_frame(InterruptionFrame())
+    await ear.is_interrupted.wait()
+
+
+async def main() -> None:
+    logger.remove()
+    plans = json.load(sys.stdin)
+    json.dump(await asyncio.gather(*map(carry_out, plans)), sys.stdout)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,103 @@
+"""`pipecat-ai`'s speech services in bots of their own process: they hear what a native client hears."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.integration.wire_client import Served, serving
+from voicegate.engine.fake.engine import Script
+from voicegate.protocol import messages as wire
+
+pytestmark = pytest.mark.integration
+
+PACKAGES = Path(sys.prefix) / "pipecat"
+BOT = Path(__file__).with_name("pipecat_bot.py")
+SERVICES = ("elevenlabs", "cartesia", "deepgram", "openai")
+PATIENCE_S = 90
+# In real time, so that there is something to interrupt.
+SCRIPT = Script(real_time_factor=1.0)
+LONG = "word " * 60 + "word. "
+HELLO, MORE, LAST = "Hello there, and more.", "A second turn.", "The third."
+TURNS = (
+    {"text": HELLO},
+    {"text": LONG, "interrupted": "after it has ended"},
+    {"text": MORE},
+    {"text": LONG + "And there is more", "interrupted": "while the LLM goes on"},
+    {"text": LAST},
+)
+
+
+async def bots(plans: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Of each plan, what was heard of each turn."""
+    if not PACKAGES.is_dir():
+        pytest.fail(f"no pipecat in {PACKAGES}: `make unit` puts it there")
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGES), "LOGURU_LEVEL": "ERROR"}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(BOT), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment
+    )
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            out, _ = await process.communicate(json.dumps(plans).encode())
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert process.returncode == 0
+    heard: list[list[dict[str, Any]]] = json.loads(out)
+    return heard
+
+
+async def native_turns(texts: Sequence[str]) -> list[bytes]:
+    """What a native client hears, turn by turn, of a server that served nobody before."""
+    async with serving() as served, served.client() as client:
+        heard = []
+        for number, text in enumerate(texts):
+            await client.speak(f"turn-{number}", text, format=wire.Format(codec="pcm_s16le"))
+            heard.append(b"".join((await client.until_done(f"turn-{number}")).packets))
+        return heard
+
+
+def letters(texts: Sequence[str]) -> str:
+    return "".join(char for text in texts for char in text if char.isalpha())
+
+
+def audio_of(turn: dict[str, Any]) -> bytes:
+    return base64.b64decode(turn["audio"])
+
+
+async def test_bots_converse_barge_in_and_keep_to_themselves() -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        alone = [await stack.enter_async_context(serving(SCRIPT)) for _ in SERVICES]
+        shared = [await stack.enter_async_context(serving(SCRIPT)) for _ in SERVICES]
+        plans = [plan_of(service, served, TURNS) for service, served in zip(SERVICES, alone, strict=True)]
+        for service, served in zip(SERVICES, shared, strict=True):
+            plans += [plan_of(service, served, TURNS[:1])] * 2
+        heard = await bots(plans)
+        for served in alone:
+            await served.until(lambda engine: engine.num_live == 0)
+            assert len(served.engine.cancels) == 2, "both interruptions reached the engine"
+    spoken = await native_turns([HELLO, LONG, MORE, LONG, LAST])
+    both = set(await native_turns([HELLO, HELLO]))
+    for number, service in enumerate(SERVICES):
+        turns = heard[number]
+        assert [turn["errors"] for turn in turns] == [[]] * len(TURNS), service
+        for turn in (0, 2, 4):
+            assert audio_of(turns[turn]) == spoken[turn], (service, turn)
+        for turn in (1, 3):
+            assert 0 < len(audio_of(turns[turn])) < len(spoken[turn]) // 2, (service, turn)
+            assert spoken[turn].startswith(audio_of(turns[turn])), (service, turn)
+        pair = heard[len(SERVICES) + 2 * number :][:2]
+        assert {audio_of(turns[0]) for turns in pair} == both, service
+        assert letters(turns[0]["words"]) == letters(HELLO), service
+
+
+def plan_of(service: str, served: Served, turns: Sequence[dict[str, str]]) -> dict[str, Any]:
+    return {"service": service, "base": urlsplit(served.url).netloc, "turns": list(turns)}
