@@ -1,4 +1,4 @@
-"""The tiny model behind another vendor's protocol: the same speech as a native client's, and every word with its time."""
+"""The tiny model behind another vendor's protocol: the same speech as a native client's, and words with their times."""
 
 import asyncio
 import base64
