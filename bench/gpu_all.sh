@@ -43,7 +43,7 @@ if wants socket-h200; then # 240 s in all
     [ -f "$natural/model.json" ] || part engine-dir-natural 60 \
         "$python" -u -m voicegate.bench.full_size engine-dir "$natural" --natural
     part socket-h200 200 "$python" -u -m voicegate.bench.socket --model "$natural" --budget-s 160 \
-        --json "$out/socket-h200.json" --log "$out/socket-h200.log"
+        --json "$out/socket-h200.json" --html "$out/socket-h200.html" --log "$out/socket-h200.log"
 fi
 measured voicegate.bench.engine engine-h200 240 --audio-s 3..15 --duration-s 10 --limit-s 40 \
     --scenario first-audio live-128 sustain-300 sustain-400 burst-400 cancel-16 --baseline --baseline-utterances 3

@@ -1,6 +1,6 @@
 """First audio, gaps and load through real sockets, against `voicegate serve` as shipped, started here.
 
-    python -m voicegate.bench.socket --model DIR [--json FILE] [--budget-s 200] [--mode auto]
+    python -m voicegate.bench.socket --model DIR [--json FILE] [--html FILE] [--budget-s 160] [--mode auto]
         [--scenarios alone:20j live:128:whole mixed:400 ...] [--serve --kv-dtype float8 ...]
 
 The clients are `voicegate bench`'s, in processes of their own. For a server that runs elsewhere: `voicegate bench URL`.
@@ -20,9 +20,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from voicegate.bench import environment, results_file
-from voicegate.clients.bench import table
-from voicegate.clients.bench.plan import Target
+from voicegate.clients.bench import html_report, table
+from voicegate.clients.bench.crew import BenchFailed
+from voicegate.clients.bench.plan import Record, Target
 from voicegate.clients.bench.ramp import Objective
+from voicegate.clients.bench.results import from_start
 from voicegate.clients.bench.scenario import Kind, Scenario, parse
 from voicegate.clients.bench.schedule import Settings
 from voicegate.clients.bench.session import Bench
@@ -90,9 +92,38 @@ def flattery(voices: Sequence[str]) -> list[str]:
     return phrases
 
 
-async def measure(options: argparse.Namespace, url: str, pid: int) -> dict[str, Any]:
-    """Scenario after scenario; what the budget has no room for is None."""
+class Measured:
+    """What is known so far; saved after every scenario, so that a run that is killed leaves what it had."""
+
+    def __init__(self, options: argparse.Namespace, start_s: float) -> None:
+        self.report: dict[str, Any] = {
+            "environment": environment.describe(),
+            "serve": options.serve,
+            "start_s": round(start_s, 1),
+            "mode": options.mode,
+            "scenarios": {},
+        }
+        self._records: dict[str, Sequence[Record]] = {}
+        self._json: Path | None = options.json
+        self._html: Path | None = options.html
+
+    def add(self, scenario: Scenario, row: Mapping[str, Any] | None) -> None:
+        """None: it was left out."""
+        self.report["scenarios"][str(scenario)] = row
+        self.report["sustained_mixed_streams"] = _sustained(self.report["scenarios"])
+        results_file.save(self.report, self._json)
+        if self._html is not None:
+            self._html.parent.mkdir(parents=True, exist_ok=True)
+            self._html.write_text(html_report.page(self.report, self._records), encoding="utf-8")
+
+    def keep(self, scenario: Scenario, start_s: float, records: Sequence[Record]) -> None:
+        self._records[str(scenario)] = [from_start(record, start_s) for record in records]
+
+
+async def measure(options: argparse.Namespace, url: str, pid: int, measured: Measured) -> None:
+    """Scenario after scenario; one that fails, or that the budget has no room for, is told and left out."""
     voices = _voices(url)
+    measured.report |= {"voices": voices, "flattery": flattery(voices)}
     settings = Settings(
         voices=voices,
         mode=options.mode,
@@ -100,25 +131,20 @@ async def measure(options: argparse.Namespace, url: str, pid: int) -> dict[str, 
         num_alone=options.num_alone,
         seed=options.seed,
     )
-    bench = Bench(Target(url), settings, server_pid=pid)
+    bench = Bench(Target(url), settings, server_pid=pid, on_records=measured.keep)
     end_s = time.monotonic() + options.budget_s
-    rows: dict[str, Any] = {}
     print(table.heading(), flush=True)
     for scenario in options.scenarios:
-        name, left_s, needed_s = str(scenario), end_s - time.monotonic(), bench.needed_s(scenario)
+        left_s, needed_s, row = end_s - time.monotonic(), bench.needed_s(scenario), None
         if needed_s > left_s:
-            print(f"{name}: left out, it takes {needed_s:.0f} s and {left_s:.0f} s are left", flush=True)
-            rows[name] = None
-            continue
-        rows[name] = await bench.measure(scenario)
-        print("\n".join(table.lines(name, rows[name])), flush=True)
-    return {
-        "voices": voices,
-        "mode": options.mode,
-        "flattery": flattery(voices),
-        "scenarios": rows,
-        "sustained_mixed_streams": _sustained(rows),
-    }
+            print(f"{scenario}: left out, it takes {needed_s:.0f} s and {left_s:.0f} s are left", flush=True)
+        else:
+            try:
+                row = await bench.measure(scenario)
+                print("\n".join(table.lines(str(scenario), row)), flush=True)
+            except BenchFailed as error:
+                print(f"{scenario}: {error}", flush=True)
+        measured.add(scenario, row)
 
 
 def _sustained(rows: Mapping[str, Any]) -> int | None:
@@ -145,6 +171,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, required=True, metavar="DIR")
     parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="a page with charts")
     parser.add_argument("--log", type=Path, default=Path("build/bench-socket.log"), help="of the server")
     parser.add_argument("--scenarios", nargs="+", type=_scenario, default=[parse(text) for text in SCENARIOS])
     parser.add_argument("--mode", default="auto")
@@ -156,12 +183,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--serve", nargs=argparse.REMAINDER, default=[], help="flags of `voicegate serve`; last")
     options = parser.parse_args()
-    report: dict[str, Any] = {"environment": environment.describe(), "serve": options.serve}
     with serving(options.model, options.serve, options.log) as (url, pid, start_s):
         print(f"ready after {start_s:.1f} s: {url}", flush=True)
-        report["start_s"] = round(start_s, 1)
-        report |= asyncio.run(measure(options, url, pid))
-    results_file.save(report, options.json)
+        asyncio.run(measure(options, url, pid, Measured(options, start_s)))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m voicegate.bench.table
 
 Replaces what stands between `<!-- NAME -->` and `<!-- /NAME -->` in README.md, for NAME headline and bench. What was
-measured on a GPU comes first, where it was: engine-h200.json.
+measured on a GPU comes first, where it was: socket-h200.json, through sockets, and engine-h200.json, which explains it.
 """
 
 import json
@@ -13,8 +13,10 @@ from voicegate.bench.engine.flattery import flattery
 from voicegate.bench.engine.report import best_throughput, most_sustained
 from voicegate.bench.engine.texts import Lengths
 from voicegate.bench.environment import REPOSITORY
+from voicegate.clients.bench.table import LOST
 
 _RESULTS: Final = REPOSITORY / "bench" / "results"
+_THREADS: Final = ("event_loop", "busiest_other_thread")
 _PLAIN_LLMS: Final = (
     ("transformers", "where Hugging Face's Qwen2 decodes, as in the reference"),
     ("lean", "where the engine's own network does"),
@@ -44,6 +46,45 @@ def gpu_headline(run: dict[str, Any]) -> str:
     return f"**{_capitalised(', '.join(parts))}**, on one {run['environment']['gpu']}, {_weights(run)}."
 
 
+def socket_table(run: dict[str, Any]) -> list[str]:
+    """Of bench.socket."""
+    machine = run["environment"]
+    lines = [
+        f"Through sockets, against `voicegate serve` as shipped: one {machine['gpu']}, torch {machine['torch']}, "
+        f"commit {machine['commit']}; {len(run['voices'])} voices; first audio counts from the first text sent "
+        "([what the loads are](docs/operations.md#measuring)).",
+        "",
+        "| load | turns | first audio p50 / p95 / p99 | C50 / C100 | longest gap | lost | event loop, engine | power |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, row in run["scenarios"].items():
+        if row is not None and row["first_audio_ms"]:
+            lines.append(_socket_row(name, row))
+    late = [name for name, row in run["scenarios"].items() if row is not None and row["clients"]["are_late"]]
+    if late:
+        lines += ["", f"The clients themselves were late in {', '.join(late)}."]
+    return [*lines, "", f"What flatters these figures: {'; '.join(run['flattery'])}.", ""]
+
+
+def _socket_row(name: str, row: dict[str, Any]) -> str:
+    cpu, gpu = row["server_cpu"] or {}, row["gpu"] or {}
+    lost = sum(row["outcomes"][each.value] for each in LOST)
+    busy = " / ".join("-" if cpu.get(key) is None else f"{100 * cpu[key]:.0f} %" for key in _THREADS)
+    power = "-" if "power_w" not in gpu else f"{gpu['power_w']:.0f} W"
+    return (
+        f"| {name} | {row['first_audio_ms']['num']} | {_times(row['first_audio_ms'])} ms | {_shares(row)} "
+        f"| {row['gap_ms']['longest']:.0f} ms | {lost} | {busy} | {power} |"
+    )
+
+
+def _times(first: dict[str, float | None]) -> str:
+    return " / ".join("-" if first[key] is None else f"{first[key]:.0f}" for key in ("p50", "p95", "p99"))
+
+
+def _shares(row: dict[str, Any]) -> str:
+    return " / ".join("-" if row[key] is None else f"{100 * row[key]:.1f} %" for key in ("c50", "c100"))
+
+
 def gpu_table(run: dict[str, Any]) -> list[str]:
     machine = run["environment"]
     lines = [
@@ -57,9 +98,7 @@ def gpu_table(run: dict[str, Any]) -> list[str]:
     for name, row in run["scenarios"].items():
         if not row.get("first_audio_ms") or name.startswith("cancel"):
             continue
-        first = row["first_audio_ms"]
-        times = " / ".join("-" if first[key] is None else f"{first[key]:.0f}" for key in ("p50", "p95", "p99"))
-        shares = " / ".join("-" if row[key] is None else f"{100 * row[key]:.1f} %" for key in ("c50", "c100"))
+        times, shares = _times(row["first_audio_ms"]), _shares(row)
         rtf = "-" if row["rtf"] is None else f"{row['rtf']['p50']:.3f}"
         rate = "-" if row["audio_s_per_s"] is None else f"{row['audio_s_per_s']:.0f}"
         lines.append(f"| {name} | {row['num']} | {times} ms | {shares} | {rtf} | {rate} |")
@@ -155,13 +194,16 @@ def replace_section(text: str, name: str, lines: list[str]) -> str:
     return "\n".join([f"{before}{begin}", *lines, f"{end}{rest.split(end)[1]}"])
 
 
-def sections(gpu: dict[str, Any] | None, cpu: dict[str, Any], quality: dict[str, Any]) -> dict[str, list[str]]:
+def sections(
+    gpu: dict[str, Any] | None, cpu: dict[str, Any], quality: dict[str, Any], sockets: dict[str, Any] | None = None
+) -> dict[str, list[str]]:
     """Lines of the README by the name of their section."""
+    served = socket_table(sockets) if sockets is not None else []
     first = [gpu_headline(gpu), ""] if gpu is not None else []
     table = gpu_table(gpu) if gpu is not None else []
     return {
         "headline": [*first, headline(cpu)],
-        "bench": [*table, *speed_table(cpu), "", quality_line(quality)],
+        "bench": [*served, *table, *speed_table(cpu), "", quality_line(quality)],
     }
 
 
@@ -173,7 +215,7 @@ def main() -> None:
             f"{_RESULTS} lacks engine-cpu.json (make bench) or quality.json (python -m voicegate.bench.quality)"
         )
     text = readme.read_text()
-    for name, lines in sections(results("engine-h200.json"), cpu, quality).items():
+    for name, lines in sections(results("engine-h200.json"), cpu, quality, results("socket-h200.json")).items():
         text = replace_section(text, name, lines)
     readme.write_text(text)
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from voicegate.clients.bench.plan import Outcome
+from voicegate.clients.bench.table import LOST
 
 # The answer is known when the numbers that do and do not hold are no further apart than this share.
 # Lower -> more rounds, which differ from each other by as much.
@@ -20,7 +20,7 @@ class Objective:
 
     def misses(self, row: Mapping[str, Any]) -> str | None:
         """The first that a scenario's row does not meet; None: it meets all."""
-        lost = sum(row["outcomes"][each.value] for each in (Outcome.REFUSED, Outcome.FAILED, Outcome.CUT_OFF))
+        lost = sum(row["outcomes"][each.value] for each in LOST)
         first = row["first_audio_ms"]
         if first is None:
             return "nothing was heard"

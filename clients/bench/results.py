@@ -25,7 +25,7 @@ class Results:
         (directory / EVENTS_FILE).write_bytes(b"")
 
     def add_records(self, scenario: str, start_s: float, records: Sequence[Record]) -> None:
-        moved = [_from(record, start_s) for record in records]
+        moved = [from_start(record, start_s) for record in records]
         self.records[scenario] = moved
         with (self._directory / EVENTS_FILE).open("ab") as file:
             for record in moved:
@@ -39,7 +39,9 @@ class Results:
         (self._directory / ROWS_FILE).write_text(json.dumps(self.report, indent=1) + "\n")
 
 
-def _from(record: Record, start_s: float) -> Record:
+def from_start(record: Record, start_s: float) -> Record:
+    """With times from its scenario's start, to 10 us."""
+
     def moved(at_s: float) -> float:
         return round(at_s - start_s, 5)
 

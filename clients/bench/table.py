@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from voicegate.clients.bench.plan import Outcome
 
-_LOST: Final = (Outcome.REFUSED, Outcome.FAILED, Outcome.CUT_OFF)
+LOST: Final = (Outcome.REFUSED, Outcome.FAILED, Outcome.CUT_OFF)
 _COLUMNS: Final = (
     ("scenario", 18),
     ("first audio ms", 20),
@@ -50,12 +50,12 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         _share(row["c100"]),
         f"{row['gap_ms']['longest']:.0f} ms",
         f"{row['audio_s_per_s']:.1f}",
-        str(sum(row["outcomes"][each.value] for each in _LOST)),
+        str(sum(row["outcomes"][each.value] for each in LOST)),
     )
 
 
 def _remarks(row: Mapping[str, Any]) -> list[str]:
-    lost = [f"{row['outcomes'][each.value]} {each.value.replace('_', ' ')}" for each in _LOST]
+    lost = [f"{row['outcomes'][each.value]} {each.value.replace('_', ' ')}" for each in LOST]
     remarks = [", ".join(each for each in lost if not each.startswith("0 "))]
     remarks += row["messages"][:2]
     if row["clients"]["are_late"]:

@@ -80,7 +80,7 @@ class GpuMeter:
         if command is not None:
             query = ("--query-gpu=power.draw,utilization.gpu", "--format=csv,noheader,nounits")
             self._process = await asyncio.create_subprocess_exec(
-                command, *query, f"-lms={_GPU_INTERVAL_MS}", stdout=asyncio.subprocess.PIPE
+                command, *query, f"--loop-ms={_GPU_INTERVAL_MS}", stdout=asyncio.subprocess.PIPE
             )
             self._reading = asyncio.create_task(self._read(self._process))
         return self

@@ -94,6 +94,14 @@ def test_what_needs_the_server_says_so_in_one_line(client: Environment, argument
     assert "Traceback" not in ran.stderr
 
 
+def test_the_bench_needs_the_client_alone(client: Environment, tmp_path: Path) -> None:
+    assert "--max-streams" in client.run("voicegate", "bench", "--help").stdout
+    ran = client.run("voicegate", "bench", "ws://127.0.0.1:1", "--scenarios", "closed:1", "-o", tmp_path)
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-1].startswith("voicegate: ws://127.0.0.1:1/v1/stream: cannot connect")
+    assert "Traceback" not in ran.stderr
+
+
 def test_doctor_says_what_to_install(client: Environment) -> None:
     ran = client.run("voicegate", "doctor", "--port", "0")
     assert ran.returncode == 1

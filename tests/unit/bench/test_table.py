@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from tests.unit.bench.engine.test_report import GOOD, PLAIN_RUN, outcome, scenarios
+from tests.unit.clients.bench.test_judge import RECORD
 from voicegate.bench.engine.report import outcome_report
 from voicegate.bench.table import replace_section, results, sections
+from voicegate.clients.bench.judge import figures
 
 pytestmark = pytest.mark.unit
 
@@ -68,6 +70,29 @@ def test_a_gpus_result_comes_first_and_says_what_its_weights_are() -> None:
         "first audio 25 times better, throughput 120 times better where the engine's own network does."
     )
     assert any(line.startswith("| short, ") for line in lines)
+
+
+def test_what_sockets_saw_comes_before_what_the_engine_alone_did() -> None:
+    run = {
+        "environment": gpu()["environment"],
+        "voices": ["one", "two"],
+        "flattery": ["the loopback is their network"],
+        "scenarios": {
+            "mixed:400": {
+                **figures([RECORD], window_s=(5.0, 20.0)),
+                "server_cpu": {"event_loop": 0.214, "busiest_other_thread": None},
+                "gpu": {"power_w": 512.3},
+                "clients": {"are_late": True},
+            },
+            "live:500:whole": None,
+        },
+    }
+    lines = sections(gpu(), cpu(), QUALITY, run)["bench"]
+    assert "2 voices" in lines[0]
+    row = "| mixed:400 | 1 | 100 / 100 / - ms | 100.0 % / 100.0 % | 0 ms | 0 | 21 % / - | 512 W |"
+    assert lines.index(row) < next(number for number, line in enumerate(lines) if line.startswith("| sustain-300"))
+    assert "The clients themselves were late in mixed:400." in lines
+    assert not any("live:500" in line for line in lines)
 
 
 def test_what_was_not_compared_is_not_spoken_of() -> None:
