@@ -56,7 +56,6 @@ class Conversation:
         self._dispatcher = services.dispatcher
         self._admission = services.admission
         self.session_id = secrets.token_hex(8)
-        self.owner = owner
         self._session = Session(
             session_id=self.session_id, info=info, limits=services.limits, quotas=services.quotas, owner=owner
         )

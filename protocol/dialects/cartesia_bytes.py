@@ -43,7 +43,7 @@ class CartesiaBytes:
             output=output,
             framing=PlainAudio(output),
             voice=asked.voice.id if isinstance(asked.voice, _Voice) else asked.voice,
-            speed=1.0 if config is None or config.speed is None else config.speed,
+            speed=None if config is None else config.speed,
         )
 
     def error_body(self, problem: Problem, status: HTTPStatus, request_id: str) -> object:

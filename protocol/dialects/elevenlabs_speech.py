@@ -1,13 +1,18 @@
-"""ElevenLabs' `POST /v1/text-to-speech/{voice_id}` and `/stream`. Pure."""
+"""ElevenLabs' `POST /v1/text-to-speech/{voice_id}`, `/stream`, and both `/with-timestamps`. Pure."""
 
-from collections.abc import Mapping
+import base64
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
 
+import orjson
 from msgspec import Struct
 
+from voicegate.protocol.dialects.char_times import CharClock
 from voicegate.protocol.dialects.format_names import elevenlabs_format
-from voicegate.protocol.dialects.one_shot import OneShot, PlainAudio, Problem, decode
+from voicegate.protocol.dialects.one_shot import Framing, OneShot, PlainAudio, Problem, decode
+from voicegate.protocol.formats import OutputFormat
+from voicegate.protocol.messages import AlignmentItem, Done
 
 _DEFAULT_FORMAT: Final = "mp3_44100_128"
 
@@ -22,18 +27,105 @@ class _Body(Struct, frozen=True):
     seed: int | None = None
 
 
+class _Characters:
+    """And when they sound, in seconds from the beginning."""
+
+    def __init__(self) -> None:
+        self._clock = CharClock()
+        self._names: list[str] = []
+        self._starts_s: list[float] = []
+        self._ends_s: list[float] = []
+
+    def learn(self, items: Sequence[AlignmentItem]) -> None:
+        zero_ms = self._clock.told_ms
+        self._clock.learn(items)
+        if (times := self._clock.take()) is not None:
+            self._names += times.chars
+            for start_ms, duration_ms in zip(times.starts_ms, times.durations_ms, strict=True):
+                self._starts_s.append((zero_ms + start_ms) / 1000)
+                self._ends_s.append((zero_ms + start_ms + duration_ms) / 1000)
+
+    def take(self) -> dict[str, object]:
+        """What was learned since. It is the same as it is written and as it is spoken."""
+        alignment = {
+            "characters": self._names,
+            "character_start_times_seconds": self._starts_s,
+            "character_end_times_seconds": self._ends_s,
+        }
+        self._names, self._starts_s, self._ends_s = [], [], []
+        return {"alignment": alignment, "normalized_alignment": alignment}
+
+
+class TimedLines:
+    """A JSON object a line, each with audio and the characters that begin with it."""
+
+    content_type = "application/x-ndjson"
+
+    def __init__(self, _output: OutputFormat) -> None:
+        self._characters = _Characters()
+
+    def audio(self, data: bytes) -> bytes:
+        line = {"audio_base64": base64.b64encode(data).decode(), **self._characters.take()}
+        return orjson.dumps(line) + b"\n"
+
+    def words(self, items: Sequence[AlignmentItem]) -> bytes:
+        self._characters.learn(items)
+        return b""
+
+    def end(self, done: Done) -> bytes:
+        return b""
+
+    def failure(self, problem: Problem) -> bytes | None:
+        return None
+
+
+class TimedWhole:
+    """One JSON object, written while the audio is made: its characters come last."""
+
+    content_type = "application/json"
+
+    def __init__(self, _output: OutputFormat) -> None:
+        self._characters = _Characters()
+        self._head = b'{"audio_base64":"'
+        self._rest = b""  # of the audio: base64 takes three bytes at a time
+
+    def audio(self, data: bytes) -> bytes:
+        data = self._rest + data
+        num_whole_bytes = len(data) // 3 * 3
+        self._rest = data[num_whole_bytes:]
+        return self._take_head() + base64.b64encode(data[:num_whole_bytes])
+
+    def words(self, items: Sequence[AlignmentItem]) -> bytes:
+        self._characters.learn(items)
+        return b""
+
+    def end(self, done: Done) -> bytes:
+        tail = orjson.dumps(self._characters.take())
+        return self._take_head() + base64.b64encode(self._rest) + b'",' + tail.removeprefix(b"{")
+
+    def failure(self, problem: Problem) -> bytes | None:
+        return None
+
+    def _take_head(self) -> bytes:
+        head, self._head = self._head, b""
+        return head
+
+
 class ElevenLabsSpeech:
+    def __init__(self, framing: Callable[[OutputFormat], Framing] = PlainAudio) -> None:
+        self._framing = framing
+
     def read(self, body: bytes, path: Mapping[str, str], query: Mapping[str, str]) -> OneShot:
         """Raises ProtocolViolation."""
         asked = decode(body, _Body)
         output = elevenlabs_format(query.get("output_format", _DEFAULT_FORMAT))
-        speed = asked.voice_settings.speed if asked.voice_settings is not None else None
+        speed = None if asked.voice_settings is None else asked.voice_settings.speed
         return OneShot(
             text=asked.text,
             output=output,
-            framing=PlainAudio(output),
+            framing=self._framing(output),
             voice=path["voice_id"],
-            speed=1.0 if speed is None else speed,
+            speed=speed,
             seed=asked.seed,
         )
 

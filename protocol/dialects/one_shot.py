@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
+from voicegate.protocol.dialects.reading import speed_of
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.formats import OutputFormat
 from voicegate.protocol.messages import AlignmentItem, ClientMessage, Done, End, Open, Pace, Text
@@ -18,7 +19,6 @@ from voicegate.protocol.messages import AlignmentItem, ClientMessage, Done, End,
 T = TypeVar("T")
 
 CONTEXT: Final = "speech"  # of a conversation that has but one
-_SPEEDS: Final = (0.5, 2.0)  # of `open`
 # Whoever asks for a whole file would not wait for as long as it plays; engines cap this. Lower makes files take longer,
 # higher makes a client that hangs up waste more.
 LEAD_MS: Final = 60_000
@@ -97,13 +97,13 @@ class OneShot:
     output: OutputFormat
     framing: Framing
     voice: str | None = None  # as the client calls it
-    speed: float = 1.0
+    speed: float | None = None
     instruct: str | None = None
     seed: int | None = None
 
     def messages(self, voice: str | None, max_text_bytes: int) -> Iterator[ClientMessage]:
         """What a native client would send; `voice`: as the engine calls it."""
-        speed = min(max(self.speed, _SPEEDS[0]), _SPEEDS[1])  # the nearest that there is
+        speed = speed_of(self.speed)
         fields = {"context": CONTEXT, "voice": voice, "speed": speed, "instruct": self.instruct, "seed": self.seed}
         # Read as a client's message is, which holds every field to its range.
         opening = convert(fields, Open)

@@ -72,7 +72,7 @@ class OpenAiSpeech:
             output=output,
             framing=framing,
             voice=asked.voice.id if isinstance(asked.voice, _VoiceId) else asked.voice,
-            speed=1.0 if asked.speed is None else asked.speed,
+            speed=asked.speed,
             instruct=asked.instructions,
             seed=asked.seed,
         )

@@ -1,6 +1,7 @@
-"""The `openai`, `elevenlabs` and `cartesia` packages by HTTP: they hear what a native client hears."""
+"""The `openai`, `elevenlabs`, `deepgram-sdk` and `cartesia` packages by HTTP: they hear what a native client hears."""
 
 import asyncio
+import base64
 
 import cartesia
 import elevenlabs
@@ -8,10 +9,12 @@ import numpy as np
 import openai
 import pytest
 from cartesia import AsyncCartesia
+from deepgram import AsyncDeepgramClient
+from deepgram.environment import DeepgramClientEnvironment
 from elevenlabs.client import AsyncElevenLabs, ElevenLabs
 from elevenlabs.core.api_error import ApiError
 
-from tests.integration.http_client import audio_of_events, base_url, native_pcm
+from tests.integration.http_client import audio_of_events, base_url, native_pcm, post
 from tests.integration.wire_client import Served, serving
 from voicegate.engine.fake.engine import Fault, FaultKind, Script
 from voicegate.engine.interface import Overloaded
@@ -126,6 +129,49 @@ async def test_elevenlabs_errors_are_its_own() -> None:
             await anext(aiter(parts))
         assert caught.value.status_code == 400
         assert "pcm_24000" in caught.value.body["detail"]["message"]
+
+
+async def test_elevenlabs_times_of_characters() -> None:
+    expected = await native_pcm(TEXT)
+    async with serving() as served:
+        speech = elevenlabs_of(served).text_to_speech
+        whole = await speech.convert_with_timestamps("any", text=TEXT, output_format="pcm_24000")
+    async with serving() as served:
+        speech = elevenlabs_of(served).text_to_speech
+        parts = [part async for part in speech.stream_with_timestamps("any", text=TEXT, output_format="pcm_24000")]
+    assert base64.b64decode(whole.audio_base_64) == expected
+    assert b"".join(base64.b64decode(part.audio_base_64) for part in parts) == expected
+    times = whole.alignment
+    assert times is not None
+    assert "".join(times.characters).replace(" ", "") == TEXT.replace(" ", "")
+    assert times.character_start_times_seconds == sorted(times.character_start_times_seconds)
+    assert times.character_end_times_seconds[-1] == pytest.approx(len(expected) / 48_000, abs=0.01)
+    told = [(part.alignment.characters, part.alignment.character_start_times_seconds) for part in parts]
+    assert [char for chars, _ in told for char in chars] == times.characters
+    assert [start_s for _, starts_s in told for start_s in starts_s] == times.character_start_times_seconds
+
+
+# --- deepgram ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:websockets:DeprecationWarning")  # of what the package uses
+async def test_deepgram_speak() -> None:
+    expected = await native_pcm(TEXT)
+    async with serving(voice_aliases="aura-2-thalia-en=drone") as served:
+        url = base_url(served.url)
+        environment = DeepgramClientEnvironment(base=url, production=url, agent=url, agent_rest=url)
+        client = AsyncDeepgramClient(api_key="none", environment=environment)
+        parts = client.speak.v1.audio.generate(
+            text=TEXT, encoding="linear16", container="none", sample_rate=24_000, model="aura-2-thalia-en", speed=1.2
+        )
+        heard = b"".join([part async for part in parts])
+        (request,) = served.engine.requests
+    assert (request.voice, request.speed, len(heard)) == ("drone", 1.2, len(expected))
+    async with serving() as served:
+        assert (await post(served.url, "/v1/speak?encoding=linear16&container=none", {"text": TEXT}))[2] == expected
+        assert (await post(served.url, "/v1/speak?encoding=linear16", {"text": TEXT}))[2].startswith(b"RIFF")
+        status, _, answer = await post(served.url, "/v1/speak?encoding=tin+cans", {"text": TEXT})
+        assert (status, b"err_msg" in answer) == (400, True)
 
 
 # --- cartesia ---------------------------------------------------------------------------------------------

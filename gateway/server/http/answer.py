@@ -36,7 +36,6 @@ class Answer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         conversation = self.conversation
-        conversation.log.info("request opened", path=scope["path"], owner=conversation.owner)
         streaming = asyncio.create_task(self._stream(scope, receive, send))
         leaving = asyncio.create_task(_until_gone(receive))
         try:

@@ -76,6 +76,17 @@ _ELEVENLABS_PARAMETERS: Final = (
     _path_parameter("voice_id"),
     {"name": "output_format", "in": "query", "schema": {**_STRING, "default": "mp3_44100_128"}},
 )
+_DEEPGRAM_PARAMETERS: Final = tuple(
+    {"name": name, "in": "query", "schema": schema}
+    for name, schema in {
+        "model": _about("a voice"),
+        "encoding": {**_STRING, "default": "mp3"},
+        "container": _STRING,
+        "sample_rate": {"type": "integer"},
+        "bit_rate": {"type": "integer"},
+        "speed": {"type": "number"},
+    }.items()
+)
 _ENROLMENT: Final = _object(
     ("name", "recording"),
     name=_about("up to 64 letters, digits, _ . and -"),
@@ -127,6 +138,17 @@ def document() -> Node:
         },
         "/v1/text-to-speech/{voice_id}/stream": {
             "post": _speech("The same: both are streamed", _ELEVENLABS_BODY, *_AUDIO, parameters=elevenlabs)
+        },
+        "/v1/text-to-speech/{voice_id}/with-timestamps": {
+            "post": _speech("The same with times of characters", _ELEVENLABS_BODY, _JSON, parameters=elevenlabs)
+        },
+        "/v1/text-to-speech/{voice_id}/stream/with-timestamps": {
+            "post": _speech("The same, line by line", _ELEVENLABS_BODY, "application/x-ndjson", parameters=elevenlabs)
+        },
+        "/v1/speak": {
+            "post": _speech(
+                "Speech, as Deepgram has it", _object(("text",), text=_STRING), *_AUDIO, parameters=_DEEPGRAM_PARAMETERS
+            )
         },
         "/tts/bytes": {
             "post": _speech("Speech, as Cartesia has it", _CARTESIA_BODY, "audio/wav", "audio/mpeg", "audio/pcm")

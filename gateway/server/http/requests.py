@@ -12,6 +12,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from voicegate.engine.interface import EngineInfo
+from voicegate.gateway.server.callers import caller_of
 from voicegate.gateway.server.conversation import Conversation
 from voicegate.gateway.server.http.answer import Answer
 from voicegate.gateway.server.http.bodies import BodyRefused, read_body
@@ -21,7 +22,8 @@ from voicegate.gateway.server.http.status import RETRY_AFTER_S
 from voicegate.gateway.server.http.visitor import visitor_of
 from voicegate.gateway.session.quota import Excess, Owner
 from voicegate.protocol.dialects.cartesia_bytes import CartesiaBytes
-from voicegate.protocol.dialects.elevenlabs_speech import ElevenLabsSpeech
+from voicegate.protocol.dialects.deepgram_speak import DeepgramSpeak
+from voicegate.protocol.dialects.elevenlabs_speech import ElevenLabsSpeech, TimedLines, TimedWhole
 from voicegate.protocol.dialects.one_shot import OneShot, Problem, RequestViolation
 from voicegate.protocol.dialects.openai_speech import OpenAiSpeech
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
@@ -39,12 +41,15 @@ VENDORS: Final[Mapping[str, Vendor]] = {
     "/v1/audio/speech": OpenAiSpeech(),
     "/v1/text-to-speech/{voice_id}": ElevenLabsSpeech(),
     "/v1/text-to-speech/{voice_id}/stream": ElevenLabsSpeech(),
+    "/v1/text-to-speech/{voice_id}/with-timestamps": ElevenLabsSpeech(TimedWhole),
+    "/v1/text-to-speech/{voice_id}/stream/with-timestamps": ElevenLabsSpeech(TimedLines),
     "/tts/bytes": CartesiaBytes(),
+    "/v1/speak": DeepgramSpeak(),
 }
 
 
 def speech_routes(stage: Stage) -> list[Route]:
-    return [Route(path, SpeechEndpoint(stage, vendor), methods=["POST"]) for path, vendor in VENDORS.items()]
+    return [Route(path, SpeechEndpoint(stage, path, vendor), methods=["POST"]) for path, vendor in VENDORS.items()]
 
 
 class Refused(Exception):
@@ -55,8 +60,9 @@ class Refused(Exception):
 
 
 class SpeechEndpoint:
-    def __init__(self, stage: Stage, vendor: Vendor) -> None:
+    def __init__(self, stage: Stage, path: str, vendor: Vendor) -> None:
         self._stage = stage
+        self._path = path
         self._vendor = vendor
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,7 +76,9 @@ class SpeechEndpoint:
             except Refused as refused:
                 await self._error(refused.problem, refused.status)(scope, receive, send)
                 return
-            conversation = Conversation(self._stage.services, info=info, owner=owner)
+            tag = caller_of(request.headers.getlist, f"?{request.url.query}").tag
+            conversation = Conversation(self._stage.services, info=info, owner=owner, tag=tag)
+            conversation.log.info("request opened", path=self._path, owner=owner)
             answer = Answer(shot, messages, conversation, error=self._error, abort=visitor_of(request).abort)
             with self._stage.guests.present(answer):
                 await answer(scope, receive, send)

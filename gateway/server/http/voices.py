@@ -15,6 +15,7 @@ from voicegate.engine.interface import (
     EngineError,
     EngineInfo,
     EngineStopped,
+    Overloaded,
     UnknownVoice,
     Unsupported,
     VoiceInfo,
@@ -194,7 +195,7 @@ def _engine_refusal(error: EngineError) -> Response:
             status, code = HTTPStatus.UNPROCESSABLE_ENTITY, "voice_refused"
         case Unsupported():
             status, code = HTTPStatus.NOT_IMPLEMENTED, "unsupported"
-        case EngineStopped():
+        case EngineStopped() | Overloaded():
             status, code = HTTPStatus.SERVICE_UNAVAILABLE, "overloaded"
         case _:
             status, code = HTTPStatus.INTERNAL_SERVER_ERROR, "engine_failed"

@@ -1,0 +1,42 @@
+"""Deepgram's `POST /v1/speak`. Pure."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final
+
+from msgspec import Struct
+
+from voicegate.protocol.dialects.format_names import deepgram_format
+from voicegate.protocol.dialects.one_shot import OneShot, PlainAudio, Problem, decode
+from voicegate.protocol.dialects.reading import convert
+
+_DEFAULT_ENCODING: Final = "mp3"
+
+
+class _Body(Struct, frozen=True):
+    text: str
+
+
+class _Query(Struct, frozen=True):
+    encoding: str = _DEFAULT_ENCODING
+    container: str | None = None
+    sample_rate: int | None = None
+    bit_rate: int | None = None
+    speed: float | None = None
+    model: str | None = None  # which is a voice
+
+
+class DeepgramSpeak:
+    def read(self, body: bytes, _path: Mapping[str, str], query: Mapping[str, str]) -> OneShot:
+        """Raises ProtocolViolation."""
+        asked, how = decode(body, _Body), convert(query, _Query)
+        output = deepgram_format(
+            how.encoding,
+            how.sample_rate,
+            container=how.container or ("wav" if how.encoding == "linear16" else "none"),
+            bitrate_bps=how.bit_rate,
+        )
+        return OneShot(text=asked.text, output=output, framing=PlainAudio(output), voice=how.model, speed=how.speed)
+
+    def error_body(self, problem: Problem, _status: HTTPStatus, request_id: str) -> object:
+        return {"err_code": problem.code.value, "err_msg": problem.message, "request_id": request_id}
