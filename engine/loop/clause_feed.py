@@ -255,9 +255,9 @@ class ClauseFeed:
             clause.is_text_complete = True
 
     def _complete(self, clause: Clause, span: TextSpan, words: str, num_letters: int) -> None:
-        """Of a sentence that grew; where nothing is left of it to say, what was known before stands."""
+        """Of a sentence that grew; where nothing is left of it to say, what was begun with before stands."""
         self._grown = ""
-        if words:
+        if words or not clause.is_begun:
             self._give(clause, span.text, words, num_letters=num_letters)
         clause.is_text_complete = True
 
