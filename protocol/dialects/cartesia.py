@@ -138,7 +138,7 @@ class Cartesia:
         elif self._is_to_be_flushed(context, request):
             context.num_silent_flushes += 1
             steps.append(wire.Flush(context.native, _SILENT))
-        if not request.is_continued:
+        if not request.is_continued or request.context_id is None:  # nobody could continue that one
             context.has_ended = True
             steps.append(wire.End(context.native))
         return steps

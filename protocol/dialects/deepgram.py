@@ -7,7 +7,7 @@ before the next begins. A turn is a context of its own: between turns the socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
@@ -18,6 +18,9 @@ from voicegate.protocol.dialects.reading import native_name, read, reply
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.formats import OutputFormat
 from voicegate.protocol.messages import ServerMessage
+
+# As many as Deepgram takes in a minute; a session has its own limit, far above.
+_MAX_UNANSWERED_FLUSHES: Final = 20
 
 
 class _Message(Struct, frozen=True):
@@ -103,6 +106,9 @@ class Deepgram:
         self._has_failed = False
         if self._turn is None:
             return [self._numbered("Flushed")]
+        if self._turn.num_unanswered >= _MAX_UNANSWERED_FLUSHES:
+            text = f"{_MAX_UNANSWERED_FLUSHES} flushes are unanswered; this one is left out"
+            raise ProtocolViolation(ErrorCode.RATE_LIMITED, text)
         self._turn.num_unanswered += 1
         self._turn.has_new_text = False
         return [wire.Flush(self._turn.native)]

@@ -194,7 +194,7 @@ def test_what_is_no_request_is_answered_with_a_context_id(frame: str | bytes, na
 
 def test_a_request_without_a_context_has_one() -> None:
     dialect = cartesia()
-    said(dialect, request("Hi", is_continued=False, context_id=None))
+    assert said(dialect, request("Hi", context_id=None))[-1] == wire.End("context-0#0"), "which nobody can continue"
     assert told(dialect, done("context-0#0")) == [{**DONE, "context_id": "context-0"}]
 
 

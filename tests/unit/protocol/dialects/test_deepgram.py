@@ -63,6 +63,15 @@ def test_each_flush_has_its_answer() -> None:
     assert said(dialect, FLUSH) == [flushed(2)], "also where there is nothing to say"
 
 
+def test_flushes_have_a_limit() -> None:
+    dialect = deepgram()
+    said(dialect, speak("One. "), *[FLUSH] * 20)
+    (answer,) = said(dialect, FLUSH)
+    assert (answer["type"], answer["code"]) == ("Warning", "rate_limited")
+    answers = told(dialect, *[wire.Flushed("turn#0", "", 10)] * 20, done("turn#0"))
+    assert len([each for each in answers if isinstance(each, dict)]) == 20
+
+
 def test_what_comes_while_a_turn_ends_comes_after_it() -> None:
     dialect = deepgram()
     said(dialect, speak("One. "), FLUSH)
