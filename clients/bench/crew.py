@@ -1,16 +1,17 @@
-"""Worker processes for one schedule: started, given their lanes, begun at one moment, heard to their end."""
+"""Worker processes for one schedule: started, given their visits, begun at one moment, heard to their end."""
 
 import asyncio
 import math
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
-from voicegate.clients.bench.plan import Began, Broke, Finished, Lane, Plan, Ready, Record, Report, Stop, Target, Told
+from voicegate.clients.bench.plan import Began, Broke, Finished, Plan, Ready, Record, Report, Stop, Target, Told, Visit
 from voicegate.clients.bench.schedule import Schedule
 
 # Streams of one process at a time. Higher -> its loop is late, and its lateness passes for the server's.
@@ -35,7 +36,7 @@ class Crew:
     start_s: float
     records: list[Record] = field(default_factory=list)
     finished: list[Finished] = field(default_factory=list)
-    num_awaited: int = 0  # lanes that began before the window's end and have turns to come
+    num_awaited: int = 0  # visits that began before the window's end and have turns to come
 
 
 @dataclass(slots=True)
@@ -44,9 +45,11 @@ class _Worker:
     plan: Plan
 
     async def say(self, message: msgspec.Struct) -> None:
+        """To one that has gone nothing is said: `hear` tells."""
         assert self.process.stdin is not None
-        self.process.stdin.write(msgspec.json.encode(message) + b"\n")
-        await self.process.stdin.drain()
+        with suppress(ConnectionError):
+            self.process.stdin.write(msgspec.json.encode(message) + b"\n")
+            await self.process.stdin.drain()
 
     async def hear(self) -> Report:
         """Raises BenchFailed where it has gone, or cannot go on."""
@@ -75,7 +78,7 @@ async def carry_out(
             workers.append(await _start(plan))  # noqa: PERF401 - those that run are to be ended whatever happens
         await asyncio.gather(*(_ready(worker) for worker in workers))
         crew = Crew(time.monotonic() + 0.2)
-        crew.num_awaited = sum(lane.due_s <= schedule.window_s[1] for lane in schedule.lanes)
+        crew.num_awaited = sum(visit.due_s <= schedule.window_s[1] for visit in schedule.visits)
         on_begin(crew.start_s)
         async with asyncio.timeout(schedule.stop_s + _GRACE_S):
             await asyncio.gather(*(_follow(worker, workers, crew, schedule) for worker in workers))
@@ -90,10 +93,10 @@ async def carry_out(
 
 
 def _plans(schedule: Schedule, target: Target, num_streams: int, num_workers: int) -> Sequence[Plan]:
-    """Lanes in turn, so that each worker has its share at any time."""
-    shares: list[list[Lane]] = [[] for _ in range(num_workers)]
-    for index, lane in enumerate(schedule.lanes):
-        shares[index % num_workers].append(lane)
+    """Visits in turn, so that each worker has its share at any time."""
+    shares: list[list[Visit]] = [[] for _ in range(num_workers)]
+    for index, visit in enumerate(schedule.visits):
+        shares[index % num_workers].append(visit)
     num_ahead = math.ceil(num_streams * _SPARE_CONNECTIONS / num_workers)
     return [
         Plan(target, tuple(share), min(num_ahead, len(share)), schedule.last_start_s, schedule.stop_s)
@@ -123,11 +126,11 @@ async def _follow(worker: _Worker, workers: Sequence[_Worker], crew: Crew, sched
         match await worker.hear():
             case Told(record):
                 crew.records.append(record)
-                lane = worker.plan.lanes[record.lane]
-                if lane.due_s <= schedule.window_s[1] and record.turn + 1 == len(lane.turns):
+                visit = worker.plan.visits[record.visit]
+                if visit.due_s <= schedule.window_s[1] and record.turn + 1 == len(visit.turns):
                     crew.num_awaited -= 1
                     if crew.num_awaited == 0:
-                        await asyncio.gather(*(each.say(Stop()) for each in workers), return_exceptions=True)
+                        await asyncio.gather(*(each.say(Stop()) for each in workers))
             case Finished() as finished:
                 crew.finished.append(finished)
                 return

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Final
 
 from voicegate.clients.bench.dialects.conversation import Chunk, Conversation, ConversationLost, Ended
-from voicegate.clients.bench.plan import Lane, Outcome, Reader, Record, Turn
+from voicegate.clients.bench.plan import Outcome, Reader, Record, Turn, Visit
 
 # A slow reader stops for so long after every so much audio.
 _SLOW_PAUSE_S: Final = 2.0
@@ -17,12 +17,13 @@ _AUDIBLE_PEAK: Final = 328
 
 
 class Listener:
-    def __init__(self, conversation: Conversation, turn: Turn, lane: Lane, due_s: float) -> None:
+    def __init__(self, conversation: Conversation, turn: Turn, visit: Visit, due_s: float) -> None:
         self.is_lost = False
-        self._is_over = False
+        self._is_listening = True
+        self._is_over = False  # the turn, because we said so
         self._conversation = conversation
         self._turn = turn
-        self._lane = lane
+        self._visit = visit
         self._due_s = due_s
         self._sent_s: float | None = None
         self._lag_s = 0.0
@@ -46,7 +47,7 @@ class Listener:
                     if cancelling is None and self._turn.cancel_after_s is not None:
                         cancelling = asyncio.create_task(self._interrupt(self._turn.cancel_after_s, writing, limit))
                     num_unpaused_48k += received.num_48k
-                    if self._lane.reader is Reader.SLOW and num_unpaused_48k >= _SLOW_EVERY_48K:
+                    if self._visit.reader is Reader.SLOW and num_unpaused_48k >= _SLOW_EVERY_48K:
                         num_unpaused_48k = 0
                         await asyncio.sleep(_SLOW_PAUSE_S)
         except TimeoutError:
@@ -59,14 +60,17 @@ class Listener:
             self.is_lost, self._message = True, str(error)
             return Outcome.FAILED
         finally:
+            self._is_listening = False
             for task in (writing, cancelling):
                 if task is not None:
                     task.cancel()
-                    await asyncio.gather(task, return_exceptions=True)
+                    (ended,) = await asyncio.gather(task, return_exceptions=True)
+                    if isinstance(ended, Exception):  # a fault of the bench, which would pass for the server's
+                        raise ended
 
-    def record(self, lane: int, index: int, outcome: Outcome) -> Record:
+    def record(self, visit: int, index: int, outcome: Outcome) -> Record:
         return Record(
-            lane=lane,
+            visit=visit,
             turn=index,
             outcome=outcome,
             due_s=self._due_s,
@@ -74,7 +78,7 @@ class Listener:
             ended_s=time.monotonic(),
             num_letters=len(self._turn.text),
             words_per_s=self._turn.words_per_s,
-            is_slow=self._lane.reader is Reader.SLOW,
+            is_slow=self._visit.reader is Reader.SLOW,
             arrivals=tuple(self._arrivals),
             cancelled_s=self._cancelled_s,
             lag_s=self._lag_s,
@@ -104,7 +108,7 @@ class Listener:
         self._cancelled_s = time.monotonic()
         with suppress(ConversationLost):
             self._is_over = await self._conversation.cancel(round((self._cancelled_s - self._arrivals[0][0]) * 1000))
-            if self._is_over:
+            if self._is_over and self._is_listening:
                 limit.reschedule(asyncio.get_running_loop().time())
 
     def _hear(self, chunk: Chunk) -> None:

@@ -25,7 +25,7 @@ class Turn(Struct, frozen=True):
     words_per_s: float | None = None  # of its writer; None: text given whole
     # Interrupted so long after its first audio; None: heard to its end.
     cancel_after_s: float | None = None
-    pause_s: float = 0.0  # after its end, before the next turn of the lane
+    pause_s: float = 0.0  # after its end, before the next turn of the visit
     is_hurried: bool = False  # audio is wanted as fast as it is made, not as it is heard
 
     @property
@@ -42,7 +42,7 @@ class Reader(Enum):
     SLOW = "slow"  # small buffers, and now and then it stops reading
 
 
-class Lane(Struct, frozen=True):
+class Visit(Struct, frozen=True):
     """One listener on a connection of its own: turns one after another."""
 
     due_s: float
@@ -64,7 +64,7 @@ class Plan(Struct, frozen=True):
     """For one worker."""
 
     target: Target
-    lanes: tuple[Lane, ...]
+    visits: tuple[Visit, ...]
     num_connections: int  # opened before it starts
     last_start_s: float  # no turn begins later
     stop_s: float  # what still runs then is cut off
@@ -81,7 +81,7 @@ class Outcome(Enum):
 class Record(Struct, frozen=True):
     """What became of a turn."""
 
-    lane: int
+    visit: int
     turn: int
     outcome: Outcome
     due_s: float

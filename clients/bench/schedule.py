@@ -1,4 +1,4 @@
-"""A scenario as lanes: who begins when, what is written, how long it is heard. Pure; the same for the same seed."""
+"""A scenario as visits: who begins when, what is written, how long it is heard. Pure; the same for the same seed."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from voicegate.clients.bench.plan import Lane, Piece, Reader, Turn
+from voicegate.clients.bench.plan import Piece, Reader, Turn, Visit
 from voicegate.clients.bench.scenario import MIXED_WRITERS, WHOLE, Kind, Scenario, Writer
 from voicegate.clients.bench.sentences import ENGLISH, Texts, words
 
@@ -25,7 +25,7 @@ _ALONE_PAUSE_S: Final = (0.05, 0.15)
 _SETTLE_S: Final = 2.0
 # On average, in an open load's window: few streams are measured for longer.
 _LEAST_ARRIVALS: Final = 6
-# Of one lane of a closed load; its time is over long before.
+# Of one visit of a closed load; its time is over long before.
 _CLOSED_TURNS: Final = 200
 
 
@@ -45,7 +45,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    lanes: tuple[Lane, ...]
+    visits: tuple[Visit, ...]
     window_s: tuple[float, float]  # turns that begin in it are measured
     last_start_s: float
     stop_s: float
@@ -102,16 +102,16 @@ class _Author:
         voice = self.rng.choice(self._settings.voices)
         return Turn(pieces, voice, self._settings.mode, writer.words_per_s)
 
-    def mixed_lane(self, due_s: float) -> Lane:
+    def mixed_visit(self, due_s: float) -> Visit:
         turn = self.turn(self.rng.choice(MIXED_WRITERS))
         if self.rng.random() < _INTERRUPTED_SHARE:
             interrupted = replace(turn, cancel_after_s=self.rng.uniform(*_INTERRUPTED_AFTER_S))
-            return Lane(due_s, (interrupted, self.turn(self.rng.choice(MIXED_WRITERS))))
+            return Visit(due_s, (interrupted, self.turn(self.rng.choice(MIXED_WRITERS))))
         is_slow = self.rng.random() < _SLOW_SHARE
-        return Lane(due_s, (turn,), Reader.SLOW if is_slow else Reader.PROMPT)
+        return Visit(due_s, (turn,), Reader.SLOW if is_slow else Reader.PROMPT)
 
-    def lane_s(self, lane: Lane) -> float:
-        return sum(self.turn_s(turn) for turn in lane.turns)
+    def visit_s(self, visit: Visit) -> float:
+        return sum(self.turn_s(turn) for turn in visit.turns)
 
     def turn_s(self, turn: Turn) -> float:
         """From its first text until it has been played out, or interrupted, roughly."""
@@ -128,39 +128,39 @@ def _alone(scenario: Scenario, settings: Settings, author: _Author) -> Schedule:
         pause_s = author.rng.uniform(*_ALONE_PAUSE_S)
         turns.append(replace(turn, cancel_after_s=_ALONE_HEARD_S, pause_s=pause_s))
     limit_s = settings.alone_limit_s
-    return Schedule((Lane(0.0, tuple(turns)),), (0.0, limit_s), limit_s, limit_s + _SETTLE_S)
+    return Schedule((Visit(0.0, tuple(turns)),), (0.0, limit_s), limit_s, limit_s + _SETTLE_S)
 
 
 def _closed(scenario: Scenario, settings: Settings, author: _Author) -> Schedule:
     """No ramp and no think time."""
-    lanes: list[Lane] = []
+    visits: list[Visit] = []
     for _ in range(scenario.num_streams):
         drawn = (author.turn(scenario.writer) for _ in range(_CLOSED_TURNS))
-        lanes.append(Lane(0.0, tuple(replace(turn, is_hurried=True) for turn in drawn)))
-    longest_s = max(author.turn_s(turn) for lane in lanes for turn in lane.turns)
+        visits.append(Visit(0.0, tuple(replace(turn, is_hurried=True) for turn in drawn)))
+    longest_s = max(author.turn_s(turn) for visit in visits for turn in visit.turns)
     end_s = settings.duration_s
-    return Schedule(tuple(lanes), (0.0, end_s), end_s, end_s + longest_s + _SETTLE_S)
+    return Schedule(tuple(visits), (0.0, end_s), end_s, end_s + longest_s + _SETTLE_S)
 
 
 def _open(scenario: Scenario, settings: Settings, author: _Author) -> Schedule:
     """The load goes on until the measured have been heard."""
     is_mixed = scenario.kind is Kind.MIXED
 
-    def lane(due_s: float) -> Lane:
-        return author.mixed_lane(due_s) if is_mixed else Lane(due_s, (author.turn(scenario.writer),))
+    def visit(due_s: float) -> Visit:
+        return author.mixed_visit(due_s) if is_mixed else Visit(due_s, (author.turn(scenario.writer),))
 
-    drawn = [lane(0.0) for _ in range(1000)]
-    lengths_s = [author.lane_s(each) for each in drawn]
+    drawn = [visit(0.0) for _ in range(1000)]
+    lengths_s = [author.visit_s(each) for each in drawn]
     mean_s = _mean(iter(lengths_s))
     begin_s = mean_s + _SETTLE_S
     end_s = begin_s + max(settings.duration_s, _LEAST_ARRIVALS * mean_s / scenario.num_streams)
     stop_s = end_s + max(lengths_s) + _SETTLE_S
-    lanes = []
+    visits = []
     for start_s in poisson_starts_s(scenario.num_streams / mean_s, author.rng):
         if start_s >= stop_s - _SETTLE_S:
             break
-        lanes.append(lane(start_s))
-    return Schedule(tuple(lanes), (begin_s, end_s), stop_s, stop_s)
+        visits.append(visit(start_s))
+    return Schedule(tuple(visits), (begin_s, end_s), stop_s, stop_s)
 
 
 def _mean(values: Iterator[float]) -> float:

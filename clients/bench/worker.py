@@ -19,13 +19,13 @@ from voicegate.clients.bench import plan as planned
 from voicegate.clients.bench.dialects import DIALECTS
 from voicegate.clients.bench.dialects.conversation import Conversation, ConversationLost
 from voicegate.clients.bench.listener import Listener
-from voicegate.clients.bench.plan import Lane, Plan, Reader, Record, Report
+from voicegate.clients.bench.plan import Plan, Reader, Record, Report, Visit
 from voicegate.clients.bench.stats import percentile
 
 # Handshakes at once: more of them wait in the server's line, which is not what is measured.
 _NUM_CONNECTING: Final = 8
 _TICK_S: Final = 0.02
-# Longest line of stdin: a plan of some hundred lanes.
+# Longest line of stdin: a plan of some hundred visits.
 _LINE_BYTES: Final = 1 << 26
 
 
@@ -95,7 +95,7 @@ class LoopLag:
 
 
 async def carry_out(plan: Plan, orders: "asyncio.Queue[planned.Order]", tell: Callable[[Report], None]) -> Report:
-    """Returns when all lanes have ended, or when it is told to stop. Raises ConversationLost."""
+    """Returns when all visits have ended, or when it is told to stop. Raises ConversationLost."""
     connections, lag = Connections(plan.target), LoopLag()
     await connections.open(plan.num_connections)
     tell(planned.Ready(plan.num_connections))
@@ -105,16 +105,16 @@ async def carry_out(plan: Plan, orders: "asyncio.Queue[planned.Order]", tell: Ca
         return planned.Finished(0.0, 0.0, 0.0, 0)
     cpu_s = time.process_time()
     watching = asyncio.create_task(lag.watch())
-    lanes = asyncio.gather(
-        *(_follow(plan, number, lane, connections, began.start_s, tell) for number, lane in enumerate(plan.lanes))
+    visits = asyncio.gather(
+        *(_follow(plan, number, visit, connections, began.start_s, tell) for number, visit in enumerate(plan.visits))
     )
     stopped = asyncio.create_task(orders.get())
-    await asyncio.wait((lanes, stopped), return_when=asyncio.FIRST_COMPLETED)
-    if lanes.done():
-        lanes.result()
-    for waiting in (lanes, stopped, watching):
+    await asyncio.wait((visits, stopped), return_when=asyncio.FIRST_COMPLETED)
+    if visits.done():
+        visits.result()
+    for waiting in (visits, stopped, watching):
         waiting.cancel()
-    await asyncio.gather(lanes, stopped, watching, return_exceptions=True)
+    await asyncio.gather(visits, stopped, watching, return_exceptions=True)
     cpu_s = time.process_time() - cpu_s
     await connections.close()
     lags_ms = [each_s * 1000 for each_s in lag.lags_s]
@@ -124,38 +124,38 @@ async def carry_out(plan: Plan, orders: "asyncio.Queue[planned.Order]", tell: Ca
 
 
 async def _follow(
-    plan: Plan, number: int, lane: Lane, connections: Connections, start_s: float, tell: Callable[[Report], None]
+    plan: Plan, number: int, visit: Visit, connections: Connections, start_s: float, tell: Callable[[Report], None]
 ) -> None:
     """One listener's turns, on one connection unless that is lost."""
-    await asyncio.sleep(max(start_s + lane.due_s - time.monotonic(), 0.0))
+    await asyncio.sleep(max(start_s + visit.due_s - time.monotonic(), 0.0))
     conversation: Conversation | None = None
-    due_s = start_s + lane.due_s
-    for index, turn in enumerate(lane.turns):
+    due_s = start_s + visit.due_s
+    for index, turn in enumerate(visit.turns):
         if due_s > start_s + plan.last_start_s:
             break
         try:
-            conversation = conversation or await connections.take(lane.reader)
+            conversation = conversation or await connections.take(visit.reader)
         except ConversationLost as error:
-            tell(planned.Told(_unconnected(lane, number, index, due_s, str(error))))
+            tell(planned.Told(_unconnected(visit, number, index, due_s, str(error))))
             break
-        listener = Listener(conversation, turn, lane, due_s)
+        listener = Listener(conversation, turn, visit, due_s)
         outcome = await listener.listen(until_s=start_s + plan.stop_s)
         tell(planned.Told(listener.record(number, index, outcome)))
         if listener.is_lost or conversation.is_spent or outcome is planned.Outcome.CUT_OFF:
-            connections.replace(conversation, lane.reader)
+            connections.replace(conversation, visit.reader)
             conversation = None
         due_s = time.monotonic() + turn.pause_s
-        if index + 1 < len(lane.turns) and due_s <= start_s + plan.last_start_s:
+        if index + 1 < len(visit.turns) and due_s <= start_s + plan.last_start_s:
             await asyncio.sleep(turn.pause_s)
             due_s = max(due_s, time.monotonic())
     if conversation is not None:
-        await connections.give_back(conversation, lane.reader)
+        await connections.give_back(conversation, visit.reader)
 
 
-def _unconnected(lane: Lane, number: int, index: int, due_s: float, message: str) -> Record:
-    turn = lane.turns[index]
+def _unconnected(visit: Visit, number: int, index: int, due_s: float, message: str) -> Record:
+    turn = visit.turns[index]
     return Record(
-        lane=number,
+        visit=number,
         turn=index,
         outcome=planned.Outcome.REFUSED,
         due_s=due_s,
@@ -163,7 +163,7 @@ def _unconnected(lane: Lane, number: int, index: int, due_s: float, message: str
         ended_s=time.monotonic(),
         num_letters=len(turn.text),
         words_per_s=turn.words_per_s,
-        is_slow=lane.reader is Reader.SLOW,
+        is_slow=visit.reader is Reader.SLOW,
         arrivals=(),
         voice=turn.voice,
         message=message,

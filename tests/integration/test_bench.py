@@ -51,10 +51,6 @@ def bench(target: Target | str, told: Told, settings: Settings = SETTINGS) -> Be
     return Bench(Target(target) if isinstance(target, str) else target, settings, on_records=told.on_records)
 
 
-def url_without_path(url: str) -> str:
-    return url.removesuffix(STREAM_PATH)
-
-
 async def test_one_stream_alone_hears_sentence_after_sentence(url: str) -> None:
     told = Told()
     row = await bench(url, told).measure(parse("alone:40j"))
@@ -68,7 +64,7 @@ async def test_one_stream_alone_hears_sentence_after_sentence(url: str) -> None:
 async def test_a_closed_load_is_heard_to_its_ends(url: str) -> None:
     told = Told()
     row = await bench(url, told).measure(parse("closed:3"))
-    assert {record.lane for record in told.records} == {0, 1, 2}
+    assert {record.visit for record in told.records} == {0, 1, 2}
     assert {record.outcome for record in told.records} == {Outcome.DONE}
     sounding = {sum(map(str.isalnum, text)) for text in (*TEXTS.short, *TEXTS.sentences, *TEXTS.paragraphs)}
     spoken = {round(sum(num for _, num in record.arrivals) / 48 / MS_PER_CHARACTER) for record in told.records}
@@ -97,24 +93,31 @@ async def test_refusals_are_counted_with_their_reason() -> None:
     assert "overloaded" in row["messages"][0]
 
 
-@pytest.mark.parametrize("dialect", sorted(DIALECTS))
-async def test_every_dialect_hears_what_the_native_one_does(dialect: str, url: str) -> None:
-    told = Told()
-    await bench(Target(url_without_path(url), dialect), told).measure(parse("closed:2"))
-    assert {record.outcome for record in told.records} == {Outcome.DONE}, [r.message for r in told.records]
-    assert {record.turn for record in told.records} > {0}
+async def in_all_dialects(url: str, scenario: str, settings: Settings = SETTINGS) -> dict[str, list[Record]]:
+    async def measured(dialect: str) -> list[Record]:
+        told = Told()
+        await bench(Target(url.removesuffix(STREAM_PATH), dialect), told, settings).measure(parse(scenario))
+        return told.records
+
+    records = await asyncio.gather(*map(measured, DIALECTS))
+    return dict(zip(DIALECTS, records, strict=True))
+
+
+async def test_every_dialect_hears_what_the_native_one_does(url: str) -> None:
     sounding = {sum(map(str.isalnum, text)) for text in (*TEXTS.short, *TEXTS.sentences, *TEXTS.paragraphs)}
-    spoken = {round(sum(num for _, num in record.arrivals) / 48 / MS_PER_CHARACTER) for record in told.records}
-    assert spoken <= sounding
+    for dialect, records in (await in_all_dialects(url, "closed:2")).items():
+        assert {record.outcome for record in records} == {Outcome.DONE}, (dialect, [r.message for r in records])
+        assert {record.turn for record in records} > {0}, dialect
+        spoken = {round(sum(num for _, num in record.arrivals) / 48 / MS_PER_CHARACTER) for record in records}
+        assert spoken <= sounding, dialect
 
 
-@pytest.mark.parametrize("dialect", sorted(DIALECTS))
-async def test_every_dialect_can_be_interrupted(dialect: str) -> None:
-    told = Told()
+async def test_every_dialect_can_be_interrupted() -> None:
+    settings = Settings(texts=TEXTS, num_alone=2)
     async with running_gateway(GatewayConfig(), FakeEngine(Script(ms_per_character=200, real_time_factor=0.9))) as url:
-        settings = Settings(texts=TEXTS, num_alone=2)
-        await bench(Target(url_without_path(url), dialect), told, settings).measure(parse("alone:40"))
-    assert [record.outcome for record in told.records] == [Outcome.CANCELLED] * 2, [r.message for r in told.records]
+        for dialect, records in (await in_all_dialects(url, "alone:40", settings)).items():
+            outcomes = [record.outcome for record in records]
+            assert outcomes == [Outcome.CANCELLED] * 2, (dialect, [r.message for r in records])
 
 
 async def test_nobody_there_is_one_line() -> None:

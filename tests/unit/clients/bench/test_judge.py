@@ -12,7 +12,7 @@ SECOND = 48_000
 
 
 RECORD = Record(
-    lane=0,
+    visit=0,
     turn=0,
     outcome=Outcome.DONE,
     due_s=10.0,

@@ -1,4 +1,4 @@
-"""Scenarios by name, and the lanes that they become."""
+"""Scenarios by name, and the visits that they become."""
 
 import random
 from itertools import pairwise
@@ -50,21 +50,21 @@ def test_a_steady_writer_has_equal_times_and_a_jittery_one_the_same_mean() -> No
     assert max(gaps_s) > 0.2
 
 
-def test_the_same_seed_gives_the_same_lanes() -> None:
+def test_the_same_seed_gives_the_same_visits() -> None:
     first, second = (schedule(parse("mixed:8"), SETTINGS) for _ in range(2))
     assert first == second
     assert first != schedule(parse("mixed:8"), Settings(voices=("anna", "bob"), duration_s=20.0, seed=1))
 
 
 def test_a_mixed_load_is_as_the_name_promises() -> None:
-    lanes = schedule(parse("mixed:400"), SETTINGS).lanes
-    turns = [turn for lane in lanes for turn in lane.turns]
+    visits = schedule(parse("mixed:400"), SETTINGS).visits
+    turns = [turn for visit in visits for turn in visit.turns]
     assert {turn.words_per_s for turn in turns} == {None, 10.0, 20.0, 40.0}
     assert {turn.voice for turn in turns} == {"anna", "bob"}
-    interrupted = [lane for lane in lanes if lane.turns[0].cancel_after_s is not None]
-    assert 0.15 < len(interrupted) / len(lanes) < 0.25
-    assert all(len(lane.turns) == 2 and lane.turns[1].cancel_after_s is None for lane in interrupted)
-    assert 0.01 < sum(lane.reader is Reader.SLOW for lane in lanes) / len(lanes) < 0.08
+    interrupted = [visit for visit in visits if visit.turns[0].cancel_after_s is not None]
+    assert 0.15 < len(interrupted) / len(visits) < 0.25
+    assert all(len(visit.turns) == 2 and visit.turns[1].cancel_after_s is None for visit in interrupted)
+    assert 0.01 < sum(visit.reader is Reader.SLOW for visit in visits) / len(visits) < 0.08
 
 
 @pytest.mark.parametrize("name", ["live:100:whole", "live:100:10j"])
@@ -72,17 +72,17 @@ def test_so_many_arrive_that_as_many_as_wanted_are_live(name: str) -> None:
     made = schedule(parse(name), Settings(duration_s=100.0, seconds_per_letter=0.06))
     begin_s, end_s = made.window_s
     live_s = 0.0
-    for lane in made.lanes:
-        (turn,) = lane.turns
+    for visit in made.visits:
+        (turn,) = visit.turns
         lasts_s = max(len(turn.text) * 0.06, turn.writing_s)
-        live_s += max(min(lane.due_s + lasts_s, end_s) - max(lane.due_s, begin_s), 0.0)
+        live_s += max(min(visit.due_s + lasts_s, end_s) - max(visit.due_s, begin_s), 0.0)
     assert live_s / (end_s - begin_s) == pytest.approx(100, rel=0.1)
-    assert made.lanes[-1].due_s > end_s  # the load goes on while the last are heard
+    assert made.visits[-1].due_s > end_s  # the load goes on while the last are heard
 
 
 def test_alone_and_closed() -> None:
     alone = schedule(Scenario(Kind.ALONE), Settings(num_alone=7))
-    assert [len(lane.turns) for lane in alone.lanes] == [7]
+    assert [len(visit.turns) for visit in alone.visits] == [7]
     closed = schedule(parse("closed:4"), SETTINGS)
-    assert len(closed.lanes) == 4
-    assert all(turn.is_hurried for lane in closed.lanes for turn in lane.turns)
+    assert len(closed.visits) == 4
+    assert all(turn.is_hurried for visit in closed.visits for turn in visit.turns)
