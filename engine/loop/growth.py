@@ -5,11 +5,10 @@ The rules are policy/growth.py's; here they meet an utterance. Nothing is starte
 
 import math
 
-from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.loop.clause import Clause, ClauseState
 from voicegate.engine.loop.utterance import Utterance
-from voicegate.engine.policy.growth import GrowthLimits, TurnTime
+from voicegate.engine.policy.growth import GrowthLimits, TurnTime, covered_s
 
 _Moment = tuple[Clause | None, float]
 _NEVER: _Moment = (None, math.inf)
@@ -35,12 +34,14 @@ class Growth:
             return _NEVER
         if not utterance.feed.has_growing or (target is None and any(map(_comes_first, utterance.clauses))):
             return _NEVER
-        due_s = self._due_s(utterance)
+        due_s, dry_s = self._due_s(utterance)
         if due_s > now_s:
             return target, due_s
         clause = utterance.feed.grow()
-        if clause is None or not self._is_known_enough(utterance, clause, now_s):
+        if clause is None:
             return _NEVER
+        if not self._is_known_enough(utterance, clause, now_s, is_dry=dry_s <= now_s):
+            return (target, dry_s) if now_s < dry_s else _NEVER
         return clause, now_s
 
     def until(self, utterance: Utterance, clause: Clause) -> int:
@@ -49,21 +50,22 @@ class Growth:
             return utterance.voice.flow_prompt.first_block_tokens + self._lookahead_tokens
         return clause.num_made + max(clause.rendering.flow.num_missing_tokens, 1)
 
-    def _due_s(self, utterance: Utterance) -> float:
+    def _due_s(self, utterance: Utterance) -> tuple[float, float]:
+        """When its next block is due, and from when on its listener is about to run dry."""
         if utterance.deadline_s is None:
-            return -math.inf
-        return utterance.deadline_s - self._limits.lead_s - self.turn.seconds
+            return -math.inf, math.inf
+        return self._limits.next_block_s(utterance.deadline_s, self.turn.seconds)
 
-    def _is_known_enough(self, utterance: Utterance, clause: Clause, now_s: float) -> bool:
+    def _is_known_enough(self, utterance: Utterance, clause: Clause, now_s: float, *, is_dry: bool) -> bool:
         """For the next block; and before the first, so much that the second will not have to wait for its words."""
         until, pace = self.until(utterance, clause), utterance.tokens_per_letter
-        if until > self._limits.max_tokens(clause.num_sayable_letters, pace):
+        if until > self._limits.max_tokens(clause.num_sayable_letters, pace, is_dry=is_dry):
             return False
         if clause.is_begun or utterance.deadline_s is not None:
             return True
         prompt = utterance.voice.flow_prompt
-        first_block_s = prompt.first_block_tokens * units.MS_PER_TOKEN / 1000
-        letters = clause.num_sayable_letters + utterance.pace.letters_within(first_block_s, now_s)
+        seconds = covered_s(prompt.first_block_tokens, self.turn.seconds)
+        letters = clause.num_sayable_letters + utterance.pace.letters_within(seconds, now_s)
         return until + prompt.second_block_tokens <= self._limits.max_tokens(letters, pace)
 
 

@@ -8,11 +8,23 @@ next block is made when the listener needs it, not before. Pure: times come in, 
 from dataclasses import dataclass
 from typing import Final
 
+from voicegate.engine import units
+
 # What an agent's first words are assumed to come at before there is more than one to judge by: ordinary LLM speed.
 _ASSUMED_LETTERS_PER_S: Final = 90.0
 # How much that assumption weighs, in seconds of text seen. Lower -> one slow word delays the start; higher -> a slow
 # writer is taken for a fast one, and its listener waits between the first block and the second.
 _ASSUMED_FOR_S: Final = 0.1
+# Of the letters that a writer's pace promises, counted on. Lower -> first sound later; higher -> who writes unevenly is
+# overtaken by the first block. At 0.7 steady writers of 5 words a second and more are not (docs/adr/0023).
+_TRUST: Final = 0.7
+# The share of what the known words are worth, for a listener who is about to run dry: better speech that was made a
+# little too early than a gap. Higher -> it drags and pauses; lower -> gaps.
+_DRY_SHARE: Final = 1.0
+# How soon "about to" is. Higher -> speech is made early more often; lower -> the block comes too late.
+_DRY_S: Final = 0.05
+# Of a first block, what vocoder and packets hold back: its listener runs dry so much sooner.
+_HELD_BACK_S: Final = 0.1
 # Of a block's time, kept from block to block. Higher -> one slow block makes the next ones early for longer; lower ->
 # load that comes in waves is met late.
 _KEPT_SHARE: Final = 0.9
@@ -25,9 +37,22 @@ class GrowthLimits:
     token_share: float
     lead_s: float
 
-    def max_tokens(self, num_letters: float, tokens_per_letter: float) -> int:
-        """Speech tokens that a pass may hold while more text follows; `num_letters`: of its words but the last."""
-        return int(self.token_share * tokens_per_letter * num_letters)
+    def max_tokens(self, num_letters: float, tokens_per_letter: float, *, is_dry: bool = False) -> int:
+        """Speech tokens that a pass may hold while more text follows; `num_letters`: of its words but the last.
+
+        `is_dry`: its listener is about to run dry.
+        """
+        share = max(self.token_share, _DRY_SHARE) if is_dry else self.token_share
+        return int(share * tokens_per_letter * num_letters)
+
+    def next_block_s(self, deadline_s: float, turn_s: float) -> tuple[float, float]:
+        """When the next block is due, and from when on its listener is about to run dry. `turn_s`: a block's time."""
+        return deadline_s - turn_s - max(self.lead_s, _DRY_S), deadline_s - turn_s - _DRY_S
+
+
+def covered_s(num_first_tokens: int, turn_s: float) -> float:
+    """From a first block's beginning until the second one's has to be, so that its listener has no gap."""
+    return max(num_first_tokens * units.MS_PER_TOKEN / 1000 - _HELD_BACK_S - turn_s, 0.0)
 
 
 class WriterPace:
@@ -44,10 +69,10 @@ class WriterPace:
             self._num_letters += num_letters
 
     def letters_within(self, seconds: float, now_s: float) -> float:
-        """That will come in the next `seconds`, if the writer goes on as until now."""
+        """That can be counted on to come in the next `seconds`."""
         seen_s = 0.0 if self._begun_s is None else now_s - self._begun_s
         letters_per_s = (self._num_letters + _ASSUMED_LETTERS_PER_S * _ASSUMED_FOR_S) / (seen_s + _ASSUMED_FOR_S)
-        return letters_per_s * max(seconds, 0.0)
+        return _TRUST * letters_per_s * max(seconds, 0.0)
 
 
 class TurnTime:
