@@ -141,7 +141,7 @@ def main() -> int:
     parser.add_argument("--text", default=PARAGRAPH)
     parser.add_argument("--tokens-per-s", type=float, default=30.0, help="pace of the text (default: 30)")
     parser.add_argument("--voice", help="(default: the model's)")
-    parser.add_argument("--mode", choices=("auto", "bistream", "clause"), default="auto")
+    parser.add_argument("--mode", choices=("auto", "incremental", "clause", "bistream"), default="auto")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--threads", type=int, help="of the engine on a CPU (default: one per core)")

@@ -39,7 +39,7 @@ class Open(Struct, frozen=True, tag="open"):
     speed: Annotated[float, Meta(ge=0.5, le=2.0)] = 1.0
     instruct: str | None = None
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
-    mode: Literal["auto", "bistream", "clause"] = "auto"
+    mode: Literal["auto", "incremental", "clause", "bistream"] = "auto"
     pace: Pace = Pace()
 
 

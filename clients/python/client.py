@@ -43,7 +43,7 @@ class OpenOptions(TypedDict, total=False):
 
     voice: str | None
     format: Format
-    mode: Literal["auto", "bistream", "clause"]
+    mode: Literal["auto", "incremental", "clause", "bistream"]
     speed: float
     seed: int | None
     instruct: str | None

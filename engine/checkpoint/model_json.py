@@ -61,7 +61,7 @@ def _model_json(
     content = {
         "name": name,
         "model_type": "cosyvoice3",
-        "default_mode": "clause",
+        "default_mode": "incremental",
         "languages": ["en", "zh"],
         "supports_instruct": True,
         "sample_rate": upstream["sample_rate"],

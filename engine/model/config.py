@@ -121,7 +121,7 @@ class ModelConfig:
     # Before the text of a pass; with <|endofprompt|> where every text has it, else without.
     instruct_prefix: str = "You are a helpful assistant.<|endofprompt|>"
     default_voice: str | None = None
-    default_mode: str = "clause"
+    default_mode: str = "incremental"
     languages: tuple[str, ...] = ("en", "zh")
     supports_instruct: bool = False  # whether it was trained to follow an instruction before <|endofprompt|>
 
@@ -174,7 +174,7 @@ def parse_model_config(raw: Mapping[str, Any], *, name: str) -> ModelConfig:
         silent_tokens=frozenset(raw["silent_tokens"]),
         instruct_prefix=raw["instruct_prefix"],
         default_voice=raw.get("default_voice"),
-        default_mode=raw.get("default_mode", "clause"),
+        default_mode=raw.get("default_mode", "incremental"),
         languages=tuple(raw.get("languages", ("en", "zh"))),
         supports_instruct=bool(raw.get("supports_instruct", False)),
     )

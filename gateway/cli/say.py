@@ -49,7 +49,9 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--url", help="of a gateway (default: the one on the default port, if one answers)")
     parser.add_argument("--voice", help="name of a voice (default: the model's)")
-    parser.add_argument("--mode", choices=("auto", "bistream", "clause"), default="auto", help="(default: auto)")
+    parser.add_argument(
+        "--mode", choices=("auto", "incremental", "clause", "bistream"), default="auto", help="(default: auto)"
+    )
     parser.add_argument("--speed", type=float, default=1.0, help="0.5 to 2 (default: 1)")
     parser.add_argument("--seed", type=int, help="makes the same speech again (default: another every time)")
     parser.set_defaults(run=run)

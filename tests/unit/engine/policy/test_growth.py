@@ -2,7 +2,7 @@
 
 import pytest
 
-from voicegate.engine.policy.growth import GrowthLimits, TurnTime, WriterPace
+from voicegate.engine.policy.growth import GrowthLimits, TurnTime, WriterPace, covered_s
 
 pytestmark = pytest.mark.unit
 
@@ -13,19 +13,38 @@ def test_a_pass_holds_fewer_tokens_than_its_words_are_worth() -> None:
     assert limits.max_tokens(10, 1.8) == 14
 
 
-def test_before_there_is_a_pace_an_ordinary_one_is_assumed() -> None:
+def test_a_listener_about_to_run_dry_hears_all_that_the_words_are_worth() -> None:
+    assert GrowthLimits(token_share=0.8, lead_s=0.3).max_tokens(10, 1.8, is_dry=True) == 18
+    assert GrowthLimits(token_share=1.2, lead_s=0.3).max_tokens(10, 1.8, is_dry=True) == 21
+
+
+def test_the_next_block_is_due_a_lead_and_a_turn_before_the_listener_runs_dry() -> None:
+    due_s, dry_s = GrowthLimits(token_share=0.8, lead_s=0.3).next_block_s(10.0, 0.5)
+    assert due_s == pytest.approx(9.2)
+    assert dry_s == pytest.approx(9.45)
+    due_s, dry_s = GrowthLimits(token_share=0.8, lead_s=0.0).next_block_s(10.0, 0.5)
+    assert due_s == pytest.approx(dry_s)
+
+
+def test_a_first_block_covers_what_is_heard_of_it_less_the_time_of_the_second() -> None:
+    assert covered_s(12, 0.0) == pytest.approx(0.38)
+    assert covered_s(12, 0.3) == pytest.approx(0.08)
+    assert covered_s(2, 0.0) == 0.0
+
+
+def test_before_there_is_a_pace_an_ordinary_one_is_assumed_and_most_of_it_counted_on() -> None:
     pace = WriterPace()
-    assert pace.letters_within(1.0, 5.0) == pytest.approx(90.0)
+    assert pace.letters_within(1.0, 5.0) == pytest.approx(63.0)
     pace.wrote(4, 5.0)
-    assert pace.letters_within(1.0, 5.0) == pytest.approx(90.0)
+    assert pace.letters_within(1.0, 5.0) == pytest.approx(63.0)
 
 
 @pytest.mark.parametrize("letters_per_s", [15.0, 50.0, 100.0])
-def test_the_pace_that_was_seen_is_the_one_that_is_expected(letters_per_s: float) -> None:
+def test_the_pace_that_was_seen_is_counted_on_for_the_most_part(letters_per_s: float) -> None:
     pace = WriterPace()
     for index in range(61):
         pace.wrote(5, index * 5 / letters_per_s)
-    assert pace.letters_within(2.0, 60 * 5 / letters_per_s) == pytest.approx(2 * letters_per_s, rel=0.2)
+    assert pace.letters_within(2.0, 60 * 5 / letters_per_s) == pytest.approx(0.7 * 2 * letters_per_s, rel=0.2)
 
 
 def test_a_writer_who_pauses_is_expected_to_write_less() -> None:
