@@ -10,11 +10,13 @@ class SilentTokenFilter:
         self._silent_tokens = frozenset(silent_tokens)
         self._max_run = max_run
         self._run = 0
+        self.num_seen = 0  # tokens, silent ones among them
 
     def keep(self, tokens: Iterable[int]) -> tuple[int, ...]:
         """The tokens to pass on, in order; any split of the stream gives the same tokens."""
         kept = []
         for token in tokens:
+            self.num_seen += 1
             self._run = self._run + 1 if token in self._silent_tokens else 0
             if self._run <= self._max_run:
                 kept.append(token)

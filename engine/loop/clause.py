@@ -49,7 +49,10 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class Clause:
-    """Every change of a field is reported, so that no step of the pipeline can forget to."""
+    """Every change of a field is reported, so that no step of the pipeline can forget to.
+
+    But for `tokens`, which grows by one a step: the roster is told of that apart (`Roster.note_tokens`).
+    """
 
     entry: Entry
     char_start: int  # into all text of the utterance
@@ -70,7 +73,6 @@ class Clause:
     # Of one whose pass began before its text was complete, and is read again as it grows:
     num_sayable_letters: int = 0  # of the words known by now, but for the last
     num_open_chars: int = 0  # of that last word, which may go on
-    num_made: int = 0  # speech tokens that the LLM has made of it, silent ones among them
     is_paused: bool = False  # its reading is over, its text was not
     reading_since_s: float | None = None  # engine clock; None once samples have come of it
     start_ms: int | None = None  # on the utterance's audio clock, once its audio has begun

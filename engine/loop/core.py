@@ -208,7 +208,9 @@ class EngineCore:
 
     def _fetch(self) -> None:
         for clause, output in self._pipeline.fetch_tokens():
-            self._change(self._roster.owner(clause), self._take_output, clause, output)
+            utterance = self._roster.owner(clause)
+            if utterance is not None:
+                self._attempt(utterance, self._take_output, utterance, clause, output)
         for clause, samples in self._pipeline.fetch_samples():
             self._change(self._roster.owner(clause), self._take_samples, clause, samples)
 
@@ -314,6 +316,7 @@ class EngineCore:
             self._fail(utterance, output.error)
             return
         self._pipeline.take_tokens(clause, output)
+        self._roster.note_tokens(utterance, clause)
         if output.tokens and utterance.stamps.first_token_s is None:
             utterance.stamps.first_token_s = self._clock()
         if output.is_final:

@@ -27,7 +27,11 @@ class Growth:
         """
         if not utterance.feed.is_incremental:
             return _NEVER
-        target = next((clause for clause in utterance.clauses if clause.is_paused), None)
+        target = None
+        for clause in utterance.clauses:
+            if clause.is_paused:
+                target = clause
+                break
         if target is not None and target.is_text_complete:
             return target, now_s
         if target is not None and target.is_set_aside:
@@ -37,18 +41,18 @@ class Growth:
         due_s, dry_s = self._due_s(utterance)
         if due_s > now_s:
             return target, due_s
-        clause = utterance.feed.grow()
-        if clause is None:
+        growing = utterance.feed.grow()
+        if growing is None:
             return _NEVER
-        if not self._is_known_enough(utterance, clause, now_s, is_dry=dry_s <= now_s):
+        if not self._is_known_enough(utterance, growing, now_s, is_dry=dry_s <= now_s):
             return (target, dry_s) if now_s < dry_s else _NEVER
-        return clause, now_s
+        return growing, now_s
 
     def until(self, utterance: Utterance, clause: Clause) -> int:
         """Speech tokens in all that the next block of the clause, and what it looks ahead at, needs of its pass."""
-        if clause.rendering is None:
+        if clause.rendering is None or clause.llm_pass is None:
             return utterance.voice.flow_prompt.first_block_tokens + self._lookahead_tokens
-        return clause.num_made + max(clause.rendering.flow.num_missing_tokens, 1)
+        return clause.llm_pass.silent_filter.num_seen + max(clause.rendering.flow.num_missing_tokens, 1)
 
     def _due_s(self, utterance: Utterance) -> tuple[float, float]:
         """When its next block is due, and from when on its listener is about to run dry."""

@@ -295,8 +295,7 @@ class Pipeline:
         if clause.llm_pass is None:
             return
         tokens = clause.llm_pass.silent_filter.keep(output.tokens)
-        clause.tokens += tokens
-        clause.num_made += len(output.tokens)
+        clause.tokens.extend(tokens)  # in place: no field is set
         flow = clause.rendering.flow if clause.rendering is not None else None
         if flow is not None:
             flow.append(tokens)

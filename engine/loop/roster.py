@@ -58,6 +58,7 @@ class Roster:
         self._readers: set[int] = set()
         self._stalled: set[int] = set()
         self._again: dict[int, Clause] = {}  # paused passes that are to be read again
+        self._generating: dict[int, Clause] = {}  # whose LLM passes go on
         self._alarms = Alarms()
 
     # --- who there is -----------------------------------------------------------------------------------------
@@ -73,7 +74,7 @@ class Roster:
     def remove(self, utterance: Utterance) -> None:
         key = utterance.entry.key
         del self._utterances[key], self._by_id[utterance.utterance_id]
-        for needs in (self._due, self._waiting, self._again):
+        for needs in (self._due, self._waiting, self._again, self._generating):
             needs.pop(key, None)
         for keys in (self._pressing, self._readers, self._stalled):
             keys.discard(key)
@@ -111,12 +112,26 @@ class Roster:
         """
         passes = []
         for utterance in self.of(keys):
-            clauses = self._attempt(utterance, self._next_clauses, utterance, None)
-            if clauses is not None and clauses[0] is not None:
-                passes.append(clauses[0])
+            clause = self._generating.get(utterance.entry.key)
+            if clause is not None and self._attempt(utterance, self._pipeline.can_generate, clause):
+                passes.append(clause)
             else:
                 utterance.entry.report()
         return passes
+
+    def note_tokens(self, utterance: Utterance, clause: Clause) -> None:
+        """It has some more: most often nothing is new by that. They come to many utterances a step."""
+        view = self._due.get(utterance.entry.key)
+        is_news = (
+            view is None
+            or not view.wants_llm
+            or view.needs_prefill
+            or clause is not utterance.clauses[0]
+            or clause.num_ahead_tokens >= self._config.llm_ahead_tokens
+            or self._pipeline.block_frames(clause) != view.block_frames
+        )
+        if is_news:
+            utterance.entry.report()
 
     def waiting(self, now_s: float, *, only_pressing: bool) -> list[Waiting]:
         """Whose next clause waits for room, the most urgent first."""
@@ -200,6 +215,10 @@ class Roster:
         key = utterance.entry.key
         growing, reads_s = self._growth.next_reading(utterance, now_s)
         generating, roomless = self._next_clauses(utterance, growing if reads_s <= now_s else None)
+        if generating is not None:
+            self._generating[key] = generating
+        else:
+            self._generating.pop(key, None)
         if growing is not None and growing.is_paused and reads_s <= now_s:
             self._again[key] = growing
         else:
