@@ -121,14 +121,13 @@ class Roster:
 
     def note_tokens(self, utterance: Utterance, clause: Clause) -> None:
         """It has some more: most often nothing is new by that. They come to many utterances a step."""
-        view = self._due.get(utterance.entry.key)
+        view, clauses = self._due.get(utterance.entry.key), utterance.clauses
         is_news = (
             view is None
             or not view.wants_llm
             or view.needs_prefill
-            or clause is not utterance.clauses[0]
-            or clause.num_ahead_tokens >= self._config.llm_ahead_tokens
-            or self._pipeline.block_frames(clause) != view.block_frames
+            or sum([each.num_ahead_tokens for each in clauses]) >= self._config.llm_ahead_tokens
+            or (clause is clauses[0] and self._pipeline.block_frames(clause) != view.block_frames)
         )
         if is_news:
             utterance.entry.report()
