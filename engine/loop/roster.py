@@ -126,6 +126,7 @@ class Roster:
             view is None
             or not view.wants_llm
             or view.needs_prefill
+            or not self._pipeline.can_generate(clause)
             or sum([each.num_ahead_tokens for each in clauses]) >= self._config.llm_ahead_tokens
             or (clause is clauses[0] and self._pipeline.block_frames(clause) != view.block_frames)
         )
