@@ -45,6 +45,10 @@ class OpusEncoder:
         self._float_pointer = opuslib.api.c_float_pointer
         self._packet = ctypes.create_string_buffer(_MAX_PACKET_BYTES)
 
+    def reset(self) -> None:
+        """As new: the next packet is a stream's first."""
+        self._encoder.reset_state()
+
     def encode(self, samples: npt.NDArray[np.float32]) -> bytes:
         """One packet from exactly 20, 40 or 60 ms of contiguous samples in [-1, 1]."""
         pointer = samples.ctypes.data_as(self._float_pointer)

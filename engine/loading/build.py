@@ -10,6 +10,7 @@ import torch
 
 from voicegate.engine.audio.encoder_pool import EncoderProcesses
 from voicegate.engine.audio.encoding import Encoders
+from voicegate.engine.audio.head_start import HeadStarts
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.audio.packets import pre_skip_48k
 from voicegate.engine.config import EngineConfig
@@ -79,7 +80,8 @@ def load_engine(
         encoders: Encoders | None = None
         if config.encoder_processes:
             with timed("encoder processes", on_progress):
-                encoders = EncoderProcesses(config.encoder_processes, opus_complexity=config.opus_complexity)
+                processes = EncoderProcesses(config.encoder_processes, opus_complexity=config.opus_complexity)
+                encoders = HeadStarts(processes, time.monotonic, opus_complexity=config.opus_complexity)
             running.callback(encoders.close)
         core = EngineCore(config, stages, time.monotonic, sink, encoders=encoders, waker=waker)
         freeze_heap()

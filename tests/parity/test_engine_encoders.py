@@ -12,6 +12,7 @@ from tests.contract.listener import Listener
 from tests.support.encoders import children, kill, until_whole
 from tests.support.tiny_engine import CONFIG
 from voicegate.engine.audio.encoder_pool import EncoderProcesses
+from voicegate.engine.audio.head_start import HeadStarts
 from voicegate.engine.interface import (
     AudioReady,
     Cancelled,
@@ -86,7 +87,7 @@ async def test_an_utterance_that_waits_for_text_fails_with_its_encoder_and_gives
     engine = create_engine(replace(CONFIG, encoder_processes=1, max_active_clauses=1, threads=1))
     await engine.start()
     assert isinstance(engine, ThreadedEngine)
-    pool = cast(EncoderProcesses, engine._encoders)
+    pool = cast(EncoderProcesses, cast(HeadStarts, engine._encoders).encoders)
     listener = Listener(engine, timeout_s=60.0)
     try:
         waiting = listener.submit("waiting", mode=SpeakingMode.BISTREAM)

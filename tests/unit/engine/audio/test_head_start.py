@@ -1,0 +1,148 @@
+"""The first packets are made here and the others elsewhere; the stream is the one that a single encoder makes."""
+
+import numpy as np
+import pytest
+
+from voicegate.engine import units
+from voicegate.engine.audio.encoder_pool import EncoderProcesses
+from voicegate.engine.audio.encoding import Answer, Encoded, LocalEncoders, LocalEncoding
+from voicegate.engine.audio.head_start import HeadStarts
+from voicegate.engine.audio.outlet import Outlet
+from voicegate.engine.audio.packets import OpusPacketEncoder, Samples
+from voicegate.engine.interface import AudioFormat, AudioReady, Codec, Done, EngineEvent, Failed, UtteranceId
+
+pytestmark = pytest.mark.unit
+
+NAME = UtteranceId("a")
+SOUND = np.random.default_rng(0).uniform(-0.3, 0.3, 40 * units.SAMPLES_PER_FRAME + 123).astype(np.float32)
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class LateEncoders(LocalEncoders):
+    """Answers when it is told to: what leaves before was made elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__(opus_complexity=5)
+        self.owed: list[tuple[Answer, Encoded]] = []
+
+    def open(self, audio: AudioFormat) -> "LateEncoding":
+        return LateEncoding(super().open(audio), self.owed)
+
+    def answer(self) -> None:
+        for answer, encoded in self.owed:
+            answer(encoded)
+        self.owed.clear()
+
+
+class LateEncoding(LocalEncoding):
+    def __init__(self, encoding: LocalEncoding, owed: list[tuple[Answer, Encoded]]) -> None:
+        super().__init__(encoding._encoder)
+        self._owed = owed
+
+    def encode(self, samples: Samples, answer: Answer) -> None:
+        super().encode(samples, lambda encoded: self._owed.append((answer, encoded)))
+
+    def flush(self, answer: Answer) -> None:
+        super().flush(lambda encoded: self._owed.append((answer, encoded)))
+
+    def finish(self, answer: Answer) -> None:
+        super().finish(lambda encoded: self._owed.append((answer, encoded)))
+
+
+def head_starts(encoders: LocalEncoders | EncoderProcesses, clock: Clock | None = None) -> HeadStarts:
+    return HeadStarts(encoders, clock or Clock(), opus_complexity=5)
+
+
+def outlet(encoders: HeadStarts | LocalEncoders, events: list[EngineEvent], audio: AudioFormat) -> Outlet:
+    return Outlet(NAME, encoders.open(audio), frame_ms=audio.frame_ms, sink=events.extend, clock=lambda: 0.0)
+
+
+def packets(events: list[EngineEvent]) -> list[bytes]:
+    return [packet for event in events if isinstance(event, AudioReady) for packet in event.packets]
+
+
+def speak(way_out: Outlet, sizes: list[int]) -> None:
+    for index, part in enumerate(np.split(SOUND, np.cumsum(sizes))):
+        way_out.send_audio(part)
+        if index == 1:
+            way_out.flush()
+    way_out.finish(lambda delivered: Done(NAME, delivered.num_samples, delivered.num_packets, 0))
+
+
+def test_the_first_packets_wait_for_nobody() -> None:
+    late, events = LateEncoders(), list[EngineEvent]()
+    speak(outlet(head_starts(late), events, AudioFormat()), [])
+    assert len(packets(events)) == 2
+    late.answer()
+    assert isinstance(events[-1], Done)
+    assert events[-1].num_packets == len(packets(events)) > 40
+
+
+@pytest.mark.parametrize("audio", [AudioFormat(), AudioFormat(frame_ms=60, bitrate_bps=24_000)])
+@pytest.mark.parametrize("sizes", [[], [100], [480, 1], [700, 960, 5]])
+def test_the_stream_is_the_same_to_the_byte(audio: AudioFormat, sizes: list[int]) -> None:
+    alone: list[EngineEvent] = []
+    speak(outlet(LocalEncoders(opus_complexity=5), alone, audio), sizes)
+    starts = head_starts(LocalEncoders(opus_complexity=5))
+    for _ in range(2):  # the second with an encoder that has been used
+        events: list[EngineEvent] = []
+        speak(outlet(starts, events, audio), sizes)
+        assert packets(events) == packets(alone)
+        assert events[-1] == alone[-1]
+
+
+def test_a_process_goes_on_where_the_start_ends() -> None:
+    pool = EncoderProcesses(1, opus_complexity=5)
+    made: list[Encoded] = []
+    encoding = head_starts(pool).open(AudioFormat())
+    encoding.encode(SOUND[:960], made.append)
+    assert [len(each.packets) for each in made] == [2], "made here"
+    encoding.encode(SOUND[960:], made.append)
+    encoding.finish(made.append)
+    pool.close()  # returns when all is answered
+    wanted: list[Encoded] = []
+    alone = LocalEncoders(opus_complexity=5).open(AudioFormat())
+    for part in (SOUND[:960], SOUND[960:]):
+        alone.encode(part, wanted.append)
+    alone.finish(wanted.append)
+    assert made == wanted
+
+
+def test_many_newcomers_do_not_keep_the_engines_thread() -> None:
+    clock, late, events = Clock(), LateEncoders(), list[EngineEvent]()
+    starts = head_starts(late, clock)
+
+    def num_begun(num_newcomers: int) -> int:
+        events.clear()
+        for _ in range(num_newcomers):
+            outlet(starts, events, AudioFormat()).send_audio(SOUND)
+        return len(packets(events)) // 2
+
+    assert num_begun(10) == 4
+    assert num_begun(1) == 0
+    clock.now_s = 0.02
+    assert num_begun(10) == 2
+    clock.now_s = 100.0
+    assert num_begun(10) == 4
+    late.answer()
+    assert len(packets(events)) > 10 * 40, "the others have come the long way"
+
+
+def test_what_is_no_opus_goes_the_usual_way() -> None:
+    late, events = LateEncoders(), list[EngineEvent]()
+    outlet(head_starts(late), events, AudioFormat(codec=Codec.PCM_S16LE)).send_audio(SOUND)
+    assert not packets(events)
+
+
+def test_an_encoder_that_fails_behind_a_start_fails_the_utterance_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[EngineEvent] = []
+    way_out = outlet(head_starts(LocalEncoders(opus_complexity=5)), events, AudioFormat())
+    monkeypatch.setattr(OpusPacketEncoder, "encode", lambda *_: 1 / 0)
+    speak(way_out, [])
+    assert [type(event) for event in events] == [Failed]
