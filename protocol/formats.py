@@ -64,7 +64,7 @@ class OutputFormat:
     @property
     def is_costly(self) -> bool:
         """It takes too much of a processor to be made on an event loop."""
-        return self.coding in (Coding.MP3, Coding.AAC)
+        return self.coding in (Coding.MP3, Coding.AAC, Coding.FLAC)
 
     @property
     def content_type(self) -> str:

@@ -1,7 +1,7 @@
 """What a session's packets become for a client of another protocol: one encoder a stream, with its state.
 
-Pure, but MP3 and AAC take a fifth of a millisecond for 20 ms of audio: off the event loop with those
-(`OutputFormat.is_costly`). All others take a few hundredths, or nothing (bench/formats.py).
+Pure, but compressing takes up to half a millisecond for 20 ms of audio, and some to begin: off the event loop with what
+is costly (`OutputFormat.is_costly`). All others take a few hundredths, or nothing (bench/formats.py).
 """
 
 from collections.abc import Sequence
@@ -25,34 +25,38 @@ class PcmStream(Protocol):
 
 
 class StreamEncoder:
-    """Takes packets of a context that was opened with `format.native`, in order; the header comes with the first."""
+    """Takes packets of a context that was opened with `format.native`, in order; the header comes with the first.
+
+    FFmpeg's encoders are made then too: they take milliseconds and megabytes, and many contexts never speak.
+    """
 
     def __init__(self, output: OutputFormat, *, pre_skip_48k: int) -> None:
         """`pre_skip_48k`: of the context's `opened`."""
+        self._output = output
         self._header = wav_header(output) if output.is_wav else b""
         self._muxer: OggOpusMuxer | None = None
         self._pcm: PcmStream | None = None
         if output.coding is Coding.OGG_OPUS:
             self._muxer = OggOpusMuxer(pre_skip_48k=pre_skip_48k)
             self._header = self._muxer.headers()
-        else:
-            self._pcm = create_pcm_stream(output)
 
     def take(self, message: AudioMessage) -> bytes:
         return self.finish(message.pts_48k) if message.is_last else self.feed(message.packets)
 
     def feed(self, packets: Sequence[bytes]) -> bytes:
-        if self._pcm is not None:
-            return self._take_header() + self._pcm.feed(b"".join(packets))
-        assert self._muxer is not None
-        return self._take_header() + self._muxer.write(packets)
+        made = self._pcm_stream.feed(b"".join(packets)) if self._muxer is None else self._muxer.write(packets)
+        return self._take_header() + made
 
     def finish(self, end_pts_48k: int) -> bytes:
         """The rest; `end_pts_48k`: of the context's last audio message."""
-        if self._pcm is not None:
-            return self._take_header() + self._pcm.finish()
-        assert self._muxer is not None
-        return self._take_header() + self._muxer.finish(end_pts_48k)
+        made = self._pcm_stream.finish() if self._muxer is None else self._muxer.finish(end_pts_48k)
+        return self._take_header() + made
+
+    @property
+    def _pcm_stream(self) -> PcmStream:
+        if self._pcm is None:
+            self._pcm = create_pcm_stream(self._output)
+        return self._pcm
 
     def _take_header(self) -> bytes:
         header, self._header = self._header, b""
