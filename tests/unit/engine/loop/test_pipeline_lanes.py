@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from tests.support.tiny_engine import CONFIG, PCM, HandDrivenEngine, Heard, tiny_runner, tiny_stages
+from tests.support.word_times import words_in_time
 from voicegate.engine.device.lanes import Mark
 from voicegate.engine.interface import Cancelled, Done, EngineEvent, Failed, UtteranceId, UtteranceRequest
 from voicegate.engine.llm.stepped import SteppedLlm
@@ -183,6 +184,7 @@ def test_speech_is_the_same_in_whatever_order_lanes_move_on(seed: int) -> None:
     spoken, wanted = (np.frombuffer(heard.pcm, "<i2").astype(int) for heard in (lanes.heard(subject), expected))
     assert len(spoken) == len(wanted)
     assert abs(spoken - wanted).max() <= 8  # batches of other sizes round otherwise
+    assert [word.text for word in words_in_time(lanes.heard(subject).events)] == TEXT.split()
 
 
 def test_samples_come_behind_their_block_and_its_mel_is_let_go_at_once() -> None:

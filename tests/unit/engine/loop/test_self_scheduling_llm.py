@@ -16,6 +16,7 @@ from tests.contract.listener import Listener
 from tests.support.other_family import OtherFlow, other_stages
 from tests.support.self_scheduling import PLAIN, SelfSchedulingLlm
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, tiny_engine, tiny_runner, tiny_stages
+from tests.support.word_times import words_in_time
 from voicegate.engine.device.lanes import Mark
 from voicegate.engine.interface import Cancelled, Done, EngineStopped, Failed, SpeakingMode, UtteranceId
 from voicegate.engine.llm.backend import LlmBackend, LlmDied, SequenceOutput, SequenceRequest
@@ -83,6 +84,7 @@ def test_speech_is_the_same_whenever_its_tokens_come(
     spoken, wanted = (np.frombuffer(heard.pcm, "<i2").astype(int) for heard in (engine.heard[subject], expected))
     assert len(spoken) == len(wanted)
     assert abs(spoken - wanted).max() <= 8  # batches of other sizes round otherwise
+    assert [word.text for word in words_in_time(engine.heard[subject].events)] == TEXT.split()
 
 
 # --- aborts -----------------------------------------------------------------------------------------------
