@@ -43,8 +43,9 @@ def configure_logs(level: LogLevel, log_format: LogFormat) -> None:
     logging.captureWarnings(True)  # Python would write them itself, and wait for whoever reads
     # websockets tells of every connection at info, which we do ourselves with more to say.
     logging.getLogger("websockets").setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
-    # uvicorn warns of every request that it cannot read.
-    logging.getLogger("uvicorn").setLevel(logging.DEBUG if level == "debug" else logging.ERROR)
+    # These warn of everything in a request that they cannot read.
+    for library in ("uvicorn", "python_multipart"):
+        logging.getLogger(library).setLevel(logging.DEBUG if level == "debug" else logging.ERROR)
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:

@@ -38,10 +38,12 @@ class Door(Generic[T]):
         return oldest
 
     def admit(self, connection: T, owner: Owner) -> Excess | None:
-        """It becomes a socket; or whose limit there is."""
+        """It becomes a socket; or whose limit there is. Who has left or was cut meanwhile takes no place."""
+        if connection not in self._arriving:
+            return None
         excess = self._quotas.take(owner, Holding.SOCKET)
         if excess is None:
-            self._arriving.pop(connection, None)
+            del self._arriving[connection]
             self._owners[connection] = owner
         return excess
 

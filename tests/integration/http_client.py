@@ -37,11 +37,18 @@ class RawRequest:
 
     @classmethod
     async def post(cls, url: str, path: str, body: dict[str, Any] | bytes, *headers: str) -> "RawRequest":
+        data = body if isinstance(body, bytes) else orjson.dumps(body)
+        request = await cls.begin(url, path, len(data), *headers)
+        request.writer.write(data)
+        return request
+
+    @classmethod
+    async def begin(cls, url: str, path: str, num_body_bytes: int, *headers: str) -> "RawRequest":
+        """Its head alone."""
         address = urlsplit(url)
         request = cls(*await asyncio.open_connection(address.hostname, address.port))
-        data = body if isinstance(body, bytes) else orjson.dumps(body)
-        lines = (f"POST {path} HTTP/1.1", f"Host: {address.netloc}", f"Content-Length: {len(data)}", *headers)
-        request.writer.write("\r\n".join((*lines, "", "")).encode() + data)
+        lines = (f"POST {path} HTTP/1.1", f"Host: {address.netloc}", f"Content-Length: {num_body_bytes}", *headers)
+        request.writer.write("\r\n".join((*lines, "", "")).encode())
         return request
 
     @staticmethod

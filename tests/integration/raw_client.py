@@ -17,6 +17,12 @@ from voicegate.protocol import codec
 from voicegate.protocol import messages as wire
 
 _RECEIVE_BUFFER_BYTES: Final = 4096
+_UPGRADE_LINES: Final = (
+    b"Connection: Upgrade",
+    b"Upgrade: websocket",
+    b"Sec-WebSocket-Version: 13",
+    b"Sec-WebSocket-Key: " + base64.b64encode(secrets.token_bytes(16)),
+)
 
 
 def ping_frame(payload: bytes = b"") -> bytes:
@@ -67,18 +73,15 @@ class RawPeer:
                 received += data
         return bytes(received)
 
+    async def ask_and_go(self, head: str) -> None:
+        """A request for a socket or for speech, of one who does not wait for the answer."""
+        await self.send(head.encode() + b"\r\n".join([*_UPGRADE_LINES, b"Content-Length: 0", b"", b""]))
+        self._raw.shutdown(socket.SHUT_WR)
+
     async def shake_hands(self, url: str) -> None:
         address = urlsplit(url)
-        key = base64.b64encode(secrets.token_bytes(16)).decode()
-        lines = (
-            f"GET {address.path} HTTP/1.1",
-            f"Host: {address.netloc}",
-            "Connection: Upgrade",
-            "Upgrade: websocket",
-            "Sec-WebSocket-Version: 13",
-            f"Sec-WebSocket-Key: {key}",
-        )
-        await self.send("\r\n".join((*lines, "", "")).encode())
+        lines = [f"GET {address.path} HTTP/1.1".encode(), f"Host: {address.netloc}".encode(), *_UPGRADE_LINES]
+        await self.send(b"\r\n".join([*lines, b"", b""]))
         assert (await self._loop.sock_recv(self._raw, 12)).startswith(b"HTTP/1.1 101")
 
 

@@ -161,6 +161,20 @@ async def test_connections_that_send_nothing_leave_room_for_probes() -> None:
             assert (await client.until_done("a")).packets
 
 
+@pytest.mark.parametrize("request_line", ["GET /v1/stream", "POST /v1/audio/speech"])
+async def test_who_asks_and_goes_at_once_leaves_its_place(request_line: str) -> None:
+    async with serving() as served:
+        for _ in range(20):
+            async with raw_connection(served.url) as peer:
+                await peer.ask_and_go(f"{request_line} HTTP/1.1\r\nHost: x\r\n")
+        async with served.client() as client:
+            await client.speak("a", "still here")
+            assert (await client.until_done("a")).packets
+        async with asyncio.timeout(TIMEOUT_S):
+            while '"sockets":0' not in (await get(served.url, "/v1/capacity"))[2]:
+                pass
+
+
 async def test_one_address_has_so_many_sockets() -> None:
     async with serving(sockets_per_address=1) as served, served.client():
         with pytest.raises(InvalidStatus) as caught:

@@ -277,6 +277,27 @@ async def test_a_drain_lets_speech_finish_and_refuses_more() -> None:
         assert await served.exit_status == 0
 
 
+async def test_a_drain_refuses_whose_body_is_still_under_way() -> None:
+    engine = FakeEngine(Script(faults={0: STALL}))
+    async with running(engine, drain_s=8.0) as served:
+        await served.gateway.settled.wait()
+        url, body = served.gateway.url, orjson.dumps(asked())
+        first = await RawRequest.post(url, SPEECH, asked())  # keeps the server there
+        await first.head()
+        late = await RawRequest.begin(url, SPEECH, len(body))
+        while '"sockets":2' not in (await get(url, "/v1/capacity"))[2]:
+            pass
+        served.stop.set()
+        while (await get(url, "/readyz"))[0] != 503:
+            pass
+        late.writer.write(body)
+        assert (await late.head())[0] == 503
+        for request in (first, late):
+            await request.close()
+        assert await served.exit_status == 0
+        assert len(engine.requests) == 1
+
+
 async def test_a_drain_ends_what_does_not_finish() -> None:
     engine = FakeEngine(Script(faults={0: STALL}))
     async with running(engine, drain_s=2.6) as served:

@@ -8,7 +8,8 @@ import openai
 import pytest
 from elevenlabs.client import AsyncElevenLabs
 
-from tests.integration.http_client import base_url
+from tests.integration.http_client import RawRequest, base_url
+from tests.integration.raw_client import get
 from tests.integration.wire_client import Served, serving
 from voicegate.engine.interface import Unsupported, VoiceInfo
 from voicegate.protocol import messages as wire
@@ -84,6 +85,20 @@ async def test_no_page_of_another_site_adds_voices() -> None:
         response = await http.post("/v1/voices", **form(), headers={"Origin": "https://evil.example"})
         assert response.status_code == 403
         assert await names(http) == ["hum", "drone"]
+
+
+async def test_an_upload_that_breaks_off_is_no_fault_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(enrolment=True) as served:
+        url = served.url
+        kind = "Content-Type: multipart/form-data; boundary=b"
+        request = await RawRequest.begin(url, "/v1/voices", 1000, kind)
+        request.writer.write(b"--b\r\n")
+        while '"sockets":1' not in (await get(url, "/v1/capacity"))[2]:
+            pass
+        await request.close()
+        while '"sockets":0' not in (await get(url, "/v1/capacity"))[2]:
+            pass
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_there_are_so_many() -> None:

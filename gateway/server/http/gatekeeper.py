@@ -1,10 +1,12 @@
 """What holds for every HTTP request, whatever it asks: whose pages may ask, what they may read, headers of answers."""
 
+from contextlib import suppress
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -48,7 +50,8 @@ class Gatekeeper:
             await send(message)
 
         answer = self._answer(scope, headers, origins, hosts)
-        await (self._app if answer is None else answer)(scope, inbound.receive, send_with_headers)
+        with suppress(ClientDisconnect):  # in mid-body: nobody waits for an answer
+            await (self._app if answer is None else answer)(scope, inbound.receive, send_with_headers)
 
     def _answer(self, scope: Scope, headers: Headers, origins: list[str], hosts: list[str]) -> Response | None:
         """To what does not reach the app."""

@@ -1,12 +1,11 @@
 """A request for speech, of any vendor: who may ask, and what is wrong with it."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from http import HTTPStatus
 from math import ceil
 from typing import Final, Protocol
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
@@ -67,21 +66,21 @@ class SpeechEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
-        with suppress(ClientDisconnect):
-            try:
-                owner, info = admit(request, self._stage)
-                shot = await self._read(request)
-                voice = self._stage.voice_names.resolve(shot.voice, info)
-                messages = self._messages(shot, voice)
-            except Refused as refused:
-                await self._error(refused.problem, refused.status)(scope, receive, send)
-                return
-            tag = caller_of(request.headers.getlist, f"?{request.url.query}").tag
-            conversation = Conversation(self._stage.services, info=info, owner=owner, tag=tag)
-            conversation.log.info("request opened", path=self._path, owner=owner)
-            answer = Answer(shot, messages, conversation, error=self._error, abort=visitor_of(request).abort)
-            with self._stage.guests.present(answer):
-                await answer(scope, receive, send)
+        try:
+            owner = admit(request, self._stage)
+            shot = await self._read(request)
+            info = engine_info(self._stage)
+            voice = self._stage.voice_names.resolve(shot.voice, info)
+            messages = self._messages(shot, voice)
+        except Refused as refused:
+            await self._error(refused.problem, refused.status)(scope, receive, send)
+            return
+        tag = caller_of(request.headers.getlist, f"?{request.url.query}").tag
+        conversation = Conversation(self._stage.services, info=info, owner=owner, tag=tag)
+        conversation.log.info("request opened", path=self._path, owner=owner)
+        answer = Answer(shot, messages, conversation, error=self._error, abort=visitor_of(request).abort)
+        with self._stage.guests.present(answer):
+            await answer(scope, receive, send)
 
     async def _read(self, request: Request) -> OneShot:
         """Raises Refused, and Starlette's ClientDisconnect."""
@@ -109,17 +108,25 @@ class SpeechEndpoint:
         return json(self._vendor.error_body(problem, status, request_id), status, **headers)
 
 
-def admit(request: Request, stage: Stage) -> tuple[Owner, EngineInfo]:
+def admit(request: Request, stage: Stage) -> Owner:
     """As a socket is, before anything is read, and for as long as the connection lasts. Raises Refused."""
     status = stage.status()
     if status.refusal is not None:
         raise Refused(Problem(ErrorCode.OVERLOADED, status.refusal, status.retry_after_s * 1000))
-    assert status.info is not None, "the engine is ready"
     owner = visitor_of(request).admit(request.headers.getlist("X-Forwarded-For"))
     if isinstance(owner, Excess):
         code = ErrorCode.TOO_MANY_CONTEXTS if owner.is_of_owner else ErrorCode.OVERLOADED
         raise Refused(Problem(code, str(owner), RETRY_AFTER_S * 1000))
-    return owner, status.info
+    return owner
+
+
+def engine_info(stage: Stage) -> EngineInfo:
+    """As it is once the body has come, which takes its time. Raises Refused."""
+    status = stage.status()
+    if status.unready_reason is not None:
+        raise Refused(Problem(ErrorCode.OVERLOADED, status.unready_reason, status.retry_after_s * 1000))
+    assert status.info is not None, "the engine is ready"
+    return status.info
 
 
 def retry_header(problem: Problem) -> dict[str, str]:

@@ -24,7 +24,7 @@ from voicegate.engine.interface import (
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.http.bodies import BodyRefused, read_body
 from voicegate.gateway.server.http.pages import json, problem, unready
-from voicegate.gateway.server.http.requests import Refused, admit, retry_header
+from voicegate.gateway.server.http.requests import Refused, admit, engine_info, retry_header
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.protocol.dialects.one_shot import Problem
 from voicegate.protocol.errors import ErrorCode
@@ -80,9 +80,9 @@ class Voices:
             return problem(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", text, Retry_After="1")
         self._num_uploads += 1
         try:
-            _, info = admit(request, self._stage)
+            admit(request, self._stage)
             new = await _read_form(request)
-            self._check_room(new, info)
+            self._check_room(new, engine_info(self._stage))
             added = await self._stage.services.engine.add_voice(
                 new.name,
                 new.recording,

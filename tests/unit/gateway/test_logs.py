@@ -18,7 +18,10 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
-    root, libraries = logging.getLogger(), [logging.getLogger(name) for name in ("websockets", "uvicorn")]
+    root, libraries = (
+        logging.getLogger(),
+        [logging.getLogger(name) for name in ("websockets", "uvicorn", "python_multipart")],
+    )
     handlers, levels = list(root.handlers), [logger.level for logger in (root, *libraries)]
     yield
     logging.captureWarnings(False)

@@ -33,6 +33,8 @@ def test_sockets_have_their_number_and_handshakes_count() -> None:
 
 def test_an_owner_has_so_many() -> None:
     door = new_door(sockets_per_owner=1)
+    for name in ("a", "b", "c"):
+        assert door.arrive(name) is None
     assert door.admit("a", ANN) is None
     excess = door.admit("b", ANN)
     assert excess is not None
@@ -62,11 +64,16 @@ def test_sockets_are_never_cut_for_others() -> None:
     assert door.num_sockets == 1
 
 
-def test_who_was_cut_while_it_shook_hands_is_counted_off() -> None:
+def test_who_was_cut_or_left_while_it_shook_hands_takes_no_place() -> None:
     door = new_door(sockets=1, num_spare=0)
     door.arrive("a")
     assert door.arrive("b") == "a"
     assert door.admit("a", ANN) is None  # its request was on its way
     door.leave("a")
     assert door.num_sockets == 0
-    assert door.admit("b", ANN) is None
+    door.leave("b")
+    assert door.admit("b", ANN) is None  # its request was read before, and is looked at now
+    assert door.num_sockets == 0
+    door.arrive("c")
+    assert door.admit("c", BEN) is None
+    assert door.num_sockets == 1
