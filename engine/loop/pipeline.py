@@ -32,8 +32,10 @@ from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 # wait for Python between steps.
 _MAX_STEPS_IN_FLIGHT = 2
 
-# What a bistream pass is expected to get in all, when only its first words are known: a sentence or two.
+# What a pass is expected to get in all, when only its first words are known: in bistream a sentence or two, of text
+# that grows a sentence. Higher -> fewer clauses at once; lower -> more of them make way in the middle.
 _STREAMED_TEXT_TOKENS = 30
+_GROWING_TEXT_TOKENS = 16
 
 # Speech tokens that a clause which was set aside is expected to get beyond those it has, while its pass runs: a second.
 _MORE_TOKENS = 25
@@ -137,6 +139,8 @@ class Pipeline:
         _, text_ids = voice.llm_prompt.before(clause.text_ids, is_streaming=False)
         self._stages.llm.read(clause.llm_pass.sequence_id, text_ids, until=until)
         clause.is_paused = clause.is_prefilled = False
+        if clause.rendering is not None:
+            self._expect(clause.rendering, self._blocks_of(self._expected_tokens(clause)))
 
     def render(self, clause: Clause, voice: ReadyVoice, *, speed: float) -> None:
         """Begin to make sound of the clause's tokens, those it has and those to come. Raises as `start`.
@@ -221,11 +225,26 @@ class Pipeline:
     def _expected_blocks(self, clause: Clause) -> int:
         """A guess: what it turns out to need beyond this it takes while there is some, or makes way for others."""
         if clause.state is ClauseState.WAITING:
-            num_text_tokens = len(clause.text_ids) if clause.is_text_complete else _STREAMED_TEXT_TOKENS
-            num_tokens = num_text_tokens * self._config.expected_tokens_per_text_token
+            num_tokens = self._expected_tokens(clause)
         else:
             num_tokens = clause.num_tokens + (_MORE_TOKENS if clause.state is ClauseState.GENERATING else 0)
+        return self._blocks_of(num_tokens)
+
+    def _blocks_of(self, num_tokens: int) -> int:
         return self._stages.flow.num_speech_blocks(min(num_tokens, self._config.max_clause_tokens))
+
+    def _expected_tokens(self, clause: Clause) -> int:
+        """Speech tokens, by the text that is known."""
+        num_text_tokens = len(clause.text_ids)
+        if not clause.is_text_complete:
+            least = _GROWING_TEXT_TOKENS if clause.num_sayable_letters else _STREAMED_TEXT_TOKENS
+            num_text_tokens = max(num_text_tokens, least)
+        return num_text_tokens * self._config.expected_tokens_per_text_token
+
+    def _expect(self, rendering: Rendering, num_blocks: int) -> None:
+        """It is known better now how many it will fill."""
+        rendering.num_expected_blocks = num_blocks
+        self._note_blocks(rendering)
 
     def can_generate(self, clause: Clause) -> bool:
         return clause.llm_pass is not None and self._stages.llm.is_runnable(clause.llm_pass.sequence_id)
@@ -304,6 +323,9 @@ class Pipeline:
         if output.is_final:
             self._end_pass(clause, clause.llm_pass)
             clause.state = ClauseState.RENDERING
+            if clause.rendering is not None:
+                num_blocks = self._blocks_of(clause.num_tokens)
+                self._expect(clause.rendering, min(num_blocks, clause.rendering.num_expected_blocks))
             if flow is not None:
                 flow.finish()
                 if flow.is_exhausted:
