@@ -27,7 +27,7 @@ from voicegate.engine.text.segmenter import (
     SegmenterConfig,
     TextSpan,
 )
-from voicegate.engine.text.spoken_length import spoken_letters
+from voicegate.engine.text.spoken_length import spoken_letters, written_letters
 from voicegate.engine.text.tokenizer import TextTokenizer
 
 # Complete clauses that no LLM pass has begun: text is read until there are so many.
@@ -150,6 +150,11 @@ class ClauseFeed:
             self._take(self._spans.popleft())
         if self.is_bistream:
             self._close_open_clause()
+
+    @property
+    def num_pending_letters(self) -> int:
+        """About what the open sentence is said with, as far as it has come: cheaper than `grow`."""
+        return sum(map(written_letters, self._segmenter.pending_text))
 
     def grow(self) -> Clause | None:
         """The open clause of a sentence that is not finished, with all that is known of it; None: nothing is.

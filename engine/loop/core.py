@@ -256,15 +256,18 @@ class EngineCore:
 
         `is_lacking`: of those who have nothing that the LLM could read, else of the others.
         """
-        begun_s = self._clock()
+        spent_s = 0.0
         while readers := self._roster.readers(now_s, is_lacking=is_lacking):
             for utterance in readers:
+                feed = utterance.feed
                 for _ in range(_FIRST_BITES if is_lacking else 1):
+                    begun_s = self._clock()
                     self._change(utterance, self._read, Utterance.read)
+                    spent_s += self._clock() - begun_s
                     is_quick = not utterance.num_started_clauses and utterance.num_vain_bites < _FIRST_BITES
-                    if self._clock() - begun_s > (_FIRST_READING_S if is_quick else _READING_S):
+                    if spent_s > (_FIRST_READING_S if is_quick else _READING_S):
                         return
-                    if utterance not in self._roster or not utterance.feed.lacks_clause:
+                    if utterance not in self._roster or not (feed.lacks_clause and feed.has_unread):
                         break
 
     def _read(self, utterance: Utterance, read: Callable[[Utterance, float], None]) -> None:

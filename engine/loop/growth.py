@@ -8,7 +8,7 @@ import math
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.loop.clause import Clause, ClauseState
 from voicegate.engine.loop.utterance import Utterance
-from voicegate.engine.policy.growth import GrowthLimits, TurnTime, covered_s
+from voicegate.engine.policy.growth import DRY_SHARE, PROMISED_SHARE, GrowthLimits, TurnTime, covered_s
 
 _Moment = tuple[Clause | None, float]
 _NEVER: _Moment = (None, math.inf)
@@ -41,16 +41,15 @@ class Growth:
         due_s, dry_s = self._due_s(utterance)
         if due_s > now_s:
             return target, due_s
-        growing = utterance.feed.grow()
-        if growing is None:
-            return _NEVER
-        if not self._is_known_enough(utterance, growing, now_s, is_dry=dry_s <= now_s):
+        num_letters = self._letters_needed(utterance, target, now_s, is_dry=dry_s <= now_s)
+        growing = utterance.feed.grow() if utterance.feed.num_pending_letters >= num_letters else None
+        if growing is None or growing.num_sayable_letters < num_letters:
             return (target, dry_s) if now_s < dry_s else _NEVER
         return growing, now_s
 
-    def until(self, utterance: Utterance, clause: Clause) -> int:
+    def until(self, utterance: Utterance, clause: Clause | None) -> int:
         """Speech tokens in all that the next block of the clause, and what it looks ahead at, needs of its pass."""
-        if clause.rendering is None or clause.llm_pass is None:
+        if clause is None or clause.rendering is None or clause.llm_pass is None:
             return utterance.voice.flow_prompt.first_block_tokens + self._lookahead_tokens
         return clause.llm_pass.silent_filter.num_seen + max(clause.rendering.flow.num_missing_tokens, 1)
 
@@ -60,17 +59,17 @@ class Growth:
             return -math.inf, math.inf
         return self._limits.next_block_s(utterance.deadline_s, self.turn.seconds)
 
-    def _is_known_enough(self, utterance: Utterance, clause: Clause, now_s: float, *, is_dry: bool) -> bool:
-        """For the next block; and before the first, so much that the second will not have to wait for its words."""
-        until, pace = self.until(utterance, clause), utterance.tokens_per_letter
-        if until > self._limits.max_tokens(clause.num_sayable_letters, pace, is_dry=is_dry):
-            return False
-        if clause.is_begun or utterance.deadline_s is not None:
-            return True
+    def _letters_needed(self, utterance: Utterance, target: Clause | None, now_s: float, *, is_dry: bool) -> float:
+        """Known, for the next block; and for the first, so many that the second will not have to wait for its words."""
+        until, pace = self.until(utterance, target), utterance.tokens_per_letter
+        num_letters = self._limits.letters_for(until, pace, least_share=DRY_SHARE if is_dry else 0.0)
+        if target is not None or utterance.deadline_s is not None:
+            return num_letters
         prompt = utterance.voice.flow_prompt
         seconds = covered_s(prompt.first_block_tokens, self.turn.seconds)
-        letters = clause.num_sayable_letters + utterance.pace.letters_within(seconds, now_s)
-        return until + prompt.second_block_tokens <= self._limits.max_tokens(letters, pace)
+        num_promised = utterance.pace.letters_within(seconds, now_s)
+        num_later = self._limits.letters_for(until + prompt.second_block_tokens, pace, least_share=PROMISED_SHARE)
+        return max(num_letters, num_later - num_promised)
 
 
 def _comes_first(clause: Clause) -> bool:

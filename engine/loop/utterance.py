@@ -76,7 +76,7 @@ class Utterance:
         self.seed = seed
         self.stamps = Stamps()
         self.num_started_clauses = 0
-        self.num_vain_bites = 0  # of its text, since one has brought a clause
+        self.num_vain_bites = 0  # of its text, since one has brought a clause or all was read
         self.is_truncated = False  # a length limit, not the model, ended one of its passes
         self.deadline_s: float | None = None  # the listener runs dry; None while nothing was sent
         self._last_text_s: float | None = None  # more text may still come for what waits; None: that was given up
@@ -128,7 +128,8 @@ class Utterance:
         """One bite, of bounded work."""
         num_clauses = len(self.clauses)
         self.feed.read()
-        self.num_vain_bites = self.num_vain_bites + 1 if len(self.clauses) == num_clauses else 0
+        is_vain = self.feed.has_unread and len(self.clauses) == num_clauses
+        self.num_vain_bites = self.num_vain_bites + 1 if is_vain else 0
         self._has_read(now_s)
 
     def stall(self, now_s: float) -> None:

@@ -20,7 +20,10 @@ _ASSUMED_FOR_S: Final = 0.1
 _TRUST: Final = 0.7
 # The share of what the known words are worth, for a listener who is about to run dry: better speech that was made a
 # little too early than a gap. Higher -> it drags and pauses; lower -> gaps.
-_DRY_SHARE: Final = 1.0
+DRY_SHARE: Final = 1.0
+# The same for the second block's words, when the first is begun and they are only promised. Higher -> first sound
+# sooner; lower -> fewer who wait for the second block (docs/adr/0023).
+PROMISED_SHARE: Final = 0.9
 # How soon "about to" is. Higher -> speech is made early more often; lower -> the block comes too late.
 _DRY_S: Final = 0.05
 # Of a first block, what vocoder and packets hold back: its listener runs dry so much sooner.
@@ -37,13 +40,9 @@ class GrowthLimits:
     token_share: float
     lead_s: float
 
-    def max_tokens(self, num_letters: float, tokens_per_letter: float, *, is_dry: bool = False) -> int:
-        """Speech tokens that a pass may hold while more text follows; `num_letters`: of its words but the last.
-
-        `is_dry`: its listener is about to run dry.
-        """
-        share = max(self.token_share, _DRY_SHARE) if is_dry else self.token_share
-        return int(share * tokens_per_letter * num_letters)
+    def letters_for(self, num_tokens: int, tokens_per_letter: float, *, least_share: float = 0.0) -> float:
+        """Of the known words but the last, for a pass to hold so many speech tokens while more text follows."""
+        return num_tokens / (max(self.token_share, least_share) * tokens_per_letter)
 
     def next_block_s(self, deadline_s: float, turn_s: float) -> tuple[float, float]:
         """When the next block is due, and from when on its listener is about to run dry. `turn_s`: a block's time."""

@@ -9,13 +9,13 @@ pytestmark = pytest.mark.unit
 
 def test_a_pass_holds_fewer_tokens_than_its_words_are_worth() -> None:
     limits = GrowthLimits(token_share=0.8, lead_s=0.3)
-    assert limits.max_tokens(0, 1.8) == 0
-    assert limits.max_tokens(10, 1.8) == 14
+    assert limits.letters_for(0, 1.8) == 0
+    assert limits.letters_for(18, 1.8) == pytest.approx(12.5)
 
 
-def test_a_listener_about_to_run_dry_hears_all_that_the_words_are_worth() -> None:
-    assert GrowthLimits(token_share=0.8, lead_s=0.3).max_tokens(10, 1.8, is_dry=True) == 18
-    assert GrowthLimits(token_share=1.2, lead_s=0.3).max_tokens(10, 1.8, is_dry=True) == 21
+def test_where_it_presses_a_larger_share_may_be_said() -> None:
+    assert GrowthLimits(token_share=0.8, lead_s=0.3).letters_for(18, 1.8, least_share=1.0) == pytest.approx(10.0)
+    assert GrowthLimits(token_share=1.2, lead_s=0.3).letters_for(18, 1.8, least_share=1.0) == pytest.approx(10 / 1.2)
 
 
 def test_the_next_block_is_due_a_lead_and_a_turn_before_the_listener_runs_dry() -> None:
