@@ -23,7 +23,8 @@ RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels --mount=type=cac
 
 RUN useradd --system voicegate
 USER voicegate
-ENV VOICEGATE_HOST=0.0.0.0
+# Who runs it gives it a key (VOICEGATE_API_KEY) or says that it needs none (VOICEGATE_REQUIRE_KEY=false).
+ENV VOICEGATE_HOST=0.0.0.0 VOICEGATE_REQUIRE_KEY=true
 EXPOSE 8080
 HEALTHCHECK --start-period=60s CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/readyz')"]
 ENTRYPOINT ["voicegate"]

@@ -18,6 +18,9 @@ from voicegate.gateway.config_fields import PREFIX, ConfigError, ConfigField, de
 _JSON_BYTES_PER_BYTE: Final = 6
 _JSON_OVERHEAD_BYTES: Final = 1024
 
+# Lower lets people choose keys that can be guessed.
+_MIN_KEY_CHARS: Final = 16
+
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["json", "console"]
 Device = Literal["auto", "cpu", "cuda"]
@@ -90,6 +93,16 @@ class GatewayConfig:
         default="",
         metadata=_help("networks, with commas, whose X-Forwarded-For tells the client's address: 10.0.0.0/8"),
     )
+    api_keys_file: Path | None = field(
+        default=None,
+        metadata=_help("file of API keys, read again on SIGHUP; `voicegate keys` makes it; unset: none is asked for"),
+    )
+    api_key: str | None = field(
+        default=None,
+        repr=False,
+        metadata=_help("an API key that clients must name, beside those of the file") | {"secret": True},
+    )
+    require_key: bool = field(default=False, metadata=_help("do not start where no API key is asked for"))
     max_sockets: int = field(default=1024, metadata=_help("sockets open at once; further ones get HTTP 503"))
     sockets_per_address: int | None = field(
         default=None, metadata=_help("of those, from one address; further ones get HTTP 429; unset: no such limit")
@@ -156,6 +169,11 @@ class GatewayConfig:
             if choices and value not in choices:
                 raise ConfigError(f"{config_field.name} is {value!r}; it must be one of {config_field.choices_text}")
         _ = self.trusted_networks, self.named_voices  # raise
+        if self.api_key is not None and not _is_strong(self.api_key):
+            raise ConfigError(
+                f"api_key must be at least {_MIN_KEY_CHARS} printable ASCII characters without spaces; "
+                "`openssl rand -hex 32` makes one"
+            )
         needed = self.text_bytes * _JSON_BYTES_PER_BYTE + _JSON_OVERHEAD_BYTES
         if self.max_message_bytes < needed:
             raise ConfigError(
@@ -195,6 +213,10 @@ def tiny_model_dir() -> Path:
             "no model is named (--model-dir), and the tiny one is not installed: `pip install 'voicegate[server]'`"
         ) from error
     return installed
+
+
+def _is_strong(key: str) -> bool:
+    return len(key) >= _MIN_KEY_CHARS and all("!" <= char <= "~" for char in key)
 
 
 @dataclass(frozen=True, slots=True)

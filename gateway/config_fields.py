@@ -27,6 +27,7 @@ class ConfigField:
     value_type: type  # str, int, float, bool or Path
     is_optional: bool  # whether "" or unset means None
     choices: tuple[str, ...]
+    is_secret: bool = False  # it is shown nowhere, and has no flag: other users of the machine see those
 
     @property
     def env(self) -> str:
@@ -49,7 +50,8 @@ def describe(item: "dataclasses.Field[Any]", hint: Any) -> ConfigField:
         value_type, is_optional, choices = get_args(hint)[0], True, ()
     else:
         value_type, is_optional, choices = hint, False, tuple(_BOOLEANS) if hint is bool else ()
-    return ConfigField(item.name, item.metadata["help"], item.default, value_type, is_optional, choices)
+    is_secret = item.metadata.get("secret", False)
+    return ConfigField(item.name, item.metadata["help"], item.default, value_type, is_optional, choices, is_secret)
 
 
 def parse(config_field: ConfigField, text: str, *, source: str) -> Any:

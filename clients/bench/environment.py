@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -13,6 +14,9 @@ import voicegate
 
 # Set where the code travels without its .git. Not VOICEGATE_: the server takes every such variable for a setting.
 COMMIT_VARIABLE = "BENCH_COMMIT"
+_SECRET_FLAGS = ("--api-key", "--header")
+_SECRET_VALUE = re.compile(rf"^({'|'.join(_SECRET_FLAGS)})=.*", re.DOTALL)
+_HIDDEN = "..."
 _SOURCES = Path(voicegate.__file__).parents[1]
 
 
@@ -46,8 +50,12 @@ def _commit() -> dict[str, Any]:
 
 
 def _command() -> str:
-    """As it was typed, without the directory of the interpreter."""
-    return shlex.join([Path(sys.orig_argv[0]).name, *sys.orig_argv[1:]]) if sys.orig_argv else ""
+    """As it was typed, without the directory of the interpreter and without keys."""
+    if not sys.orig_argv:
+        return ""
+    words = [Path(sys.orig_argv[0]).name, *sys.orig_argv[1:]]
+    shown = [_HIDDEN if before in _SECRET_FLAGS else word for before, word in zip(["", *words], words, strict=False)]
+    return shlex.join(_SECRET_VALUE.sub(rf"\1={_HIDDEN}", word) for word in shown)
 
 
 def _gpu(query: str) -> str | None:

@@ -16,6 +16,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterable
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import Final, Literal, Self, TypedDict, Unpack
 
@@ -29,7 +30,7 @@ from voicegate.clients.python.errors import (
     GateError,
     InvalidInput,
 )
-from voicegate.clients.python.link import Link, LinkOptions, connect_link
+from voicegate.clients.python.link import Link, LinkOptions, connect_link, key_headers
 from voicegate.protocol import messages as wire
 from voicegate.protocol.errors import ErrorCode
 from voicegate.protocol.messages import Format
@@ -168,12 +169,18 @@ class Gate:
 def connect(
     url: str,
     *,
+    api_key: str | None = None,
     reconnect: bool = True,
     backoff: Backoff | None = None,
     link_options: LinkOptions | None = None,
 ) -> Gate:
-    """To be entered: `async with connect(url) as gate`. A url without a path means the protocol's own."""
-    return Gate(url, link_options=link_options or LinkOptions(), reconnect=reconnect, backoff=backoff or Backoff())
+    """To be entered: `async with connect(url) as gate`. A url without a path means the protocol's own.
+
+    Without `api_key` the environment's VOICEGATE_API_KEY is sent, if there is one.
+    """
+    options = link_options or LinkOptions()
+    options = replace(options, headers={**key_headers(api_key), **options.headers})
+    return Gate(url, link_options=options, reconnect=reconnect, backoff=backoff or Backoff())
 
 
 async def feed(context: Context, text: str | AsyncIterable[str]) -> None:

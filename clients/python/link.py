@@ -26,10 +26,12 @@ _MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 # The server, or a proxy before it, is busy, starting or going away.
 _TRANSIENT_STATUSES: Final = (429, 502, 503, 504)
 
+_KEY_VARIABLE: Final = "VOICEGATE_API_KEY"
+
 
 @dataclass(frozen=True, slots=True)
 class LinkOptions:
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # a key may be among them
     connect_timeout_s: float = 10.0
     close_timeout_s: float = 2.0
     # Audio of one context that waits to be read: 8 MiB are half an hour of Opus, three minutes of PCM.
@@ -212,6 +214,16 @@ async def _connect(url: str, options: LinkOptions) -> Link:
         socket.transport.abort()
         raise
     return Link(socket, ready, options)
+
+
+def key_headers(api_key: str | None) -> dict[str, str]:
+    """Of a request with this key, or the environment's. Raises InvalidInput for what cannot be sent."""
+    key = os.environ.get(_KEY_VARIABLE) if api_key is None else api_key
+    if not key:
+        return {}
+    if not all("!" <= char <= "~" for char in key):
+        raise InvalidInput("an API key is printable ASCII without spaces; this one is not")
+    return {"Authorization": f"Bearer {key}"}
 
 
 def stream_url(url: str) -> str:

@@ -15,6 +15,7 @@ from voicegate.clients.bench.run import run as run_bench
 from voicegate.clients.bench.scenario import FORMS, Scenario, UnknownScenario, parse
 from voicegate.clients.bench.schedule import Settings
 from voicegate.clients.bench.sentences import LANGUAGES, Texts, read_texts
+from voicegate.clients.python.link import key_headers
 from voicegate.gateway.cli.terminal import Bar, CommandError, note, say
 from voicegate.gateway.config import from_environment
 
@@ -66,6 +67,7 @@ def _add_speech(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--language", choices=sorted(LANGUAGES), default="en", help="of the sentences (default: en)")
     group.add_argument("--texts", type=Path, metavar="FILE", help="sentences of your own, one a line")
     group.add_argument("--dialect", choices=sorted(DIALECTS), default="native", help="protocol (default: native)")
+    group.add_argument("--api-key", metavar="KEY", help="of the gateway (default: VOICEGATE_API_KEY)")
     group.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="may be given again")
 
 
@@ -103,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
 def _target(options: argparse.Namespace) -> Target:
     voice = options.voices[0] if options.voices else None
     url = options.url or f"ws://127.0.0.1:{from_environment(os.environ).port}"
-    return Target(url, options.dialect, options.codec, voice, _headers(options.header))
+    return Target(url, options.dialect, options.codec, voice, _headers(options))
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -142,9 +144,10 @@ def _ramp(options: argparse.Namespace) -> Ramp | None:
         raise CommandError(f"--ramp {options.ramp}: {error}") from error
 
 
-def _headers(given: list[str]) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    for each in given:
+def _headers(options: argparse.Namespace) -> dict[str, str]:
+    # Who names headers names the key of another vendor's server: ours is not for it.
+    headers = {} if options.header and options.api_key is None else key_headers(options.api_key)
+    for each in options.header:
         name, colon, value = each.partition(":")
         if not colon:
             raise CommandError(f"--header {each!r} is not NAME:VALUE")

@@ -41,7 +41,8 @@ def build_engine(config: GatewayConfig, on_progress: Progress = SILENT) -> Engin
 
 @asynccontextmanager
 async def local_gateway(config: GatewayConfig, on_progress: Progress = SILENT) -> AsyncIterator[str]:
-    """The URL of a gateway with the configured model, on a free loopback port. Raises CommandError."""
+    """The URL of a gateway with the configured model, on a free loopback port, without keys. Raises CommandError."""
+    config = dataclasses.replace(config, api_key=None, api_keys_file=None, require_key=False)
     try:
         async with running_gateway(config, build_engine(config, on_progress)) as url:
             yield url

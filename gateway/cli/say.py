@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,6 +49,7 @@ def add_parser(subparsers: Any) -> None:
         help=f"write {' or '.join(SUFFIXES)} instead of playing (without a sound device: {DEFAULT_FILE})",
     )
     parser.add_argument("--url", help="of a gateway (default: the one on the default port, if one answers)")
+    parser.add_argument("--api-key", metavar="KEY", help="of the gateway (default: VOICEGATE_API_KEY)")
     parser.add_argument("--voice", help="name of a voice (default: the model's)")
     parser.add_argument(
         "--mode", choices=("auto", "incremental", "clause", "bistream"), default="auto", help="(default: auto)"
@@ -68,7 +70,7 @@ async def _say(options: argparse.Namespace) -> None:
     if options.text is None and sys.stdin.isatty():
         note("type what is to be said; Ctrl-D ends it")
     async with AsyncExitStack() as stack:
-        gate = await _enter_gate(stack, options.url)
+        gate = await _enter_gate(stack, options.url, options.api_key)
         context = await gate.open(**_open_options(options, target, gate.ready))
         audio = await _deliver(context, text, target)
     if target.file is not None:
@@ -127,16 +129,16 @@ async def _deliver(context: Context, text: str | AsyncIterator[str], target: _Ta
 # --- which gateway ----------------------------------------------------------------------------------------------
 
 
-async def _enter_gate(stack: AsyncExitStack, url: str | None) -> Gate:
+async def _enter_gate(stack: AsyncExitStack, url: str | None, api_key: str | None) -> Gate:
     """Raises CommandError, ConnectFailed, InvalidInput, ConfigError."""
     if url is not None:
-        return await stack.enter_async_context(connect(url))
+        return await stack.enter_async_context(connect(url, api_key=api_key))
     config = from_environment(os.environ)
     try:
-        return await stack.enter_async_context(_connect_to_default(config))
+        return await stack.enter_async_context(_connect_to_default(config, api_key))
     except ConnectFailed as error:
-        # A gateway that is there and lets nobody in is starting, draining or full: the user should know.
-        if error.status is not None and error.is_transient:
+        # A gateway that is there and lets nobody in is starting, draining or full, or asks for a key.
+        if error.status is not None and (error.is_transient or error.status == HTTPStatus.UNAUTHORIZED):
             raise
     model_dir = config.found_model_dir()
     note(f"no gateway on port {config.port}: starting one in this process with the model {model_dir}")
@@ -149,10 +151,11 @@ async def _enter_gate(stack: AsyncExitStack, url: str | None) -> Gate:
     return await stack.enter_async_context(connect(local_url))
 
 
-def _connect_to_default(config: GatewayConfig) -> Gate:
+def _connect_to_default(config: GatewayConfig, api_key: str | None) -> Gate:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.host, config.host)
     shown_host = f"[{host}]" if ":" in host else host
-    return connect(f"ws://{shown_host}:{config.port}", link_options=LinkOptions(connect_timeout_s=_PROBE_TIMEOUT_S))
+    options = LinkOptions(connect_timeout_s=_PROBE_TIMEOUT_S)
+    return connect(f"ws://{shown_host}:{config.port}", api_key=api_key, link_options=options)
 
 
 # --- text -------------------------------------------------------------------------------------------------------

@@ -16,16 +16,17 @@ def add_parser(subparsers: Any) -> None:
         "serve",
         help="run the gateway",
         description="Run the gateway. Flags win over environment variables.",
+        epilog="; ".join(f"{setting.env}: {setting.help}" for setting in config_fields() if setting.is_secret),
         allow_abbrev=False,
     )
-    for setting in config_fields():
+    for setting in _flagged():
         alone: dict[str, Any] = {"nargs": "?", "const": setting.choices[0]} if setting.value_type is bool else {}
         parser.add_argument(setting.flag, dest=setting.name, metavar=_metavar(setting), help=_help(setting), **alone)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    flags = {setting.name: getattr(options, setting.name) for setting in config_fields()}
+    flags = {setting.name: getattr(options, setting.name) for setting in _flagged()}
     config = from_environment(os.environ, flags)
 
     # They import uvloop and torch: neither is needed for --help, nor by the other commands.
@@ -46,6 +47,10 @@ def run(options: argparse.Namespace) -> int:
 def _announce(url: str, info: EngineInfo) -> None:
     names = ", ".join(voice.name for voice in info.voices)
     say(f"voicegate is ready: {url}, model {info.model}, voices {names}")
+
+
+def _flagged() -> list[ConfigField]:
+    return [setting for setting in config_fields() if not setting.is_secret]
 
 
 def _metavar(setting: ConfigField) -> str:

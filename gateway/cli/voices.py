@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from voicegate.clients.python.link import stream_url
+from voicegate.clients.python.link import key_headers, stream_url
 from voicegate.engine import units
 from voicegate.engine.interface import check_voice_name
 from voicegate.engine.model.config import ModelConfig
@@ -242,7 +242,7 @@ def fetch_voices(url: str) -> Voices:
     connection = connection_type(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
     where = f"{parts.netloc}/v1/voices"
     try:
-        connection.request("GET", "/v1/voices")
+        connection.request("GET", "/v1/voices", headers=key_headers(None))
         response = connection.getresponse()
         body = response.read()
     except (OSError, http.client.HTTPException) as error:

@@ -1,10 +1,11 @@
 """What a request says of who sends it: a tag for the logs, and the key of whichever vendor's client it is. Pure.
 
-Here authentication will begin: every key is accepted for now, and none is needed.
+Whether anybody is let in with such a key is for others to say (gateway/auth/).
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 from urllib.parse import parse_qs
 
@@ -15,14 +16,14 @@ _TAG_PARAMETER: Final = "client_tag"
 _KEY_HEADERS: Final = ("xi-api-key", "X-API-Key", "kyutai-api-key")
 _KEY_PARAMETERS: Final = ("api_key", "access_token", "single_use_token", "auth_id")
 _SCHEMES: Final = ("bearer", "token")
-# How a browser, which cannot set headers, names its key to Deepgram.
-TOKEN_SUBPROTOCOL: Final = "token"
+# Behind one of these a browser, which cannot set headers, names its key among the subprotocols, as Deepgram has it.
+KEY_SUBPROTOCOLS: Final = ("token", "bearer")
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
     tag: str | None = None  # the client's own, echoed in the log
-    key: str | None = field(default=None, repr=False)
+    keys: tuple[str, ...] = field(default=(), repr=False)
 
 
 def caller_of(headers: Callable[[str], Sequence[str]], target: str) -> Caller:
@@ -33,8 +34,8 @@ def caller_of(headers: Callable[[str], Sequence[str]], target: str) -> Caller:
     keys += [key for value in headers("Authorization") if (key := _credential(value))]
     keys += [value for name in _KEY_PARAMETERS for value in query.get(name, ())]
     offered = [name.strip() for value in headers("Sec-WebSocket-Protocol") for name in value.split(",")]
-    keys += offered[1:2] if offered[:1] == [TOKEN_SUBPROTOCOL] else []
-    return Caller(tag=_shown(tags[0]) if tags else None, key=keys[0] if keys else None)
+    keys += [key for kind, key in pairwise(offered) if kind in KEY_SUBPROTOCOLS]
+    return Caller(tag=_shown(tags[0]) if tags else None, keys=tuple(key for key in keys if key))
 
 
 def _credential(authorization: str) -> str | None:

@@ -42,7 +42,7 @@ class Connection:
     async def run(self) -> None:
         """Returns when the socket is closed and its utterances are cancelled."""
         conversation, log = self.conversation, self.conversation.log
-        log.info("socket opened", peer=str(self._websocket.remote_address), owner=self._websocket.owner)
+        log.info("socket opened", peer=str(self._websocket.remote_address), owner=self._websocket.owner.address)
         self._websocket.on_trouble = self._meet_trouble
         try:
             conversation.greet()

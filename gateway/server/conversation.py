@@ -65,7 +65,9 @@ class Conversation:
         self._outgoing = Outgoing()
         self.verdict: asyncio.Future[Close] = self._loop.create_future()
         self._is_over = False
-        named = {} if tag is None else {"tag": tag}
+        self.owner = owner
+        named = {"tag": tag, "key": None if owner.key is None else owner.key.name}
+        named = {name: value for name, value in named.items() if value is not None}
         self.log = get_logger(__name__).bind(session=self.session_id, **named)
 
     @property
@@ -122,6 +124,10 @@ class Conversation:
 
     def flooded(self) -> None:
         self._react(self._session.flooded)
+
+    def revoke(self) -> None:
+        self.log.warning("the key of an open connection was taken back")
+        self._react(self._session.revoked)
 
     # --- ends ---------------------------------------------------------------------------------------------
 

@@ -12,11 +12,13 @@ from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
+from voicegate.gateway.auth.access import Unauthorized
+from voicegate.gateway.auth.keyring import Key
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server import upgrades
 from voicegate.gateway.server.bounded_socket import CLOSE_TIMEOUT_S, MAX_QUEUED_FRAMES, BoundedSocket
-from voicegate.gateway.server.callers import TOKEN_SUBPROTOCOL
+from voicegate.gateway.server.callers import KEY_SUBPROTOCOLS, caller_of
 from voicegate.gateway.server.descriptors import SPARE_CONNECTIONS
 from voicegate.gateway.server.door import Door
 from voicegate.gateway.server.errors import GatewayError
@@ -28,6 +30,7 @@ from voicegate.gateway.server.http.visitor import Visitor
 from voicegate.gateway.server.peer_watch import WRITE_LIMIT_BYTES
 from voicegate.gateway.server.peers import client_address, owner_of, parse_address
 from voicegate.gateway.server.reception import Reception
+from voicegate.gateway.server.seldom import SeldomLog
 from voicegate.gateway.session.inflow import Inflow
 from voicegate.gateway.session.quota import Excess, Owner, Quotas
 from voicegate.gateway.session.stall import StallWatch
@@ -38,8 +41,6 @@ _PING_S: Final = 20.0
 _FLOOD_PATIENCE_S: Final = 10.0
 # A peer that connected and sent no request would keep a close waiting for the whole handshake timeout.
 _LAST_WAIT_S: Final = 0.5
-# Between two log lines that say the same of a full server.
-_SAY_AGAIN_S: Final = 10.0
 
 log = get_logger(__name__)
 
@@ -58,11 +59,12 @@ class Listener:
         self._config = config
         self._status = stage.status
         self._sites = stage.sites
+        self._access = stage.access
         self._serve_socket = serve_socket
         self._http = HttpServer(build_app(stage), write_stall_s=config.write_stall_s)
         self._door: Door[asyncio.Transport] = Door(quotas, num_spare=SPARE_CONNECTIONS)
         self._server: Server | None = None
-        self._said_at_s: dict[str, float] = {}
+        self._seldom = SeldomLog(log)
 
     async def open(self) -> str:
         """Returns the stream's URL. Raises GatewayError."""
@@ -126,18 +128,23 @@ class Listener:
     def _arrive(self, transport: asyncio.Transport) -> None:
         oldest = self._door.arrive(transport)
         if oldest is not None:
-            self._say("too many connections without a request, the oldest is cut")
+            self._warn("too many connections without a request, the oldest is cut")
             oldest.abort()
 
     def _respond(self, websocket: ServerConnection, request: Request) -> Response | None:
         assert isinstance(websocket, BoundedSocket)
-        response = upgrades.find_refusal(request, self._status(), self._sites)
+        key, unauthorized = None, None
+        try:
+            key = self._access.identify(caller_of(request.headers.get_all, request.path).keys)
+        except Unauthorized as refusal:
+            unauthorized = refusal
+        response = upgrades.find_refusal(request, self._status(), self._sites, unauthorized)
         if response is None:
-            websocket.owner = self._owner_of(websocket.transport, request.headers.get_all("X-Forwarded-For"))
+            websocket.owner = self._owner_of(websocket.transport, request.headers.get_all("X-Forwarded-For"), key)
             excess = self._door.admit(websocket.transport, websocket.owner)
             response = None if excess is None else upgrades.too_many_sockets(excess)
         if response is not None:
-            self._say("a socket is refused", status=response.status_code, reason=response.body.decode().strip())
+            self._warn("a socket is refused", status=response.status_code, reason=response.body.decode().strip())
         return response
 
     async def _handle(self, websocket: ServerConnection) -> None:
@@ -145,25 +152,21 @@ class Listener:
         await self._serve_socket(websocket)
 
     def _visitor(self, transport: asyncio.Transport) -> Visitor:
-        def admit(forwarded_for: Sequence[str]) -> Owner | Excess:
-            owner = self._owner_of(transport, forwarded_for)
+        def admit(forwarded_for: Sequence[str], key: Key | None) -> Owner | Excess:
+            owner = self._owner_of(transport, forwarded_for, key)
             excess = self._door.admit(transport, owner)
             if excess is not None:
-                self._say("a request is refused", reason=str(excess))
+                self._warn("a request is refused", reason=str(excess))
             return owner if excess is None else excess
 
         return Visitor(admit=admit, abort=transport.abort)
 
-    def _owner_of(self, transport: asyncio.Transport, forwarded_for: Sequence[str]) -> Owner:
+    def _owner_of(self, transport: asyncio.Transport, forwarded_for: Sequence[str], key: Key | None) -> Owner:
         peer = parse_address(transport.get_extra_info("peername")[0])
-        return owner_of(client_address(peer, forwarded_for, self._config.trusted_networks))
+        return owner_of(client_address(peer, forwarded_for, self._config.trusted_networks), key)
 
-    def _say(self, event: str, **fields: object) -> None:
-        """Once in a while: a client that is refused comes back at once."""
-        now_s = asyncio.get_running_loop().time()
-        if now_s >= self._said_at_s.get(event, -_SAY_AGAIN_S) + _SAY_AGAIN_S:
-            self._said_at_s[event] = now_s
-            log.warning(event, sockets=self._door.num_sockets, **fields)
+    def _warn(self, event: str, **fields: object) -> None:
+        self._seldom.warning(event, sockets=self._door.num_sockets, **fields)
 
 
 def _select_subprotocol(_connection: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
@@ -171,7 +174,7 @@ def _select_subprotocol(_connection: ServerConnection, offered: Sequence[Subprot
 
     A browser hangs up where none that it offers is taken, and a key (of `token, KEY`) is none.
     """
-    return next((Subprotocol(name) for name in (SUBPROTOCOL, TOKEN_SUBPROTOCOL) if name in offered), None)
+    return next((Subprotocol(name) for name in (SUBPROTOCOL, *KEY_SUBPROTOCOLS) if name in offered), None)
 
 
 def _why_not_listening(error: OSError, host: str, port: int) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
 
+from voicegate.gateway.auth.keyring import Key
 from voicegate.gateway.config import Networks
 from voicegate.gateway.session.quota import Owner
 
@@ -28,10 +29,10 @@ def client_address(peer: IPAddress, forwarded_for: Sequence[str], trusted: Netwo
     return address
 
 
-def owner_of(address: IPAddress) -> Owner:
+def owner_of(address: IPAddress, key: Key | None = None) -> Owner:
     if isinstance(address, IPv6Address):
-        return Owner(str(ip_network((address, _IPV6_PREFIX_BITS), strict=False)))
-    return Owner(str(address))
+        return Owner(str(ip_network((address, _IPV6_PREFIX_BITS), strict=False)), key)
+    return Owner(str(address), key)
 
 
 def parse_address(host: str) -> IPAddress:

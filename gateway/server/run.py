@@ -14,7 +14,7 @@ import uvloop
 
 from voicegate import __version__
 from voicegate.engine.interface import Engine, EngineInfo
-from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.config import GatewayConfig, config_fields
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.server import CLOSING_S, EXIT_FAILED, Gateway
@@ -93,6 +93,5 @@ async def running_gateway(config: GatewayConfig, engine: Engine) -> AsyncIterato
 
 
 def _shown(config: GatewayConfig) -> dict[str, object]:
-    return {
-        name: str(value) if isinstance(value, Path) else value for name, value in dataclasses.asdict(config).items()
-    }
+    values = {item.name: getattr(config, item.name) for item in config_fields() if not item.is_secret}
+    return {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}

@@ -10,7 +10,11 @@ from enum import Enum
 from typing import Final
 
 from voicegate.engine.interface import Engine, EngineError, EngineInfo, EngineStopped
+from voicegate.gateway.auth.access import Access
+from voicegate.gateway.auth.key_file import read_keys
+from voicegate.gateway.auth.keyring import Allowance, Key, Keyring, digest_of
 from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.config_fields import ConfigError
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.admission import Admission
 from voicegate.gateway.server.bounded_socket import BoundedSocket
@@ -24,7 +28,7 @@ from voicegate.gateway.server.guests import Guests
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.status import Load, Status
 from voicegate.gateway.server.listener import Listener
-from voicegate.gateway.server.sites import sites_of
+from voicegate.gateway.server.sites import is_loopback, sites_of
 from voicegate.gateway.server.translation import translator_for
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import Holding, QuotaLimits, Quotas
@@ -36,6 +40,8 @@ EXIT_FAILED: Final = 1
 # Kept of the drain time, as far as there is that much: for closing handshakes, and for what is left of listening.
 CLOSING_S: Final = 2.0
 _LAST_WAIT_S: Final = 0.5
+# Of the setting's key; no name in a file begins like this.
+_OWN_KEY_NAME: Final = "(api_key)"
 
 log = get_logger(__name__)
 
@@ -71,17 +77,19 @@ class Gateway:
             QuotaLimits(
                 sockets=_room_for_sockets(config.max_sockets),
                 contexts=config.max_contexts,
-                sockets_per_owner=config.sockets_per_address,
-                contexts_per_owner=config.contexts_per_address,
-                utterances_per_owner=config.utterances_per_address,
+                per_address=Allowance(
+                    config.sockets_per_address, config.contexts_per_address, config.utterances_per_address
+                ),
             )
         )
         self._services = Services(engine, self._dispatcher, self._admission, limits, self._quotas)
         self.guests = Guests()
+        self._access = Access(_keyring(config))
         self._voice_names = VoiceNames(config.named_voices)
         stage = Stage(
             status=self._status,
             sites=sites_of(config),
+            access=self._access,
             services=self._services,
             guests=self.guests,
             voice_names=self._voice_names,
@@ -115,9 +123,12 @@ class Gateway:
 
         loop.add_signal_handler(signal.SIGINT, interrupt)
         loop.add_signal_handler(signal.SIGTERM, stop.set)
+        if self._config.api_keys_file is not None:
+            loop.add_signal_handler(signal.SIGHUP, self.reload)
         try:
             return await self.serve_until(stop)
         finally:
+            loop.remove_signal_handler(signal.SIGHUP)
             loop.remove_signal_handler(signal.SIGTERM)
             loop.remove_signal_handler(signal.SIGINT)
 
@@ -132,6 +143,12 @@ class Gateway:
         self.url = await self._listener.open()
         self.listening.set()
         log.info("listening", url=self.url)
+        if not (self._access.asks_for_keys or is_loopback(self._config.host)):
+            log.warning(
+                "anybody who reaches this port may use it: it asks for no key",
+                host=self._config.host,
+                remedy="voicegate keys add NAME, and --api-keys-file; or VOICEGATE_API_KEY",
+            )
         try:
             async with asyncio.TaskGroup() as tasks:
                 engine = tasks.create_task(self._run_engine())
@@ -181,6 +198,21 @@ class Gateway:
             with contextlib.suppress(EngineStopped):
                 self._info = self._engine.info
         return self._info
+
+    def reload(self) -> None:
+        """Read the keys again. Who came with one that is none any more is cut off; a bad file changes nothing."""
+        try:
+            keyring = _keyring(self._config)
+        except GatewayError as error:
+            log.error("keys are not read again, the old ones stay", reason=str(error))
+            return
+        if keyring is None:
+            return
+        self._access.replace(keyring)
+        log.info("keys are read again", keys=len(keyring.keys))
+        for guest in self.guests:
+            if not self._access.still_admits(guest.conversation.owner.key):
+                guest.conversation.revoke()
 
     # --- sockets ------------------------------------------------------------------------------------------
 
@@ -246,6 +278,23 @@ class Gateway:
         await self._listener.close()
         if not self.is_engine_left:
             await self._engine.close()
+
+
+def _keyring(config: GatewayConfig) -> Keyring | None:
+    """None: no key is asked for. Raises GatewayError."""
+    if config.api_keys_file is None and config.api_key is None:
+        if config.require_key:
+            raise GatewayError(
+                "this server is to ask for keys and has none: set VOICEGATE_API_KEY (`openssl rand -hex 32` makes one) "
+                "or --api-keys-file; --require-key false lets everybody in who reaches the port"
+            )
+        return None
+    try:
+        keys = () if config.api_keys_file is None else read_keys(config.api_keys_file).keys
+    except ConfigError as error:
+        raise GatewayError(str(error)) from error
+    own = () if config.api_key is None else (Key(_OWN_KEY_NAME, digest_of(config.api_key)),)
+    return Keyring((*keys, *own))
 
 
 def _room_for_sockets(max_sockets: int) -> int:

@@ -66,7 +66,7 @@ def sites_of(config: GatewayConfig) -> Sites:
     return Sites(
         origins=frozenset(origin.lower() for origin in listed(config.allowed_origins)),
         hosts=hosts,
-        takes_other_names=not hosts and not _is_loopback(config.host),
+        takes_other_names=not hosts and not is_loopback(config.host),
     )
 
 
@@ -97,5 +97,5 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     return host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)

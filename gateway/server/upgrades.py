@@ -3,11 +3,14 @@
 from email.utils import formatdate
 from http import HTTPStatus
 
+import orjson
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
+from voicegate.gateway.auth.access import Unauthorized
 from voicegate.gateway.server.http.pages import KNOWN
 from voicegate.gateway.server.http.status import RETRY_AFTER_S, Status
+from voicegate.gateway.server.http.vendors import UNAUTHORIZED_HEADERS, unauthorized_body
 from voicegate.gateway.server.sites import Sites
 from voicegate.gateway.session.quota import Excess
 from voicegate.protocol.dialects.catalogue import find_dialect, has_dialect
@@ -20,13 +23,20 @@ def is_upgrade(request: Request) -> bool:
     return request.method == "GET" and any("websocket" in value.lower() for value in request.headers.get_all("Upgrade"))
 
 
-def find_refusal(request: Request, status: Status, sites: Sites) -> Response | None:
+def find_refusal(
+    request: Request, status: Status, sites: Sites, unauthorized: Unauthorized | None = None
+) -> Response | None:
+    """`unauthorized`: why its key does not do."""
     origins, hosts = request.headers.get_all("Origin"), request.headers.get_all("Host")
     path = request.path.partition("?")[0]
     if path != STREAM_PATH and not has_dialect(path):
         response = _text(HTTPStatus.NOT_FOUND, f"nothing here; there are {KNOWN}")
     elif (reason := sites.refusal(origins, hosts)) is not None:
         response = _text(HTTPStatus.FORBIDDEN, reason)
+    elif unauthorized is not None:
+        body = orjson.dumps(unauthorized_body(path, str(unauthorized)))
+        response = _answer(HTTPStatus.UNAUTHORIZED, body, "application/json")
+        response.headers.update(UNAUTHORIZED_HEADERS)
     elif status.refusal is not None:
         response = _text(HTTPStatus.SERVICE_UNAVAILABLE, status.refusal, retry_after_s=status.retry_after_s)
     else:
@@ -49,16 +59,20 @@ def status_of(excess: Excess) -> HTTPStatus:
 
 
 def _text(status: HTTPStatus, line: str, *, retry_after_s: int | None = None) -> Response:
-    body = f"{line}\n".encode()
+    response = _answer(status, f"{line}\n".encode(), "text/plain; charset=utf-8")
+    if retry_after_s is not None:
+        response.headers["Retry-After"] = str(retry_after_s)
+    return response
+
+
+def _answer(status: HTTPStatus, body: bytes, content_type: str) -> Response:
     headers = Headers(
         {
             "Date": formatdate(usegmt=True),
             "Connection": "close",
             "Content-Length": str(len(body)),
-            "Content-Type": "text/plain; charset=utf-8",
+            "Content-Type": content_type,
             "Cache-Control": "no-store",
         }
     )
-    if retry_after_s is not None:
-        headers["Retry-After"] = str(retry_after_s)
     return Response(status.value, status.phrase, headers, body)

@@ -1,14 +1,23 @@
 """Who holds how much of the server: sockets, contexts, and those of them that have something to say, by owner. Pure.
 
-An owner is an address, and may be anything else that a client is known by.
+What an owner holds counts for its address and for its key, where it has one; each has limits of its own.
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, NewType
+from typing import Final
 
-Owner = NewType("Owner", str)
+from voicegate.gateway.auth.keyring import UNLIMITED, Allowance, Key
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    address: str
+    key: Key | None = None
+
+
 NOBODY: Final = Owner("")
 
 
@@ -20,15 +29,21 @@ class Holding(Enum):
     UTTERANCE = "contexts have something to say"
 
 
+class Bound(Enum):
+    """Whose limit it is. The value says where there are too many."""
+
+    ADDRESS = "from your address"
+    KEY = "with your key"
+    SERVER = "on this server"
+
+
 @dataclass(frozen=True, slots=True)
 class QuotaLimits:
-    """Of all owners together, and of each. None: no limit."""
+    """Of all owners together, and of each address. None: no limit."""
 
     sockets: int = 1024
     contexts: int = 16_384
-    sockets_per_owner: int | None = None
-    contexts_per_owner: int | None = None
-    utterances_per_owner: int | None = None
+    per_address: Allowance = UNLIMITED
 
     def of_server(self, holding: Holding) -> int | None:
         match holding:
@@ -39,15 +54,6 @@ class QuotaLimits:
             case Holding.UTTERANCE:
                 return None  # the engine knows what it carries
 
-    def of_owner(self, holding: Holding) -> int | None:
-        match holding:
-            case Holding.SOCKET:
-                return self.sockets_per_owner
-            case Holding.CONTEXT:
-                return self.contexts_per_owner
-            case Holding.UTTERANCE:
-                return self.utterances_per_owner
-
 
 @dataclass(frozen=True, slots=True)
 class Excess:
@@ -55,39 +61,66 @@ class Excess:
 
     holding: Holding
     limit: int
-    is_of_owner: bool  # else of the server
+    bound: Bound
+
+    @property
+    def is_of_owner(self) -> bool:
+        return self.bound is not Bound.SERVER
 
     def __str__(self) -> str:
-        whose = "from your address" if self.is_of_owner else "on this server"
-        return f"{self.limit} {self.holding.value} {whose}, which is its limit"
+        return f"{self.limit} {self.holding.value} {self.bound.value}, which is its limit"
+
+
+# Whose holdings are counted together.
+_Account = tuple[Bound, str]
 
 
 @dataclass(slots=True)
 class Quotas:
     limits: QuotaLimits = QuotaLimits()
-    _num_held: Counter[tuple[Owner, Holding]] = field(default_factory=Counter)
+    _num_held: Counter[tuple[_Account, Holding]] = field(default_factory=Counter)
     _num_in_all: Counter[Holding] = field(default_factory=Counter)
 
     def held(self, owner: Owner, holding: Holding) -> int:
-        return self._num_held[owner, holding]
+        """By all that share its key, or its address where it has none."""
+        *_, (account, _) = self._accounts(owner)
+        return self._num_held[account, holding]
 
     def in_all(self, holding: Holding) -> int:
         return self._num_in_all[holding]
 
     def take(self, owner: Owner, holding: Holding) -> Excess | None:
         """One more, to be given back; or why not, and then nothing was taken."""
-        limit = self.limits.of_owner(holding)
-        if limit is not None and self._num_held[owner, holding] >= limit:
-            return Excess(holding, limit, is_of_owner=True)
+        for account, allowance in self._accounts(owner):
+            limit = _allowed(allowance, holding)
+            if limit is not None and self._num_held[account, holding] >= limit:
+                return Excess(holding, limit, account[0])
         limit = self.limits.of_server(holding)
         if limit is not None and self._num_in_all[holding] >= limit:
-            return Excess(holding, limit, is_of_owner=False)
+            return Excess(holding, limit, Bound.SERVER)
         self._num_in_all[holding] += 1
-        self._num_held[owner, holding] += 1
+        for account, _ in self._accounts(owner):
+            self._num_held[account, holding] += 1
         return None
 
     def give_back(self, owner: Owner, holding: Holding) -> None:
         self._num_in_all[holding] -= 1
-        self._num_held[owner, holding] -= 1
-        if not self._num_held[owner, holding]:
-            del self._num_held[owner, holding]
+        for account, _ in self._accounts(owner):
+            self._num_held[account, holding] -= 1
+            if not self._num_held[account, holding]:
+                del self._num_held[account, holding]
+
+    def _accounts(self, owner: Owner) -> Iterator[tuple[_Account, Allowance]]:
+        yield (Bound.ADDRESS, owner.address), self.limits.per_address
+        if owner.key is not None:
+            yield (Bound.KEY, owner.key.name), owner.key.allowance
+
+
+def _allowed(allowance: Allowance, holding: Holding) -> int | None:
+    match holding:
+        case Holding.SOCKET:
+            return allowance.sockets
+        case Holding.CONTEXT:
+            return allowance.contexts
+        case Holding.UTTERANCE:
+            return allowance.utterances

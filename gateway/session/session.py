@@ -181,6 +181,13 @@ class Session:
         error = _error(ErrorCode.RATE_LIMITED, reason, fatal=True)
         return [error, *self._cancel_all(), Close(CloseCode.POLICY, ErrorCode.RATE_LIMITED.value)]
 
+    def revoked(self) -> list[Action]:
+        """The key that it came with is none any more."""
+        if self._is_closed:
+            return []
+        error = _error(ErrorCode.UNAUTHORIZED, "the key of this connection was taken back", fatal=True)
+        return [error, *self._cancel_all(), Close(CloseCode.POLICY, ErrorCode.UNAUTHORIZED.value)]
+
     @property
     def next_send_s(self) -> float | None:
         """When `on_send_due` is."""

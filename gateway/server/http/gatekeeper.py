@@ -1,4 +1,4 @@
-"""What holds for every HTTP request, whatever it asks: whose pages may ask, what they may read, headers of answers."""
+"""What holds for every HTTP request: whose pages may ask, who needs a key, what may be read, headers of answers."""
 
 from contextlib import suppress
 from email.utils import formatdate
@@ -11,12 +11,24 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from voicegate.gateway.auth.access import Access, Unauthorized
+from voicegate.gateway.logs import get_logger
+from voicegate.gateway.server import pages_static
+from voicegate.gateway.server.callers import caller_of
 from voicegate.gateway.server.http.bodies import Inbound
-from voicegate.gateway.server.http.pages import text
+from voicegate.gateway.server.http.pages import json, text
 from voicegate.gateway.server.http.unreadable import SERVER
+from voicegate.gateway.server.http.vendors import UNAUTHORIZED_HEADERS, unauthorized_body
+from voicegate.gateway.server.http.visitor import note_key
+from voicegate.gateway.server.seldom import SeldomLog
 from voicegate.gateway.server.sites import Sites
 
 _READING: Final = ("GET", "HEAD")
+# Who asks for these needs no key: probes have none, and the page is where a person puts theirs.
+_OPEN_PATHS: Final = frozenset({"/", "/healthz", "/readyz", "/openapi.json", *pages_static.paths()})
+_SHOWN_CHARS: Final = 80
+
+log = get_logger(__name__)
 
 
 def methods_at(path: str, routes: list[Route]) -> str:
@@ -27,10 +39,12 @@ def methods_at(path: str, routes: list[Route]) -> str:
 class Gatekeeper:
     """Around `app`; `routes` are its own, to name the methods of a path."""
 
-    def __init__(self, app: ASGIApp, routes: list[Route], sites: Sites) -> None:
+    def __init__(self, app: ASGIApp, routes: list[Route], sites: Sites, access: Access) -> None:
         self._app = app
         self.routes = routes
         self._sites = sites
+        self._access = access
+        self._seldom = SeldomLog(log)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "nothing else is handed over"
@@ -61,10 +75,25 @@ class Gatekeeper:
         if method in _READING:
             if headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in headers:
                 return text(HTTPStatus.BAD_REQUEST, f"{method} takes no body")
-            return None
+            return self._unauthorized(scope, headers)
         # A browser sends simple POSTs of any page without asking first.
         refusal = self._sites.refusal(origins, hosts)
-        return None if refusal is None else text(HTTPStatus.FORBIDDEN, refusal)
+        return self._unauthorized(scope, headers) if refusal is None else text(HTTPStatus.FORBIDDEN, refusal)
+
+    def _unauthorized(self, scope: Scope, headers: Headers) -> Response | None:
+        path = scope["path"]
+        if path in _OPEN_PATHS:
+            return None
+        caller = caller_of(headers.getlist, f"?{scope['query_string'].decode('latin-1')}")
+        try:
+            key = self._access.identify(caller.keys)
+        except Unauthorized as refusal:
+            self._seldom.warning("a request without a good key is refused", path=path[:_SHOWN_CHARS], tag=caller.tag)
+            named = {name.replace("-", "_"): value for name, value in UNAUTHORIZED_HEADERS.items()}
+            return json(unauthorized_body(path, str(refusal)), HTTPStatus.UNAUTHORIZED, **named)
+        if key is not None:
+            note_key(scope, key)
+        return None
 
     def _options(self, path: str, headers: Headers) -> Response:
         allowed = methods_at(path, self.routes)

@@ -1,9 +1,7 @@
 """A request for speech, of any vendor: who may ask, and what is wrong with it."""
 
-from collections.abc import Mapping
 from http import HTTPStatus
 from math import ceil
-from typing import Final, Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,33 +16,12 @@ from voicegate.gateway.server.http.bodies import BodyRefused, read_body
 from voicegate.gateway.server.http.pages import json
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.status import RETRY_AFTER_S
+from voicegate.gateway.server.http.vendors import VENDORS, Vendor
 from voicegate.gateway.server.http.visitor import visitor_of
 from voicegate.gateway.session.quota import Excess, Owner
-from voicegate.protocol.dialects.cartesia_bytes import CartesiaBytes
-from voicegate.protocol.dialects.deepgram_speak import DeepgramSpeak
-from voicegate.protocol.dialects.elevenlabs_speech import ElevenLabsSpeech, TimedLines, TimedWhole
 from voicegate.protocol.dialects.one_shot import OneShot, Problem, RequestViolation
-from voicegate.protocol.dialects.openai_speech import OpenAiSpeech
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.messages import ClientMessage
-
-
-class Vendor(Protocol):
-    def read(self, body: bytes, path: Mapping[str, str], query: Mapping[str, str]) -> OneShot:
-        """Raises ProtocolViolation."""
-
-    def error_body(self, problem: Problem, status: HTTPStatus, request_id: str) -> object: ...
-
-
-VENDORS: Final[Mapping[str, Vendor]] = {
-    "/v1/audio/speech": OpenAiSpeech(),
-    "/v1/text-to-speech/{voice_id}": ElevenLabsSpeech(),
-    "/v1/text-to-speech/{voice_id}/stream": ElevenLabsSpeech(),
-    "/v1/text-to-speech/{voice_id}/with-timestamps": ElevenLabsSpeech(TimedWhole),
-    "/v1/text-to-speech/{voice_id}/stream/with-timestamps": ElevenLabsSpeech(TimedLines),
-    "/tts/bytes": CartesiaBytes(),
-    "/v1/speak": DeepgramSpeak(),
-}
 
 
 def speech_routes(stage: Stage) -> list[Route]:
@@ -70,6 +47,7 @@ class SpeechEndpoint:
             owner = admit(request, self._stage)
             shot = await self._read(request)
             info = engine_info(self._stage)
+            self._check_key(owner)
             voice = self._stage.voice_names.resolve(shot.voice, info)
             messages = self._messages(shot, voice)
         except Refused as refused:
@@ -77,7 +55,7 @@ class SpeechEndpoint:
             return
         tag = caller_of(request.headers.getlist, f"?{request.url.query}").tag
         conversation = Conversation(self._stage.services, info=info, owner=owner, tag=tag)
-        conversation.log.info("request opened", path=self._path, owner=owner)
+        conversation.log.info("request opened", path=self._path, owner=owner.address)
         answer = Answer(shot, messages, conversation, error=self._error, abort=visitor_of(request).abort)
         with self._stage.guests.present(answer):
             await answer(scope, receive, send)
@@ -96,6 +74,11 @@ class SpeechEndpoint:
             raise Refused(Problem(ErrorCode.BAD_MESSAGE, f"text of {num_bytes} bytes; a request takes {max_bytes}"))
         return shot
 
+    def _check_key(self, owner: Owner) -> None:
+        """It may have been taken back while the body came. Raises Refused."""
+        if not self._stage.access.still_admits(owner.key):
+            raise Refused(Problem(ErrorCode.UNAUTHORIZED, "the key of this request was taken back"))
+
     def _messages(self, shot: OneShot, voice: str) -> list[ClientMessage]:
         """Raises Refused."""
         try:
@@ -113,7 +96,8 @@ def admit(request: Request, stage: Stage) -> Owner:
     status = stage.status()
     if status.refusal is not None:
         raise Refused(Problem(ErrorCode.OVERLOADED, status.refusal, status.retry_after_s * 1000))
-    owner = visitor_of(request).admit(request.headers.getlist("X-Forwarded-For"))
+    visitor = visitor_of(request)
+    owner = visitor.admit(request.headers.getlist("X-Forwarded-For"), visitor.key)
     if isinstance(owner, Excess):
         code = ErrorCode.TOO_MANY_CONTEXTS if owner.is_of_owner else ErrorCode.OVERLOADED
         raise Refused(Problem(code, str(owner), RETRY_AFTER_S * 1000))

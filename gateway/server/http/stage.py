@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from voicegate.gateway.auth.access import Access
 from voicegate.gateway.server.conversation import Services
 from voicegate.gateway.server.guests import Guests
 from voicegate.gateway.server.http.status import Status
@@ -14,6 +15,7 @@ from voicegate.gateway.session.voice_names import VoiceNames
 class Stage:
     status: Callable[[], Status]
     sites: Sites
+    access: Access
     services: Services
     guests: Guests
     voice_names: VoiceNames

@@ -1,20 +1,29 @@
 """Who is at the other end of an HTTP request, as the listener tells the app."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.requests import Request
+from starlette.types import Scope
 
+from voicegate.gateway.auth.keyring import Key
 from voicegate.gateway.session.quota import Excess, Owner
 
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    # With the X-Forwarded-For headers: takes a socket's place until the connection is lost, or says why there is none.
-    admit: Callable[[Sequence[str]], Owner | Excess]
+    # With the X-Forwarded-For headers and the key: takes a socket's place until the connection is lost, or says why
+    # there is none.
+    admit: Callable[[Sequence[str], Key | None], Owner | Excess]
     abort: Callable[[], None]  # the connection
+    key: Key | None = None  # with which it asks; None where none is asked for
 
 
 def visitor_of(request: Request) -> Visitor:
     visitor: Visitor = request.state.visitor
     return visitor
+
+
+def note_key(scope: Scope, key: Key) -> None:
+    """For the app behind."""
+    scope["state"]["visitor"] = replace(scope["state"]["visitor"], key=key)

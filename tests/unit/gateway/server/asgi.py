@@ -1,5 +1,6 @@
 """One request to an ASGI app, without sockets."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,23 +9,26 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message
 
 from voicegate.engine.fake.engine import FakeEngine
+from voicegate.gateway.auth.access import Access
+from voicegate.gateway.auth.keyring import Key
 from voicegate.gateway.server.admission import Admission
 from voicegate.gateway.server.conversation import Services
 from voicegate.gateway.server.dispatch import Dispatcher
 from voicegate.gateway.server.guests import Guests
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.status import Status
+from voicegate.gateway.server.http.visitor import Visitor
 from voicegate.gateway.server.sites import Sites
 from voicegate.gateway.session.opening import SessionLimits
-from voicegate.gateway.session.quota import Quotas
+from voicegate.gateway.session.quota import Bound, Excess, Holding, Quotas
 from voicegate.gateway.session.voice_names import VoiceNames
 from voicegate.gateway.session.waiting import WaitingLimits
 
 
-def stage_of(status: Status, sites: Sites) -> Stage:
+def stage_of(status: Status, sites: Sites, access: Access | None = None) -> Stage:
     engine = FakeEngine()
     services = Services(engine, Dispatcher(engine), Admission(engine, WaitingLimits()), SessionLimits(), Quotas())
-    return Stage(lambda: status, sites, services, Guests(), VoiceNames(), max_body_bytes=1000)
+    return Stage(lambda: status, sites, access or Access(), services, Guests(), VoiceNames(), max_body_bytes=1000)
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,14 @@ class Answer:
         return orjson.loads(self.body)
 
 
+def _admit_nobody(_forwarded_for: Sequence[str], _key: Key | None) -> Excess:
+    return Excess(Holding.SOCKET, 0, Bound.SERVER)
+
+
+def _abort() -> None:
+    raise AssertionError("nothing of this is cut")
+
+
 async def ask(app: ASGIApp, path: str, method: str = "GET", *, body: bytes = b"", **headers: str) -> Answer:
     """`headers` with _ for -."""
     path, _, query = path.partition("?")
@@ -52,7 +64,7 @@ async def ask(app: ASGIApp, path: str, method: str = "GET", *, body: bytes = b""
         "path": path,
         "query_string": query.encode(),
         "headers": named,
-        "state": {},
+        "state": {"visitor": Visitor(admit=_admit_nobody, abort=_abort)},
     }
     sent: list[Message] = []
 

@@ -29,16 +29,16 @@ def test_who_says_nothing_is_nobody() -> None:
     ],
 )
 def test_each_vendors_key_is_found(headers: dict[str, str]) -> None:
-    assert caller(**headers).key == "k"
+    assert caller(**headers).keys == ("k",)
 
 
 def test_keys_in_a_url() -> None:
     for name in ("api_key", "access_token", "single_use_token", "auth_id"):
-        assert caller(f"/tts/websocket?cartesia_version=1&{name}=k").key == "k"
+        assert caller(f"/tts/websocket?cartesia_version=1&{name}=k").keys == ("k",)
 
 
 def test_what_is_no_key() -> None:
-    assert caller(Authorization="Basic dTpw", Sec_WebSocket_Protocol="voicegate.v1, other").key is None
+    assert caller(Authorization="Basic dTpw", Sec_WebSocket_Protocol="voicegate.v1, other").keys == ()
 
 
 def test_a_key_is_not_shown() -> None:

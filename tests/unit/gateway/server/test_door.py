@@ -2,6 +2,7 @@
 
 import pytest
 
+from voicegate.gateway.auth.keyring import Allowance
 from voicegate.gateway.server.door import Door
 from voicegate.gateway.session.quota import Owner, QuotaLimits, Quotas
 
@@ -11,7 +12,7 @@ ANN, BEN = Owner("ann"), Owner("ben")
 
 
 def new_door(*, sockets: int = 2, num_spare: int = 3, sockets_per_owner: int | None = None) -> Door[str]:
-    limits = QuotaLimits(sockets=sockets, sockets_per_owner=sockets_per_owner)
+    limits = QuotaLimits(sockets=sockets, per_address=Allowance(sockets=sockets_per_owner))
     return Door(Quotas(limits), num_spare=num_spare)
 
 

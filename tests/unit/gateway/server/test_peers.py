@@ -5,6 +5,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from voicegate.gateway.server.peers import client_address, owner_of, parse_address
+from voicegate.gateway.session.quota import Owner
 
 pytestmark = pytest.mark.unit
 
@@ -38,8 +39,8 @@ def test_nobody_is_trusted_unless_told() -> None:
 
 
 def test_an_owner_is_an_address_or_one_line_of_ipv6() -> None:
-    assert owner_of(ip_address("203.0.113.7")) == "203.0.113.7"
-    assert owner_of(ip_address("2001:db8::1")) == owner_of(ip_address("2001:db8::ffff:1")) == "2001:db8::/64"
+    assert owner_of(ip_address("203.0.113.7")) == Owner("203.0.113.7")
+    assert owner_of(ip_address("2001:db8::1")) == owner_of(ip_address("2001:db8::ffff:1")) == Owner("2001:db8::/64")
     assert owner_of(ip_address("2001:db8:0:1::1")) != owner_of(ip_address("2001:db8::1"))
 
 

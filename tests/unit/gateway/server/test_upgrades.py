@@ -8,7 +8,7 @@ from websockets.http11 import Request
 
 from tests.unit.gateway.server.http.test_pages import BUSY, DRAINING, EVIL, FULL, LOAD, READY, SITES, WARMING_UP
 from voicegate.gateway.server.upgrades import find_refusal, is_upgrade, too_many_sockets
-from voicegate.gateway.session.quota import Excess, Holding
+from voicegate.gateway.session.quota import Bound, Excess, Holding
 from voicegate.protocol.messages import STREAM_PATH
 
 pytestmark = pytest.mark.unit
@@ -67,7 +67,7 @@ def test_a_listed_page_may_read_why() -> None:
 
 
 def test_a_quota_of_the_client_is_its_own_trouble() -> None:
-    response = too_many_sockets(Excess(Holding.SOCKET, 3, is_of_owner=True))
+    response = too_many_sockets(Excess(Holding.SOCKET, 3, Bound.ADDRESS))
     assert (response.status_code, int(response.headers["Retry-After"])) == (429, 1)
     assert b"3 sockets are open from your address" in response.body
-    assert too_many_sockets(Excess(Holding.SOCKET, 3, is_of_owner=False)).status_code == 503
+    assert too_many_sockets(Excess(Holding.SOCKET, 3, Bound.SERVER)).status_code == 503

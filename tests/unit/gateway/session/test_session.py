@@ -21,6 +21,7 @@ from tests.unit.gateway.sessions import (
 )
 from voicegate.engine import interface as engine
 from voicegate.engine.interface import SpeakingMode, UtteranceId
+from voicegate.gateway.auth.keyring import Allowance
 from voicegate.gateway.session.actions import (
     Action,
     CancelUtterance,
@@ -442,7 +443,7 @@ def sessions_of(limits: QuotaLimits, *owners: str) -> list[Session]:
 
 
 def test_an_owner_has_so_many_contexts_over_all_its_sockets() -> None:
-    one, same, other = sessions_of(QuotaLimits(contexts_per_owner=1), "x", "x", "y")
+    one, same, other = sessions_of(QuotaLimits(per_address=Allowance(contexts=1)), "x", "x", "y")
     open_context(one)
     error = error_of(same.receive(wire.Open(context="b"), NOW))
     assert (error.code, error.context, error.fatal) == ("too_many_contexts", "b", True)
@@ -453,7 +454,7 @@ def test_an_owner_has_so_many_contexts_over_all_its_sockets() -> None:
 
 
 def test_an_owner_has_so_many_contexts_that_speak() -> None:
-    one, same = sessions_of(QuotaLimits(utterances_per_owner=1), "x", "x")
+    one, same = sessions_of(QuotaLimits(per_address=Allowance(utterances=1)), "x", "x")
     utterance_id = begin_context(one)
     open_context(same)
     error = error_of(same.receive(wire.Text(context="a", text="me too"), NOW))
@@ -464,7 +465,7 @@ def test_an_owner_has_so_many_contexts_that_speak() -> None:
 
 
 def test_a_refused_utterance_is_not_held() -> None:
-    (session,) = sessions_of(QuotaLimits(utterances_per_owner=1), "x")
+    (session,) = sessions_of(QuotaLimits(per_address=Allowance(utterances=1)), "x")
     utterance_id = open_context(session)
     session.receive(wire.Text(context="a", text="hi"), NOW)
     session.refused(utterance_id, engine.Overloaded("full", retry_after_ms=1))

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from voicegate.engine import interface as engine
 from voicegate.engine.interface import EngineInfo, SpeakingMode, UtteranceId, VoiceInfo
+from voicegate.gateway.auth.keyring import Allowance
 from voicegate.gateway.session.actions import (
     Action,
     CancelUtterance,
@@ -57,7 +58,7 @@ class HeardContext:
 class SessionMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.quotas = Quotas(QuotaLimits(contexts_per_owner=2, utterances_per_owner=1))
+        self.quotas = Quotas(QuotaLimits(per_address=Allowance(contexts=2, utterances=1)))
         limits = SessionLimits(contexts=3, text_bytes=8, context_text_bytes=16, context_idle_s=IDLE_S)
         self.session = Session(session_id="s", info=INFO, limits=limits, quotas=self.quotas)
         self.now_s = 0.0

@@ -1,0 +1,71 @@
+"""The file of API keys: read whole, a line more, a line less. Raises ConfigError, which names the file."""
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from voicegate.gateway.auth.keyring import Key, Keyring, key_line, parse_keys, parse_lines
+from voicegate.gateway.config_fields import ConfigError
+
+_MAX_BYTES: Final = 4 * 1024 * 1024
+_HEAD: Final = "# API keys of voicegate, one a line: NAME sha256:HEX [sockets=N] [contexts=N] [utterances=N]\n"
+
+
+def read_keys(path: Path) -> Keyring:
+    return Keyring(parse_keys(_read(path), str(path)))
+
+
+def add_key(path: Path, key: Key) -> None:
+    """To the end of the file, which is made if it is not there; only its owner may read a new one."""
+    text = _read(path) if path.exists() else ""
+    line = key_line(key)
+    if Keyring(parse_keys(text, str(path))).named(key.name) is not None:
+        raise ConfigError(f"{path} has a key {key.name} already; remove it first, or choose another name")
+    start = _HEAD if not text else "" if text.endswith("\n") else "\n"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "a", encoding="utf-8") as file:
+            file.write(f"{start}{line}\n")
+    except OSError as error:
+        raise _unusable(path, error) from error
+
+
+def remove_key(path: Path, name: str) -> None:
+    """Everything else in the file stays as it is. Who reads it meanwhile reads the old file or the new one."""
+    text = _read(path)
+    gone = {num for num, key in parse_lines(text, str(path)) if key.name == name}
+    if not gone:
+        raise ConfigError(f"{path} has no key {name[:80]!r}; `voicegate keys list` shows those it has")
+    kept = [line for num, line in enumerate(text.splitlines(keepends=True)) if num not in gone]
+    target = path.resolve()  # a link stays one
+    try:
+        mode = stat.S_IMODE(target.stat().st_mode)
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=target.parent, delete=False) as file:
+            file.write("".join(kept))
+        os.chmod(file.name, mode)
+        os.replace(file.name, target)
+    except OSError as error:
+        raise _unusable(path, error) from error
+
+
+def _read(path: Path) -> str:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for a writer
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ConfigError(f"{path} is no regular file; keys are read from one")
+            data = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise _unusable(path, error) from error
+    if len(data) > _MAX_BYTES:
+        raise ConfigError(f"{path} has over {_MAX_BYTES} bytes; is it a file of keys?")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8; is it a file of keys?") from error
+
+
+def _unusable(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"the key file {path} cannot be used: {error.strerror or error}; `voicegate keys add` makes one")

@@ -1,0 +1,318 @@
+"""API keys over real sockets: who is let in, who is not, in which form they are told, and keys taken back meanwhile."""
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import structlog
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+from websockets.typing import Subprotocol
+
+from tests.integration.http_client import RawRequest, post
+from tests.integration.raw_client import exchange, get
+from tests.integration.test_process import server_process
+from tests.integration.wire_client import closed_with, connect_to, running, serving
+from voicegate.clients.python import client as python_client
+from voicegate.clients.python.errors import ConnectFailed
+from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
+from voicegate.gateway.auth.key_file import add_key, remove_key
+from voicegate.gateway.auth.keyring import Allowance, Key, digest_of
+from voicegate.gateway.server.errors import GatewayError
+from voicegate.protocol import messages as wire
+from voicegate.protocol.messages import SUBPROTOCOL
+
+pytestmark = pytest.mark.integration
+
+SECRET, OTHER = "vg_secret-of-ann", "vg_secret-of-ben"
+BEARER = {"Authorization": f"Bearer {SECRET}"}
+SPEECH = "/v1/audio/speech"
+ASKED: dict[str, Any] = {"input": "Hello there.", "voice": "alloy", "response_format": "pcm"}
+SINGLE = "/v1/text-to-speech/hum/stream-input"
+
+
+@pytest.fixture
+def key_file(tmp_path: Path) -> Path:
+    path = tmp_path / "keys"
+    add_key(path, Key("ann", digest_of(SECRET)))
+    add_key(path, Key("ben", digest_of(OTHER), Allowance(sockets=1, utterances=1)))
+    return path
+
+
+def at(url: str, path: str) -> str:
+    return url.replace("/v1/stream", path)
+
+
+async def refusal(url: str, **options: Any) -> InvalidStatus:
+    with pytest.raises(InvalidStatus) as caught:
+        await connect(url, **options)
+    return caught.value
+
+
+# --- sockets ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "options"),
+    [
+        ("", {"additional_headers": BEARER}),
+        ("", {"additional_headers": {"xi-api-key": SECRET}}),
+        ("", {"additional_headers": {"X-API-Key": SECRET}}),
+        ("", {"additional_headers": {"Authorization": f"Token {SECRET}"}}),
+        ("", {"additional_headers": {"kyutai-api-key": SECRET}}),
+        (f"?api_key={SECRET}", {}),
+        (f"?access_token={SECRET}", {}),
+        ("", {"subprotocols": [Subprotocol(SUBPROTOCOL), Subprotocol("token"), Subprotocol(SECRET)]}),
+        ("", {"subprotocols": [Subprotocol("bearer"), Subprotocol(SECRET)]}),
+    ],
+    ids=str,
+)
+async def test_a_key_is_taken_wherever_a_client_puts_it(key_file: Path, query: str, options: dict[str, Any]) -> None:
+    async with serving(api_keys_file=key_file) as served, connect_to(served.url + query, **options) as client:
+        await client.speak("a", "Hello")
+        assert (await client.until_done("a")).packets
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"Authorization": f"Bearer {SECRET}x"}, {"Authorization": f"Basic {SECRET}"}, {"Authorization": "Bearer "}],
+    ids=str,
+)
+async def test_without_a_good_key_there_is_no_socket(key_file: Path, headers: dict[str, str]) -> None:
+    async with serving(api_keys_file=key_file) as served:
+        response = (await refusal(served.url, additional_headers=headers)).response
+        assert response.status_code == 401
+        assert response.headers["WWW-Authenticate"].startswith("Bearer")
+        assert json.loads(response.body)["error"]["code"] == "unauthorized"
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        (SINGLE, lambda body: body["detail"]["status"]),
+        ("/v1/text-to-speech/hum/multi-stream-input", lambda body: body["detail"]["status"]),
+        ("/tts/websocket", lambda body: body["error_code"]),
+        ("/v1/speak", lambda body: body["err_code"]),
+        ("/v1/audio/speech/stream", lambda body: body["error"]["code"]),
+        ("/api/tts_streaming", lambda body: body["error"]["code"]),
+    ],
+    ids=lambda part: part if isinstance(part, str) else "",
+)
+async def test_each_vendors_client_is_told_in_its_form(key_file: Path, path: str, told: Any) -> None:
+    async with serving(api_keys_file=key_file) as served:
+        response = (await refusal(at(served.url, path))).response
+        assert (response.status_code, told(json.loads(response.body))) == (401, "unauthorized")
+        async with connect(at(served.url, path), additional_headers=BEARER):
+            pass
+
+
+async def test_the_environments_key() -> None:
+    async with serving(api_key="0123456789abcdef") as served:
+        async with connect_to(served.url, additional_headers={"Authorization": "Bearer 0123456789abcdef"}):
+            pass
+        assert (await refusal(served.url)).response.status_code == 401
+
+
+async def test_the_log_has_the_name_and_not_the_key(key_file: Path) -> None:
+    with structlog.testing.capture_logs() as lines:
+        async with serving(api_keys_file=key_file) as served:
+            async with connect_to(f"{served.url}?api_key={SECRET}"):
+                pass
+            await refusal(f"{served.url}?api_key=wrong-but-private")
+            assert (await post(served.url, SPEECH, ASKED, "Authorization: Bearer wrong-but-private"))[0] == 401
+    assert {line.get("key") for line in lines if line["event"] == "socket opened"} == {"ann"}
+    assert any("without a good key" in line["event"] for line in lines)
+    assert SECRET not in str(lines)
+    assert "private" not in str(lines)
+
+
+async def test_a_key_has_its_limits(key_file: Path) -> None:
+    ben = {"Authorization": f"Bearer {OTHER}"}
+    script = Script(faults={0: Fault(FaultKind.STALL)})
+    async with serving(script, api_keys_file=key_file) as served, connect_to(served.url, additional_headers=ben) as one:
+        response = (await refusal(served.url, additional_headers=ben)).response
+        assert (response.status_code, b"with your key" in response.body) == (429, True)
+        assert (await post(served.url, SPEECH, ASKED, f"Authorization: Bearer {OTHER}"))[0] == 429
+        await one.speak("a", "Hello")
+        await one.until(wire.Opened, "a")
+        await one.speak("b", "Hello")
+        error = await one.until(wire.Error, "b")
+        assert (error.code, "with your key" in error.message) == ("too_many_contexts", True)
+        async with connect_to(served.url, additional_headers=BEARER) as another:
+            await another.speak("a", "Hello")
+            await another.until_done("a")
+
+
+# --- requests ---------------------------------------------------------------------------------------------
+
+
+async def test_probes_and_the_page_ask_for_no_key(key_file: Path) -> None:
+    async with serving(api_keys_file=key_file) as served:
+        for path in ("/healthz", "/readyz", "/", "/openapi.json", "/player/player.js"):
+            assert (await get(served.url, path))[0] == 200, path
+        for path in (
+            "/v1/voices",
+            "/v1/models",
+            "/v1/capacity",
+            "/v1/voices/hum",
+            "/nothing",
+            "/healthz/",
+            "//healthz",
+        ):
+            status, headers, body = await get(served.url, path)
+            assert (status, "Bearer" in headers["WWW-Authenticate"], "unauthorized" in body) == (401, True, True), path
+        known = f"GET /v1/voices HTTP/1.1\r\nHost: x\r\nxi-api-key: {SECRET}\r\n\r\n"
+        assert (await exchange(served.url, known))[0] == 200
+        assert (await get(served.url, "/v1/voices", "OPTIONS"))[0] == 200  # a browser asks before it sends a key
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        (SPEECH, lambda body: body["error"]["code"]),
+        ("/v1/text-to-speech/hum", lambda body: body["detail"]["status"]),
+        ("/tts/bytes", lambda body: body["error_code"]),
+        ("/v1/speak", lambda body: body["err_code"]),
+        ("/v1/voices", lambda body: body["error"]["code"]),
+    ],
+    ids=lambda part: part if isinstance(part, str) else "",
+)
+async def test_a_request_without_a_good_key(key_file: Path, path: str, told: Any) -> None:
+    async with serving(api_keys_file=key_file, enrolment=True) as served:
+        for headers in ((), ("Authorization: Bearer wrong",)):
+            status, _, body = await post(served.url, path, ASKED, *headers)
+            assert (status, told(orjson.loads(body))) == (401, "unauthorized")
+        assert served.engine.requests == []
+
+
+async def test_a_request_with_a_key(key_file: Path) -> None:
+    async with serving(api_keys_file=key_file) as served:
+        status, _, audio = await post(served.url, SPEECH, ASKED, f"Authorization: Bearer {SECRET}")
+        assert (status, len(audio) > 0) == (200, True)
+
+
+# --- keys that come and go ----------------------------------------------------------------------------------
+
+
+async def test_a_key_that_is_taken_back_ends_its_sockets_and_no_others(key_file: Path) -> None:
+    engine = FakeEngine(Script(faults={0: Fault(FaultKind.STALL), 2: Fault(FaultKind.STALL, after_ms=240)}))
+    ben = {"Authorization": f"Bearer {OTHER}"}
+    async with running(engine, api_keys_file=key_file) as run:
+        await run.gateway.settled.wait()
+        url = run.gateway.url
+        async with (
+            connect_to(url, additional_headers=BEARER) as theirs,
+            connect_to(url, additional_headers=ben) as other,
+        ):
+            await theirs.speak("a", "Hello")
+            await theirs.until(wire.Opened)
+            await other.speak("a", "Hello")
+            await other.until_done("a")
+            request = await RawRequest.post(url, SPEECH, ASKED, f"Authorization: Bearer {SECRET}")
+            await request.head()
+            remove_key(key_file, "ann")
+            add_key(key_file, Key("cleo", digest_of("vg_secret-of-cleo")))
+            run.gateway.reload()
+            error = await theirs.until(wire.Error)
+            assert (error.code, error.fatal) == ("unauthorized", True)
+            assert await closed_with(theirs) == 1008
+            with pytest.raises(asyncio.IncompleteReadError):
+                await request.body()
+            await request.close()
+            await engine.until(lambda: engine.num_live == 0)
+            assert (await refusal(url, additional_headers=BEARER)).response.status_code == 401
+            await other.speak("b", "Hello")
+            await other.until_done("b")
+        async with connect_to(url, additional_headers={"Authorization": "Bearer vg_secret-of-cleo"}):
+            pass
+
+
+async def test_a_key_that_is_taken_back_while_the_body_comes(key_file: Path) -> None:
+    engine = FakeEngine()
+    async with running(engine, api_keys_file=key_file) as run:
+        await run.gateway.settled.wait()
+        body = orjson.dumps(ASKED)
+        request = await RawRequest.begin(run.gateway.url, SPEECH, len(body), f"Authorization: Bearer {SECRET}")
+        while '"sockets":1' not in (await exchange(run.gateway.url, capacity_request(OTHER)))[2]:
+            pass
+        remove_key(key_file, "ann")
+        run.gateway.reload()
+        request.writer.write(body)
+        assert (await request.head())[0] == 401
+        await request.close()
+        assert engine.requests == []
+
+
+def capacity_request(secret: str) -> str:
+    return f"GET /v1/capacity HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\r\n\r\n"
+
+
+async def test_a_file_that_cannot_be_read_again_changes_nothing(key_file: Path) -> None:
+    async with running(FakeEngine(), api_keys_file=key_file) as run:
+        await run.gateway.settled.wait()
+        async with connect_to(run.gateway.url, additional_headers=BEARER) as client:
+            for spoil in (lambda: key_file.write_text("ann\n"), key_file.unlink):
+                spoil()
+                with structlog.testing.capture_logs() as lines:
+                    run.gateway.reload()
+                assert [line["log_level"] for line in lines] == ["error"]
+                assert (await refusal(run.gateway.url)).response.status_code == 401
+            await client.speak("a", "Hello")
+            await client.until_done("a")
+
+
+async def test_sighup_reads_the_keys_again(key_file: Path) -> None:
+    async with server_process(api_keys_file=str(key_file)) as (process, url, lines):
+        async with connect_to(url, additional_headers=BEARER) as client:
+            remove_key(key_file, "ann")
+            process.send_signal(signal.SIGHUP)
+            assert (await client.until(wire.Error)).code == "unauthorized"
+            assert await closed_with(client) == 1008
+        assert (await refusal(url, additional_headers=BEARER)).response.status_code == 401
+        process.terminate()
+    assert process.returncode == 0
+    assert SECRET not in str(lines)
+
+
+# --- starts -----------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_needs_keys_does_not_start_without(tmp_path: Path) -> None:
+    for settings in ({"require_key": True}, {"api_keys_file": tmp_path / "none"}):
+        with pytest.raises(GatewayError, match=r"VOICEGATE_API_KEY|No such file"):
+            async with running(FakeEngine(), **settings):
+                pass
+
+
+async def test_an_open_port_without_keys_is_loud(key_file: Path) -> None:
+    for settings, is_loud in (
+        ({"host": "0.0.0.0"}, True),
+        ({"host": "0.0.0.0", "api_keys_file": key_file}, False),
+        ({"host": "127.0.0.1"}, False),
+    ):
+        with structlog.testing.capture_logs() as lines:
+            async with running(FakeEngine(), **settings):
+                pass
+        said = [line for line in lines if "asks for no key" in line["event"]]
+        assert [line["log_level"] for line in said] == ["warning"] * is_loud
+
+
+# --- the Python client --------------------------------------------------------------------------------------
+
+
+async def test_the_python_client(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VOICEGATE_API_KEY", raising=False)
+    async with serving(api_keys_file=key_file) as served:
+        with pytest.raises(ConnectFailed, match="401") as caught:
+            async with python_client.connect(served.url):
+                pass
+        assert (caught.value.status, caught.value.is_transient) == (401, False)
+        async with python_client.connect(served.url, api_key=SECRET) as gate:
+            assert [packet async for packet in gate.speak("Hello")]
+        monkeypatch.setenv("VOICEGATE_API_KEY", SECRET)
+        async with python_client.connect(served.url) as gate:
+            assert SECRET not in repr(gate.__dict__)

@@ -1,0 +1,67 @@
+"""The file of keys: made, added to, cut down, and refused where it is something else."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from voicegate.gateway.auth.key_file import add_key, read_keys, remove_key
+from voicegate.gateway.auth.keyring import Key, digest_of
+from voicegate.gateway.config_fields import ConfigError
+
+pytestmark = pytest.mark.unit
+
+ANN, BEN = Key("ann", digest_of("secret of ann")), Key("ben", digest_of("secret of ben"))
+
+
+def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    add_key(path, ANN)
+    add_key(path, BEN)
+    assert read_keys(path).keys == (ANN, BEN)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "secret" not in path.read_text()
+
+
+def test_what_people_wrote_stays(tmp_path: Path) -> None:
+    path, link = tmp_path / "keys", tmp_path / "link"
+    path.write_text("# kiosks")  # no end of the line
+    path.chmod(0o640)
+    link.symlink_to(path)
+    add_key(link, ANN)
+    add_key(link, BEN)
+    remove_key(link, "ann")
+    assert path.read_text().startswith("# kiosks\nben sha256:")
+    assert (link.is_symlink(), stat.S_IMODE(path.stat().st_mode)) == (True, 0o640)
+    assert sorted(os.listdir(tmp_path)) == ["keys", "link"]
+    assert read_keys(path).keys == (BEN,)
+
+
+def test_a_name_is_taken_once_and_removed_once(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    add_key(path, ANN)
+    with pytest.raises(ConfigError, match="has a key ann already"):
+        add_key(path, Key("ann", BEN.digest))
+    with pytest.raises(ConfigError, match="no key 'ben'"):
+        remove_key(path, "ben")
+    assert read_keys(path).keys == (ANN,)
+
+
+def test_what_is_no_file_of_keys(tmp_path: Path) -> None:
+    pipe, binary, bad = tmp_path / "pipe", tmp_path / "binary", tmp_path / "bad"
+    os.mkfifo(pipe)
+    binary.write_bytes(b"\xff")
+    bad.write_text("ann\n")
+    for path, message in (
+        (pipe, "no regular file"),
+        (tmp_path, r"no regular file|Is a directory"),
+        (binary, "not UTF-8"),
+        (bad, "line 1"),
+        (tmp_path / "none", "No such file"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            read_keys(path)
+    with pytest.raises(ConfigError, match="line 1"):
+        add_key(bad, ANN)
+    assert bad.read_text() == "ann\n"
