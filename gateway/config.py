@@ -102,6 +102,12 @@ class GatewayConfig:
         repr=False,
         metadata=_help("an API key that clients must name, beside those of the file") | {"secret": True},
     )
+    token_secret: str | None = field(
+        default=None,
+        repr=False,
+        metadata=_help("signs tokens for browsers; the same on all servers behind one address; unset: made at start")
+        | {"secret": True},
+    )
     require_key: bool = field(default=False, metadata=_help("do not start where no API key is asked for"))
     max_sockets: int = field(default=1024, metadata=_help("sockets open at once; further ones get HTTP 503"))
     sockets_per_address: int | None = field(
@@ -169,9 +175,12 @@ class GatewayConfig:
             if choices and value not in choices:
                 raise ConfigError(f"{config_field.name} is {value!r}; it must be one of {config_field.choices_text}")
         _ = self.trusted_networks, self.named_voices  # raise
-        if self.api_key is not None and not _is_strong(self.api_key):
+        for name in ("api_key", "token_secret"):
+            secret = getattr(self, name)
+            if secret is None or _is_strong(secret):
+                continue
             raise ConfigError(
-                f"api_key must be at least {_MIN_KEY_CHARS} printable ASCII characters without spaces; "
+                f"{name} must be at least {_MIN_KEY_CHARS} printable ASCII characters without spaces; "
                 "`openssl rand -hex 32` makes one"
             )
         needed = self.text_bytes * _JSON_BYTES_PER_BYTE + _JSON_OVERHEAD_BYTES

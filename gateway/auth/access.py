@@ -1,11 +1,12 @@
 """Who is let in: nobody without a key, where the server has any; everybody, where it has none. Pure.
 
-Unauthorized   there is no key, or none that this server knows; the message never repeats it
+Unauthorized   there is no key or token, or none that this server knows; the message never repeats it
 """
 
 from collections.abc import Sequence
 
 from voicegate.gateway.auth.keyring import Key, Keyring
+from voicegate.gateway.auth.tokens import TokenExpired, holder_of, mint
 
 
 class Unauthorized(Exception):
@@ -13,9 +14,10 @@ class Unauthorized(Exception):
 
 
 class Access:
-    def __init__(self, keyring: Keyring | None = None) -> None:
-        """None: no key is asked for."""
+    def __init__(self, keyring: Keyring | None, token_secret: bytes) -> None:
+        """`keyring` None: no key is asked for."""
         self._keyring = keyring
+        self._token_secret = token_secret
 
     @property
     def asks_for_keys(self) -> bool:
@@ -24,16 +26,30 @@ class Access:
     def replace(self, keyring: Keyring) -> None:
         self._keyring = keyring
 
-    def identify(self, secrets: Sequence[str]) -> Key | None:
-        """By the first of these that is known; None where no key is asked for. Raises Unauthorized."""
+    def identify(self, secrets: Sequence[str], now_s: float) -> Key | None:
+        """By the first of these that is a key or a token of one; None where none is asked for. Raises Unauthorized."""
         if self._keyring is None:
             return None
-        for secret in secrets:
-            if (key := self._keyring.find(secret)) is not None:
-                return key
-        if secrets:
+        if not secrets:
+            raise Unauthorized("this server asks for a key: send `Authorization: Bearer KEY`")
+        if (key := self.key_among(secrets)) is not None:
+            return key
+        try:
+            holders = (holder_of(secret, self._keyring.named, now_s, self._token_secret) for secret in secrets)
+            key = next((holder for holder in holders if holder is not None), None)
+        except TokenExpired:
+            raise Unauthorized("this token has expired; ask for another (POST /v1/tokens)") from None
+        if key is None:
             raise Unauthorized("this key is not known here; ask whoever runs this server for one")
-        raise Unauthorized("this server asks for a key: send `Authorization: Bearer KEY`")
+        return key
+
+    def key_among(self, secrets: Sequence[str]) -> Key | None:
+        """Tokens are none."""
+        found = (self._keyring.find(secret) for secret in secrets) if self._keyring is not None else ()
+        return next((key for key in found if key is not None), None)
+
+    def mint(self, key: Key, expires_s: int) -> str:
+        return mint(key, expires_s, self._token_secret)
 
     def still_admits(self, key: Key | None) -> bool:
         """Whom it let in before."""

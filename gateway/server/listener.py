@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import functools
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
@@ -135,7 +136,7 @@ class Listener:
         assert isinstance(websocket, BoundedSocket)
         key, unauthorized = None, None
         try:
-            key = self._access.identify(caller_of(request.headers.get_all, request.path).keys)
+            key = self._access.identify(caller_of(request.headers.get_all, request.path).keys, time.time())
         except Unauthorized as refusal:
             unauthorized = refusal
         response = upgrades.find_refusal(request, self._status(), self._sites, unauthorized)

@@ -5,6 +5,7 @@ The listener opens before the engine is loaded and closes last, so that /healthz
 
 import asyncio
 import contextlib
+import secrets
 import signal
 from enum import Enum
 from typing import Final
@@ -84,7 +85,7 @@ class Gateway:
         )
         self._services = Services(engine, self._dispatcher, self._admission, limits, self._quotas)
         self.guests = Guests()
-        self._access = Access(_keyring(config))
+        self._access = Access(_keyring(config), _token_secret(config))
         self._voice_names = VoiceNames(config.named_voices)
         stage = Stage(
             status=self._status,
@@ -295,6 +296,10 @@ def _keyring(config: GatewayConfig) -> Keyring | None:
         raise GatewayError(str(error)) from error
     own = () if config.api_key is None else (Key(_OWN_KEY_NAME, digest_of(config.api_key)),)
     return Keyring((*keys, *own))
+
+
+def _token_secret(config: GatewayConfig) -> bytes:
+    return secrets.token_bytes(32) if config.token_secret is None else config.token_secret.encode()
 
 
 def _room_for_sockets(max_sockets: int) -> int:

@@ -278,6 +278,74 @@ async def test_sighup_reads_the_keys_again(key_file: Path) -> None:
     assert SECRET not in str(lines)
 
 
+# --- tokens -----------------------------------------------------------------------------------------------
+
+TOKENS = "/v1/tokens"
+
+
+async def token_of(url: str, seconds: int = 60) -> str:
+    status, _, body = await post(url, TOKENS, {"seconds": seconds}, f"Authorization: Bearer {SECRET}")
+    assert status == 200
+    token = orjson.loads(body)["token"]
+    assert isinstance(token, str)
+    return token
+
+
+async def test_a_token_opens_a_browsers_socket(key_file: Path) -> None:
+    async with serving(api_keys_file=key_file) as served:
+        token = await token_of(served.url)
+        offered = [Subprotocol(SUBPROTOCOL), Subprotocol("token"), Subprotocol(token)]
+        async with connect_to(served.url, subprotocols=offered) as client:
+            assert client.websocket.subprotocol == SUBPROTOCOL
+            await client.speak("a", "Hello")
+            await client.until_done("a")
+        async with connect_to(f"{served.url}?access_token={token}"):
+            pass
+        async with connect(at(served.url, f"{SINGLE}?single_use_token={token}")):
+            pass
+        assert (await post(served.url, SPEECH, ASKED, f"Authorization: Bearer {token}"))[0] == 200
+
+
+async def test_tokens_that_are_not_good(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = FakeEngine()
+    async with running(engine, api_keys_file=key_file) as run:
+        await run.gateway.settled.wait()
+        url = run.gateway.url
+        token, short = await token_of(url), await token_of(url, 1)
+        for forged in (token[:-1], token.replace("vgt_", "vgt_9"), "vgt_1.YW5u." + "A" * 43):
+            assert (await refusal(f"{url}?access_token={forged}")).response.status_code == 401
+        expires_s = int(short.removeprefix("vgt_").partition(".")[0])
+        monkeypatch.setattr("time.time", lambda: float(expires_s))
+        response = (await refusal(f"{url}?access_token={short}")).response
+        assert (response.status_code, b"expired" in response.body) == (401, True)
+        monkeypatch.undo()
+        async with connect_to(f"{url}?access_token={token}") as client:
+            remove_key(key_file, "ann")
+            run.gateway.reload()
+            assert await closed_with(client) == 1008
+        assert (await refusal(f"{url}?access_token={token}")).response.status_code == 401
+
+
+async def test_who_gets_a_token(key_file: Path) -> None:
+    async with serving(api_keys_file=key_file, token_secret="0123456789abcdef") as served:
+        token = await token_of(served.url)
+        assert (await post(served.url, TOKENS, {}))[0] == 401
+        for secret, status in (("x", 401), (token, 403)):
+            assert (await post(served.url, TOKENS, {}, f"Authorization: Bearer {secret}"))[0] == status
+        good = f"Authorization: Bearer {SECRET}"
+        for body in (b"{", b'{"seconds": 0}', b'{"seconds": 3601}', b'{"seconds": "x"}', b"[]"):
+            assert (await post(served.url, TOKENS, body, good))[0] == 400
+        assert (await post(served.url, TOKENS, b" " * 2000, good))[0] == 413
+        assert orjson.loads((await post(served.url, TOKENS, b"", good))[2])["expires_in"] == 60
+    async with (
+        serving(api_keys_file=key_file, token_secret="0123456789abcdef") as other,
+        connect_to(f"{other.url}?access_token={token}"),
+    ):
+        pass
+    async with serving() as unlocked:
+        assert (await post(unlocked.url, TOKENS, {}))[0] == 400
+
+
 # --- starts -----------------------------------------------------------------------------------------------
 
 

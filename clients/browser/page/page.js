@@ -28,7 +28,8 @@ let position = null; // of it, to be shown with the next frame
 
 function createPlayer() {
   player?.close();
-  const created = new Player({ decoder: at("decoder").value });
+  // What the page's address asks, a token above all, the stream's asks too.
+  const created = new Player({ url: `/${location.search}`, decoder: at("decoder").value });
   const on = (type, listen) =>
     created.addEventListener(type, ({ detail }) => {
       if (created === player) listen(detail); // else it is one that was closed

@@ -15,6 +15,7 @@ from voicegate.gateway.server.http.openapi import document
 from voicegate.gateway.server.http.pages import KNOWN, Pages, json, text
 from voicegate.gateway.server.http.requests import speech_routes
 from voicegate.gateway.server.http.stage import Stage
+from voicegate.gateway.server.http.tokens import Tokens
 from voicegate.gateway.server.http.voices import Voices
 
 
@@ -40,6 +41,7 @@ def build_app(stage: Stage) -> ASGIApp:
         *Lists(stage.status).routes,
         *Voices(stage).routes,
         *speech_routes(stage),
+        *Tokens(stage).routes,
         Route("/openapi.json", show_document),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: answer_error})

@@ -1,5 +1,6 @@
 """What holds for every HTTP request: whose pages may ask, who needs a key, what may be read, headers of answers."""
 
+import time
 from contextlib import suppress
 from email.utils import formatdate
 from http import HTTPStatus
@@ -86,7 +87,7 @@ class Gatekeeper:
             return None
         caller = caller_of(headers.getlist, f"?{scope['query_string'].decode('latin-1')}")
         try:
-            key = self._access.identify(caller.keys)
+            key = self._access.identify(caller.keys, time.time())
         except Unauthorized as refusal:
             self._seldom.warning("a request without a good key is refused", path=path[:_SHOWN_CHARS], tag=caller.tag)
             named = {name.replace("-", "_"): value for name, value in UNAUTHORIZED_HEADERS.items()}

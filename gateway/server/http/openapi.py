@@ -109,6 +109,19 @@ def _enrolment(summary: str) -> Node:
     return {"summary": summary, "requestBody": {"required": True, "content": form}, "responses": responses}
 
 
+def _tokens() -> Node:
+    seconds = _about("for which it lets in", {"type": "integer", "minimum": 1, "maximum": 3600}, default=60)
+    answer = _object(("token", "expires_in"), token=_STRING, expires_in={"type": "integer"})
+    responses = _answers("A token for a browser", _JSON, schema=answer)
+    for status, why in ((401, "Without a good key"), (403, "Asked for with a token")):
+        responses |= _answers(why, _JSON, status=status)
+    return {
+        "summary": "A short-lived token of the key that asks",
+        "requestBody": {"required": False, "content": {_JSON: {"schema": _object(seconds=seconds)}}},
+        "responses": responses,
+    }
+
+
 def document() -> Node:
     text, elevenlabs = "text/plain", _ELEVENLABS_PARAMETERS
     name = (_path_parameter("name"),)
@@ -132,6 +145,7 @@ def document() -> Node:
             "get": _get("One voice", _JSON, schema=_VOICE, parameters=name),
             "delete": {**_get("Take a voice away", _JSON, parameters=name)},
         },
+        "/v1/tokens": {"post": _tokens()},
         "/v1/audio/speech": {"post": _speech("Speech, as OpenAI has it", _OPENAI_BODY, *_AUDIO, "text/event-stream")},
         "/v1/text-to-speech/{voice_id}": {
             "post": _speech("Speech, as ElevenLabs has it", _ELEVENLABS_BODY, *_AUDIO, parameters=elevenlabs)

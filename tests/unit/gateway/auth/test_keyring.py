@@ -91,27 +91,27 @@ def test_nothing_shows_a_digest() -> None:
 
 
 def test_who_is_let_in() -> None:
-    assert Access().identify([]) is None
-    assert Access().identify(["anything"]) is None
-    access = Access(Keyring((ANN,)))
-    assert access.identify(["of another vendor", "secret of ann"]) is ANN
+    assert Access(None, b"").identify([], 0.0) is None
+    assert Access(None, b"").identify(["anything"], 0.0) is None
+    access = Access(Keyring((ANN,)), b"")
+    assert access.identify(["of another vendor", "secret of ann"], 0.0) is ANN
     with pytest.raises(Unauthorized, match="Authorization: Bearer"):
-        access.identify([])
+        access.identify([], 0.0)
     with pytest.raises(Unauthorized, match="not known here") as caught:
-        access.identify(["secret of ben"])
+        access.identify(["secret of ben"], 0.0)
     assert "ben" not in str(caught.value)
 
 
 def test_an_empty_ring_lets_nobody_in() -> None:
     with pytest.raises(Unauthorized):
-        Access(Keyring()).identify(["secret of ann"])
+        Access(Keyring(), b"").identify(["secret of ann"], 0.0)
 
 
 def test_who_is_still_let_in() -> None:
-    access = Access(Keyring((ANN, BEN)))
+    access = Access(Keyring((ANN, BEN)), b"")
     assert access.still_admits(ANN)
     access.replace(Keyring((Key("ann", ANN.digest, Allowance(sockets=1)), Key("ben", digest_of("new")))))
     assert access.still_admits(ANN)  # its limits are others
     assert not access.still_admits(BEN)  # another secret
     assert not access.still_admits(None)
-    assert Access().still_admits(None)
+    assert Access(None, b"").still_admits(None)

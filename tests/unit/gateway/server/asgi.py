@@ -28,7 +28,9 @@ from voicegate.gateway.session.waiting import WaitingLimits
 def stage_of(status: Status, sites: Sites, access: Access | None = None) -> Stage:
     engine = FakeEngine()
     services = Services(engine, Dispatcher(engine), Admission(engine, WaitingLimits()), SessionLimits(), Quotas())
-    return Stage(lambda: status, sites, access or Access(), services, Guests(), VoiceNames(), max_body_bytes=1000)
+    return Stage(
+        lambda: status, sites, access or Access(None, b""), services, Guests(), VoiceNames(), max_body_bytes=1000
+    )
 
 
 @dataclass(frozen=True)
