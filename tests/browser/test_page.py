@@ -4,11 +4,13 @@ import contextlib
 import re
 from collections.abc import AsyncIterator
 
+import orjson
 import pytest
 from playwright.async_api import Page, expect
 
 from tests.browser.conftest import complaints_of
 from tests.browser.rig import origin_of, serving
+from tests.integration.http_client import post
 from tests.support.tiny_engine import tiny_engine
 from voicegate.engine.fake.engine import FakeEngine, Script
 from voicegate.gateway.config import GatewayConfig
@@ -59,6 +61,14 @@ async def test_what_is_written_is_spoken_and_shown(page: Page) -> None:
         await expect(page.locator("#events li")).to_have_text(
             [re.compile(words) for words in ("on its way", "voice drone", "first packet", "first sound", "Finished")]
         )
+
+
+async def test_a_token_in_its_address_lets_the_page_in(page: Page) -> None:
+    async with serving(AT_1X, api_key="a-key-for-the-page") as (origin, _):
+        status, _, body = await post(origin, "/v1/tokens", b"", "Authorization: Bearer a-key-for-the-page")
+        assert status == 200
+        async with visit(page, f"{origin}/?access_token={orjson.loads(body)['token']}"):
+            await expect(page.locator("#connection")).to_have_text("Connected to fake")
 
 
 async def test_words_are_marked_as_they_are_heard(page: Page) -> None:

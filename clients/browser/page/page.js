@@ -48,7 +48,7 @@ function createPlayer() {
 
 async function showChoices() {
   const { modes } = player.info;
-  const { voices, default: preferred } = await (await fetch("/v1/voices")).json();
+  const { voices, default: preferred } = await (await fetch(`/v1/voices${location.search}`)).json();
   const labelled = voices.map(({ name, description }) => [name, description ? `${name}: ${description}` : name]);
   fillChoices(at("voice"), labelled, preferred);
   fillChoices(
