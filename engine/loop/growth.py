@@ -20,10 +20,11 @@ class Growth:
         self._lookahead_tokens = lookahead_tokens
         self.turn = TurnTime()
 
-    def next_reading(self, utterance: Utterance, now_s: float) -> _Moment:
+    def next_reading(self, utterance: Utterance, now_s: float, *, is_room_short: bool) -> _Moment:
         """The clause to begin or to read again, and when; infinite: not before more text has come.
 
-        A later sentence waits for its end behind the audio before it, unless its listener runs dry.
+        A later sentence waits for its end behind the audio before it, unless its listener runs dry. And where others
+        wait for room, none is begun that would hold some while it is written.
         """
         if not utterance.feed.is_incremental:
             return _NEVER
@@ -37,6 +38,8 @@ class Growth:
         if target is not None and target.is_set_aside:
             return _NEVER
         if not utterance.feed.has_growing or (target is None and any(map(_comes_first, utterance.clauses))):
+            return _NEVER
+        if target is None and is_room_short:
             return _NEVER
         due_s, dry_s = self._due_s(utterance)
         if due_s > now_s:

@@ -213,7 +213,7 @@ class Roster:
     def _look_at(self, utterance: Utterance, now_s: float) -> None:
         """Ask all that there is to ask of it; what is not due yet sets its alarm."""
         key = utterance.entry.key
-        growing, reads_s = self._growth.next_reading(utterance, now_s)
+        growing, reads_s = self._growth.next_reading(utterance, now_s, is_room_short=self.is_room_short)
         generating, roomless = self._next_clauses(utterance, growing if reads_s <= now_s else None)
         if generating is not None:
             self._generating[key] = generating

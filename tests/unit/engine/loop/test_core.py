@@ -1,5 +1,6 @@
 """The loop on hollow models: who is served when, on a clock of ours, and what becomes of too much at once."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -142,3 +143,16 @@ def test_a_stream_of_text_that_was_set_aside_takes_more_of_it(is_cancelled: bool
         alone = HandDrivenEngine(stages=hollow().stages)
         text = ["The train to the coast leaves at nine sharp."]
         assert engine.heard[streamed].pcm == alone.speak("streamed", text, mode=SpeakingMode.BISTREAM).pcm
+
+
+def test_no_sentence_is_begun_while_it_is_written_where_others_wait_for_room() -> None:
+    engine = HandDrivenEngine(CONFIG, hollow().stages)
+    utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
+    engine.core.push_text(utterance_id, "The train to the coast leaves at nine ")
+    (utterance,) = engine.core._roster
+    utterance.feed.read_all()
+    growth = engine.core._growth
+    assert growth.next_reading(utterance, engine.now_s, is_room_short=True) == (None, math.inf)
+    clause, reads_s = growth.next_reading(utterance, engine.now_s, is_room_short=False)
+    assert clause is not None
+    assert reads_s == engine.now_s
