@@ -143,6 +143,9 @@ class Deepgram:
                 self._has_failed = is_failure and self._turn.has_new_text
                 return [*([_error(message)] if is_failure else []), *self._turn_ended(self._turn)]
             case wire.Error():
+                is_of_flush = message.code == ErrorCode.RATE_LIMITED.value and isinstance(message.context, str)
+                if is_of_flush and self._turn is not None:
+                    self._turn.num_unanswered -= 1  # refused: this is its answer
                 return [_warning(message.code, message.message)]
             case wire.Flushed(context=native) | wire.Done(context=native) | wire.Cancelled(context=native):
                 if self._turn is None or native != self._turn.native:

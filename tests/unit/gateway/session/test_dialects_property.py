@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.gateway.sessions import INFO
@@ -215,6 +215,7 @@ def test_cartesia_contexts_have_one_end(steps: list[Any]) -> None:
     assert len(dones) + len(fatal) == len(socket.opened)
 
 
+@example([{"type": "Speak", "text": "hi "}, *[{"type": "Flush"}] * 4])
 @given(steps_of(DEEPGRAM))
 @settings(max_examples=150)
 def test_deepgram_flushes_have_an_answer(steps: list[Any]) -> None:
