@@ -5,13 +5,12 @@ streams that one core would carry, of the latter, if it did nothing else. Ogg Op
 packets behind page headers.
 """
 
-import argparse
 import time
 import wave
 from pathlib import Path
 from typing import Any, Final
 
-from voicegate.bench import environment, results_file
+from voicegate.bench import results_file
 from voicegate.gateway.formats.encoder import StreamEncoder
 from voicegate.protocol.formats import Coding, OutputFormat
 
@@ -75,15 +74,5 @@ def measure() -> list[dict[str, Any]]:
     return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--json", type=Path, help="write the figures here")
-    options = parser.parse_args()
-    rows = measure()
-    for row in rows:
-        print("  ".join(f"{key} {value}" for key, value in row.items()))
-    results_file.save({"environment": environment.describe(), "rows": rows}, options.json)
-
-
 if __name__ == "__main__":
-    main()
+    results_file.main_of_rows(__doc__, measure)

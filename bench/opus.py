@@ -4,7 +4,6 @@ Time per 20 ms packet on one core, and how far the decoded sound is from what we
 spectra (natural log, the model's own 80 bands) and the bytes per packet. Recordings: the tiny model's voice prompts.
 """
 
-import argparse
 import time
 import wave
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from voicegate.bench import environment, results_file
+from voicegate.bench import results_file
 from voicegate.engine import units
 from voicegate.engine.audio.opus import OpusEncoder, load_opuslib
 from voicegate.engine.voices.features import mel_24k
@@ -69,15 +68,5 @@ def measure() -> list[dict[str, Any]]:
     return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--json", type=Path, help="write the figures here")
-    options = parser.parse_args()
-    rows = measure()
-    for row in rows:
-        print("  ".join(f"{key} {value}" for key, value in row.items()))
-    results_file.save({"environment": environment.describe(), "rows": rows}, options.json)
-
-
 if __name__ == "__main__":
-    main()
+    results_file.main_of_rows(__doc__, measure)

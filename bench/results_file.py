@@ -1,9 +1,12 @@
 """The file that a benchmark leaves: JSON, of a kind that can be compared line by line."""
 
+import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from voicegate.bench import environment
 
 
 def save(report: Mapping[str, Any], path: Path | None) -> None:
@@ -11,3 +14,14 @@ def save(report: Mapping[str, Any], path: Path | None) -> None:
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def main_of_rows(doc: str | None, measure: Callable[[], list[dict[str, Any]]]) -> None:
+    """The command of a benchmark without options but `--json`: its rows, printed and saved."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0] if doc else None)
+    parser.add_argument("--json", type=Path, help="write the figures here")
+    options = parser.parse_args()
+    rows = measure()
+    for row in rows:
+        print("  ".join(f"{key} {value}" for key, value in row.items()))
+    save({"environment": environment.describe(), "rows": rows}, options.json)

@@ -27,7 +27,6 @@ class Coding(Enum):
     FLAC = "flac"
 
 
-_RAW: Final = (Coding.PCM_S16LE, Coding.PCM_F32LE, Coding.MULAW, Coding.ALAW)
 _CONTENT_TYPES: Final = {
     Coding.PCM_S16LE: "audio/pcm",
     Coding.PCM_F32LE: "audio/pcm",
@@ -55,11 +54,6 @@ class OutputFormat:
         if self.coding is Coding.OGG_OPUS:
             return Format(codec="opus", bitrate=self.bitrate_bps or OPUS_BITRATE_BPS)
         return Format(codec="pcm_s16le")
-
-    @property
-    def is_raw(self) -> bool:
-        """Samples of equal size one after another, so that the length in bytes tells the length in time."""
-        return self.coding in _RAW
 
     @property
     def is_costly(self) -> bool:

@@ -22,6 +22,7 @@ from voicegate.engine.device.watcher import NO_WAKER, Waker
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
 from voicegate.engine.llm.silent_filter import SilentTokenFilter
 from voicegate.engine.loop.clause import Clause, ClauseState, LlmPass, Rendering
+from voicegate.engine.loop.reservations import Reservations
 from voicegate.engine.loop.stages import ReadyVoice, Stages
 from voicegate.engine.policy.scheduler import Room
 from voicegate.engine.token2wav.flow.backend import FlowBatch
@@ -31,14 +32,6 @@ from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 # Euler steps launched but not finished. More would only let a cancel or a newcomer wait longer; fewer would let a GPU
 # wait for Python between steps.
 _MAX_STEPS_IN_FLIGHT = 2
-
-# What a pass is expected to get in all, when only its first words are known: in bistream a sentence or two, of text
-# that grows a sentence. Higher -> fewer clauses at once; lower -> more of them make way in the middle.
-_STREAMED_TEXT_TOKENS = 30
-_GROWING_TEXT_TOKENS = 16
-
-# Speech tokens that a clause which was set aside is expected to get beyond those it has, while its pass runs: a second.
-_MORE_TOKENS = 25
 
 
 @dataclass(slots=True)
@@ -68,7 +61,7 @@ class Pipeline:
         stages.llm.set_waker(waker)
         self._generating: dict[int, Clause] = {}  # by sequence id
         self._active: set[Clause] = set()
-        self._num_reserved_blocks = 0  # that they are expected to fill yet
+        self._reservations = Reservations(config, stages.flow)
         self.num_releases = 0
         self._batch_numbers = count()
         self._batches: dict[int, _RunningBatch] = {}
@@ -139,8 +132,7 @@ class Pipeline:
         _, text_ids = voice.llm_prompt.before(clause.text_ids, is_streaming=False)
         self._stages.llm.read(clause.llm_pass.sequence_id, text_ids, until=until)
         clause.is_paused = clause.is_prefilled = False
-        if clause.rendering is not None:
-            self._expect(clause.rendering, self._blocks_of(self._expected_tokens(clause)))
+        self._reservations.note_text(clause)
 
     def render(self, clause: Clause, voice: ReadyVoice, *, speed: float) -> None:
         """Begin to make sound of the clause's tokens, those it has and those to come. Raises as `start`.
@@ -156,11 +148,11 @@ class Pipeline:
                 flow.finish()
             vocoder = stages.vocoder.open()
             undo.pop_all()
-        num_blocks = self._expected_blocks(clause)
+        num_blocks = self._reservations.expected_blocks(clause)
         clause.rendering = Rendering(flow, MelStretch(speed), vocoder, num_blocks, num_blocks)
         clause.num_rendered_tokens = 0
         self._active.add(clause)
-        self._num_reserved_blocks += num_blocks
+        self._reservations.reserve(clause.rendering)
 
     def set_aside(self, clause: Clause) -> None:
         """Give back at once what its sound takes. Its tokens are kept, its LLM pass goes on: `render` takes it up."""
@@ -168,7 +160,7 @@ class Pipeline:
         if rendering is None:
             return
         self._active.remove(clause)
-        self._num_reserved_blocks -= rendering.num_missing_blocks
+        self._reservations.give_back(rendering)
         self.num_releases += 1
         self._leave_batch(clause)
         with ExitStack() as stack:
@@ -219,32 +211,7 @@ class Pipeline:
             return False
         if clause.state is ClauseState.WAITING and not self._stages.llm.num_free_slots:
             return False
-        num_free = self._stages.flow.num_free_blocks - self._num_reserved_blocks
-        return not self._active or num_free >= self._expected_blocks(clause)
-
-    def _expected_blocks(self, clause: Clause) -> int:
-        """A guess: what it turns out to need beyond this it takes while there is some, or makes way for others."""
-        if clause.state is ClauseState.WAITING:
-            num_tokens = self._expected_tokens(clause)
-        else:
-            num_tokens = clause.num_tokens + (_MORE_TOKENS if clause.state is ClauseState.GENERATING else 0)
-        return self._blocks_of(num_tokens)
-
-    def _blocks_of(self, num_tokens: int) -> int:
-        return self._stages.flow.num_speech_blocks(min(num_tokens, self._config.max_clause_tokens))
-
-    def _expected_tokens(self, clause: Clause) -> int:
-        """Speech tokens, by the text that is known."""
-        num_text_tokens = len(clause.text_ids)
-        if not clause.is_text_complete:
-            least = _GROWING_TEXT_TOKENS if clause.num_sayable_letters else _STREAMED_TEXT_TOKENS
-            num_text_tokens = max(num_text_tokens, least)
-        return num_text_tokens * self._config.expected_tokens_per_text_token
-
-    def _expect(self, rendering: Rendering, num_blocks: int) -> None:
-        """It is known better now how many it will fill."""
-        rendering.num_expected_blocks = num_blocks
-        self._note_blocks(rendering)
+        return not self._active or self._reservations.has_room(clause)
 
     def can_generate(self, clause: Clause) -> bool:
         return clause.llm_pass is not None and self._stages.llm.is_runnable(clause.llm_pass.sequence_id)
@@ -323,9 +290,7 @@ class Pipeline:
         if output.is_final:
             self._end_pass(clause, clause.llm_pass)
             clause.state = ClauseState.RENDERING
-            if clause.rendering is not None:
-                num_blocks = self._blocks_of(clause.num_tokens)
-                self._expect(clause.rendering, min(num_blocks, clause.rendering.num_expected_blocks))
+            self._reservations.note_length(clause)
             if flow is not None:
                 flow.finish()
                 if flow.is_exhausted:
@@ -378,7 +343,7 @@ class Pipeline:
             rendering = clause.rendering
             assert rendering is not None
             clause.num_rendered_tokens += mel.shape[1] // units.FRAMES_PER_TOKEN
-            self._note_blocks(rendering)
+            self._reservations.note_filled(rendering)
             is_final = rendering.flow.is_exhausted
             mel = rendering.stretch.push(mel, is_final=is_final)
             # A block may be all prompt: a voice whose prompt ends on a block border.
@@ -386,12 +351,6 @@ class Pipeline:
                 clauses.append(clause)
                 jobs.append(VocoderJob(rendering.vocoder, mel, is_final))
         return clauses, jobs
-
-    def _note_blocks(self, rendering: Rendering) -> None:
-        """It has filled some."""
-        num_missing = max(rendering.num_expected_blocks - rendering.flow.num_own_blocks, 0)
-        self._num_reserved_blocks += num_missing - rendering.num_missing_blocks
-        rendering.num_missing_blocks = num_missing
 
     def _vocode(self, clauses: list[Clause], jobs: list[VocoderJob]) -> None:
         """Behind the block on the same lane: its mel may be let go, what is computed into its memory comes later."""

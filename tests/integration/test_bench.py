@@ -1,7 +1,7 @@
 """The bench's client processes against a real gateway with the FakeEngine: every kind of scenario, small."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -29,12 +29,6 @@ SETTINGS = Settings(texts=TEXTS, duration_s=0.6, num_alone=3, alone_limit_s=20.0
 def no_hang() -> Iterator[None]:
     with deadline(60):
         yield
-
-
-@pytest.fixture
-async def url() -> AsyncIterator[str]:
-    async with running_gateway(GatewayConfig(), FakeEngine()) as url:
-        yield url
 
 
 class Told:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,12 +20,6 @@ pytestmark = pytest.mark.integration
 def no_hang() -> Iterator[None]:
     with deadline(60):
         yield
-
-
-@pytest.fixture
-async def url() -> AsyncIterator[str]:
-    async with running_gateway(GatewayConfig(), FakeEngine()) as url:
-        yield url
 
 
 async def command(*arguments: str) -> int:

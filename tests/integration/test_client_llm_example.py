@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,9 +14,7 @@ import pytest
 from tests.unit.clients.deadline import deadline
 from voicegate.clients.examples.llm_to_speech import Llm, LlmError, content_of, main, speak
 from voicegate.clients.python.threaded import iterate_in_thread
-from voicegate.engine.fake.engine import FakeEngine, Script
-from voicegate.gateway.config import GatewayConfig
-from voicegate.gateway.server.run import running_gateway
+from voicegate.engine.fake.engine import Script
 
 pytestmark = pytest.mark.integration
 
@@ -80,12 +78,6 @@ class StubLlm:
 def llm() -> Iterator[StubLlm]:
     with StubLlm(["Hello ", "wor", "ld.", " Bye"]).serving() as stub:
         yield stub
-
-
-@pytest.fixture
-async def url() -> AsyncIterator[str]:
-    async with running_gateway(GatewayConfig(), FakeEngine()) as url:
-        yield url
 
 
 async def test_pieces_arrive_while_the_answer_is_written(llm: StubLlm) -> None:

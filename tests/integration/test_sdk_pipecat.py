@@ -13,9 +13,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.integration.wire_client import Served, serving
+from tests.integration.wire_client import Served, native_turns, serving
 from voicegate.engine.fake.engine import Script
-from voicegate.protocol import messages as wire
 
 pytestmark = pytest.mark.integration
 
@@ -53,16 +52,6 @@ async def bots(plans: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     assert process.returncode == 0
     heard: list[list[dict[str, Any]]] = json.loads(out)
     return heard
-
-
-async def native_turns(texts: Sequence[str]) -> list[bytes]:
-    """What a native client hears, turn by turn, of a server that served nobody before."""
-    async with serving() as served, served.client() as client:
-        heard = []
-        for number, text in enumerate(texts):
-            await client.speak(f"turn-{number}", text, format=wire.Format(codec="pcm_s16le"))
-            heard.append(b"".join((await client.until_done(f"turn-{number}")).packets))
-        return heard
 
 
 def letters(texts: Sequence[str]) -> str:

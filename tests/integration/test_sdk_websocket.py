@@ -1,7 +1,7 @@
 """The `cartesia`, `deepgram-sdk` and `elevenlabs` packages by WebSocket: they hear what a native client hears."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ from deepgram.speak.v1 import SpeakV1Text
 from elevenlabs.client import ElevenLabs
 from elevenlabs.core.api_error import ApiError
 
-from tests.integration.wire_client import TIMEOUT_S, Served, serving
+from tests.integration.wire_client import TIMEOUT_S, Served, native_turns, serving
 from voicegate.engine.fake.engine import Script
 from voicegate.engine.interface import Overloaded
 from voicegate.protocol import messages as wire
@@ -24,16 +24,6 @@ TURNS = ("Hello there, and more.", "A second turn.", "The third.")
 LONG = "word " * 100
 SLOW = Script(real_time_factor=1.0)
 PCM = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24_000}
-
-
-async def native_turns(texts: Sequence[str]) -> list[bytes]:
-    """What a native client hears, turn by turn, of a server that served nobody before."""
-    async with serving() as served, served.client() as client:
-        heard = []
-        for number, text in enumerate(texts):
-            await client.speak(f"turn-{number}", text, format=wire.Format(codec="pcm_s16le"))
-            heard.append(b"".join((await client.until_done(f"turn-{number}")).packets))
-        return heard
 
 
 def ws_base(served: Served) -> str:

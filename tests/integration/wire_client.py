@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -142,6 +142,16 @@ async def serving(script: Script | None = None, **settings: Any) -> AsyncIterato
     engine = FakeEngine(script)
     async with running_gateway(GatewayConfig(**settings), engine) as url:
         yield Served(url, engine)
+
+
+async def native_turns(texts: Sequence[str]) -> list[bytes]:
+    """What a native client hears, turn by turn, of a server that served nobody before."""
+    async with serving() as served, served.client() as client:
+        heard = []
+        for number, text in enumerate(texts):
+            await client.speak(f"turn-{number}", text, format=wire.Format(codec="pcm_s16le"))
+            heard.append(b"".join((await client.until_done(f"turn-{number}")).packets))
+        return heard
 
 
 @dataclass

@@ -1,0 +1,16 @@
+"""What several of these tests begin with."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from voicegate.engine.fake.engine import FakeEngine
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.server.run import running_gateway
+
+
+@pytest.fixture
+async def url() -> AsyncIterator[str]:
+    """Of a gateway over a FakeEngine, with the settings as shipped."""
+    async with running_gateway(GatewayConfig(), FakeEngine()) as url:
+        yield url
