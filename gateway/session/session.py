@@ -17,16 +17,24 @@ from voicegate.gateway.session.context import ACCEPTS, Context, ContextMessage, 
 from voicegate.gateway.session.opening import Refusal, SessionLimits, build_request, find_refusal, refusal_of
 from voicegate.gateway.session.pacing import SendPace
 from voicegate.gateway.session.quota import NOBODY, Holding, Owner, Quotas
+from voicegate.gateway.session.refusals import (
+    GOING_AWAY,
+    error_of,
+    excess_of,
+    expired,
+    find_excess,
+    flooded,
+    going_away,
+    illegal_in_state,
+    over_rate,
+    refused,
+    revoked,
+)
 from voicegate.protocol import messages as wire
 from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
 from voicegate.protocol.messages import ClientMessage
 
 NUM_HANDLES: Final = 2**16
-# Long enough for a client to find another server, short enough to try this one again after a restart.
-DRAIN_RETRY_AFTER_MS: Final = 1_000
-# Contexts of a full server end at the pace of conversations.
-FULL_RETRY_AFTER_MS: Final = 2_000
-_GOING_AWAY: Final = "the server is going away"
 
 
 class Session:
@@ -96,7 +104,9 @@ class Session:
             case wire.Ping(t=t):
                 return [Send(wire.Pong(t=t))]
             case wire.Resume():
-                return [_error(ErrorCode.UNSUPPORTED, "this server does not resume sessions; open the contexts again")]
+                return [
+                    error_of(ErrorCode.UNSUPPORTED, "this server does not resume sessions; open the contexts again")
+                ]
             case _:
                 assert_never(message)
 
@@ -106,7 +116,7 @@ class Session:
             return []
         is_refused_open = error.message_type == "open" and error.context is not None
         is_fatal = is_refused_open and error.context not in self._contexts
-        return [_error(error.code, error.message, error.context, fatal=is_fatal)]
+        return [error_of(error.code, error.message, error.context, fatal=is_fatal)]
 
     def disconnected(self) -> list[Action]:
         """The socket is gone: nobody waits for what still runs."""
@@ -119,7 +129,7 @@ class Session:
 
     def refused(self, utterance_id: UtteranceId, error: EngineError) -> list[Action]:
         context = self._by_utterance[utterance_id]
-        return self._end(context, _refused(refusal_of(error), context.context_id))
+        return self._end(context, refused(refusal_of(error), context.context_id))
 
     @property
     def next_deadline_s(self) -> float | None:
@@ -146,14 +156,14 @@ class Session:
         """Contexts that still run have had their time."""
         if self._is_closed:
             return []
-        errors = [self._overloaded(context_id) for context_id in self._contexts]
-        return [*errors, *self._cancel_all(), Close(CloseCode.GOING_AWAY, _GOING_AWAY)]
+        errors = [going_away(context_id) for context_id in self._contexts]
+        return [*errors, *self._cancel_all(), Close(CloseCode.GOING_AWAY, GOING_AWAY)]
 
     def engine_stopped(self) -> list[Action]:
         if self._is_closed:
             return []
         errors = [
-            _error(ErrorCode.ENGINE_FAILED, "the engine has stopped", context_id, fatal=True)
+            error_of(ErrorCode.ENGINE_FAILED, "the engine has stopped", context_id, fatal=True)
             for context_id in self._contexts
         ]
         # The engine is not there to be told of a cancel.
@@ -170,23 +180,19 @@ class Session:
         """The peer sends more than it may, and is read more slowly from here on."""
         if self._is_closed:
             return []
-        reason = f"over {self._limits.messages_per_s} messages a second, so they are read no faster; send fewer"
-        return [_error(ErrorCode.RATE_LIMITED, reason)]
+        return [over_rate(self._limits)]
 
     def flooded(self) -> list[Action]:
         """It went on for longer than anybody has patience."""
         if self._is_closed:
             return []
-        reason = f"over {self._limits.messages_per_s} messages a second for too long"
-        error = _error(ErrorCode.RATE_LIMITED, reason, fatal=True)
-        return [error, *self._cancel_all(), Close(CloseCode.POLICY, ErrorCode.RATE_LIMITED.value)]
+        return [flooded(self._limits), *self._cancel_all(), Close(CloseCode.POLICY, ErrorCode.RATE_LIMITED.value)]
 
     def revoked(self) -> list[Action]:
         """The key that it came with is none any more."""
         if self._is_closed:
             return []
-        error = _error(ErrorCode.UNAUTHORIZED, "the key of this connection was taken back", fatal=True)
-        return [error, *self._cancel_all(), Close(CloseCode.POLICY, ErrorCode.UNAUTHORIZED.value)]
+        return [revoked(), *self._cancel_all(), Close(CloseCode.POLICY, ErrorCode.UNAUTHORIZED.value)]
 
     @property
     def next_send_s(self) -> float | None:
@@ -245,7 +251,7 @@ class Session:
             case engine.Cancelled(spoken_text=spoken, remaining_text=remaining):
                 return self._end(context, Send(wire.Cancelled(context.context_id, event.audio_ms, spoken, remaining)))
             case engine.Failed(message=message):
-                return self._end(context, _error(ErrorCode.ENGINE_FAILED, message, context.context_id, fatal=True))
+                return self._end(context, error_of(ErrorCode.ENGINE_FAILED, message, context.context_id, fatal=True))
             case _:
                 assert_never(event)
 
@@ -254,15 +260,15 @@ class Session:
     def _open(self, message: wire.Open, now_s: float) -> list[Action]:
         context_id = message.context
         if context_id in self._contexts:
-            return [_error(ErrorCode.CONTEXT_EXISTS, "this context is open already", context_id)]
+            return [error_of(ErrorCode.CONTEXT_EXISTS, "this context is open already", context_id)]
         if self._is_draining:
-            return [self._overloaded(context_id)]
+            return [going_away(context_id)]
         if len(self._contexts) >= self._limits.contexts:
             text = f"{self._limits.contexts} contexts are open on this socket, which is its limit"
-            return [_error(ErrorCode.TOO_MANY_CONTEXTS, text, context_id, fatal=True)]
+            return [error_of(ErrorCode.TOO_MANY_CONTEXTS, text, context_id, fatal=True)]
         refusal = find_refusal(message, self._info) or self._take_quota(Holding.CONTEXT)
         if refusal is not None:
-            return [_refused(refusal, context_id)]
+            return [refused(refusal, context_id)]
         utterance_id = UtteranceId(f"{self.session_id}-{self._num_incarnations}")
         self._num_incarnations += 1
         request = build_request(message, self._info, utterance_id)
@@ -283,11 +289,7 @@ class Session:
 
     def _take_quota(self, holding: Holding) -> Refusal | None:
         excess = self._quotas.take(self._owner, holding)
-        if excess is None:
-            return None
-        if excess.is_of_owner:
-            return Refusal(ErrorCode.TOO_MANY_CONTEXTS, str(excess))
-        return Refusal(ErrorCode.OVERLOADED, str(excess), FULL_RETRY_AFTER_MS)
+        return None if excess is None else excess_of(excess)
 
     def _take_handle(self) -> int:
         """The one unused for longest, so that late audio of an ended context is not taken for another's."""
@@ -302,39 +304,22 @@ class Session:
         if context is None:
             # A player reports until it has played everything, so its last reports come after `done`.
             is_report = isinstance(message, wire.Playback)
-            return [] if is_report else [_error(ErrorCode.UNKNOWN_CONTEXT, "no such context is open", message.context)]
+            return (
+                [] if is_report else [error_of(ErrorCode.UNKNOWN_CONTEXT, "no such context is open", message.context)]
+            )
         if type(message) not in ACCEPTS[context.state]:
-            tag = message.__struct_config__.tag
-            text = f"{tag} is not possible while the context is {context.state.value}"
-            return [_error(ErrorCode.ILLEGAL_IN_STATE, text, message.context)]
-        excess = self._find_excess(context, message)
+            return [illegal_in_state(message, context.state)]
+        excess = find_excess(context, message, self._limits)
         if excess is not None:
             return [excess]
         actions = context.take(message, now_s)
         if any(isinstance(action, Submit) for action in actions):
             if (refusal := self._take_quota(Holding.UTTERANCE)) is not None:
-                return self._end(context, _refused(refusal, context.context_id))
+                return self._end(context, refused(refusal, context.context_id))
             context.holds_place = True
         if context.state is ContextState.CANCELLING and context.pace and (end := context.pace.take_end()) is not None:
             return self._engine_ended(context, end)  # the engine has no other to send
         return self._end(context, *actions) if context.is_over else actions
-
-    def _find_excess(self, context: Context, message: ContextMessage) -> Send | None:
-        """The error for a message that is too long or one too many."""
-        limits = self._limits
-        match message:
-            case wire.Text(text=text):
-                num_bytes = len(text.encode())
-                if num_bytes > limits.text_bytes:
-                    reason = f"text of {num_bytes} bytes; a message takes {limits.text_bytes}: send it in parts"
-                    return _error(ErrorCode.BAD_MESSAGE, reason, context.context_id)
-                if context.num_text_bytes + num_bytes > limits.context_text_bytes:
-                    reason = f"a context takes {limits.context_text_bytes} bytes of text in all: open another"
-                    return _error(ErrorCode.BAD_MESSAGE, reason, context.context_id)
-            case wire.Flush() if context.num_unanswered_flushes >= limits.unanswered_flushes:
-                reason = f"{limits.unanswered_flushes} flushes of this context are unanswered, which is the limit"
-                return _error(ErrorCode.RATE_LIMITED, reason, context.context_id)
-        return None
 
     # --- ends ---------------------------------------------------------------------------------------------
 
@@ -352,22 +337,16 @@ class Session:
 
     def _send_away(self, context: Context) -> list[Action]:
         """From a server that drains: the context has nothing to say here, and may have elsewhere."""
-        return self._end(context, self._overloaded(context.context_id), *context.cancel())
+        return self._end(context, going_away(context.context_id), *context.cancel())
 
     def _expire(self, context: Context, now_s: float) -> list[Action]:
-        limits = self._limits
-        if now_s >= context.opened_s + limits.context_life_s:
-            text = f"this context has been open for {limits.context_life_s:g} s, which is the limit; open another"
-        else:
-            text = f"this context has been idle for {limits.context_idle_s:g} s, which is the limit; open it again"
-        error = _error(ErrorCode.EXPIRED, text, context.context_id, fatal=True)
-        return self._end(context, error, *context.cancel())
+        return self._end(context, expired(context, self._limits, now_s), *context.cancel())
 
     def _close_if_drained(self) -> list[Action]:
         if not self._is_draining or self._contexts:
             return []
         self._is_closed = True
-        return [Close(CloseCode.GOING_AWAY, _GOING_AWAY)]
+        return [Close(CloseCode.GOING_AWAY, GOING_AWAY)]
 
     def _cancel_all(self) -> list[Action]:
         self._is_closed = True
@@ -375,31 +354,3 @@ class Session:
         for context in contexts:
             self._forget(context)
         return [action for context in contexts for action in context.cancel()]
-
-    def _overloaded(self, context_id: str) -> Send:
-        text = f"{_GOING_AWAY}; open the context on another connection"
-        code, retry_after_ms = ErrorCode.OVERLOADED, DRAIN_RETRY_AFTER_MS
-        return _error(code, text, context_id, fatal=True, retry_after_ms=retry_after_ms)
-
-
-def _error(
-    code: ErrorCode,
-    message: str,
-    context_id: str | None = None,
-    *,
-    fatal: bool = False,
-    retry_after_ms: int | None = None,
-) -> Send:
-    return Send(
-        wire.Error(
-            code=code.value,
-            message=message,
-            fatal=fatal,
-            context=UNSET if context_id is None else context_id,
-            retry_after_ms=UNSET if retry_after_ms is None else retry_after_ms,
-        )
-    )
-
-
-def _refused(refusal: Refusal, context_id: str) -> Send:
-    return _error(refusal.code, refusal.message, context_id, fatal=True, retry_after_ms=refusal.retry_after_ms)
