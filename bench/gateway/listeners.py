@@ -1,0 +1,186 @@
+"""A process of clients: each has one socket and one context, writes words, and looks at when its packets were made.
+
+    python -m voicegate.bench.gateway.listeners ws://... --streams 50 --texts-per-s 20
+
+Speaks just enough of WebSocket to cost little. Prints a line when all speak; then for the first line on its input
+begins to count, for the second prints what it counted, and ends.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import struct
+import sys
+import time
+from typing import Final, cast
+from urllib.parse import urlsplit
+
+import uvloop
+
+from voicegate.bench.gateway.metronome import STAMP
+
+_BINARY: Final = 0x82
+_PING: Final = 0x89
+# Behind the audio message's head and the length of its first packet (docs/protocol.md section 5).
+_STAMP_OFFSET: Final = 14
+_TICK_S: Final = 0.002
+_LENGTH16: Final = struct.Struct(">H")
+_ZERO_MASK: Final = bytes(4)
+
+
+def _client_frame(first_byte: int, payload: bytes) -> bytes:
+    """Masked by zero, which leaves the payload as it is."""
+    if len(payload) > 125:
+        raise ValueError("only short messages are sent here")
+    return bytes([first_byte, 0x80 | len(payload)]) + _ZERO_MASK + payload
+
+
+def _text(message: dict[str, str]) -> bytes:
+    return _client_frame(0x81, json.dumps(message).encode())
+
+
+_OPEN: Final = _text({"type": "open", "context": "a"})
+_WORD: Final = _text({"type": "text", "context": "a", "text": "word, "})
+
+
+class Tally:
+    def __init__(self) -> None:
+        self.is_counting = False
+        self.latencies_ns: list[int] = []
+        self.num_texts = 0
+        self.num_other_messages = 0
+
+
+class Listener(asyncio.Protocol):
+    def __init__(self, target: str, host: str, tally: Tally) -> None:
+        self._request = (
+            f"GET {target} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        self._tally = tally
+        self._buffer = b""
+        self._transport: asyncio.Transport | None = None
+        self._is_upgraded = False
+        self.speaks: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's do not derive from it
+        self._transport.write(self._request.encode())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.speaks.done():
+            self.speaks.set_exception(ConnectionError("the server closed the connection"))
+
+    def write_word(self) -> None:
+        assert self._transport is not None
+        self._transport.write(_WORD)
+
+    def data_received(self, data: bytes) -> None:
+        now_ns = time.monotonic_ns()
+        assert self._transport is not None
+        buffer = self._buffer + data
+        if not self._is_upgraded:
+            head, end, buffer = buffer.partition(b"\r\n\r\n")
+            if not end:
+                self._buffer = head
+                return
+            if b" 101 " not in head.split(b"\r\n")[0]:
+                raise ConnectionError(head.decode())
+            self._is_upgraded = True
+            self._transport.write(_OPEN + _WORD)
+        position = 0
+        while (frame := _frame_at(buffer, position)) is not None:
+            first_byte, start, position = frame
+            self._take(first_byte, buffer, start, position, now_ns)
+        self._buffer = buffer[position:]
+
+    def _take(self, first_byte: int, buffer: bytes, start: int, end: int, now_ns: int) -> None:
+        if first_byte == _BINARY:
+            if not self.speaks.done():
+                self.speaks.set_result(None)
+            if self._tally.is_counting:
+                self._tally.latencies_ns.append(now_ns - STAMP.unpack_from(buffer, start + _STAMP_OFFSET)[0])
+        elif first_byte == _PING:
+            assert self._transport is not None
+            self._transport.write(_client_frame(0x8A, buffer[start:end]))
+        else:
+            self._tally.num_other_messages += self._tally.is_counting
+
+
+def _frame_at(buffer: bytes, position: int) -> tuple[int, int, int] | None:
+    """Its first byte, where its payload begins and ends; None where it is not whole."""
+    if len(buffer) < position + 2:
+        return None
+    length, start = buffer[position + 1], position + 2
+    if length == 126:
+        if len(buffer) < position + 4:
+            return None
+        (length,), start = _LENGTH16.unpack_from(buffer, start), position + 4
+    elif length == 127:
+        raise ValueError("a message longer than any that the metronome makes")
+    end = start + length
+    return (buffer[position], start, end) if end <= len(buffer) else None
+
+
+async def _write_words(listeners: list[Listener], texts_per_s: float, tally: Tally) -> None:
+    """Each at a pace of its own, as agents' LLMs write."""
+    if not texts_per_s:
+        return
+    start_s = time.monotonic()
+    due_s = [start_s + random.random() / texts_per_s for _ in listeners]
+    while True:
+        now_s = time.monotonic()
+        for index, listener in enumerate(listeners):
+            if due_s[index] <= now_s:
+                due_s[index] += 1 / texts_per_s
+                listener.write_word()
+                tally.num_texts += tally.is_counting
+        await asyncio.sleep(_TICK_S)
+
+
+async def _listen(options: argparse.Namespace) -> None:
+    url, tally, loop = urlsplit(options.url), Tally(), asyncio.get_running_loop()
+    listeners = []
+    for _ in range(options.streams):
+        _, listener = await loop.create_connection(
+            lambda: Listener(url.path, url.netloc, tally), url.hostname, url.port
+        )
+        listeners.append(listener)
+    await asyncio.gather(*(listener.speaks for listener in listeners))
+    writing = asyncio.create_task(_write_words(listeners, options.texts_per_s, tally))
+    print("all speak", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    tally.is_counting = True
+    began_s, cpu_before_s = time.monotonic(), time.process_time()
+    await asyncio.to_thread(sys.stdin.readline)
+    tally.is_counting = False
+    window_s = time.monotonic() - began_s
+    writing.cancel()
+    counted = {
+        "latencies_ms": [round(each / 1e6, 4) for each in tally.latencies_ns],
+        "num_texts": tally.num_texts,
+        "num_other_messages": tally.num_other_messages,
+        "cpu": (time.process_time() - cpu_before_s) / window_s,
+        "window_s": window_s,
+    }
+    print(json.dumps(counted), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("url")
+    parser.add_argument("--streams", type=int, required=True)
+    parser.add_argument("--texts-per-s", type=float, required=True, help="of each")
+    parser.add_argument("--not-on-core", type=int, help="a core that is left to the server")
+    options = parser.parse_args()
+    cores = os.sched_getaffinity(0) - {options.not_on_core}
+    if cores:
+        os.sched_setaffinity(0, cores)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_listen(options))
+
+
+if __name__ == "__main__":
+    main()
