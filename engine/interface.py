@@ -254,6 +254,13 @@ class Engine(Protocol):
     def unready_reason(self) -> str | None:
         """Why `submit` refuses everybody now, also an engine that runs; None: it does not. May change at any time."""
 
+    @property
+    def pulse(self) -> int | None:
+        """Changes with all that the engine gets done; None while it has nothing to do, or does not run.
+
+        One that stays the same for long is of an engine that hangs. From any thread.
+        """
+
     async def start(self) -> None:
         """Load and warm up; returns when nothing is left to be compiled. Raises EngineError with the remedy."""
 

@@ -125,6 +125,12 @@ class GatewayConfig:
     write_stall_s: float = field(
         default=10.0, metadata=_help("a peer that reads nothing for this long while data waits is dropped")
     )
+    engine_timeout_s: float = field(
+        default=10.0,
+        metadata=_help(
+            "an engine that gets nothing done for this long is said to hang: /healthz, and clients, hear so"
+        ),
+    )
     drain_s: float = field(default=30.0, metadata=_help("time from SIGTERM to exit, for contexts to finish in"))
     lead_ms: int = field(
         default=3_000, metadata=_help("audio made ahead of real time, where a client names no lead; lower wastes less")
@@ -253,6 +259,7 @@ _RANGES: Final = (
     _Range("max_message_bytes", 1),
     _Range("messages_per_s", 1),
     _Range("write_stall_s", 0.05, 86_400),
+    _Range("engine_timeout_s", 1, 3600),
     _Range("drain_s", 0, 86_400),
     _Range("lead_ms", 200),
     _Range("stall_ms", 0, 60_000),

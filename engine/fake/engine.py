@@ -47,6 +47,7 @@ _SOUND_FILES = (b"RIFF", b"fLaC", b"OggS", b"ID3")
 class FaultKind(Enum):
     FAIL = "fail"  # the utterance fails, the engine goes on
     STALL = "stall"  # no more audio comes, until a cancel
+    HANG = "hang"  # the engine gets nothing done any more, until `go_on`
     DIE = "die"  # the engine stops without another word
 
 
@@ -92,7 +93,7 @@ class _Utterance:
 class FakeEngine:
     """`requests`, `cancels` and `num_live` are there to be looked at; `until` waits for what they should show.
 
-    `trouble` is there to be set and unset.
+    `trouble` is there to be set and unset, `go_on` ends a hang.
     """
 
     def __init__(self, script: Script | None = None, *, trouble: str | None = None) -> None:
@@ -105,6 +106,7 @@ class FakeEngine:
         self._changed = asyncio.Event()
         self._loop_task: asyncio.Task[None] | None = None
         self._num_submits = 0
+        self._is_hanging = False
         self._is_dead = False
         self._voices = list(VOICES)
         self.requests: list[UtteranceRequest] = []
@@ -119,6 +121,10 @@ class FakeEngine:
         while not is_so():
             self._changed.clear()
             await self._changed.wait()
+
+    def go_on(self) -> None:
+        self._is_hanging = False
+        self._wake.set()
 
     # --- the seam -----------------------------------------------------------------------------------------
 
@@ -140,6 +146,10 @@ class FakeEngine:
     @property
     def unready_reason(self) -> str | None:
         return self.trouble if self._is_running else _NOT_RUNNING
+
+    @property
+    def pulse(self) -> int | None:
+        return 0 if self._is_hanging else None  # all work takes no time
 
     async def start(self) -> None:
         if self._loop_task is None:
@@ -244,6 +254,8 @@ class FakeEngine:
 
     def _step(self) -> float | None:
         """A chunk of every utterance that is due. Returns seconds until the next is; None: until something comes."""
+        if self._is_hanging:
+            return None
         now_s = _now_s()
         for utterance in list(self._live.values()):
             if utterance.speech.has_work and utterance.due_s <= now_s:
@@ -277,6 +289,9 @@ class FakeEngine:
                 self._emit_end(Failed(utterance.speech.request.utterance_id, "scripted failure"))
             case FaultKind.STALL:
                 pass
+            case FaultKind.HANG:
+                self._is_hanging = True
+                utterance.fault = None
             case FaultKind.DIE:
                 self._is_dead = True
                 self._events.put_nowait(None)

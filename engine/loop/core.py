@@ -220,6 +220,11 @@ class EngineCore:
         return self._pipeline.is_busy
 
     @property
+    def num_fetched(self) -> int:
+        """What was fetched so far, of LLM, flow and vocoder."""
+        return self._pipeline.num_fetched
+
+    @property
     def num_submitted(self) -> int:
         """Utterances so far."""
         return self._roster.num_entries

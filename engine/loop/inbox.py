@@ -93,6 +93,10 @@ class Inbox:
         """Whoever waits in `take` looks at something else."""
         self._bell.ring()
 
+    @property
+    def is_empty(self) -> bool:
+        return not (self._urgent or self._envelopes)
+
     def close(self) -> None:
         """Nothing is taken any more."""
         self._is_closed = True

@@ -63,6 +63,7 @@ class Pipeline:
         self._active: set[Clause] = set()
         self._reservations = Reservations(config, stages.flow)
         self.num_releases = 0
+        self.num_fetched = 0  # outputs of the LLM, Euler steps and calls of the vocoder that were done
         self._batch_numbers = count()
         self._batches: dict[int, _RunningBatch] = {}
         self._solving: deque[tuple[Mark, Mark]] = deque()  # begin and end of Euler steps
@@ -235,6 +236,7 @@ class Pipeline:
         """What the lanes take now."""
         while self._solving and self._solving[0][1].is_reached:
             begin, end = self._solving.popleft()
+            self.num_fetched += 1
             self._counters["flow_seconds"] += end.seconds_since(begin)
         return Room(
             takes_llm_step=self._stages.llm.takes_step,
@@ -273,6 +275,7 @@ class Pipeline:
     def fetch_tokens(self) -> list[tuple[Clause, SequenceOutput]]:
         """What the LLM has made, in order; `take_tokens` hands it on."""
         outputs = self._stages.llm.poll()
+        self.num_fetched += len(outputs)
         # Of a sequence that was released nobody wants to know any more.
         return [(self._generating[each.sequence_id], each) for each in outputs if each.sequence_id in self._generating]
 
@@ -374,6 +377,7 @@ class Pipeline:
         results = []
         while self._rendered and self._rendered[0].mark.is_reached:
             rendered = self._rendered.popleft()
+            self.num_fetched += 1
             self._counters["vocoder_seconds"] += rendered.mark.seconds_since(rendered.begin)
             rows = zip(rendered.clauses, rendered.renderings, rendered.samples, rendered.are_final, strict=True)
             for clause, rendering, samples, is_final in rows:

@@ -9,7 +9,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import TypeVar
@@ -87,6 +87,8 @@ class ThreadedEngine:
         # As of the engine's last step:
         self._welcome = (0, 0)  # how many submitted ones it had seen; how many more might come
         self._stats: Mapping[str, float] = {}
+        self._pulse = 0
+        self._is_at_rest = True
         self._keeper: VoiceKeeper | None = None
         self._encoders: Encoders | None = None
         self._voice_change = asyncio.Lock()  # one at a time
@@ -103,6 +105,12 @@ class ThreadedEngine:
     @property
     def unready_reason(self) -> str | None:
         return self._stop_reason or (None if self._encoders is None else self._encoders.unready_reason)
+
+    @property
+    def pulse(self) -> int | None:
+        if self._stop_reason is not None or (self._is_at_rest and self._inbox.is_empty):
+            return None
+        return self._pulse
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -274,36 +282,43 @@ class ThreadedEngine:
         except BaseException as error:  # noqa: BLE001 - handed to the caller of start()
             _call_soon(loop, _settle, ready, error)
             return
-        _call_soon(loop, _settle, ready, loaded)
         reason = "the engine was closed"
-        try:
-            self._serve(loaded.core)
-        except LlmDied as error:
-            log.exception("engine_died")
-            reason = f"the speech LLM died: {error}"
-        except Exception:
-            log.exception("engine_died")
-            reason = "the engine died; see the log"
-        loaded.core.fail_all(reason)
-        watcher.close()
-        loaded.close()
-        _call_soon(loop, self._stopped, reason)
+        with ExitStack() as ends:  # in reverse, and each whatever becomes of the others
+            ends.callback(lambda: _call_soon(loop, self._stopped, reason))
+            ends.callback(loaded.close)
+            ends.callback(watcher.close)
+            ends.callback(lambda: loaded.core.fail_all(reason))
+            try:
+                _call_soon(loop, _settle, ready, loaded)
+                self._serve(loaded.core)
+            except LlmDied as error:
+                log.exception("engine_died")
+                reason = f"the speech LLM died: {error}"
+            except BaseException:  # also what would end a thread without a word
+                log.exception("engine_died")
+                reason = "the engine died; see the log"
 
     def _serve(self, core: EngineCore) -> None:
         wait_s: float | None = None
-        num_steps = count(1)
+        num_steps, num_moves = count(1), 0
         while self._take_commands(core, wait_s):
             decision = core.step()
             if not decision.is_idle:
                 wait_s = 0.0
             else:
                 wait_s = None if decision.wake_at_s is None else max(decision.wake_at_s - self._clock(), 0.0)
+            # While a device has work and nothing can be launched, only what comes of it is progress: it may hang.
+            is_waiting_for_device = decision.is_idle and core.is_busy
+            num_moves += not is_waiting_for_device
+            self._pulse = num_moves + core.num_fetched
+            self._is_at_rest = decision.is_idle and not is_waiting_for_device
             self._welcome = (core.num_submitted, core.num_welcome)
             self._stats = {**core.counters, "host_seconds": time.thread_time(), "host_steps": next(num_steps)}
 
     def _take_commands(self, core: EngineCore, wait_s: float | None) -> bool:
         """Apply what has come, for a moment at most, waiting up to `wait_s` (None: for ever) for it. False: stop."""
         commands = self._inbox.take(wait_s)
+        self._is_at_rest = False
         until_s = self._clock() + _COMMANDS_S
         while commands:
             for command in commands:

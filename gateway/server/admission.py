@@ -11,6 +11,8 @@ from voicegate.gateway.session.waiting import WaitingLimits, WaitingLine
 # The engine says nothing when it has room again, but that an utterance has ended; there is room at other times too.
 # Lower asks more often, higher makes those who wait do so for longer.
 _ASK_AGAIN_S: Final = 0.05
+# What hangs goes on soon or never.
+_TROUBLE_RETRY_MS: Final = 2_000
 
 Answer = Callable[[EngineError | None], None]
 
@@ -27,6 +29,7 @@ class Admission:
         self._line = WaitingLine(limits)
         self._waiting: dict[UtteranceId, _Waiting] = {}
         self._asking: asyncio.TimerHandle | None = None
+        self.trouble: str | None = None  # for which everybody is refused, as long as it is there
 
     @property
     def num_waiting(self) -> int:
@@ -43,6 +46,9 @@ class Admission:
 
     def submit(self, request: UtteranceRequest, answer: Answer) -> None:
         """`answer` is called with None once the engine has it, at once or later; or with why not."""
+        if self.trouble is not None:
+            answer(Overloaded(f"{self.trouble}; try another server", retry_after_ms=_TROUBLE_RETRY_MS))
+            return
         if self._line.first is None:
             error = self._try(request)
             if not isinstance(error, Overloaded) or self._line.is_full:

@@ -118,6 +118,9 @@ class Conversation:
     def engine_stopped(self) -> None:
         self._react(self._session.engine_stopped)
 
+    def engine_hangs(self, trouble: str) -> None:
+        self._react(lambda: self._session.engine_hangs(trouble))
+
     def over_rate(self) -> None:
         self.log.warning("too many messages")
         self._react(self._session.over_rate)

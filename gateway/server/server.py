@@ -31,6 +31,7 @@ from voicegate.gateway.server.http.status import Load, Status
 from voicegate.gateway.server.listener import Listener
 from voicegate.gateway.server.sites import is_loopback, sites_of
 from voicegate.gateway.server.translation import translator_for
+from voicegate.gateway.server.watchdog import Watchdog
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import Holding, QuotaLimits, Quotas
 from voicegate.gateway.session.voice_names import VoiceNames
@@ -57,7 +58,7 @@ class Phase(Enum):
 
 
 class Gateway:
-    """`owns_process`: an engine that is stopped while it loads, which cannot be interrupted, is left to its end."""
+    """`owns_process`: an engine that loads, or hangs, cannot be interrupted, and is left where it is at the end."""
 
     def __init__(self, config: GatewayConfig, engine: Engine, *, owns_process: bool = False) -> None:
         self._config = config
@@ -65,6 +66,7 @@ class Gateway:
         self._engine = engine
         waiting = WaitingLimits(num_waiting=config.waiting_contexts, wait_s=config.waiting_s)
         self._admission = Admission(engine, waiting)
+        self._watchdog = Watchdog(engine, config.engine_timeout_s, on_change=self._meet_engine)
         self._dispatcher = Dispatcher(engine, on_end=self._admission.note_end)
         limits = SessionLimits(
             contexts=config.contexts_per_socket,
@@ -154,11 +156,13 @@ class Gateway:
             async with asyncio.TaskGroup() as tasks:
                 engine = tasks.create_task(self._run_engine())
                 stopping = tasks.create_task(stop.wait())
+                watching = tasks.create_task(self._watchdog.run())
                 await asyncio.wait({engine, stopping}, return_when=asyncio.FIRST_COMPLETED)
                 self.failure = engine.result() if engine.done() else None
                 await (self._drain() if self.failure is None else self._tell_failure())
                 stopping.cancel()
                 engine.cancel()
+                watching.cancel()
         finally:
             await self._close()
         log.info("stopped", failure=self.failure)
@@ -200,6 +204,13 @@ class Gateway:
                 self._info = self._engine.info
         return self._info
 
+    def _meet_engine(self, trouble: str | None) -> None:
+        """It hangs, or (None) goes on."""
+        self._admission.trouble = trouble
+        if trouble is not None:
+            for guest in self.guests:
+                guest.conversation.engine_hangs(trouble)
+
     def reload(self) -> None:
         """Read the keys again. Who came with one that is none any more is cut off; a bad file changes nothing."""
         try:
@@ -230,7 +241,8 @@ class Gateway:
             max_waiting=waiting.max_waiting,
             retry_after_ms=waiting.retry_after_ms,
         )
-        return Status(self._phase.value or self._engine.unready_reason, info, load)
+        hang = self._watchdog.trouble
+        return Status(self._phase.value or hang or self._engine.unready_reason, info, load, hang=hang)
 
     async def _serve_socket(self, websocket: BoundedSocket) -> None:
         info = self._info_now
@@ -277,6 +289,8 @@ class Gateway:
         for guest in self.guests:
             guest.abort()
         await self._listener.close()
+        if self._owns_process and self._watchdog.trouble is not None:
+            self.is_engine_left = True  # its thread would be waited for in vain
         if not self.is_engine_left:
             await self._engine.close()
 

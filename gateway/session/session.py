@@ -170,6 +170,16 @@ class Session:
         withdrawals = [action for action in self._cancel_all() if isinstance(action, Withdraw)]
         return [*errors, *withdrawals, Close(CloseCode.OUR_FAULT, "")]
 
+    def engine_hangs(self, trouble: str) -> list[Action]:
+        """Whoever waits for it hears so, instead of nothing; those with nothing to say stay."""
+        waiting = [context for context in self._contexts.values() if context.asked_s is not None]
+        text = f"{trouble}; open the context again, best on another server"
+        actions: list[Action] = []
+        for context in waiting:
+            error = error_of(ErrorCode.ENGINE_FAILED, text, context.context_id, fatal=True)
+            actions += self._end(context, error, *context.cancel())
+        return actions
+
     def slow_consumer(self) -> list[Action]:
         """The peer read nothing for too long; no message would reach it either."""
         if self._is_closed:

@@ -8,6 +8,7 @@ import pytest
 from tests.contract.conftest import Case
 from tests.contract.listener import Listener
 from tests.support.golden import TINY_MODEL_DIR
+from tests.support.polling import until
 from voicegate.engine import units
 from voicegate.engine.audio.opus import load_opuslib
 from voicegate.engine.interface import (
@@ -54,6 +55,7 @@ async def test_is_not_running_before_start(case: Case) -> None:
     with pytest.raises(EngineStopped):
         _ = case.engine.info
     assert case.engine.unready_reason
+    assert case.engine.pulse is None
     with pytest.raises(EngineStopped):
         case.engine.submit(UtteranceRequest(UtteranceId("u"), "any"))
 
@@ -332,6 +334,13 @@ async def test_an_engine_that_can_serve_nobody_says_why_and_refuses(case: Case) 
     await listener.engine.close()
     with pytest.raises(EngineStopped):
         await listener.next()
+
+
+async def test_an_engine_with_nothing_to_do_has_no_pulse(listener: Listener, case: Case) -> None:
+    for name in ("first", "second"):
+        utterance = listener.submit(name, text=case.text, end=True)
+        assert isinstance(await listener.until_end(utterance), Done)
+        await until(lambda: listener.engine.pulse is None)
 
 
 async def test_many_at_once_each_end_once(listener: Listener, case: Case) -> None:

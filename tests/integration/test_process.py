@@ -59,6 +59,27 @@ sys.exit(run_gateway(GatewayConfig(port=0), Loading()))
 """
 
 
+HANGING_SERVER = """
+import asyncio
+import sys
+from voicegate.engine.fake.engine import FakeEngine
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.logs import configure_logs
+from voicegate.gateway.server.run import run_gateway
+
+
+class Hanging(FakeEngine):
+    pulse = 0
+
+    async def close(self):
+        await asyncio.get_running_loop().create_future()
+
+
+configure_logs("info", "json")
+sys.exit(run_gateway(GatewayConfig(port=0, engine_timeout_s=1), Hanging()))
+"""
+
+
 @contextlib.asynccontextmanager
 async def server_process(
     prepare: Callable[[], None] | None = None, **settings: Any
@@ -118,6 +139,23 @@ async def test_sigterm_while_loading_does_not_wait_for_the_load() -> None:
     assert process.returncode == EXIT_OK
     events = [json.loads(line)["event"] for line in stderr.splitlines()]
     assert events[-2:] == ["stopped while the engine was loading", "stopped"]
+
+
+async def test_sigterm_does_not_wait_for_an_engine_that_hangs() -> None:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", HANGING_SERVER, stderr=asyncio.subprocess.PIPE)
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            while json.loads(await process.stderr.readline())["event"] != "engine hangs":
+                pass
+            process.terminate()
+            _, stderr = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == EXIT_OK
+    assert json.loads(stderr.splitlines()[-1])["event"] == "stopped"
 
 
 async def test_the_second_sigint_exits_now() -> None:

@@ -15,6 +15,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.protocol import State
 
 from voicegate.engine.fake.engine import FakeEngine, Script
+from voicegate.engine.interface import Engine
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.run import running_gateway
 from voicegate.gateway.server.server import Gateway
@@ -164,7 +165,7 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def running(engine: FakeEngine, **settings: Any) -> AsyncIterator[Running]:
+async def running(engine: Engine, **settings: Any) -> AsyncIterator[Running]:
     gateway, stop = Gateway(GatewayConfig(port=0, **settings), engine), asyncio.Event()
     async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as tasks:
         exit_status = tasks.create_task(gateway.serve_until(stop))

@@ -51,7 +51,8 @@ class Pages:
         return text(HTTPStatus.OK, f"voicegate {__version__}: {KNOWN}")
 
     async def _health(self, _request: Request) -> Response:
-        return text(HTTPStatus.OK, "ok")
+        hang = self._status().hang
+        return text(HTTPStatus.OK, "ok") if hang is None else text(HTTPStatus.SERVICE_UNAVAILABLE, hang)
 
     async def _readiness(self, _request: Request) -> Response:
         status = self._status()

@@ -32,6 +32,7 @@ class Status:
     unready_reason: str | None  # None: ready
     info: EngineInfo | None  # None: not known yet
     load: Load = Load()
+    hang: str | None = None  # of the engine: only a restart helps, if that does
 
     @property
     def refusal(self) -> str | None:

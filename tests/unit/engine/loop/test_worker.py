@@ -1,17 +1,21 @@
 """The engine's thread and the loop: starts and voices that are given up, bursts that are refused, portions."""
 
 import asyncio
+import ctypes
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from tests.support.hollow_stages import Hollow, hollow, hollow_voice
+from tests.support.polling import until
 from tests.support.tiny_engine import CONFIG, PCM
 from voicegate.engine.audio.outlet import Sink
+from voicegate.engine.device.lanes import HostLane, Mark
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.interface import (
     Cancelled,
@@ -25,6 +29,7 @@ from voicegate.engine.interface import (
     UtteranceId,
     UtteranceRequest,
 )
+from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.loading.build import engine_info
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
@@ -76,6 +81,7 @@ class HeldEngine:
     """An engine on hollow models whose thread does nothing before `go`, and a voice that is made at once."""
 
     def __init__(self, **config: Any) -> None:
+        self.has_begun = threading.Event()
         self.models: Hollow = hollow()
         self.num_steps = 0
         self._go = threading.Event()
@@ -87,11 +93,15 @@ class HeldEngine:
     def go(self) -> None:
         self._go.set()
 
+    def has_stepped_beyond(self, num_steps: int) -> bool:
+        return self.num_steps > num_steps
+
     def _load(self, sink: Sink, waker: Waker) -> LoadedEngine:
         core = EngineCore(self._config, self.models.stages, time.monotonic, sink, waker=waker)
         step = core.step
 
         def held_step() -> Decision:
+            self.has_begun.set()
             assert self._go.wait(_PATIENCE_S)
             self.num_steps += 1
             return step()
@@ -175,6 +185,112 @@ def test_commands_are_applied_for_a_moment_then_speech_has_its_turn() -> None:
         assert engine._take_commands(cast(EngineCore, None), 0.0)
         portions.append(round((now_s - before_s) / 0.0004))
     assert portions == [3, 3, 3, 1]
+
+
+# --- what hangs -----------------------------------------------------------------------------------------------------
+
+
+class StuckLane(HostLane):
+    """As of a GPU that hangs, until `go_on`."""
+
+    def __init__(self) -> None:
+        self._goes_on = threading.Event()
+
+    def go_on(self) -> None:
+        self._goes_on.set()
+
+    def mark(self) -> Mark:
+        lane, event = self, self._goes_on
+
+        class StuckMark:
+            def __init__(self) -> None:
+                self.lane: object = lane
+
+            @property
+            def is_reached(self) -> bool:
+                return event.is_set()
+
+            def seconds_since(self, _: Mark) -> float:
+                return 0.0
+
+            def wait(self) -> None:
+                event.wait(_PATIENCE_S)
+
+        return StuckMark()
+
+
+async def test_a_device_that_hangs_shows_whatever_clients_send() -> None:
+    held, lane = HeldEngine(), StuckLane()
+    llm = SteppedLlm(held.models.runner, lane)
+    held.models = replace(held.models, stages=replace(held.models.stages, llm=llm))
+    held.go()
+    await held.engine.start()
+    assert held.engine.pulse is None
+    stuck = await held.submit("stuck", "Good morning, and welcome.")
+    held.engine.end_text(stuck)
+    await until(lambda: held.engine._inbox.is_empty and not llm.takes_step)
+    pulses = set()
+    for n in range(200):
+        num_steps = held.num_steps
+        await held.submit(f"silent {n}")
+        held.engine.cancel(UtteranceId(f"silent {n}"))
+        held.engine._inbox.wake()
+        await until(partial(held.has_stepped_beyond, num_steps))
+        pulses.add(held.engine.pulse)
+    assert None not in pulses
+    assert len(pulses) <= 2  # what was launched as it began may have come late
+    lane.go_on()
+    held.engine._inbox.wake()
+    assert isinstance((await held.ends(201))[stuck], Done)
+    await until(lambda: held.engine.pulse is None)
+    await held.engine.close()
+
+
+# --- a thread that dies -------------------------------------------------------------------------------------------
+
+
+class _Killed(BaseException):
+    """As no `except Exception` catches it."""
+
+
+async def test_a_thread_that_is_killed_is_heard_of() -> None:
+    held = HeldEngine()
+    await held.engine.start()
+    await held.submit("known", "Good morning.")
+    await asyncio.to_thread(held.has_begun.wait, _PATIENCE_S)
+    thread = held.engine._thread
+    assert thread is not None
+    assert thread.ident is not None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Killed))
+    held.go()
+    (end,) = (await held.ends(1)).values()
+    assert end == Failed(UtteranceId("known"), "the engine died; see the log")
+    with pytest.raises(EngineStopped, match="died"):
+        await asyncio.wait_for(held.engine.next_event(), _PATIENCE_S)
+    assert held.engine.unready_reason is not None
+    await held.engine.close()
+
+
+async def test_what_goes_wrong_in_its_end_does_not_hide_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    complaints: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: complaints.append(args.exc_value))
+    held, ends = HeldEngine(), []
+
+    def load(sink: Sink, waker: Waker) -> LoadedEngine:
+        def fall_over(*_: str) -> Any:
+            raise RuntimeError("not even that")
+
+        loaded = held._load(sink, waker)
+        loaded.core.step = loaded.core.fail_all = fall_over  # type: ignore[method-assign]
+        return replace(loaded, close=lambda: ends.append("closed"))
+
+    held.engine = ThreadedEngine(load)
+    await held.engine.start()
+    await held.submit("u")
+    assert isinstance((await held.ends(1))[UtteranceId("u")], Failed)
+    await held.engine.close()
+    assert ends == ["closed"]
+    assert [str(complaint) for complaint in complaints] == ["not even that"]
 
 
 # --- voices that nobody waits for any more ------------------------------------------------------------------------

@@ -642,6 +642,23 @@ def test_a_violation_ends_nothing_but_a_failed_open(
     assert list(session.contexts) == ["a"]
 
 
+def test_an_engine_that_hangs_ends_whoever_waits_for_it() -> None:
+    session = new_session()
+    utterance_id = begin_context(session, "speaks")
+    waiting_id = open_context(session, "waits")
+    session.receive(wire.Text(context="waits", text=TEXT), NOW)
+    open_context(session, "silent")
+    first, cancel, second, withdraw = session.engine_hangs("it hangs")
+    for action, context in ((first, "speaks"), (second, "waits")):
+        error = error_of([action])
+        assert (error.code, error.context, error.fatal) == ("engine_failed", context, True)
+        assert error.message.startswith("it hangs")
+    assert (cancel, withdraw) == (CancelUtterance(utterance_id), Withdraw(waiting_id))
+    assert list(session.contexts) == ["silent"]
+    assert session.engine_hangs("it hangs") == []
+    assert session.engine_event(engine.Cancelled(utterance_id, 0, 0, "", TEXT), NOW) == []
+
+
 def test_too_many_messages_are_told_and_then_too_much() -> None:
     session = new_session(messages_per_s=7)
     utterance_id = begin_context(session)

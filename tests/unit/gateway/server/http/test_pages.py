@@ -48,6 +48,11 @@ async def test_healthz_is_ok_while_the_process_lives(status: Status) -> None:
     assert (answer.status, answer.text) == (200, "ok\n")
 
 
+async def test_healthz_says_that_the_engine_hangs() -> None:
+    answer = await get("/healthz", replace(READY, unready_reason="it hangs", hang="it hangs"))
+    assert (answer.status, answer.text) == (503, "it hangs\n")
+
+
 async def test_readyz() -> None:
     assert (await get("/readyz", READY)).status == 200
     full = await get("/readyz", FULL)

@@ -1,0 +1,40 @@
+"""Looks after the engine from the event loop, several times a second: silence is told before clients notice it."""
+
+import asyncio
+from collections.abc import Callable
+
+from voicegate.engine.interface import Engine
+from voicegate.gateway.logs import get_logger
+from voicegate.gateway.session.pulse import LOOK_S, PulseWatch
+
+log = get_logger(__name__)
+
+
+class Watchdog:
+    """`on_change` is told what is wrong when the engine hangs, and None when it goes on."""
+
+    def __init__(self, engine: Engine, limit_s: float, *, on_change: Callable[[str | None], None]) -> None:
+        self._engine = engine
+        self._limit_s = limit_s
+        self._watch = PulseWatch(limit_s)
+        self._on_change = on_change
+        self.trouble: str | None = None  # with the engine
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self._look(loop.time())
+
+    def _look(self, now_s: float) -> None:
+        hangs = self._watch.look(self._engine.pulse, now_s)
+        if hangs is (self.trouble is not None):
+            return
+        if hangs:
+            self.trouble = f"the engine hangs: it has got nothing done for {self._limit_s:g} s"
+            log.error("engine hangs", limit_s=self._limit_s)
+        else:
+            self.trouble = None
+            log.warning("engine goes on")
+        self._on_change(self.trouble)

@@ -1,0 +1,26 @@
+"""Whether an engine that has something to do does any of it. Pure: time is an argument."""
+
+from typing import Final
+
+# Between two looks. Lower finds out sooner and wakes the loop more often; what is found is at most so much late.
+LOOK_S: Final = 0.25
+
+
+class PulseWatch:
+    """Looked at every LOOK_S. A longer pause counts as one of these: where nobody could look, nobody could work."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._pulse: int | None = None
+        self._unchanged_s = 0.0
+        self._last_look_s = 0.0
+
+    def look(self, pulse: int | None, now_s: float) -> bool:
+        """True: it has stayed the same for as long as the limit. `pulse`: see engine.interface.Engine."""
+        since_s = min(now_s - self._last_look_s, 2 * LOOK_S)
+        self._last_look_s = now_s
+        if pulse is None or pulse != self._pulse:
+            self._pulse, self._unchanged_s = pulse, 0.0
+        else:
+            self._unchanged_s += since_s
+        return self._unchanged_s >= self._limit_s

@@ -1,0 +1,136 @@
+"""An engine that hangs or dies: listeners are told instead of hearing nothing, probes turn red, and green again."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.integration.raw_client import get
+from tests.integration.wire_client import TIMEOUT_S, Running, WireClient, connect_to, running
+from tests.support.hollow_stages import hollow
+from tests.support.polling import until
+from tests.support.tiny_engine import CONFIG
+from voicegate.engine.audio.outlet import Sink
+from voicegate.engine.device.watcher import Waker
+from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
+from voicegate.engine.interface import Engine
+from voicegate.engine.loading.build import engine_info
+from voicegate.engine.loop.core import EngineCore
+from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
+from voicegate.engine.policy.scheduler import Decision
+from voicegate.gateway.server.server import EXIT_FAILED
+from voicegate.protocol import messages as wire
+
+pytestmark = pytest.mark.integration
+
+LIMIT_S = 1.0
+
+
+class Killed(BaseException):
+    """As no `except Exception` catches it."""
+
+
+class HeldEngine:
+    """The real engine's thread on hollow models: it waits inside a step where a test wants it to, or dies there."""
+
+    def __init__(self) -> None:
+        self.may_step = threading.Event()
+        self.may_step.set()
+        self.is_to_die = False
+        self.engine = ThreadedEngine(self._load)
+
+    def _load(self, sink: Sink, waker: Waker) -> LoadedEngine:
+        models = hollow()
+        core = EngineCore(CONFIG, models.stages, time.monotonic, sink, waker=waker)
+        step = core.step
+
+        def held_step() -> Decision:
+            assert self.may_step.wait(TIMEOUT_S)
+            if self.is_to_die:
+                raise Killed
+            return step()
+
+        core.step = held_step  # type: ignore[method-assign]
+        return LoadedEngine(core, engine_info(CONFIG, models.stages))
+
+
+@contextlib.asynccontextmanager
+async def watched(engine: Engine) -> AsyncIterator[Running]:
+    async with running(engine, engine_timeout_s=LIMIT_S, waiting_s=0.0) as served:
+        await served.gateway.settled.wait()
+        yield served
+
+
+async def health(served: Running) -> tuple[int, int]:
+    return (await get(served.gateway.url, "/healthz"))[0], (await get(served.gateway.url, "/readyz"))[0]
+
+
+async def until_healthy(served: Running) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while await health(served) != (200, 200):
+            pass
+
+
+async def check_that_it_is_told(served: Running, client: WireClient) -> None:
+    """With the context `speaks` at work in an engine that hangs, and `idle` open."""
+    error = await client.until(wire.Error)
+    assert (error.code, error.context, error.fatal) == ("engine_failed", "speaks", True)
+    assert "the engine hangs" in error.message
+    assert await health(served) == (503, 503)
+    await client.send(wire.Text("idle", "is there anybody?"))
+    error = await client.until(wire.Error)
+    assert (error.code, error.context) == ("overloaded", "idle")
+    assert isinstance(error.retry_after_ms, int)
+    await client.send(wire.Ping(7))
+    assert await client.until(wire.Pong) == wire.Pong(7)
+
+
+async def test_a_fake_engine_that_hangs_is_told_and_recovers() -> None:
+    engine = FakeEngine(Script(faults={0: Fault(FaultKind.HANG, after_ms=120)}))
+    async with watched(engine) as served, connect_to(served.gateway.url) as client:
+        await client.send(wire.Open(context="idle"))
+        await client.speak("speaks", "and then nothing more")
+        await check_that_it_is_told(served, client)
+        engine.go_on()
+        await until_healthy(served)
+        await client.speak("next", "at last")
+        await client.until(wire.Done, "next")
+
+
+async def test_a_thread_that_hangs_is_told_and_recovers() -> None:
+    held = HeldEngine()
+    async with watched(held.engine) as served, connect_to(served.gateway.url) as client:
+        await client.send(wire.Open(context="idle"))
+        held.may_step.clear()
+        await client.speak("speaks", "Nothing is heard of it.")
+        await check_that_it_is_told(served, client)
+        held.may_step.set()
+        await until_healthy(served)
+        assert held.engine.pulse is None
+        await client.speak("next", "At last.")
+        await client.until(wire.Done, "next")
+
+
+async def test_a_thread_that_dies_is_told_and_ends_the_server() -> None:
+    held = HeldEngine()
+    async with watched(held.engine) as served, connect_to(served.gateway.url) as client:
+        held.is_to_die = True
+        await client.speak("speaks", "Nothing is heard of it.")
+        error = await client.until(wire.Error)
+        assert (error.code, error.context, error.fatal) == ("engine_failed", "speaks", True)
+        assert await served.exit_status == EXIT_FAILED
+
+
+async def test_an_engine_at_rest_is_no_engine_that_hangs() -> None:
+    held = HeldEngine()
+    async with watched(held.engine) as served, connect_to(served.gateway.url) as client:
+        await client.speak("first", "Good morning.")
+        await client.until(wire.Done)
+        await until(lambda: held.engine.pulse is None)
+        held.may_step.clear()  # and nobody asks for a step
+        await client.send(wire.Open(context="opened is not speaking"))
+        assert held.engine.pulse is None
+        held.may_step.set()

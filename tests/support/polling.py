@@ -1,0 +1,10 @@
+"""Waiting for what a thread changes without telling the event loop."""
+
+import asyncio
+from collections.abc import Callable
+
+
+async def until(is_so: Callable[[], bool], *, timeout_s: float = 20.0) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not is_so():  # noqa: ASYNC110 - nothing sets an event
+            await asyncio.sleep(0)
