@@ -46,13 +46,14 @@ def _decode(raw: str | bytes, union: Any) -> Any:
     if not isinstance(value.get("type"), str):
         raise ProtocolViolation(ErrorCode.BAD_MESSAGE, "the field `type` is missing or not a string")
     known = _TYPES[union]
-    if value["type"] not in known:
+    kind = known.get(value["type"])
+    if kind is None:
         shown = value["type"][:_ECHO_CHARS]
         raise ProtocolViolation(
             ErrorCode.BAD_MESSAGE, f"unknown type {shown!r}; this protocol has {', '.join(sorted(known))}"
         )
     try:
-        return msgspec.convert(value, union)
+        return msgspec.convert(value, kind)  # of the union itself it would make up its mind anew each time: 35 us
     except msgspec.ValidationError as error:
         raise ProtocolViolation(
             ErrorCode.BAD_MESSAGE,
@@ -69,11 +70,11 @@ def _context_of(value: dict[str, Any]) -> str | None:
     return context if is_name else None
 
 
-def _tags(union: Any) -> frozenset[str]:
-    return frozenset(str(member.__struct_config__.tag) for member in union.__args__)
+def _by_tag(union: Any) -> dict[str, Any]:
+    return {str(member.__struct_config__.tag): member for member in union.__args__}
 
 
-_TYPES: dict[Any, frozenset[str]] = {
-    messages.ClientMessage: _tags(messages.ClientMessage),
-    messages.ServerMessage: _tags(messages.ServerMessage),
+_TYPES: dict[Any, dict[str, Any]] = {
+    messages.ClientMessage: _by_tag(messages.ClientMessage),
+    messages.ServerMessage: _by_tag(messages.ServerMessage),
 }
