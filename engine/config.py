@@ -98,8 +98,8 @@ class EngineConfig:
     growing_lead_ms: int = 300
 
     # Speech tokens in the flow's first block, behind a prompt of any length (docs/adr/0003). Lower -> first audio
-    # sooner, but less of it to cover the second block: at 7 ms an LLM step and 18 ms an Euler step, 10 left the
-    # listener 60 ms without sound, and 12 none.
+    # sooner, but less of it to cover the second block, which takes 0.45 to 0.6 s on two cores: 12 left the listener
+    # without sound for 120 to 280 ms where its text was read once more.
     first_block_tokens: int = 0
 
     # The user's own voices, beside the model's: NAME.wav + NAME.txt or NAME.safetensors (engine/voices/store.py).
@@ -164,7 +164,7 @@ class EngineConfig:
             max_calm_flow_batch=self.max_calm_flow_batch or max_calm_flow_batch,
             room_guard_ms=self.room_guard_ms or (1_000 if is_gpu else self.lead_ms),
             # A GPU's steps are so short that a block of 10 tokens is followed in time by the next.
-            first_block_tokens=self.first_block_tokens or (10 if is_gpu else 12),
+            first_block_tokens=self.first_block_tokens or (10 if is_gpu else 17),
             encoder_processes=_encoder_processes(is_gpu) if self.encoder_processes is None else self.encoder_processes,
         )
 

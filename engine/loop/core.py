@@ -352,7 +352,8 @@ class EngineCore:
         if clause.start_ms is None:
             clause.start_ms = utterance.audio_ms
         if clause.reading_since_s is not None:
-            self._growth.turn.took(self._clock() - clause.reading_since_s)
+            is_first = utterance.deadline_s is None
+            self._growth.turn.took(self._clock() - clause.reading_since_s, is_first=is_first)
             clause.reading_since_s = None
         utterance.align(clause)
         utterance.deliver(samples, self._clock())

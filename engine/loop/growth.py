@@ -41,6 +41,8 @@ class Growth:
             return _NEVER
         if target is None and is_room_short:
             return _NEVER
+        if target is not None and utterance.deadline_s is None and self._has_block(target):
+            return _NEVER  # by the time that this one is heard, more is known
         due_s, dry_s = self._due_s(utterance)
         if due_s > now_s:
             return target, due_s
@@ -69,10 +71,14 @@ class Growth:
         if target is not None or utterance.deadline_s is not None:
             return num_letters
         prompt = utterance.voice.flow_prompt
-        seconds = covered_s(prompt.first_block_tokens, self.turn.seconds)
+        seconds = covered_s(prompt.first_block_tokens, first_turn_s=self.turn.first_s, turn_s=self.turn.seconds)
         num_promised = utterance.pace.letters_within(seconds, now_s)
         num_later = self._limits.letters_for(until + prompt.second_block_tokens, pace, least_share=PROMISED_SHARE)
         return max(num_letters, num_later - num_promised)
+
+    def _has_block(self, clause: Clause) -> bool:
+        """Whether a block is being made, or can be, of the tokens it has."""
+        return clause.rendering is not None and (clause.batch is not None or clause.rendering.flow.is_ready)
 
 
 def _comes_first(clause: Clause) -> bool:

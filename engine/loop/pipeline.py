@@ -203,6 +203,12 @@ class Pipeline:
         """Clauses that hold memory of the flow."""
         return len(self._active)
 
+    @property
+    def free_share(self) -> float:
+        """Of the room that active clauses take: of its places or of the flow's memory, whichever has less left."""
+        places = self._config.max_active_clauses
+        return min((places - len(self._active)) / places, self._reservations.free_share)
+
     def can_start(self, clause: Clause) -> bool:
         """Whether the models have room to start it, or to render it again; flow blocks, so many as it will likely fill.
 

@@ -20,6 +20,11 @@ from voicegate.engine.policy.scheduler import Limits, Rank, StreamView, due_at_s
 _Args = TypeVarTuple("_Args")
 _Result = TypeVar("_Result")
 
+# Of the models' room, free: with less, what is begun is finished ahead of its listener, until there is more again.
+# Higher -> more is made that a barge-in throws away; lower -> newcomers find no room when more of them come.
+_TIGHT_SHARE = 0.3
+_EASED_SHARE = 0.4
+
 
 class Attempt(Protocol):
     """Does a piece of work for one utterance; None if that failed, and then it has ended and is off the roster."""
@@ -50,6 +55,7 @@ class Roster:
         self._stall_s = config.stall_ms / 1000 or math.inf
         self._stall_lead_s = config.stall_lead_ms / 1000
         self.is_room_short = False  # some were left waiting for it
+        self._is_room_tight = False  # some may have to soon: what holds some is finished
         self._changed: set[int] = set()  # to be looked at
         # What those need who were looked at, by key:
         self._due: dict[int, StreamView] = {}
@@ -199,6 +205,11 @@ class Roster:
         is_short = bool(self._waiting)
         if is_short is not self.is_room_short:
             self.is_room_short = is_short
+            growing = (key for key, utterance in self._utterances.items() if utterance.feed.has_growing)
+            self._changed.update(growing)  # who was not begun, and who will not be
+        is_tight = is_short or self._pipeline.free_share < (_EASED_SHARE if self._is_room_tight else _TIGHT_SHARE)
+        if is_tight is not self._is_room_tight:
+            self._is_room_tight = is_tight
             self._changed.update(self._utterances)  # who was held back within a clause, and who will be
 
     # --- looking ----------------------------------------------------------------------------------------------
@@ -310,8 +321,8 @@ class Roster:
         )
 
     def _max_lead_within_clause_s(self, utterance: Utterance) -> float:
-        """A clause holds flow memory for as long as it is active: where that is short it is finished (ADR 0015)."""
-        is_finished_first = self.is_room_short and utterance.request.lead_ms is None
+        """A clause holds flow memory for as long as it is active: where that is tight it is finished (ADR 0015)."""
+        is_finished_first = self._is_room_tight and utterance.request.lead_ms is None
         return math.inf if is_finished_first else self._max_lead_s(utterance)
 
     def _max_lead_s(self, utterance: Utterance) -> float:

@@ -49,9 +49,13 @@ class GrowthLimits:
         return deadline_s - turn_s - max(self.lead_s, _DRY_S), deadline_s - turn_s - _DRY_S
 
 
-def covered_s(num_first_tokens: int, turn_s: float) -> float:
-    """From a first block's beginning until the second one's has to be, so that its listener has no gap."""
-    return max(num_first_tokens * units.MS_PER_TOKEN / 1000 - _HELD_BACK_S - turn_s, 0.0)
+def covered_s(num_first_tokens: int, *, first_turn_s: float, turn_s: float) -> float:
+    """From a first block's beginning until the second one's has to be, so that its listener has no gap.
+
+    It is heard a turn after its beginning, and the second has to be begun a turn before it has been heard.
+    """
+    heard_s = num_first_tokens * units.MS_PER_TOKEN / 1000 - _HELD_BACK_S
+    return max(heard_s + first_turn_s - turn_s, 0.0)
 
 
 class WriterPace:
@@ -75,10 +79,22 @@ class WriterPace:
 
 
 class TurnTime:
-    """How long a block takes from its reading to its samples: the longest lately, forgotten by and by."""
+    """How long a block takes from its reading to its samples: the longest lately, forgotten by and by.
+
+    First blocks go before others, so theirs is another time; until there is one of a later block, it is both.
+    """
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.first_s = 0.0
+        self._later_s: float | None = None
 
-    def took(self, seconds: float) -> None:
-        self.seconds = max(seconds, self.seconds * _KEPT_SHARE)
+    @property
+    def seconds(self) -> float:
+        """Of a block behind the first."""
+        return self.first_s if self._later_s is None else self._later_s
+
+    def took(self, seconds: float, *, is_first: bool) -> None:
+        if is_first:
+            self.first_s = max(seconds, self.first_s * _KEPT_SHARE)
+        else:
+            self._later_s = max(seconds, (self._later_s or 0.0) * _KEPT_SHARE)

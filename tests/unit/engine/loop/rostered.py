@@ -29,6 +29,8 @@ class StubModels:
     def num_blocks(self, clause: Clause) -> int:
         return 1 if clause.rendering is not None else 0
 
+    free_share = 1.0
+
     def can_generate(self, clause: Clause) -> bool:
         return clause.rendering is not None
 
@@ -49,7 +51,7 @@ def stub_utterance(
         waiting_since_s=since_s,
         deadline_s=deadline_s,
         request=SimpleNamespace(lead_ms=lead_ms),
-        feed=SimpleNamespace(wants_reading=False, is_incremental=False, is_bistream=False),
+        feed=SimpleNamespace(wants_reading=False, is_incremental=False, is_bistream=False, has_growing=False),
         num_vain_bites=0,
         num_started_clauses=0,
         stalls_at_s=lambda *_: stalls_s,

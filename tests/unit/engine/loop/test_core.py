@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -156,3 +157,23 @@ def test_no_sentence_is_begun_while_it_is_written_where_others_wait_for_room() -
     clause, reads_s = growth.next_reading(utterance, engine.now_s, is_room_short=False)
     assert clause is not None
     assert reads_s == engine.now_s
+
+
+def test_a_sentence_is_not_read_again_before_its_first_block_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = HandDrivenEngine(CONFIG, hollow().stages)
+    utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
+    read_again, were_heard = engine.core._pipeline.read_again, []
+
+    def spy(*args: Any, **options: Any) -> None:
+        were_heard.append(bool(engine.heard[utterance_id].pcm))
+        read_again(*args, **options)
+
+    monkeypatch.setattr(engine.core._pipeline, "read_again", spy)
+    engine.core.push_text(utterance_id, "The train to the coast leaves at nine from platform four as it ")
+    engine.run()
+    assert engine.heard[utterance_id].pcm
+    engine.core.push_text(utterance_id, "always does.")
+    engine.core.end_text(utterance_id)
+    engine.run()
+    assert were_heard
+    assert all(were_heard)

@@ -30,8 +30,8 @@ class Watched(Roster):
     """Counts how often somebody is looked at."""
 
     def __init__(self) -> None:
-        models: Any = StubModels()
-        super().__init__(CONFIG, LIMITS, models, Growth(CONFIG, lookahead_tokens=3), trusting)
+        self.models: Any = StubModels()
+        super().__init__(CONFIG, LIMITS, self.models, Growth(CONFIG, lookahead_tokens=3), trusting)
 
     def joined(self, *states: ClauseState, num_tokens: int = 0, **options: Any) -> Any:
         utterance = stub_utterance(self, **options)
@@ -69,6 +69,17 @@ def test_while_room_is_short_what_is_begun_is_finished_unless_the_request_named_
     assert [view.max_lead_s for view in roster.due(10.0)] == [math.inf, 0.5]
     held_back = roster.joined(RENDERING, WAITING, deadline_s=20.0)
     assert held_back not in [each.utterance for each in roster.waiting(10.0, only_pressing=False)], "a next one is not"
+
+
+def test_what_is_begun_is_finished_before_anybody_has_to_wait_for_room_and_until_there_is_plenty() -> None:
+    roster = Watched()
+    roster.joined(GENERATING, deadline_s=10.0)
+    leads_s = []
+    for free_share in (0.35, 0.25, 0.35, 0.45, 0.35):
+        roster.models.free_share = free_share
+        roster.note_room(10.0)
+        leads_s.append(next(iter(roster.due(10.0))).max_lead_s)
+    assert leads_s == [3.0, math.inf, math.inf, 3.0, 3.0]
 
 
 def test_the_llm_stays_within_its_distance_of_the_flow() -> None:

@@ -26,10 +26,11 @@ def test_the_next_block_is_due_a_lead_and_a_turn_before_the_listener_runs_dry() 
     assert due_s == pytest.approx(dry_s)
 
 
-def test_a_first_block_covers_what_is_heard_of_it_less_the_time_of_the_second() -> None:
-    assert covered_s(12, 0.0) == pytest.approx(0.38)
-    assert covered_s(12, 0.3) == pytest.approx(0.08)
-    assert covered_s(2, 0.0) == 0.0
+def test_a_first_block_covers_its_own_turn_and_what_is_heard_of_it_less_the_time_of_the_second() -> None:
+    assert covered_s(12, first_turn_s=0.0, turn_s=0.0) == pytest.approx(0.38)
+    assert covered_s(12, first_turn_s=0.0, turn_s=0.3) == pytest.approx(0.08)
+    assert covered_s(12, first_turn_s=0.5, turn_s=0.5) == pytest.approx(0.38), "it is heard half a second later"
+    assert covered_s(2, first_turn_s=0.0, turn_s=0.0) == 0.0
 
 
 def test_before_there_is_a_pace_an_ordinary_one_is_assumed_and_most_of_it_counted_on() -> None:
@@ -60,7 +61,16 @@ def test_nothing_comes_in_no_time() -> None:
 
 def test_a_slow_block_is_forgotten_by_and_by() -> None:
     turn = TurnTime()
-    turn.took(0.5)
+    turn.took(0.5, is_first=False)
     for _ in range(40):
-        turn.took(0.02)
+        turn.took(0.02, is_first=False)
     assert turn.seconds == pytest.approx(0.02)
+
+
+def test_until_a_later_block_was_made_a_first_one_tells_how_long_it_will_take() -> None:
+    turn = TurnTime()
+    turn.took(0.5, is_first=True)
+    assert (turn.first_s, turn.seconds) == (0.5, 0.5)
+    turn.took(0.3, is_first=False)
+    turn.took(0.1, is_first=True)
+    assert (turn.first_s, turn.seconds) == (0.45, 0.3)
