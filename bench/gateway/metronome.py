@@ -29,6 +29,7 @@ from voicegate.engine.interface import (
     VoiceInfo,
     VoiceRefused,
 )
+from voicegate.engine.loop.outbox import Outbox
 
 STAMP: Final = struct.Struct("<q")  # time.monotonic_ns, which all processes of a machine share
 _PACKET_MS: Final = 20
@@ -58,7 +59,7 @@ class Metronome:
         self._live: dict[UtteranceId, _Voice] = {}
         self._due: list[tuple[float, UtteranceId]] = []  # a heap
         self._events: asyncio.Queue[EngineEvent | None] = asyncio.Queue()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._outbox: Outbox | None = None
         self._thread = threading.Thread(target=self._run, name="metronome", daemon=True)
         self._is_closed = False
         self._random = random.Random(0)
@@ -80,8 +81,12 @@ class Metronome:
     def unready_reason(self) -> str | None:
         return None
 
+    @property
+    def pulse(self) -> int | None:
+        return None
+
     async def start(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._outbox = Outbox(asyncio.get_running_loop(), self._publish)
         self._thread.start()
 
     async def close(self) -> None:
@@ -139,7 +144,7 @@ class Metronome:
     # --- in its thread ----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        assert self._loop is not None
+        assert self._outbox is not None
         while not self._is_closed:
             now_s = time.monotonic()
             while self._due and self._due[0][0] <= now_s:
@@ -149,7 +154,7 @@ class Metronome:
                     if voice is None:
                         continue
                     heapq.heappush(self._due, (due_s + self._chunk_s, utterance_id))
-                self._loop.call_soon_threadsafe(self._publish, self._chunk(voice))
+                self._outbox.put(self._chunk(voice))
             self.cpu_s = time.thread_time()
             time.sleep(_TICK_S)
 

@@ -42,6 +42,7 @@ from voicegate.engine.interface import (
 from voicegate.engine.llm.backend import LlmDied
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.inbox import Inbox
+from voicegate.engine.loop.outbox import Outbox
 from voicegate.engine.loop.stages import ReadyVoice
 from voicegate.engine.voices.keeper import VoiceKeeper
 from voicegate.engine.voices.voice import Voice
@@ -277,7 +278,7 @@ class ThreadedEngine:
     def _run(self, loop: asyncio.AbstractEventLoop, ready: "asyncio.Future[LoadedEngine]") -> None:
         try:
             watcher = Watcher(self._inbox.wake)
-            loaded = self._load(lambda events: _call_soon(loop, self._publish, events), watcher)
+            loaded = self._load(Outbox(loop, self._publish).put, watcher)
             self._welcome = (0, loaded.core.num_welcome)
         except BaseException as error:  # noqa: BLE001 - handed to the caller of start()
             _call_soon(loop, _settle, ready, error)

@@ -136,7 +136,7 @@ class Connection:
 
     async def _send(self, frame: str | bytes) -> bool:
         try:
-            await self._websocket.send(frame)
+            await self._websocket.write(frame)
         except ConnectionClosed:
             return False
         return True

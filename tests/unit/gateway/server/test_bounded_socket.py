@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 from websockets.server import ServerProtocol
@@ -160,6 +161,37 @@ NewPeer = Callable[..., Peer]
 async def turns(num: int) -> None:
     for _ in range(num):
         await asyncio.sleep(0)  # gives way; nothing is waited for
+
+
+# --- writing ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 0xFFFF, 0x10000])
+@pytest.mark.parametrize("of_size", [lambda size: b"x" * size, lambda size: "ä" * (size // 2)])
+async def test_what_is_written_is_what_the_library_sends(
+    new_peer: NewPeer, size: int, of_size: Callable[[int], str | bytes]
+) -> None:
+    peer, other = new_peer(), new_peer()
+    await peer.socket.write(of_size(size))
+    await other.socket.send(of_size(size))
+    assert b"".join(peer.transport.written) == b"".join(other.transport.written)
+
+
+async def test_a_write_waits_while_the_peer_does_not_read(new_peer: NewPeer) -> None:
+    peer = new_peer()
+    peer.stop_reading()
+    writing = asyncio.create_task(peer.socket.write("late"))
+    await turns(3)
+    assert not writing.done()
+    peer.read_all()
+    await writing
+
+
+async def test_a_write_to_a_closed_socket_says_so() -> None:
+    peer = Peer()
+    peer.socket.connection_lost(None)
+    with pytest.raises(ConnectionClosed):
+        await peer.socket.write("late")
 
 
 # --- pongs ------------------------------------------------------------------------------------------------

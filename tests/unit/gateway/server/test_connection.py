@@ -55,7 +55,7 @@ class StubWebsocket:
             raise ConnectionClosedOK(None, None)
         return codec.encode(message)
 
-    async def send(self, frame: str | bytes) -> None:
+    async def write(self, frame: str | bytes) -> None:
         self.frames.append(frame)
         self._has_sent.set()
         await self.may_send.acquire()
