@@ -10,8 +10,9 @@ Promises, each a test that runs against every implementation (tests/contract):
 * `push_text`, `flush_text`, `end_text`, `cancel` on an utterance that has ended or never was are no-ops,
   because its end event may still be on its way to the caller;
 * text that waits for more of it is spoken, up to the last whole word, when none comes for a while (`stall_ms` of the
-  real engine's configuration); nothing else of what is said depends on when text comes, but in INCREMENTAL mode,
-  where a sentence that is spoken while it is written depends on what was known of it by each block of its speech;
+  real engine's configuration), or when it has waited for as long as its request lets it; nothing else of what is said
+  depends on when text comes, but in INCREMENTAL mode, where a sentence that is spoken while it is written depends on
+  what was known of it by each block of its speech;
 * one utterance's failure never touches another.
 """
 
@@ -20,11 +21,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NewType, Protocol
 
+from voicegate.engine.dictionary import Dictionary
+
 UtteranceId = NewType("UtteranceId", str)
 
 # Around the model's control words (<|endofprompt|>): not to be said by a client.
 MODEL_MARKS: Final = ("<|", "|>")
+_ECHO_CHARS: Final = 80
 _VOICE_NAME: Final = re.compile(r"\w[\w.-]{0,63}")
+_LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8}){0,3}")
 
 
 class Codec(Enum):
@@ -61,12 +66,17 @@ class UtteranceRequest:
     instruct: str | None = None
     seed: int | None = None  # None: the engine draws one
     lead_ms: int | None = None  # audio generated ahead of real time at most; None: the engine's default
+    language: str | None = None  # ("en-GB") to read in what the script leaves open; None: the model's first
+    is_normalized: bool = True  # numbers, signs and markup become words; else the model is given what is written
+    max_buffer_delay_ms: int | None = None  # text waits for no longer than this for more; None: the engine's rule
+    dictionaries: tuple[Dictionary, ...] = ()  # the first one has precedence
 
 
 @dataclass(frozen=True, slots=True)
 class VoiceInfo:
     name: str
     description: str
+    language: str | None = None  # of its recording, where that is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,8 @@ class EngineInfo:
     max_text_chars: int = 1 << 20  # of one utterance, each flush counted as one; beyond it fails
     max_instruct_chars: int = 0  # longest `instruct` of a request; 0: the model follows none
     is_reproducible: bool = True  # equal text, voice and seed sound alike; else no request may name a seed
+    family: str = ""  # of models, as its configuration names it
+    languages: tuple[str, ...] = ("en",)  # that the model speaks; the first where nothing else is said
 
 
 # --- events -----------------------------------------------------------------------------------------------
@@ -219,11 +231,26 @@ def check_instruct(instruct: str | None, info: EngineInfo) -> None:
         raise BadRequest(f"instruct holds {' or '.join(MODEL_MARKS)}, the model's own marks; say it in plain words")
 
 
+def check_language(language: str | None, info: EngineInfo) -> None:
+    """What every engine refuses alike. Raises Unsupported, BadRequest."""
+    if language is None:
+        return
+    if not _LANGUAGE.fullmatch(language):
+        raise BadRequest(f"language is {language[:_ECHO_CHARS]!r}; it must be a tag such as en or en-GB")
+    if base_language(language) not in map(base_language, info.languages):
+        raise Unsupported(f"model {info.model!r} does not speak {language!r}; it speaks {', '.join(info.languages)}")
+
+
+def base_language(tag: str) -> str:
+    """The language of a tag like "en-GB" or "zh_CN"."""
+    return tag.lower().replace("_", "-").partition("-")[0]
+
+
 def check_voice_name(name: str) -> None:
     """It becomes a file name, and goes over the wire. Raises VoiceRefused."""
     if not _VOICE_NAME.fullmatch(name):
         raise VoiceRefused(
-            f"{name[:80]!r} cannot be a voice's name: up to 64 letters, digits, _ . and -, no . or - in front"
+            f"{name[:_ECHO_CHARS]!r} cannot be a voice's name: up to 64 letters, digits, _ . and -, no . or - in front"
         )
 
 

@@ -81,6 +81,12 @@ class GatewayConfig:
         default="",
         metadata=_help("voices by the names of other protocols' clients, with commas: alloy=anna,nova=bob"),
     )
+    pronunciations_file: Path | None = field(
+        default=None,
+        metadata=_help(
+            'JSON file of words and how they are said, read again on SIGHUP: {"SQL": "sequel"}; unset: none'
+        ),
+    )
     allowed_origins: str = field(
         default="",
         metadata=_help("other sites whose pages may connect, with commas: https://app.example; * for all, null too"),

@@ -13,6 +13,10 @@ STREAM_PATH = "/v1/stream"
 
 ContextId = Annotated[str, Meta(min_length=1, max_length=64)]
 NonNegative = Annotated[int, Meta(ge=0)]
+MAX_BUFFER_DELAY_MS = 60_000
+# Entries that one `open` may bring. Higher -> an `open` costs more, and so does each word that is read.
+MAX_PRONUNCIATIONS = 256
+Pronunciations = Annotated[dict[str, str], Meta(max_length=MAX_PRONUNCIATIONS)]
 # Comes back as it was; bounded, so that a pong is as small as its ping should be.
 PingToken = int | float | Annotated[str, Meta(max_length=64)] | None
 
@@ -41,6 +45,10 @@ class Open(Struct, frozen=True, tag="open"):
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
     mode: Literal["auto", "incremental", "clause", "bistream"] = "auto"
     pace: Pace = Pace()
+    language: str | None = None
+    normalize: bool = True
+    max_buffer_delay_ms: Annotated[int, Meta(ge=0, le=MAX_BUFFER_DELAY_MS)] | None = None
+    pronunciations: Pronunciations = {}
 
 
 class Text(Struct, frozen=True, tag="text"):
@@ -95,6 +103,7 @@ class Limits(Struct, frozen=True):
     messages_per_second: int = 0  # WebSocket messages and pings of one socket
     context_idle_seconds: float = 0  # in which a context hears nothing from its client, and has nothing to say
     context_seconds: float = 0  # of a context's life
+    pronunciations: int = 0  # entries of one `open`
 
 
 class Ready(Struct, frozen=True, tag="ready"):
@@ -106,6 +115,11 @@ class Ready(Struct, frozen=True, tag="ready"):
     modes: tuple[str, ...]
     limits: Limits
     protocol: int = PROTOCOL_VERSION
+    # Empty, or 0: not told, by a server from before there were these
+    family: str = ""  # of models
+    sample_rate: int = 0  # Hz of the audio before it is encoded
+    languages: tuple[str, ...] = ()
+    voice_languages: dict[str, str] = {}  # of voices of which it is known
 
 
 class Opened(Struct, frozen=True, tag="opened"):
@@ -153,6 +167,7 @@ class Done(Struct, frozen=True, tag="done"):
     packets: int
     timing: Timing
     truncated: bool | UnsetType = UNSET  # true: a length limit cut speech off; else absent
+    characters: int = 0  # of text that the context took, in code points
 
 
 class Cancelled(Struct, frozen=True, tag="cancelled"):

@@ -14,7 +14,7 @@ connects again. A server that drains keeps its running contexts; new ones go to 
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterable
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
@@ -50,6 +50,10 @@ class OpenOptions(TypedDict, total=False):
     instruct: str | None
     lead_ms: int | None
     burst_ms: int | None
+    language: str | None
+    normalize: bool
+    max_buffer_delay_ms: int | None
+    pronunciations: Mapping[str, str]
     context_id: str
 
 
@@ -137,6 +141,10 @@ class Gate:
             seed=options.get("seed"),
             mode=options.get("mode", "auto"),
             pace=wire.Pace(lead_ms=options.get("lead_ms"), burst_ms=options.get("burst_ms")),
+            language=options.get("language"),
+            normalize=options.get("normalize", True),
+            max_buffer_delay_ms=options.get("max_buffer_delay_ms"),
+            pronunciations=dict(options.get("pronunciations", {})),
         )
 
     async def _usable_link(self) -> Link:

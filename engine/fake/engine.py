@@ -31,6 +31,7 @@ from voicegate.engine.interface import (
     VoiceInfo,
     VoiceRefused,
     check_instruct,
+    check_language,
     check_new_voice,
     check_removable,
 )
@@ -141,6 +142,8 @@ class FakeEngine:
             max_lead_ms=self._script.max_lead_ms,
             max_text_chars=self._script.max_text_chars,
             max_instruct_chars=200,
+            family="fake",
+            languages=("en", "zh"),
         )
 
     @property
@@ -173,6 +176,7 @@ class FakeEngine:
         if request.voice not in names:
             raise UnknownVoice(f"no voice {request.voice!r}; there are {', '.join(names)}")
         check_instruct(request.instruct, self.info)
+        check_language(request.language, self.info)
         if self.trouble is not None:
             raise Overloaded(self.trouble, retry_after_ms=500)
         if self.num_live >= self._script.max_utterances:

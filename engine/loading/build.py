@@ -24,7 +24,6 @@ from voicegate.engine.interface import (
     EngineInfo,
     UtteranceId,
     UtteranceRequest,
-    VoiceInfo,
 )
 from voicegate.engine.llm.backend import LlmDied
 from voicegate.engine.loading.runners import (
@@ -131,7 +130,7 @@ def engine_info(config: EngineConfig, stages: Stages) -> EngineInfo:
     model, traits = stages.model, stages.llm.traits
     return EngineInfo(
         model=model.name,
-        voices=tuple(VoiceInfo(name, ready.voice.description) for name, ready in stages.voices.items()),
+        voices=tuple(ready.voice.info(model.languages[0]) for ready in stages.voices.values()),
         default_voice=model.default_voice or min(stages.voices),
         modes=speaking_modes(traits),
         pre_skip_48k=pre_skip_48k(AudioFormat()),
@@ -140,6 +139,8 @@ def engine_info(config: EngineConfig, stages: Stages) -> EngineInfo:
         max_text_chars=config.max_text_chars,
         max_instruct_chars=MAX_INSTRUCT_CHARS if model.supports_instruct else 0,
         is_reproducible=traits.is_reproducible,
+        family=model.family,
+        languages=model.languages,
     )
 
 

@@ -18,6 +18,7 @@ from voicegate.engine.text.characters import is_wide
 from voicegate.engine.text.growing import known
 from voicegate.engine.text.normalize import SpanReader
 from voicegate.engine.text.parting import part
+from voicegate.engine.text.pronunciation import Pronunciation
 from voicegate.engine.text.segmenter import (
     FIRST_MIN_LETTERS,
     MAX_LETTERS,
@@ -57,6 +58,8 @@ class ClauseFeed:
         *,
         language: str,
         max_clause_tokens: int,
+        pronunciation: Pronunciation | None = None,
+        is_normalized: bool = True,
     ) -> None:
         self.clauses: deque[Clause] = deque()  # not yet wholly spoken, in order; [0] is heard first
         self.is_ended = False  # the end was read: no clause follows
@@ -64,7 +67,10 @@ class ClauseFeed:
         self.is_incremental = mode is SpeakingMode.INCREMENTAL
         self._entry = entry
         self._tokenizer = tokenizer
-        self._reader = SpanReader(language, tags=tokenizer.tags)
+        self.pronunciation = pronunciation or Pronunciation()
+        self._reader = SpanReader(
+            language, tags=tokenizer.tags, pronunciation=self.pronunciation, is_normalized=is_normalized
+        )
         self._max_letters = max_letters(max_clause_tokens)
         self._segmenter = Segmenter(
             SegmenterConfig(
@@ -72,7 +78,8 @@ class ClauseFeed:
                 max_letters=min(MAX_LETTERS, self._max_letters),
                 # What is said of a sentence before it is finished needs no comma.
                 first_min_letters=SOFT_MIN_LETTERS if self.is_incremental else FIRST_MIN_LETTERS,
-            )
+            ),
+            pronunciation=pronunciation,
         )
         self._written = StringIO()
         self._num_written = 0
@@ -102,6 +109,12 @@ class ClauseFeed:
         if self.is_ended or self.has_unread:
             return False
         return self._open_clause() is not None or bool(self._segmenter.pending.strip())
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether what waits belongs to a pass that has begun, which is given its words as they come."""
+        clause = self._open_clause()
+        return self.is_bistream or (clause is not None and clause.is_begun)
 
     @property
     def text(self) -> str:
@@ -173,10 +186,11 @@ class ClauseFeed:
         if clause is None:
             clause = Clause(self._entry, start, "", [], is_text_complete=False)
             self.clauses.append(clause)
-        said = self._reader.read(TextSpan(pending[: lengths.said], start, start + lengths.said))
+        num_said = self.pronunciation.whole_length(pending[: lengths.read], lengths.said)
+        said = self._reader.read(TextSpan(pending[:num_said], start, start + num_said))
         self._give(clause, pending[: lengths.read], words, num_letters=num_letters)
         clause.num_sayable_letters = spoken_letters(said)
-        clause.num_open_chars = lengths.read - lengths.said
+        clause.num_open_chars = lengths.read - num_said
         return clause
 
     def _give(self, clause: Clause, text: str, words: str, *, num_letters: int) -> None:

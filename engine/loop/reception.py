@@ -13,6 +13,7 @@ from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.loop.prompting import instruct_prompt
 from voicegate.engine.loop.stages import ReadyVoice, Stages
 from voicegate.engine.loop.utterance import Utterance
+from voicegate.engine.text.pronunciation import Pronunciation
 
 
 def speaking_modes(traits: LlmTraits) -> tuple[SpeakingMode, ...]:
@@ -44,8 +45,10 @@ class Reception:
             entry,
             self._mode(request.mode),
             self._tokenizer,
-            language=self._model.languages[0],
+            language=self._model.languages[0] if request.language is None else request.language,
             max_clause_tokens=self._max_clause_tokens,
+            pronunciation=Pronunciation(request.dictionaries),
+            is_normalized=request.is_normalized,
         )
         if request.instruct is not None and request.instruct.strip():
             prefix = self._model.instruct_prefix

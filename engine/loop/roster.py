@@ -186,7 +186,7 @@ class Roster:
     def next_alarm_s(self, now_s: float) -> float | None:
         """When to look again if nothing happens. None: only an event can help."""
         self._refresh(now_s)
-        return now_s if self._readers else self._alarms.next_s
+        return now_s if self._readers or self._stalled else self._alarms.next_s
 
     def holders(self, now_s: float) -> list[Utterance]:
         """Who holds memory of the flow, the most urgent first; behind them who has it and waits for text."""

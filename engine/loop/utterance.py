@@ -80,12 +80,13 @@ class Utterance:
         self.is_truncated = False  # a length limit, not the model, ended one of its passes
         self.deadline_s: float | None = None  # the listener runs dry; None while nothing was sent
         self._last_text_s: float | None = None  # more text may still come for what waits; None: that was given up
+        self._buffered_since_s: float | None = None  # the oldest text that is in no clause
         self._unread_since_s: float | None = None
         self._outlet = outlet
         self._pre_skip_48k = pre_skip_48k
         self.pace = WriterPace()
         self.tokens_per_letter = voice.voice.tokens_per_letter()
-        self._words = WordTimes(self.tokens_per_letter * units.MS_PER_TOKEN / request.speed)
+        self._words = WordTimes(self.tokens_per_letter * units.MS_PER_TOKEN / request.speed, feed.pronunciation)
         self._packet_samples = units.ms_to_samples(request.audio.frame_ms)
         self._num_samples = 0  # handed to the outlet, silence that fills packets at flushes among them
 
@@ -114,6 +115,8 @@ class Utterance:
         if self.feed.is_incremental:
             self.pace.wrote(sum(map(str.isalnum, text[:_PACE_CHARS])), now_s)
         self._last_text_s = now_s
+        if self._buffered_since_s is None:
+            self._buffered_since_s = now_s
         self._has_come(now_s)
 
     def flush(self, flush_id: str, now_s: float) -> None:
@@ -128,13 +131,15 @@ class Utterance:
         """One bite, of bounded work."""
         num_clauses = len(self.clauses)
         self.feed.read()
+        if len(self.clauses) > num_clauses:
+            self._buffered_since_s = self._last_text_s  # what is left has hardly come before
         is_vain = self.feed.has_unread and len(self.clauses) == num_clauses
         self.num_vain_bites = self.num_vain_bites + 1 if is_vain else 0
         self._has_read(now_s)
 
     def stall(self, now_s: float) -> None:
         """Say what has waited for more too long; once."""
-        self._last_text_s = None
+        self._last_text_s = self._buffered_since_s = None
         self.feed.stalled()
         self._has_read(now_s)
 
@@ -147,12 +152,19 @@ class Utterance:
             self.stamps.first_text_s = now_s if self._unread_since_s is None else self._unread_since_s
         if not self.feed.has_unread:
             self._unread_since_s = None
+            if not self.feed.is_waiting:
+                self._buffered_since_s = None
 
     def stalls_at_s(self, stall_s: float, lead_s: float) -> float:
         """When text that waits for more is to be said without it; infinite: none waits."""
         if self._last_text_s is None or not self.feed.is_waiting:
             return math.inf
-        due_s = self._last_text_s + stall_s
+        since_s, delay_s = self._last_text_s, stall_s
+        if self.request.max_buffer_delay_ms is not None:
+            delay_s = self.request.max_buffer_delay_ms / 1000
+            if self._buffered_since_s is not None and not self.feed.is_heard:
+                since_s = self._buffered_since_s
+        due_s = since_s + delay_s
         return due_s if self.deadline_s is None else max(due_s, self.deadline_s - lead_s)
 
     # --- audio ------------------------------------------------------------------------------------------------

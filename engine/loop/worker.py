@@ -36,6 +36,7 @@ from voicegate.engine.interface import (
     UtteranceRequest,
     VoiceInfo,
     check_instruct,
+    check_language,
     check_new_voice,
     check_removable,
 )
@@ -192,7 +193,7 @@ class ThreadedEngine:
             ready = await self._prepare(voice)
             # No waiting from here to where it can be asked for: it is there whole, or not at all.
             self._inbox.put(lambda core: core.put_up_voice(ready))
-            added = VoiceInfo(voice.name, voice.description)
+            added = voice.info(info.languages[0])
             others = tuple(other for other in self.info.voices if other.name != name)
             self._info = dataclasses.replace(self.info, voices=(*others, added))
             await asyncio.to_thread(keeper.save, voice)
@@ -348,6 +349,7 @@ def _check_request(request: UtteranceRequest, info: EngineInfo) -> None:
     if request.seed is not None and not info.is_reproducible:
         raise Unsupported("this engine's LLM backend cannot repeat what it said: leave `seed` out")
     check_instruct(request.instruct, info)
+    check_language(request.language, info)
     pre_skip_48k(request.audio)
 
 

@@ -112,6 +112,7 @@ class VocoderConfig:
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
     name: str
+    family: str
     llm: LlmConfig
     flow: FlowConfig
     vocoder: VocoderConfig
@@ -162,6 +163,7 @@ def parse_model_config(raw: Mapping[str, Any], *, name: str) -> ModelConfig:
     sampling = raw["sampling"]
     return ModelConfig(
         name=raw.get("name", name),
+        family=raw["model_type"],
         llm=_llm_config(raw),
         flow=_flow_config(raw["flow"]),
         vocoder=vocoder_config(raw["hift"], f0_channels=raw["hift"]["f0_predictor"]["cond_channels"]),

@@ -15,6 +15,7 @@ from typing import Final
 
 from voicegate.engine.interface import AlignedText
 from voicegate.engine.text.characters import is_wide
+from voicegate.engine.text.pronunciation import Pronunciation
 from voicegate.engine.text.segmenter import TextSpan
 from voicegate.engine.text.spoken_length import letters_of_words
 
@@ -41,8 +42,9 @@ class Sound:
 class WordTimes:
     """Of one utterance. What was told stands; what is told later makes good for it."""
 
-    def __init__(self, ms_per_letter: float) -> None:
+    def __init__(self, ms_per_letter: float, pronunciation: Pronunciation | None = None) -> None:
         """`ms_per_letter`: the pace at which its voice is expected to speak, by what is said (spoken_length)."""
+        self._pronunciation = pronunciation or Pronunciation()
         self.told: list[AlignedText] = []
         self._spoken_ms = ms_per_letter * _PROMPT_LETTERS
         self._spoken_letters = _PROMPT_LETTERS
@@ -85,7 +87,7 @@ class WordTimes:
     def _look_at(self, text: str, char_start: int) -> None:
         num_told = max(self.told[-1].char_end - char_start, 0) if self.told else 0
         words = split_words(text[num_told:], char_start + num_told)
-        self._to_come = deque((word, letters_of_words(word.text)) for word in words)
+        self._to_come = deque((word, letters_of_words(self._pronunciation.said(word.text))) for word in words)
         self._share_to_come = sum(share for _, share in self._to_come)
         self._text, self._char_start = text, char_start
 

@@ -3,6 +3,7 @@
 import re
 from typing import Final
 
+from voicegate.engine.interface import base_language
 from voicegate.engine.text.characters import has_han
 from voicegate.engine.text.web import read_addresses, replace_addresses
 
@@ -30,11 +31,6 @@ _SCRIPTS: Final = (
 )
 _WRITTEN_OTHERWISE: Final = frozenset({"zh", "yue", "ja"}.union(*(languages for _, languages in _SCRIPTS)))
 _DEFAULT_LATIN: Final = "en"
-
-
-def base_language(tag: str) -> str:
-    """The language of a tag like "en-GB" or "zh_CN"."""
-    return tag.lower().replace("_", "-").partition("-")[0]
 
 
 def detect_language(text: str, hint: str) -> str:

@@ -45,10 +45,15 @@ def unescape_entities(text: str) -> str:
     return _ENTITY.sub(lambda match: html.unescape(match[0]), text) if "&" in text else text
 
 
+def strip_model_tags(text: str) -> str:
+    """Nothing stays of <|...|>."""
+    return _MODEL_TAG.sub(" ", text) if "<" in text else text
+
+
 def strip_tags_and_links(text: str) -> str:
     """A link's text stays, its address does not; nothing stays of tags, footnotes, checkboxes and emoji names."""
     if "<" in text:
-        text = _HTML_TAG.sub(" ", _MODEL_TAG.sub(" ", _AUTOLINK.sub(r" \1 ", _COMMENT.sub(" ", text))))
+        text = _HTML_TAG.sub(" ", strip_model_tags(_AUTOLINK.sub(r" \1 ", _COMMENT.sub(" ", text))))
         text = _TORN_TAG.sub(" ", text)
     if '="' in text:
         text = _ATTRIBUTE.sub(" ", text)

@@ -1,25 +1,28 @@
 """Text as written -> text as said. Pure; nothing here knows models, but for the tags that they have.
 
-The order: characters, tags, markup, formulas, addresses, then the language's reader, which leaves only words, their
-marks, and the model's own tags.
+The order: what a dictionary says of words, characters, tags, markup, formulas, addresses, then the language's reader,
+which leaves only words, their marks, and the model's own tags.
 """
 
 from collections.abc import Set
 from typing import Final
 
+from voicegate.engine.interface import base_language
 from voicegate.engine.text.chinese.reader import read_chinese
-from voicegate.engine.text.cleanup import clean_characters
+from voicegate.engine.text.cleanup import PAUSE, clean_characters
 from voicegate.engine.text.english.reader import read_english
 from voicegate.engine.text.fences import without_fences
-from voicegate.engine.text.language import base_language, detect_language, has_deciding_word
+from voicegate.engine.text.language import detect_language, has_deciding_word
 from voicegate.engine.text.latex import read_latex
 from voicegate.engine.text.markup import (
     strip_line_markup,
+    strip_model_tags,
     strip_tags_and_links,
     unescape,
     unescape_entities,
     without_emphasis,
 )
+from voicegate.engine.text.pronunciation import Pronunciation
 from voicegate.engine.text.punctuation import tidy
 from voicegate.engine.text.segmenter import TextSpan
 from voicegate.engine.text.tags import read_around_tags, split_tags, without_tags
@@ -47,21 +50,42 @@ def speakable(text: str, language: str = "en", *, tags: Set[str] = frozenset()) 
     )
 
 
+def as_written(text: str, *, tags: Set[str] = frozenset()) -> str:
+    """`text` with its numbers, signs and markup, for a model that reads them itself; "" if it has no letter or digit.
+
+    Without what nobody can say (control characters, pictures) and the tags that the model does not have.
+    """
+    cleaned = strip_model_tags(without_tags(clean_characters(text), tags)).replace(PAUSE, " - ")
+    return " ".join(cleaned.split()) if any(map(str.isalnum, cleaned)) else ""
+
+
 class SpanReader:
     """Reads the spans of one utterance, in order: "5 km" is in the language of what was before it."""
 
-    def __init__(self, language: str, *, tags: Set[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        language: str,
+        *,
+        tags: Set[str] = frozenset(),
+        pronunciation: Pronunciation | None = None,
+        is_normalized: bool = True,
+    ) -> None:
         self._language = language
         self._tags = tags
+        self._pronunciation = pronunciation or Pronunciation()
+        self._is_normalized = is_normalized
         self._latest = language
 
     def read(self, span: TextSpan) -> str:
-        """`speakable` of a span of the segmenter; "" for fenced code."""
+        """What is to be said of a span of the segmenter; "" for fenced code."""
         if span.is_code:
             return ""
-        if has_deciding_word(span.text):
-            self._latest = detect_language(span.text, self._language)
-        return speakable(span.text, self._latest, tags=self._tags)
+        text = self._pronunciation.said(span.text)
+        if not self._is_normalized:
+            return as_written(text, tags=self._tags)
+        if has_deciding_word(text):
+            self._latest = detect_language(text, self._language)
+        return speakable(text, self._latest, tags=self._tags)
 
 
 def _read(text: str, language: str) -> str:

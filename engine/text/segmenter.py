@@ -10,6 +10,8 @@ from typing import Final, Protocol
 
 from voicegate.engine.text.clause_cutter import ClauseCutter
 from voicegate.engine.text.fences import FenceSplitter, Piece
+from voicegate.engine.text.phrase_cutter import PhraseCutter
+from voicegate.engine.text.pronunciation import Pronunciation
 from voicegate.engine.text.word_cutter import WordCutter, finished_length
 
 # Lengths are in letters that the text is likely to be said with (spoken_length): of prose, as many as are written.
@@ -71,11 +73,12 @@ class _Cutter(Protocol):
 
 
 class Segmenter:
-    def __init__(self, config: SegmenterConfig | None = None) -> None:
+    def __init__(self, config: SegmenterConfig | None = None, *, pronunciation: Pronunciation | None = None) -> None:
         config = config or SegmenterConfig()
         self._cutter: _Cutter
         if config.granularity is Granularity.WORD:
-            self._cutter = WordCutter(max_letters=config.max_letters)
+            words = WordCutter(max_letters=config.max_letters)
+            self._cutter = PhraseCutter(words, pronunciation) if pronunciation else words
         else:
             self._cutter = ClauseCutter(
                 first_min_letters=config.first_min_letters,

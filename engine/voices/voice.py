@@ -14,7 +14,9 @@ import torch
 from safetensors.torch import save
 
 from voicegate.engine import units
+from voicegate.engine.interface import VoiceInfo
 from voicegate.engine.model.weights import load_metadata, load_state_dict
+from voicegate.engine.text.language import detect_language
 from voicegate.engine.text.spoken_length import spoken_letters
 
 _TENSORS = ("speech_tokens", "mel", "embedding")
@@ -42,6 +44,11 @@ class Voice:
     @property
     def seconds(self) -> float:
         return self.num_tokens / units.TOKEN_RATE_HZ
+
+    def info(self, language: str) -> VoiceInfo:
+        """`language`: of its transcript, where that one's script leaves it open."""
+        spoken = detect_language(self.transcript, language) if self.transcript else None
+        return VoiceInfo(self.name, self.description, spoken)
 
     def tokens_per_letter(self) -> float:
         """Speech tokens that a letter (text.spoken_length) takes at the pace of the prompt, or at an ordinary one."""

@@ -7,11 +7,12 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from voicegate.engine.interface import Engine, EngineError, EngineEvent, EngineInfo, EngineStopped, UtteranceRequest
 from voicegate.gateway.logs import get_logger
+from voicegate.gateway.pronunciations import Pronunciations
 from voicegate.gateway.server.admission import Admission
 from voicegate.gateway.server.dispatch import Dispatcher
 from voicegate.gateway.server.outgoing import Item, Outgoing
@@ -45,6 +46,7 @@ class Services:
     admission: Admission
     limits: SessionLimits
     quotas: Quotas
+    pronunciations: Pronunciations = field(default_factory=lambda: Pronunciations(None))
 
 
 class Conversation:
@@ -55,6 +57,7 @@ class Conversation:
         self._engine = services.engine
         self._dispatcher = services.dispatcher
         self._admission = services.admission
+        self._pronunciations = services.pronunciations
         self.session_id = secrets.token_hex(8)
         self._session = Session(
             session_id=self.session_id, info=info, limits=services.limits, quotas=services.quotas, owner=owner
@@ -82,7 +85,7 @@ class Conversation:
     def receive(self, message: ClientMessage) -> None:
         if isinstance(message, wire.Open):
             with suppress(EngineStopped):  # the dispatcher will say so
-                self._session.learn(self._engine.info)
+                self._session.learn(self._engine.info, self._pronunciations.dictionary)
         self._perform(self._session.receive(message, self._loop.time()))
         self._watch_deadline()
         self._watch_sending()
@@ -247,9 +250,13 @@ class Conversation:
     def _log_end(self, message: ServerMessage) -> None:
         match message:
             case wire.Done(context=context, audio_ms=audio_ms, timing=timing):
-                truncated = message.truncated is True
                 self.log.info(
-                    "context done", context=context, audio_ms=audio_ms, ttfb_ms=timing.ttfb_ms, truncated=truncated
+                    "context done",
+                    context=context,
+                    audio_ms=audio_ms,
+                    characters=message.characters,
+                    ttfb_ms=timing.ttfb_ms,
+                    truncated=message.truncated is True,
                 )
             case wire.Cancelled(context=context, audio_ms=audio_ms):
                 self.log.info("context cancelled", context=context, audio_ms=audio_ms)

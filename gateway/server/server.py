@@ -17,6 +17,7 @@ from voicegate.gateway.auth.keyring import Allowance, Key, Keyring, digest_of
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.config_fields import ConfigError
 from voicegate.gateway.logs import get_logger
+from voicegate.gateway.pronunciations import Pronunciations
 from voicegate.gateway.server.admission import Admission
 from voicegate.gateway.server.bounded_socket import BoundedSocket
 from voicegate.gateway.server.callers import caller_of
@@ -85,7 +86,8 @@ class Gateway:
                 ),
             )
         )
-        self._services = Services(engine, self._dispatcher, self._admission, limits, self._quotas)
+        self._pronunciations = _pronunciations(config)
+        self._services = Services(engine, self._dispatcher, self._admission, limits, self._quotas, self._pronunciations)
         self.guests = Guests()
         self._access = Access(_keyring(config), _token_secret(config))
         self._voice_names = VoiceNames(config.named_voices)
@@ -126,7 +128,7 @@ class Gateway:
 
         loop.add_signal_handler(signal.SIGINT, interrupt)
         loop.add_signal_handler(signal.SIGTERM, stop.set)
-        if self._config.api_keys_file is not None:
+        if self._config.api_keys_file is not None or self._config.pronunciations_file is not None:
             loop.add_signal_handler(signal.SIGHUP, self.reload)
         try:
             return await self.serve_until(stop)
@@ -212,7 +214,12 @@ class Gateway:
                 guest.conversation.engine_hangs(trouble)
 
     def reload(self) -> None:
-        """Read the keys again. Who came with one that is none any more is cut off; a bad file changes nothing."""
+        """Read the files of keys and of pronunciations again; a bad one changes nothing."""
+        self._reload_keys()
+        self._reload_pronunciations()
+
+    def _reload_keys(self) -> None:
+        """Who came with one that is none any more is cut off."""
         try:
             keyring = _keyring(self._config)
         except GatewayError as error:
@@ -225,6 +232,15 @@ class Gateway:
         for guest in self.guests:
             if not self._access.still_admits(guest.conversation.owner.key):
                 guest.conversation.revoke()
+
+    def _reload_pronunciations(self) -> None:
+        try:
+            num_entries = self._pronunciations.reload()
+        except ConfigError as error:
+            log.error("pronunciations are not read again, the old ones stay", reason=str(error))
+            return
+        if num_entries is not None:
+            log.info("pronunciations are read again", entries=num_entries)
 
     # --- sockets ------------------------------------------------------------------------------------------
 
@@ -310,6 +326,14 @@ def _keyring(config: GatewayConfig) -> Keyring | None:
         raise GatewayError(str(error)) from error
     own = () if config.api_key is None else (Key(_OWN_KEY_NAME, digest_of(config.api_key)),)
     return Keyring((*keys, *own))
+
+
+def _pronunciations(config: GatewayConfig) -> Pronunciations:
+    """Raises GatewayError."""
+    try:
+        return Pronunciations(config.pronunciations_file)
+    except ConfigError as error:
+        raise GatewayError(str(error)) from error
 
 
 def _token_secret(config: GatewayConfig) -> bytes:

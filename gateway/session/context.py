@@ -85,6 +85,7 @@ class Context:
     pace: SendPace | None = None  # None: audio leaves as it comes
     next_sequence: int = 0
     num_text_bytes: int = 0
+    num_characters: int = 0  # of the same text
     has_unflushed_text: bool = False  # of what the engine was given
     num_unanswered_flushes: int = 0
     first_text_s: float | None = None
@@ -128,6 +129,7 @@ class Context:
                 if self.first_text_s is None:
                     self.first_text_s = now_s
                 self.num_text_bytes += len(text.encode())
+                self.num_characters += len(text)
                 return self._take_text(text, now_s)
             case wire.Flush(id=flush_id):
                 return self._take_flush(flush_id)
@@ -185,7 +187,10 @@ class Context:
     def _end_in_silence(self) -> list[Action]:
         self.is_over = True
         timing = self.timing(engine.Timing())
-        return [self.audio((), 0, is_last=True), Send(wire.Done(self.context_id, 0, 0, timing))]
+        return [
+            self.audio((), 0, is_last=True),
+            Send(wire.Done(self.context_id, 0, 0, timing, characters=self.num_characters)),
+        ]
 
     def begin(self, now_s: float) -> list[Action]:
         """The engine has taken it up: here is all that it missed."""

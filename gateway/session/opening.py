@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from voicegate.engine import units
+from voicegate.engine.dictionary import Dictionary, DictionaryError, check_entries
 from voicegate.engine.interface import (
     AudioFormat,
     BadRequest,
@@ -18,7 +19,9 @@ from voicegate.engine.interface import (
     Unsupported,
     UtteranceId,
     UtteranceRequest,
+    base_language,
     check_instruct,
+    check_language,
 )
 from voicegate.protocol.errors import ErrorCode
 from voicegate.protocol.messages import Format, Open
@@ -55,13 +58,20 @@ def find_refusal(message: Open, info: EngineInfo) -> Refusal | None:
         or _check_format(message.format)
         or _check_mode(message, info)
         or _check_instruct(message, info)
+        or _check_reading(message, info)
     )
 
 
-def build_request(message: Open, info: EngineInfo, utterance_id: UtteranceId) -> UtteranceRequest:
-    """`message` in the engine's words; only for one that `find_refusal` finds nothing wrong with."""
+def build_request(
+    message: Open, info: EngineInfo, utterance_id: UtteranceId, dictionary: Dictionary | None = None
+) -> UtteranceRequest:
+    """`message` in the engine's words; only for one that `find_refusal` finds nothing wrong with.
+
+    `dictionary`: the server's, behind what `message` itself says.
+    """
     lead_ms = message.pace.lead_ms
     is_instructed = message.instruct is not None and message.instruct.strip()
+    own = (Dictionary(message.pronunciations),) if message.pronunciations else ()
     return UtteranceRequest(
         utterance_id=utterance_id,
         voice=info.default_voice if message.voice is None else message.voice,
@@ -76,7 +86,17 @@ def build_request(message: Open, info: EngineInfo, utterance_id: UtteranceId) ->
         instruct=message.instruct if is_instructed else None,
         seed=message.seed,
         lead_ms=None if lead_ms is None else min(lead_ms, info.max_lead_ms),
+        language=message.language,
+        is_normalized=message.normalize,
+        max_buffer_delay_ms=message.max_buffer_delay_ms,
+        dictionaries=own if dictionary is None else (*own, dictionary),
     )
+
+
+def spoken_language(language: str | None, info: EngineInfo) -> str | None:
+    """`language` of a client that may not know what there is here: None where the model does not speak it."""
+    is_known = language is not None and base_language(language) in map(base_language, info.languages)
+    return language if is_known else None
 
 
 def refusal_of(error: EngineError) -> Refusal:
@@ -129,4 +149,15 @@ def _check_instruct(message: Open, info: EngineInfo) -> Refusal | None:
         check_instruct(message.instruct, info)
     except (Unsupported, BadRequest) as error:
         return refusal_of(error)
+    return None
+
+
+def _check_reading(message: Open, info: EngineInfo) -> Refusal | None:
+    try:
+        check_language(message.language, info)
+        check_entries(message.pronunciations)
+    except (Unsupported, BadRequest) as error:
+        return refusal_of(error)
+    except DictionaryError as error:
+        return Refusal(ErrorCode.BAD_MESSAGE, f"pronunciations: {error}")
     return None

@@ -11,6 +11,8 @@ from typing import Final, assert_never
 from msgspec import UNSET
 
 from voicegate.engine import interface as engine
+from voicegate.engine import units
+from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.interface import EngineError, EngineEvent, EngineInfo, UtteranceId
 from voicegate.gateway.session.actions import Action, Close, Send, Submit, Withdraw
 from voicegate.gateway.session.context import ACCEPTS, Context, ContextMessage, ContextState
@@ -49,6 +51,7 @@ class Session:
     ) -> None:
         self.session_id = session_id
         self._info = info
+        self._dictionary: Dictionary | None = None
         self._limits = limits or SessionLimits()
         self._quotas = quotas or Quotas()
         self._owner = owner
@@ -65,9 +68,12 @@ class Session:
         """The live ones, by id."""
         return MappingProxyType(self._contexts)
 
-    def learn(self, info: EngineInfo) -> None:
-        """What the engine is now: voices come and go. What `greet` said of them may be older."""
-        self._info = info
+    def learn(self, info: EngineInfo, dictionary: Dictionary | None = None) -> None:
+        """What the engine is now: voices come and go. What `greet` said of them may be older.
+
+        `dictionary`: the server's, for what is opened from here on.
+        """
+        self._info, self._dictionary = info, dictionary
 
     # --- from the socket ----------------------------------------------------------------------------------
 
@@ -81,6 +87,7 @@ class Session:
             messages_per_second=self._limits.messages_per_s,
             context_idle_seconds=self._limits.context_idle_s,
             context_seconds=self._limits.context_life_s,
+            pronunciations=wire.MAX_PRONUNCIATIONS,
         )
         ready = wire.Ready(
             session=self.session_id,
@@ -90,6 +97,10 @@ class Session:
             default_voice=self._info.default_voice,
             modes=tuple(mode.value for mode in self._info.modes),
             limits=limits,
+            family=self._info.family,
+            sample_rate=units.SAMPLE_RATE_HZ,
+            languages=self._info.languages,
+            voice_languages={voice.name: voice.language for voice in self._info.voices if voice.language is not None},
         )
         return [Send(ready)]
 
@@ -256,7 +267,7 @@ class Session:
                 last = [] if is_cancelling else [context.audio((), event.end_pts_48k, is_last=True)]
                 truncated = True if event.is_truncated else UNSET
                 timing = context.timing(event.timing)
-                done = wire.Done(context.context_id, audio_ms, num_packets, timing, truncated)
+                done = wire.Done(context.context_id, audio_ms, num_packets, timing, truncated, context.num_characters)
                 return [*last, *self._end(context, Send(done))]
             case engine.Cancelled(spoken_text=spoken, remaining_text=remaining):
                 return self._end(context, Send(wire.Cancelled(context.context_id, event.audio_ms, spoken, remaining)))
@@ -281,7 +292,7 @@ class Session:
             return [refused(refusal, context_id)]
         utterance_id = UtteranceId(f"{self.session_id}-{self._num_incarnations}")
         self._num_incarnations += 1
-        request = build_request(message, self._info, utterance_id)
+        request = build_request(message, self._info, utterance_id, self._dictionary)
         burst_ms = message.pace.burst_ms
         context = Context(
             context_id,

@@ -9,8 +9,10 @@ from tests.contract.conftest import Case
 from tests.contract.listener import Listener
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.polling import until
+from tests.support.word_times import words_in_time
 from voicegate.engine import units
 from voicegate.engine.audio.opus import load_opuslib
+from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.interface import (
     Alignment,
     AudioFormat,
@@ -83,6 +85,24 @@ async def test_close_fails_what_runs_and_ends_the_events(listener: Listener) -> 
     listener.engine.cancel(utterances[0])  # a socket that ends last still cancels
     await listener.engine.close()  # twice is once
     assert listener.engine.unready_reason
+
+
+async def test_a_language_that_it_does_not_speak_is_refused(listener: Listener) -> None:
+    info = listener.engine.info
+    for language, refusal in (("qx-XX", Unsupported), ("no tag", BadRequest)):
+        with pytest.raises(refusal):
+            listener.engine.submit(UtteranceRequest(UtteranceId("u"), info.default_voice, language=language))
+    assert isinstance(await listener.until_end(listener.submit("u", end=True, language=info.languages[0])), Done)
+
+
+async def test_words_of_a_dictionary_are_told_as_they_are_written(listener: Listener) -> None:
+    dictionary = Dictionary({"two": "number two", "one two": "one and two"})
+    utterance = listener.submit("u", text="One two three. ", end=True, audio=PCM, dictionaries=(dictionary,))
+    assert isinstance(await listener.until_end(utterance), Done)
+    told = words_in_time(listener.events[utterance])
+    text = "One two three. "
+    assert all(text[item.char_start : item.char_end] == item.text for item in told)
+    assert "".join(item.text for item in told).replace(" ", "") == "Onetwothree."
 
 
 # --- audio ------------------------------------------------------------------------------------------------

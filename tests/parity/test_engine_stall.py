@@ -145,3 +145,43 @@ def test_a_stall_that_has_nothing_to_say_is_over() -> None:
     engine.now_s = wake_s
     assert until_idle(engine) is None
     assert not engine.heard[utterance_id].events
+
+
+# --- a context's own rule -------------------------------------------------------------------------------------
+
+
+def test_text_waits_for_no_longer_than_its_context_lets_it() -> None:
+    """However steadily more of it comes: the time counts from the oldest word."""
+    engine = HandDrivenEngine(STALLING)
+    utterance_id = engine.submit("u", max_buffer_delay_ms=1000)
+    for _ in range(4):
+        engine.core.push_text(utterance_id, "let me see ")
+        until_idle(engine)
+        engine.now_s += 0.3
+    assert not engine.heard[utterance_id].events
+    until_idle(engine)
+    assert audio_ms(engine.heard[utterance_id]) > 0
+
+
+@pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.INCREMENTAL])
+@pytest.mark.parametrize("delay_ms", [0, 100, 3000])
+def test_a_context_says_for_itself_how_long_its_text_waits(mode: SpeakingMode, delay_ms: int) -> None:
+    engine = HandDrivenEngine(STALLING)
+    engine.now_s = 10.0
+    utterance_id = engine.submit("u", mode=mode, max_buffer_delay_ms=delay_ms)
+    engine.core.push_text(utterance_id, "Well, ")
+    assert said_at_s(engine, utterance_id) == pytest.approx(10.0 + delay_ms / 1000)
+    assert said(engine.heard[utterance_id]) == "Well,"
+
+
+def test_what_a_pass_is_given_as_it_comes_waits_from_its_last_word_on() -> None:
+    """Else a long sentence would be cut in the middle, though all of it is said as it is written."""
+    engine = HandDrivenEngine(STALLING)
+    utterance_id = engine.submit("u", mode=SpeakingMode.BISTREAM, max_buffer_delay_ms=1000)
+    for _ in range(5):
+        engine.now_s += 0.5
+        engine.core.push_text(utterance_id, "and so on ")
+        until_idle(engine)
+    wake_s = until_idle(engine)
+    assert wake_s is not None
+    assert wake_s >= engine.now_s + 1.0

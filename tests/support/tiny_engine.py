@@ -159,10 +159,12 @@ class HandDrivenEngine:
         mode: SpeakingMode = SpeakingMode.CLAUSE,
         seed: int = 1,
         speed: float = 1.0,
+        max_buffer_delay_ms: int | None = None,
     ) -> UtteranceId:
         utterance_id = UtteranceId(name)
         self.heard[utterance_id] = Heard()
-        self.core.submit(UtteranceRequest(utterance_id, voice, PCM, mode, speed), seed=seed)
+        request = UtteranceRequest(utterance_id, voice, PCM, mode, speed, max_buffer_delay_ms=max_buffer_delay_ms)
+        self.core.submit(request, seed=seed)
         return utterance_id
 
     def step(self) -> bool:

@@ -10,6 +10,10 @@ export interface Ready {
   /** Section 6; among them contexts, text_bytes, lead_ms. */
   limits: Record<string, number>;
   protocol: number;
+  family: string;
+  sample_rate: number;
+  languages: string[];
+  voice_languages: Record<string, string>;
 }
 
 export interface PlayerOptions {
@@ -36,6 +40,14 @@ export interface OpenOptions {
   mode?: string;
   /** From 200: how far ahead of real time audio may be made. */
   leadMs?: number;
+  /** One of `Ready.languages`, with a region or without: in which numbers are read. */
+  language?: string;
+  /** false: numbers, signs and markup are left to the model. */
+  normalize?: boolean;
+  /** The longest time for which text waits for more of it. */
+  maxBufferDelayMs?: number;
+  /** What is written, and what is said for it. */
+  pronunciations?: Record<string, string>;
 }
 
 export interface PlayerEventMap {

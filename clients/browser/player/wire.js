@@ -98,8 +98,9 @@ export function readMessage(json) {
 
 /** The messages of a client, as JSON. Options that are undefined are left to the server. */
 export const encode = {
-  open: (context, { voice, format, speed, instruct, seed, mode, leadMs } = {}) =>
-    JSON.stringify({
+  open: (context, options = {}) => {
+    const { voice, format, speed, instruct, seed, mode, leadMs, language, normalize, pronunciations } = options;
+    return JSON.stringify({
       type: "open",
       context,
       voice,
@@ -114,7 +115,12 @@ export const encode = {
       seed,
       mode,
       pace: leadMs === undefined ? undefined : { lead_ms: leadMs },
-    }),
+      language,
+      normalize,
+      max_buffer_delay_ms: options.maxBufferDelayMs,
+      pronunciations,
+    });
+  },
   text: (context, text) => JSON.stringify({ type: "text", context, text }),
   flush: (context, id = "") => JSON.stringify({ type: "flush", context, id }),
   end: (context) => JSON.stringify({ type: "end", context }),

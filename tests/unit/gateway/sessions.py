@@ -11,7 +11,7 @@ from voicegate.protocol import messages as wire
 
 INFO = EngineInfo(
     model="m",
-    voices=(VoiceInfo("anna", "first"), VoiceInfo("ben", "second")),
+    voices=(VoiceInfo("anna", "first"), VoiceInfo("ben", "second", "zh")),
     default_voice="anna",
     modes=(SpeakingMode.AUTO, SpeakingMode.CLAUSE),
     pre_skip_48k=312,

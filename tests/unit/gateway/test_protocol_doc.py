@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.gateway.sessions import MESSAGES, NOW, error_of, session_in
 from voicegate.engine import units
+from voicegate.engine.dictionary import MAX_SAID_CHARS, MAX_WRITTEN_CHARS
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.http.pages import PAGES
 from voicegate.gateway.session.context import ACCEPTS, ContextState
@@ -89,6 +90,9 @@ def test_defaults_and_limits() -> None:
     assert limits["time for which a context is open"] == f"{config.context_life_s:.0f} s"
     assert (session.context_idle_s, session.context_life_s) == (config.context_idle_s, config.context_life_s)
     assert limits["messages a second from one socket"] == str(config.messages_per_s) == str(session.messages_per_s)
+    assert limits["entries of `open.pronunciations"] == str(messages.MAX_PRONUNCIATIONS)
+    assert f"0 to {messages.MAX_BUFFER_DELAY_MS}: the longest time" in DOC
+    assert f"up\nto {MAX_WRITTEN_CHARS} characters, and for each up to {MAX_SAID_CHARS} characters" in DOC
     assert limits["sockets of a server"] == str(config.max_sockets)
     formats = {row[0]: row[1] for row in table_rows("field of `format`")[1:]}
     assert formats["codec"].strip("`") == messages.Format().codec

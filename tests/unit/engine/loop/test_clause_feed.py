@@ -5,10 +5,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.tiny_tokenizer import tiny_tokenizer
+from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.loop.clause import ClauseState, Entry
 from voicegate.engine.loop.clause_feed import READ_AHEAD_CLAUSES, ClauseFeed
 from voicegate.engine.text.alignment import split_words
+from voicegate.engine.text.pronunciation import Pronunciation
 from voicegate.engine.text.segmenter import TextSpan
 
 pytestmark = pytest.mark.unit
@@ -23,8 +25,15 @@ texts = st.lists(st.sampled_from(PIECES), max_size=40).map("".join) | st.text(ma
 modes = st.sampled_from([SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
 
 
-def new_feed(mode: SpeakingMode = SpeakingMode.CLAUSE) -> ClauseFeed:
-    return ClauseFeed(Entry(0), mode, tiny_tokenizer(), language="en", max_clause_tokens=MAX_CLAUSE_TOKENS)
+def new_feed(mode: SpeakingMode = SpeakingMode.CLAUSE, *, pronunciation: Pronunciation | None = None) -> ClauseFeed:
+    return ClauseFeed(
+        Entry(0),
+        mode,
+        tiny_tokenizer(),
+        language="en",
+        max_clause_tokens=MAX_CLAUSE_TOKENS,
+        pronunciation=pronunciation,
+    )
 
 
 def begin(feed: ClauseFeed) -> None:
@@ -218,3 +227,36 @@ def test_growing_changes_nothing_in_what_is_said_in_the_end(text: str, size: int
     for word in decided:
         assert whole[word.char_start].startswith(word.text)
         assert not whole[word.char_start][len(word.text) :][:1].isalnum(), "it goes on"
+
+
+# --- words of a dictionary ------------------------------------------------------------------------------------
+
+DICTIONARY = Pronunciation((Dictionary({"new york": "the big apple", "sql": "sequel"}),))
+
+
+@pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM, SpeakingMode.INCREMENTAL])
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_what_is_said_is_of_the_dictionary_and_the_text_stays_as_written(mode: SpeakingMode, size: int) -> None:
+    feeds = [new_feed(mode, pronunciation=DICTIONARY), new_feed(mode)]
+    for feed, text in zip(feeds, ["I love New York and SQL.", "I love the big apple and sequel."], strict=True):
+        for start in range(0, len(text), size):
+            feed.push(text[start : start + size])
+            feed.read_all()
+        feed.end()
+        feed.read_all()
+    written, said_out = feeds
+    assert "".join(clause.text for clause in written.clauses) == "I love New York and SQL."
+    assert [i for clause in written.clauses for i in clause.text_ids] == [
+        i for clause in said_out.clauses for i in clause.text_ids
+    ]
+
+
+def test_of_a_phrase_that_is_being_written_nothing_is_decided() -> None:
+    feed = new_feed(SpeakingMode.INCREMENTAL, pronunciation=DICTIONARY)
+    decided = []
+    for piece in ["I love", " New", " Yor", "k in", " June"]:
+        feed.push(piece)
+        feed.read_all()
+        clause = feed.grow()
+        decided.append("" if clause is None else clause.decided_text.strip())
+    assert decided == ["I", "I love", "I love", "I love New York", "I love New York in"]

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.interface import AudioFormat, Codec, EngineInfo, SpeakingMode, UtteranceId, VoiceInfo
-from voicegate.gateway.session.opening import build_request, effective_format, find_refusal
+from voicegate.engine.text.pronunciation import Pronunciation
+from voicegate.gateway.session.opening import build_request, effective_format, find_refusal, spoken_language
 from voicegate.protocol.errors import ErrorCode
 from voicegate.protocol.messages import Format, Open, Pace
 
@@ -20,6 +22,7 @@ INFO = EngineInfo(
     max_utterances=8,
     max_lead_ms=3000,
     max_instruct_chars=10,
+    languages=("en", "zh-TW"),
 )
 
 
@@ -34,6 +37,8 @@ INFO = EngineInfo(
         {"format": Format(codec="pcm_s16le", sample_rate=24_000, frame_ms=60)},
         {"instruct": " " * 100_000},
         {"pace": Pace(lead_ms=99_999)},
+        {"language": "zh"},
+        {"language": "en_GB"},
     ],
 )
 def test_is_possible(fields: dict[str, Any]) -> None:
@@ -51,6 +56,10 @@ def test_is_possible(fields: dict[str, Any]) -> None:
         ({"format": Format(codec="pcm_s16le", sample_rate=48_000)}, ErrorCode.UNSUPPORTED_FORMAT, "24000, not 48000"),
         ({"instruct": "x" * 11}, ErrorCode.BAD_MESSAGE, "takes 10"),
         ({"instruct": "x" * 100_000}, ErrorCode.BAD_MESSAGE, "takes 10"),
+        ({"language": "fr-FR"}, ErrorCode.UNSUPPORTED, "does not speak 'fr-FR'; it speaks en, zh-TW"),
+        ({"language": "x" * 10_000}, ErrorCode.BAD_MESSAGE, "a tag such as en or en-GB"),
+        ({"pronunciations": {"SQL": ""}}, ErrorCode.BAD_MESSAGE, "what is said for 'SQL' must be words"),
+        ({"pronunciations": {"x" * 10_000: "x"}}, ErrorCode.BAD_MESSAGE, "at most 64"),
     ],
 )
 def test_is_refused_with_the_reason(fields: dict[str, Any], code: ErrorCode, part: str) -> None:
@@ -76,6 +85,25 @@ def test_request_in_the_engines_words() -> None:
     assert request.audio == AudioFormat(Codec.OPUS, frame_ms=40, bitrate_bps=16_000, sample_rate_hz=24_000)
     assert request.mode is SpeakingMode.CLAUSE
     assert (request.speed, request.instruct, request.seed, request.lead_ms) == (1.5, "calm", 3, 500)
+
+
+def test_how_text_is_read_in_the_engines_words() -> None:
+    server = Dictionary({"sql": "sequel", "us": "you ess"})
+    message = Open(
+        context="a", language="en-GB", normalize=False, max_buffer_delay_ms=0, pronunciations={"SQL": "mine"}
+    )
+    request = build_request(message, INFO, UtteranceId("u"), server)
+    assert (request.language, request.is_normalized, request.max_buffer_delay_ms) == ("en-GB", False, 0)
+    assert Pronunciation(request.dictionaries).said("SQL us") == "mine you ess"
+    assert build_request(Open(context="a"), INFO, UtteranceId("u"), server).dictionaries == (server,)
+    assert build_request(Open(context="a"), INFO, UtteranceId("u")).dictionaries == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "spoken"), [(None, None), ("en", "en"), ("en-GB", "en-GB"), ("fr", None), ("", None), ("zh", "zh")]
+)
+def test_a_language_that_is_not_spoken_here_is_left_open(asked: str | None, spoken: str | None) -> None:
+    assert spoken_language(asked, INFO) == spoken
 
 
 def test_an_instruction_without_words_is_none() -> None:

@@ -273,7 +273,7 @@ def test_an_end_with_nothing_to_say_is_done() -> None:
     session.receive(wire.Text(context="a", text="..."), NOW)
     audio, done = sent(session.receive(wire.End(context="a"), NOW))
     assert (audio.sequence, audio.pts_48k, audio.packets, audio.is_first, audio.is_last) == (0, 0, (), True, True)
-    assert done == wire.Done("a", 0, 0, wire.Timing())
+    assert done == wire.Done("a", 0, 0, wire.Timing(), characters=3)
     assert not session.contexts
 
 
@@ -498,7 +498,7 @@ def test_audio_is_numbered_and_the_last_message_is_the_exact_end() -> None:
         (1, 1920, (b"3",), False, False),
         (2, 2856, (), False, True),
     ]
-    assert messages[3] == wire.Done("a", 53, 3, wire.Timing(ttfb_ms=0.0))
+    assert messages[3] == wire.Done("a", 53, 3, wire.Timing(ttfb_ms=0.0), characters=3)
     assert not session.contexts
 
 
@@ -551,7 +551,7 @@ def test_done_that_crossed_a_cancel_ends_without_audio() -> None:
     utterance_id = begin_context(session)
     session.receive(wire.Cancel(context="a"), NOW)
     (done,) = sent(session.engine_event(engine.Done(utterance_id, 100, 5, 4800), NOW))
-    assert done == wire.Done("a", 100, 5, wire.Timing())
+    assert done == wire.Done("a", 100, 5, wire.Timing(), characters=3)
 
 
 def test_a_failure_ends_its_context_only() -> None:
@@ -611,7 +611,12 @@ def test_greeting_names_voices_modes_and_limits() -> None:
             messages_per_second=6,
             context_idle_seconds=600,
             context_seconds=14_400,
+            pronunciations=256,
         ),
+        family="",
+        sample_rate=24_000,
+        languages=("en",),
+        voice_languages={"ben": "zh"},
     )
 
 

@@ -1,0 +1,131 @@
+"""Where entries of a dictionary are found, and which of them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from voicegate.engine.dictionary import Dictionary
+from voicegate.engine.text.normalize import SpanReader
+from voicegate.engine.text.pronunciation import Pronunciation
+from voicegate.engine.text.segmenter import Granularity, Segmenter, SegmenterConfig, TextSpan
+
+pytestmark = pytest.mark.unit
+
+ENTRIES = {
+    "sql": "sequel",
+    "SQL Server": "sequel server",
+    "US": "you ess",
+    "new york": "the big apple",
+    "new york city": "gotham",
+    ".net": "dot net",
+    "c++": "see plus plus",
+    "重庆": "虫庆",
+    "k8s": "kubernetes",
+}
+PRONUNCIATION = Pronunciation((Dictionary(ENTRIES),))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("I like SQL.", "I like sequel."),
+        ("Sql, sQL", "sequel, sequel"),
+        ("SQL-based, SQL's", "sequel-based, sequel's"),
+        ("MySQL SQLite sqlß", "MySQL SQLite sqlß"),
+        ("an SQL Server", "an sequel server"),
+        ("an sql server", "an sequel server"),  # by `sql` alone: a capital is only found as it is written
+        ("the US, let us", "the you ess, let us"),
+        ("New York is", "the big apple is"),
+        ("New\nYork", "the big apple"),
+        ("New York City", "gotham"),
+        ("New York Cit", "the big apple Cit"),
+        ("New Yorkers", "New Yorkers"),
+        ("ASP.NET", "ASP dot net"),
+        ("C++ code", "see plus plus code"),
+        ("我在重庆住", "我在虫庆住"),
+        ("K8S", "kubernetes"),
+        ("e\u0301sql sql\u0301", "e\u0301sql sql\u0301"),
+        ("İSTANBUL sql İ", "İSTANBUL sequel İ"),
+        ("", ""),
+    ],
+)
+def test_words_are_found_as_words_of_their_own(text: str, said: str) -> None:
+    assert PRONUNCIATION.said(text) == said
+
+
+def test_what_is_said_is_not_looked_up_again() -> None:
+    assert Pronunciation((Dictionary({"a": "b", "b": "a"}),)).said("a b") == "b a"
+
+
+def test_the_first_dictionary_has_precedence_but_the_longest_entry_counts() -> None:
+    pronunciation = Pronunciation((Dictionary({"SQL": "mine"}), Dictionary({"sql": "theirs", "sql server": "longer"})))
+    assert pronunciation.said("SQL sql SQL server") == "mine theirs longer"
+
+
+@pytest.mark.parametrize(
+    ("text", "length", "whole"),
+    [
+        ("I love", 6, 6),
+        ("I love New", 10, 7),  # York?
+        ("I love New", 6, 6),
+        ("I love New Yor", 10, 7),
+        ("I love New York ", 10, 7),
+        ("I love New York ", 16, 7),  # City?
+        ("I love New Jersey ", 10, 10),
+    ],
+)
+def test_no_part_of_an_entry_is_whole(text: str, length: int, whole: int) -> None:
+    assert PRONUNCIATION.whole_length(text, length) == whole
+
+
+@given(
+    st.text("ab c\u0301重İ", max_size=12),
+    st.dictionaries(st.text("ab c重İ", min_size=1, max_size=5).map(str.strip).filter(bool), st.just("x")),
+)
+def test_what_stands_in_no_entry_stays_as_it_is(text: str, entries: dict[str, str]) -> None:
+    """Against the rule at its simplest: try every entry at every place, the longest first."""
+    if not entries or not all(any(map(str.isalnum, written)) for written in entries):
+        return
+    pronunciation = Pronunciation((Dictionary(entries),))
+    assert pronunciation.said(text).replace("x", "").count("a") <= text.count("a")
+    if not any(written in text for written in entries) and text == text.lower():
+        assert pronunciation.said(text) == text
+
+
+# --- streamed -------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.sampled_from(["I", "love", "New", "York", "City", "SQL", "Server", "US."]), max_size=12), st.data())
+def test_words_of_a_phrase_leave_together_at_any_split(words: list[str], data: st.DataObject) -> None:
+    text = " ".join(words)
+    segmenter = Segmenter(SegmenterConfig(granularity=Granularity.WORD), pronunciation=PRONUNCIATION)
+    spans, start = [], 0
+    while start < len(text):
+        end = data.draw(st.integers(start + 1, len(text)))
+        spans += segmenter.push(text[start:end])
+        start = end
+    spans += segmenter.flush()
+    assert "".join(span.text for span in spans) == text
+    assert "".join(PRONUNCIATION.said(span.text) for span in spans) == PRONUNCIATION.said(text)
+
+
+def test_a_word_that_begins_no_phrase_is_not_held() -> None:
+    segmenter = Segmenter(SegmenterConfig(granularity=Granularity.WORD), pronunciation=PRONUNCIATION)
+    assert [span.text for span in segmenter.push("I love New York a lot ")] == ["I", " love", " New York a", " lot"]
+
+
+# --- read -----------------------------------------------------------------------------------------------------
+
+
+def read(text: str, **options: bool) -> str:
+    reader = SpanReader("en", pronunciation=PRONUNCIATION, **options)  # type: ignore[arg-type]
+    return reader.read(TextSpan(text, 0, len(text)))
+
+
+def test_what_is_said_is_read_as_text_is() -> None:
+    assert read("**SQL** costs $5 in the US.") == "sequel costs five dollars in the you ess."
+
+
+def test_without_normalisation_the_model_is_given_what_is_written() -> None:
+    assert read("SQL costs $5\n — &  <|endofprompt|>3.5%\x07", is_normalized=False) == "sequel costs $5 - & 3.5%"
+    assert read(" ... ", is_normalized=False) == ""
