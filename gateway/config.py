@@ -137,6 +137,16 @@ class GatewayConfig:
             "an engine that gets nothing done for this long is said to hang: /healthz, and clients, hear so"
         ),
     )
+    resume_s: int = field(
+        default=30, metadata=_help("a session waits for so long for a client whose socket dropped; 0: it ends at once")
+    )
+    resume_session_bytes: int = field(
+        default=2 * 1024 * 1024,
+        metadata=_help("kept of what one client may have missed; one that has missed more cannot come back"),
+    )
+    resume_total_bytes: int = field(
+        default=256 * 1024 * 1024, metadata=_help("kept for all clients; above it those who need most cannot come back")
+    )
     drain_s: float = field(default=30.0, metadata=_help("time from SIGTERM to exit, for contexts to finish in"))
     lead_ms: int = field(
         default=3_000, metadata=_help("audio made ahead of real time, where a client names no lead; lower wastes less")
@@ -266,6 +276,9 @@ _RANGES: Final = (
     _Range("messages_per_s", 1),
     _Range("write_stall_s", 0.05, 86_400),
     _Range("engine_timeout_s", 1, 3600),
+    _Range("resume_s", 0, 3600),
+    _Range("resume_session_bytes", 64 * 1024),
+    _Range("resume_total_bytes", 64 * 1024),
     _Range("drain_s", 0, 86_400),
     _Range("lead_ms", 200),
     _Range("stall_ms", 0, 60_000),

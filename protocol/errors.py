@@ -19,6 +19,8 @@ class ErrorCode(Enum):
     RATE_LIMITED = "rate_limited"
     EXPIRED = "expired"
     SLOW_CONSUMER = "slow_consumer"
+    CANNOT_RESUME = "cannot_resume"
+    TAKEN_OVER = "taken_over"
     UNAUTHORIZED = "unauthorized"
     ENGINE_FAILED = "engine_failed"
 

@@ -81,13 +81,23 @@ class Ping(Struct, frozen=True, tag="ping"):
     t: PingToken = None
 
 
+class Ack(Struct, frozen=True, tag="ack"):
+    """Of either side: so many of the other's messages have come, of those that count."""
+
+    received: NonNegative
+
+
 class Resume(Struct, frozen=True, tag="resume"):
-    session: str
-    token: str
-    received: dict[str, int] = {}
+    session: Annotated[str, Meta(max_length=64)]
+    token: Annotated[str, Meta(max_length=128)]
+    received: NonNegative = 0
 
 
-ClientMessage = Open | Text | Flush | End | Cancel | Playback | Ping | Resume
+# What a session is for; the other two are about the session.
+SessionMessage = Open | Text | Flush | End | Cancel | Playback | Ping
+ClientMessage = SessionMessage | Ack | Resume
+# Those of the moment, which are neither counted nor sent again: docs/protocol.md, section 9.
+UNCOUNTED_OF_CLIENT = (Playback, Ping, Ack, Resume)
 
 
 # --- server to client -------------------------------------------------------------------------------------
@@ -178,7 +188,8 @@ class Cancelled(Struct, frozen=True, tag="cancelled"):
 
 
 class Resumed(Struct, frozen=True, tag="resumed"):
-    contexts: dict[str, int]
+    session: str
+    received: int
 
 
 class Error(Struct, frozen=True, tag="error"):
@@ -199,4 +210,5 @@ class Pong(Struct, frozen=True, tag="pong"):
     t: PingToken = None
 
 
-ServerMessage = Ready | Opened | Alignment | Flushed | Done | Cancelled | Resumed | Error | Draining | Pong
+ServerMessage = Ready | Opened | Alignment | Flushed | Done | Cancelled | Error | Draining | Pong | Ack | Resumed
+UNCOUNTED_OF_SERVER = (Ready, Pong, Ack, Resumed)

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from websockets.asyncio.server import ServerConnection
-from websockets.frames import Frame, Opcode
+from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import Event, State
 
 from voicegate.gateway.server.peer_watch import PeerWatch, keep_kernel_buffer_small
@@ -72,6 +72,12 @@ class BoundedSocket(ServerConnection):
     def num_held_bytes(self) -> int:
         """What waits for the peer outside the kernel."""
         return self.transport.get_write_buffer_size()
+
+    @property
+    def was_dropped(self) -> bool:
+        """It ended without anybody's word: no close frame came, and none was sent but for an unanswered ping."""
+        told, said = self.protocol.close_rcvd, self.protocol.close_sent
+        return told is None and (said is None or said.code == CloseCode.INTERNAL_ERROR)
 
     # --- the connection -----------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
-"""The I/O shell of one WebSocket: what is read becomes messages of its Conversation, whose output is written.
+"""The I/O shell of one WebSocket: what is read becomes messages of a Conversation, whose output is written.
 
-Its Translator knows what the peer speaks; here nobody does.
+Its Translator knows what the peer speaks; here nobody does. A client that comes back has its old Sitting moved here.
 """
 
 import asyncio
@@ -10,14 +10,17 @@ from typing import Any, Final, assert_never
 from websockets.exceptions import ConnectionClosed
 from websockets.protocol import State
 
-from voicegate.engine.interface import EngineInfo
 from voicegate.gateway.server.bounded_socket import CLOSE_TIMEOUT_S, BoundedSocket, Trouble
-from voicegate.gateway.server.conversation import Conversation, Services
-from voicegate.gateway.server.translation import Translator
+from voicegate.gateway.server.conversation import Conversation
+from voicegate.gateway.server.resumption import Resumption
+from voicegate.gateway.server.sitting import Sitting
 from voicegate.gateway.session.actions import Close
+from voicegate.gateway.session.continuity import CannotResume
+from voicegate.protocol import codec
+from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 from voicegate.protocol.dialects.dialect import Hangup, Reply, Step
-from voicegate.protocol.errors import CloseCode, ProtocolViolation
+from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
 from voicegate.protocol.messages import ServerMessage
 
 # Frames written in a row before other sockets have their turn.
@@ -25,44 +28,66 @@ _WRITES_PER_TURN: Final = 16
 
 
 class Connection:
-    def __init__(
-        self,
-        websocket: BoundedSocket,
-        services: Services,
-        info: EngineInfo,
-        *,
-        translator: Translator,
-        tag: str | None = None,
-    ) -> None:
-        """`tag`: what the client calls itself in the log."""
+    def __init__(self, websocket: BoundedSocket, sitting: Sitting, resumption: Resumption) -> None:
         self._websocket = websocket
-        self._translator = translator
-        self.conversation = Conversation(services, info=info, owner=websocket.owner, tag=tag)
+        self._resumption = resumption
+        self._sitting = sitting
+        self._is_dismissed = False
+        self._tasks: list[asyncio.Task[None]] = []
+        sitting.carrier = self
+
+    @property
+    def conversation(self) -> Conversation:
+        return self._sitting.conversation
 
     async def run(self) -> None:
-        """Returns when the socket is closed and its utterances are cancelled."""
-        conversation, log = self.conversation, self.conversation.log
+        """Returns when the socket is closed and its utterances are cancelled, or wait for its client to come back."""
+        log = self.conversation.log
         log.info("socket opened", peer=str(self._websocket.remote_address), owner=self._websocket.owner.address)
         self._websocket.on_trouble = self._meet_trouble
         try:
-            conversation.greet()
-            async with asyncio.TaskGroup() as tasks:
-                reader = tasks.create_task(self._read_all())
-                writer = tasks.create_task(self._write_all())
-                # Each of the two returns when the socket is closed, and only then.
-                ends: set[asyncio.Future[Any]] = {reader, writer, conversation.verdict}
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                reader.cancel()
-                writer.cancel()
-            if conversation.verdict.done():
-                await self._close(conversation.verdict.result())
+            self.conversation.greet()
+            await self._read_and_write()
+            if self._is_dismissed:
+                await self._close(Close(CloseCode.POLICY, ErrorCode.TAKEN_OVER.value))
+            elif self.conversation.verdict.done():
+                await self._close(self.conversation.verdict.result())
         except Exception:
             log.exception("socket failed")
-            conversation.break_off()  # before the close, which may take its time
+            if not self._is_dismissed:
+                self.conversation.break_off()  # before the close, which may take its time
             await self._close(Close(CloseCode.OUR_FAULT, ""))
         finally:
-            conversation.close()
+            self._leave()
             log.info("socket closed", code=int(self._websocket.close_code or 0))
+
+    async def _read_and_write(self) -> None:
+        """Returns when one of the two does, which is when the socket is closed, or when it is to be."""
+        async with asyncio.TaskGroup() as tasks:
+            reader = tasks.create_task(self._read_all())
+            writer = tasks.create_task(self._write_all())
+            self._tasks = [reader, writer]
+            sitting = None
+            while sitting is not self._sitting:  # it ends for this socket where another comes in its place
+                sitting = self._sitting
+                ends: set[asyncio.Future[Any]] = {reader, writer, sitting.conversation.verdict}
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            reader.cancel()
+            writer.cancel()
+
+    def _leave(self) -> None:
+        if self._is_dismissed:
+            return
+        if self._websocket.was_dropped:
+            self._resumption.part(self._sitting)
+        else:
+            self._resumption.end(self._sitting)
+
+    def dismiss(self) -> None:
+        """Its client is on another socket."""
+        self._is_dismissed = True
+        for task in self._tasks:
+            task.cancel()
 
     def abort(self) -> None:
         """Cut the socket without a word."""
@@ -71,6 +96,9 @@ class Connection:
 
     def _meet_trouble(self, trouble: Trouble) -> None:
         match trouble:
+            case Trouble.STALLED if self._is_dismissed or self._resumption.may_wait_for(self._sitting):
+                self.conversation.log.warning("socket cut: it took nothing for too long")
+                self.abort()
             case Trouble.STALLED:
                 self.conversation.give_up()
             case Trouble.OVER_RATE:
@@ -93,7 +121,7 @@ class Connection:
 
     def _take(self, raw: str | bytes) -> None:
         try:
-            steps = self._translator.hear(raw)
+            steps = self._sitting.translator.hear(raw)
         except ProtocolViolation as violation:
             self.conversation.violation(violation)
         else:
@@ -106,27 +134,63 @@ class Connection:
                 self.conversation.say(step)
             case Hangup(code=code, reason=reason):
                 self.conversation.say(Close(code, reason))
+            case wire.Resume():
+                self._resume(step)
+            case wire.Ack():
+                pass  # the translator's, who needs no answer
             case _:
                 self.conversation.receive(step)
+
+    def _resume(self, message: wire.Resume) -> None:
+        """What was said on this socket so far goes out, then the answer, then what the other session has to say."""
+        own = self._sitting
+        if own.continuity is None:
+            reason = "this server does not resume sessions; open the contexts again"
+            own.conversation.violation(ProtocolViolation(ErrorCode.UNSUPPORTED, reason))
+        elif not own.continuity.is_untouched:
+            reason = "resume is possible only as the first message of a socket, once"
+            own.conversation.violation(ProtocolViolation(ErrorCode.ILLEGAL_IN_STATE, reason))
+        else:
+            try:
+                self._sitting, resumed = self._resumption.resume(message, self._websocket.owner, self)
+            except CannotResume as error:
+                own.conversation.violation(ProtocolViolation(ErrorCode.CANNOT_RESUME, str(error)))
+                return
+            self.conversation.log.info("session resumed", socket=own.session_id, received=message.received)
+            own.conversation.say(Reply(codec.encode(resumed)))
+            self._resumption.end(own)
 
     # --- writing ------------------------------------------------------------------------------------------
 
     async def _write_all(self) -> None:
+        sitting = self._sitting
         num_written = 0
         while True:
-            item = await self.conversation.next_output()
+            if sitting is not self._sitting and not sitting.conversation.has_answers:
+                sitting = self._sitting
+                if not await self._write_owed(sitting):
+                    return
+            item = await sitting.conversation.next_output()
             if isinstance(item, Close):
                 await self._close(item)
                 return
-            if not await self._write(item):
+            if not await self._write(sitting, item):
                 return
             num_written += 1
             if num_written % _WRITES_PER_TURN == 0:
                 await asyncio.sleep(0)  # gives way; nothing is waited for
 
-    async def _write(self, item: ServerMessage | AudioMessage | Reply) -> bool:
+    async def _write_owed(self, sitting: Sitting) -> bool:
+        """What an earlier socket of this session was sent; False when this one is closed."""
+        assert sitting.continuity is not None, "only those with one are resumed"
+        while (frame := sitting.continuity.take_owed()) is not None:
+            if not await self._send(frame):
+                return False
+        return True
+
+    async def _write(self, sitting: Sitting, item: ServerMessage | AudioMessage | Reply) -> bool:
         """Returns when the socket has taken what becomes of it; False when it is closed."""
-        steps: Sequence[Step] = [item] if isinstance(item, Reply) else await self._translator.word(item)
+        steps: Sequence[Step] = [item] if isinstance(item, Reply) else await sitting.translator.word(item)
         for step in steps:
             if not isinstance(step, Reply):
                 self._perform(step)

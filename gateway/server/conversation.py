@@ -34,7 +34,7 @@ from voicegate.gateway.session.session import Session
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.dialect import Reply
 from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
-from voicegate.protocol.messages import ClientMessage, ServerMessage
+from voicegate.protocol.messages import ServerMessage, SessionMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +52,28 @@ class Services:
 class Conversation:
     """`verdict`: how it ends, whatever is still to be said or taken."""
 
-    def __init__(self, services: Services, *, info: EngineInfo, owner: Owner, tag: str | None = None) -> None:
-        """`tag`: what the client calls itself, for the log."""
+    def __init__(
+        self, services: Services, *, info: EngineInfo, owner: Owner, tag: str | None = None, token: str = ""
+    ) -> None:
+        """`tag`: what the client calls itself, for the log; `token`: with which it may come back."""
         self._engine = services.engine
         self._dispatcher = services.dispatcher
         self._admission = services.admission
         self._pronunciations = services.pronunciations
         self.session_id = secrets.token_hex(8)
         self._session = Session(
-            session_id=self.session_id, info=info, limits=services.limits, quotas=services.quotas, owner=owner
+            session_id=self.session_id,
+            info=info,
+            limits=services.limits,
+            quotas=services.quotas,
+            owner=owner,
+            token=token,
         )
         self._loop = asyncio.get_running_loop()
         self._deadline: asyncio.TimerHandle | None = None
         self._sending: asyncio.TimerHandle | None = None
         self._outgoing = Outgoing()
+        self.on_backlog: Callable[[int], None] = lambda _num_bytes: None  # told what waits when it has grown
         self.verdict: asyncio.Future[Close] = self._loop.create_future()
         self._is_over = False
         self.owner = owner
@@ -77,12 +85,25 @@ class Conversation:
     def num_contexts(self) -> int:
         return len(self._session.contexts)
 
+    @property
+    def is_ending(self) -> bool:
+        return self._session.is_closed or self.verdict.done()
+
+    @property
+    def num_backlog_bytes(self) -> int:
+        """Of what waits to be taken."""
+        return self._outgoing.num_event_bytes
+
+    @property
+    def has_answers(self) -> bool:
+        return self._outgoing.has_answers
+
     # --- from the client ----------------------------------------------------------------------------------
 
     def greet(self) -> None:
         self._perform(self._session.greet())
 
-    def receive(self, message: ClientMessage) -> None:
+    def receive(self, message: SessionMessage) -> None:
         if isinstance(message, wire.Open):
             with suppress(EngineStopped):  # the dispatcher will say so
                 self._session.learn(self._engine.info, self._pronunciations.dictionary)
@@ -111,6 +132,8 @@ class Conversation:
         self._outgoing.put_event(event)
         if self._outgoing.is_too_much:
             self.give_up()
+        else:
+            self.on_backlog(self.num_backlog_bytes)
 
     def drain(self, deadline_ms: int) -> None:
         self._react(lambda: self._session.drain(deadline_ms))
@@ -135,13 +158,24 @@ class Conversation:
         self.log.warning("the key of an open connection was taken back")
         self._react(self._session.revoked)
 
+    # --- another socket -----------------------------------------------------------------------------------
+
+    def lose_socket(self) -> None:
+        """Its client may come back: what it is to hear waits meanwhile, but for what meant that socket."""
+        self._outgoing.drop_momentary()
+
+    def move_to(self, owner: Owner) -> None:
+        """The client has come back, maybe from elsewhere."""
+        self.owner = owner
+        self._session.move_to(owner)
+
     # --- ends ---------------------------------------------------------------------------------------------
 
     def give_up(self) -> None:
         """Nothing reaches the peer any more: its contexts end now, and what waits for it is dropped."""
         if self.verdict.done():
             return
-        self.log.warning("slow consumer", waiting_bytes=self._outgoing.num_audio_bytes)
+        self.log.warning("slow consumer", waiting_bytes=self.num_backlog_bytes)
         self._outgoing.drop_events()
         self._react(self._session.slow_consumer)
         self._end_with(Close(CloseCode.POLICY, ErrorCode.SLOW_CONSUMER.value))
@@ -150,6 +184,7 @@ class Conversation:
         """After a fault of ours: what still runs is cancelled, what waits is not said."""
         self._outgoing.drop_answers()
         self._perform(self._session.disconnected())
+        self._end_with(Close(CloseCode.OUR_FAULT, ""))
 
     def close(self) -> None:
         """Nobody is there any more: what still runs is cancelled. May be called again."""
@@ -159,6 +194,7 @@ class Conversation:
         for timer in (self._deadline, self._sending):
             if timer is not None:
                 timer.cancel()
+        self._end_with(Close(CloseCode.DONE, ""))
 
     def _end_with(self, close: Close) -> None:
         if not self.verdict.done():

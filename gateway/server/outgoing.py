@@ -8,18 +8,20 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from voicegate.engine.interface import AudioReady, EngineEvent
+from voicegate.engine.interface import Alignment, AudioReady, EngineEvent
 from voicegate.gateway.session.actions import Close
 from voicegate.protocol.audio_message import AudioMessage
 from voicegate.protocol.dialects.dialect import Reply
-from voicegate.protocol.messages import ServerMessage
+from voicegate.protocol.messages import UNCOUNTED_OF_SERVER, ServerMessage
 
 # Answers that wait for the socket. Reading pauses above it: lower slows clients that pipeline many small messages,
 # higher lets a client that does not read cost more memory.
 _MAX_WAITING_ANSWERS: Final = 256
-# Audio that waits for the socket, over all contexts. The engine's lead keeps far below it while a peer reads at
+# Events that wait for the socket, over all contexts. The engine's lead keeps far below it while a peer reads at
 # all: 16 MiB are 5 minutes of PCM or an hour of Opus.
-_MAX_WAITING_AUDIO_BYTES: Final = 16 * 1024 * 1024
+_MAX_WAITING_EVENT_BYTES: Final = 16 * 1024 * 1024
+# What an event, or an item of one, takes beside its text and audio.
+_EVENT_BYTES: Final = 256
 
 Item = ServerMessage | AudioMessage | Reply | Close
 
@@ -28,19 +30,24 @@ class Outgoing:
     def __init__(self) -> None:
         self._answers: deque[Item] = deque()
         self._events: deque[EngineEvent] = deque()
-        self._num_audio_bytes = 0
+        self._num_event_bytes = 0
         self._has_news = asyncio.Event()
         self._has_room = asyncio.Event()
         self._has_room.set()
 
     @property
-    def num_audio_bytes(self) -> int:
-        return self._num_audio_bytes
+    def num_event_bytes(self) -> int:
+        """Nearly all of it audio."""
+        return self._num_event_bytes
 
     @property
     def is_too_much(self) -> bool:
-        """More audio than any peer that reads lets wait."""
-        return self._num_audio_bytes > _MAX_WAITING_AUDIO_BYTES
+        """More than any peer that reads lets wait."""
+        return self._num_event_bytes > _MAX_WAITING_EVENT_BYTES
+
+    @property
+    def has_answers(self) -> bool:
+        return bool(self._answers)
 
     def put(self, item: Item) -> None:
         self._answers.append(item)
@@ -50,7 +57,7 @@ class Outgoing:
 
     def put_event(self, event: EngineEvent) -> None:
         self._events.append(event)
-        self._num_audio_bytes += _num_bytes(event)
+        self._num_event_bytes += _num_bytes(event)
         self._has_news.set()
 
     def look_again(self) -> None:
@@ -61,23 +68,32 @@ class Outgoing:
         if not self._answers:
             return None
         item = self._answers.popleft()
-        if len(self._answers) < _MAX_WAITING_ANSWERS // 2:
-            self._has_room.set()
+        self._note_room()
         return item
 
     def take_event(self) -> EngineEvent | None:
         if not self._events:
             return None
         event = self._events.popleft()
-        self._num_audio_bytes -= _num_bytes(event)
+        self._num_event_bytes -= _num_bytes(event)
         return event
 
     def drop_events(self) -> None:
         self._events.clear()
-        self._num_audio_bytes = 0
+        self._num_event_bytes = 0
 
     def drop_answers(self) -> None:
         self._answers.clear()
+
+    def drop_momentary(self) -> None:
+        """Answers that mean something on the present socket only."""
+        lasting = [item for item in self._answers if not isinstance(item, (Reply, *UNCOUNTED_OF_SERVER))]
+        self._answers = deque(lasting)
+        self._note_room()
+
+    def _note_room(self) -> None:
+        if len(self._answers) < _MAX_WAITING_ANSWERS // 2:
+            self._has_room.set()
 
     async def wait_for_news(self) -> None:
         self._has_news.clear()
@@ -89,4 +105,10 @@ class Outgoing:
 
 
 def _num_bytes(event: EngineEvent) -> int:
-    return sum(map(len, event.packets)) if isinstance(event, AudioReady) else 0
+    match event:
+        case AudioReady(packets=packets):
+            return _EVENT_BYTES + sum(map(len, packets))
+        case Alignment(items=items):
+            return _EVENT_BYTES + sum(_EVENT_BYTES + len(item.text) for item in items)
+        case _:
+            return _EVENT_BYTES

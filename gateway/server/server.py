@@ -22,7 +22,7 @@ from voicegate.gateway.server.admission import Admission
 from voicegate.gateway.server.bounded_socket import BoundedSocket
 from voicegate.gateway.server.callers import caller_of
 from voicegate.gateway.server.connection import Connection
-from voicegate.gateway.server.conversation import Services
+from voicegate.gateway.server.conversation import Conversation, Services
 from voicegate.gateway.server.descriptors import file_limits, make_room_for
 from voicegate.gateway.server.dispatch import Dispatcher
 from voicegate.gateway.server.errors import GatewayError
@@ -30,13 +30,17 @@ from voicegate.gateway.server.guests import Guests
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.status import Load, Status
 from voicegate.gateway.server.listener import Listener
+from voicegate.gateway.server.resumption import Resumption
 from voicegate.gateway.server.sites import is_loopback, sites_of
-from voicegate.gateway.server.translation import translator_for
+from voicegate.gateway.server.sitting import Sitting
+from voicegate.gateway.server.translation import DialectTranslator
 from voicegate.gateway.server.watchdog import Watchdog
+from voicegate.gateway.session.continuity import ResumeLimits
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import Holding, QuotaLimits, Quotas
 from voicegate.gateway.session.voice_names import VoiceNames
 from voicegate.gateway.session.waiting import WaitingLimits
+from voicegate.protocol.dialects.catalogue import find_dialect
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
@@ -67,7 +71,7 @@ class Gateway:
         self._engine = engine
         waiting = WaitingLimits(num_waiting=config.waiting_contexts, wait_s=config.waiting_s)
         self._admission = Admission(engine, waiting)
-        self._watchdog = Watchdog(engine, config.engine_timeout_s, on_change=self._meet_engine)
+        self._watchdog = Watchdog(engine, config.engine_timeout_s, on_change=self.meet_engine)
         self._dispatcher = Dispatcher(engine, on_end=self._admission.note_end)
         limits = SessionLimits(
             contexts=config.contexts_per_socket,
@@ -76,8 +80,9 @@ class Gateway:
             context_idle_s=config.context_idle_s,
             context_life_s=config.context_life_s,
             messages_per_s=config.messages_per_s,
+            resume_s=config.resume_s,
         )
-        self._quotas = Quotas(
+        self.quotas = Quotas(
             QuotaLimits(
                 sockets=_room_for_sockets(config.max_sockets),
                 contexts=config.max_contexts,
@@ -87,8 +92,10 @@ class Gateway:
             )
         )
         self._pronunciations = _pronunciations(config)
-        self._services = Services(engine, self._dispatcher, self._admission, limits, self._quotas, self._pronunciations)
+        self._services = Services(engine, self._dispatcher, self._admission, limits, self.quotas, self._pronunciations)
         self.guests = Guests()
+        resumable = ResumeLimits(config.resume_s, config.resume_session_bytes, config.resume_total_bytes)
+        self._resumption = Resumption(resumable, self.quotas)
         self._access = Access(_keyring(config), _token_secret(config))
         self._voice_names = VoiceNames(config.named_voices)
         stage = Stage(
@@ -102,7 +109,7 @@ class Gateway:
             takes_voices=config.enrolment,
             max_voices=config.max_voices,
         )
-        self._listener = Listener(config, self._quotas, stage, serve_socket=self._serve_socket)
+        self._listener = Listener(config, self.quotas, stage, serve_socket=self._serve_socket)
         self._phase = Phase.WARMING_UP
         self._info: EngineInfo | None = None
         self.is_engine_left = False
@@ -206,12 +213,14 @@ class Gateway:
                 self._info = self._engine.info
         return self._info
 
-    def _meet_engine(self, trouble: str | None) -> None:
+    def meet_engine(self, trouble: str | None) -> None:
         """It hangs, or (None) goes on."""
         self._admission.trouble = trouble
         if trouble is not None:
             for guest in self.guests:
                 guest.conversation.engine_hangs(trouble)
+            for sitting in self._resumption.absent:
+                sitting.conversation.engine_hangs(trouble)
 
     def reload(self) -> None:
         """Read the files of keys and of pronunciations again; a bad one changes nothing."""
@@ -232,6 +241,10 @@ class Gateway:
         for guest in self.guests:
             if not self._access.still_admits(guest.conversation.owner.key):
                 guest.conversation.revoke()
+        for sitting in self._resumption.absent:
+            if not self._access.still_admits(sitting.conversation.owner.key):
+                sitting.conversation.revoke()
+                self._resumption.end(sitting)
 
     def _reload_pronunciations(self) -> None:
         try:
@@ -245,13 +258,13 @@ class Gateway:
     # --- sockets ------------------------------------------------------------------------------------------
 
     def _status(self) -> Status:
-        info, limits, waiting = self._info_now, self._quotas.limits, self._admission
+        info, limits, waiting = self._info_now, self.quotas.limits, self._admission
         load = Load(
-            sockets=self._quotas.in_all(Holding.SOCKET),
+            sockets=self.quotas.in_all(Holding.SOCKET),
             max_sockets=limits.sockets,
-            contexts=self._quotas.in_all(Holding.CONTEXT),
+            contexts=self.quotas.in_all(Holding.CONTEXT),
             max_contexts=limits.contexts,
-            utterances=self._quotas.in_all(Holding.UTTERANCE),
+            utterances=self.quotas.in_all(Holding.UTTERANCE),
             max_utterances=0 if info is None else info.max_utterances,
             waiting=waiting.num_waiting,
             max_waiting=waiting.max_waiting,
@@ -265,13 +278,17 @@ class Gateway:
         assert info is not None, "no socket is let in before the engine is ready"
         assert websocket.request is not None, "nor before it was read"
         target, headers = websocket.request.path, websocket.request.headers
-        connection = Connection(
-            websocket,
-            self._services,
-            info,
-            translator=translator_for(target, self._find_voice),
-            tag=caller_of(headers.get_all, target).tag,
-        )
+        tag, owner = caller_of(headers.get_all, target).tag, websocket.owner
+
+        def converse(token: str = "") -> Conversation:
+            return Conversation(self._services, info=info, owner=owner, tag=tag, token=token)
+
+        make_dialect = find_dialect(target)
+        if make_dialect is None:
+            sitting = self._resumption.begin(converse)
+        else:
+            sitting = Sitting(converse(), DialectTranslator(make_dialect(self._find_voice)))
+        connection = Connection(websocket, sitting, self._resumption)
         with self.guests.present(connection):
             await connection.run()
 
@@ -285,7 +302,8 @@ class Gateway:
         """Let contexts finish for most of the drain time, end the others, and close."""
         self._phase = Phase.DRAINING
         finishing_s = max(0.0, self._config.drain_s - CLOSING_S - _LAST_WAIT_S)
-        log.info("draining", guests=len(self.guests), finishing_s=finishing_s)
+        log.info("draining", guests=len(self.guests), absent=len(self._resumption.absent), finishing_s=finishing_s)
+        self._resumption.close()
         for guest in self.guests:
             guest.conversation.drain(deadline_ms=round(finishing_s * 1000))
         if not await self.guests.wait_until_empty(finishing_s):
@@ -297,6 +315,7 @@ class Gateway:
 
     async def _tell_failure(self) -> None:
         self._phase = Phase.FAILED
+        self._resumption.close()
         for guest in self.guests:
             guest.conversation.engine_stopped()
         await self.guests.wait_until_empty(CLOSING_S)

@@ -4,22 +4,23 @@ Audio of a dialect is made here, behind everything that a cancel drops, and off 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from voicegate.gateway.formats.encoder import StreamEncoder
+from voicegate.gateway.session.continuity import Continuity
 from voicegate.protocol import audio_message, codec
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
-from voicegate.protocol.dialects.catalogue import find_dialect
-from voicegate.protocol.dialects.dialect import Dialect, FindVoice, Reply, Speech, Step
+from voicegate.protocol.dialects.dialect import Dialect, Reply, Speech, Step
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.formats import NATIVE_RATE_HZ, OutputFormat
-from voicegate.protocol.messages import ServerMessage
+from voicegate.protocol.messages import ClientMessage, ServerMessage
 from voicegate.protocol.opus_packet import packet_duration_48k
 
 _PCM_BYTES_PER_MS = 2 * NATIVE_RATE_HZ // 1000
+_UNCOUNTED_TYPES = frozenset(kind.__struct_config__.tag for kind in wire.UNCOUNTED_OF_CLIENT)
 
 
 class Translator(Protocol):
@@ -30,20 +31,51 @@ class Translator(Protocol):
         """In order, one at a time."""
 
 
-def translator_for(target: str, find_voice: FindVoice) -> Translator:
-    """By the request's target, which was let in."""
-    make_dialect = find_dialect(target)
-    return NativeTranslator() if make_dialect is None else DialectTranslator(make_dialect(find_voice))
-
-
 class NativeTranslator:
+    """Counts what comes and keeps what goes, so that the session can go on over another socket."""
+
+    def __init__(self, continuity: Continuity | None, on_kept: Callable[[], None] = lambda: None) -> None:
+        """`continuity` None: it cannot. `on_kept` is called when more is kept, or less."""
+        self._continuity = continuity
+        self._on_kept = on_kept
+
     def hear(self, raw: str | bytes) -> Sequence[Step]:
-        if isinstance(raw, bytes):
-            raise ProtocolViolation(ErrorCode.BAD_MESSAGE, "a client sends text messages only")
-        return [codec.decode_client(raw)]
+        try:
+            message = _read(raw)
+        except ProtocolViolation as violation:
+            if violation.message_type not in _UNCOUNTED_TYPES:
+                self._note_received(raw)
+            raise
+        if isinstance(message, wire.Ack):
+            self._acknowledge(message)
+            return []
+        if isinstance(message, wire.UNCOUNTED_OF_CLIENT):
+            return [message]
+        self._note_received(raw)
+        ack = None if self._continuity is None else self._continuity.take_due_ack()
+        return [message] if ack is None else [message, Reply(codec.encode(ack))]
 
     async def word(self, item: ServerMessage | AudioMessage) -> Sequence[Step]:
-        return [Reply(audio_message.pack(item) if isinstance(item, AudioMessage) else codec.encode(item))]
+        frame = audio_message.pack(item) if isinstance(item, AudioMessage) else codec.encode(item)
+        if self._continuity is not None and not isinstance(item, wire.UNCOUNTED_OF_SERVER):
+            self._continuity.note_sent(frame)
+            self._on_kept()
+        return [Reply(frame)]
+
+    def _note_received(self, raw: str | bytes) -> None:
+        if self._continuity is not None:
+            self._continuity.note_received(len(raw))
+
+    def _acknowledge(self, ack: wire.Ack) -> None:
+        if self._continuity is not None:
+            self._continuity.acknowledge(ack.received)
+            self._on_kept()
+
+
+def _read(raw: str | bytes) -> ClientMessage:
+    if isinstance(raw, bytes):
+        raise ProtocolViolation(ErrorCode.BAD_MESSAGE, "a client sends text messages only")
+    return codec.decode_client(raw)
 
 
 @dataclass(slots=True)

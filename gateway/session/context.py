@@ -26,9 +26,10 @@ from voicegate.gateway.session.actions import (
 from voicegate.gateway.session.opening import SessionLimits, effective_format
 from voicegate.gateway.session.pacing import SendPace
 from voicegate.gateway.session.prelude import Prelude
+from voicegate.gateway.session.quota import Owner
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
-from voicegate.protocol.messages import ClientMessage
+from voicegate.protocol.messages import SessionMessage
 
 
 class ContextState(Enum):
@@ -38,7 +39,7 @@ class ContextState(Enum):
 
 
 # Every legal move: state -> message -> state. What is not here is an error and changes nothing. None: no context.
-ACCEPTS: Final[Mapping[ContextState | None, Mapping[type[ClientMessage], ContextState]]] = MappingProxyType(
+ACCEPTS: Final[Mapping[ContextState | None, Mapping[type[SessionMessage], ContextState]]] = MappingProxyType(
     {
         None: {wire.Open: ContextState.OPEN},
         ContextState.OPEN: {
@@ -71,6 +72,7 @@ class Context:
     handle: int
     format: wire.Format
     request: UtteranceRequest
+    owner: Owner  # for whom it counts
     opened_s: float
     latest_s: float  # when something was last heard from either side
     state: ContextState = ContextState.OPEN

@@ -42,6 +42,7 @@ class SessionLimits:
     context_idle_s: float = 600.0  # in which a context hears nothing from its client, and has nothing to say
     context_life_s: float = 14_400.0  # of a context, whatever it does
     messages_per_s: int = 1000  # over this they are not refused, but read more slowly
+    resume_s: int = 30  # for which a session waits for a client whose socket dropped
 
 
 @dataclass(frozen=True, slots=True)

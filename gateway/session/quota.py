@@ -27,6 +27,7 @@ class Holding(Enum):
     SOCKET = "sockets are open"
     CONTEXT = "contexts are open"
     UTTERANCE = "contexts have something to say"
+    ABSENT = "sessions wait for their clients to come back"
 
 
 class Bound(Enum):
@@ -47,7 +48,7 @@ class QuotaLimits:
 
     def of_server(self, holding: Holding) -> int | None:
         match holding:
-            case Holding.SOCKET:
+            case Holding.SOCKET | Holding.ABSENT:
                 return self.sockets
             case Holding.CONTEXT:
                 return self.contexts
@@ -118,7 +119,7 @@ class Quotas:
 
 def _allowed(allowance: Allowance, holding: Holding) -> int | None:
     match holding:
-        case Holding.SOCKET:
+        case Holding.SOCKET | Holding.ABSENT:
             return allowance.sockets
         case Holding.CONTEXT:
             return allowance.contexts

@@ -34,7 +34,7 @@ from voicegate.gateway.session.refusals import (
 )
 from voicegate.protocol import messages as wire
 from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
-from voicegate.protocol.messages import ClientMessage
+from voicegate.protocol.messages import SessionMessage
 
 NUM_HANDLES: Final = 2**16
 
@@ -48,8 +48,11 @@ class Session:
         limits: SessionLimits | None = None,
         quotas: Quotas | None = None,
         owner: Owner = NOBODY,
+        token: str = "",
     ) -> None:
+        """`token`: with which the session can be resumed; empty: it cannot."""
         self.session_id = session_id
+        self._token = token
         self._info = info
         self._dictionary: Dictionary | None = None
         self._limits = limits or SessionLimits()
@@ -64,9 +67,18 @@ class Session:
         self._is_closed = False
 
     @property
+    def is_closed(self) -> bool:
+        """Nothing more comes of it but what was said before."""
+        return self._is_closed
+
+    @property
     def contexts(self) -> Mapping[str, Context]:
         """The live ones, by id."""
         return MappingProxyType(self._contexts)
+
+    def move_to(self, owner: Owner) -> None:
+        """Its client is somewhere else now. What it opened before still counts for where that was."""
+        self._owner = owner
 
     def learn(self, info: EngineInfo, dictionary: Dictionary | None = None) -> None:
         """What the engine is now: voices come and go. What `greet` said of them may be older.
@@ -83,7 +95,7 @@ class Session:
             text_bytes=self._limits.text_bytes,
             context_text_bytes=self._limits.context_text_bytes,
             lead_ms=self._info.max_lead_ms,
-            resume_seconds=0,
+            resume_seconds=self._limits.resume_s if self._token else 0,
             messages_per_second=self._limits.messages_per_s,
             context_idle_seconds=self._limits.context_idle_s,
             context_seconds=self._limits.context_life_s,
@@ -91,7 +103,7 @@ class Session:
         )
         ready = wire.Ready(
             session=self.session_id,
-            token="",
+            token=self._token,
             model=self._info.model,
             voices=tuple(voice.name for voice in self._info.voices),
             default_voice=self._info.default_voice,
@@ -104,7 +116,7 @@ class Session:
         )
         return [Send(ready)]
 
-    def receive(self, message: ClientMessage, now_s: float) -> list[Action]:
+    def receive(self, message: SessionMessage, now_s: float) -> list[Action]:
         if self._is_closed:
             return []
         match message:
@@ -114,10 +126,6 @@ class Session:
                 return self._to_context(message, now_s)
             case wire.Ping(t=t):
                 return [Send(wire.Pong(t=t))]
-            case wire.Resume():
-                return [
-                    error_of(ErrorCode.UNSUPPORTED, "this server does not resume sessions; open the contexts again")
-                ]
             case _:
                 assert_never(message)
 
@@ -287,7 +295,7 @@ class Session:
         if len(self._contexts) >= self._limits.contexts:
             text = f"{self._limits.contexts} contexts are open on this socket, which is its limit"
             return [error_of(ErrorCode.TOO_MANY_CONTEXTS, text, context_id, fatal=True)]
-        refusal = find_refusal(message, self._info) or self._take_quota(Holding.CONTEXT)
+        refusal = find_refusal(message, self._info) or self._take_quota(self._owner, Holding.CONTEXT)
         if refusal is not None:
             return [refused(refusal, context_id)]
         utterance_id = UtteranceId(f"{self.session_id}-{self._num_incarnations}")
@@ -299,6 +307,7 @@ class Session:
             self._take_handle(),
             message.format,
             request,
+            self._owner,
             opened_s=now_s,
             latest_s=now_s,
             pace=None if burst_ms is None else SendPace(burst_ms, message.format.frame_ms),
@@ -308,8 +317,8 @@ class Session:
             self._paced[context_id] = context
         return [Send(context.opened(self._info))]
 
-    def _take_quota(self, holding: Holding) -> Refusal | None:
-        excess = self._quotas.take(self._owner, holding)
+    def _take_quota(self, owner: Owner, holding: Holding) -> Refusal | None:
+        excess = self._quotas.take(owner, holding)
         return None if excess is None else excess_of(excess)
 
     def _take_handle(self) -> int:
@@ -335,7 +344,7 @@ class Session:
             return [excess]
         actions = context.take(message, now_s)
         if any(isinstance(action, Submit) for action in actions):
-            if (refusal := self._take_quota(Holding.UTTERANCE)) is not None:
+            if (refusal := self._take_quota(context.owner, Holding.UTTERANCE)) is not None:
                 return self._end(context, refused(refusal, context.context_id))
             context.holds_place = True
         if context.state is ContextState.CANCELLING and context.pace and (end := context.pace.take_end()) is not None:
@@ -352,9 +361,9 @@ class Session:
         del self._contexts[context.context_id]
         del self._by_utterance[context.utterance_id]
         self._paced.pop(context.context_id, None)
-        self._quotas.give_back(self._owner, Holding.CONTEXT)
+        self._quotas.give_back(context.owner, Holding.CONTEXT)
         if context.holds_place:
-            self._quotas.give_back(self._owner, Holding.UTTERANCE)
+            self._quotas.give_back(context.owner, Holding.UTTERANCE)
 
     def _send_away(self, context: Context) -> list[Action]:
         """From a server that drains: the context has nothing to say here, and may have elsewhere."""

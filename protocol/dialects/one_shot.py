@@ -14,7 +14,7 @@ import msgspec
 from voicegate.protocol.dialects.reading import speed_of
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.formats import OutputFormat
-from voicegate.protocol.messages import AlignmentItem, ClientMessage, Done, End, Open, Pace, Text
+from voicegate.protocol.messages import AlignmentItem, Done, End, Open, Pace, SessionMessage, Text
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ class OneShot:
     instruct: str | None = None
     seed: int | None = None
 
-    def messages(self, voice: str | None, max_text_bytes: int) -> Iterator[ClientMessage]:
+    def messages(self, voice: str | None, max_text_bytes: int) -> Iterator[SessionMessage]:
         """What a native client would send; `voice`: as the engine calls it."""
         speed = speed_of(self.speed)
         fields = {"context": CONTEXT, "voice": voice, "speed": speed, "instruct": self.instruct, "seed": self.seed}

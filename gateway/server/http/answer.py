@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from voicegate.gateway.server.conversation import Conversation
 from voicegate.gateway.server.http.speech import Speech, SpeechFailed
 from voicegate.protocol.dialects.one_shot import OneShot, Problem
-from voicegate.protocol.messages import ClientMessage, Open
+from voicegate.protocol.messages import Open, SessionMessage
 
 
 class Answer:
@@ -21,7 +21,7 @@ class Answer:
     def __init__(
         self,
         shot: OneShot,
-        messages: Sequence[ClientMessage],
+        messages: Sequence[SessionMessage],
         conversation: Conversation,
         *,
         error: Callable[[Problem, HTTPStatus, str], Response],

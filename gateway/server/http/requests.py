@@ -21,7 +21,7 @@ from voicegate.gateway.server.http.visitor import visitor_of
 from voicegate.gateway.session.quota import Excess, Owner
 from voicegate.protocol.dialects.one_shot import OneShot, Problem, RequestViolation
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
-from voicegate.protocol.messages import ClientMessage
+from voicegate.protocol.messages import SessionMessage
 
 
 def speech_routes(stage: Stage) -> list[Route]:
@@ -79,7 +79,7 @@ class SpeechEndpoint:
         if not self._stage.access.still_admits(owner.key):
             raise Refused(Problem(ErrorCode.UNAUTHORIZED, "the key of this request was taken back"))
 
-    def _messages(self, shot: OneShot, voice: str) -> list[ClientMessage]:
+    def _messages(self, shot: OneShot, voice: str) -> list[SessionMessage]:
         """Raises Refused."""
         try:
             return list(shot.messages(voice, self._stage.services.limits.text_bytes))

@@ -14,7 +14,7 @@ from voicegate.protocol.audio_message import AudioMessage
 from voicegate.protocol.dialects.dialect import Reply
 from voicegate.protocol.dialects.one_shot import OneShot, Problem
 from voicegate.protocol.errors import ErrorCode
-from voicegate.protocol.messages import ClientMessage
+from voicegate.protocol.messages import SessionMessage
 
 
 class SpeechFailed(Exception):
@@ -26,7 +26,7 @@ class SpeechFailed(Exception):
 class Speech:
     """`messages`: what a native client would send for `shot`."""
 
-    def __init__(self, shot: OneShot, messages: Sequence[ClientMessage], conversation: Conversation) -> None:
+    def __init__(self, shot: OneShot, messages: Sequence[SessionMessage], conversation: Conversation) -> None:
         self._shot = shot
         self._messages = messages
         self._conversation = conversation
@@ -56,7 +56,15 @@ class Speech:
                     raise SpeechFailed(_problem(item))
                 case wire.Cancelled() | Close():
                     raise SpeechFailed(Problem(ErrorCode.ENGINE_FAILED, "the speech was broken off"))
-                case wire.Ready() | wire.Flushed() | wire.Draining() | wire.Pong() | wire.Resumed() | Reply():
+                case (
+                    wire.Ready()
+                    | wire.Flushed()
+                    | wire.Draining()
+                    | wire.Pong()
+                    | wire.Ack()
+                    | wire.Resumed()
+                    | Reply()
+                ):
                     pass  # nothing that an answer has a word for
                 case _:
                     assert_never(item)

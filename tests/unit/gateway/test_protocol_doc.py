@@ -12,6 +12,7 @@ from voicegate.engine.dictionary import MAX_SAID_CHARS, MAX_WRITTEN_CHARS
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.http.pages import PAGES
 from voicegate.gateway.session.context import ACCEPTS, ContextState
+from voicegate.gateway.session.continuity import ResumeLimits
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import QuotaLimits
 from voicegate.protocol import audio_message, codec, messages
@@ -93,6 +94,12 @@ def test_defaults_and_limits() -> None:
     assert limits["entries of `open.pronunciations"] == str(messages.MAX_PRONUNCIATIONS)
     assert f"0 to {messages.MAX_BUFFER_DELAY_MS}: the longest time" in DOC
     assert f"up\nto {MAX_WRITTEN_CHARS} characters, and for each up to {MAX_SAID_CHARS} characters" in DOC
+    resumable = ResumeLimits()
+    assert limits["seconds in which a session can be resumed"] == str(config.resume_s) == str(resumable.seconds)
+    kept = limits["bytes kept for a client that is to resume, and for all together"]
+    assert kept == f"{resumable.session_bytes}, {resumable.total_bytes}"
+    assert kept == f"{config.resume_session_bytes}, {config.resume_total_bytes}"
+    assert session.resume_s == resumable.seconds
     assert limits["sockets of a server"] == str(config.max_sockets)
     formats = {row[0]: row[1] for row in table_rows("field of `format`")[1:]}
     assert formats["codec"].strip("`") == messages.Format().codec

@@ -13,9 +13,10 @@ from voicegate.engine.interface import AudioReady, Cancelled, UtteranceId
 from voicegate.gateway.server.admission import Admission
 from voicegate.gateway.server.bounded_socket import Trouble
 from voicegate.gateway.server.connection import Connection
-from voicegate.gateway.server.conversation import Services
+from voicegate.gateway.server.conversation import Conversation, Services
 from voicegate.gateway.server.dispatch import Dispatcher
-from voicegate.gateway.server.translation import NativeTranslator
+from voicegate.gateway.server.resumption import Resumption
+from voicegate.gateway.session.continuity import ResumeLimits
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import NOBODY, Quotas
 from voicegate.gateway.session.waiting import WaitingLimits
@@ -37,6 +38,7 @@ class StubWebsocket:
     state = State.OPEN
     close_code: int | None = None
     num_held_bytes = 0
+    was_dropped = False
     owner = NOBODY
     on_trouble: Callable[[Trouble], None]
 
@@ -74,7 +76,9 @@ class StubWebsocket:
 async def new_connection(websocket: Any, engine: FakeEngine) -> Connection:
     await engine.start()
     services = Services(engine, Dispatcher(engine), Admission(engine, WaitingLimits()), SessionLimits(), Quotas())
-    return Connection(websocket, services, engine.info, translator=NativeTranslator())
+    resumption = Resumption(ResumeLimits(), services.quotas)
+    sitting = resumption.begin(lambda token: Conversation(services, info=engine.info, owner=NOBODY, token=token))
+    return Connection(websocket, sitting, resumption)
 
 
 async def test_a_peer_that_reads_nothing_is_dropped() -> None:
@@ -147,7 +151,7 @@ async def test_no_audio_is_ahead_of_a_cancel_but_what_was_written() -> None:
 
 
 async def test_audio_that_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voicegate.gateway.server.outgoing._MAX_WAITING_AUDIO_BYTES", 1000)
+    monkeypatch.setattr("voicegate.gateway.server.outgoing._MAX_WAITING_EVENT_BYTES", 10 * (100 + 256))
     engine = FakeEngine()
     websocket = StubWebsocket([wire.Open(context="a"), wire.Text("a", "hi")])
     connection = await new_connection(websocket, engine)

@@ -33,7 +33,8 @@ from voicegate.gateway.session.actions import (
     Withdraw,
 )
 from voicegate.gateway.session.context import ACCEPTS, ContextState
-from voicegate.gateway.session.quota import Owner, QuotaLimits, Quotas
+from voicegate.gateway.session.opening import SessionLimits
+from voicegate.gateway.session.quota import Holding, Owner, QuotaLimits, Quotas
 from voicegate.gateway.session.session import Session
 from voicegate.protocol import messages as wire
 from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
@@ -620,11 +621,29 @@ def test_greeting_names_voices_modes_and_limits() -> None:
     )
 
 
-def test_ping_and_resume() -> None:
-    session = new_session()
-    assert sent(session.receive(wire.Ping(t="x"), NOW)) == [wire.Pong(t="x")]
-    error = error_of(session.receive(wire.Resume(session="s", token="t"), NOW))
-    assert (error.code, error.fatal) == ("unsupported", False)
+def test_ping() -> None:
+    assert sent(new_session().receive(wire.Ping(t="x"), NOW)) == [wire.Pong(t="x")]
+
+
+def test_what_can_be_resumed_says_for_how_long() -> None:
+    (lasting,) = sent(Session(session_id="s", info=INFO, limits=SessionLimits(resume_s=7), token="t").greet())
+    (passing,) = sent(Session(session_id="s", info=INFO, limits=SessionLimits(resume_s=7)).greet())
+    assert (lasting.token, lasting.limits.resume_seconds) == ("t", 7)
+    assert (passing.token, passing.limits.resume_seconds) == ("", 0)
+
+
+def test_a_context_counts_for_where_it_was_opened_whoever_has_the_session_now() -> None:
+    quotas, here, there = Quotas(), Owner("here"), Owner("there")
+    session = Session(session_id="s", info=INFO, quotas=quotas, owner=here)
+    begin_context(session, "a")
+    open_context(session, "c")
+    session.move_to(there)
+    begin_context(session, "b")
+    session.receive(wire.Text(context="c", text=TEXT), NOW)
+    assert [quotas.held(owner, Holding.CONTEXT) for owner in (here, there)] == [2, 1]
+    assert [quotas.held(owner, Holding.UTTERANCE) for owner in (here, there)] == [2, 1]
+    session.disconnected()
+    assert [quotas.held(owner, holding) for owner in (here, there) for holding in Holding] == [0] * 8
 
 
 @pytest.mark.parametrize(
