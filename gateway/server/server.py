@@ -5,25 +5,21 @@ The listener opens before the engine is loaded and closes last, so that /healthz
 
 import asyncio
 import contextlib
-import secrets
 import signal
 from enum import Enum
 from typing import Final
 
 from voicegate.engine.interface import Engine, EngineError, EngineInfo, EngineStopped
 from voicegate.gateway.auth.access import Access
-from voicegate.gateway.auth.key_file import read_keys
-from voicegate.gateway.auth.keyring import Allowance, Key, Keyring, digest_of
+from voicegate.gateway.auth.keyring import Allowance
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.config_fields import ConfigError
 from voicegate.gateway.logs import get_logger
-from voicegate.gateway.pronunciations import Pronunciations
 from voicegate.gateway.server.admission import Admission
 from voicegate.gateway.server.bounded_socket import BoundedSocket
 from voicegate.gateway.server.callers import caller_of
 from voicegate.gateway.server.connection import Connection
 from voicegate.gateway.server.conversation import Conversation, Services
-from voicegate.gateway.server.descriptors import file_limits, make_room_for
 from voicegate.gateway.server.dispatch import Dispatcher
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.guests import Guests
@@ -33,10 +29,11 @@ from voicegate.gateway.server.listener import Listener
 from voicegate.gateway.server.resumption import Resumption
 from voicegate.gateway.server.sites import is_loopback, sites_of
 from voicegate.gateway.server.sitting import Sitting
+from voicegate.gateway.server.starting import keyring_of, pronunciations_of, room_for_sockets, token_secret_of
 from voicegate.gateway.server.translation import DialectTranslator
 from voicegate.gateway.server.watchdog import Watchdog
 from voicegate.gateway.session.continuity import ResumeLimits
-from voicegate.gateway.session.opening import SessionLimits
+from voicegate.gateway.session.opening import SessionLimits, spoken_language
 from voicegate.gateway.session.quota import Holding, QuotaLimits, Quotas
 from voicegate.gateway.session.voice_names import VoiceNames
 from voicegate.gateway.session.waiting import WaitingLimits
@@ -47,8 +44,6 @@ EXIT_FAILED: Final = 1
 # Kept of the drain time, as far as there is that much: for closing handshakes, and for what is left of listening.
 CLOSING_S: Final = 2.0
 _LAST_WAIT_S: Final = 0.5
-# Of the setting's key; no name in a file begins like this.
-_OWN_KEY_NAME: Final = "(api_key)"
 
 log = get_logger(__name__)
 
@@ -84,19 +79,19 @@ class Gateway:
         )
         self.quotas = Quotas(
             QuotaLimits(
-                sockets=_room_for_sockets(config.max_sockets),
+                sockets=room_for_sockets(config.max_sockets),
                 contexts=config.max_contexts,
                 per_address=Allowance(
                     config.sockets_per_address, config.contexts_per_address, config.utterances_per_address
                 ),
             )
         )
-        self._pronunciations = _pronunciations(config)
+        self._pronunciations = pronunciations_of(config)
         self._services = Services(engine, self._dispatcher, self._admission, limits, self.quotas, self._pronunciations)
         self.guests = Guests()
         resumable = ResumeLimits(config.resume_s, config.resume_session_bytes, config.resume_total_bytes)
         self._resumption = Resumption(resumable, self.quotas)
-        self._access = Access(_keyring(config), _token_secret(config))
+        self._access = Access(keyring_of(config), token_secret_of(config))
         self._voice_names = VoiceNames(config.named_voices)
         stage = Stage(
             status=self._status,
@@ -230,7 +225,7 @@ class Gateway:
     def _reload_keys(self) -> None:
         """Who came with one that is none any more is cut off."""
         try:
-            keyring = _keyring(self._config)
+            keyring = keyring_of(self._config)
         except GatewayError as error:
             log.error("keys are not read again, the old ones stay", reason=str(error))
             return
@@ -287,7 +282,7 @@ class Gateway:
         if make_dialect is None:
             sitting = self._resumption.begin(converse)
         else:
-            sitting = Sitting(converse(), DialectTranslator(make_dialect(self._find_voice)))
+            sitting = Sitting(converse(), DialectTranslator(make_dialect(self._find_voice), self._find_language))
         connection = Connection(websocket, sitting, self._resumption)
         with self.guests.present(connection):
             await connection.run()
@@ -295,6 +290,10 @@ class Gateway:
     def _find_voice(self, name: str) -> str | None:
         info = self._info_now
         return None if info is None else self._voice_names.resolve(name, info)
+
+    def _find_language(self, tag: str) -> str | None:
+        info = self._info_now
+        return None if info is None else spoken_language(tag, info)
 
     # --- end ----------------------------------------------------------------------------------------------
 
@@ -328,43 +327,3 @@ class Gateway:
             self.is_engine_left = True  # its thread would be waited for in vain
         if not self.is_engine_left:
             await self._engine.close()
-
-
-def _keyring(config: GatewayConfig) -> Keyring | None:
-    """None: no key is asked for. Raises GatewayError."""
-    if config.api_keys_file is None and config.api_key is None:
-        if config.require_key:
-            raise GatewayError(
-                "this server is to ask for keys and has none: set VOICEGATE_API_KEY (`openssl rand -hex 32` makes one) "
-                "or --api-keys-file; --require-key false lets everybody in who reaches the port"
-            )
-        return None
-    try:
-        keys = () if config.api_keys_file is None else read_keys(config.api_keys_file).keys
-    except ConfigError as error:
-        raise GatewayError(str(error)) from error
-    own = () if config.api_key is None else (Key(_OWN_KEY_NAME, digest_of(config.api_key)),)
-    return Keyring((*keys, *own))
-
-
-def _pronunciations(config: GatewayConfig) -> Pronunciations:
-    """Raises GatewayError."""
-    try:
-        return Pronunciations(config.pronunciations_file)
-    except ConfigError as error:
-        raise GatewayError(str(error)) from error
-
-
-def _token_secret(config: GatewayConfig) -> bytes:
-    return secrets.token_bytes(32) if config.token_secret is None else config.token_secret.encode()
-
-
-def _room_for_sockets(max_sockets: int) -> int:
-    """Raises GatewayError where the limit on open files leaves room for none."""
-    num_sockets = make_room_for(max_sockets)
-    if num_sockets < max_sockets:
-        limit = file_limits().soft
-        log.warning("fewer sockets than asked for", sockets=num_sockets, asked=max_sockets, open_files=limit)
-    if not num_sockets:
-        raise GatewayError(f"at most {limit} open files leave no room for a socket; raise the limit (ulimit -n 4096)")
-    return num_sockets

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import structs
+
 from voicegate.gateway.formats.encoder import StreamEncoder
 from voicegate.gateway.session.continuity import Continuity
 from voicegate.protocol import audio_message, codec
@@ -18,6 +20,9 @@ from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.formats import NATIVE_RATE_HZ, OutputFormat
 from voicegate.protocol.messages import ClientMessage, ServerMessage
 from voicegate.protocol.opus_packet import packet_duration_48k
+
+# As the model here speaks it; None: it does not.
+FindLanguage = Callable[[str], str | None]
 
 _PCM_BYTES_PER_MS = 2 * NATIVE_RATE_HZ // 1000
 _UNCOUNTED_TYPES = frozenset(kind.__struct_config__.tag for kind in wire.UNCOUNTED_OF_CLIENT)
@@ -107,13 +112,19 @@ class _Stream:
 
 
 class DialectTranslator:
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, find_language: FindLanguage) -> None:
         self._dialect = dialect
+        self._find_language = find_language
         self._streams: dict[str, _Stream] = {}  # by context
         self._by_handle: dict[int, _Stream] = {}
 
     def hear(self, raw: str | bytes) -> Sequence[Step]:
-        return self._dialect.receive(raw)
+        return [self._known(step) for step in self._dialect.receive(raw)]
+
+    def _known(self, step: Step) -> Step:
+        if not isinstance(step, wire.Open) or step.language is None:
+            return step
+        return structs.replace(step, language=self._find_language(step.language))
 
     async def word(self, item: ServerMessage | AudioMessage) -> Sequence[Step]:
         match item:

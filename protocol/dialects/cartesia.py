@@ -55,6 +55,9 @@ class _Request(Struct, frozen=True):
     add_timestamps: bool | None = False
     generation_config: _Generation | None = None
     speed: str | float | None = None
+    language: str | None = None
+    locale: str | None = None
+    normalization: str | None = None
 
 
 @dataclass(slots=True)
@@ -125,6 +128,9 @@ class Cartesia:
             voice=None if voice is None else self._find_voice(voice),
             format=output.native,
             speed=_speed(request),
+            language=request.locale or request.language,
+            normalize=is_normalized(request.normalization),
+            max_buffer_delay_ms=_buffer_delay_ms(request.max_buffer_delay_ms),
         )
         return context, opening
 
@@ -169,7 +175,7 @@ class Cartesia:
             case _ if context is None:
                 return []
             case wire.Alignment(items=items) if context.has_timestamps and items:
-                return [_partial("timestamps", context, {"word_timestamps": _word_timestamps(items)})]
+                return [_partial("timestamps", context, {"word_timestamps": word_timestamps(items)})]
             case wire.Flushed(id=flush_id):
                 return self._flushed(context, flush_id)
             case wire.Done() | wire.Cancelled():
@@ -207,7 +213,17 @@ def _speed(request: _Request) -> float:
     return speed_of(speed)
 
 
-def _word_timestamps(items: Sequence[wire.AlignmentItem]) -> dict[str, Any]:
+def is_normalized(normalization: str | None) -> bool:
+    """It may also name a locale, of which the language is asked for anyway."""
+    return normalization != "off"
+
+
+def _buffer_delay_ms(delay_ms: int | None) -> int | None:
+    """0 means that each request is whole (`_is_to_be_flushed`)."""
+    return min(delay_ms, wire.MAX_BUFFER_DELAY_MS) if delay_ms is not None and delay_ms > 0 else None
+
+
+def word_timestamps(items: Sequence[wire.AlignmentItem]) -> dict[str, Any]:
     return {
         "words": [item.text.strip() for item in items],
         "start": [item.start_ms / 1000 for item in items],

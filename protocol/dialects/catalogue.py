@@ -58,6 +58,8 @@ def _elevenlabs(voice: str, query: Query, *, is_multi: bool) -> Callable[[FindVo
     settings = ElevenlabsSettings(
         voice=voice,
         output=elevenlabs_format(query.get("output_format", elevenlabs.DEFAULT_FORMAT)),
+        language=query.get("language_code") or None,
+        is_normalized=query.get("apply_text_normalization", "").lower() != "off",
         is_auto=query.get("auto_mode", "").lower() == "true",
     )
     return lambda find_voice: (MultiStream if is_multi else SingleStream)(settings, find_voice)

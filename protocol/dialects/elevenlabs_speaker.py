@@ -37,6 +37,8 @@ class Settings:
 
     voice: str
     output: OutputFormat
+    language: str | None = None
+    is_normalized: bool = True
     is_auto: bool = False  # each message is a whole sentence, to be spoken without waiting for more
 
 
@@ -69,6 +71,8 @@ class Speaker:
             voice=self._find_voice(self.settings.voice),
             format=self.settings.output.native,
             speed=speed_of(voice_settings.speed if voice_settings else None),
+            language=self.settings.language,
+            normalize=self.settings.is_normalized,
         )
         return context, message
 

@@ -25,6 +25,8 @@ class _Body(Struct, frozen=True):
     text: str
     voice_settings: _VoiceSettings | None = None
     seed: int | None = None
+    language_code: str | None = None
+    apply_text_normalization: str | None = None
 
 
 class _Characters:
@@ -127,6 +129,8 @@ class ElevenLabsSpeech:
             voice=path["voice_id"],
             speed=speed,
             seed=asked.seed,
+            language=asked.language_code,
+            is_normalized=asked.apply_text_normalization != "off",
         )
 
     def error_body(self, problem: Problem, status: HTTPStatus, request_id: str) -> object:

@@ -4,7 +4,7 @@ docs/compatibility.md says which vendors' requests become this; each has a modul
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, Protocol, TypeVar
@@ -100,11 +100,22 @@ class OneShot:
     speed: float | None = None
     instruct: str | None = None
     seed: int | None = None
+    language: str | None = None
+    is_normalized: bool = True
+    pronunciations: Mapping[str, str] | None = None
 
     def messages(self, voice: str | None, max_text_bytes: int) -> Iterator[SessionMessage]:
         """What a native client would send; `voice`: as the engine calls it."""
-        speed = speed_of(self.speed)
-        fields = {"context": CONTEXT, "voice": voice, "speed": speed, "instruct": self.instruct, "seed": self.seed}
+        fields = {
+            "context": CONTEXT,
+            "voice": voice,
+            "speed": speed_of(self.speed),
+            "instruct": self.instruct,
+            "seed": self.seed,
+            "language": self.language,
+            "normalize": self.is_normalized,
+            "pronunciations": self.pronunciations or {},
+        }
         # Read as a client's message is, which holds every field to its range.
         opening = convert(fields, Open)
         yield msgspec.structs.replace(opening, format=self.output.native, pace=Pace(lead_ms=LEAD_MS))

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from voicegate.protocol.dialects.format_names import openai_format
 from voicegate.protocol.dialects.one_shot import Framing, OneShot, PlainAudio, Problem, decode
-from voicegate.protocol.messages import AlignmentItem, Done
+from voicegate.protocol.messages import AlignmentItem, Done, Pronunciations
 
 # Of the names that its clients know: whatever they ask for, the model that is loaded speaks.
 MODEL_NAMES: Final = ("gpt-4o-mini-tts", "tts-1", "tts-1-hd")
@@ -30,7 +30,11 @@ class _Body(Struct, frozen=True):
     response_format: str | None = None
     speed: Annotated[float, Meta(ge=0.25, le=4.0)] | None = None
     stream_format: Literal["sse", "audio"] | None = None
-    seed: int | None = None  # not OpenAI's
+    # Not OpenAI's:
+    seed: int | None = None
+    language: str | None = None
+    normalize: bool = True
+    pronunciations: Pronunciations | None = None
 
 
 class SpeechEvents:
@@ -75,6 +79,9 @@ class OpenAiSpeech:
             speed=asked.speed,
             instruct=asked.instructions,
             seed=asked.seed,
+            language=asked.language,
+            is_normalized=asked.normalize,
+            pronunciations=asked.pronunciations,
         )
 
     def error_body(self, problem: Problem, status: HTTPStatus, _request_id: str) -> object:

@@ -34,6 +34,7 @@ class _Message(Struct, frozen=True):
     speed: float = 1.0
     stream_audio: bool = False
     word_timestamps: bool = False
+    language: str | None = None
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
 
 
@@ -127,6 +128,7 @@ class VllmOmni:
             speed=speed_of(config.speed),
             instruct=config.instructions,
             seed=config.seed,
+            language=config.language,
         )
         return _Utterance(opening.context, index, config, output), opening
 

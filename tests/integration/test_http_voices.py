@@ -132,6 +132,8 @@ async def test_elevenlabs_voices() -> None:
         client = AsyncElevenLabs(api_key="none", base_url=base_url(served.url))
         created = await client.voices.ivc.create(name="guest", files=[WAV], description="new")
         assert created.voice_id == "guest"
+        found = await client.voices.search(search="OCTAVE")
+        assert ([voice.voice_id for voice in found.voices], found.has_more) == (["drone"], False)
         voices = (await client.voices.get_all()).voices
         assert [(voice.voice_id, voice.name) for voice in voices] == [
             (name, name) for name in ("hum", "drone", "guest")

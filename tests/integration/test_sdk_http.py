@@ -47,6 +47,13 @@ async def test_openai_whole_and_streamed() -> None:
         response = await client.audio.speech.create(**asked, instructions="Softly.")
         assert response.content == expected
         assert served.engine.requests[0].instruct == "Softly."
+        assert response.response.headers["character-cost"] == str(len(TEXT))
+        own = {"pronunciations": {"Hello": "hi"}, "language": "fr", "normalize": False}
+        await client.audio.speech.create(**asked, extra_body=own)
+        request = served.engine.requests[1]
+        assert (request.language, request.is_normalized, len(request.dictionaries)) == (None, False, 1)
+        with pytest.raises(openai.BadRequestError, match="what is said for 'Hello' must be words"):
+            await client.audio.speech.create(**asked, extra_body={"pronunciations": {"Hello": ""}})
     async with (
         serving() as served,
         openai_of(served) as client,
@@ -106,11 +113,19 @@ async def test_elevenlabs_convert_and_stream() -> None:
     async with serving(voice_aliases="21m00Tcm4TlvDq8ikWAM=drone") as served:
         settings = elevenlabs.VoiceSettings(speed=1.1)
         parts = elevenlabs_of(served).text_to_speech.stream(
-            "21m00Tcm4TlvDq8ikWAM", text=TEXT, output_format="ulaw_8000", model_id="m", voice_settings=settings, seed=3
+            "21m00Tcm4TlvDq8ikWAM",
+            text=TEXT,
+            output_format="ulaw_8000",
+            model_id="m",
+            voice_settings=settings,
+            seed=3,
+            language_code="en",
+            apply_text_normalization="off",
         )
         heard = b"".join([part async for part in parts])
         (request,) = served.engine.requests
         assert (request.voice, request.speed, request.seed) == ("drone", 1.1, 3)
+        assert (request.language, request.is_normalized) == ("en", False)
     assert len(heard) == len(expected) // 6
 
 
@@ -190,6 +205,37 @@ async def test_cartesia_bytes(encoding: str, dtype: str, scale: int) -> None:
         )
         heard = np.frombuffer(await response.read(), dtype) * scale
     assert np.array_equal(heard, expected)
+
+
+async def test_cartesia_events() -> None:
+    expected = await native_pcm(TEXT)
+    raw = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24000}
+    asked = {"model_id": "sonic-3", "transcript": TEXT, "voice": {"mode": "id", "id": "any"}, "output_format": raw}
+    async with serving() as served, cartesia_of(served) as client:
+        events = await client.tts.generate_sse(
+            **asked, add_timestamps=True, context_id="c", language="zh", normalization="off"
+        )
+        heard = [event async for event in events]
+        (request,) = served.engine.requests
+    assert (request.language, request.is_normalized) == ("zh", False)
+    assert {event.context_id for event in heard} == {"c"}
+    assert b"".join(event.audio for event in heard if event.type == "chunk") == expected
+    times = [event.word_timestamps for event in heard if event.type == "timestamps"]
+    assert "".join(word for told in times for word in told.words).replace(" ", "") == TEXT.replace(" ", "")
+    assert [start for told in times for start in told.start] == sorted(start for told in times for start in told.start)
+    assert [event.type for event in heard if event.done] == ["done"]
+    async with serving() as served, cartesia_of(served) as client:
+        with pytest.raises(cartesia.BadRequestError, match="container is raw"):
+            await client.tts.generate_sse(**{**asked, "output_format": {"container": "wav"}})
+
+
+async def test_cartesia_events_that_break_off_say_why() -> None:
+    raw = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24000}
+    script = Script(faults={0: Fault(FaultKind.FAIL, after_ms=240)})
+    async with serving(script) as served, cartesia_of(served) as client:
+        events = await client.tts.generate_sse(model_id="m", transcript=TEXT, voice="any", output_format=raw)
+        last = [event async for event in events][-1]
+        assert (last.type, last.done, last.message) == ("error", True, "scripted failure")
 
 
 async def test_cartesia_errors_are_its_own() -> None:

@@ -87,6 +87,7 @@ class Answer:
             "x-sample-rate": str(self._shot.output.rate_hz),
             "x-voice": opening.voice or "",
             "character-cost": str(len(self._shot.text)),
+            "dg-char-count": str(len(self._shot.text)),  # Deepgram's name for it
         }
         return [(name.encode(), value.encode("utf-8")) for name, value in headers.items()]
 

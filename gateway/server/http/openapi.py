@@ -45,9 +45,10 @@ def _speech(summary: str, body: Node, *kinds: str, parameters: tuple[Node, ...] 
     }
 
 
-_VOICE: Final = _object(name=_STRING, description=_STRING, voice_id=_STRING, category=_STRING)
+_VOICE: Final = _object(name=_STRING, description=_STRING, language=_STRING, voice_id=_STRING, category=_STRING)
 _SPEED: Final = _about("how fast; beyond 0.5 and 2.0 it is spoken at these", {"type": "number"}, default=1.0)
 _SEED: Final = _about("equal text, voice and seed sound alike", {"type": "integer", "minimum": 0})
+_LANGUAGE: Final = _about("of numbers and signs: a tag such as en-GB; one that is not spoken here is ignored")
 _OPENAI_BODY: Final = _object(
     ("input",),
     input=_about("the text"),
@@ -58,8 +59,20 @@ _OPENAI_BODY: Final = _object(
     speed={**_SPEED, "minimum": 0.25, "maximum": 4.0},
     stream_format=_about("sse: server-sent events with the audio in base64", enum=["audio", "sse"], default="audio"),
     seed=_SEED,
+    language=_LANGUAGE,
+    normalize=_about("false: numbers, signs and markup are left to the model", {"type": "boolean"}, default=True),
+    pronunciations=_about(
+        "what is written, and what is said for it", {"type": "object", "additionalProperties": _STRING}
+    ),
 )
-_ELEVENLABS_BODY: Final = _object(("text",), text=_about("the text"), voice_settings=_object(speed=_SPEED), seed=_SEED)
+_ELEVENLABS_BODY: Final = _object(
+    ("text",),
+    text=_about("the text"),
+    voice_settings=_object(speed=_SPEED),
+    seed=_SEED,
+    language_code=_LANGUAGE,
+    apply_text_normalization=_about("off: as normalize: false of /v1/audio/speech", enum=["auto", "on", "off"]),
+)
 _CARTESIA_BODY: Final = _object(
     ("transcript",),
     transcript=_about("the text"),
@@ -71,6 +84,10 @@ _CARTESIA_BODY: Final = _object(
         bit_rate={"type": "integer"},
     ),
     generation_config=_object(speed=_SPEED),
+    language=_LANGUAGE,
+    normalization=_about("off: as normalize: false of /v1/audio/speech", default="auto"),
+    add_timestamps=_about("of words, in events", {"type": "boolean", "default": False}),
+    context_id=_about("comes back in events"),
 )
 _ELEVENLABS_PARAMETERS: Final = (
     _path_parameter("voice_id"),
@@ -140,6 +157,7 @@ def document() -> Node:
             "get": _get("Voices", _JSON, schema=_object(default=_STRING, voices={"type": "array", "items": _VOICE})),
             "post": _enrolment("Make a voice of a recording"),
         },
+        "/v2/voices": {"get": _get("Voices, as ElevenLabs looks for them; `search`: a word of theirs", _JSON)},
         "/v1/voices/add": {"post": _enrolment("The same, as ElevenLabs has it; the recording may be named `files`")},
         "/v1/voices/{name}": {
             "get": _get("One voice", _JSON, schema=_VOICE, parameters=name),
@@ -167,5 +185,6 @@ def document() -> Node:
         "/tts/bytes": {
             "post": _speech("Speech, as Cartesia has it", _CARTESIA_BODY, "audio/wav", "audio/mpeg", "audio/pcm")
         },
+        "/tts/sse": {"post": _speech("The same in events, raw audio in base64", _CARTESIA_BODY, "text/event-stream")},
     }
     return {"openapi": "3.1.0", "info": {"title": "voicegate", "version": __version__}, "paths": paths}

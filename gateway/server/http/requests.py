@@ -1,5 +1,6 @@
 """A request for speech, of any vendor: who may ask, and what is wrong with it."""
 
+from dataclasses import replace
 from http import HTTPStatus
 from math import ceil
 
@@ -18,6 +19,7 @@ from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.status import RETRY_AFTER_S
 from voicegate.gateway.server.http.vendors import VENDORS, Vendor
 from voicegate.gateway.server.http.visitor import visitor_of
+from voicegate.gateway.session.opening import spoken_language
 from voicegate.gateway.session.quota import Excess, Owner
 from voicegate.protocol.dialects.one_shot import OneShot, Problem, RequestViolation
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
@@ -49,6 +51,7 @@ class SpeechEndpoint:
             info = engine_info(self._stage)
             self._check_key(owner)
             voice = self._stage.voice_names.resolve(shot.voice, info)
+            shot = replace(shot, language=spoken_language(shot.language, info))
             messages = self._messages(shot, voice)
         except Refused as refused:
             await self._error(refused.problem, refused.status)(scope, receive, send)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final, Protocol
 
-from voicegate.protocol.dialects.cartesia_bytes import CartesiaBytes
+from voicegate.protocol.dialects.cartesia_speech import CartesiaSpeech
 from voicegate.protocol.dialects.deepgram_speak import DeepgramSpeak
 from voicegate.protocol.dialects.elevenlabs_speech import ElevenLabsSpeech, TimedLines, TimedWhole
 from voicegate.protocol.dialects.one_shot import OneShot, Problem
@@ -25,7 +25,8 @@ VENDORS: Final[Mapping[str, Vendor]] = {
     "/v1/text-to-speech/{voice_id}/stream": ElevenLabsSpeech(),
     "/v1/text-to-speech/{voice_id}/with-timestamps": ElevenLabsSpeech(TimedWhole),
     "/v1/text-to-speech/{voice_id}/stream/with-timestamps": ElevenLabsSpeech(TimedLines),
-    "/tts/bytes": CartesiaBytes(),
+    "/tts/bytes": CartesiaSpeech(),
+    "/tts/sse": CartesiaSpeech(is_in_events=True),
     "/v1/speak": DeepgramSpeak(),
 }
 # WebSockets too, and lists of a vendor's own; what is everybody's (/v1/voices) has our form.
@@ -33,7 +34,7 @@ _BY_BEGINNING: Final[Mapping[str, Vendor]] = {
     "/v1/audio/": OpenAiSpeech(),
     "/v1/models": OpenAiSpeech(),
     "/v1/text-to-speech/": ElevenLabsSpeech(),
-    "/tts/": CartesiaBytes(),
+    "/tts/": CartesiaSpeech(),
     "/v1/speak": DeepgramSpeak(),
 }
 UNAUTHORIZED_HEADERS: Final = {"WWW-Authenticate": 'Bearer realm="voicegate"'}

@@ -52,6 +52,7 @@ class Voices:
             Route("/v1/voices", self._list),
             Route("/v1/voices", self._add, methods=["POST"]),
             Route("/v1/voices/add", self._add, methods=["POST"]),  # as ElevenLabs has it
+            Route("/v2/voices", self._search),  # as ElevenLabs has it
             Route("/v1/voices/{name}", self._show),
             Route("/v1/voices/{name}", self._remove, methods=["DELETE"]),
         ]
@@ -62,6 +63,17 @@ class Voices:
             return unready(status.unready_reason or "not ready")
         voices = [_described(voice) for voice in status.info.voices]
         return json({"default": status.info.default_voice, "voices": voices})
+
+    async def _search(self, request: Request) -> Response:
+        """Of those whose name or description has the words that are looked for; all in one page."""
+        status = self._stage.status()
+        if status.info is None:
+            return unready(status.unready_reason or "not ready")
+        sought = request.query_params.get("search", "").lower()
+        found = [
+            _described(voice) for voice in status.info.voices if sought in f"{voice.name} {voice.description}".lower()
+        ]
+        return json({"voices": found, "has_more": False, "total_count": len(found)})
 
     async def _show(self, request: Request) -> Response:
         status, name = self._stage.status(), request.path_params["name"]
@@ -123,7 +135,9 @@ class Voices:
 
 def _described(voice: VoiceInfo) -> dict[str, object]:
     """In our words, and beside them in ElevenLabs'."""
-    return {"name": voice.name, "description": voice.description, "voice_id": voice.name, "category": "premade"}
+    labels = {} if voice.language is None else {"language": voice.language}
+    ours = {"name": voice.name, "description": voice.description, "language": voice.language}
+    return {**ours, "voice_id": voice.name, "category": "premade", "labels": labels}
 
 
 # --- forms ------------------------------------------------------------------------------------------------

@@ -42,7 +42,8 @@ def request(
 
 
 def opened(native: str = "a#0", **fields: Any) -> wire.Open:
-    return wire.Open(**{"context": native, "voice": "anna", "format": wire.Format(codec="pcm_s16le"), **fields})
+    usual = {"context": native, "voice": "anna", "format": wire.Format(codec="pcm_s16le"), "language": "en"}
+    return wire.Open(**{**usual, **fields})
 
 
 def cartesia() -> Cartesia:
@@ -51,6 +52,22 @@ def cartesia() -> Cartesia:
 
 def head(kind: str) -> dict[str, Any]:
     return {"type": kind, "context_id": "a", "done": False, "status_code": 206}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"locale": "en-GB"}, {"language": "en-GB"}),
+        ({"language": None}, {"language": None}),
+        ({"normalization": "off"}, {"normalize": False}),
+        ({"normalization": "en-IN"}, {}),
+        ({"max_buffer_delay_ms": 800}, {"max_buffer_delay_ms": 800}),
+        ({"max_buffer_delay_ms": 10**9}, {"max_buffer_delay_ms": wire.MAX_BUFFER_DELAY_MS}),
+        ({"max_buffer_delay_ms": -1}, {}),
+    ],
+)
+def test_how_text_is_read(fields: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert said(cartesia(), request("Hello. ", **fields))[0] == opened(**expected)
 
 
 def test_pipecats_turn() -> None:

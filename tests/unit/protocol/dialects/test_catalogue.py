@@ -54,6 +54,9 @@ def test_elevenlabs_url() -> None:
     (opening, _, flush) = said(dialect, {"text": "Hi ", "context_id": "a"})
     assert (opening.voice, flush.id) == ("anna", "auto")
     assert dialect.output("a#0") == OutputFormat(Coding.MULAW, 8_000)
+    asked = "language_code=zh&apply_text_normalization=off"
+    (opening, *_) = said(dialect_at(f"/v1/text-to-speech/anna/multi-stream-input?{asked}"), {"text": "Hi "})
+    assert (opening.language, opening.normalize) == ("zh", False)
     usual = dialect_at("/v1/text-to-speech/anna/stream-input")
     assert usual.output("") == OutputFormat(Coding.MP3, 44_100, 128_000)
 

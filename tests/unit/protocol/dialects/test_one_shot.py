@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from voicegate.protocol import messages as wire
-from voicegate.protocol.dialects.cartesia_bytes import CartesiaBytes
+from voicegate.protocol.dialects.cartesia_speech import CartesiaSpeech
 from voicegate.protocol.dialects.elevenlabs_speech import ElevenLabsSpeech
 from voicegate.protocol.dialects.one_shot import OneShot, PlainAudio, Problem, RequestViolation
 from voicegate.protocol.dialects.openai_speech import OpenAiSpeech
@@ -31,7 +31,7 @@ def read_elevenlabs(body: dict[str, Any], **query: str) -> OneShot:
 
 
 def read_cartesia(**fields: Any) -> OneShot:
-    return CartesiaBytes().read(orjson.dumps({"transcript": "Hi.", **fields}), {}, {})
+    return CartesiaSpeech().read(orjson.dumps({"transcript": "Hi.", **fields}), {}, {})
 
 
 # --- what a native client would send ------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def test_every_code_has_a_status_and_each_vendor_a_word() -> None:
     for code in ErrorCode:
         problem = Problem(code, "why")
         assert 400 <= problem.status < 600
-        for vendor in (OpenAiSpeech(), ElevenLabsSpeech(), CartesiaBytes()):
+        for vendor in (OpenAiSpeech(), ElevenLabsSpeech(), CartesiaSpeech()):
             body = orjson.dumps(vendor.error_body(problem, problem.status, "r1"))
             assert b"why" in body
             assert code.value.encode() in body

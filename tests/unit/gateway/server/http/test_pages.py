@@ -71,7 +71,8 @@ async def test_who_is_turned_away_is_told_when_there_will_be_room() -> None:
 async def test_voices() -> None:
     answer = await get("/v1/voices?x=1", READY)
     assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json")
-    anna = {"name": "anna", "description": "warm", "voice_id": "anna", "category": "premade"}
+    anna = {"name": "anna", "description": "warm", "language": None}
+    anna |= {"voice_id": "anna", "category": "premade", "labels": {}}
     assert answer.json == {"default": "anna", "voices": [anna]}
     assert (await get("/v1/voices/anna")).json == anna
     assert (await get("/v1/voices/bob")).status == 404

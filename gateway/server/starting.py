@@ -1,0 +1,57 @@
+"""What a server has before it listens, of its settings and its files. Raises GatewayError."""
+
+import secrets
+from typing import Final
+
+from voicegate.gateway.auth.key_file import read_keys
+from voicegate.gateway.auth.keyring import Key, Keyring, digest_of
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.config_fields import ConfigError
+from voicegate.gateway.logs import get_logger
+from voicegate.gateway.pronunciations import Pronunciations
+from voicegate.gateway.server.descriptors import file_limits, make_room_for
+from voicegate.gateway.server.errors import GatewayError
+
+# Of the setting's key; no name in a file begins like this.
+_OWN_KEY_NAME: Final = "(api_key)"
+
+log = get_logger(__name__)
+
+
+def keyring_of(config: GatewayConfig) -> Keyring | None:
+    """None: no key is asked for."""
+    if config.api_keys_file is None and config.api_key is None:
+        if config.require_key:
+            raise GatewayError(
+                "this server is to ask for keys and has none: set VOICEGATE_API_KEY (`openssl rand -hex 32` makes one) "
+                "or --api-keys-file; --require-key false lets everybody in who reaches the port"
+            )
+        return None
+    try:
+        keys = () if config.api_keys_file is None else read_keys(config.api_keys_file).keys
+    except ConfigError as error:
+        raise GatewayError(str(error)) from error
+    own = () if config.api_key is None else (Key(_OWN_KEY_NAME, digest_of(config.api_key)),)
+    return Keyring((*keys, *own))
+
+
+def pronunciations_of(config: GatewayConfig) -> Pronunciations:
+    try:
+        return Pronunciations(config.pronunciations_file)
+    except ConfigError as error:
+        raise GatewayError(str(error)) from error
+
+
+def token_secret_of(config: GatewayConfig) -> bytes:
+    return secrets.token_bytes(32) if config.token_secret is None else config.token_secret.encode()
+
+
+def room_for_sockets(max_sockets: int) -> int:
+    """Fewer than asked for where the limit on open files leaves no more; at least one."""
+    num_sockets = make_room_for(max_sockets)
+    if num_sockets < max_sockets:
+        limit = file_limits().soft
+        log.warning("fewer sockets than asked for", sockets=num_sockets, asked=max_sockets, open_files=limit)
+    if not num_sockets:
+        raise GatewayError(f"at most {limit} open files leave no room for a socket; raise the limit (ulimit -n 4096)")
+    return num_sockets
