@@ -17,7 +17,8 @@ Promises, each a test that runs against every implementation (tests/contract):
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NewType, Protocol
 
@@ -171,6 +172,20 @@ class Failed:
     message: str  # safe to show to a client: names what was wrong, never a traceback
 
 
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """What an engine tells whoever measures: by the engine's own names, any of which may be missing.
+
+    `counters` grow from `start` on: STAGE_steps, _batches or _calls (how often a stage ran), _rows (sum over these of
+    the streams in each), _seconds (of the stage's work), _launches (of kernels or CUDA graphs).
+    `batch_sizes` by stage: how often it ran with more than 2**(n-1) streams and up to 2**n, n being the place.
+    """
+
+    counters: Mapping[str, float] = field(default_factory=dict)
+    gauges: Mapping[str, float] = field(default_factory=dict)
+    batch_sizes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+
 EngineEvent = AudioReady | Alignment | Flushed | Done | Cancelled | Failed
 EndEvent = Done | Cancelled | Failed
 
@@ -287,6 +302,9 @@ class Engine(Protocol):
 
         One that stays the same for long is of an engine that hangs. From any thread.
         """
+
+    def stats(self) -> EngineStats:
+        """Cheap, at any time. From any thread."""
 
     async def start(self) -> None:
         """Load and warm up; returns when nothing is left to be compiled. Raises EngineError with the remedy."""

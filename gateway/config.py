@@ -131,6 +131,10 @@ class GatewayConfig:
     write_stall_s: float = field(
         default=10.0, metadata=_help("a peer that reads nothing for this long while data waits is dropped")
     )
+    metrics_port: int | None = field(
+        default=None, metadata=_help("port for Prometheus, GET /metrics without a key; 0 for any free one; unset: none")
+    )
+    metrics_host: str = field(default="127.0.0.1", metadata=_help("address to tell metrics on"))
     engine_timeout_s: float = field(
         default=10.0,
         metadata=_help(
@@ -275,6 +279,7 @@ _RANGES: Final = (
     _Range("max_message_bytes", 1),
     _Range("messages_per_s", 1),
     _Range("write_stall_s", 0.05, 86_400),
+    _Range("metrics_port", 0, 65_535),
     _Range("engine_timeout_s", 1, 3600),
     _Range("resume_s", 0, 3600),
     _Range("resume_session_bytes", 64 * 1024),

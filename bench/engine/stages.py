@@ -1,7 +1,7 @@
 """Time to first audio and real-time factor by stage, on a CPU: one utterance at a time, no sockets, no thread.
 
 The core is driven by hand, so a step's time is its stage's. On a GPU a step ends before its work does: there the
-engine tells its stages itself (usage.ReportsStats).
+engine tells its stages itself (interface.EngineStats).
 """
 
 import time

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final, Protocol, Self, runtime_checkable
+from typing import Any, Final, Self
 
 import torch
 
@@ -14,28 +14,6 @@ from voicegate.clients.bench.stats import summary
 _TICK_S: Final = 0.010
 _GIB: Final = 2**30
 _CALL_COUNTERS: Final = ("steps", "batches", "calls")
-
-
-@runtime_checkable
-class ReportsStats(Protocol):
-    """What an engine may offer beside its seam, so that a report can say where the time went.
-
-    Numbers that only grow, since `start`, by `STAGE_COUNTER`, any of which may be missing; a scenario's are the
-    differences. Counters:
-
-    steps, batches or calls    how often the stage ran
-    rows                       sum over these of the streams in each
-    seconds                    wall time of the stage's work
-    launches                   kernels or graphs launched
-    """
-
-    def stats(self) -> Mapping[str, float]:
-        """Cheap, from the asyncio loop's thread, at any time."""
-
-
-def stats_of(engine: object) -> dict[str, float] | None:
-    """None: this engine has none to tell."""
-    return dict(engine.stats()) if isinstance(engine, ReportsStats) else None
 
 
 def stage_report(before: Mapping[str, float], after: Mapping[str, float], wall_s: float) -> dict[str, Any]:
@@ -98,7 +76,7 @@ class UsageMeter:
         self._began_cpu_s = time.thread_time()
         self._began_packets = self._driver.num_packets
         self._began_events = self._driver.num_events
-        self._began_stats = stats_of(self._driver.engine)
+        self._began_counters = dict(self._driver.engine.stats().counters)
         if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()
 
@@ -106,7 +84,7 @@ class UsageMeter:
         """`audio_s_per_s`: what the engine delivered, whoever listened. `lag`: how late the loop's timers fire."""
         wall_s = time.monotonic() - self._began_s
         num_packets = self._driver.num_packets - self._began_packets
-        stats = stats_of(self._driver.engine)
+        counters = self._driver.engine.stats().counters
         return {
             "wall_s": round(wall_s, 3),
             "audio_s_per_s": round(num_packets * self._driver.speech.audio.frame_ms / 1000 / wall_s, 2),
@@ -116,7 +94,7 @@ class UsageMeter:
                 "events_per_s": round((self._driver.num_events - self._began_events) / wall_s, 1),
                 "packets_per_s": round(num_packets / wall_s, 1),
             },
-            "stages": None if stats is None else stage_report(self._began_stats or {}, stats, wall_s),
+            "stages": stage_report(self._began_counters, counters, wall_s),
             "gpu_memory_gib": gpu_memory(),
         }
 

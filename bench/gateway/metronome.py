@@ -21,6 +21,7 @@ from voicegate.engine.interface import (
     Done,
     EngineEvent,
     EngineInfo,
+    EngineStats,
     EngineStopped,
     Failed,
     SpeakingMode,
@@ -84,6 +85,9 @@ class Metronome:
     @property
     def pulse(self) -> int | None:
         return None
+
+    def stats(self) -> EngineStats:
+        return EngineStats()
 
     async def start(self) -> None:
         self._outbox = Outbox(asyncio.get_running_loop(), self._publish)

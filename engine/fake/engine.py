@@ -20,6 +20,7 @@ from voicegate.engine.interface import (
     EngineError,
     EngineEvent,
     EngineInfo,
+    EngineStats,
     EngineStopped,
     Failed,
     Overloaded,
@@ -153,6 +154,9 @@ class FakeEngine:
     @property
     def pulse(self) -> int | None:
         return 0 if self._is_hanging else None  # all work takes no time
+
+    def stats(self) -> EngineStats:
+        return EngineStats()
 
     async def start(self) -> None:
         if self._loop_task is None:

@@ -4,7 +4,7 @@ Single-threaded and without a clock of its own: `worker` drives it in a thread, 
 (scheduler) and computes nothing (pipeline); it moves utterances along and turns failures into their end events.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TypeVar, TypeVarTuple
 
@@ -241,6 +241,16 @@ class EngineCore:
         The same of flow, whose steps are Euler steps, and vocoder, which has calls.
         """
         return self._pipeline.counters
+
+    @property
+    def gauges(self) -> Mapping[str, float]:
+        """How much of the models is taken. From any thread."""
+        return {"waiting_clauses": self._roster.num_waiting, **self._pipeline.gauges}
+
+    @property
+    def batch_sizes(self) -> Mapping[str, Sequence[int]]:
+        """By stage, as EngineStats has them. From any thread."""
+        return self._pipeline.batch_sizes
 
     def wait(self) -> None:
         """Until there is something to fetch: for callers without a waker."""

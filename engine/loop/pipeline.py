@@ -34,6 +34,10 @@ from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 _MAX_STEPS_IN_FLIGHT = 2
 
 
+# Batches are counted by size: up to 1, 2, 4 ... 1024.
+_NUM_SIZES = 11
+
+
 @dataclass(slots=True)
 class _RunningBatch:
     flow_batch: FlowBatch
@@ -69,6 +73,7 @@ class Pipeline:
         self._solving: deque[tuple[Mark, Mark]] = deque()  # begin and end of Euler steps
         self._rendered: deque[_Rendered] = deque()
         self._counters: defaultdict[str, float] = defaultdict(float)
+        self.batch_sizes = {stage: [0] * _NUM_SIZES for stage in ("llm", "flow", "vocoder")}
 
     # --- a clause's life --------------------------------------------------------------------------------------
 
@@ -199,6 +204,19 @@ class Pipeline:
         return {**self._counters, **self._stages.llm.counters}
 
     @property
+    def gauges(self) -> Mapping[str, float]:
+        """How much of the models is taken. From any thread."""
+        return {
+            "active_clauses": len(self._active),
+            "max_active_clauses": self._config.max_active_clauses,
+            "free_llm_slots": self._stages.llm.num_free_slots,
+            **self._reservations.gauges,
+        }
+
+    def _count(self, stage: str, num_rows: int) -> None:
+        self.batch_sizes[stage][min((num_rows - 1).bit_length(), _NUM_SIZES - 1)] += 1
+
+    @property
     def num_active(self) -> int:
         """Clauses that hold memory of the flow."""
         return len(self._active)
@@ -274,6 +292,7 @@ class Pipeline:
     def launch_llm(self, clauses: Sequence[Clause]) -> None:
         """One decode step (or prefill) of these; `fetch_tokens` has what comes of it."""
         self._stages.llm.launch([clause.llm_pass.sequence_id for clause in clauses if clause.llm_pass is not None])
+        self._count("llm", len(clauses))
         for clause in clauses:
             if not clause.is_prefilled:
                 clause.is_prefilled = True
@@ -329,6 +348,7 @@ class Pipeline:
             mark = lane.mark()
         self._solving.append((begin, mark))
         self._waker.watch(mark)
+        self._count("flow", len(batch.clauses))
         self._counters["flow_steps"] += 1
         self._counters["flow_rows"] += len(batch.clauses)
         self._counters["flow_launches"] = self._stages.flow.graphs.num_launches
@@ -374,6 +394,7 @@ class Pipeline:
         are_final = [job.is_final for job in jobs]
         self._rendered.append(_Rendered(begin, mark, clauses, renderings, list(on_host), are_final))
         self._waker.watch(mark)
+        self._count("vocoder", len(jobs))
         self._counters["vocoder_calls"] += 1
         self._counters["vocoder_rows"] += len(jobs)
         self._counters["vocoder_launches"] = self._stages.vocoder.graphs.num_launches

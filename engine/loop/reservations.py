@@ -3,6 +3,7 @@
 What a clause turns out to need beyond it, it takes while there is some, or others make way.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from voicegate.engine.config import EngineConfig
@@ -40,6 +41,15 @@ class Reservations:
             return self._blocks_of_text(clause)
         num_more_tokens = _MORE_TOKENS if clause.state is ClauseState.GENERATING else 0
         return self._blocks_of(clause.num_tokens + num_more_tokens)
+
+    @property
+    def gauges(self) -> Mapping[str, float]:
+        """Blocks beside those of voices' prompts. From any thread."""
+        return {
+            "max_flow_blocks": self._num_in_all,
+            "free_flow_blocks": self._flow.num_free_blocks,
+            "reserved_flow_blocks": self._num_blocks,
+        }
 
     def reserve(self, rendering: Rendering) -> None:
         self._num_blocks += rendering.num_missing_blocks

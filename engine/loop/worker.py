@@ -26,6 +26,7 @@ from voicegate.engine.interface import (
     EngineError,
     EngineEvent,
     EngineInfo,
+    EngineStats,
     EngineStopped,
     Failed,
     Overloaded,
@@ -88,11 +89,12 @@ class ThreadedEngine:
         self._stop_reason: str | None = "the engine has not been started"
         # As of the engine's last step:
         self._welcome = (0, 0)  # how many submitted ones it had seen; how many more might come
-        self._stats: Mapping[str, float] = {}
+        self._counters: Mapping[str, float] = {}
         self._pulse = 0
         self._is_at_rest = True
         self._keeper: VoiceKeeper | None = None
         self._encoders: Encoders | None = None
+        self._core: EngineCore | None = None  # to look at from outside its thread
         self._voice_change = asyncio.Lock()  # one at a time
         self._arriving: asyncio.Future[ReadyVoice] | None = None
 
@@ -121,6 +123,7 @@ class ThreadedEngine:
         self._thread.start()
         loaded = await ready
         self._info, self._keeper, self._encoders = loaded.info, loaded.voices, loaded.encoders
+        self._core = loaded.core
         self._stop_reason = None
 
     async def close(self) -> None:
@@ -238,12 +241,12 @@ class ThreadedEngine:
         """Nobody waits for it any more."""
         self._inbox.put(lambda core: core.discard_voice(ready))
 
-    def stats(self) -> Mapping[str, float]:
-        """What the models did since the start (EngineCore.counters), and the thread's own CPU time, host_seconds.
-
-        And what became of the encoders (Encoders.counters).
-        """
-        return self._stats if self._encoders is None else {**self._stats, **self._encoders.counters}
+    def stats(self) -> EngineStats:
+        """The core's, the thread's own CPU time (host_seconds) and steps, and what became of the encoders."""
+        if self._core is None:
+            return EngineStats()
+        encoders = {} if self._encoders is None else self._encoders.counters
+        return EngineStats({**self._counters, **encoders}, self._core.gauges, self._core.batch_sizes)
 
     async def next_event(self) -> EngineEvent:
         event = await self._events.get()
@@ -315,7 +318,7 @@ class ThreadedEngine:
             self._pulse = num_moves + core.num_fetched
             self._is_at_rest = decision.is_idle and not is_waiting_for_device
             self._welcome = (core.num_submitted, core.num_welcome)
-            self._stats = {**core.counters, "host_seconds": time.thread_time(), "host_steps": next(num_steps)}
+            self._counters = {**core.counters, "host_seconds": time.thread_time(), "host_steps": next(num_steps)}
 
     def _take_commands(self, core: EngineCore, wait_s: float | None) -> bool:
         """Apply what has come, for a moment at most, waiting up to `wait_s` (None: for ever) for it. False: stop."""

@@ -41,8 +41,11 @@ def build_engine(config: GatewayConfig, on_progress: Progress = SILENT) -> Engin
 
 @asynccontextmanager
 async def local_gateway(config: GatewayConfig, on_progress: Progress = SILENT) -> AsyncIterator[str]:
-    """The URL of a gateway with the configured model, on a free loopback port, without keys. Raises CommandError."""
-    config = dataclasses.replace(config, api_key=None, api_keys_file=None, require_key=False)
+    """The URL of a gateway with the configured model, on a free loopback port and no other, without keys.
+
+    Raises CommandError.
+    """
+    config = dataclasses.replace(config, api_key=None, api_keys_file=None, require_key=False, metrics_port=None)
     try:
         async with running_gateway(config, build_engine(config, on_progress)) as url:
             yield url

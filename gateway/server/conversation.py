@@ -15,6 +15,7 @@ from voicegate.gateway.logs import get_logger
 from voicegate.gateway.pronunciations import Pronunciations
 from voicegate.gateway.server.admission import Admission
 from voicegate.gateway.server.dispatch import Dispatcher
+from voicegate.gateway.server.metrics.meters import Meters
 from voicegate.gateway.server.outgoing import Item, Outgoing
 from voicegate.gateway.session.actions import (
     Action,
@@ -46,6 +47,7 @@ class Services:
     admission: Admission
     limits: SessionLimits
     quotas: Quotas
+    meters: Meters
     pronunciations: Pronunciations = field(default_factory=lambda: Pronunciations(None))
 
 
@@ -60,6 +62,7 @@ class Conversation:
         self._dispatcher = services.dispatcher
         self._admission = services.admission
         self._pronunciations = services.pronunciations
+        self._meters = services.meters
         self.session_id = secrets.token_hex(8)
         self._session = Session(
             session_id=self.session_id,
@@ -68,6 +71,7 @@ class Conversation:
             quotas=services.quotas,
             owner=owner,
             token=token,
+            witness=services.meters,
         )
         self._loop = asyncio.get_running_loop()
         self._deadline: asyncio.TimerHandle | None = None
@@ -250,7 +254,7 @@ class Conversation:
         for action in actions:
             match action:
                 case Send(message=message):
-                    self._log_end(message)
+                    self._note(message)
                     self._outgoing.put(message)
                 case SendAudio(message=audio):
                     self._outgoing.put(audio)
@@ -282,6 +286,11 @@ class Conversation:
                 self._react(lambda: self._session.refused(utterance_id, error))
 
         self._admission.submit(request, answer)
+
+    def _note(self, message: ServerMessage) -> None:
+        if isinstance(message, wire.Error):
+            self._meters.note_error(message.code)
+        self._log_end(message)
 
     def _log_end(self, message: ServerMessage) -> None:
         match message:

@@ -61,6 +61,7 @@ class Listener:
         self._status = stage.status
         self._sites = stage.sites
         self._access = stage.access
+        self._meters = stage.services.meters
         self._serve_socket = serve_socket
         self._http = HttpServer(build_app(stage), write_stall_s=config.write_stall_s)
         self._door: Door[asyncio.Transport] = Door(quotas, num_spare=SPARE_CONNECTIONS)
@@ -145,6 +146,7 @@ class Listener:
             excess = self._door.admit(websocket.transport, websocket.owner)
             response = None if excess is None else upgrades.too_many_sockets(excess)
         if response is not None:
+            self._meters.note_refused_upgrade(response.status_code)
             self._warn("a socket is refused", status=response.status_code, reason=response.body.decode().strip())
         return response
 

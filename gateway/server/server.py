@@ -26,6 +26,7 @@ from voicegate.gateway.server.guests import Guests
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.status import Load, Status
 from voicegate.gateway.server.listener import Listener
+from voicegate.gateway.server.metrics.exporter import Exporter
 from voicegate.gateway.server.resumption import Resumption
 from voicegate.gateway.server.sites import is_loopback, sites_of
 from voicegate.gateway.server.sitting import Sitting
@@ -66,7 +67,6 @@ class Gateway:
         self._engine = engine
         waiting = WaitingLimits(num_waiting=config.waiting_contexts, wait_s=config.waiting_s)
         self._admission = Admission(engine, waiting)
-        self._watchdog = Watchdog(engine, config.engine_timeout_s, on_change=self.meet_engine)
         self._dispatcher = Dispatcher(engine, on_end=self._admission.note_end)
         limits = SessionLimits(
             contexts=config.contexts_per_socket,
@@ -87,7 +87,12 @@ class Gateway:
             )
         )
         self._pronunciations = pronunciations_of(config)
-        self._services = Services(engine, self._dispatcher, self._admission, limits, self.quotas, self._pronunciations)
+        self._exporter = Exporter(self._status, engine.stats)
+        meters = self._exporter.meters
+        self._services = Services(
+            engine, self._dispatcher, self._admission, limits, self.quotas, meters, self._pronunciations
+        )
+        self._watchdog = Watchdog(engine, config.engine_timeout_s, on_change=self.meet_engine, on_lag=meters.note_lag)
         self.guests = Guests()
         resumable = ResumeLimits(config.resume_s, config.resume_session_bytes, config.resume_total_bytes)
         self._resumption = Resumption(resumable, self.quotas)
@@ -109,6 +114,7 @@ class Gateway:
         self._info: EngineInfo | None = None
         self.is_engine_left = False
         self.url = ""  # of the stream, once it listens
+        self.metrics_url: str | None = None  # where it tells them
         self.listening = asyncio.Event()
         self.settled = asyncio.Event()  # ready, or never going to be
         self.failure: str | None = None  # why it ended other than by being told to
@@ -147,9 +153,9 @@ class Gateway:
             self.settled.set()
 
     async def _serve_until(self, stop: asyncio.Event) -> int:
-        self.url = await self._listener.open()
+        await self._open_ports()
         self.listening.set()
-        log.info("listening", url=self.url)
+        log.info("listening", url=self.url, metrics_url=self.metrics_url)
         if not (self._access.asks_for_keys or is_loopback(self._config.host)):
             log.warning(
                 "anybody who reaches this port may use it: it asks for no key",
@@ -171,6 +177,16 @@ class Gateway:
             await self._close()
         log.info("stopped", failure=self.failure)
         return EXIT_OK if self.failure is None else EXIT_FAILED
+
+    async def _open_ports(self) -> None:
+        """Raises GatewayError; then none is open."""
+        if self._config.metrics_port is not None:
+            self.metrics_url = self._exporter.open(self._config.metrics_host, self._config.metrics_port)
+        try:
+            self.url = await self._listener.open()
+        except GatewayError:
+            self._exporter.close()
+            raise
 
     # --- start --------------------------------------------------------------------------------------------
 
@@ -284,6 +300,7 @@ class Gateway:
         else:
             sitting = Sitting(converse(), DialectTranslator(make_dialect(self._find_voice), self._find_language))
         connection = Connection(websocket, sitting, self._resumption)
+        self._services.meters.note_socket()
         with self.guests.present(connection):
             await connection.run()
 
@@ -323,6 +340,7 @@ class Gateway:
         for guest in self.guests:
             guest.abort()
         await self._listener.close()
+        await asyncio.to_thread(self._exporter.close)
         if self._owns_process and self._watchdog.trouble is not None:
             self.is_engine_left = True  # its thread would be waited for in vain
         if not self.is_engine_left:

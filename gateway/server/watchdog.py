@@ -11,21 +11,35 @@ log = get_logger(__name__)
 
 
 class Watchdog:
-    """`on_change` is told what is wrong when the engine hangs, and None when it goes on."""
+    """`on_change` is told what is wrong when the engine hangs, and None when it goes on.
 
-    def __init__(self, engine: Engine, limit_s: float, *, on_change: Callable[[str | None], None]) -> None:
+    `on_lag` is told of each look, by how much the event loop was late for it.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        limit_s: float,
+        *,
+        on_change: Callable[[str | None], None],
+        on_lag: Callable[[float], None],
+    ) -> None:
         self._engine = engine
         self._limit_s = limit_s
         self._watch = PulseWatch(limit_s)
         self._on_change = on_change
+        self._on_lag = on_lag
         self.trouble: str | None = None  # with the engine
 
     async def run(self) -> None:
         """Until it is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
+            due_s = loop.time() + LOOK_S
             await asyncio.sleep(LOOK_S)
-            self._look(loop.time())
+            now_s = loop.time()
+            self._on_lag(max(0.0, now_s - due_s))
+            self._look(now_s)
 
     def _look(self, now_s: float) -> None:
         hangs = self._watch.look(self._engine.pulse, now_s)

@@ -23,6 +23,7 @@ from voicegate.gateway.session.actions import (
     Submit,
     Withdraw,
 )
+from voicegate.gateway.session.listener import ListenerClock
 from voicegate.gateway.session.opening import SessionLimits, effective_format
 from voicegate.gateway.session.pacing import SendPace
 from voicegate.gateway.session.prelude import Prelude
@@ -92,6 +93,8 @@ class Context:
     num_unanswered_flushes: int = 0
     first_text_s: float | None = None
     first_audio_s: float | None = None
+    listener: ListenerClock = field(default_factory=ListenerClock)
+    measured: engine.Timing | None = None  # by the engine; of one that was done
     playback: wire.Playback | None = None  # last report of the client's player
 
     @property
@@ -223,6 +226,7 @@ class Context:
             case engine.AudioReady(packets=packets, pts_48k=pts_48k):
                 if self.first_audio_s is None:
                     self.first_audio_s = now_s
+                self.listener.sent(len(packets) * self.format.frame_ms, now_s)
                 return [self.audio(packets, pts_48k)]
             case engine.Alignment(items=items, estimated=estimated):
                 words = tuple(

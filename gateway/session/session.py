@@ -16,6 +16,7 @@ from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.interface import EngineError, EngineEvent, EngineInfo, UtteranceId
 from voicegate.gateway.session.actions import Action, Close, Send, Submit, Withdraw
 from voicegate.gateway.session.context import ACCEPTS, Context, ContextMessage, ContextState
+from voicegate.gateway.session.listener import Underruns
 from voicegate.gateway.session.opening import Refusal, SessionLimits, build_request, find_refusal, refusal_of
 from voicegate.gateway.session.pacing import SendPace
 from voicegate.gateway.session.quota import NOBODY, Holding, Owner, Quotas
@@ -32,6 +33,7 @@ from voicegate.gateway.session.refusals import (
     refused,
     revoked,
 )
+from voicegate.gateway.session.witness import DISCONNECTED, Nobody, Witness, outcome_of
 from voicegate.protocol import messages as wire
 from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
 from voicegate.protocol.messages import SessionMessage
@@ -49,6 +51,7 @@ class Session:
         quotas: Quotas | None = None,
         owner: Owner = NOBODY,
         token: str = "",
+        witness: Witness | None = None,
     ) -> None:
         """`token`: with which the session can be resumed; empty: it cannot."""
         self.session_id = session_id
@@ -58,8 +61,10 @@ class Session:
         self._limits = limits or SessionLimits()
         self._quotas = quotas or Quotas()
         self._owner = owner
+        self._witness = witness or Nobody()
         self._contexts: dict[str, Context] = {}
         self._by_utterance: dict[UtteranceId, Context] = {}
+        self._underruns = Underruns(2 * self._limits.contexts)
         self._paced: dict[str, Context] = {}  # those whose audio leaves in time with their listeners
         self._num_incarnations = 0
         self._next_handle = 0
@@ -144,7 +149,10 @@ class Session:
     # --- from the shell -----------------------------------------------------------------------------------
 
     def submitted(self, utterance_id: UtteranceId, now_s: float) -> list[Action]:
-        return self._by_utterance[utterance_id].begin(now_s)
+        context = self._by_utterance[utterance_id]
+        actions = context.begin(now_s)
+        self._witness.began(context)
+        return actions
 
     def refused(self, utterance_id: UtteranceId, error: EngineError) -> list[Action]:
         context = self._by_utterance[utterance_id]
@@ -176,7 +184,7 @@ class Session:
         if self._is_closed:
             return []
         errors = [going_away(context_id) for context_id in self._contexts]
-        return [*errors, *self._cancel_all(), Close(CloseCode.GOING_AWAY, GOING_AWAY)]
+        return [*errors, *self._cancel_all(ErrorCode.OVERLOADED), Close(CloseCode.GOING_AWAY, GOING_AWAY)]
 
     def engine_stopped(self) -> list[Action]:
         if self._is_closed:
@@ -186,7 +194,7 @@ class Session:
             for context_id in self._contexts
         ]
         # The engine is not there to be told of a cancel.
-        withdrawals = [action for action in self._cancel_all() if isinstance(action, Withdraw)]
+        withdrawals = [action for action in self._cancel_all(ErrorCode.ENGINE_FAILED) if isinstance(action, Withdraw)]
         return [*errors, *withdrawals, Close(CloseCode.OUR_FAULT, "")]
 
     def engine_hangs(self, trouble: str) -> list[Action]:
@@ -203,7 +211,10 @@ class Session:
         """The peer read nothing for too long; no message would reach it either."""
         if self._is_closed:
             return []
-        return [*self._cancel_all(), Close(CloseCode.POLICY, ErrorCode.SLOW_CONSUMER.value)]
+        return [
+            *self._cancel_all(ErrorCode.SLOW_CONSUMER),
+            Close(CloseCode.POLICY, ErrorCode.SLOW_CONSUMER.value),
+        ]
 
     def over_rate(self) -> list[Action]:
         """The peer sends more than it may, and is read more slowly from here on."""
@@ -215,13 +226,21 @@ class Session:
         """It went on for longer than anybody has patience."""
         if self._is_closed:
             return []
-        return [flooded(self._limits), *self._cancel_all(), Close(CloseCode.POLICY, ErrorCode.RATE_LIMITED.value)]
+        return [
+            flooded(self._limits),
+            *self._cancel_all(ErrorCode.RATE_LIMITED),
+            Close(CloseCode.POLICY, ErrorCode.RATE_LIMITED.value),
+        ]
 
     def revoked(self) -> list[Action]:
         """The key that it came with is none any more."""
         if self._is_closed:
             return []
-        return [revoked(), *self._cancel_all(), Close(CloseCode.POLICY, ErrorCode.UNAUTHORIZED.value)]
+        return [
+            revoked(),
+            *self._cancel_all(ErrorCode.UNAUTHORIZED),
+            Close(CloseCode.POLICY, ErrorCode.UNAUTHORIZED.value),
+        ]
 
     @property
     def next_send_s(self) -> float | None:
@@ -259,7 +278,10 @@ class Session:
             case engine.AudioReady() | engine.Alignment() | engine.Flushed():
                 if context.state is ContextState.CANCELLING:
                     return []  # the client hears only how it ended
+                was_silent = context.first_audio_s is None
                 actions = context.progress(event, now_s)
+                if was_silent and context.first_audio_s is not None:
+                    self._witness.sounded(context)
                 is_over = self._is_draining and not context.has_something_to_say
                 return [*actions, *self._send_away(context)] if is_over else actions
             case engine.Done() | engine.Cancelled() | engine.Failed():
@@ -274,6 +296,7 @@ class Session:
                 is_cancelling = context.state is ContextState.CANCELLING
                 last = [] if is_cancelling else [context.audio((), event.end_pts_48k, is_last=True)]
                 truncated = True if event.is_truncated else UNSET
+                context.measured = event.timing
                 timing = context.timing(event.timing)
                 done = wire.Done(context.context_id, audio_ms, num_packets, timing, truncated, context.num_characters)
                 return [*last, *self._end(context, Send(done))]
@@ -313,6 +336,7 @@ class Session:
             pace=None if burst_ms is None else SendPace(burst_ms, message.format.frame_ms),
         )
         self._contexts[context_id] = self._by_utterance[utterance_id] = context
+        self._underruns.opened(context_id)
         if context.pace is not None:
             self._paced[context_id] = context
         return [Send(context.opened(self._info))]
@@ -330,6 +354,8 @@ class Session:
         return handle
 
     def _to_context(self, message: ContextMessage, now_s: float) -> list[Action]:
+        if isinstance(message, wire.Playback):
+            self._witness.underruns(self._underruns.reported(message.context, message.underruns))
         context = self._contexts.get(message.context)
         if context is None:
             # A player reports until it has played everything, so its last reports come after `done`.
@@ -354,16 +380,17 @@ class Session:
     # --- ends ---------------------------------------------------------------------------------------------
 
     def _end(self, context: Context, *last_words: Action) -> list[Action]:
-        self._forget(context)
+        self._forget(context, outcome_of(last_words))
         return [*last_words, *self._close_if_drained()]
 
-    def _forget(self, context: Context) -> None:
+    def _forget(self, context: Context, outcome: str) -> None:
         del self._contexts[context.context_id]
         del self._by_utterance[context.utterance_id]
         self._paced.pop(context.context_id, None)
         self._quotas.give_back(context.owner, Holding.CONTEXT)
         if context.holds_place:
             self._quotas.give_back(context.owner, Holding.UTTERANCE)
+        self._witness.ended(context, outcome)
 
     def _send_away(self, context: Context) -> list[Action]:
         """From a server that drains: the context has nothing to say here, and may have elsewhere."""
@@ -378,9 +405,10 @@ class Session:
         self._is_closed = True
         return [Close(CloseCode.GOING_AWAY, GOING_AWAY)]
 
-    def _cancel_all(self) -> list[Action]:
+    def _cancel_all(self, reason: ErrorCode | None = None) -> list[Action]:
+        """None: nobody is there any more."""
         self._is_closed = True
         contexts = list(self._contexts.values())
         for context in contexts:
-            self._forget(context)
+            self._forget(context, DISCONNECTED if reason is None else reason.value)
         return [action for context in contexts for action in context.cancel()]

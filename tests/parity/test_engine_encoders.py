@@ -99,7 +99,7 @@ async def test_an_utterance_that_waits_for_text_fails_with_its_encoder_and_gives
         engine.push_text(waiting, "morning.")
         await asyncio.to_thread(until_whole, pool, num_lost=1)
         assert engine.unready_reason is None
-        assert engine.stats()["encoders_lost"] == 1
+        assert engine.stats().counters["encoders_lost"] == 1
         other = listener.submit("other", text="Good morning.", end=True, mode=SpeakingMode.BISTREAM)
         assert isinstance(await listener.until_end(other), Done)
     finally:

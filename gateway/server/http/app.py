@@ -46,4 +46,4 @@ def build_app(stage: Stage) -> ASGIApp:
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: answer_error})
     app.router.redirect_slashes = False
-    return Gatekeeper(app, routes, stage.sites, stage.access)
+    return Gatekeeper(app, routes, stage.sites, stage.access, stage.services.meters)

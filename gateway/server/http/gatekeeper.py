@@ -21,6 +21,7 @@ from voicegate.gateway.server.http.pages import json, text
 from voicegate.gateway.server.http.unreadable import SERVER
 from voicegate.gateway.server.http.vendors import UNAUTHORIZED_HEADERS, unauthorized_body
 from voicegate.gateway.server.http.visitor import note_key
+from voicegate.gateway.server.metrics.meters import Meters
 from voicegate.gateway.server.seldom import SeldomLog
 from voicegate.gateway.server.sites import Sites
 
@@ -40,11 +41,12 @@ def methods_at(path: str, routes: list[Route]) -> str:
 class Gatekeeper:
     """Around `app`; `routes` are its own, to name the methods of a path."""
 
-    def __init__(self, app: ASGIApp, routes: list[Route], sites: Sites, access: Access) -> None:
+    def __init__(self, app: ASGIApp, routes: list[Route], sites: Sites, access: Access, meters: Meters) -> None:
         self._app = app
         self.routes = routes
         self._sites = sites
         self._access = access
+        self._meters = meters
         self._seldom = SeldomLog(log)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -56,6 +58,7 @@ class Gatekeeper:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
+                self._meters.note_response(message["status"])
                 if _may_be_sending(scope["method"], message["status"], headers):
                     await inbound.discard()
                 ours = MutableHeaders(scope=message)

@@ -1,25 +1,13 @@
 """What an engine's counters say of a scenario, and GPU memory by differences."""
 
-from collections.abc import Mapping
-
 import pytest
 
 from tests.support.golden import TINY_MODEL_DIR
 from voicegate.bench.engine.memory import growth, memory_growth
-from voicegate.bench.engine.usage import stage_report, stats_of
+from voicegate.bench.engine.usage import stage_report
 from voicegate.engine.config import EngineConfig
 
 pytestmark = pytest.mark.unit
-
-
-class WithStats:
-    def stats(self) -> Mapping[str, float]:
-        return {"llm_steps": 3}
-
-
-def test_stats_are_optional() -> None:
-    assert stats_of(WithStats()) == {"llm_steps": 3}
-    assert stats_of(object()) is None
 
 
 def test_a_scenarios_counters_are_differences_by_stage() -> None:

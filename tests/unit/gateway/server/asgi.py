@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from prometheus_client import CollectorRegistry
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message
 
@@ -18,6 +19,7 @@ from voicegate.gateway.server.guests import Guests
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.status import Status
 from voicegate.gateway.server.http.visitor import Visitor
+from voicegate.gateway.server.metrics.meters import Meters
 from voicegate.gateway.server.sites import Sites
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import Bound, Excess, Holding, Quotas
@@ -27,7 +29,14 @@ from voicegate.gateway.session.waiting import WaitingLimits
 
 def stage_of(status: Status, sites: Sites, access: Access | None = None) -> Stage:
     engine = FakeEngine()
-    services = Services(engine, Dispatcher(engine), Admission(engine, WaitingLimits()), SessionLimits(), Quotas())
+    services = Services(
+        engine,
+        Dispatcher(engine),
+        Admission(engine, WaitingLimits()),
+        SessionLimits(),
+        Quotas(),
+        Meters(CollectorRegistry()),
+    )
     return Stage(
         lambda: status, sites, access or Access(None, b""), services, Guests(), VoiceNames(), max_body_bytes=1000
     )

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 from websockets.exceptions import ConnectionClosedOK
 from websockets.protocol import State
 
@@ -15,6 +16,7 @@ from voicegate.gateway.server.bounded_socket import Trouble
 from voicegate.gateway.server.connection import Connection
 from voicegate.gateway.server.conversation import Conversation, Services
 from voicegate.gateway.server.dispatch import Dispatcher
+from voicegate.gateway.server.metrics.meters import Meters
 from voicegate.gateway.server.resumption import Resumption
 from voicegate.gateway.session.continuity import ResumeLimits
 from voicegate.gateway.session.opening import SessionLimits
@@ -75,7 +77,14 @@ class StubWebsocket:
 
 async def new_connection(websocket: Any, engine: FakeEngine) -> Connection:
     await engine.start()
-    services = Services(engine, Dispatcher(engine), Admission(engine, WaitingLimits()), SessionLimits(), Quotas())
+    services = Services(
+        engine,
+        Dispatcher(engine),
+        Admission(engine, WaitingLimits()),
+        SessionLimits(),
+        Quotas(),
+        Meters(CollectorRegistry()),
+    )
     resumption = Resumption(ResumeLimits(), services.quotas)
     sitting = resumption.begin(lambda token: Conversation(services, info=engine.info, owner=NOBODY, token=token))
     return Connection(websocket, sitting, resumption)

@@ -1,0 +1,74 @@
+"""GET /metrics on a port of its own, in a thread of its own: it answers also while the event loop does not.
+
+Who reaches it needs no key, so it listens where operators say (ADR 0032).
+"""
+
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
+
+from voicegate.engine.interface import EngineStats
+from voicegate.gateway.server.errors import GatewayError
+from voicegate.gateway.server.http.status import Status
+from voicegate.gateway.server.metrics.meters import Meters
+from voicegate.gateway.server.metrics.states import States
+
+# For a request to arrive in: each has a thread.
+_TIMEOUT_S: Final = 10.0
+# Between two looks at whether to end. Lower wakes it more often for nothing.
+_END_POLL_S: Final = 0.1
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = _TIMEOUT_S
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+class _Server(ThreadingWSGIServer):
+    address_family = socket.AF_INET
+
+
+class _ServerOfV6(_Server):
+    address_family = socket.AF_INET6
+
+
+class Exporter:
+    """`meters` count from the start on, whether or not anybody asks."""
+
+    def __init__(self, status: Callable[[], Status], stats: Callable[[], EngineStats]) -> None:
+        self.registry = CollectorRegistry()
+        self.meters = Meters(self.registry)
+        self.registry.register(States(status, stats))
+        ProcessCollector(registry=self.registry)
+        self._server: ThreadingWSGIServer | None = None
+        self._thread: threading.Thread | None = None
+
+    def open(self, host: str, port: int) -> str:
+        """Returns the URL. Raises GatewayError."""
+        is_v6 = ":" in host
+        try:
+            server = make_server(
+                host, port, make_wsgi_app(self.registry), _ServerOfV6 if is_v6 else _Server, handler_class=_Handler
+            )
+        except OSError as error:
+            raise GatewayError(
+                f"cannot listen on {host}:{port} for /metrics: {error.strerror}; choose another --metrics-port"
+            ) from error
+        self._server = server
+        self._thread = threading.Thread(target=server.serve_forever, args=(_END_POLL_S,), name="metrics", daemon=True)
+        self._thread.start()
+        return f"http://{f'[{host}]' if is_v6 else host}:{server.server_port}/metrics"
+
+    def close(self) -> None:
+        """Waits for no request."""
+        if self._server is not None and self._thread is not None:
+            self._server.shutdown()
+            self._thread.join()
+            self._server.server_close()

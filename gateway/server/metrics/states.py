@@ -1,0 +1,86 @@
+"""What is read when somebody asks: how much of the server is taken, and the engine's own numbers.
+
+Called from the exporter's thread, while the event loop and the engine's thread go on: it reads numbers, one by one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from voicegate import __version__
+from voicegate.engine.interface import EngineStats
+from voicegate.gateway.server.http.status import Status
+
+_STAGES: Final = ("llm", "flow", "vocoder")
+_CALLS: Final = {"llm": "llm_steps", "flow": "flow_steps", "vocoder": "vocoder_calls"}
+
+# Name without its prefix, help, the engine's own name.
+_ENGINE_COUNTERS: Final = (
+    ("engine_steps", "Turns of the engine's thread", "host_steps"),
+    ("engine_thread_cpu_seconds", "CPU time of the engine's thread", "host_seconds"),
+    ("encoder_processes_lost", "Encoder processes that ended unasked; each is replaced", "encoders_lost"),
+)
+_ENGINE_GAUGES: Final = (
+    ("active_clauses", "Clauses that hold memory of the flow", "active_clauses"),
+    ("active_clauses_limit", "So many may", "max_active_clauses"),
+    ("waiting_clauses", "Clauses that wait for room in the models", "waiting_clauses"),
+    ("llm_slots_free", "Places for LLM passes", "free_llm_slots"),
+    ("flow_blocks_free", "Blocks of the flow's memory that hold nothing", "free_flow_blocks"),
+    ("flow_blocks_reserved", "Of these, what active clauses are expected to fill yet", "reserved_flow_blocks"),
+    ("flow_blocks_limit", "All blocks beside those of voices' prompts", "max_flow_blocks"),
+)
+_STAGE_COUNTERS: Final = (
+    ("stage_seconds", "Time of a stage's work", "seconds"),
+    ("graph_launches", "CUDA graphs, or kernels, launched for a stage", "launches"),
+)
+_LOAD: Final = (
+    ("sockets", "WebSockets open, and requests for speech"),
+    ("contexts", "Contexts open"),
+    ("utterances", "Contexts with something to say"),
+    ("waiting", "Of these, those that wait for room in the engine"),
+)
+
+
+class States(Collector):
+    def __init__(self, status: Callable[[], Status], stats: Callable[[], EngineStats]) -> None:
+        self._status = status
+        self._stats = stats
+
+    def collect(self) -> Iterator[Metric]:
+        status = self._status()
+        info = GaugeMetricFamily("voicegate_info", "Always 1", labels=("version", "model"))
+        info.add_metric((__version__, "" if status.info is None else status.info.model), 1)
+        yield info
+        yield _gauge("ready", "1: a new socket would be let in", status.refusal is None)
+        yield _gauge("engine_hangs", "1: the engine has work and gets nothing done", status.hang is not None)
+        for name, text in _LOAD:
+            yield _gauge(name, text, getattr(status.load, name))
+            yield _gauge(f"{name}_limit", f"Of {name}: so many may be", getattr(status.load, f"max_{name}"))
+        stats = self._stats()
+        for name, text, theirs in _ENGINE_COUNTERS:
+            yield CounterMetricFamily(f"voicegate_{name}", text, value=stats.counters.get(theirs, 0.0))
+        for name, text, theirs in _ENGINE_GAUGES:
+            yield _gauge(name, text, stats.gauges.get(theirs, 0.0))
+        for name, text, theirs in _STAGE_COUNTERS:
+            family = CounterMetricFamily(f"voicegate_{name}", text, labels=("stage",))
+            for stage in _STAGES:
+                family.add_metric((stage,), stats.counters.get(f"{stage}_{theirs}", 0.0))
+            yield family
+        yield _batches(stats.counters, stats.batch_sizes)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"voicegate_{name}", text, value=value)
+
+
+def _batches(counters: Mapping[str, float], sizes: Mapping[str, Sequence[int]]) -> Metric:
+    family = HistogramMetricFamily("voicegate_batch_rows", "Streams in a batch, by stage", labels=("stage",))
+    for stage in _STAGES:
+        buckets, total = [], 0
+        for place, number in enumerate(sizes.get(stage, ())):
+            total += number
+            buckets.append((str(float(2**place)), total))
+        family.add_metric((stage,), [*buckets, ("+Inf", total)], counters.get(f"{stage}_rows", 0.0))
+    return family

@@ -1,0 +1,137 @@
+"""What Prometheus is told of a server that people have used, over a real socket."""
+
+import asyncio
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from tests.integration.raw_client import get
+from tests.integration.wire_client import TIMEOUT_S, Running, connect_to, running
+from voicegate.engine.fake.engine import FakeEngine, Script
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.server.errors import GatewayError
+from voicegate.gateway.server.server import Gateway
+from voicegate.protocol import messages as wire
+
+pytestmark = pytest.mark.integration
+
+
+class Scrape:
+    def __init__(self, text: str) -> None:
+        self._samples = {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __call__(self, name: str, **labels: str) -> float:
+        return self._samples[f"voicegate_{name}", frozenset(labels.items())]
+
+
+def fetch(url: str, headers: Mapping[str, str] | None = None) -> str:
+    with urllib.request.urlopen(urllib.request.Request(url, headers=dict(headers or {})), timeout=TIMEOUT_S) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
+async def scrape(served: Running) -> Scrape:
+    assert served.gateway.metrics_url is not None
+    return Scrape(await asyncio.to_thread(fetch, served.gateway.metrics_url))
+
+
+async def test_what_was_served_is_counted() -> None:
+    async with running(FakeEngine(Script(max_utterances=1)), metrics_port=0, waiting_s=0.0) as served:
+        await served.gateway.settled.wait()
+        before = await scrape(served)
+        assert (before("ready"), before("contexts_ended_total", outcome="done")) == (1, 0)
+        async with connect_to(served.gateway.url) as client:
+            await client.speak("whole", "ten letters")
+            await client.until(wire.Done)
+            await client.send(wire.Open(context="cut"), wire.Text("cut", "interrupted "))
+            await client.until(wire.Alignment)
+            await client.speak("one too many", "refused")
+            assert (await client.until(wire.Error)).code == "overloaded"
+            during = await scrape(served)
+            assert (during("sockets"), during("contexts"), during("utterances")) == (1, 1, 1)
+            assert during("utterances_limit") == 1
+            await client.send(wire.Playback("cut", played_ms=40, underruns=2), wire.Cancel("cut"))
+            await client.until(wire.Cancelled)
+            # Both players go on with what they have, and report.
+            await client.send(wire.Playback("cut", 80, underruns=3), wire.Playback("whole", 200, underruns=1))
+            await client.send(wire.Open(context="left"), wire.Text("left", "alone "), wire.Ping())
+            await client.until(wire.Pong)
+        assert (await get(served.gateway.url, "/nowhere"))[0] == 404
+        with pytest.raises(InvalidStatus):
+            await connect(served.gateway.url.replace("/v1/stream", "/v2/stream"))
+        while (after := await scrape(served))("contexts") > 0:
+            pass  # the server hears of the end after the client
+    ends = {outcome: after("contexts_ended_total", outcome=outcome) for outcome in ("done", "cancelled", "overloaded")}
+    assert ends == {"done": 1, "cancelled": 1, "overloaded": 1}
+    assert after("contexts_ended_total", outcome="disconnected") == 1
+    assert after("errors_total", code="overloaded") == 1
+    assert after("listener_underruns_total") == 4
+    assert after("sockets_opened_total") == 1
+    assert after("upgrades_refused_total", status="404") == 1
+    assert after("http_responses_total", status="404") == 1
+    assert after("text_characters_total") == len("ten letters" + "interrupted " + "refused" + "alone ")
+    assert after("audio_seconds_total") >= 0.6
+    assert after("ttfb_seconds_count") >= 2
+    assert after("synthesis_ttfb_seconds_count") == after("ttfb_seconds_count")
+    assert after("engine_stage_seconds_count", stage="first_packet") == 1
+    assert after("admission_wait_seconds_count") == 3
+    assert after("lowest_lead_seconds_count") >= 1
+
+
+async def test_nothing_that_clients_choose_makes_series() -> None:
+    async with running(FakeEngine(), metrics_port=0) as served:
+        await served.gateway.settled.wait()
+        sizes = set()
+        for number in range(3):
+            headers = {"X-Client-Tag": f"tag {number}"}
+            async with connect_to(served.gateway.url, additional_headers=headers) as client:
+                await client.speak(f"context {number}", "x", voice=("hum", "drone")[number % 2])
+                await client.until(wire.Done)
+                await client.send(wire.Open(context="refused", voice=f"nobody {number}"))
+                await client.until(wire.Error)
+                await get(served.gateway.url, f"/nowhere/{number}")
+            sizes.add(len(await scrape(served)))
+        assert len(sizes) == 1
+
+
+async def test_it_is_told_while_the_event_loop_is_held_up() -> None:
+    async with running(FakeEngine(), metrics_port=0) as served:
+        await served.gateway.settled.wait()
+        assert served.gateway.metrics_url is not None
+        text = fetch(served.gateway.metrics_url)  # nothing else runs on this loop before it returns
+        assert Scrape(text)("ready") == 1
+
+
+async def test_where_none_is_asked_for_no_port_is_open() -> None:
+    async with running(FakeEngine()) as served:
+        await served.gateway.settled.wait()
+        assert served.gateway.metrics_url is None
+        assert (await get(served.gateway.url, "/metrics"))[0] == 404
+
+
+async def test_it_ends_with_the_server() -> None:
+    async with running(FakeEngine(), metrics_port=0) as served:
+        await served.gateway.settled.wait()
+    assert served.gateway.metrics_url is not None
+    with pytest.raises(urllib.error.URLError):
+        await asyncio.to_thread(fetch, served.gateway.metrics_url)
+
+
+async def test_a_taken_port_is_named() -> None:
+    async with running(FakeEngine(), metrics_port=0) as served:
+        assert served.gateway.metrics_url is not None
+        port = int(served.gateway.metrics_url.split(":")[2].removesuffix("/metrics"))
+        with pytest.raises(GatewayError, match=f"127.0.0.1:{port} for /metrics.*--metrics-port"):
+            await Gateway(GatewayConfig(port=0, metrics_port=port), FakeEngine()).serve_until(asyncio.Event())

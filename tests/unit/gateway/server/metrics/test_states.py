@@ -1,0 +1,60 @@
+"""What is read at a scrape: of a server that knows nothing yet, and of an engine that tells all."""
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from tests.support.hollow_stages import hollow
+from tests.support.tiny_engine import CONFIG, HandDrivenEngine
+from voicegate.engine.interface import EngineStats
+from voicegate.gateway.server.http.status import Load, Status
+from voicegate.gateway.server.metrics.states import States
+
+pytestmark = pytest.mark.unit
+
+
+def scraped(status: Status, stats: EngineStats) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(States(lambda: status, lambda: stats))
+    return registry
+
+
+def test_before_there_is_an_engine_all_is_nothing() -> None:
+    registry = scraped(Status("warming up", None), EngineStats())
+    assert registry.get_sample_value("voicegate_ready") == 0
+    assert registry.get_sample_value("voicegate_engine_hangs") == 0
+    assert registry.get_sample_value("voicegate_batch_rows_count", {"stage": "flow"}) == 0
+    assert registry.get_sample_value("voicegate_engine_steps_total") == 0
+
+
+def test_load_is_told_with_its_limits() -> None:
+    registry = scraped(Status(None, None, Load(sockets=3, max_sockets=4, waiting=2, max_waiting=8)), EngineStats())
+    assert registry.get_sample_value("voicegate_ready") == 1
+    assert registry.get_sample_value("voicegate_sockets") == 3
+    assert registry.get_sample_value("voicegate_sockets_limit") == 4
+    assert registry.get_sample_value("voicegate_waiting") == 2
+
+
+def test_what_the_engines_core_tells_is_all_of_it_shown() -> None:
+    engine = HandDrivenEngine(CONFIG, hollow().stages)
+    for name in ("one", "two", "three"):
+        engine.core.push_text(engine.submit(name), "Good morning, and welcome back. ")
+    engine.run()
+    core = engine.core
+    registry = scraped(Status(None, None), EngineStats(core.counters, core.gauges, core.batch_sizes))
+    for stage, calls in (("llm", "llm_steps"), ("flow", "flow_steps"), ("vocoder", "vocoder_calls")):
+        labels = {"stage": stage}
+        count = registry.get_sample_value("voicegate_batch_rows_count", labels)
+        assert count == core.counters[calls] > 0
+        rows = registry.get_sample_value("voicegate_batch_rows_sum", labels)
+        assert rows == core.counters[f"{stage}_rows"]
+        alone = registry.get_sample_value("voicegate_batch_rows_bucket", labels | {"le": "1.0"})
+        pairs = registry.get_sample_value("voicegate_batch_rows_bucket", labels | {"le": "2.0"})
+        four = registry.get_sample_value("voicegate_batch_rows_bucket", labels | {"le": "4.0"})
+        assert alone is not None
+        assert pairs is not None
+        assert alone <= pairs <= four == count
+    shown = {sample.value for metric in registry.collect() for sample in metric.samples}
+    assert set(core.gauges.values()) <= shown
+    limit = registry.get_sample_value("voicegate_flow_blocks_limit")
+    assert limit == core.gauges["max_flow_blocks"] > 0
+    assert registry.get_sample_value("voicegate_flow_blocks_free") == core.gauges["free_flow_blocks"]
