@@ -10,6 +10,8 @@ PRECISIONS: Final = ("bfloat16", "float32")
 KV_DTYPES: Final = ("bfloat16", "float32", "float8")
 FLOW_PRODUCTS: Final = ("precision", "float8")
 VOCODER_PRECISIONS: Final = ("float16", "bfloat16", "tf32", "float32")
+LLM_BACKENDS: Final = ("auto", "cuda", "tensorrt-llm", "torch")
+TENSORRT_LLM_SAMPLINGS: Final = ("nvidia", "repetition-aware")
 
 # Of the 25 tokens of a flow block; the three before are the lookahead of the prompt's last whole block.
 MAX_FIRST_BLOCK_TOKENS: Final = 22
@@ -20,6 +22,8 @@ _CHOICES: Final = {
     "kv_dtype": KV_DTYPES,
     "flow_products": FLOW_PRODUCTS,
     "vocoder_precision": VOCODER_PRECISIONS,
+    "llm_backend": LLM_BACKENDS,
+    "tensorrt_llm_sampling": TENSORRT_LLM_SAMPLINGS,
 }
 
 
@@ -62,6 +66,17 @@ class EngineConfig:
     vocoder_precision: str = "float16"
     # Every kernel is launched by itself instead of replaying CUDA graphs. For finding faults.
     is_eager: bool = False
+
+    # What runs the speech LLM. auto: cuda on a GPU (our kernels), torch on a CPU. tensorrt-llm: docs/adr/0035.
+    llm_backend: str = "auto"  # of LLM_BACKENDS
+    # For tensorrt-llm alone; what each costs stands in llm/tensorrt_llm/config.py. The checkpoint that it loads,
+    # written by `voicegate convert --merged-hf`.
+    merged_hf_dir: Path | None = None
+    tensorrt_llm_worker: bool = False  # its executor in a process of its own
+    tensorrt_llm_sampling: str = "nvidia"  # of TENSORRT_LLM_SAMPLINGS
+    tensorrt_llm_stream_interval: int = 2
+    tensorrt_llm_overlap: bool = True
+    tensorrt_llm_reuse: bool = True
 
     # Utterances open at once. An idle one costs no model memory, so agents may open theirs early.
     max_utterances: int = 0
@@ -145,6 +160,10 @@ class EngineConfig:
             value = getattr(self, name)
             if value not in choices:
                 raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
+        if self.tensorrt_llm_stream_interval < 1:
+            raise ValueError(
+                f"tensorrt_llm_stream_interval is {self.tensorrt_llm_stream_interval}; it must be at least 1"
+            )
         if not 0 <= self.first_block_tokens <= MAX_FIRST_BLOCK_TOKENS:
             raise ValueError(
                 f"first_block_tokens is {self.first_block_tokens}; a flow block has room for 1 to "

@@ -28,6 +28,8 @@ Precision = Literal["bfloat16", "float32"]
 KvDtype = Literal["bfloat16", "float32", "float8"]
 FlowProducts = Literal["precision", "float8"]
 Networks = tuple[IPv4Network | IPv6Network, ...]
+LlmBackend = Literal["auto", "cuda", "tensorrt-llm", "torch"]
+TensorrtLlmSampling = Literal["nvidia", "repetition-aware"]
 VocoderPrecision = Literal["float16", "bfloat16", "tf32", "float32"]
 
 
@@ -163,6 +165,28 @@ class GatewayConfig:
     )
     threads: int | None = field(default=None, metadata=_help("CPU threads of the engine; unset: chosen by the engine"))
     device: Device = field(default="auto", metadata=_help("where the engine runs; auto takes CUDA where there is one"))
+    llm_backend: LlmBackend = field(
+        default="auto",
+        metadata=_help("what runs the speech LLM; auto: cuda (our kernels) on a GPU, torch on a CPU"),
+    )
+    merged_hf_dir: Path | None = field(
+        default=None, metadata=_help("for tensorrt-llm: the checkpoint that `voicegate convert --merged-hf` wrote")
+    )
+    tensorrt_llm_worker: bool = field(
+        default=False, metadata=_help("run TensorRT-LLM's executor in a process of its own instead of in this one")
+    )
+    tensorrt_llm_sampling: TensorrtLlmSampling = field(
+        default="nvidia", metadata=_help("nvidia: as its CosyVoice runtime; repetition-aware: the model's, slower")
+    )
+    tensorrt_llm_stream_interval: int = field(
+        default=2, metadata=_help("decode steps between TensorRT-LLM's outputs; higher takes less Python a token")
+    )
+    tensorrt_llm_overlap: bool = field(
+        default=True, metadata=_help("TensorRT-LLM's overlap scheduler; off: a lone stream hears a step sooner")
+    )
+    tensorrt_llm_reuse: bool = field(
+        default=True, metadata=_help("TensorRT-LLM's prefix cache; off: for finding faults")
+    )
     max_active_clauses: int | None = field(
         default=None,
         metadata=_help("clauses at once, each with memory of its own; unset: 3 a GiB of a GPU, up to 448; 8 on a CPU"),
@@ -289,6 +313,7 @@ _RANGES: Final = (
     _Range("stall_ms", 0, 60_000),
     _Range("max_utterances", 1),
     _Range("threads", 1),
+    _Range("tensorrt_llm_stream_interval", 1),
     _Range("max_active_clauses", 1, 1024),  # the largest CUDA graph of the speech LLM
     _Range("max_flow_batch", 1, 84),  # the flow's
     _Range("encoder_processes", 0, 64),

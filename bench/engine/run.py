@@ -27,7 +27,7 @@ from voicegate.bench.plain.llm import PlainLlmKind
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import Done, EngineError, SpeakingMode
 from voicegate.engine.loading.build import create_engine
-from voicegate.engine.loading.runners import choose_device
+from voicegate.engine.loading.devices import choose_device
 from voicegate.engine.loading.startup import Lines
 from voicegate.engine.model.config import load_model_config
 from voicegate.engine.text.tokenizer import TextTokenizer

@@ -69,7 +69,7 @@ from voicegate.engine.interface import (
     UtteranceRequest,
 )
 from voicegate.engine.loading.build import create_engine, set_threads
-from voicegate.engine.loading.runners import choose_device
+from voicegate.engine.loading.devices import choose_device
 from voicegate.engine.loading.startup import Lines
 from voicegate.engine.model.config import ModelConfig
 from voicegate.gateway.cli.convert import TerminalProgress

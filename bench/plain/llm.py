@@ -17,12 +17,12 @@ from typing import Any, Protocol
 
 import torch
 
-from voicegate.engine.checkpoint.merged_hf import qwen2_sizes
 from voicegate.engine.llm.backend import LlmPrompt, SequenceRequest
 from voicegate.engine.llm.model import BODY, HEAD, SPEECH_TABLE, check_state_dict
 from voicegate.engine.llm.sequence import Item, Table, Unistream
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.model.config import ModelConfig, SamplingConfig
+from voicegate.engine.model.qwen2 import qwen2_sizes
 
 
 class PlainLlmKind(Enum):

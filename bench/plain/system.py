@@ -21,7 +21,7 @@ from voicegate.clients.bench.stats import summary
 from voicegate.engine import units
 from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.llm.silent_filter import SilentTokenFilter
-from voicegate.engine.loading.runners import choose_device
+from voicegate.engine.loading.devices import choose_device
 from voicegate.engine.loop.clause import Entry
 from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.loop.prompting import voice_prompt

@@ -1,7 +1,7 @@
 """The speech LLM as a plain Qwen2 checkpoint, one vocabulary for text and speech: what TensorRT-LLM and vLLM serve.
 
-Text ids stay; speech id s becomes `first_speech_id` + s; rows up to a multiple of 128 are zero. Such a server has no
-repetition-aware sampling, and text ids compete with speech ids: its token streams differ from this engine's.
+Such a server has no repetition-aware sampling, and text ids compete with speech ids: its token streams differ from this
+engine's.
 """
 
 import json
@@ -18,9 +18,8 @@ from voicegate.engine.checkpoint.storage import Entry, cast, file_bytes, write_s
 from voicegate.engine.checkpoint.tokenizer import add_plain_tokens
 from voicegate.engine.llm.model import TIED_TEXT_HEAD
 from voicegate.engine.model.config import LlmConfig
+from voicegate.engine.model.qwen2 import MergedVocabulary, qwen2_sizes
 
-# TensorRT shards and pads the head by this.
-_ROWS_MULTIPLE: Final = 128
 _DTYPE: Final = torch.bfloat16
 _FORMAT: Final = {"format": "pt"}  # transformers refuses a file that does not say so
 _UPSTREAM_PREFIX: Final = "llm.model."
@@ -36,31 +35,6 @@ _CHAT_TEMPLATE: Final = (
 )
 
 
-class MergedVocabulary:
-    def __init__(self, config: LlmConfig, num_text_tokens: int) -> None:
-        """`num_text_tokens`: the tokenizer's, special ones included. Raises CheckpointError."""
-        if num_text_tokens > config.vocab_size:
-            raise CheckpointError(f"{num_text_tokens} text tokens, but the text table has {config.vocab_size} rows")
-        self._config = config
-        self.first_speech_id = num_text_tokens
-        self.num_ids = num_text_tokens + config.num_speech_rows
-        self.num_rows = -(-self.num_ids // _ROWS_MULTIPLE) * _ROWS_MULTIPLE
-
-    @property
-    def eos_id(self) -> int:
-        return self.first_speech_id + self._config.eos_id
-
-    def speech_token_texts(self) -> list[str]:
-        config = self._config
-        named = {
-            config.sos_id: "<|sos|>",
-            config.eos_id: "<|eos1|>",
-            config.task_id: "<|task_id|>",
-            config.fill_id: "<|fill|>",
-        }
-        return [named.get(id_, f"<|s_{id_}|>") for id_ in range(config.num_speech_rows)]
-
-
 def merged_items(
     config: LlmConfig,
     qwen2: Mapping[str, Any],
@@ -70,7 +44,10 @@ def merged_items(
 ) -> Iterator[Item]:
     """The files of the directory, config.json last. `qwen2`: of model.json; `source`: what the weights come from."""
     tokenizer = Tokenizer.from_str(tokenizer_json)  # a copy: it gets more tokens below
-    vocabulary = MergedVocabulary(config, tokenizer.get_vocab_size())
+    try:
+        vocabulary = MergedVocabulary(config, tokenizer.get_vocab_size())
+    except ValueError as error:
+        raise CheckpointError(str(error)) from error
     entries = list(merged_entries(config, state, vocabulary))
     yield Item(
         "model.safetensors",
@@ -107,20 +84,6 @@ def _merged_rows(name: str, text: torch.Tensor, speech: torch.Tensor, vocabulary
     rows[: vocabulary.first_speech_id] = cast(name, text[: vocabulary.first_speech_id], _DTYPE)
     rows[vocabulary.first_speech_id : vocabulary.num_ids] = cast(name, speech, _DTYPE)
     return rows
-
-
-def qwen2_sizes(config: LlmConfig) -> dict[str, Any]:
-    """What Hugging Face's Qwen2Config calls the decoder's sizes."""
-    return {
-        "hidden_size": config.hidden_size,
-        "intermediate_size": config.intermediate_size,
-        "num_hidden_layers": config.num_layers,
-        "num_attention_heads": config.num_heads,
-        "num_key_value_heads": config.num_kv_heads,
-        "head_dim": config.head_dim,
-        "max_position_embeddings": config.max_positions,
-        "rms_norm_eps": config.rms_norm_eps,
-    }
 
 
 def _config(

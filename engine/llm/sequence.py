@@ -95,6 +95,7 @@ class Unistream:
             (Table.SPEECH, config.task_id),
             *_speech_items(prompt.speech_ids),
         )
+        self.layout = items  # what is fed before the first token
         self.feed: Feed | None = Feed(items, ignore_eos=self.min_tokens > 0) if text_ids else None
         self.state = SequenceState.RUNNABLE if text_ids else SequenceState.FINISHED
 
@@ -132,7 +133,7 @@ class Growing:
         self._prompt = prompt
         self._limit = max_tokens
         self._is_complete = False
-        self._read: tuple[Item, ...] = ()  # what the last reading fed before its first token
+        self.layout: tuple[Item, ...] = ()  # what the last reading fed before its first token
 
     def read(self, text_ids: tuple[int, ...], *, until: int | None) -> None:
         """Go on with this text for the one before, up to `until` speech tokens in all; None: it is complete.
@@ -161,8 +162,8 @@ class Growing:
         if len(self.decoded) >= self.max_tokens:  # the limit is behind: nothing more is said
             self.state = SequenceState.TRUNCATED
             return
-        num_kept = _num_common(self._read, items)
-        self._read = items
+        num_kept = _num_common(self.layout, items)
+        self.layout = items
         self.state = SequenceState.RUNNABLE
         self._feed(items[num_kept:], num_kept=num_kept)
 

@@ -26,13 +26,9 @@ from voicegate.engine.interface import (
     UtteranceRequest,
 )
 from voicegate.engine.llm.backend import LlmDied
-from voicegate.engine.loading.runners import (
-    load_flow,
-    load_llm,
-    load_vocoder,
-    open_device,
-    resolved_for_device,
-)
+from voicegate.engine.loading.devices import open_device, resolved_for_device
+from voicegate.engine.loading.llm import load_llm
+from voicegate.engine.loading.runners import load_flow, load_vocoder
 from voicegate.engine.loading.startup import SILENT, ModelStart, Progress, freeze_heap, timed
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.prompting import MAX_INSTRUCT_CHARS

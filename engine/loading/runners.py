@@ -1,25 +1,21 @@
-"""The three models of an engine on their device: the one place that knows which runner a device gets.
+"""Flow and vocoder of an engine on their device: the one place that knows which runner a device gets (the LLM: llm.py).
 
 CUDA's runners need Triton, which CPU installations lack, so they are imported when a GPU is used.
 """
 
-import importlib.util
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from voicegate.engine.config import EngineConfig, Gpu
-from voicegate.engine.device.lanes import HOST_LANE, CudaLane, Lane
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.device.lanes import CudaLane
 from voicegate.engine.interface import EngineError
-from voicegate.engine.llm.backend import LlmBackend
 from voicegate.engine.llm.model import llm_shapes
-from voicegate.engine.llm.runner import LlmRunner
-from voicegate.engine.llm.stepped import SteppedLlm
-from voicegate.engine.llm.torch_runner import TorchLlmRunner
+from voicegate.engine.loading.devices import DTYPES, KV_DTYPES, PRODUCT_DTYPES, Device, gpu_of
+from voicegate.engine.loading.llm import llm_positions
 from voicegate.engine.loading.startup import ModelStart
 from voicegate.engine.loop.stages import VoiceRoom
 from voicegate.engine.model.config import ModelConfig
@@ -39,83 +35,18 @@ from voicegate.engine.token2wav.vocoder.runner import Renderer, VocoderRunner
 from voicegate.engine.token2wav.vocoder.weights import vocoder_shapes
 from voicegate.engine.units import SAMPLES_PER_TOKEN
 
-# Text tokens of the longest clause, its prompt and the special ids around them, on top of its speech tokens.
-_LLM_TEXT_ROOM = 512
-
-NO_TRITON = "the GPU's kernels need Triton: `pip install 'voicegate[gpu]'`, or use device cpu"
-
 # What the flow's blocks leave of the GPU's free memory: all three models' kernels, graphs and activations (none has run
 # when the flow is loaded), a voice that is enrolled later. An H200's process had 0.9 GiB outside torch's allocator, the
 # CUDA context included, and 2 GiB reserved in it beyond what was in use.
 _SPARE_GPU_BYTES = 6 << 30
 
-_DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
-_KV_DTYPES = {**_DTYPES, "float8": torch.float8_e4m3fn}
-_PRODUCT_DTYPES = {"precision": None, "float8": torch.float8_e4m3fn}
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """Where the models run, and on which lanes."""
-
-    device: torch.device
-    llm_lane: Lane
-    token2wav_lane: Lane
-
-    @property
-    def is_cuda(self) -> bool:
-        return self.device.type == "cuda"
-
-
-def choose_device(name: str) -> torch.device:
-    """auto: CUDA where there is one. Raises EngineError for a device that is not there."""
-    if name == "cuda" and not torch.cuda.is_available():
-        raise EngineError("device 'cuda' was asked for, but torch sees no CUDA device; use --device cpu")
-    if name not in ("auto", "cpu", "cuda"):
-        raise EngineError(f"unknown device {name!r}; use auto, cpu or cuda")
-    if name == "cpu" or not torch.cuda.is_available():
-        return torch.device("cpu")
-    return torch.device("cuda", torch.cuda.current_device())
-
-
-def resolved_for_device(config: EngineConfig) -> EngineConfig:
-    """With what suits the device where `config` leaves it open. Raises as `choose_device`."""
-    device = choose_device(config.device)
-    return config.resolved("cuda", gpu_of(device)) if device.type == "cuda" else config.resolved(device.type)
-
-
-def gpu_of(device: torch.device) -> Gpu:
-    properties = torch.cuda.get_device_properties(device)
-    return Gpu(memory_bytes=properties.total_memory, num_multiprocessors=properties.multi_processor_count)
-
-
-def open_device(config: EngineConfig) -> Device:
-    """Raises as `choose_device`, and EngineError for a GPU without Triton, or without what `config` asks of it."""
-    device = choose_device(config.device)
-    _check_products(config, device)
-    if device.type == "cpu":
-        return Device(device, HOST_LANE, HOST_LANE)
-    if importlib.util.find_spec("triton") is None:
-        raise EngineError(NO_TRITON)
-    # The LLM's steps are the shorter ones.
-    return Device(device, CudaLane(device, urgency=1), CudaLane(device, urgency=0))
-
-
-def _check_products(config: EngineConfig, device: torch.device) -> None:
-    if _PRODUCT_DTYPES[config.flow_products] is None:
-        return
-    if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 9):
-        raise EngineError("flow_products float8 needs a GPU of compute capability 8.9 or later (Ada, Hopper)")
-    if config.precision != "bfloat16":
-        raise EngineError(f"flow_products float8 needs precision bfloat16, not {config.precision}")
-
 
 def least_gpu_bytes(config: EngineConfig, model: ModelConfig) -> int:
     """About what a resolved `config` takes of a GPU before a second clause and any voice have their flow blocks."""
-    dtype = _DTYPES[config.precision]
+    dtype = DTYPES[config.precision]
     llm, num_layers = model.llm, model.llm.num_layers
     cache = (
-        num_layers * 2 * config.max_active_clauses * _llm_positions(config, model, 0) * llm.num_kv_heads * llm.head_dim
+        num_layers * 2 * config.max_active_clauses * llm_positions(config, model, 0) * llm.num_kv_heads * llm.head_dim
     )
     return (
         dtype.itemsize * (_num_weights(llm_shapes(llm)) + cache)
@@ -128,46 +59,6 @@ def least_gpu_bytes(config: EngineConfig, model: ModelConfig) -> int:
 
 def _num_weights(shapes: Mapping[str, Shape]) -> int:
     return sum(map(math.prod, shapes.values()))
-
-
-def _llm_positions(config: EngineConfig, model: ModelConfig, num_prompt_tokens: int) -> int:
-    return min(model.llm.max_positions, config.max_clause_tokens + num_prompt_tokens + _LLM_TEXT_ROOM)
-
-
-def load_llm(
-    config: EngineConfig, model: ModelConfig, device: Device, *, num_prompt_tokens: int, start: ModelStart
-) -> LlmBackend:
-    """Raises WeightsError, ValueError."""
-    state_dict = load_state_dict(config.model_dir / "llm.safetensors")
-    num_positions = _llm_positions(config, model, num_prompt_tokens)
-    lane = device.llm_lane
-    runner: LlmRunner
-    if isinstance(lane, CudaLane):
-        from voicegate.engine.llm.cuda.config import CudaLlmConfig  # noqa: PLC0415 - see the module's docstring
-        from voicegate.engine.llm.cuda.runner import CudaLlmRunner  # noqa: PLC0415
-
-        runner = CudaLlmRunner(
-            model.llm,
-            model.sampling,
-            state_dict,
-            num_slots=config.max_active_clauses,
-            max_positions=num_positions,
-            device=device.device,
-            dtype=_DTYPES[config.precision],
-            cuda=CudaLlmConfig(has_graphs=not config.is_eager),
-            stream=lane.stream,
-        )
-    else:
-        runner = TorchLlmRunner(
-            model.llm,
-            model.sampling,
-            state_dict,
-            num_slots=config.max_active_clauses,
-            max_positions=num_positions,
-            device=device.device,
-        )
-    start.add("LLM", runner.graphs, lane)
-    return SteppedLlm(runner, lane)
 
 
 def load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, *, start: ModelStart) -> VocoderBackend:
@@ -202,7 +93,7 @@ def load_flow(
     """Last of the three: on a GPU its blocks take the memory that is left. Raises WeightsError, ValueError."""
     state_dict = load_state_dict(config.model_dir / "flow.safetensors")
     dtype, kv_dtype = (
-        (_DTYPES[config.precision], _KV_DTYPES[config.kv_dtype]) if device.is_cuda else (torch.float32, torch.float32)
+        (DTYPES[config.precision], KV_DTYPES[config.kv_dtype]) if device.is_cuda else (torch.float32, torch.float32)
     )
     num_voice_blocks = sum(map(chunking.num_prompt_blocks, room.prompt_tokens))
     blocks_per_clause = chunking.num_speech_blocks(config.max_clause_tokens)
@@ -230,7 +121,7 @@ def load_flow(
         from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig  # noqa: PLC0415 - see above
         from voicegate.engine.token2wav.flow.cuda.solver import CudaSolver  # noqa: PLC0415
 
-        cuda = FlowCudaConfig(product_dtype=_PRODUCT_DTYPES[config.flow_products], has_graphs=not config.is_eager)
+        cuda = FlowCudaConfig(product_dtype=PRODUCT_DTYPES[config.flow_products], has_graphs=not config.is_eager)
         solver = CudaSolver(loaded, pool, cuda)
     else:
         solver = PlainSolver(loaded, pool, max_streams=config.max_active_clauses)
@@ -249,8 +140,8 @@ def _block_bytes(config: EngineConfig, model: ModelConfig) -> int:
     return bytes_per_block(
         model.flow.estimator,
         num_steps=model.flow.num_euler_steps,
-        dtype=_DTYPES[config.precision],
-        kv_dtype=_KV_DTYPES[config.kv_dtype],
+        dtype=DTYPES[config.precision],
+        kv_dtype=KV_DTYPES[config.kv_dtype],
     )
 
 

@@ -137,7 +137,8 @@ def _check_gpu(config: GatewayConfig) -> Iterator[Finding]:
         import torch  # noqa: PLC0415 - as above
 
         from voicegate.engine.config import REFERENCE_GPU  # noqa: PLC0415
-        from voicegate.engine.loading.runners import NO_TRITON, least_gpu_bytes  # noqa: PLC0415
+        from voicegate.engine.loading.devices import NO_TRITON  # noqa: PLC0415
+        from voicegate.engine.loading.runners import least_gpu_bytes  # noqa: PLC0415
         from voicegate.gateway.cli.local import engine_config  # noqa: PLC0415
     except ImportError as error:
         yield Finding(Level.FAIL, "engine", f"cannot be imported ({error}): {INSTALL_SERVER}")

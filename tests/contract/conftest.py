@@ -4,17 +4,21 @@ An engine here needs a few short texts' worth of speed and nothing else; what it
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
 
+from tests.support.tensorrt_llm.standin import installed
+from tests.support.tensorrt_llm.tiny import babbling, failing_tensorrt_llm_of, tensorrt_llm_of
 from tests.support.tiny_engine import self_scheduling_llm, tiny_engine
 from voicegate.engine.audio.encoding import LocalEncoders
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import Engine
 
-ENGINES = ("fake", "tiny", "self-scheduling")
+ENGINES = ("fake", "tiny", "self-scheduling", "tensorrt-llm")
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,8 @@ class NoEncoders(LocalEncoders):
     unready_reason = "no encoder is alive"
 
 
-def create_case(name: str) -> Case:
+def create_case(name: str, stack: ExitStack) -> Case:
+    """What goes with the case is entered into the stack."""
     match name:
         case "fake":
             return Case(
@@ -47,6 +52,10 @@ def create_case(name: str) -> Case:
             return _tiny_case()
         case "self-scheduling":
             return _tiny_case(llm_of=self_scheduling_llm)
+        case "tensorrt-llm":
+            standin = stack.enter_context(installed(babbling()))
+            failing_engine = tiny_engine(llm_of=partial(failing_tensorrt_llm_of, standin))
+            return replace(_tiny_case(llm_of=tensorrt_llm_of), failing_engine=failing_engine)
         case _:
             raise AssertionError(f"no engine {name}")
 
@@ -65,8 +74,9 @@ def _tiny_case(**llm: Any) -> Case:
 
 @pytest.fixture(params=ENGINES)
 async def case(request: pytest.FixtureRequest) -> AsyncIterator[Case]:
-    created = create_case(request.param)
-    yield created
-    for engine in (created.engine, created.failing_engine, created.small_engine, created.troubled_engine):
-        if engine is not None:
-            await engine.close()
+    with ExitStack() as stack:
+        created = create_case(request.param, stack)
+        yield created
+        for engine in (created.engine, created.failing_engine, created.small_engine, created.troubled_engine):
+            if engine is not None:
+                await engine.close()

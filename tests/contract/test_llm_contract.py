@@ -5,12 +5,14 @@ The driver never polls in a circle: where there is nothing to step it sleeps unt
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, contextmanager
 
 import pytest
 
 from tests.support.self_scheduling import FULL, PLAIN, SelfSchedulingLlm
+from tests.support.tensorrt_llm.standin import Behaviour
 from tests.unit.engine.llm.support import small_llm_config, small_state_dict
+from tests.unit.engine.llm.tensorrt_llm.support import SmallModel, running
 from voicegate.engine.device.lanes import HOST_LANE, Mark
 from voicegate.engine.llm.backend import (
     InvalidRequest,
@@ -39,10 +41,19 @@ def runner() -> TorchLlmRunner:
     return TorchLlmRunner(CONFIG, SamplingConfig(), STATE, num_slots=NUM_SLOTS, max_positions=200)
 
 
-BACKENDS: dict[str, Callable[[], LlmBackend]] = {
-    "stepped": lambda: SteppedLlm(runner(), HOST_LANE),
-    "self-scheduling": lambda: SelfSchedulingLlm(runner(), CONFIG, traits=FULL),
-    "as-tensorrt-llm": lambda: SelfSchedulingLlm(runner(), CONFIG, traits=PLAIN, stream_interval=4),
+@contextmanager
+def tensorrt_llm(**settings: object) -> Iterator[LlmBackend]:
+    """Our backend over a stand-in for its package."""
+    with running(Behaviour(SmallModel(), num_responses_late=2), num_slots=NUM_SLOTS, **settings) as made:
+        yield made.backend
+
+
+BACKENDS: dict[str, Callable[[], AbstractContextManager[LlmBackend]]] = {
+    "stepped": lambda: closing(SteppedLlm(runner(), HOST_LANE)),
+    "self-scheduling": lambda: closing(SelfSchedulingLlm(runner(), CONFIG, traits=FULL)),
+    "as-tensorrt-llm": lambda: closing(SelfSchedulingLlm(runner(), CONFIG, traits=PLAIN, stream_interval=4)),
+    "tensorrt-llm": lambda: tensorrt_llm(),
+    "tensorrt-llm-aware": lambda: tensorrt_llm(is_repetition_aware=True, stream_interval=1, has_overlap=False),
 }
 
 
@@ -111,7 +122,7 @@ class Driver:
 
 @pytest.fixture(params=BACKENDS)
 def driver(request: pytest.FixtureRequest) -> Iterator[Driver]:
-    with closing(BACKENDS[request.param]()) as llm:
+    with BACKENDS[request.param]() as llm:
         yield Driver(llm)
 
 

@@ -9,7 +9,9 @@ from voicegate.engine.config import (
     DEVICES,
     FLOW_PRODUCTS,
     KV_DTYPES,
+    LLM_BACKENDS,
     PRECISIONS,
+    TENSORRT_LLM_SAMPLINGS,
     VOCODER_PRECISIONS,
     EngineConfig,
 )
@@ -39,6 +41,13 @@ def test_settings_of_a_gpu() -> None:
         flow_products="float8",
         vocoder_precision="tf32",
         eager=True,
+        llm_backend="tensorrt-llm",
+        merged_hf_dir=Path("hf"),
+        tensorrt_llm_worker=True,
+        tensorrt_llm_sampling="repetition-aware",
+        tensorrt_llm_stream_interval=4,
+        tensorrt_llm_overlap=False,
+        tensorrt_llm_reuse=False,
         max_active_clauses=5,
         max_flow_batch=3,
         encoder_processes=0,
@@ -50,6 +59,13 @@ def test_settings_of_a_gpu() -> None:
         flow_products="float8",
         vocoder_precision="tf32",
         is_eager=True,
+        llm_backend="tensorrt-llm",
+        merged_hf_dir=Path("hf"),
+        tensorrt_llm_worker=True,
+        tensorrt_llm_sampling="repetition-aware",
+        tensorrt_llm_stream_interval=4,
+        tensorrt_llm_overlap=False,
+        tensorrt_llm_reuse=False,
         max_active_clauses=5,
         max_flow_batch=3,
         encoder_processes=0,
@@ -64,6 +80,8 @@ def test_choices_and_limits_are_the_engines() -> None:
     assert choices["kv_dtype"] == KV_DTYPES
     assert choices["flow_products"] == FLOW_PRODUCTS
     assert choices["vocoder_precision"] == VOCODER_PRECISIONS
+    assert choices["llm_backend"] == LLM_BACKENDS
+    assert choices["tensorrt_llm_sampling"] == TENSORRT_LLM_SAMPLINGS
     for name, limit in (("max_active_clauses", LINE_BUCKETS[-1]), ("max_flow_batch", FlowCudaConfig().max_batch)):
         assert getattr(GatewayConfig(**{name: limit}), name) == limit
         with pytest.raises(ConfigError, match=f"{name} is {limit + 1}"):

@@ -17,8 +17,8 @@ from voicegate.bench.full_size.source import Sizes, model_config
 from voicegate.engine.checkpoint import constants
 from voicegate.engine.checkpoint.convert import convert
 from voicegate.engine.checkpoint.errors import CheckpointError
-from voicegate.engine.checkpoint.merged_hf import MergedVocabulary
 from voicegate.engine.checkpoint.options import ConvertOptions
+from voicegate.engine.model.qwen2 import MergedVocabulary
 
 pytestmark = pytest.mark.unit
 
@@ -121,7 +121,7 @@ def test_chat_template(merged: Path) -> None:
 
 def test_a_vocabulary_beyond_the_table_is_refused() -> None:
     config = replace(model_config(SMALL).llm, vocab_size=NUM_TEXT - 1)
-    with pytest.raises(CheckpointError, match=f"{NUM_TEXT} text tokens, but the text table has {NUM_TEXT - 1} rows"):
+    with pytest.raises(ValueError, match=f"{NUM_TEXT} text tokens, but the text table has {NUM_TEXT - 1} rows"):
         MergedVocabulary(config, NUM_TEXT)
 
 

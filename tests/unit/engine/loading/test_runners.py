@@ -12,7 +12,8 @@ from tests.support.golden import TINY_MODEL_DIR
 from tests.support.tiny_engine import CONFIG
 from voicegate.engine.device.lanes import CudaLane, Lane
 from voicegate.engine.interface import EngineError
-from voicegate.engine.loading.runners import Device, choose_device, least_gpu_bytes, open_device
+from voicegate.engine.loading.devices import Device, choose_device, open_device
+from voicegate.engine.loading.runners import least_gpu_bytes
 from voicegate.engine.model.config import load_model_config
 
 pytestmark = pytest.mark.unit

@@ -1,0 +1,137 @@
+"""One sequence as requests to an executor that takes whole prompts: legs. Pure: no threads, no clock, no package.
+
+A text that grows takes a leg for each reading; its prefix is found again in the executor's cache. Ids are the merged
+vocabulary's here (engine/model/qwen2.py), and the sequence's own state machine says what they mean.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
+from voicegate.engine.llm.sequence import Growing, SequenceState, Table, Unistream
+from voicegate.engine.model.config import LlmConfig
+from voicegate.engine.model.qwen2 import MergedVocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One request: a prompt, and at most so many tokens behind it."""
+
+    prompt_ids: tuple[int, ...]
+    max_tokens: int
+    forbids_end: bool  # none but speech ids should come
+    seed: int
+    # For a sampler that goes on where the last leg's was.
+    spoken: tuple[int, ...]  # speech tokens so far
+    min_tokens: int  # of the sequence; see Unistream
+
+
+@dataclass(frozen=True, slots=True)
+class LegNews:
+    """What an executor made of a leg. The last of it has a `finish_reason` or an `error`."""
+
+    leg_id: int
+    ids: tuple[int, ...] = ()
+    finish_reason: str | None = None  # stop: an end id; length: max_tokens; others: it was not let
+    error: str | None = None  # safe to show
+    num_cached_tokens: int = 0  # of the prompt
+
+    @property
+    def is_last(self) -> bool:
+        return self.finish_reason is not None or self.error is not None
+
+
+class LeggedSequence:
+    def __init__(
+        self,
+        request: SequenceRequest,
+        sequence: Unistream | Growing,
+        config: LlmConfig,
+        vocabulary: MergedVocabulary,
+        *,
+        max_positions: int,
+    ) -> None:
+        self.sequence = sequence
+        self.num_strays = 0  # ids that are no speech: text, rows of zeros, an end where none may be
+        self.sequence_id = request.sequence_id
+        self._seed = request.seed
+        self._config = config
+        self._vocabulary = vocabulary
+        self._max_positions = max_positions
+        self._ids: list[int] = []  # all that was fed, speech included
+        self._forbids_end = False
+        self._num_spoken_before = 0  # the running leg
+        self._tokens: list[int] = []  # not told yet
+        self._error: str | None = None
+        self.lay_out()
+
+    def lay_out(self) -> None:
+        """Take over what the sequence feeds first: at its beginning, and whenever it has been read."""
+        first = {Table.TEXT: 0, Table.SPEECH: self._vocabulary.first_speech_id}
+        self._ids = [first[table] + id_ for table, id_ in self.sequence.layout]
+        self._forbids_end = self.sequence.feed is not None and self.sequence.feed.forbids_end
+
+    def next_leg(self) -> Leg | None:
+        """What to ask for now; None: nothing, it has ended or waits. It may have ended for lack of room."""
+        if self.sequence.state is not SequenceState.RUNNABLE or self._error is not None:
+            return None
+        room = self._max_positions - len(self._ids)
+        if room < 1:
+            self._error = f"text and speech need more than the {self._max_positions} positions of an LLM slot"
+            return None
+        self._num_spoken_before = len(self.sequence.decoded)
+        return Leg(
+            tuple(self._ids),
+            max_tokens=min(self.sequence.max_tokens - self._num_spoken_before, room),
+            forbids_end=self._forbids_end,
+            seed=self._seed,
+            spoken=tuple(self.sequence.decoded),
+            min_tokens=self.sequence.min_tokens,
+        )
+
+    def take(self, news: LegNews) -> None:
+        """What came of its running leg."""
+        self._error = news.error
+        self._take_ids(news.ids)
+        if self.sequence.state is not SequenceState.RUNNABLE or self._error is not None:
+            return
+        match news.finish_reason:
+            case None:
+                pass
+            case "stop" if not self._forbids_end:  # the end id itself is not always among the ids
+                self.sequence.advance(self._config.eos_id)
+            case "stop" | "length":  # too early, or some were strays: another leg, if this one got anywhere
+                if len(self.sequence.decoded) == self._num_spoken_before:
+                    self._error = "the LLM made no speech where more of it was due"
+            case reason:
+                self._error = f"the LLM's executor ended this sequence: {reason}"
+
+    def _take_ids(self, ids: Iterable[int]) -> None:
+        config = self._config
+        for id_ in ids:
+            if self.sequence.state is not SequenceState.RUNNABLE:
+                return  # behind the end: it stops a step or two after we do
+            token = id_ - self._vocabulary.first_speech_id
+            if 0 <= token < config.speech_token_size:
+                self.sequence.advance(token)
+                self._ids.append(id_)
+                self._tokens.append(token)
+            elif config.speech_token_size <= token < config.num_speech_rows and not self._forbids_end:
+                self.sequence.advance(token)
+            else:
+                self.num_strays += 1
+
+    @property
+    def has_ended(self) -> bool:
+        return self._error is not None or self.sequence.state in (SequenceState.FINISHED, SequenceState.TRUNCATED)
+
+    def output(self, *, is_leg_over: bool) -> SequenceOutput | None:
+        """What is to tell since the last call. A pause is told behind its leg: only then its cache can be found."""
+        state = self.sequence.state
+        is_truncated = state is SequenceState.TRUNCATED
+        is_final = self._error is None and (is_truncated or state is SequenceState.FINISHED)
+        is_paused = self._error is None and state is SequenceState.WAITING and is_leg_over
+        tokens, self._tokens = tuple(self._tokens), []
+        if not (tokens or is_final or is_paused or self._error):
+            return None
+        return SequenceOutput(self.sequence_id, tokens, is_final, is_final and is_truncated, self._error, is_paused)

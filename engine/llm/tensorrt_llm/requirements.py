@@ -1,0 +1,39 @@
+"""Whether TensorRT-LLM can run here, asked before anything of it is imported: importing takes long, and starts MPI."""
+
+import importlib.metadata
+from typing import Final
+
+import torch
+
+from voicegate.engine.interface import EngineError
+
+SERIES: Final = "1.2"
+_INSTALL: Final = "its release container nvcr.io/nvidia/tensorrt-llm/release:1.2.1 has it (docs/operations.md)"
+
+# NVIDIA's list for 1.2: A100, Ada (L20, L40), Hopper, Blackwell (B200, B300, RTX and DGX Spark).
+_CAPABILITIES: Final = ((8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0), (12, 1))
+
+
+def check_requirements(device: torch.device) -> None:
+    """Raises EngineError that says what does not fit, and what to do."""
+    if device.type != "cuda":
+        raise EngineError("--llm-backend tensorrt-llm needs a GPU; on a CPU use torch, or auto")
+    if device.index:
+        raise EngineError(
+            f"TensorRT-LLM runs on the first GPU that it sees, and the engine is on {device}: "
+            f"start with CUDA_VISIBLE_DEVICES={device.index}"
+        )
+    capability = torch.cuda.get_device_capability(device)
+    if capability not in _CAPABILITIES:
+        known = ", ".join(f"{major}.{minor}" for major, minor in _CAPABILITIES)
+        found = ".".join(map(str, capability))
+        raise EngineError(
+            f"TensorRT-LLM {SERIES} runs on GPUs of compute capability {known}; this one has {found}: "
+            "use --llm-backend cuda"
+        )
+    try:
+        version = importlib.metadata.version("tensorrt_llm")
+    except importlib.metadata.PackageNotFoundError as error:
+        raise EngineError(f"tensorrt_llm is not installed: {_INSTALL}, or use --llm-backend auto") from error
+    if not version.startswith(f"{SERIES}."):
+        raise EngineError(f"tensorrt_llm {version} is installed; this engine knows {SERIES}.x: {_INSTALL}")

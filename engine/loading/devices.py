@@ -1,0 +1,73 @@
+"""The device that the models run on, its lanes, and the precisions that a configuration may name."""
+
+import importlib.util
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+
+from voicegate.engine.config import EngineConfig, Gpu
+from voicegate.engine.device.lanes import HOST_LANE, CudaLane, Lane
+from voicegate.engine.interface import EngineError
+
+NO_TRITON: Final = "the GPU's kernels need Triton: `pip install 'voicegate[gpu]'`, or use device cpu"
+
+DTYPES: Final = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+KV_DTYPES: Final = {**DTYPES, "float8": torch.float8_e4m3fn}
+PRODUCT_DTYPES: Final = {"precision": None, "float8": torch.float8_e4m3fn}
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Where the models run, and on which lanes."""
+
+    device: torch.device
+    llm_lane: Lane
+    token2wav_lane: Lane
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.device.type == "cuda"
+
+
+def choose_device(name: str) -> torch.device:
+    """auto: CUDA where there is one. Raises EngineError for a device that is not there."""
+    if name == "cuda" and not torch.cuda.is_available():
+        raise EngineError("device 'cuda' was asked for, but torch sees no CUDA device; use --device cpu")
+    if name not in ("auto", "cpu", "cuda"):
+        raise EngineError(f"unknown device {name!r}; use auto, cpu or cuda")
+    if name == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def resolved_for_device(config: EngineConfig) -> EngineConfig:
+    """With what suits the device where `config` leaves it open. Raises as `choose_device`."""
+    device = choose_device(config.device)
+    return config.resolved("cuda", gpu_of(device)) if device.type == "cuda" else config.resolved(device.type)
+
+
+def gpu_of(device: torch.device) -> Gpu:
+    properties = torch.cuda.get_device_properties(device)
+    return Gpu(memory_bytes=properties.total_memory, num_multiprocessors=properties.multi_processor_count)
+
+
+def open_device(config: EngineConfig) -> Device:
+    """Raises as `choose_device`, and EngineError for a GPU without Triton, or without what `config` asks of it."""
+    device = choose_device(config.device)
+    _check_products(config, device)
+    if device.type == "cpu":
+        return Device(device, HOST_LANE, HOST_LANE)
+    if importlib.util.find_spec("triton") is None:
+        raise EngineError(NO_TRITON)
+    # The LLM's steps are the shorter ones.
+    return Device(device, CudaLane(device, urgency=1), CudaLane(device, urgency=0))
+
+
+def _check_products(config: EngineConfig, device: torch.device) -> None:
+    if PRODUCT_DTYPES[config.flow_products] is None:
+        return
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 9):
+        raise EngineError("flow_products float8 needs a GPU of compute capability 8.9 or later (Ada, Hopper)")
+    if config.precision != "bfloat16":
+        raise EngineError(f"flow_products float8 needs precision bfloat16, not {config.precision}")

@@ -1,0 +1,271 @@
+"""The backend over the stand-in: what it asks for, what it makes of what comes, and what it does when nothing comes."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+
+import pytest
+import torch
+
+from tests.support.tensorrt_llm.standin import Behaviour
+from tests.unit.engine.llm.support import small_state_dict
+from tests.unit.engine.llm.tensorrt_llm.support import CONFIG, MAX_POSITIONS, VOCABULARY, Running, SmallModel, running
+from voicegate.engine.device.lanes import Mark
+from voicegate.engine.llm.backend import InvalidRequest, LlmDied, LlmPrompt, SequenceOutput, SequenceRequest
+from voicegate.engine.llm.torch_runner import TorchLlmRunner
+from voicegate.engine.model.config import SamplingConfig
+
+pytestmark = pytest.mark.unit
+
+PROMPT = LlmPrompt((1, 2, CONFIG.end_of_prompt_id or 0, 9, 8), (5, 6, 7))
+TEXT = (10, 11, 12, 13)
+SOON_S = 0.05
+
+
+def request(sequence_id: int = 0, *, seed: int = 1, max_tokens: int = 12, is_growing: bool = False) -> SequenceRequest:
+    text_ids = () if is_growing else TEXT
+    return SequenceRequest(sequence_id, PROMPT, text_ids, seed=seed, max_tokens=max_tokens, is_growing=is_growing)
+
+
+def outputs(made: Running) -> list[SequenceOutput]:
+    """Until it has nothing under way."""
+    found = []
+    while made.backend.is_busy:
+        made.backend.wait()
+        found += made.backend.poll()
+    return found
+
+
+def until_end(made: Running, sequence_id: int) -> list[SequenceOutput]:
+    found: list[SequenceOutput] = []
+    while not any(each.is_final and each.sequence_id == sequence_id for each in found):
+        made.backend.wait()
+        found += made.backend.poll()
+    return found
+
+
+def tokens(found: list[SequenceOutput], sequence_id: int = 0) -> list[int]:
+    return [token for output in found for token in output.tokens if output.sequence_id == sequence_id]
+
+
+# --- what it asks for -------------------------------------------------------------------------------------
+
+
+def test_the_executor_is_set_up_as_documented() -> None:
+    with running(num_slots=5, stream_interval=4) as made:
+        settings = made.llm.settings
+        assert made.llm.is_single_process
+        assert settings["skip_tokenizer_init"]
+        assert settings["max_batch_size"] == settings["cuda_graph_config"].max_batch_size == 5
+        assert settings["cuda_graph_config"].enable_padding
+        assert settings["max_seq_len"] == MAX_POSITIONS
+        assert settings["max_num_tokens"] >= MAX_POSITIONS, "a prompt is computed in one step"
+        assert 5 * MAX_POSITIONS <= settings["kv_cache_config"].max_tokens <= 15 * (MAX_POSITIONS + 32)
+        assert settings["kv_cache_config"].max_tokens % settings["kv_cache_config"].tokens_per_block == 0
+        assert settings["kv_cache_config"].enable_block_reuse
+        assert (settings["stream_interval"], settings["disable_overlap_scheduler"]) == (4, False)
+    assert made.llm.is_shut_down
+
+
+def test_switches() -> None:
+    with running(has_worker_process=True, is_eager=True, has_overlap=False, has_reuse=False) as made:
+        assert not made.llm.is_single_process
+        assert made.llm.settings["cuda_graph_config"] is None
+        assert made.llm.settings["disable_overlap_scheduler"]
+        assert not made.llm.settings["kv_cache_config"].enable_block_reuse
+
+
+def test_sampling_as_nvidias_runtime_has_it() -> None:
+    with running() as made:
+        made.backend.add(request(seed=3))
+        outputs(made)
+        params = made.llm.requests[0].params
+        assert made.llm.settings["sampler_type"] == "TRTLLMSampler"
+        assert (params.temperature, params.top_p, params.top_k, params.repetition_penalty) == (0.8, 0.95, 50, 1.1)
+        assert (params.max_tokens, params.end_id, params.stop_token_ids) == (12, VOCABULARY.eos_id, None)
+        assert (params.seed, params.min_tokens, params.detokenize) == (3, None, False)
+
+
+@pytest.mark.parametrize(("has_overlap", "stream_interval"), [(True, 1), (False, 3)])
+def test_repetition_aware_sampling_draws_what_our_own_runner_draws(has_overlap: bool, stream_interval: int) -> None:
+    """Also across readings: window and random stream go on."""
+    runner = TorchLlmRunner(CONFIG, SamplingConfig(), small_state_dict(), num_slots=2, max_positions=MAX_POSITIONS)
+    expected: dict[int, list[int]] = {0: [], 1: []}
+    runner.add(request(0, seed=11, max_tokens=30))
+    runner.add(request(1, seed=12, max_tokens=30, is_growing=True))
+    for text, until in ((TEXT[:2], 5), (TEXT[:3], 11), (TEXT, None)):
+        runner.read(1, text, until=until)
+        while ready := [each for each in (0, 1) if runner.is_runnable(each)]:
+            for output in runner.step(ready):
+                expected[output.sequence_id] += output.tokens
+    with running(is_repetition_aware=True, has_overlap=has_overlap, stream_interval=stream_interval) as made:
+        made.backend.add(request(0, seed=11, max_tokens=30))
+        found = outputs(made)
+        made.backend.add(request(1, seed=12, max_tokens=30, is_growing=True))
+        for text, until in ((TEXT[:2], 5), (TEXT[:3], 11), (TEXT, None)):
+            made.backend.read(1, text, until=until)
+            found += outputs(made)
+        assert made.llm.settings["sampler_type"] == "TorchSampler"
+    assert expected[0]
+    assert len(expected[1]) > 11
+    assert {each: tokens(found, each) for each in expected} == expected
+
+
+def test_a_reading_finds_its_prefix_again() -> None:
+    with running() as made:
+        made.backend.add(request(is_growing=True))
+        made.backend.read(0, TEXT[:2], until=5)
+        outputs(made)
+        made.backend.read(0, TEXT, until=None)
+        outputs(made)
+        # sos, the prompt's text, and what was known of the text
+        assert made.backend.counters["llm_cached_tokens"] == 1 + len(PROMPT.text_ids) + 2
+        assert made.llm.requests[0].params.min_tokens == made.llm.requests[0].params.max_tokens == 5
+        assert made.llm.requests[1].params.min_tokens is None
+        assert made.llm.requests[0].params.seed != made.llm.requests[1].params.seed
+
+
+def test_text_rows_that_the_checkpoint_lacks_are_refused() -> None:
+    """Their ids are speech's there."""
+    with running() as made:
+        with pytest.raises(InvalidRequest):
+            made.backend.add(SequenceRequest(0, PROMPT, (CONFIG.vocab_size,)))
+        made.backend.add(request())
+        outputs(made)
+
+
+# --- what comes -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shows_end", [True, False])
+@pytest.mark.parametrize("num_late", [0, 5])
+def test_the_same_is_heard_however_the_responses_come(shows_end: bool, num_late: int) -> None:
+    heard = []
+    for interval in (1, 4):
+        behaviour = Behaviour(SmallModel(), shows_end=shows_end, num_responses_late=num_late)
+        with running(behaviour, stream_interval=interval) as made:
+            made.backend.add(request(seed=2, max_tokens=60))
+            found = outputs(made)
+            assert found[-1].is_final
+            assert all(0 <= token < CONFIG.speech_token_size for token in tokens(found))
+            heard.append(tokens(found))
+    assert heard[0] == heard[1]
+
+
+def test_a_refused_sequence_fails_alone() -> None:
+    behaviour = Behaviour(SmallModel(), refuses=lambda prompt: "no such prompt" if 31 in prompt else None)
+    with running(behaviour) as made:
+        made.backend.add(SequenceRequest(0, PROMPT, (31,), max_tokens=5))
+        made.backend.add(request(1))
+        found = outputs(made)
+    errors = {output.sequence_id: output.error for output in found if output.error or output.is_final}
+    assert errors == {0: "the LLM's executor refused this sequence; see the log", 1: None}
+
+
+def test_an_aborted_sequence_is_taken_from_the_executor_and_heard_no_more() -> None:
+    with running() as made:
+        with made.llm.held():
+            made.backend.add(request(0))
+            made.backend.add(request(1))
+            made.backend.abort(0)
+            assert made.backend.num_free_slots == 2
+        found = outputs(made)
+        assert {output.sequence_id for output in found} == {1}
+        made.backend.add(request(2))
+        outputs(made)
+        assert made.llm.requests[0].output.outputs[0].finish_reason == "cancelled"
+
+
+def test_an_end_that_only_we_know_is_told_to_the_executor() -> None:
+    """Another special id than eos: it would babble on to max_tokens."""
+    model = SmallModel()
+    fill = VOCABULARY.first_speech_id + CONFIG.fill_id
+
+    def filling(ids: Sequence[int]) -> torch.Tensor:
+        logits = model(ids).clone()
+        if len(ids) > 20:
+            logits[fill] = 100.0
+        return logits
+
+    with running(Behaviour(filling), is_repetition_aware=True) as made:
+        made.backend.add(request(max_tokens=80))
+        found = outputs(made)
+        assert found[-1].is_final
+        assert not found[-1].is_truncated
+        made.backend.add(request(1, max_tokens=3))
+        outputs(made)
+        assert made.llm.requests[0].output.finished
+        assert len(made.llm.requests[0].generated) < 80
+
+
+# --- when nothing comes -----------------------------------------------------------------------------------
+
+
+class Bell:
+    def __init__(self) -> None:
+        self.rung = threading.Event()
+
+    def wake(self) -> None:
+        self.rung.set()
+
+    def watch(self, mark: Mark) -> None:
+        pass
+
+
+@contextmanager
+def impatient(behaviour: Behaviour | None = None) -> Iterator[tuple[Running, Bell]]:
+    with running(behaviour, first_token_timeout_s=SOON_S, token_timeout_s=SOON_S) as made:
+        bell = Bell()
+        made.backend.set_waker(bell)
+        yield made, bell
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_an_executor_that_dies_without_a_word_is_found_out(is_begun: bool) -> None:
+    with impatient() as (made, bell):
+        made.backend.add(request(max_tokens=80))
+        if is_begun:
+            made.backend.wait()
+        made.llm.die()
+        with pytest.raises(LlmDied, match=r"nothing has come of it for 0.05 s, of any sequence"):
+            outputs(made)
+        bell.rung.clear()
+        made.backend.add(request(1))  # comes to nothing
+        with pytest.raises(LlmDied):
+            made.backend.poll()
+        made.backend.abort(1)
+
+
+def test_a_sequence_that_is_lost_fails_alone() -> None:
+    with running(first_token_timeout_s=60.0, token_timeout_s=0.4, stream_interval=1) as made:
+        made.backend.add(request(max_tokens=150))
+        made.backend.wait()
+        made.llm.behaviour.lost.add(0)
+        lost: list[SequenceOutput] = []
+        for other in count(1):  # they are heard meanwhile
+            made.backend.add(request(other, max_tokens=1))
+            lost += [each for each in until_end(made, other) if each.sequence_id == 0 and each.error]
+            if lost:
+                break
+    assert lost == [SequenceOutput(0, error="the LLM made no token for 0.4 s")]
+
+
+def test_an_error_that_is_not_one_requests_own_is_its_death() -> None:
+    with running() as made:
+        with made.llm.held():
+            made.backend.add(request(0))
+            made.backend.add(request(1))
+            made.llm.behaviour.breaks_with = RuntimeError("the executor has lost its device")
+        with pytest.raises(LlmDied, match="TensorRT-LLM: the executor has lost its device"):
+            outputs(made)
+
+
+def test_it_can_be_closed_while_it_speaks() -> None:
+    with running() as made:
+        made.backend.add(request(max_tokens=80))
+        made.backend.wait()
+        made.backend.close()
+        made.backend.close()
+        made.backend.abort(0)
+        assert made.llm.is_shut_down
