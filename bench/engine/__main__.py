@@ -14,7 +14,7 @@ Scenarios, any number of them; N: streams, or --streams where the name has none
     all           first-audio, live-16, live-128, sustain-300, burst-400, cancel-16, memory
     stages        the default: see bench/engine/stages.py
 
-Any EngineConfig field is `--set NAME=VALUE`; a table of ablations: ablation.py. `--baseline` then runs the plain way
+Any EngineConfig field is `--set NAME=VALUE`; tables: ablation.py, llm_backends.py. `--baseline` then runs the plain way
 (bench/plain/) on the same weights and texts, in this process, with each of its decoders, and gives the ratios.
 """
 

@@ -47,13 +47,13 @@ _DEFAULTS: Final = (
 )
 
 
-def chosen_rows(names: Sequence[str]) -> list[Row]:
-    """In the order of ROWS. Raises UsageError."""
-    known = [row.name for row in ROWS]
+def chosen_rows(names: Sequence[str], rows: Sequence[Row] = ROWS) -> list[Row]:
+    """In the order of `rows`. Raises UsageError."""
+    known = [row.name for row in rows]
     wrong = [name for name in names if name not in known]
     if wrong:
         raise UsageError(f"--rows: there is no {', '.join(wrong)}; there are {', '.join(known)}")
-    return [row for row in ROWS if row.name in names]
+    return [row for row in rows if row.name in names]
 
 
 async def measure_row(run: Run, row: Row) -> dict[str, Any]:
@@ -81,8 +81,9 @@ def line(name: str, row: Mapping[str, Any], base: Mapping[str, Any] | None) -> s
     return "  ".join(cells)
 
 
-def header(run: Run) -> str:
-    cells = [f"{'row':<18} {'start':>6}", *(f"{name!s:>15} {'a-s/s':>7} {'of all':>6}" for name in run.scenarios)]
+def header(scenarios: Sequence[object], base: str = "all") -> str:
+    share = f"of {base}"
+    cells = [f"{'row':<18} {'start':>6}", *(f"{name!s:>15} {'a-s/s':>7} {share:>6}" for name in scenarios)]
     return "  ".join(cells)
 
 
@@ -112,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     measured: dict[str, Any] = {}
     report = {"environment": environment.describe(), "rows": measured}
-    print(header(run), flush=True)
+    print(header(run.scenarios), flush=True)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         for row in rows:
             measured[row.name] = runner.run(measure_row(run, row))

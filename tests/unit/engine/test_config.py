@@ -14,7 +14,7 @@ from voicegate.engine.config import (
     VOCODER_PRECISIONS,
     EngineConfig,
 )
-from voicegate.engine.loading import runners as loading
+from voicegate.engine.loading import devices
 from voicegate.engine.token2wav.vocoder.cuda.config import PRECISIONS as VOCODER_KERNELS
 
 pytestmark = pytest.mark.unit
@@ -39,9 +39,9 @@ def test_a_wrong_choice_is_refused_with_the_choices(field: dict[str, Any], messa
 
 
 def test_choices_are_what_the_loader_knows() -> None:
-    assert set(PRECISIONS) == set(loading._DTYPES)
-    assert set(KV_DTYPES) == set(loading._KV_DTYPES)
-    assert set(FLOW_PRODUCTS) == set(loading._PRODUCT_DTYPES)
+    assert set(PRECISIONS) == set(devices.DTYPES)
+    assert set(KV_DTYPES) == set(devices.KV_DTYPES)
+    assert set(FLOW_PRODUCTS) == set(devices.PRODUCT_DTYPES)
     assert set(VOCODER_PRECISIONS) == set(VOCODER_KERNELS)
 
 

@@ -230,7 +230,7 @@ def test_an_executor_that_dies_without_a_word_is_found_out(is_begun: bool) -> No
         made.llm.die()
         with pytest.raises(LlmDied, match=r"nothing has come of it for 0.05 s, of any sequence"):
             outputs(made)
-        bell.rung.clear()
+        assert bell.rung.is_set()
         made.backend.add(request(1))  # comes to nothing
         with pytest.raises(LlmDied):
             made.backend.poll()

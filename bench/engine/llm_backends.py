@@ -1,0 +1,94 @@
+"""What runs the speech LLM, compared: our CUDA runner, and TensorRT-LLM in the ways that it can be set up.
+
+    python -m voicegate.bench.engine.llm_backends --model DIR --merged-hf DIR --json FILE [--rows ours in-process ...]
+
+DIR, DIR: what `voicegate convert SRC DST --merged-hf DIR` made of one source. Each row is a run of bench.engine in a
+process of its own: TensorRT-LLM asks once how it is to run, and its memory comes back when its process ends. The file
+is written after each. Other options are bench.engine's. It needs trained weights: generated ones choose text ids too,
+which are no speech. Not run with TensorRT-LLM by those who wrote it (docs/adr/0035).
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from voicegate.bench import environment, results_file
+from voicegate.bench.engine.__main__ import UsageError
+from voicegate.bench.engine.ablation import Row, chosen_rows, header, line
+
+_OURS: Final = "ours"
+_TENSORRT_LLM: Final = "llm_backend=tensorrt-llm"
+ROWS: Final = (
+    Row(_OURS, ("llm_backend=cuda",)),
+    Row("in-process", (_TENSORRT_LLM,)),
+    Row("worker-process", (_TENSORRT_LLM, "tensorrt_llm_worker=true")),
+    Row("interval-1", (_TENSORRT_LLM, "tensorrt_llm_stream_interval=1")),
+    Row("interval-4", (_TENSORRT_LLM, "tensorrt_llm_stream_interval=4")),
+    Row("no-overlap", (_TENSORRT_LLM, "tensorrt_llm_overlap=false")),
+    Row("no-reuse", (_TENSORRT_LLM, "tensorrt_llm_reuse=false")),
+    Row("repetition-aware", (_TENSORRT_LLM, "tensorrt_llm_sampling=repetition-aware")),
+)
+
+_SCENARIOS: Final = ("first-audio", "live-128", "burst-128", "sustain-300")
+_DEFAULTS: Final = ("--audio-s", "3..15", "--duration-s", "10", "--limit-s", "40")
+
+
+def command(row: Row, options: argparse.Namespace, rest: Sequence[str], target: Path) -> list[str]:
+    settings = (*row.settings, f"merged_hf_dir={options.merged_hf}")
+    return [
+        *(sys.executable, "-m", "voicegate.bench.engine", "--device", "cuda", "--model", str(options.model)),
+        *("--scenario", *options.scenario, "--label", row.name, "--json", str(target), *_DEFAULTS, *rest),
+        *(word for setting in settings for word in ("--set", setting)),
+    ]
+
+
+def measure_row(row: Row, options: argparse.Namespace, rest: Sequence[str]) -> dict[str, Any]:
+    """bench.engine's report, or why there is none."""
+    with TemporaryDirectory() as directory:
+        target = Path(directory) / "row.json"
+        words = command(row, options, rest, target)
+        done = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+        if done.returncode == 0 and target.exists():
+            report: dict[str, Any] = json.loads(target.read_text())
+            return report
+        told = done.stderr.strip().splitlines()
+        return {"error": told[-1] if told else f"it ended with status {done.returncode}", "scenarios": {}}
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m voicegate.bench.engine.llm_backends",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--merged-hf", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--rows", nargs="+", default=[row.name for row in ROWS], metavar="ROW", help="(default: each)")
+    parser.add_argument("--scenario", nargs="+", default=list(_SCENARIOS), metavar="NAME")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options, rest = parser().parse_known_args(arguments)
+    try:
+        rows = chosen_rows(options.rows, ROWS)
+    except UsageError as error:
+        print(f"bench.engine.llm_backends: {error}", file=sys.stderr)
+        return 1
+    measured: dict[str, Any] = {}
+    print(header(options.scenario, _OURS), flush=True)
+    for row in rows:
+        measured[row.name] = measure_row(row, options, rest)
+        print(line(row.name, measured[row.name], measured.get(_OURS)), flush=True)
+        results_file.save({"environment": environment.describe(), "rows": measured}, options.json)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
