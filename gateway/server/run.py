@@ -18,6 +18,7 @@ from voicegate.gateway.config import GatewayConfig, config_fields
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.server import CLOSING_S, EXIT_FAILED, Gateway
+from voicegate.gateway.server.service_manager import ServiceManager
 
 log = get_logger(__name__)
 
@@ -37,7 +38,7 @@ def run_gateway(
     log.info("starting", version=__version__, **_shown(config))
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            gateway = Gateway(config, engine, owns_process=True)
+            gateway = Gateway(config, engine, owns_process=True, manager=ServiceManager(os.environ))
             status = runner.run(_run_announced(gateway, engine, on_ready))
         failure = gateway.failure
         if gateway.is_engine_left:

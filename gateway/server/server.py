@@ -28,6 +28,7 @@ from voicegate.gateway.server.http.status import Load, Status
 from voicegate.gateway.server.listener import Listener
 from voicegate.gateway.server.metrics.exporter import Exporter
 from voicegate.gateway.server.resumption import Resumption
+from voicegate.gateway.server.service_manager import ServiceManager
 from voicegate.gateway.server.sites import is_loopback, sites_of
 from voicegate.gateway.server.sitting import Sitting
 from voicegate.gateway.server.starting import keyring_of, pronunciations_of, room_for_sockets, token_secret_of
@@ -61,9 +62,17 @@ class Phase(Enum):
 class Gateway:
     """`owns_process`: an engine that loads, or hangs, cannot be interrupted, and is left where it is at the end."""
 
-    def __init__(self, config: GatewayConfig, engine: Engine, *, owns_process: bool = False) -> None:
+    def __init__(
+        self,
+        config: GatewayConfig,
+        engine: Engine,
+        *,
+        owns_process: bool = False,
+        manager: ServiceManager | None = None,
+    ) -> None:
         self._config = config
         self._owns_process = owns_process
+        self._manager = manager or ServiceManager({})
         self._engine = engine
         waiting = WaitingLimits(num_waiting=config.waiting_contexts, wait_s=config.waiting_s)
         self._admission = Admission(engine, waiting)
@@ -92,7 +101,13 @@ class Gateway:
         self._services = Services(
             engine, self._dispatcher, self._admission, limits, self.quotas, meters, self._pronunciations
         )
-        self._watchdog = Watchdog(engine, config.engine_timeout_s, on_change=self.meet_engine, on_lag=meters.note_lag)
+        self._watchdog = Watchdog(
+            engine,
+            config.engine_timeout_s,
+            on_change=self.meet_engine,
+            on_lag=meters.note_lag,
+            manager=self._manager,
+        )
         self.guests = Guests()
         resumable = ResumeLimits(config.resume_s, config.resume_session_bytes, config.resume_total_bytes)
         self._resumption = Resumption(resumable, self.quotas)
@@ -196,6 +211,7 @@ class Gateway:
             await self._start_engine()
             self._info = self._engine.info
             self._phase = Phase.READY
+            self._manager.ready()
             self.settled.set()
             log.info("ready", model=self._info.model, voices=len(self._info.voices))
             await self._dispatcher.run()
@@ -317,6 +333,7 @@ class Gateway:
     async def _drain(self) -> None:
         """Let contexts finish for most of the drain time, end the others, and close."""
         self._phase = Phase.DRAINING
+        self._manager.stopping()
         finishing_s = max(0.0, self._config.drain_s - CLOSING_S - _LAST_WAIT_S)
         log.info("draining", guests=len(self.guests), absent=len(self._resumption.absent), finishing_s=finishing_s)
         self._resumption.close()

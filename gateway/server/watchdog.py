@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from voicegate.engine.interface import Engine
 from voicegate.gateway.logs import get_logger
+from voicegate.gateway.server.service_manager import ServiceManager
 from voicegate.gateway.session.pulse import LOOK_S, PulseWatch
 
 log = get_logger(__name__)
@@ -13,7 +14,7 @@ log = get_logger(__name__)
 class Watchdog:
     """`on_change` is told what is wrong when the engine hangs, and None when it goes on.
 
-    `on_lag` is told of each look, by how much the event loop was late for it.
+    `on_lag` is told of each look, by how much the event loop was late for it; `manager` that all is well.
     """
 
     def __init__(
@@ -23,12 +24,14 @@ class Watchdog:
         *,
         on_change: Callable[[str | None], None],
         on_lag: Callable[[float], None],
+        manager: ServiceManager,
     ) -> None:
         self._engine = engine
         self._limit_s = limit_s
         self._watch = PulseWatch(limit_s)
         self._on_change = on_change
         self._on_lag = on_lag
+        self._manager = manager
         self.trouble: str | None = None  # with the engine
 
     async def run(self) -> None:
@@ -43,6 +46,8 @@ class Watchdog:
 
     def _look(self, now_s: float) -> None:
         hangs = self._watch.look(self._engine.pulse, now_s)
+        if not hangs:
+            self._manager.alive(now_s)
         if hangs is (self.trouble is not None):
             return
         if hangs:

@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 import json
 import resource
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -156,6 +158,27 @@ async def test_sigterm_does_not_wait_for_an_engine_that_hangs() -> None:
             await process.wait()
     assert process.returncode == EXIT_OK
     assert json.loads(stderr.splitlines()[-1])["event"] == "stopped"
+
+
+async def test_systemd_hears_of_its_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        told = []
+
+        async def hear(sign: bytes) -> None:
+            async with asyncio.timeout(TIMEOUT_S):
+                while sign not in told:
+                    told.append(await asyncio.get_running_loop().sock_recv(manager, 100))
+
+        async with server_process() as (process, _, _):
+            await hear(b"WATCHDOG=1")
+            await hear(b"READY=1")
+            process.terminate()
+            await hear(b"STOPPING=1")
+    assert told[-1] == b"STOPPING=1"
+    assert process.returncode == EXIT_OK
 
 
 async def test_the_second_sigint_exits_now() -> None:

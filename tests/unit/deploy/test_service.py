@@ -1,0 +1,34 @@
+"""Those who stop the server give it the time that it takes, and ask it for what it gives."""
+
+from pathlib import Path
+
+import pytest
+
+from voicegate.gateway.config import GatewayConfig, from_environment
+
+pytestmark = pytest.mark.unit
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+
+
+def unit() -> dict[str, str]:
+    lines = [line for line in (DEPLOY / "voicegate.service").read_text().splitlines() if "=" in line and line[0] != "#"]
+    return dict(line.split("=", 1) for line in lines)
+
+
+def test_the_unit_leaves_time_to_drain_and_to_be_told_of_a_hang() -> None:
+    config, settings = GatewayConfig(), unit()
+    assert float(settings["TimeoutStopSec"]) > config.drain_s + 5
+    assert float(settings["WatchdogSec"]) > 2 * config.engine_timeout_s
+    assert int(settings["LimitNOFILE"]) > 4 * config.max_sockets
+    assert settings["Type"] == "notify"
+    assert settings["KillMode"] == "mixed"
+
+
+def test_the_example_environment_is_settings_of_ours() -> None:
+    lines = (DEPLOY / "environment.example").read_text().splitlines()
+    env = dict(line.lstrip("#").split("=", 1) for line in lines if not line.startswith("# "))
+    config = from_environment(env)
+    assert config.require_key
+    assert config.api_keys_file is not None
+    assert config.metrics_port == 9464
