@@ -7,8 +7,8 @@ Promises, each a test that runs against every implementation (tests/contract):
 * `AudioReady` events of an utterance are in order and their timestamps are contiguous;
 * every word is in one item of an `Alignment` that comes before any audio from its `start_ms` on; items are in order, in
   text and in time, and stand once they are told;
-* `push_text`, `flush_text`, `end_text`, `cancel` on an utterance that has ended or never was are no-ops,
-  because its end event may still be on its way to the caller;
+* `push_text`, `flush_text`, `end_text`, `note_listener`, `cancel` on an utterance that has ended or never was are
+  no-ops, because its end event may still be on its way to the caller;
 * text that waits for more of it is spoken, up to the last whole word, when none comes for a while (`stall_ms` of the
   real engine's configuration), or when it has waited for as long as its request lets it; nothing else of what is said
   depends on when text comes, but in INCREMENTAL mode, where a sentence that is spoken while it is written depends on
@@ -71,6 +71,15 @@ class UtteranceRequest:
     is_normalized: bool = True  # numbers, signs and markup become words; else the model is given what is written
     max_buffer_delay_ms: int | None = None  # text waits for no longer than this for more; None: the engine's rule
     dictionaries: tuple[Dictionary, ...] = ()  # the first one has precedence
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerReport:
+    """What is known of a listener, in place of what was known before."""
+
+    played_ms: int | None = None  # of the utterance's audio; None: nobody says
+    is_playing: bool = True  # False: it has paused, or takes nothing; its clock stands until the next report
+    num_underruns: int = 0  # times that it had nothing to play
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +335,13 @@ class Engine(Protocol):
 
     def end_text(self, utterance_id: UtteranceId) -> None:
         """No more text follows; answered by `Done` after the last audio."""
+
+    def note_listener(self, utterance_id: UtteranceId, report: ListenerReport) -> None:
+        """Says when its speech is needed, and so whose comes first; never changes what is said.
+
+        Without it a listener is taken to play from its first packet on. One that does not play is given no more than
+        `lead_ms` of audio in hand.
+        """
 
     def cancel(self, utterance_id: UtteranceId, played_ms: int | None = None) -> None:
         """Stop within one engine step; answered by `Cancelled`. Idempotent."""

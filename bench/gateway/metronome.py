@@ -24,6 +24,7 @@ from voicegate.engine.interface import (
     EngineStats,
     EngineStopped,
     Failed,
+    ListenerReport,
     SpeakingMode,
     UtteranceId,
     UtteranceRequest,
@@ -111,6 +112,9 @@ class Metronome:
 
     def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
         raise NotImplementedError("nobody flushes here")
+
+    def note_listener(self, utterance_id: UtteranceId, report: ListenerReport) -> None:
+        pass
 
     def end_text(self, utterance_id: UtteranceId) -> None:
         if (voice := self._stop(utterance_id)) is not None:

@@ -5,6 +5,7 @@ Part of the product: the gateway's tests, `bench/` and client authors run agains
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -23,6 +24,7 @@ from voicegate.engine.interface import (
     EngineStats,
     EngineStopped,
     Failed,
+    ListenerReport,
     Overloaded,
     SpeakingMode,
     Timing,
@@ -36,6 +38,7 @@ from voicegate.engine.interface import (
     check_new_voice,
     check_removable,
 )
+from voicegate.engine.policy.listener import Listener
 
 __all__ = ["VOICES", "FakeEngine", "Fault", "FaultKind", "Script", "tone_hz"]
 
@@ -79,6 +82,7 @@ class _Utterance:
     speech: FakeSpeech
     fault: Fault | None
     due_s: float = 0.0
+    listener: Listener = field(default_factory=Listener)
     started_s: float | None = None  # when there was text to speak
     first_packet_s: float | None = None
 
@@ -93,7 +97,7 @@ class _Utterance:
 
 
 class FakeEngine:
-    """`requests`, `cancels` and `num_live` are there to be looked at; `until` waits for what they should show.
+    """`requests`, `cancels`, `reports`, `num_live` are there to be looked at; `until` waits for what they should show.
 
     `trouble` is there to be set and unset, `go_on` ends a hang.
     """
@@ -113,6 +117,7 @@ class FakeEngine:
         self._voices = list(VOICES)
         self.requests: list[UtteranceRequest] = []
         self.cancels: list[tuple[UtteranceId, int | None]] = []
+        self.reports: list[tuple[UtteranceId, ListenerReport]] = []
 
     @property
     def num_live(self) -> int:
@@ -207,6 +212,13 @@ class FakeEngine:
             utterance.speech.end()
             self._schedule(utterance)
 
+    def note_listener(self, utterance_id: UtteranceId, report: ListenerReport) -> None:
+        self.reports.append((utterance_id, report))
+        if (utterance := self._live.get(utterance_id)) is not None:
+            utterance.listener.note(report, made_s=utterance.speech.audio_ms / 1000, now_s=_now_s())
+            self._schedule(utterance)
+        self._changed.set()
+
     def cancel(self, utterance_id: UtteranceId, played_ms: int | None = None) -> None:
         self.cancels.append((utterance_id, played_ms))
         if (utterance := self._live.get(utterance_id)) is not None:
@@ -266,13 +278,13 @@ class FakeEngine:
             return None
         now_s = _now_s()
         for utterance in list(self._live.values()):
-            if utterance.speech.has_work and utterance.due_s <= now_s:
+            if utterance.speech.has_work and self._due_s(utterance) <= now_s:
                 if utterance.ripe_fault is None:
                     self._advance(utterance)
                 else:
                     self._suffer(utterance, utterance.ripe_fault)
-        waits_s = [utterance.due_s - now_s for utterance in self._live.values() if utterance.is_waiting]
-        return max(0.0, min(waits_s)) if waits_s else None
+        next_s = min((self._due_s(each) for each in self._live.values() if each.is_waiting), default=math.inf)
+        return None if next_s == math.inf else max(0.0, next_s - now_s)
 
     def _advance(self, utterance: _Utterance) -> None:
         speech = utterance.speech
@@ -322,17 +334,26 @@ class FakeEngine:
         self._changed.set()
 
     def _pace(self, utterance: _Utterance, *, made_ms: int) -> None:
-        if self._script.real_time_factor > 0 and utterance.first_packet_s is not None:
-            lead_ms = utterance.speech.request.lead_ms or self._script.max_lead_ms
-            utterance.due_s = max(
-                _now_s() + made_ms / 1000 * self._script.real_time_factor,
-                utterance.first_packet_s + (utterance.speech.audio_ms - lead_ms) / 1000,
-            )
+        if utterance.first_packet_s is not None:
+            utterance.due_s = _now_s() + made_ms / 1000 * self._script.real_time_factor
+
+    def _due_s(self, utterance: _Utterance) -> float:
+        """The lead counts where time does, and for a listener who does not play."""
+        lead_s = (utterance.speech.request.lead_ms or self._script.max_lead_ms) / 1000
+        listener = utterance.listener
+        if listener.held_s is not None:
+            return utterance.due_s if listener.held_s < lead_s else math.inf
+        if listener.deadline_s is None or not self._script.real_time_factor:
+            return utterance.due_s
+        return max(utterance.due_s, listener.deadline_s - lead_s)
 
     def _emit(self, utterance: _Utterance, events: list[EngineEvent]) -> None:
         for event in events:
-            if isinstance(event, AudioReady) and utterance.first_packet_s is None:
-                utterance.first_packet_s = _now_s()
+            if isinstance(event, AudioReady):
+                now_s, frame_ms = _now_s(), utterance.speech.request.audio.frame_ms
+                utterance.listener.send(len(event.packets) * frame_ms / 1000, now_s)
+                if utterance.first_packet_s is None:
+                    utterance.first_packet_s = now_s
             self._events.put_nowait(event)
 
     def _emit_end(self, event: EndEvent) -> None:

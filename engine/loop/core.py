@@ -16,7 +16,7 @@ from voicegate.engine.audio.encoding import Encoders, LocalEncoders
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.watcher import NO_WAKER, Waker
-from voicegate.engine.interface import Failed, UtteranceId, UtteranceRequest
+from voicegate.engine.interface import Failed, ListenerReport, UtteranceId, UtteranceRequest
 from voicegate.engine.llm.backend import SequenceOutput
 from voicegate.engine.loop.admission import Admission
 from voicegate.engine.loop.clause import Clause, ClauseState
@@ -99,6 +99,9 @@ class EngineCore:
 
     def end_text(self, utterance_id: UtteranceId) -> None:
         self._change(self._roster.named(utterance_id), Utterance.end, self._clock())
+
+    def note_listener(self, utterance_id: UtteranceId, report: ListenerReport) -> None:
+        self._change(self._roster.named(utterance_id), Utterance.note_listener, report, self._clock())
 
     def cancel(self, utterance_id: UtteranceId, played_ms: int | None) -> None:
         self._change(self._roster.named(utterance_id), self._cancel, played_ms)

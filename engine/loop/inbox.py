@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
-from voicegate.engine.interface import UtteranceId
+from voicegate.engine.interface import ListenerReport, UtteranceId
 from voicegate.engine.loop.core import EngineCore
 
 Command = Callable[[EngineCore], None]
@@ -24,6 +24,15 @@ class _Push:
 
     def __call__(self, core: EngineCore) -> None:
         core.push_text(self.utterance_id, "".join(self.texts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    utterance_id: UtteranceId
+    report: ListenerReport
+
+    def __call__(self, core: EngineCore) -> None:
+        core.note_listener(self.utterance_id, self.report)
 
 
 @dataclass(slots=True, eq=False)
@@ -72,6 +81,15 @@ class Inbox:
                 last.texts.append(text)
             else:
                 commands.append(_Push(utterance_id, [text]))
+        self._bell.ring()
+
+    def note(self, utterance_id: UtteranceId, report: ListenerReport) -> None:
+        """In place of one that has not been taken: only the last counts."""
+        with self._lock:
+            commands = self._envelope(utterance_id).commands
+            if commands and isinstance(commands[-1], _Note):
+                commands.pop()
+            commands.append(_Note(utterance_id, report))
         self._bell.ring()
 
     def cancel(self, utterance_id: UtteranceId, command: Command) -> str | None:

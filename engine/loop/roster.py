@@ -321,14 +321,20 @@ class Roster:
         )
 
     def _max_lead_within_clause_s(self, utterance: Utterance) -> float:
-        """A clause holds flow memory for as long as it is active: where that is tight it is finished (ADR 0015)."""
-        is_finished_first = self._is_room_tight and utterance.request.lead_ms is None
+        """A clause holds flow memory for as long as it is active: where that is tight it is finished (ADR 0015).
+
+        Also one whose listener asked for a short lead and then paused: for how long nobody knows.
+        """
+        has_own_lead = utterance.request.lead_ms is not None and utterance.listener.held_s is None
+        is_finished_first = self._is_room_tight and not has_own_lead
         return math.inf if is_finished_first else self._max_lead_s(utterance)
 
     def _max_lead_s(self, utterance: Utterance) -> float:
         asked_ms = utterance.request.lead_ms
         lead_ms = self._config.lead_ms if asked_ms is None else min(asked_ms, self._config.max_lead_ms)
-        return lead_ms / 1000
+        held_s = utterance.listener.held_s
+        is_to_be_filled = held_s is not None and held_s < lead_ms / 1000
+        return math.inf if is_to_be_filled else lead_ms / 1000
 
 
 class Alarms:

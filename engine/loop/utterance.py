@@ -18,6 +18,7 @@ from voicegate.engine.interface import (
     Done,
     Failed,
     Flushed,
+    ListenerReport,
     Timing,
     UtteranceId,
     UtteranceRequest,
@@ -26,6 +27,7 @@ from voicegate.engine.loop.clause import Clause, ClauseState, Entry
 from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.loop.stages import ReadyVoice
 from voicegate.engine.policy.growth import WriterPace
+from voicegate.engine.policy.listener import Listener
 from voicegate.engine.text.alignment import Sound, WordTimes, split_spoken
 
 
@@ -78,7 +80,7 @@ class Utterance:
         self.num_started_clauses = 0
         self.num_vain_bites = 0  # of its text, since one has brought a clause or all was read
         self.is_truncated = False  # a length limit, not the model, ended one of its passes
-        self.deadline_s: float | None = None  # the listener runs dry; None while nothing was sent
+        self.listener = Listener()
         self._last_text_s: float | None = None  # more text may still come for what waits; None: that was given up
         self._buffered_since_s: float | None = None  # the oldest text that is in no clause
         self._unread_since_s: float | None = None
@@ -97,6 +99,11 @@ class Utterance:
     @property
     def audio_ms(self) -> int:
         return units.samples_to_ms(self._num_samples)
+
+    @property
+    def deadline_s(self) -> float | None:
+        """The listener runs dry; None while nothing was sent."""
+        return self.listener.deadline_s
 
     @property
     def waiting_since_s(self) -> float:
@@ -183,9 +190,10 @@ class Utterance:
         self._num_samples += num_samples
         num_packets = self._num_samples // self._packet_samples - before
         if num_packets:
-            # A listener who ran dry resumes when audio comes: the deadline counts from then.
-            start_s = now_s if self.deadline_s is None else max(self.deadline_s, now_s)
-            self.deadline_s = start_s + num_packets * self.request.audio.frame_ms / 1000
+            self.listener.send(num_packets * self.request.audio.frame_ms / 1000, now_s)
+
+    def note_listener(self, report: ListenerReport, now_s: float) -> None:
+        self.listener.note(report, made_s=self.audio_ms / 1000, now_s=now_s)
 
     def _end_pts_48k(self, num_samples: int) -> int:
         return self._pre_skip_48k + num_samples * units.OPUS_CLOCK_PER_SAMPLE if num_samples else 0

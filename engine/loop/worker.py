@@ -29,6 +29,7 @@ from voicegate.engine.interface import (
     EngineStats,
     EngineStopped,
     Failed,
+    ListenerReport,
     Overloaded,
     SpeakingMode,
     UnknownVoice,
@@ -173,6 +174,10 @@ class ThreadedEngine:
     def end_text(self, utterance_id: UtteranceId) -> None:
         if utterance_id in self._live:
             self._inbox.add(utterance_id, lambda core: core.end_text(utterance_id))
+
+    def note_listener(self, utterance_id: UtteranceId, report: ListenerReport) -> None:
+        if utterance_id in self._live:
+            self._inbox.note(utterance_id, report)
 
     def cancel(self, utterance_id: UtteranceId, played_ms: int | None = None) -> None:
         if utterance_id not in self._live:

@@ -26,8 +26,8 @@ class StreamView(NamedTuple):
 
     key: int
     waiting_since_s: float  # its first speakable text came
-    deadline_s: float | None  # its listener runs dry; None while nothing has been sent
-    max_lead_s: float  # further ahead of its listener than this, it waits
+    deadline_s: float | None  # its listener runs dry; None while nothing has been sent; infinite: it does not play
+    max_lead_s: float  # further ahead of its listener than this, it waits; infinite: it does not wait
     wants_llm: bool = False  # an LLM step is possible and useful
     block_frames: int = 0  # of its flow block that is complete and not being solved; 0: none is
     num_blocks: int = 1  # of the flow's memory, that this block takes
@@ -122,7 +122,7 @@ _PRESSING, _NEWCOMER, _LISTENER, _CALM = range(4)
 
 def due_at_s(view: StreamView) -> float:
     """When its next work is allowed: a running batch and a first audio at once, the rest within the lead."""
-    if view.deadline_s is None or view.batch is not None:
+    if view.deadline_s is None or view.batch is not None or view.max_lead_s == math.inf:
         return -math.inf
     return view.deadline_s - view.max_lead_s
 

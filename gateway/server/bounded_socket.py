@@ -56,6 +56,7 @@ class BoundedSocket(ServerConnection):
         super().__init__(*args, **options)
         self.owner = NOBODY
         self.on_trouble: Callable[[Trouble], None] = lambda _: self.transport.abort()
+        self.on_held_up: Callable[[bool], None] = lambda _: None  # what is written waits for the peer, or no more
         self._on_departure = on_departure
         self._inflow = inflow
         self._stall = stall
@@ -95,6 +96,7 @@ class BoundedSocket(ServerConnection):
                 handle.cancel()
         if self._watch is not None:
             self._watch.end()
+        self.on_held_up(False)
         self._unread.clear()
         super().connection_lost(exc)
         self._on_departure()
@@ -195,11 +197,13 @@ class BoundedSocket(ServerConnection):
         super().pause_writing()
         if self._watch is not None:
             self._watch.begin()
+        self.on_held_up(True)
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if self._watch is not None:
             self._watch.end()
+        self.on_held_up(False)
         late_pong, self._late_pong = self._late_pong, b""
         if late_pong and self.state is State.OPEN:
             self.transport.write(late_pong)

@@ -45,6 +45,7 @@ class Connection:
         log = self.conversation.log
         log.info("socket opened", peer=str(self._websocket.remote_address), owner=self._websocket.owner.address)
         self._websocket.on_trouble = self._meet_trouble
+        self._websocket.on_held_up = lambda is_held_up: self.conversation.hold_up(is_held_up)
         try:
             self.conversation.greet()
             await self._read_and_write()

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import Final, assert_never
 
 from voicegate.engine.interface import Engine, EngineError, EngineEvent, EngineInfo, EngineStopped, UtteranceRequest
 from voicegate.gateway.logs import get_logger
@@ -23,6 +23,7 @@ from voicegate.gateway.session.actions import (
     Close,
     EndText,
     FlushText,
+    NoteListener,
     PushText,
     Send,
     SendAudio,
@@ -36,6 +37,9 @@ from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.dialect import Reply
 from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
 from voicegate.protocol.messages import ServerMessage, SessionMessage
+
+# Lower -> every hiccup of a network has the engine stop and go; higher -> more is made for a peer that takes none.
+_SLOW_AFTER_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,8 @@ class Conversation:
         self._loop = asyncio.get_running_loop()
         self._deadline: asyncio.TimerHandle | None = None
         self._sending: asyncio.TimerHandle | None = None
+        self._holding_up: asyncio.TimerHandle | None = None
+        self._is_reachable = True
         self._outgoing = Outgoing()
         self.on_backlog: Callable[[int], None] = lambda _num_bytes: None  # told what waits when it has grown
         self.verdict: asyncio.Future[Close] = self._loop.create_future()
@@ -122,6 +128,21 @@ class Conversation:
     def say(self, answer: Reply | Close) -> None:
         """What the session does not know of: it goes out behind all that waits, and nothing behind a Close."""
         self._outgoing.put(answer)
+
+    def hold_up(self, is_held_up: bool) -> None:
+        """What is sent waits for the peer, or does not any more: for one who stays so nothing further is made."""
+        if self._holding_up is not None:
+            self._holding_up.cancel()
+            self._holding_up = None
+        if is_held_up:
+            self._holding_up = self._loop.call_later(_SLOW_AFTER_S, self._reach, False)
+        else:
+            self._reach(True)
+
+    def _reach(self, is_reachable: bool) -> None:
+        if is_reachable is not self._is_reachable:
+            self._is_reachable = is_reachable
+            self._react(lambda: self._session.reach(is_reachable))
 
     async def wait_for_room(self) -> None:
         """Until more of the client may be read: who does not take answers is not listened to either."""
@@ -195,7 +216,7 @@ class Conversation:
         self._is_over = True
         self._outgoing.drop_events()
         self._perform(self._session.disconnected())
-        for timer in (self._deadline, self._sending):
+        for timer in (self._deadline, self._sending, self._holding_up):
             if timer is not None:
                 timer.cancel()
         self._end_with(Close(CloseCode.DONE, ""))
@@ -268,6 +289,8 @@ class Conversation:
                     self._engine.flush_text(utterance_id, flush_id)
                 case EndText(utterance_id=utterance_id):
                     self._engine.end_text(utterance_id)
+                case NoteListener(utterance_id=utterance_id, report=report):
+                    self._engine.note_listener(utterance_id, report)
                 case CancelUtterance(utterance_id=utterance_id, played_ms=played_ms):
                     self._engine.cancel(utterance_id, played_ms)
                 case Close():

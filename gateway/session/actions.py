@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from voicegate.engine.interface import UtteranceId, UtteranceRequest
+from voicegate.engine.interface import ListenerReport, UtteranceId, UtteranceRequest
 from voicegate.protocol.audio_message import AudioMessage
 from voicegate.protocol.errors import CloseCode
 from voicegate.protocol.messages import ServerMessage
@@ -50,6 +50,12 @@ class EndText:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteListener:
+    utterance_id: UtteranceId
+    report: ListenerReport
+
+
+@dataclass(frozen=True, slots=True)
 class CancelUtterance:
     utterance_id: UtteranceId
     played_ms: int | None = None
@@ -63,4 +69,4 @@ class Close:
     reason: str
 
 
-Action = Send | SendAudio | Submit | Withdraw | PushText | FlushText | EndText | CancelUtterance | Close
+Action = Send | SendAudio | Submit | Withdraw | PushText | FlushText | EndText | NoteListener | CancelUtterance | Close

@@ -11,12 +11,13 @@ from typing import Final, assert_never
 
 from voicegate.engine import interface as engine
 from voicegate.engine import units
-from voicegate.engine.interface import EngineInfo, UtteranceId, UtteranceRequest
+from voicegate.engine.interface import EngineInfo, ListenerReport, UtteranceId, UtteranceRequest
 from voicegate.gateway.session.actions import (
     Action,
     CancelUtterance,
     EndText,
     FlushText,
+    NoteListener,
     PushText,
     Send,
     SendAudio,
@@ -26,6 +27,7 @@ from voicegate.gateway.session.actions import (
 from voicegate.gateway.session.listener import ListenerClock
 from voicegate.gateway.session.opening import SessionLimits, effective_format
 from voicegate.gateway.session.pacing import SendPace
+from voicegate.gateway.session.player import Player
 from voicegate.gateway.session.prelude import Prelude
 from voicegate.gateway.session.quota import Owner
 from voicegate.protocol import messages as wire
@@ -95,7 +97,7 @@ class Context:
     first_audio_s: float | None = None
     listener: ListenerClock = field(default_factory=ListenerClock)
     measured: engine.Timing | None = None  # by the engine; of one that was done
-    playback: wire.Playback | None = None  # last report of the client's player
+    player: Player = field(default_factory=Player)
 
     @property
     def utterance_id(self) -> UtteranceId:
@@ -148,12 +150,22 @@ class Context:
                 self.is_over = True
                 return [*self.cancel(), Send(wire.Cancelled(self.context_id, 0, "", self._unheard_text))]
             case wire.Playback():
-                self.playback = message
                 if self.pace is not None:
                     self.pace.note_played(message.played_ms, now_s)
-                return []
+                return self._note(self.player.report(message, now_s)) if self._is_listened_to else []
             case _:
                 assert_never(message)
+
+    def reach(self, is_reachable: bool) -> list[Action]:
+        """Whether the peer's socket takes what is sent."""
+        return self._note(self.player.reach(is_reachable)) if self._is_listened_to else []
+
+    @property
+    def _is_listened_to(self) -> bool:
+        return self.has_utterance and self.state is not ContextState.CANCELLING
+
+    def _note(self, report: ListenerReport | None) -> list[Action]:
+        return [] if report is None else [NoteListener(self.utterance_id, report)]
 
     def _take_text(self, text: str, now_s: float) -> list[Action]:
         if self.asked_s is not None:

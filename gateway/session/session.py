@@ -68,6 +68,7 @@ class Session:
         self._paced: dict[str, Context] = {}  # those whose audio leaves in time with their listeners
         self._num_incarnations = 0
         self._next_handle = 0
+        self._is_reachable = True
         self._is_draining = False
         self._is_closed = False
 
@@ -150,7 +151,7 @@ class Session:
 
     def submitted(self, utterance_id: UtteranceId, now_s: float) -> list[Action]:
         context = self._by_utterance[utterance_id]
-        actions = context.begin(now_s)
+        actions = [*context.begin(now_s), *context.reach(self._is_reachable)]
         self._witness.began(context)
         return actions
 
@@ -241,6 +242,11 @@ class Session:
             *self._cancel_all(ErrorCode.UNAUTHORIZED),
             Close(CloseCode.POLICY, ErrorCode.UNAUTHORIZED.value),
         ]
+
+    def reach(self, is_reachable: bool) -> list[Action]:
+        """False: what is sent has waited for the peer for a while, so that more of it would only wait too."""
+        self._is_reachable = is_reachable
+        return [action for context in self._contexts.values() for action in context.reach(is_reachable)]
 
     @property
     def next_send_s(self) -> float | None:

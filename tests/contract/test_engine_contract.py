@@ -25,6 +25,7 @@ from voicegate.engine.interface import (
     EngineStopped,
     Failed,
     Flushed,
+    ListenerReport,
     Overloaded,
     SpeakingMode,
     UnknownVoice,
@@ -187,6 +188,45 @@ async def test_timing_is_in_order_where_it_is_known(listener: Listener, case: Ca
     stamps = [stamp for stamp in known if stamp is not None]
     assert stamps == sorted(stamps)
     assert all(stamp >= 0 for stamp in stamps)
+
+
+# --- listeners --------------------------------------------------------------------------------------------
+
+
+async def test_a_listener_who_does_not_play_is_given_its_lead_and_no_more_until_it_plays(
+    listener: Listener, case: Case
+) -> None:
+    utterance = listener.submit("u", lead_ms=400)
+    listener.engine.note_listener(utterance, ListenerReport(is_playing=False))
+    listener.engine.push_text(utterance, case.text * 5)
+    listener.engine.end_text(utterance)
+    while len(listener.packets(utterance)) * 20 < 400:
+        await listener.until(utterance, AudioReady)
+    await listener.until_quiet()
+    num_packets = len(listener.packets(utterance))
+    assert num_packets * 20 <= 400 + 1500, "and the block that was begun"
+    assert listener.end_of(utterance) is None
+    await listener.until_quiet()
+    assert len(listener.packets(utterance)) == num_packets
+    listener.engine.note_listener(utterance, ListenerReport())
+    await listener.until(utterance, AudioReady)
+    listener.engine.cancel(utterance)
+    await listener.until_end(utterance)
+
+
+async def test_reports_of_a_listener_change_nothing_of_what_is_said(listener: Listener, case: Case) -> None:
+    plain = listener.submit("plain", text=case.text, end=True, mode=SpeakingMode.CLAUSE)
+    before = await listener.until_end(plain)
+    steered = listener.submit("steered", text=case.text, mode=SpeakingMode.CLAUSE)
+    for report in (ListenerReport(0), ListenerReport(is_playing=False), ListenerReport(20, num_underruns=3)):
+        listener.engine.note_listener(steered, report)
+    listener.engine.end_text(steered)
+    after = await listener.until_end(steered)
+    assert isinstance(before, Done)
+    assert isinstance(after, Done)
+    if listener.engine.info.is_reproducible:
+        assert (after.audio_ms, after.num_packets) == (before.audio_ms, before.num_packets)
+    listener.engine.note_listener(steered, ListenerReport(is_playing=False))  # it has ended
 
 
 # --- flush ------------------------------------------------------------------------------------------------

@@ -58,6 +58,20 @@ async def test_who_reads_slowly_is_not_closed() -> None:
         assert sum(map(len, heard.packets)) == 60_000 * 48
 
 
+async def test_for_who_reads_nothing_no_more_is_made_until_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voicegate.gateway.server.conversation._SLOW_AFTER_S", 0.05)
+    script = Script(real_time_factor=0.01)
+    async with serving(script, write_stall_s=30.0) as served, narrow_client(served) as client:
+        await client.speak("a", LONG_TEXT, format=PCM)
+        reports = served.engine.reports
+        await served.until(lambda _: bool(reports) and not reports[-1][1].is_playing)
+        await client.until(wire.Alignment)
+        while not reports[-1][1].is_playing:
+            await client.receive()
+        await client.send(wire.Cancel("a"))
+        assert (await client.until(wire.Cancelled)).audio_ms < 60_000
+
+
 async def test_cancel_drops_what_the_socket_had_no_room_for() -> None:
     async with serving() as served, narrow_client(served) as client:
         await client.send(wire.Open(context="a", format=PCM), wire.Text("a", LONG_TEXT), wire.Flush("a"))
@@ -70,7 +84,8 @@ async def test_cancel_drops_what_the_socket_had_no_room_for() -> None:
         assert cancelled.spoken_text + cancelled.remaining_text == LONG_TEXT
 
 
-async def test_end_that_crossed_a_cancel_is_done_without_more_audio() -> None:
+async def test_end_that_crossed_a_cancel_is_done_without_more_audio(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voicegate.gateway.server.conversation._SLOW_AFTER_S", 60.0)  # the engine is to finish
     async with serving() as served, narrow_client(served) as client:
         await client.speak("a", LONG_TEXT, format=PCM)
         await served.until(lambda engine: len(engine.requests) == 1 and engine.num_live == 0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.tiny_engine import CONFIG, FirstSequenceFails, HandDrivenEngine, Heard, tiny_runner, tiny_stages
 from tests.support.word_times import words_in_time
 from voicegate.engine.device.lanes import HOST_LANE
-from voicegate.engine.interface import AudioReady, Cancelled, Done, Failed, Flushed, SpeakingMode
+from voicegate.engine.interface import AudioReady, Cancelled, Done, Failed, Flushed, ListenerReport, SpeakingMode
 from voicegate.engine.llm.stepped import SteppedLlm
 
 pytestmark = pytest.mark.parity
@@ -219,4 +219,55 @@ def test_a_listener_who_is_far_ahead_makes_the_engine_wait() -> None:
         if decision.wake_at_s is not None:
             engine.now_s = decision.wake_at_s
         engine.step()
+    assert isinstance(engine.heard[utterance_id].end, Done)
+
+
+PAUSES = st.lists(
+    st.tuples(
+        st.integers(1, 60),
+        st.builds(ListenerReport, st.none() | st.integers(0, 3000), st.booleans(), st.integers(0, 3)),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=3)
+@given(pauses=PAUSES)
+@pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
+def test_whenever_a_listener_pauses_the_samples_are_the_same(
+    mode: SpeakingMode, pauses: list[tuple[int, ListenerReport]]
+) -> None:
+    whole = HandDrivenEngine().speak("whole", [TEXT], mode=mode)
+    engine = HandDrivenEngine(replace(CONFIG, lead_ms=600))
+    utterance_id = engine.submit("u", mode=mode)
+    engine.core.push_text(utterance_id, TEXT)
+    engine.core.end_text(utterance_id)
+    for num_steps, report in [*pauses, (1, ListenerReport())]:
+        for _ in range(num_steps):
+            engine.step()
+        engine.core.note_listener(utterance_id, report)
+    while engine.heard[utterance_id].end is None:
+        decision = engine.core.step()
+        engine.now_s = max(engine.now_s, decision.wake_at_s or 0.0) + 0.001
+    assert isinstance(whole.end, Done)
+    assert engine.heard[utterance_id].pcm == whole.pcm
+
+
+def test_for_a_listener_who_has_paused_nothing_is_made_but_what_it_can_hold() -> None:
+    engine = HandDrivenEngine(replace(CONFIG, lead_ms=1000))
+    utterance_id = engine.submit("u")
+    engine.core.note_listener(utterance_id, ListenerReport(is_playing=False))
+    engine.core.push_text(utterance_id, TEXT)
+    engine.core.end_text(utterance_id)
+    engine.run()
+    assert engine.core.step().wake_at_s is None, "time brings nothing: only a report does"
+    engine.now_s += 3600.0
+    engine.run()
+    made_ms = len(engine.heard[utterance_id].pcm) / 48
+    assert 1000 <= made_ms < 2100
+    assert engine.heard[utterance_id].end is None
+    engine.core.note_listener(utterance_id, ListenerReport(played_ms=round(made_ms)))
+    engine.run()
+    engine.now_s += 10.0
+    engine.run()
     assert isinstance(engine.heard[utterance_id].end, Done)

@@ -64,17 +64,23 @@ class Answer:
                 await self._error(failed.problem, failed.problem.status, request_id)(scope, receive, send)
                 return
             await send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": self._headers()})
-            await _send_part(send, first)
+            await self._send_part(send, first)
             try:
                 async for part in parts:
-                    await _send_part(send, part)
+                    await self._send_part(send, part)
             except SpeechFailed as failed:
                 last = self._shot.framing.failure(failed.problem)
                 if last is None:
                     self._is_broken_off = True
                     return
-                await _send_part(send, last)
+                await self._send_part(send, last)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_part(self, send: Send, part: bytes) -> None:
+        """Returns when the connection has room for more."""
+        self.conversation.hold_up(True)
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+        self.conversation.hold_up(False)
 
     def _headers(self) -> list[tuple[bytes, bytes]]:
         opening = self._messages[0]
@@ -90,11 +96,6 @@ class Answer:
             "dg-char-count": str(len(self._shot.text)),  # Deepgram's name for it
         }
         return [(name.encode(), value.encode("utf-8")) for name, value in headers.items()]
-
-
-async def _send_part(send: Send, part: bytes) -> None:
-    """Returns when the connection has room for more."""
-    await send({"type": "http.response.body", "body": part, "more_body": True})
 
 
 async def _until_gone(receive: Receive) -> None:

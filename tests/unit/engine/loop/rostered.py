@@ -50,6 +50,7 @@ def stub_utterance(
         clauses=deque(),
         waiting_since_s=since_s,
         deadline_s=deadline_s,
+        listener=SimpleNamespace(held_s=None),
         request=SimpleNamespace(lead_ms=lead_ms),
         feed=SimpleNamespace(wants_reading=False, is_incremental=False, is_bistream=False, has_growing=False),
         num_vain_bites=0,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voicegate.engine.interface import UtteranceId
+from voicegate.engine.interface import ListenerReport, UtteranceId
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.inbox import Inbox
 
@@ -23,6 +23,9 @@ class Recorder:
 
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
         self.calls.append((utterance_id, "push", text))
+
+    def note_listener(self, utterance_id: UtteranceId, report: ListenerReport) -> None:
+        self.calls.append((utterance_id, report))
 
     def note(self, *call: object) -> Any:
         return lambda core: core.calls.append(call)
@@ -48,6 +51,16 @@ def test_text_in_many_pieces_is_one_command() -> None:
     inbox.add(A, recorder.note(A, "flush"))
     inbox.push(A, "x")
     assert taken(inbox, recorder) == [(A, "push", "hello"), (A, "flush"), (A, "push", "x"), (B, "push", "HELLO")]
+
+
+def test_of_reports_that_wait_only_the_last_counts() -> None:
+    inbox, recorder = Inbox(), Recorder()
+    for played_ms in range(1000):
+        inbox.note(A, ListenerReport(played_ms))
+    inbox.push(A, "x")
+    inbox.note(A, ListenerReport(is_playing=False))
+    expected = [(A, ListenerReport(999)), (A, "push", "x"), (A, ListenerReport(is_playing=False))]
+    assert taken(inbox, recorder) == expected
 
 
 def test_what_comes_while_an_envelope_is_applied_is_in_the_next() -> None:

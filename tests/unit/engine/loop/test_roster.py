@@ -51,6 +51,18 @@ GENERATING, RENDERING, WAITING = ClauseState.GENERATING, ClauseState.RENDERING, 
 # --- one utterance --------------------------------------------------------------------------------------------
 
 
+def test_who_does_not_play_and_has_its_lead_needs_nothing_and_less_is_made_up_for() -> None:
+    roster = Watched()
+    paused = roster.joined(GENERATING, RENDERING, deadline_s=math.inf)
+    paused.listener.held_s = 3.0
+    assert list(roster.due(10.0)) == []
+    assert roster.next_alarm_s(10.0) is None
+    paused.listener.held_s = 2.9
+    paused.entry.report()
+    (view,) = roster.due(10.0)
+    assert view.key == paused.entry.key
+
+
 @pytest.mark.parametrize(("lead_ms", "expected_s"), [(None, 3.0), (500, 0.5), (60_000, 9.0)])
 def test_a_request_may_name_its_lead_within_bounds(lead_ms: int | None, expected_s: float) -> None:
     roster = Watched()

@@ -20,7 +20,7 @@ from tests.unit.gateway.sessions import (
     session_in,
 )
 from voicegate.engine import interface as engine
-from voicegate.engine.interface import SpeakingMode, UtteranceId
+from voicegate.engine.interface import ListenerReport, SpeakingMode, UtteranceId
 from voicegate.gateway.auth.keyring import Allowance
 from voicegate.gateway.session.actions import (
     Action,
@@ -28,6 +28,7 @@ from voicegate.gateway.session.actions import (
     Close,
     EndText,
     FlushText,
+    NoteListener,
     PushText,
     Submit,
     Withdraw,
@@ -581,14 +582,34 @@ def test_alignment_is_passed_on() -> None:
     ]
 
 
-def test_the_last_playback_report_is_kept() -> None:
+def test_a_report_of_the_player_goes_to_the_engine_where_it_is_news() -> None:
     session = new_session()
-    begin_context(session)
-    for played_ms in (10, 20):
-        assert session.receive(wire.Playback(context="a", played_ms=played_ms), NOW) == []
-    report = session.contexts["a"].playback
-    assert report is not None
-    assert report.played_ms == 20
+    utterance_id = begin_context(session)
+    report = wire.Playback(context="a", played_ms=100, buffer_ms=300)
+    assert session.receive(report, NOW) == [NoteListener(utterance_id, ListenerReport(100))]
+    assert session.receive(report, NOW) == []
+    paused = ListenerReport(100, is_playing=False)
+    assert session.receive(report, NOW + 1) == [NoteListener(utterance_id, paused)]
+
+
+@pytest.mark.parametrize("state", [ContextState.CANCELLING, None])
+def test_of_a_context_that_is_not_spoken_the_engine_hears_no_report(state: ContextState | None) -> None:
+    session = session_in(state)
+    if state is None:
+        open_context(session)
+    assert session.receive(MESSAGES[wire.Playback], NOW) == []
+
+
+def test_while_a_peer_takes_nothing_the_engine_knows_of_all_its_utterances_also_of_later_ones() -> None:
+    session = new_session()
+    first = begin_context(session)
+    open_context(session, "idle")
+    held, plays = ListenerReport(is_playing=False), ListenerReport()
+    assert session.reach(False) == [NoteListener(first, held)]
+    second = open_context(session, "b")
+    session.receive(wire.Text(context="b", text=TEXT), NOW)
+    assert session.submitted(second, NOW) == [PushText(second, TEXT), NoteListener(second, held)]
+    assert session.reach(True) == [NoteListener(first, plays), NoteListener(second, plays)]
 
 
 # --- the socket -------------------------------------------------------------------------------------------
