@@ -87,6 +87,8 @@ class Connection:
     def dismiss(self) -> None:
         """Its client is on another socket."""
         self._is_dismissed = True
+        self._websocket.on_held_up(False)
+        self._websocket.on_held_up = lambda _: None
         for task in self._tasks:
             task.cancel()
 

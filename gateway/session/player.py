@@ -3,7 +3,7 @@
 The engine takes a listener to play without a break from its first packet on; while that is so there is nothing to tell.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from voicegate.engine.interface import ListenerReport
@@ -19,7 +19,7 @@ _PAUSED_AFTER_S: Final = 0.25
 
 @dataclass(slots=True)
 class Player:
-    _told: ListenerReport = ListenerReport()
+    _told: ListenerReport = field(default_factory=ListenerReport)
     _told_start_s: float | None = None  # when it would have begun, had it played without a break
     _latest: Playback | None = None
     _moved_s: float = 0.0  # when it was first where it is
