@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 CHROMIUM := $(VENV)/.chromium
 PIPECAT := $(VENV)/pipecat
 
-.PHONY: help demo test lint format types imports unit wheels serve doctor bench clean
+.PHONY: help demo test lint format types imports unit soak wheels serve doctor bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -43,7 +43,10 @@ $(PIPECAT): $(READY) tests/integration/pipecat.txt
 	@touch $@
 
 unit: $(READY) $(CHROMIUM) $(PIPECAT)
-	$(BIN)/pytest -m "not gpu" --numprocesses auto --maxprocesses 8 --dist loadfile
+	$(BIN)/pytest -m "not gpu and not soak" --numprocesses auto --maxprocesses 8 --dist loadfile
+
+soak: $(READY)  ## the long tests, some minutes
+	$(BIN)/pytest -m soak
 
 wheels: $(READY)  ## what README installs, into dist/
 	rm -rf dist build *.egg-info models/build models/*.egg-info # they would be packed again

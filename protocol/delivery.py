@@ -1,10 +1,37 @@
-"""What one side has sent and cannot know to have arrived, kept to be sent again on another connection. Pure.
+"""What one side has sent and cannot know to have arrived, and how much has come. Pure; both sides have one of each.
 
-Both sides keep one. It must not know what the frames hold. docs/protocol.md, section 9.
+It must not know what the frames hold. docs/protocol.md, section 9.
 """
 
 import sys
 from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+# Between two acknowledgements: what the other side has to keep. Lower costs messages, higher memory.
+_ACK_MESSAGES: Final = 32
+_ACK_BYTES: Final = 16 * 1024
+
+
+@dataclass(slots=True)
+class Received:
+    """Of the other side, since the session began."""
+
+    num_messages: int = 0
+    _num_acknowledged: int = 0
+    _num_new_bytes: int = 0
+
+    def note(self, num_bytes: int) -> None:
+        self.num_messages += 1
+        self._num_new_bytes += num_bytes
+
+    @property
+    def is_ack_due(self) -> bool:
+        return self.num_messages - self._num_acknowledged >= _ACK_MESSAGES or self._num_new_bytes >= _ACK_BYTES
+
+    def note_acknowledged(self) -> None:
+        """The other side is told of all that has come."""
+        self._num_acknowledged, self._num_new_bytes = self.num_messages, 0
 
 
 class Sent:

@@ -35,6 +35,7 @@ class CloseCode(IntEnum):
     TOO_BIG = 1009
     OUR_FAULT = 1011
     TRY_AGAIN_LATER = 1013
+    COMING_BACK = 4000  # ours: the socket is given up, and the session is not
 
 
 class ProtocolViolation(Exception):

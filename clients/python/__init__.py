@@ -4,6 +4,7 @@ from voicegate.clients.python.audio import Audio
 from voicegate.clients.python.backoff import Backoff
 from voicegate.clients.python.client import Gate, OpenOptions, connect
 from voicegate.clients.python.context import Context
+from voicegate.clients.python.dialing import LinkOptions
 from voicegate.clients.python.errors import (
     ConnectFailed,
     ConnectionLost,
@@ -14,7 +15,6 @@ from voicegate.clients.python.errors import (
     MissingDependency,
     ReaderTooSlow,
 )
-from voicegate.clients.python.link import LinkOptions
 from voicegate.protocol.messages import Cancelled, Done, Format
 
 __all__ = [

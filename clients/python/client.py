@@ -8,8 +8,10 @@
         async for audio in context:
             play(audio.packets)
 
-When the socket drops, contexts in flight fail with ConnectionLost and nothing is said twice; the next `open`
-connects again. A server that drains keeps its running contexts; new ones go to a fresh connection.
+A socket that drops is replaced, and what was lost with it is sent again in both directions: contexts in flight notice
+a delay at most. Where the server does not resume, or it took too long, they fail with ConnectionLost and nothing is
+said twice; the next `open` connects again. A server that drains keeps its running contexts; new ones go to a fresh
+connection.
 """
 
 import asyncio
@@ -20,8 +22,10 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Final, Literal, Self, TypedDict, Unpack
 
+from voicegate.clients.python.address import key_headers
 from voicegate.clients.python.backoff import Backoff
 from voicegate.clients.python.context import Context
+from voicegate.clients.python.dialing import LinkOptions
 from voicegate.clients.python.errors import (
     ConnectFailed,
     ConnectionLost,
@@ -30,7 +34,7 @@ from voicegate.clients.python.errors import (
     GateError,
     InvalidInput,
 )
-from voicegate.clients.python.link import Link, LinkOptions, connect_link, key_headers
+from voicegate.clients.python.link import Link, connect_link
 from voicegate.protocol import messages as wire
 from voicegate.protocol.errors import ErrorCode
 from voicegate.protocol.messages import Format
@@ -70,6 +74,7 @@ class Gate:
         self._is_connecting = asyncio.Lock()
         self._is_closed = False
         self._num_contexts = 0
+        self.num_resumed = 0  # times that a connection dropped, and nothing was lost
 
     @property
     def ready(self) -> wire.Ready:
@@ -77,9 +82,14 @@ class Gate:
         assert self._link is not None, "a gate is entered before it is used"
         return self._link.ready
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection at this moment; without one it comes back by itself where it is needed."""
+        return self._link is not None and self._link.is_up
+
     async def __aenter__(self) -> Self:
         """Raises ConnectFailed, after one attempt."""
-        self._link = await connect_link(self._url, self._link_options)
+        self._link = await self._connect()
         return self
 
     async def __aexit__(
@@ -162,11 +172,18 @@ class Gate:
                 self._link = fresh
             return self._link
 
+    async def _connect(self) -> Link:
+        backoff = self._backoff if self._reconnects else None
+        return await connect_link(self._url, self._link_options, backoff=backoff, on_resumed=self._note_resumed)
+
+    def _note_resumed(self) -> None:
+        self.num_resumed += 1
+
     async def _connect_again(self) -> Link:
         retry = 0
         while True:
             try:
-                return await connect_link(self._url, self._link_options)
+                return await self._connect()
             except ConnectFailed as error:
                 if not error.is_transient or retry == self._backoff.num_retries:
                     raise

@@ -14,7 +14,7 @@ from voicegate.clients.python.spoken import split_at
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 
-Send = Callable[[wire.ClientMessage], Awaitable[None]]
+Send = Callable[[wire.SessionMessage], Awaitable[None]]
 
 
 class Context:

@@ -15,7 +15,7 @@ from voicegate.clients.bench.run import run as run_bench
 from voicegate.clients.bench.scenario import FORMS, Scenario, UnknownScenario, parse
 from voicegate.clients.bench.schedule import Settings
 from voicegate.clients.bench.sentences import LANGUAGES, Texts, read_texts
-from voicegate.clients.python.link import key_headers
+from voicegate.clients.python.address import key_headers
 from voicegate.gateway.cli.terminal import Bar, CommandError, note, say
 from voicegate.gateway.config import from_environment
 

@@ -16,9 +16,9 @@ from voicegate.clients.python.audio import Audio
 from voicegate.clients.python.client import Gate, OpenOptions, connect
 from voicegate.clients.python.context import Context
 from voicegate.clients.python.decode import check_opus
+from voicegate.clients.python.dialing import LinkOptions
 from voicegate.clients.python.errors import ConnectFailed, MissingDependency
 from voicegate.clients.python.files import SUFFIXES, check_path, write_audio
-from voicegate.clients.python.link import LinkOptions
 from voicegate.clients.python.playback import SoundCard, find_sound_device
 from voicegate.clients.python.recording import record
 from voicegate.clients.python.report import timeline_lines, timeline_of

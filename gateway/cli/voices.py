@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from voicegate.clients.python.link import key_headers, stream_url
+from voicegate.clients.python.address import key_headers, stream_url
 from voicegate.engine import units
 from voicegate.engine.interface import check_voice_name
 from voicegate.engine.model.config import ModelConfig

@@ -13,13 +13,14 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from websockets.asyncio.server import ServerConnection
-from websockets.frames import CloseCode, Frame, Opcode
+from websockets.frames import Frame, Opcode
 from websockets.protocol import Event, State
 
 from voicegate.gateway.server.peer_watch import PeerWatch, keep_kernel_buffer_small
 from voicegate.gateway.session.inflow import Inflow
 from voicegate.gateway.session.quota import NOBODY
 from voicegate.gateway.session.stall import StallWatch
+from voicegate.protocol.errors import CloseCode
 
 # Frames handed over and not read yet, before reading stops. Each can be as large as a message may be.
 MAX_QUEUED_FRAMES: Final = 4
@@ -33,6 +34,8 @@ _BINARY_FIRST_BYTE: Final = 0x80 | Opcode.BINARY
 _HEAD: Final = struct.Struct(">BB")
 _HEAD_16: Final = struct.Struct(">BBH")
 _HEAD_64: Final = struct.Struct(">BBQ")
+# What either side says that has waited in vain for a pong, and a client that gives the socket up for another.
+_DROPPED: Final = (CloseCode.OUR_FAULT, CloseCode.COMING_BACK)
 _PONG_FIRST_BYTE: Final = bytes([0x80 | Opcode.PONG])
 
 
@@ -76,9 +79,9 @@ class BoundedSocket(ServerConnection):
 
     @property
     def was_dropped(self) -> bool:
-        """It ended without anybody's word: no close frame came, and none was sent but for an unanswered ping."""
-        told, said = self.protocol.close_rcvd, self.protocol.close_sent
-        return told is None and (said is None or said.code == CloseCode.INTERNAL_ERROR)
+        """It ended without a word, or with one that means the socket and not what it was for."""
+        word = self.protocol.close_rcvd or self.protocol.close_sent
+        return word is None or word.code in _DROPPED
 
     # --- the connection -----------------------------------------------------------------------------------
 
@@ -181,7 +184,10 @@ class BoundedSocket(ServerConnection):
             return
         self.transport.write(_whole_frame(message))
         if self.paused:
-            await self.drain()
+            try:
+                await self.drain()
+            except OSError as error:  # the connection was reset meanwhile
+                raise self.protocol.close_exc from error
 
     def send_data(self) -> None:
         if not self.protocol.writes:  # the library asks after whatever was read

@@ -6,15 +6,10 @@ docs/protocol.md, section 9, is normative.
 
 from dataclasses import dataclass
 from hmac import compare_digest
-from typing import Final
 
 from voicegate.protocol import messages as wire
-from voicegate.protocol.delivery import Sent
+from voicegate.protocol.delivery import Received, Sent
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
-
-# Between two acknowledgements: what a client has to keep of its own. Lower costs messages, higher clients' memory.
-_ACK_MESSAGES: Final = 32
-_ACK_CHARS: Final = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +33,7 @@ class Continuity:
         self.is_wanted = False
         self._max_bytes = max_bytes
         self._sent = Sent()
-        self._num_received = 0
-        self._num_acknowledged = 0  # of these
-        self._num_new_chars = 0
+        self._received = Received()
 
     @property
     def num_kept_bytes(self) -> int:
@@ -49,7 +42,7 @@ class Continuity:
     @property
     def is_untouched(self) -> bool:
         """Its client has said nothing yet that would count."""
-        return not (self.is_wanted or self._num_received)
+        return not (self.is_wanted or self._received.num_messages)
 
     @property
     def has_unacknowledged(self) -> bool:
@@ -62,17 +55,15 @@ class Continuity:
 
     # --- what comes ---------------------------------------------------------------------------------------
 
-    def note_received(self, num_chars: int) -> None:
+    def note_received(self, num_bytes: int) -> None:
         """A message that counts has come."""
-        self._num_received += 1
-        self._num_new_chars += num_chars
+        self._received.note(num_bytes)
 
     def take_due_ack(self) -> wire.Ack | None:
-        num_new = self._num_received - self._num_acknowledged
-        if not self.is_wanted or (num_new < _ACK_MESSAGES and self._num_new_chars < _ACK_CHARS):
+        if not (self.is_wanted and self._received.is_ack_due):
             return None
-        self._num_acknowledged, self._num_new_chars = self._num_received, 0
-        return wire.Ack(self._num_received)
+        self._received.note_acknowledged()
+        return wire.Ack(self._received.num_messages)
 
     def acknowledge(self, num_received: int) -> None:
         """Raises ProtocolViolation for more than was sent."""
@@ -117,5 +108,5 @@ class Continuity:
     def take_up(self, num_received: int) -> int:
         """On a new socket, whose client has so many, which `check` found right. Returns how many of its own came."""
         self._sent.rewind(num_received)
-        self._num_acknowledged, self._num_new_chars = self._num_received, 0
-        return self._num_received
+        self._received.note_acknowledged()
+        return self._received.num_messages

@@ -11,6 +11,7 @@ from voicegate.clients.python.audio import Audio
 from voicegate.clients.python.client import Gate, connect
 from voicegate.clients.python.context import Context
 from voicegate.clients.python.decode import decode_all
+from voicegate.clients.python.dialing import LinkOptions
 from voicegate.clients.python.errors import (
     ConnectFailed,
     ConnectionLost,
@@ -19,7 +20,6 @@ from voicegate.clients.python.errors import (
     InvalidInput,
     ReaderTooSlow,
 )
-from voicegate.clients.python.link import LinkOptions
 from voicegate.clients.python.report import timeline_of
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import Overloaded

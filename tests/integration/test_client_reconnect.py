@@ -11,8 +11,8 @@ from tests.unit.clients.deadline import deadline
 from voicegate.clients.python.backoff import Backoff
 from voicegate.clients.python.client import Gate, connect
 from voicegate.clients.python.context import Context
+from voicegate.clients.python.dialing import LinkOptions
 from voicegate.clients.python.errors import ConnectFailed, ConnectionLost, ContextFailed, InvalidInput
-from voicegate.clients.python.link import LinkOptions
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 

@@ -11,8 +11,8 @@ import msgspec
 from voicegate.clients.bench.dialects.conversation import Chunk, ConversationLost, Ended, pcm_chunk
 from voicegate.clients.bench.dialects.websocket import Frame, speaking
 from voicegate.clients.bench.plan import Target, Turn
+from voicegate.clients.python.address import stream_url
 from voicegate.clients.python.audio import duration_48k
-from voicegate.clients.python.link import stream_url
 from voicegate.protocol import audio_message, codec
 from voicegate.protocol import messages as wire
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation

@@ -14,7 +14,7 @@ import msgspec
 from voicegate.clients.bench.dialects.conversation import Chunk, ConversationLost, Ended, pcm_chunk
 from voicegate.clients.bench.dialects.websocket import Frame, speaking
 from voicegate.clients.bench.plan import Target, Turn
-from voicegate.clients.python.link import stream_url
+from voicegate.clients.python.address import stream_url
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 
 _RATE_HZ: Final = 24_000

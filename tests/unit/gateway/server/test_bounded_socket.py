@@ -194,6 +194,16 @@ async def test_a_write_to_a_closed_socket_says_so() -> None:
         await peer.socket.write("late")
 
 
+async def test_a_connection_that_is_reset_under_a_write_is_closed_like_any_other() -> None:
+    peer = Peer()
+    peer.transport.write = lambda _data: peer.socket.pause_writing()  # type: ignore[method-assign]
+    writing = asyncio.create_task(peer.socket.write("late"))
+    await asyncio.sleep(0)
+    peer.socket.connection_lost(ConnectionResetError())
+    with pytest.raises(ConnectionClosed):
+        await writing
+
+
 # --- pongs ------------------------------------------------------------------------------------------------
 
 

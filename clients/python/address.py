@@ -1,0 +1,45 @@
+"""What a gateway's address says, and which key goes with it. Pure, but for the environment. Raises InvalidInput."""
+
+import os
+from ipaddress import ip_address
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from voicegate.clients.python.errors import InvalidInput
+from voicegate.protocol.messages import STREAM_PATH
+
+_KEY_VARIABLE: Final = "VOICEGATE_API_KEY"
+
+
+def stream_url(url: str) -> str:
+    """`url` with ws for http, and the protocol's path where it names none."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # checked only when asked for
+    except ValueError as error:
+        raise InvalidInput(f"{url!r} is no address: {error}") from error
+    scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
+    if scheme not in ("ws", "wss") or not parts.netloc:
+        raise InvalidInput(f"{url!r} is no gateway's address; it looks like ws://127.0.0.1:8080")
+    path = STREAM_PATH if parts.path in ("", "/") else parts.path
+    return parts._replace(scheme=scheme, path=path).geturl()
+
+
+def key_headers(api_key: str | None) -> dict[str, str]:
+    """Of a request with this key, or the environment's."""
+    key = os.environ.get(_KEY_VARIABLE) if api_key is None else api_key
+    if not key:
+        return {}
+    if not all("!" <= char <= "~" for char in key):
+        raise InvalidInput("an API key is printable ASCII without spaces; this one is not")
+    return {"Authorization": f"Bearer {key}"}
+
+
+def proxy_for(url: str) -> Literal[True] | None:
+    """The environment's proxy, but never to this machine, whatever no_proxy says."""
+    host = urlsplit(url).hostname or ""
+    try:
+        is_loopback = ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = host == "localhost"
+    return None if is_loopback else True
