@@ -306,6 +306,10 @@ class Engine(Protocol):
         """Why `submit` refuses everybody now, also an engine that runs; None: it does not. May change at any time."""
 
     @property
+    def room(self) -> int:
+        """So many more utterances `submit` would take now."""
+
+    @property
     def pulse(self) -> int | None:
         """Changes with all that the engine gets done; None while it has nothing to do, or does not run.
 

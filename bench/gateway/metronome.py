@@ -84,6 +84,10 @@ class Metronome:
         return None
 
     @property
+    def room(self) -> int:
+        return self._max_utterances - len(self._live)
+
+    @property
     def pulse(self) -> int | None:
         return None
 

@@ -157,6 +157,10 @@ class FakeEngine:
         return self.trouble if self._is_running else _NOT_RUNNING
 
     @property
+    def room(self) -> int:
+        return self._script.max_utterances - self.num_live if self.unready_reason is None else 0
+
+    @property
     def pulse(self) -> int | None:
         return 0 if self._is_hanging else None  # all work takes no time
 

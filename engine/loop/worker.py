@@ -112,6 +112,14 @@ class ThreadedEngine:
         return self._stop_reason or (None if self._encoders is None else self._encoders.unready_reason)
 
     @property
+    def room(self) -> int:
+        if self._info is None or self.unready_reason is not None:
+            return 0
+        num_seen, num_welcome = self._welcome
+        num_unseen = self._num_submitted - num_seen
+        return max(0, min(self._info.max_utterances - len(self._live), num_welcome - num_unseen))
+
+    @property
     def pulse(self) -> int | None:
         if self._stop_reason is not None or (self._is_at_rest and self._inbox.is_empty):
             return None

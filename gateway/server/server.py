@@ -293,6 +293,7 @@ class Gateway:
             max_contexts=limits.contexts,
             utterances=self.quotas.in_all(Holding.UTTERANCE),
             max_utterances=0 if info is None else info.max_utterances,
+            room=0 if waiting.trouble else self._engine.room,
             waiting=waiting.num_waiting,
             max_waiting=waiting.max_waiting,
             retry_after_ms=waiting.retry_after_ms,

@@ -383,6 +383,24 @@ async def test_a_full_engine_refuses_and_has_room_again(case: Case) -> None:
     assert isinstance(await listener.until_end(second), Done)
 
 
+async def test_an_engine_says_how_much_room_there_is(case: Case) -> None:
+    if case.small_engine is None:
+        pytest.skip("the room of this engine cannot be chosen")
+    assert case.small_engine.room == 0
+    listener = await started(case.small_engine, case)
+    engine = listener.engine
+    for room in (2, 1):
+        assert engine.room == room
+        listener.submit(f"{room} left", text=case.text)
+    assert engine.room == 0
+    for utterance_id in (UtteranceId("2 left"), UtteranceId("1 left")):
+        engine.cancel(utterance_id)
+        await listener.until_end(utterance_id)
+    await until(lambda: engine.room == 2)  # its thread hears of the cancel, and tells
+    await engine.close()
+    await until(lambda: engine.room == 0)
+
+
 async def test_an_engine_that_can_serve_nobody_says_why_and_refuses(case: Case) -> None:
     if case.troubled_engine is None:
         pytest.skip("this engine cannot be brought into trouble")

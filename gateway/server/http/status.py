@@ -20,6 +20,7 @@ class Load:
     max_contexts: int = 1
     utterances: int = 0  # contexts with something to say, those that wait for room included
     max_utterances: int = 1
+    room: int = 1  # so many more utterances the engine would take at once
     waiting: int = 0
     max_waiting: int = 0
     retry_after_ms: int = 0  # for who is turned away now
