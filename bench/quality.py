@@ -1,12 +1,17 @@
 """Word error rate of the loaded model by pocketsphinx (default English), over everyday sentences spoken whole.
 
     python -m voicegate.bench.quality [--voices rms slt] [--modes clause bistream] [--output bench/results/quality.json]
+        [--device cuda] [--set kv_dtype=float8] [--seeds 4]
+    python -m voicegate.bench.quality --keep DIR ...    # speak only, into DIR: where there is no recogniser
+    python -m voicegate.bench.quality --of DIR ...      # hear what another run kept
 
 A weak recogniser on 20 sentences: differences of a few words are noise (models/tiny/RECIPE.md has the voice's own).
 """
 
 import argparse
 import time
+import wave
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from voicegate.bench import environment, results_file, sentences
-from voicegate.bench.recogniser import Recogniser, words_of
+from voicegate.bench.engine.__main__ import with_settings
 from voicegate.bench.word_errors import word_errors
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
@@ -29,6 +34,7 @@ from voicegate.engine.interface import (
     UtteranceRequest,
 )
 from voicegate.engine.loading.build import load_stages, set_threads
+from voicegate.engine.loading.runners import resolved_for_device
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.model.config import load_model_config
 from voicegate.engine.voices.store import load_voices
@@ -58,11 +64,57 @@ def speak(
     return np.frombuffer(pcm, "<i2")
 
 
-def measure(core: EngineCore, events: list[EngineEvent], voice: str, mode: SpeakingMode) -> dict[str, Any]:
+Spoken = Callable[[str, str, SpeakingMode, int], npt.NDArray[np.int16]]  # of a text, a voice, a mode and a seed
+
+
+def by_an_engine(options: argparse.Namespace) -> Spoken:
+    # The lead would hold a lone utterance back to real time; here it is to run as fast as it can.
+    config = with_settings(EngineConfig(options.model, device=options.device, lead_ms=3_600_000), options.set)
+    set_threads(config)
+    config = resolved_for_device(config)
+    model = load_model_config(options.model)
+    stages = load_stages(config, model, load_voices(options.model, model))
+    events: list[EngineEvent] = []
+    core = EngineCore(config, stages, time.monotonic, events.extend)
+    return lambda text, voice, mode, seed: speak(core, events, text, voice, mode, seed)
+
+
+def each_text(voice: str, mode: SpeakingMode, num_seeds: int) -> Iterator[tuple[str, int, str]]:
+    """Text, seed, and the name of the file that it is kept in."""
+    for number in range(num_seeds):
+        for index, text in enumerate(sentences.EVERYDAY):
+            seed = number * len(sentences.EVERYDAY) + index
+            yield text, seed, f"{voice}-{mode.value}-{seed:03}.wav"
+
+
+def keep(spoken: Spoken, voice: str, mode: SpeakingMode, num_seeds: int, directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    for text, seed, name in each_text(voice, mode, num_seeds):
+        with wave.open(str(directory / name), "wb") as file:
+            file.setparams((1, 2, units.SAMPLE_RATE_HZ, 0, "NONE", ""))
+            file.writeframes(spoken(text, voice, mode, seed).astype("<i2").tobytes())
+
+
+def kept(path: Path) -> npt.NDArray[np.int16]:
+    with wave.open(str(path)) as file:
+        return np.frombuffer(file.readframes(file.getnframes()), "<i2")
+
+
+def measure(
+    spoken: Spoken | None, voice: str, mode: SpeakingMode, num_seeds: int, directory: Path | None
+) -> dict[str, Any]:
+    """None: what was kept in `directory`."""
+    from voicegate.bench.recogniser import Recogniser, words_of  # noqa: PLC0415 - where it is installed
+
     recogniser = Recogniser()
     rows: list[dict[str, Any]] = []
-    for seed, text in enumerate(sentences.EVERYDAY):
-        heard = recogniser.words(speak(core, events, text, voice, mode, seed), units.SAMPLE_RATE_HZ)
+    for text, seed, name in each_text(voice, mode, num_seeds):
+        if spoken is not None:
+            samples = spoken(text, voice, mode, seed)
+        else:
+            assert directory is not None
+            samples = kept(directory / name)
+        heard = recogniser.words(samples, units.SAMPLE_RATE_HZ)
         wanted = words_of(text)
         rows.append(
             {"text": text, "heard": " ".join(heard), "errors": word_errors(wanted, heard), "words": len(wanted)}
@@ -78,26 +130,34 @@ def measure(core: EngineCore, events: list[EngineEvent], voice: str, mode: Speak
     }
 
 
-def main() -> None:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, default=environment.REPOSITORY / "models" / "tiny")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an EngineConfig field")
     parser.add_argument("--voices", nargs="+", default=["rms", "slt"])
     parser.add_argument("--modes", nargs="+", default=["clause", "bistream"], choices=["clause", "bistream"])
+    parser.add_argument("--seeds", type=int, default=1, help="times that the sentences are spoken (default: 1)")
     parser.add_argument("--output", type=Path, default=environment.REPOSITORY / "bench" / "results" / "quality.json")
-    options = parser.parse_args()
+    apart = parser.add_mutually_exclusive_group()
+    apart.add_argument("--keep", type=Path, metavar="DIR", help="speak only, into WAV files there")
+    apart.add_argument("--of", type=Path, metavar="DIR", help="hear what was kept there")
+    return parser
 
-    # The lead would hold a lone utterance back to real time; here it is to run as fast as it can.
-    config = EngineConfig(options.model, device="cpu", lead_ms=3_600_000).resolved("cpu")
-    set_threads(config)
-    model = load_model_config(options.model)
-    stages = load_stages(config, model, load_voices(options.model, model))
-    events: list[EngineEvent] = []
-    core = EngineCore(config, stages, time.monotonic, events.extend)
+
+def main() -> None:
+    options = parser().parse_args()
+    spoken = None if options.of is not None else by_an_engine(options)
+    cases = [(voice, SpeakingMode(mode), options.seeds) for mode in options.modes for voice in options.voices]
+    if options.keep is not None:
+        assert spoken is not None
+        for case in cases:
+            keep(spoken, *case, options.keep)
+        return
     report: dict[str, Any] = {
         "environment": environment.describe(),
-        "results": [
-            measure(core, events, voice, SpeakingMode(mode)) for mode in options.modes for voice in options.voices
-        ],
+        "settings": options.set,
+        "results": [measure(spoken, *case, options.of) for case in cases],
     }
     results_file.save(report, options.output)
     for result in report["results"]:

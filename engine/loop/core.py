@@ -71,6 +71,7 @@ class EngineCore:
             flow_batch=stages.flow.batch_size(config.max_flow_batch),
             calm_flow_batch=stages.flow.batch_size(max(config.max_flow_batch, config.max_calm_flow_batch)),
             guard_s=config.guard_ms / 1000,
+            comfort_s=max(config.guard_ms / 1000, 1.0),
             room_guard_s=config.room_guard_ms / 1000,
             is_concurrent=stages.is_concurrent,
             llm_yields=config.llm_yields,
@@ -319,8 +320,10 @@ class EngineCore:
 
     def _read_again(self, utterance: Utterance, clause: Clause) -> None:
         """A pass of text that grows goes on, with all words known by now."""
-        self._pipeline.read_again(clause, utterance.voice, until=self._until(utterance, clause))
-        clause.reading_since_s = self._clock()
+        until = self._until(utterance, clause)
+        self._pipeline.read_again(clause, utterance.voice, until=until)
+        # Behind its last reading a block waits for its listener, and says nothing of what one takes.
+        clause.reading_since_s = None if until is None else self._clock()
 
     def _until(self, utterance: Utterance, clause: Clause) -> int | None:
         is_growing = utterance.feed.is_incremental and not clause.is_text_complete

@@ -176,6 +176,8 @@ class Roster:
         But behind the others whoever has been read in vain more often: text that has nothing to say may be endless.
         """
         self._refresh(now_s)
+        if not self._readers:
+            return []
         readers = [each for each in self.of(self._readers) if each.feed.lacks_clause is is_lacking]
 
         def turn(utterance: Utterance) -> tuple[int, Rank]:

@@ -56,7 +56,8 @@ class Limits:
     # Higher -> fewer underruns where slots are few and slow; lower -> newcomers are begun sooner.
     room_guard_s: float = 1.0
     patience_s: float = 1.0  # a newcomer who has waited for so long is overtaken no more
-    # A listener with more than this to play can wait. Higher -> clauses hold memory longer; lower -> less reserve.
+    # A listener with more than this, which is above the guard, can wait.
+    # Higher -> clauses hold memory longer; lower -> less reserve.
     comfort_s: float = 1.0
     # Prompts that one LLM step reads. Higher -> a burst of newcomers is through sooner; lower -> nobody's next token
     # waits long for it.
@@ -143,42 +144,37 @@ def pressing_at_s(view: StreamView, limits: Limits) -> float:
 
 def urgency(view: StreamView, now_s: float, limits: Limits) -> Rank:
     """Sort key, most urgent first."""
-    turn_s = view.waiting_since_s if view.deadline_s is None else view.deadline_s
+    deadline_s, begun_s = view.deadline_s, view.begun_s
+    if deadline_s is not None and begun_s is not None and deadline_s - now_s >= limits.comfort_s:  # most of them
+        return (_CALM, begun_s, view.key)
+    turn_s = view.waiting_since_s if deadline_s is None else deadline_s
     if pressing_at_s(view, limits) <= now_s:
         return (_PRESSING, turn_s, view.key)
-    if view.deadline_s is None:
-        return (_NEWCOMER, turn_s, view.key)
-    if view.begun_s is None or view.deadline_s - now_s < limits.comfort_s:
-        return (_LISTENER, turn_s, view.key)
-    return (_CALM, view.begun_s, view.key)
+    return (_NEWCOMER if deadline_s is None else _LISTENER, turn_s, view.key)
 
 
 def decide(views: Collection[StreamView], now_s: float, limits: Limits, room: Room = _EMPTY_ROOM) -> Decision:
     """The work to launch now. Equal inputs give equal decisions. One pass over the views: there may be hundreds."""
-    workable = [view for view in views if view.wants_llm or view.has_block or view.batch is not None]
-    due = [(urgency(view, now_s, limits), view) for view in workable if due_at_s(view) <= now_s]
-    if not due:
-        return Decision(wake_at_s=min(map(due_at_s, workable), default=None))
-    unheard, heard = _sides(due)
-    flow = _flow_work(unheard, heard, limits, room) if room.takes_flow_step else None
+    due = _Due(views, now_s, limits)
+    first = min((side.first for side in (due.unheard, due.heard) if side.first is not None), default=None)
+    if first is None and not (due.decodes or due.prompts):
+        return Decision(wake_at_s=due.next_s if due.next_s < math.inf else None)
+    flow = _flow_work(due.unheard, due.heard, limits, room) if room.takes_flow_step else None
     is_flow_busy = flow is not None or not room.takes_flow_step
-    yields = limits.is_concurrent and limits.llm_yields and is_flow_busy and _has_right_of_way(unheard, heard, limits)
+    yields = limits.is_concurrent and limits.llm_yields and is_flow_busy and _has_right_of_way(due, limits)
     llm = _llm_work(due, limits, yields=yields) if room.takes_llm_step else None
     if limits.is_concurrent or llm is None or flow is None:
         return Decision(llm, flow)
     # One processor: the most urgent utterance's next work, and a block before further tokens of it.
-    _, first = min(due, key=itemgetter(0))
-    return Decision(flow=flow) if first.batch is not None or first.has_block else Decision(llm=llm)
+    is_llm_first = due.first_lacking is not None and (first is None or due.first_lacking < first)
+    return Decision(llm=llm) if is_llm_first else Decision(flow=flow)
 
 
-def _llm_work(due: list[tuple[Rank, StreamView]], limits: Limits, *, yields: bool) -> LlmStep | None:
+def _llm_work(due: "_Due", limits: Limits, *, yields: bool) -> LlmStep | None:
     """`yields`: only if somebody lacks tokens of the next block who is unheard or has little left; all come along."""
-    wanting = [(rank, view) for rank, view in due if view.wants_llm]
-    if yields and all(rank[0] == _CALM or view.has_block or view.batch is not None for rank, view in wanting):
+    if yields and not due.is_token_urgent:
         return None
-    keys = [view.key for _, view in wanting if not view.needs_prefill]
-    prompts = [(rank, view.key) for rank, view in wanting if view.needs_prefill]
-    keys += [key for _, key in heapq.nsmallest(limits.max_prefills, prompts)]
+    keys = due.decodes + [key for _, key in heapq.nsmallest(limits.max_prefills, due.prompts)]
     return LlmStep(tuple(keys)) if keys else None
 
 
@@ -192,30 +188,59 @@ class _Side:
         self.first: Rank | None = None  # of the most urgent member, running or ready
         self.running: int | None = None
         self.ready: list[tuple[Rank, StreamView]] = []
+        self.num_ready_frames = 0
         self.is_calm = True  # all have plenty left, those who lack tokens of their next block among them
 
 
-def _sides(due: list[tuple[Rank, StreamView]]) -> tuple[_Side, _Side]:
-    unheard, heard = _Side(), _Side()
-    for rank, view in due:
-        side = unheard if view.deadline_s is None else heard
-        side.is_calm = side.is_calm and rank[0] == _CALM
+class _Due:
+    """Whose work may be done now, by what it is."""
+
+    def __init__(self, views: Collection[StreamView], now_s: float, limits: Limits) -> None:
+        self.unheard, self.heard = _Side(), _Side()
+        self.decodes: list[int] = []
+        self.prompts: list[tuple[Rank, int]] = []
+        self.first_lacking: Rank | None = None  # of those who have no block, but may have the tokens of one
+        self.is_token_urgent = False  # for one of them, who is unheard or has little left
+        self.next_s = math.inf  # when another's work is due
+        for view in views:
+            if not (view.wants_llm or view.block_frames or view.batch is not None):
+                continue
+            due_s = due_at_s(view)
+            if due_s > now_s:
+                self.next_s = min(self.next_s, due_s)
+            else:
+                self._add(view, urgency(view, now_s, limits))
+
+    def _add(self, view: StreamView, rank: Rank) -> None:
+        side = self.unheard if view.deadline_s is None else self.heard
+        is_calm = rank[0] == _CALM
+        if not is_calm:
+            side.is_calm = False
+        if view.wants_llm:
+            if view.needs_prefill:
+                self.prompts.append((rank, view.key))
+            else:
+                self.decodes.append(view.key)
+        if view.batch is None and not view.block_frames:
+            if not is_calm:
+                self.is_token_urgent = True
+            if self.first_lacking is None or rank < self.first_lacking:
+                self.first_lacking = rank
+            return
         if view.batch is not None:
             side.running = view.batch
-        elif view.has_block:
-            side.ready.append((rank, view))
         else:
-            continue
+            side.ready.append((rank, view))
+            side.num_ready_frames += view.block_frames
         if side.first is None or rank < side.first:
             side.first = rank
-    return unheard, heard
 
 
-def _has_right_of_way(unheard: _Side, heard: _Side, limits: Limits) -> bool:
+def _has_right_of_way(due: _Due, limits: Limits) -> bool:
     """Whether tokens that nobody waits for would only slow the flow down: it is at first blocks, or has enough
     in waiting."""
-    num_ready_frames = sum(view.block_frames for _, view in heard.ready)
-    return unheard.first is not None or num_ready_frames >= _ENOUGH_BATCHES * limits.flow_batch.num_frames
+    is_enough = due.heard.num_ready_frames >= _ENOUGH_BATCHES * limits.flow_batch.num_frames
+    return due.unheard.first is not None or is_enough
 
 
 def _flow_work(unheard: _Side, heard: _Side, limits: Limits, room: Room) -> BeginBlocks | AdvanceBatch | None:

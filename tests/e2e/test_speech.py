@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.support.tiny_engine import tiny_engine
-from voicegate.bench.quality import Recogniser, words_of
+from voicegate.bench.recogniser import Recogniser, words_of
 from voicegate.bench.word_errors import word_errors
 from voicegate.clients.python.audio import Audio
 from voicegate.clients.python.client import Gate, connect
