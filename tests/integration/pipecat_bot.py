@@ -58,12 +58,14 @@ class Ear(FrameProcessor):
         self.audio = b""
         self.heard = Heard()
         self.has_audio = asyncio.Event()
+        self.has_words = asyncio.Event()
         self.has_stopped = asyncio.Event()
         self.is_interrupted = asyncio.Event()  # nothing of the old turn follows
 
     def begin(self) -> None:
         self.audio, self.heard = b"", Heard()
         self.has_audio.clear()
+        self.has_words.clear()
         self.has_stopped.clear()
         self.is_interrupted.clear()
 
@@ -75,6 +77,7 @@ class Ear(FrameProcessor):
                 self.has_audio.set()
             case TTSTextFrame(text=text):
                 self.heard.words.append(text)
+                self.has_words.set()
             case TTSStoppedFrame():
                 self.has_stopped.set()
             case InterruptionFrame():
