@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CHROMIUM := $(VENV)/.chromium
-PIPECAT := $(VENV)/pipecat
+FRAMEWORKS := $(VENV)/pipecat $(VENV)/livekit
 
 .PHONY: help demo test lint format types imports unit soak wheels serve doctor bench clean
 
@@ -37,12 +37,12 @@ $(CHROMIUM): deploy/setup_chromium.sh
 	@deploy/setup_chromium.sh
 	@touch $@
 
-$(PIPECAT): $(READY) tests/integration/pipecat.txt
+$(FRAMEWORKS): $(VENV)/%: tests/integration/%.txt $(READY)
 	@rm -rf $@
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ -r tests/integration/pipecat.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ -r $<
 	@touch $@
 
-unit: $(READY) $(CHROMIUM) $(PIPECAT)
+unit: $(READY) $(CHROMIUM) $(FRAMEWORKS)
 	$(BIN)/pytest -m "not gpu and not soak" --numprocesses auto --maxprocesses 8 --dist loadfile
 
 soak: $(READY)  ## the long tests, some minutes

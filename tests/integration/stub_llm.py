@@ -10,10 +10,12 @@ from typing import Any
 PATIENCE_S = 5
 
 
-def chunk(content: str | None) -> bytes:
-    delta = {} if content is None else {"content": content}
-    choice = {"index": 0, "delta": delta, "finish_reason": None}
-    body = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "stub", "choices": [choice]}
+def chunk(delta: dict[str, str]) -> bytes:
+    return event([{"index": 0, "delta": delta, "finish_reason": None}])
+
+
+def event(choices: list[dict[str, Any]]) -> bytes:
+    body = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "stub", "choices": choices}
     return b"data: " + json.dumps(body).encode() + b"\n\n"
 
 
@@ -42,11 +44,11 @@ class StubLlm:
         handler.send_header("Content-Type", "text/event-stream")
         handler.end_headers()
         with suppress(ConnectionError):  # who is interrupted leaves
-            handler.wfile.write(b": hello\n\n" + chunk(None) + chunk(first))
+            handler.wfile.write(b": hello\n\n" + chunk({"role": "assistant"}) + chunk({"content": first}))
             self.may_go_on.wait(PATIENCE_S)
             for piece in others:
-                handler.wfile.write(chunk(piece))
-            handler.wfile.write(b'data: {"choices": [], "usage": {}}\n\ndata: [DONE]\n\n')
+                handler.wfile.write(chunk({"content": piece}))
+            handler.wfile.write(event([]) + b"data: [DONE]\n\n")
 
     @contextmanager
     def serving(self) -> Iterator["StubLlm"]:

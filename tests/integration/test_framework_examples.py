@@ -1,4 +1,4 @@
-"""The agents of the examples, in processes with the real packages: an LLM's stream, a real gateway, an interruption."""
+"""The agents of the examples and LiveKit's plugins, with the real packages, in processes of their own."""
 
 import asyncio
 import base64
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.integration.stub_llm import StubLlm
-from tests.integration.wire_client import native_turns, serving
+from tests.integration.wire_client import Served, native_turns, serving
 from voicegate.engine.fake.engine import Script
 
 pytestmark = pytest.mark.integration
@@ -23,45 +23,77 @@ SCRIPT = Script(real_time_factor=1.0)
 STORY, YES = "Once upon a time there was a word. " + "word " * 200, "Yes, of course."
 
 
-async def run_example(module: str, packages: str, plan: dict[str, str]) -> dict[str, Any]:
-    folder = Path(sys.prefix) / packages
+async def run(framework: str, module: str, plan: dict[str, object]) -> Any:
+    """What it prints."""
+    folder = Path(sys.prefix) / framework
     if not folder.is_dir():
-        pytest.fail(f"no {packages} in {folder}: `make unit` puts it there")
+        pytest.fail(f"no {framework} in {folder}: `make unit` puts it there")
     path = os.pathsep.join((str(folder), os.getcwd()))
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", module),
+        *(sys.executable, "-m", f"tests.integration.{module}"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": path, "LOGURU_LEVEL": "ERROR"},
     )
     try:
-        async with asyncio.timeout(PATIENCE_S):
-            out, _ = await process.communicate(json.dumps(plan).encode())
+        out, _ = await process.communicate(json.dumps(plan).encode())
     finally:
         if process.returncode is None:
             process.kill()
+            await process.wait()
     assert process.returncode == 0
-    heard: dict[str, Any] = json.loads(out)
-    return heard
+    return json.loads(out)
 
 
-@pytest.mark.parametrize("framework", ["pipecat", "livekit"])
-async def test_a_bot_converses_and_lets_itself_be_interrupted(framework: str) -> None:
+async def heard_of(framework: str, stub: StubLlm, served: Served) -> list[bytes]:
+    """Of each answer of its example."""
+    plan: dict[str, object] = {"llm": stub.base_url, "gateway": urlsplit(served.url).netloc}
+    return [base64.b64decode(audio) for audio in await run(framework, f"{framework}_example", plan)]
+
+
+async def test_the_pipecat_bot_converses_and_lets_itself_be_interrupted() -> None:
+    with StubLlm([STORY, "and more"], [YES]).serving() as stub:
+        async with serving(SCRIPT) as served:
+            async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
+                running = tasks.create_task(heard_of("pipecat", stub, served))
+                await served.engine.until(lambda: bool(served.engine.cancels))  # while the LLM still writes
+                stub.may_go_on.set()
+            await check_audio(running.result(), served)
+        second = stub.conversations[1]
+    remembered = dict(second)["assistant"]
+    assert 0 < len(remembered) < len(STORY), "the LLM is told what was heard of its answer"
+    assert STORY.startswith(remembered)
+    assert second[-1] == ("user", "Stop!")
+
+
+async def test_the_livekit_agent_converses_and_lets_itself_be_interrupted() -> None:
+    """It does not tell the gateway of an interruption behind its last sentence: that is dropped where it arrives."""
     with StubLlm([STORY, "and more"], [YES]).serving() as stub:
         stub.may_go_on.set()
-        async with serving(SCRIPT) as served:
-            plan = {"llm": stub.base_url, "gateway": urlsplit(served.url).netloc}
-            told = await run_example(f"tests.integration.{framework}_example", framework, plan)
-            await served.until(lambda engine: engine.num_live == 0)
-            assert len(served.engine.cancels) == 1, "the interruption reached the engine"
-            num_utterances = len(served.engine.requests)
-        second = stub.conversations[1]
-    story, yes = (base64.b64decode(audio) for audio in told["heard"])
+        async with serving(SCRIPT) as served, asyncio.timeout(PATIENCE_S):
+            await check_audio(await heard_of("livekit", stub, served), served)
+        assert stub.conversations[1][-1] == ("user", "Stop!")
+
+
+async def check_audio(heard: list[bytes], served: Served) -> None:
+    story, yes = heard
     spoken = await native_turns([STORY, YES])
     assert 0 < len(story) < len(spoken[0]) // 2
     assert spoken[0].startswith(story)
-    assert (num_utterances, yes) == (2, spoken[1])
-    remembered = dict(second)["assistant"]
-    assert 0 < len(remembered) < len(STORY), "the LLM is told what was heard of its answer"
-    assert STORY.replace(" ", "").startswith(remembered.replace(" ", ""))
-    assert second[-1] == ("user", "Stop!")
+    assert yes.startswith(spoken[1])
+    assert not any(yes[len(spoken[1]) :]), "LiveKit fills its last frame with silence"
+    await served.until(lambda engine: engine.num_live == 0)
+    assert (len(served.engine.requests), len(served.engine.cancels)) == (2, 1)
+
+
+async def test_livekits_voices_hear_what_a_native_client_hears() -> None:
+    texts = ["Hello there, and more of it.", "A second turn of speech."]
+    async with serving() as served, asyncio.timeout(PATIENCE_S):
+        plan: dict[str, object] = {"gateway": urlsplit(served.url).netloc, "texts": texts}
+        heard = await run("livekit", "livekit_voices", plan)
+    spoken = await native_turns(texts * len(heard))
+    for number, (plugin, turns) in enumerate(heard.items()):
+        for turn, audio in enumerate(map(base64.b64decode, turns)):
+            expected = spoken[number * len(texts) + turn]
+            assert audio.startswith(expected), (plugin, turn, len(audio), len(expected))
+            assert not any(audio[len(expected) :]), plugin

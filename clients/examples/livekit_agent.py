@@ -1,0 +1,40 @@
+"""A LiveKit agent whose LLM is any OpenAI-compatible server and whose voice is this gateway. Write to it in its room.
+
+pip install 'livekit-agents[elevenlabs,openai]'
+export LIVEKIT_URL=... LIVEKIT_API_KEY=... LIVEKIT_API_SECRET=...   # or no server: `console --text` instead of `dev`
+export OPENAI_BASE_URL=http://127.0.0.1:11434/v1 OPENAI_MODEL=llama3.2 GATEWAY=127.0.0.1:8080
+python -m voicegate.clients.examples.livekit_agent dev
+"""
+
+import os
+
+from livekit.agents import Agent, AgentServer, AgentSession, JobContext, cli
+from livekit.plugins import elevenlabs, openai
+
+from voicegate.clients.examples.chat import Llm, llm_of_environment
+
+INSTRUCTIONS = "Answer in a few short sentences, as one speaks."
+
+server = AgentServer()
+
+
+def new_session(llm: Llm, *, gateway: str, voice: str = "default", api_key: str = "none") -> AgentSession:
+    """`gateway`: its host and port. One that is spoken to needs `stt` too."""
+    return AgentSession(
+        llm=openai.LLM(model=llm.model, base_url=llm.base_url, api_key=llm.api_key or "none"),
+        tts=elevenlabs.TTS(base_url=f"http://{gateway}/v1", api_key=api_key, voice_id=voice, encoding="pcm_24000"),
+    )
+
+
+@server.rtc_session()
+async def answer(context: JobContext) -> None:
+    session = new_session(
+        llm_of_environment(),
+        gateway=os.environ.get("GATEWAY", "127.0.0.1:8080"),
+        api_key=os.environ.get("VOICEGATE_API_KEY", "none"),
+    )
+    await session.start(Agent(instructions=INSTRUCTIONS), room=context.room)
+
+
+if __name__ == "__main__":
+    cli.run_app(server)
