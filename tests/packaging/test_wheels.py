@@ -95,9 +95,10 @@ def test_whatever_is_imported_is_declared(distributions: Distributions) -> None:
                 imported |= roots_imported(archive.read(name).decode())
     ours = {"voicegate", "voicegate_tiny_model"}
     imported.discard("_typeshed")  # of type checkers
-    homes = packages_distributions()
+    homes = {"pipecat": ["pipecat-ai"], "livekit": ["livekit-agents"], **packages_distributions()}  # in no environment
     providers = {homes[root][0].lower().replace("_", "-") for root in imported - sys.stdlib_module_names - ours}
-    declared = set().union(*(needs(distributions.wheel, extra) for extra in (None, "server", "play", "gpu")))
+    extras = (None, "server", "play", "gpu", "pipecat", "livekit")
+    declared = set().union(*(needs(distributions.wheel, extra) for extra in extras))
     assert providers <= {name.lower() for name in declared}
 
 
