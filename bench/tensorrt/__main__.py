@@ -1,0 +1,201 @@
+"""TensorRT in place of our kernels, for the flow's Euler step and the vocoder's filter: worth it or not?
+
+    python -m voicegate.bench.tensorrt export --model DIR --out ONNX_DIR    # the graphs alone, on any machine
+    python -m voicegate.bench.tensorrt measure --json FILE                  # a GPU and the tensorrt package
+
+`measure` builds strongly typed engines of the released sizes (random weights), replays them in CUDA graphs beside ours,
+on the same shapes, and compares one against float32 on the CPU. The flow's times leave out what TensorRT would need on
+top: our kernels read finished blocks where they lie, an engine wants each stream's in one piece (docs/adr/0036).
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import onnx
+import onnxruntime
+import torch
+
+from voicegate.bench import environment, results_file
+from voicegate.bench.tensorrt import flow_step, graph, vocoder_filter
+from voicegate.bench.tensorrt.flow_step import FlowShape, flow_step_model
+from voicegate.bench.tensorrt.graph import Array
+from voicegate.bench.tensorrt.library import Session, TensorrtError, build_plan, load_tensorrt
+from voicegate.bench.tensorrt.vocoder_filter import VocoderShape, vocoder_filter_model
+from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.weights import load_state_dict
+from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
+from voicegate.engine.token2wav.flow.model import FlowModel
+from voicegate.engine.token2wav.vocoder.weights import load_vocoder_weights
+
+_CPU: Final = torch.device("cpu")
+# As the engine computes by default.
+FLOW_LOW: Final = "bfloat16"
+VOCODER_LOW: Final = "float16"
+FLOW_SHAPES: Final = tuple(FlowShape(rows, FRAMES_PER_BLOCK, 450) for rows in (1, 8, 34))
+VOCODER_SHAPES: Final = tuple(VocoderShape(rows, 50) for rows in (1, 8, 32))
+_NUM_RUNS: Final = 30
+
+
+def export(model_dir: Path, out: Path, low: str | None) -> list[Path]:
+    """A file for each shape. Raises what the model's files raise."""
+    config = load_model_config(model_dir)
+    flow = FlowModel(config.flow, load_state_dict(model_dir / "flow.safetensors"), device=_CPU, dtype=torch.float32)
+    state = load_state_dict(model_dir / "vocoder.safetensors")
+    vocoder = load_vocoder_weights(config.vocoder, state, device=_CPU)
+    out.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for shape in FLOW_SHAPES:
+        made = flow_step_model(flow.estimator, shape, cfg_rate=config.flow.cfg_rate, low=low or FLOW_LOW)
+        paths.append(out / f"{shape.name}.{low or FLOW_LOW}.onnx")
+        graph.save(made, paths[-1])
+    for vocoder_shape in VOCODER_SHAPES:
+        made = vocoder_filter_model(config.vocoder, vocoder, vocoder_shape, low=low or VOCODER_LOW)
+        paths.append(out / f"{vocoder_shape.name}.{low or VOCODER_LOW}.onnx")
+        graph.save(made, paths[-1])
+    return paths
+
+
+def engine_ms(session: Session) -> float:
+    """Of one call, replayed in a CUDA graph."""
+    from voicegate.bench.kernels.timing import device_ms  # noqa: PLC0415 - beside the GPU's kernels
+
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(stream):
+        session.enqueue(stream.cuda_stream)  # what it puts off to its first call must not be captured
+        stream.synchronize()
+        captured = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(captured, stream=stream):
+            session.enqueue(stream.cuda_stream)
+        captured.replay()
+        return device_ms(captured.replay, num_runs=_NUM_RUNS)
+
+
+def relative_error(found: torch.Tensor, expected: Array) -> float:
+    reference = torch.from_numpy(expected)
+    return float((found.float().cpu() - reference).norm() / reference.norm())
+
+
+def expected_output(model: onnx.ModelProto, fed: dict[str, Array], name: str) -> Array:
+    """float32 on the CPU."""
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "reference.onnx"
+        graph.save(model, path)
+        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        output: Array = session.run([name], fed)[0]
+        return output
+
+
+def build(trt: Any, model: onnx.ModelProto) -> Session:
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "model.onnx"
+        graph.save(model, path)
+        return Session(trt, build_plan(trt, path), torch.device("cuda"))
+
+
+def measure_flow(trt: Any) -> dict[str, Any]:
+    from voicegate.bench.kernels.flow import block_ms  # noqa: PLC0415 - they need Triton
+    from voicegate.bench.kernels.flow_model import FULL_SIZE, FlowFixture  # noqa: PLC0415
+    from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig  # noqa: PLC0415
+    from voicegate.engine.token2wav.flow.cuda.solver import CudaSolver  # noqa: PLC0415
+
+    fixture = FlowFixture()
+    estimator = fixture.model.estimator
+    solver = CudaSolver(fixture.model, fixture.pool, FlowCudaConfig())
+    solver.graphs.capture()
+    results: dict[str, Any] = {}
+    for shape in FLOW_SHAPES:
+        ours_ms = block_ms(solver, fixture, shape.num_rows, shape.context_frames) / FULL_SIZE.num_euler_steps
+        model = flow_step_model(estimator, shape, cfg_rate=FULL_SIZE.cfg_rate, low=FLOW_LOW)
+        session = build(trt, model)
+        results[shape.name] = result = {"ours_ms": ours_ms, "tensorrt_ms": engine_ms(session)}
+        if shape == FLOW_SHAPES[0]:
+            fed = dict(flow_step.empty_inputs(estimator, shape, low="float32"))
+            fed |= {name: torch.randn(fed[name].shape).numpy() for name in ("x", "base")}
+            reference = flow_step_model(estimator, shape, cfg_rate=FULL_SIZE.cfg_rate, low="float32")
+            result["error"] = _error(session, fed, expected_output(reference, fed, "next_x"), "next_x")
+        _tell(shape.name, result)
+    return results
+
+
+def measure_vocoder(trt: Any) -> dict[str, Any]:
+    from voicegate.bench.kernels.vocoder import busy_rows, convolution_works, replay_us  # noqa: PLC0415
+    from voicegate.bench.kernels.vocoder_model import FULL_SIZE, VocoderFixture  # noqa: PLC0415
+    from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig  # noqa: PLC0415
+
+    fixture = VocoderFixture()
+    network = fixture.renderer(VocoderCudaConfig(precision=VOCODER_LOW, has_graphs=False)).network
+    weights = fixture.model.weights
+    results: dict[str, Any] = {}
+    for shape in VOCODER_SHAPES:
+        busy_rows(network, fixture.mel, shape.num_rows, shape.num_frames)
+        works = convolution_works(network, shape.num_rows, shape.num_frames)
+        ours_ms = sum(map(replay_us, works.values())) / 1e3
+        session = build(trt, vocoder_filter_model(FULL_SIZE, weights, shape, low=VOCODER_LOW))
+        results[shape.name] = result = {"ours_ms": ours_ms, "tensorrt_ms": engine_ms(session)}
+        if shape == VOCODER_SHAPES[0]:
+            fed = vocoder_filter.empty_inputs(FULL_SIZE, weights, shape)
+            fed |= {name: torch.randn(fed[name].shape).numpy() for name in ("mel", "spectra")}
+            reference = vocoder_filter_model(FULL_SIZE, weights, shape, low="float32")
+            result["error"] = _error(session, fed, expected_output(reference, fed, "filtered"), "filtered")
+        _tell(shape.name, result)
+    return results
+
+
+def _error(session: Session, fed: dict[str, Array], expected: Array, name: str) -> float:
+    for each, numbers in fed.items():
+        session.tensors[each].copy_(torch.from_numpy(numbers))
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    torch.cuda.synchronize()
+    session.enqueue(stream.cuda_stream)
+    torch.cuda.synchronize()
+    return relative_error(session.tensors[name], expected)
+
+
+def _tell(name: str, result: dict[str, float]) -> None:
+    error = f"  error {result['error']:.1e}" if "error" in result else ""
+    print(f"{name:<32} ours {result['ours_ms']:8.3f} ms  TensorRT {result['tensorrt_ms']:8.3f} ms{error}", flush=True)
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m voicegate.bench.tensorrt",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    exporting = commands.add_parser("export", help="write the ONNX graphs")
+    exporting.add_argument("--model", type=Path, default=environment.REPOSITORY / "models" / "tiny")
+    exporting.add_argument("--out", type=Path, required=True, metavar="DIR")
+    exporting.add_argument("--precision", choices=tuple(graph.DTYPES), help="of products (default: the engine's)")
+    measuring = commands.add_parser("measure", help="engines against our kernels, on a GPU")
+    measuring.add_argument("--json", type=Path, metavar="FILE")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    try:
+        if options.command == "export":
+            for path in export(options.model, options.out, options.precision):
+                print(path)
+            return 0
+        trt = load_tensorrt()
+        if not torch.cuda.is_available():
+            raise TensorrtError("measuring needs a CUDA device, and torch sees none")
+        report: dict[str, Any] = {"environment": environment.describe(), "tensorrt": trt.__version__}
+        for name, measure in (("flow", measure_flow), ("vocoder", measure_vocoder)):
+            report[name] = measure(trt)
+            torch.cuda.empty_cache()
+            results_file.save(report, options.json)
+    except (TensorrtError, ValueError, OSError) as error:
+        print(f"bench.tensorrt: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

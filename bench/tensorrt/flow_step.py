@@ -1,0 +1,201 @@
+"""One Euler step of the flow as a fixed-shape ONNX graph: estimator in both guidance halves, guidance, and the update.
+
+The same numbers as token2wav/flow/estimator.py over block contexts, with what changes from step to step as inputs, so
+that one engine does all ten. Finished blocks come as keys and values in one piece, padded to `context_frames`.
+Products of `low`; float32 islands: residual, norms, modulations, rotation, GELU, mish, guidance, the ODE's state.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+import torch
+
+from voicegate.bench.tensorrt.graph import DTYPES, Array, Graph, Value
+from voicegate.engine import units
+from voicegate.engine.token2wav.flow.estimator import CONV_HISTORY, NORM_EPS, Estimator, EstimatorLayer
+from voicegate.engine.token2wav.flow.modulation import ROWS_PER_LAYER
+from voicegate.engine.token2wav.flow.weights import CONV_GROUPS
+
+CFG_HALVES = 2
+# Added to the score of a padded place: exp of it is 0 in every dtype, and float16 holds it.
+_NEVER = -1e4
+
+
+@dataclass(frozen=True, slots=True)
+class FlowShape:
+    num_rows: int
+    num_frames: int  # of each row's new block
+    context_frames: int  # of finished blocks, at most
+
+    @property
+    def name(self) -> str:
+        return f"flow_step_{self.num_rows}x{self.num_frames}_behind_{self.context_frames}"
+
+
+def flow_step_model(estimator: Estimator, shape: FlowShape, *, cfg_rate: float, low: str) -> onnx.ModelProto:
+    """Inputs (float32, but what products take):
+
+    x [B, n, 80]; base [2, B, n, D], what the input projection makes of everything but x; cos, sin [B, n, d / 2];
+    modulation [6 * depth + 2, D], the step's rows of Estimator.modulation_table; width [1];
+    tails.0, tails.1 [2, B, D, 30]: the convolutions' inputs before the block;
+    context.0 .. [2 (keys, values), 2 (halves), B, H, L, d] of `low` for each layer; mask [B, 1, 1, L + n]: 0 or -1e4.
+
+    Outputs: next_x; new_tails.0, new_tails.1; new_context.0 .. with n in place of L.
+    """
+    return _FlowStep(estimator, shape, low).model(cfg_rate)
+
+
+class _FlowStep:
+    def __init__(self, estimator: Estimator, shape: FlowShape, low: str) -> None:
+        self._estimator = estimator
+        self._shape = shape
+        self._graph = Graph(low)
+        self._lines = (CFG_HALVES, shape.num_rows, shape.num_frames)
+
+    def model(self, cfg_rate: float) -> onnx.ModelProto:
+        graph, config = self._graph, self._estimator.config
+        rows, frames = self._shape.num_rows, self._shape.num_frames
+        x = graph.input("x", (rows, frames, units.NUM_MELS))
+        base = graph.input("base", (*self._lines, config.dim))
+        angles = [graph.input(name, (rows, frames, config.head_dim // 2)) for name in ("cos", "sin")]
+        modulation = graph.input("modulation", (ROWS_PER_LAYER * config.depth + 2, config.dim))
+        width = graph.input("width", (1,))
+        mask = graph.input("mask", (rows, 1, 1, self._shape.context_frames + frames))
+        rotation = [graph.reshape(each, 1, rows, frames, 1, config.head_dim // 2, 1) for each in angles]
+
+        hidden = self._embed(x, base)
+        for layer, weights in enumerate(self._estimator.layers):
+            parts = [graph.row(modulation, ROWS_PER_LAYER * layer + index) for index in range(ROWS_PER_LAYER)]
+            hidden = self._transform(hidden, weights, parts, rotation, graph.lowered(mask), layer)
+        first_out = ROWS_PER_LAYER * config.depth
+        normed = self._norm(hidden, graph.row(modulation, first_out), graph.row(modulation, first_out + 1))
+        velocity = graph.linear(normed, self._estimator.out_weight, self._estimator.out_bias)
+        guided = graph.op(
+            "Sub",
+            graph.op("Mul", graph.row(velocity, 0), graph.constant(1 + cfg_rate)),
+            graph.op("Mul", graph.row(velocity, 1), graph.constant(cfg_rate)),
+        )
+        graph.output(graph.op("Add", x, graph.op("Mul", guided, width)), "next_x", (rows, frames, units.NUM_MELS))
+        return graph.model(self._shape.name)
+
+    def _embed(self, x: Value, base: Value) -> Value:
+        graph = self._graph
+        hidden = graph.op("Add", base, graph.linear(x, self._estimator.x_weight))
+        position = hidden
+        for conv, (weight, bias) in enumerate(self._estimator.convs):
+            position = self._mish(self._convolve(position, weight, bias, conv))
+        return graph.op("Add", hidden, position)
+
+    def _convolve(self, hidden: Value, weight: torch.Tensor, bias: torch.Tensor, conv: int) -> Value:
+        """Causal, behind the 30 inputs of the block before: [2, B, n, D] -> the same."""
+        graph, dim = self._graph, self._estimator.config.dim
+        halves, rows, frames = self._lines
+        tail = graph.input(f"tails.{conv}", (halves, rows, dim, CONV_HISTORY))
+        window = graph.concat(3, tail, graph.transpose(hidden, 0, 1, 3, 2))
+        new_tail = graph.slice(window, 3, frames, frames + CONV_HISTORY)
+        graph.output(new_tail, f"new_tails.{conv}", (halves, rows, dim, CONV_HISTORY))
+        lines = graph.reshape(graph.lowered(window), halves * rows, dim, CONV_HISTORY + frames)
+        kernel = graph.constant(weight.float().squeeze(2), graph.low)
+        out = graph.raised(graph.op("Conv", lines, kernel, group=CONV_GROUPS))
+        out = graph.op("Add", out, graph.constant(bias.float()[:, None]))
+        return graph.transpose(graph.reshape(out, halves, rows, dim, frames), 0, 1, 3, 2)
+
+    def _mish(self, value: Value) -> Value:
+        graph = self._graph
+        return graph.op("Mul", value, graph.op("Tanh", graph.op("Softplus", value)))
+
+    def _norm(self, hidden: Value, scale: Value, shift: Value) -> Value:
+        """The modulation is the step's, so it is no weight of the norm."""
+        graph = self._graph
+        ones = graph.constant(np.ones(self._estimator.config.dim))
+        normed = graph.op("LayerNormalization", hidden, ones, axis=-1, epsilon=NORM_EPS)
+        return graph.op("Add", graph.op("Mul", normed, scale), shift)
+
+    def _transform(
+        self,
+        hidden: Value,
+        weights: EstimatorLayer,
+        modulation: Sequence[Value],
+        rotation: Sequence[Value],
+        mask: Value,
+        layer: int,
+    ) -> Value:
+        graph = self._graph
+        attn_scale, attn_shift, attn_gate, ff_scale, ff_shift, ff_gate = modulation
+        attended = self._attend(self._norm(hidden, attn_scale, attn_shift), weights, rotation, mask, layer)
+        hidden = graph.op("Add", hidden, graph.op("Mul", attended, attn_gate))
+        wide = graph.linear(self._norm(hidden, ff_scale, ff_shift), weights.ff_in_weight, weights.ff_in_bias)
+        narrow = graph.linear(graph.op("Gelu", wide, approximate="tanh"), weights.ff_out_weight, weights.ff_out_bias)
+        return graph.op("Add", hidden, graph.op("Mul", narrow, ff_gate))
+
+    def _attend(
+        self, normed: Value, weights: EstimatorLayer, rotation: Sequence[Value], mask: Value, layer: int
+    ) -> Value:
+        graph, config = self._graph, self._estimator.config
+        halves, rows, frames = self._lines
+        heads, channels, width = config.num_heads, config.head_dim, config.num_heads * config.head_dim
+        qkv = graph.linear(normed, weights.qkv_weight, weights.qkv_bias)
+        parts = [graph.slice(qkv, 3, index * width, (index + 1) * width) for index in range(3)]
+        split = [graph.reshape(part, *self._lines, heads, channels) for part in parts]
+        query, key, value = (
+            graph.lowered(graph.transpose(part, 0, 1, 3, 2, 4))
+            for part in (self._rotated(split[0], rotation), self._rotated(split[1], rotation), split[2])
+        )
+        before = graph.input(
+            f"context.{layer}", (2, halves, rows, heads, self._shape.context_frames, channels), graph.low
+        )
+        stacked = [graph.op("Unsqueeze", part, graph.constant(np.array([0], np.int64))) for part in (key, value)]
+        new = graph.concat(0, *stacked)
+        graph.output(new, f"new_context.{layer}", (2, halves, rows, heads, frames, channels), graph.low)
+        known = graph.concat(4, before, new)
+        keys = graph.transpose(graph.row(known, 0), 0, 1, 2, 4, 3)
+        # In the dtype of the products, as TensorRT's fused attention wants it; it adds up in float32.
+        scores = graph.op("Add", graph.op("MatMul", query, keys), mask)
+        attended = graph.op("MatMul", graph.op("Softmax", scores, axis=-1), graph.row(known, 1))
+        lines = graph.reshape(graph.transpose(attended, 0, 1, 3, 2, 4), *self._lines, width)
+        return graph.linear(graph.raised(lines), weights.attn_out_weight, weights.attn_out_bias)
+
+    def _rotated(self, split: Value, rotation: Sequence[Value]) -> Value:
+        """[2, B, n, H, d], of which upstream rotates head 0 alone: channels (2i, 2i + 1) are one complex number."""
+        graph, config = self._graph, self._estimator.config
+        cos, sin = rotation
+        first = graph.reshape(graph.slice(split, 3, 0, 1), *self._lines, 1, config.head_dim // 2, 2)
+        real, imaginary = (graph.slice(first, 5, index, index + 1) for index in range(2))
+        turned = graph.concat(
+            5,
+            graph.op("Sub", graph.op("Mul", real, cos), graph.op("Mul", imaginary, sin)),
+            graph.op("Add", graph.op("Mul", real, sin), graph.op("Mul", imaginary, cos)),
+        )
+        turned = graph.reshape(turned, *self._lines, 1, config.head_dim)
+        if config.num_heads == 1:
+            return turned
+        return graph.concat(3, turned, graph.slice(split, 3, 1, config.num_heads))
+
+
+def mask_of(shape: FlowShape, context_frames: Sequence[int], num_frames: Sequence[int]) -> Array:
+    """[B, 1, 1, L + n] float32: of each row, so many places of its context and of its block are there."""
+    mask = np.full((shape.num_rows, 1, 1, shape.context_frames + shape.num_frames), _NEVER, np.float32)
+    for row, (before, now) in enumerate(zip(context_frames, num_frames, strict=True)):
+        mask[row, ..., :before] = 0
+        mask[row, ..., shape.context_frames : shape.context_frames + now] = 0
+    return mask
+
+
+def empty_inputs(estimator: Estimator, shape: FlowShape, *, low: str) -> Mapping[str, Array]:
+    """Of a sequence's first block: nothing before it. What a caller replaces, and what a benchmark runs on."""
+    config = estimator.config
+    rows, frames, half = shape.num_rows, shape.num_frames, config.head_dim // 2
+    context = (2, CFG_HALVES, rows, config.num_heads, shape.context_frames, config.head_dim)
+    return {
+        "x": np.zeros((rows, frames, units.NUM_MELS), np.float32),
+        "base": np.zeros((CFG_HALVES, rows, frames, config.dim), np.float32),
+        "cos": np.ones((rows, frames, half), np.float32),
+        "sin": np.zeros((rows, frames, half), np.float32),
+        "modulation": estimator.modulation_table[0].float().cpu().numpy(),
+        "width": np.ones(1, np.float32),
+        "mask": mask_of(shape, [0] * rows, [frames] * rows),
+        **{f"tails.{conv}": np.zeros((CFG_HALVES, rows, config.dim, CONV_HISTORY), np.float32) for conv in range(2)},
+        **{f"context.{layer}": np.zeros(context, DTYPES[low][1]) for layer in range(config.depth)},
+    }

@@ -1,0 +1,29 @@
+"""Running a graph on a CPU, and asking it for its types."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import onnx
+import onnxruntime
+from onnx.reference import ReferenceEvaluator
+
+from voicegate.bench.tensorrt.graph import Array
+
+Run = Callable[[Mapping[str, Array]], dict[str, Array]]
+
+
+def runner_of(model: onnx.ModelProto, *, low: str) -> Run:
+    """onnxruntime; but it has no bfloat16 kernels for a CPU: those run in onnx's own evaluator, slowly."""
+    if low == "bfloat16":
+        run: Any = ReferenceEvaluator(model).run
+    else:
+        run = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run
+    names = [output.name for output in model.graph.output]
+    return lambda fed: dict(zip(names, run(names, dict(fed)), strict=True))
+
+
+def types_of(model: onnx.ModelProto) -> dict[str, int]:
+    """Of every tensor, by its name."""
+    known = (*model.graph.value_info, *model.graph.input, *model.graph.output)
+    found = {value.name: value.type.tensor_type.elem_type for value in known}
+    return found | {each.name: each.data_type for each in model.graph.initializer}

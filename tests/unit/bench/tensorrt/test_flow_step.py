@@ -1,0 +1,132 @@
+"""The flow's Euler step as ONNX equals the engine's own, block after block, on a CPU."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from tests.support.flow import flow_config, flow_state, short_noise
+from tests.unit.bench.tensorrt.support import runner_of, types_of
+from voicegate.bench.tensorrt.flow_step import FlowShape, empty_inputs, flow_step_model, mask_of
+from voicegate.bench.tensorrt.graph import OPSET, Array
+from voicegate.engine.token2wav.flow.block_context import BlockContext, BlockRow
+from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.euler import euler_step
+from voicegate.engine.token2wav.flow.model import FlowModel
+
+pytestmark = pytest.mark.unit
+
+CPU = torch.device("cpu")
+SHAPE = FlowShape(num_rows=2, num_frames=50, context_frames=100)
+# RMS, relative to the mel's own: 1.2e-7, 2.3e-4 and 2.2e-3 were seen.
+TOLERANCES = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 8e-3}
+
+
+@pytest.fixture(scope="module")
+def flow() -> FlowModel:
+    return FlowModel(flow_config(), flow_state(), device=CPU, dtype=torch.float32, noise=short_noise())
+
+
+class Engine:
+    """The graph as a solver would run it, block after block of the same rows: contexts are gathered and kept here."""
+
+    def __init__(self, flow: FlowModel, low: str) -> None:
+        self._flow = flow
+        cfg_rate = flow.config.cfg_rate
+        self._run = runner_of(flow_step_model(flow.estimator, SHAPE, cfg_rate=cfg_rate, low=low), low=low)
+        self._low = low
+        self._kept: dict[int, dict[str, Array]] = {}  # by step: what finished blocks left
+        self._num_before = 0
+
+    def block(self, base: torch.Tensor) -> torch.Tensor:
+        start = self._num_before
+        frames = slice(start, start + SHAPE.num_frames)
+        rotation = self._flow.rotations[frames]
+        x = self._flow.noise[frames].expand(SHAPE.num_rows, -1, -1).numpy()
+        for step, width in enumerate(self._flow.schedule.widths):
+            fed = dict(empty_inputs(self._flow.estimator, SHAPE, low=self._low))
+            fed |= {
+                "x": x,
+                "base": base.numpy(),
+                "cos": np.stack([rotation.real.numpy()] * SHAPE.num_rows),
+                "sin": np.stack([rotation.imag.numpy()] * SHAPE.num_rows),
+                "modulation": self._flow.estimator.modulation_table[step].numpy(),
+                "width": np.array([width], np.float32),
+                "mask": mask_of(SHAPE, [start] * SHAPE.num_rows, [SHAPE.num_frames] * SHAPE.num_rows),
+            }
+            for name, known in self._kept.get(step, {}).items():
+                if name.startswith("tails"):
+                    fed[name] = known
+                else:
+                    fed[name][..., : known.shape[4], :] = known
+            x = self._advance(step, fed)
+        self._num_before += SHAPE.num_frames
+        return torch.from_numpy(x)
+
+    def _advance(self, step: int, fed: Mapping[str, Array]) -> Array:
+        made = self._run(fed)
+        kept = self._kept.setdefault(step, {})
+        for name, value in made.items():
+            if name.startswith("new_tails"):
+                kept[name.removeprefix("new_")] = value
+            elif name.startswith("new_context"):
+                key = name.removeprefix("new_")
+                kept[key] = value if key not in kept else np.concatenate((kept[key], value), axis=4)
+        next_x: Array = made["next_x"]
+        return next_x
+
+
+class Reference:
+    """The engine's own estimator over its own pool."""
+
+    def __init__(self, flow: FlowModel) -> None:
+        self._flow = flow
+        self._pool = BlockPool(
+            flow.config.estimator, num_steps=flow.schedule.num_steps, num_blocks=8, device=CPU, dtype=torch.float32
+        )
+        self._blocks: list[tuple[int, ...]] = [() for _ in range(SHAPE.num_rows)]
+
+    @torch.inference_mode()
+    def block(self, base: torch.Tensor) -> torch.Tensor:
+        new = self._pool.allocate(SHAPE.num_rows)
+        rows = [BlockRow(before, block, SHAPE.num_frames) for before, block in zip(self._blocks, new, strict=True)]
+        context = BlockContext(self._pool, rows)
+        start = len(self._blocks[0]) * SHAPE.num_frames
+        frames = slice(start, start + SHAPE.num_frames)
+        x = self._flow.noise[frames].expand(SHAPE.num_rows, -1, -1)
+        rotation = self._flow.rotations[frames].expand(SHAPE.num_rows, -1, -1)
+        for step, width in enumerate(self._flow.schedule.widths):
+            velocity = self._flow.estimator.velocity(x, base, rotation, step=step, context=context)
+            x = euler_step(x, velocity, width=width, cfg_rate=self._flow.config.cfg_rate)
+        self._blocks = [(*before, block) for before, block in zip(self._blocks, new, strict=True)]
+        return x
+
+
+@pytest.mark.parametrize(("low", "num_blocks"), [("float32", 3), ("float16", 3), ("bfloat16", 2)])
+def test_blocks_in_ten_steps_each(flow: FlowModel, low: str, num_blocks: int) -> None:
+    """The third sees a full context, the second one that is padded, the first none."""
+    engine, reference = Engine(flow, low), Reference(flow)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(num_blocks):
+        base = torch.randn(2, SHAPE.num_rows, SHAPE.num_frames, flow.config.estimator.dim, generator=generator)
+        found, expected = engine.block(base), reference.block(base)
+        error = (found - expected).square().mean().sqrt() / expected.square().mean().sqrt()
+        assert error < TOLERANCES[low]
+
+
+@pytest.mark.parametrize("low", ["float16", "bfloat16"])
+def test_products_are_low_and_what_adds_up_is_float32(flow: FlowModel, low: str) -> None:
+    model = flow_step_model(flow.estimator, SHAPE, cfg_rate=flow.config.cfg_rate, low=low)
+    assert [(opset.domain, opset.version) for opset in model.opset_import] == [("", OPSET)]
+    types = types_of(model)
+    wanted = onnx.TensorProto.FLOAT16 if low == "float16" else onnx.TensorProto.BFLOAT16
+    kinds = {node.op_type for node in model.graph.node}
+    assert {"MatMul", "Conv", "LayerNormalization", "Gelu", "Softmax"} <= kinds
+    for node in model.graph.node:
+        if node.op_type in ("MatMul", "Conv", "Softmax"):
+            assert {types[name] for name in node.input} == {wanted}, node.name
+        if node.op_type in ("LayerNormalization", "Gelu", "Softplus", "Tanh"):
+            assert {types[name] for name in node.input} == {onnx.TensorProto.FLOAT}, node.name
+    assert types["next_x"] == onnx.TensorProto.FLOAT
