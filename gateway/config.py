@@ -137,6 +137,9 @@ class GatewayConfig:
         default=None, metadata=_help("port for Prometheus, GET /metrics without a key; 0 for any free one; unset: none")
     )
     metrics_host: str = field(default="127.0.0.1", metadata=_help("address to tell metrics on"))
+    tracing: bool = field(
+        default=False, metadata=_help("a span for each utterance, by OpenTelemetry (OTLP); OTEL_* say where to")
+    )
     engine_timeout_s: float = field(
         default=10.0,
         metadata=_help(

@@ -6,15 +6,27 @@ from typing import Final
 
 from voicegate.gateway.cli.terminal import CommandError
 
-INSTALL_SERVER: Final = "`pip install 'voicegate[server]'`"
+
+def _install(extra: str) -> str:
+    return f"`pip install 'voicegate[{extra}]'`"
+
+
+INSTALL_SERVER: Final = _install("server")
 
 
 @contextmanager
 def server_imports() -> Iterator[None]:
     """Around imports of what the extra `server` brings. Raises CommandError where it is not installed."""
+    with extra_imports("server"):
+        yield
+
+
+@contextmanager
+def extra_imports(extra: str) -> Iterator[None]:
+    """The same of another extra."""
     try:
         yield
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("voicegate"):  # a fault of ours
             raise
-        raise CommandError(f"{error.name} is not installed, and this needs it: {INSTALL_SERVER}") from error
+        raise CommandError(f"{error.name} is not installed, and this needs it: {_install(extra)}") from error

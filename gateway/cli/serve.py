@@ -2,13 +2,18 @@
 
 import argparse
 import os
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from voicegate.engine.interface import EngineInfo
-from voicegate.gateway.cli.extras import server_imports
+from voicegate.gateway.cli.extras import extra_imports, server_imports
 from voicegate.gateway.cli.terminal import CommandError, StartProgress, say
-from voicegate.gateway.config import config_fields, from_environment
+from voicegate.gateway.config import GatewayConfig, config_fields, from_environment
 from voicegate.gateway.config_fields import ConfigField
+
+if TYPE_CHECKING:
+    from voicegate.gateway.server.conversation import Trace
 
 
 def add_parser(subparsers: Any) -> None:
@@ -38,10 +43,26 @@ def run(options: argparse.Namespace) -> int:
     configure_logs(config.log_level, config.log_format)
     failures: list[str] = []
     engine = build_engine(config, StartProgress(has_lines=False))
-    status = run_gateway(config, engine, on_ready=_announce, on_failure=failures.append)
+    with _tracing(config) as trace:
+        status = run_gateway(config, engine, on_ready=_announce, on_failure=failures.append, trace=trace)
     if failures:
         raise CommandError(failures[0])
     return status
+
+
+@contextmanager
+def _tracing(config: GatewayConfig) -> "Iterator[Trace | None]":
+    """Raises CommandError where the extra is not installed."""
+    if not config.tracing:
+        yield None
+        return
+    with extra_imports("otel"):
+        from voicegate.gateway.server.tracing import Tracing  # noqa: PLC0415
+    tracing = Tracing.by_otlp()
+    try:
+        yield tracing.witness
+    finally:
+        tracing.close()
 
 
 def _announce(url: str, info: EngineInfo) -> None:

@@ -1,4 +1,4 @@
-"""What a request says of who sends it: a tag for the logs, and the key of whichever vendor's client it is. Pure.
+"""What a request says of who sends it: tag, trace, and the key of whichever vendor's client it is. Pure.
 
 Whether anybody is let in with such a key is for others to say (gateway/auth/).
 """
@@ -23,7 +23,11 @@ KEY_SUBPROTOCOLS: Final = ("token", "bearer")
 @dataclass(frozen=True, slots=True)
 class Caller:
     tag: str | None = None  # the client's own, echoed in the log
+    trace_parent: str | None = None  # the span that it asks from, as W3C's Trace Context has it
     keys: tuple[str, ...] = field(default=(), repr=False)
+
+
+ANYBODY: Final = Caller()
 
 
 def caller_of(headers: Callable[[str], Sequence[str]], target: str) -> Caller:
@@ -35,7 +39,11 @@ def caller_of(headers: Callable[[str], Sequence[str]], target: str) -> Caller:
     keys += [value for name in _KEY_PARAMETERS for value in query.get(name, ())]
     offered = [name.strip() for value in headers("Sec-WebSocket-Protocol") for name in value.split(",")]
     keys += [key for kind, key in pairwise(offered) if kind in KEY_SUBPROTOCOLS]
-    return Caller(tag=_shown(tags[0]) if tags else None, keys=tuple(key for key in keys if key))
+    return Caller(
+        tag=_shown(tags[0]) if tags else None,
+        trace_parent=next(iter(headers("traceparent")), None),
+        keys=tuple(key for key in keys if key),
+    )
 
 
 def _credential(authorization: str) -> str | None:

@@ -14,6 +14,7 @@ from voicegate.engine.interface import Engine, EngineError, EngineEvent, EngineI
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.pronunciations import Pronunciations
 from voicegate.gateway.server.admission import Admission
+from voicegate.gateway.server.callers import ANYBODY, Caller
 from voicegate.gateway.server.dispatch import Dispatcher
 from voicegate.gateway.server.metrics.meters import Meters
 from voicegate.gateway.server.outgoing import Item, Outgoing
@@ -33,6 +34,7 @@ from voicegate.gateway.session.actions import (
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import Owner, Quotas
 from voicegate.gateway.session.session import Session
+from voicegate.gateway.session.witness import Both, Witness
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.dialect import Reply
 from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
@@ -40,6 +42,10 @@ from voicegate.protocol.messages import ServerMessage, SessionMessage
 
 # Lower -> every hiccup of a network has the engine stop and go; higher -> more is made for a peer that takes none.
 _SLOW_AFTER_S: Final = 0.5
+
+
+# A witness for a conversation whose client names this trace parent.
+Trace = Callable[[str | None], Witness]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,7 @@ class Services:
     limits: SessionLimits
     quotas: Quotas
     meters: Meters
+    trace: Trace | None = None
     pronunciations: Pronunciations = field(default_factory=lambda: Pronunciations(None))
 
 
@@ -59,15 +66,18 @@ class Conversation:
     """`verdict`: how it ends, whatever is still to be said or taken."""
 
     def __init__(
-        self, services: Services, *, info: EngineInfo, owner: Owner, tag: str | None = None, token: str = ""
+        self, services: Services, *, info: EngineInfo, owner: Owner, caller: Caller = ANYBODY, token: str = ""
     ) -> None:
-        """`tag`: what the client calls itself, for the log; `token`: with which it may come back."""
+        """`caller`: what its client says of itself; `token`: with which it may come back."""
         self._engine = services.engine
         self._dispatcher = services.dispatcher
         self._admission = services.admission
         self._pronunciations = services.pronunciations
         self._meters = services.meters
         self.session_id = secrets.token_hex(8)
+        witness: Witness = services.meters
+        if services.trace is not None:
+            witness = Both(witness, services.trace(caller.trace_parent))
         self._session = Session(
             session_id=self.session_id,
             info=info,
@@ -75,7 +85,7 @@ class Conversation:
             quotas=services.quotas,
             owner=owner,
             token=token,
-            witness=services.meters,
+            witness=witness,
         )
         self._loop = asyncio.get_running_loop()
         self._deadline: asyncio.TimerHandle | None = None
@@ -87,7 +97,7 @@ class Conversation:
         self.verdict: asyncio.Future[Close] = self._loop.create_future()
         self._is_over = False
         self.owner = owner
-        named = {"tag": tag, "key": None if owner.key is None else owner.key.name}
+        named = {"tag": caller.tag, "key": None if owner.key is None else owner.key.name}
         named = {name: value for name, value in named.items() if value is not None}
         self.log = get_logger(__name__).bind(session=self.session_id, **named)
 

@@ -16,6 +16,7 @@ from voicegate import __version__
 from voicegate.engine.interface import Engine, EngineInfo
 from voicegate.gateway.config import GatewayConfig, config_fields
 from voicegate.gateway.logs import get_logger
+from voicegate.gateway.server.conversation import Trace
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.server import CLOSING_S, EXIT_FAILED, Gateway
 from voicegate.gateway.server.service_manager import ServiceManager
@@ -29,6 +30,7 @@ def run_gateway(
     *,
     on_ready: Callable[[str, EngineInfo], None] | None = None,
     on_failure: Callable[[str], None] | None = None,
+    trace: Trace | None = None,
 ) -> int:
     """Serve on uvloop until a signal; returns the exit status, or ends the process where it was loading.
 
@@ -38,7 +40,7 @@ def run_gateway(
     log.info("starting", version=__version__, **_shown(config))
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            gateway = Gateway(config, engine, owns_process=True, manager=ServiceManager(os.environ))
+            gateway = Gateway(config, engine, owns_process=True, manager=ServiceManager(os.environ), trace=trace)
             status = runner.run(_run_announced(gateway, engine, on_ready))
         failure = gateway.failure
         if gateway.is_engine_left:

@@ -19,7 +19,7 @@ from voicegate.gateway.server.admission import Admission
 from voicegate.gateway.server.bounded_socket import BoundedSocket
 from voicegate.gateway.server.callers import caller_of
 from voicegate.gateway.server.connection import Connection
-from voicegate.gateway.server.conversation import Conversation, Services
+from voicegate.gateway.server.conversation import Conversation, Services, Trace
 from voicegate.gateway.server.dispatch import Dispatcher
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.guests import Guests
@@ -69,6 +69,7 @@ class Gateway:
         *,
         owns_process: bool = False,
         manager: ServiceManager | None = None,
+        trace: Trace | None = None,
     ) -> None:
         self._config = config
         self._owns_process = owns_process
@@ -99,7 +100,7 @@ class Gateway:
         self._exporter = Exporter(self._status, engine.stats)
         meters = self._exporter.meters
         self._services = Services(
-            engine, self._dispatcher, self._admission, limits, self.quotas, meters, self._pronunciations
+            engine, self._dispatcher, self._admission, limits, self.quotas, meters, trace, self._pronunciations
         )
         self._watchdog = Watchdog(
             engine,
@@ -306,10 +307,10 @@ class Gateway:
         assert info is not None, "no socket is let in before the engine is ready"
         assert websocket.request is not None, "nor before it was read"
         target, headers = websocket.request.path, websocket.request.headers
-        tag, owner = caller_of(headers.get_all, target).tag, websocket.owner
+        caller, owner = caller_of(headers.get_all, target), websocket.owner
 
         def converse(token: str = "") -> Conversation:
-            return Conversation(self._services, info=info, owner=owner, tag=tag, token=token)
+            return Conversation(self._services, info=info, owner=owner, caller=caller, token=token)
 
         make_dialect = find_dialect(target)
         if make_dialect is None:

@@ -47,6 +47,28 @@ class Nobody:
         pass
 
 
+@dataclass(frozen=True, slots=True)
+class Both:
+    first: Witness
+    second: Witness
+
+    def began(self, context: Context) -> None:
+        self.first.began(context)
+        self.second.began(context)
+
+    def sounded(self, context: Context) -> None:
+        self.first.sounded(context)
+        self.second.sounded(context)
+
+    def underruns(self, number: int) -> None:
+        self.first.underruns(number)
+        self.second.underruns(number)
+
+    def ended(self, context: Context, outcome: str) -> None:
+        self.first.ended(context, outcome)
+        self.second.ended(context, outcome)
+
+
 def outcome_of(last_words: Iterable[Action]) -> str:
     """By what its client is told."""
     for action in last_words:

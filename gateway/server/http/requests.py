@@ -56,8 +56,8 @@ class SpeechEndpoint:
         except Refused as refused:
             await self._error(refused.problem, refused.status)(scope, receive, send)
             return
-        tag = caller_of(request.headers.getlist, f"?{request.url.query}").tag
-        conversation = Conversation(self._stage.services, info=info, owner=owner, tag=tag)
+        caller = caller_of(request.headers.getlist, f"?{request.url.query}")
+        conversation = Conversation(self._stage.services, info=info, owner=owner, caller=caller)
         conversation.log.info("request opened", path=self._path, owner=owner.address)
         answer = Answer(shot, messages, conversation, error=self._error, abort=visitor_of(request).abort)
         with self._stage.guests.present(answer):
