@@ -118,6 +118,7 @@ def _row(name: str, num_streams: int, counted: list[Any], used_s: dict[str, floa
         "texts_per_s": round(texts_per_s, 1),
         "other_messages_per_s": round(sum(client["num_other_messages"] for client in counted) / window_s, 1),
         "event_loop_cores": round(loop, 4),
+        "event_loop_kernel_cores": round(used_s["event_loop_kernel_s"] / seconds, 4),
         "event_loop_us_per_audio_message": round(loop / messages_per_s * 1e6, 2),
         "event_loop_us_per_stream_second": round(loop / num_streams * 1e6, 1),
         "metronome_cores": round(used_s["metronome_s"] / seconds, 4),

@@ -60,6 +60,8 @@ class BoundedSocket(ServerConnection):
         self.owner = NOBODY
         self.on_trouble: Callable[[Trouble], None] = lambda _: self.transport.abort()
         self.on_held_up: Callable[[bool], None] = lambda _: None  # what is written waits for the peer, or no more
+        # Given a text message that is whole while none is queued; False: it is to be queued for `recv`.
+        self.on_text: Callable[[str], bool] = lambda _: False
         self._on_departure = on_departure
         self._inflow = inflow
         self._stall = stall
@@ -125,8 +127,19 @@ class BoundedSocket(ServerConnection):
         super().eof_received()
 
     def process_event(self, event: Event) -> None:
-        self._num_frames += isinstance(event, Frame)
+        if isinstance(event, Frame):
+            self._num_frames += 1
+            if event.opcode is Opcode.TEXT and event.fin and not self.recv_messages.frames and self._hand_over(event):
+                return
         super().process_event(event)
+
+    def _hand_over(self, frame: Frame) -> bool:
+        """Without the queue and the task behind it, which cost more than all else of a small message."""
+        try:
+            text = bytes(frame.data).decode()
+        except UnicodeDecodeError:
+            return False  # the library knows what to say
+        return self.on_text(text)
 
     def _parse(self, piece: bytes) -> float:
         """Returns the seconds until more may be parsed."""
@@ -177,12 +190,20 @@ class BoundedSocket(ServerConnection):
 
     # --- writing ------------------------------------------------------------------------------------------
 
+    @property
+    def takes_at_once(self) -> bool:
+        return not self.paused and self.protocol.state is State.OPEN
+
+    def write_at_once(self, message: str | bytes) -> None:
+        """Where it `takes_at_once`. Without `send`'s care for fragments and deadlines, most of what that costs."""
+        self.transport.write(_whole_frame(message))
+
     async def write(self, message: str | bytes) -> None:
-        """As `send`, without its care for fragments and deadlines: most of what a small message costs is there."""
-        if self.paused or self.state is not State.OPEN:
+        """As `send`."""
+        if not self.takes_at_once:
             await self.send(message)
             return
-        self.transport.write(_whole_frame(message))
+        self.write_at_once(message)
         if self.paused:
             try:
                 await self.drain()

@@ -5,6 +5,7 @@ Its Translator knows what the peer speaks; here nobody does. A client that comes
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, assert_never
 
 from websockets.exceptions import ConnectionClosed
@@ -34,6 +35,8 @@ class Connection:
         self._sitting = sitting
         self._is_dismissed = False
         self._tasks: list[asyncio.Task[None]] = []
+        self._is_reader_idle = False
+        self._is_writer_idle = False
         sitting.carrier = self
 
     @property
@@ -46,6 +49,7 @@ class Connection:
         log.info("socket opened", peer=str(self._websocket.remote_address), owner=self._websocket.owner.address)
         self._websocket.on_trouble = self._meet_trouble
         self._websocket.on_held_up = lambda is_held_up: self.conversation.hold_up(is_held_up)
+        self._websocket.on_text = self._take_at_once
         try:
             self.conversation.greet()
             await self._read_and_write()
@@ -79,16 +83,22 @@ class Connection:
     def _leave(self) -> None:
         if self._is_dismissed:
             return
+        self._let_go()
         if self._websocket.was_dropped:
             self._resumption.part(self._sitting)
         else:
             self._resumption.end(self._sitting)
 
+    def _let_go(self) -> None:
+        self._websocket.on_held_up = lambda _: None
+        self._websocket.on_text = lambda _: False
+        self.conversation.on_output = self.conversation.leave_output
+
     def dismiss(self) -> None:
         """Its client is on another socket."""
         self._is_dismissed = True
         self._websocket.on_held_up(False)
-        self._websocket.on_held_up = lambda _: None
+        self._let_go()
         for task in self._tasks:
             task.cancel()
 
@@ -116,11 +126,25 @@ class Connection:
     async def _read_all(self) -> None:
         while True:
             await self.conversation.wait_for_room()
+            self._is_reader_idle = True
             try:
                 raw = await self._websocket.recv()
             except ConnectionClosed:
                 return
+            finally:
+                self._is_reader_idle = False
             self._take(raw)
+
+    def _take_at_once(self, text: str) -> bool:
+        """While the reader waits for nothing else, its work is done where the message was read."""
+        if not self._is_reader_idle or not self.conversation.has_room:
+            return False
+        try:
+            self._take(text)
+        except Exception:
+            self.conversation.log.exception("socket failed")
+            self.conversation.break_off()
+        return True
 
     def _take(self, raw: str | bytes) -> None:
         try:
@@ -167,13 +191,19 @@ class Connection:
 
     async def _write_all(self) -> None:
         sitting = self._sitting
+        sitting.conversation.on_output = partial(self._write_at_once, sitting)
         num_written = 0
         while True:
             if sitting is not self._sitting and not sitting.conversation.has_answers:
                 sitting = self._sitting
                 if not await self._write_owed(sitting):
                     return
-            item = await sitting.conversation.next_output()
+                sitting.conversation.on_output = partial(self._write_at_once, sitting)
+            self._is_writer_idle = True
+            try:
+                item = await sitting.conversation.next_output()
+            finally:
+                self._is_writer_idle = False
             if isinstance(item, Close):
                 await self._close(item)
                 return
@@ -182,6 +212,26 @@ class Connection:
             num_written += 1
             if num_written % _WRITES_PER_TURN == 0:
                 await asyncio.sleep(0)  # gives way; nothing is waited for
+
+    def _write_at_once(self, sitting: Sitting) -> None:
+        """What the engine has made, while the writer waits for nothing else: to wake it costs as much as the rest."""
+        conversation = sitting.conversation
+        for _ in range(_WRITES_PER_TURN):
+            if not self._is_writer_idle or not self._websocket.takes_at_once:
+                break
+            item = conversation.take_output()
+            if item is None:
+                return
+            steps = None if isinstance(item, Close | Reply) else sitting.translator.word_at_once(item)
+            if steps is None:
+                conversation.put_back_output(item)
+                break
+            for step in steps:
+                if isinstance(step, Reply):
+                    self._websocket.write_at_once(step.frame)
+                else:
+                    self._perform(step)
+        conversation.leave_output()
 
     async def _write_owed(self, sitting: Sitting) -> bool:
         """What an earlier socket of this session was sent; False when this one is closed."""

@@ -93,6 +93,7 @@ class Conversation:
         self._holding_up: asyncio.TimerHandle | None = None
         self._is_reachable = True
         self._outgoing = Outgoing()
+        self.on_output = self.leave_output  # the engine has made some: to be taken now, or left
         self.on_backlog: Callable[[int], None] = lambda _num_bytes: None  # told what waits when it has grown
         self.verdict: asyncio.Future[Close] = self._loop.create_future()
         self._is_over = False
@@ -154,6 +155,10 @@ class Conversation:
             self._is_reachable = is_reachable
             self._react(lambda: self._session.reach(is_reachable))
 
+    @property
+    def has_room(self) -> bool:
+        return self._outgoing.has_room
+
     async def wait_for_room(self) -> None:
         """Until more of the client may be read: who does not take answers is not listened to either."""
         await self._outgoing.wait_for_room()
@@ -168,7 +173,12 @@ class Conversation:
         if self._outgoing.is_too_much:
             self.give_up()
         else:
-            self.on_backlog(self.num_backlog_bytes)
+            try:
+                self.on_output()
+            except Exception:
+                self.log.exception("socket failed")
+                self._end_with(Close(CloseCode.OUR_FAULT, ""))
+            self.on_backlog(self._outgoing.num_event_bytes)
 
     def drain(self, deadline_ms: int) -> None:
         self._react(lambda: self._session.drain(deadline_ms))
@@ -238,15 +248,35 @@ class Conversation:
     # --- to the client ------------------------------------------------------------------------------------
 
     async def next_output(self) -> Item:
-        while (item := self._outgoing.take()) is None:
-            if (event := self._outgoing.take_event()) is not None:
-                self._perform(self._session.engine_event(event, self._loop.time()))
-            elif (due_s := self._session.next_send_s) is not None and due_s <= self._loop.time():
-                self._perform(self._session.on_send_due(self._loop.time()))
-            else:
-                self._watch_sending()
-                await self._outgoing.wait_for_news()
+        while (item := self.take_output()) is None:
+            await self._outgoing.wait_for_news()
         return item
+
+    def take_output(self) -> Item | None:
+        """None: there is nothing to say now."""
+        if self._outgoing.is_empty and not self._session.is_paced:
+            return None
+        self._outgoing.is_being_taken = True
+        try:
+            while (item := self._outgoing.take()) is None:
+                if (event := self._outgoing.take_event()) is not None:
+                    self._perform(self._session.engine_event(event, self._loop.time()))
+                elif (due_s := self._session.next_send_s) is not None and due_s <= self._loop.time():
+                    self._perform(self._session.on_send_due(self._loop.time()))
+                else:
+                    self._watch_sending()
+                    return None
+        finally:
+            self._outgoing.is_being_taken = False
+        return item
+
+    def put_back_output(self, item: Item) -> None:
+        """What was taken last, and cannot go out at once."""
+        self._outgoing.put_back(item)
+
+    def leave_output(self) -> None:
+        """To whoever waits in `next_output`."""
+        self._outgoing.look_again()
 
     # --- times --------------------------------------------------------------------------------------------
 

@@ -1,8 +1,13 @@
 """Engine events -> the socket that owns the utterance. Never waits for a socket."""
 
+import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from voicegate.engine.interface import Cancelled, Done, Engine, EngineEvent, EngineStopped, Failed, UtteranceId
+
+# Time in a row before sockets are read. Lower -> a burst of events is out later; higher -> it holds up a cancel.
+_TURN_S: Final = 0.001
 
 Deliver = Callable[[EngineEvent], None]
 
@@ -28,12 +33,17 @@ class Dispatcher:
 
     async def run(self) -> None:
         """Returns when the engine has stopped."""
+        loop = asyncio.get_running_loop()
+        turn_over_s = loop.time() + _TURN_S
         while True:
             try:
                 event = await self._engine.next_event()
             except EngineStopped:
                 return
             self._route(event)
+            if loop.time() >= turn_over_s:
+                await asyncio.sleep(0)  # gives way; nothing is waited for
+                turn_over_s = loop.time() + _TURN_S
 
     def _route(self, event: EngineEvent) -> None:
         deliver = self._owners.get(event.utterance_id)

@@ -29,9 +29,10 @@ Item = ServerMessage | AudioMessage | Reply | Close
 class Outgoing:
     def __init__(self) -> None:
         self._answers: deque[Item] = deque()
-        self._events: deque[EngineEvent] = deque()
+        self._events: deque[tuple[EngineEvent, int]] = deque()  # and its bytes
         self._num_event_bytes = 0
         self._has_news = asyncio.Event()
+        self.is_being_taken = False  # what is put now is taken next: nobody is to be woken for it
         self._has_room = asyncio.Event()
         self._has_room.set()
 
@@ -46,23 +47,38 @@ class Outgoing:
         return self._num_event_bytes > _MAX_WAITING_EVENT_BYTES
 
     @property
+    def is_empty(self) -> bool:
+        return not (self._answers or self._events)
+
+    @property
+    def has_room(self) -> bool:
+        """For more answers."""
+        return self._has_room.is_set()
+
+    @property
     def has_answers(self) -> bool:
         return bool(self._answers)
 
     def put(self, item: Item) -> None:
         self._answers.append(item)
-        self._has_news.set()
+        if not self.is_being_taken:
+            self._has_news.set()
         if len(self._answers) >= _MAX_WAITING_ANSWERS:
             self._has_room.clear()
 
     def put_event(self, event: EngineEvent) -> None:
-        self._events.append(event)
-        self._num_event_bytes += _num_bytes(event)
-        self._has_news.set()
+        """Nobody is woken: `look_again` follows, or somebody takes it at once."""
+        num_bytes = _num_bytes(event)
+        self._events.append((event, num_bytes))
+        self._num_event_bytes += num_bytes
 
     def look_again(self) -> None:
-        """Time has passed, and may have made something of what the session keeps."""
+        """Wake whoever waits for news."""
         self._has_news.set()
+
+    def put_back(self, item: Item) -> None:
+        """What was taken last."""
+        self._answers.appendleft(item)
 
     def take(self) -> Item | None:
         if not self._answers:
@@ -74,8 +90,8 @@ class Outgoing:
     def take_event(self) -> EngineEvent | None:
         if not self._events:
             return None
-        event = self._events.popleft()
-        self._num_event_bytes -= _num_bytes(event)
+        event, num_bytes = self._events.popleft()
+        self._num_event_bytes -= num_bytes
         return event
 
     def drop_events(self) -> None:

@@ -35,6 +35,9 @@ class Translator(Protocol):
     async def word(self, item: ServerMessage | AudioMessage) -> Sequence[Step]:
         """In order, one at a time."""
 
+    def word_at_once(self, item: ServerMessage | AudioMessage) -> Sequence[Step] | None:
+        """The same where it takes no time; None: it may, ask `word`."""
+
 
 class NativeTranslator:
     """Counts what comes and keeps what goes, so that the session can go on over another socket."""
@@ -61,6 +64,9 @@ class NativeTranslator:
         return [message] if ack is None else [message, Reply(codec.encode(ack))]
 
     async def word(self, item: ServerMessage | AudioMessage) -> Sequence[Step]:
+        return self.word_at_once(item)
+
+    def word_at_once(self, item: ServerMessage | AudioMessage) -> Sequence[Step]:
         frame = audio_message.pack(item) if isinstance(item, AudioMessage) else codec.encode(item)
         if self._continuity is not None and not isinstance(item, wire.UNCOUNTED_OF_SERVER):
             self._continuity.note_sent(frame)
@@ -142,6 +148,9 @@ class DialectTranslator:
             case _:
                 pass
         return self._dialect.word(item)
+
+    def word_at_once(self, item: ServerMessage | AudioMessage) -> Sequence[Step] | None:
+        return None
 
     def _forget(self, context: str) -> None:
         stream = self._streams.pop(context, None)

@@ -249,6 +249,11 @@ class Session:
         return [action for context in self._contexts.values() for action in context.reach(is_reachable)]
 
     @property
+    def is_paced(self) -> bool:
+        """Whether `next_send_s` may be anything."""
+        return bool(self._paced)
+
+    @property
     def next_send_s(self) -> float | None:
         """When `on_send_due` is."""
         if not self._paced:

@@ -40,6 +40,7 @@ class StubWebsocket:
     state = State.OPEN
     close_code: int | None = None
     num_held_bytes = 0
+    takes_at_once = False
     was_dropped = False
     owner = NOBODY
     on_trouble: Callable[[Trouble], None]
