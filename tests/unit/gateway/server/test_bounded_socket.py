@@ -204,6 +204,38 @@ async def test_a_connection_that_is_reset_under_a_write_is_closed_like_any_other
         await writing
 
 
+# --- messages that are taken where they are read ----------------------------------------------------------
+
+
+async def test_who_takes_texts_at_once_is_given_whole_ones_and_the_rest_waits_for_recv(new_peer: NewPeer) -> None:
+    peer, taken = new_peer(), list[str]()
+    peer.socket.on_text = lambda message: not taken.append(message)  # type: ignore[func-returns-value]
+    part, rest = Frame(Opcode.TEXT, b"in ", fin=False), Frame(Opcode.CONT, b"parts")
+    peer.send(text("schön".encode()), part, rest, text(b"last"))
+    assert taken == ["schön"]
+    assert [await peer.socket.recv(), await peer.socket.recv()] == ["in parts", "last"], "nothing overtakes"
+    peer.send(text(b"again"))
+    assert taken == ["schön", "again"]
+
+
+async def test_what_nobody_takes_at_once_waits_for_recv(new_peer: NewPeer) -> None:
+    peer = new_peer()
+    peer.send(text(b"1"), Frame(Opcode.BINARY, b"2"))
+    assert [await peer.socket.recv(), await peer.socket.recv()] == ["1", b"2"]
+
+
+async def test_text_that_is_no_utf_8_is_left_to_the_library(new_peer: NewPeer) -> None:
+    peer, taken = new_peer(), list[str]()
+    peer.socket.on_text = lambda message: not taken.append(message)  # type: ignore[func-returns-value]
+    peer.send(text(b"\xff"))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.0):
+            await peer.socket.recv()
+    assert peer.socket.protocol.close_sent is not None
+    assert peer.socket.protocol.close_sent.code == 1007
+    assert taken == []
+
+
 # --- pongs ------------------------------------------------------------------------------------------------
 
 

@@ -22,7 +22,7 @@ from voicegate.gateway.session.continuity import ResumeLimits
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import NOBODY, Quotas
 from voicegate.gateway.session.waiting import WaitingLimits
-from voicegate.protocol import codec
+from voicegate.protocol import audio_message, codec
 from voicegate.protocol import messages as wire
 
 pytestmark = pytest.mark.unit
@@ -59,6 +59,10 @@ class StubWebsocket:
         if message is None:
             raise ConnectionClosedOK(None, None)
         return codec.encode(message)
+
+    def write_at_once(self, frame: str | bytes) -> None:
+        self.frames.append(frame)
+        self._has_sent.set()
 
     async def write(self, frame: str | bytes) -> None:
         self.frames.append(frame)
@@ -189,4 +193,50 @@ async def test_a_bug_ends_this_socket_with_1011(monkeypatch: pytest.MonkeyPatch)
     await (await new_connection(websocket, engine)).run()
     assert websocket.close_code == 1011
     assert len(engine.cancels) == 1
+    await engine.close()
+
+
+async def test_what_the_engine_makes_goes_out_at_once_and_keeps_its_place() -> None:
+    engine = FakeEngine()
+    websocket = StubWebsocket([wire.Open(context="a"), wire.Text("a", "hi")])
+    connection = await new_connection(websocket, engine)
+    running = asyncio.create_task(connection.run())
+    for _ in range(20):
+        websocket.may_send.release()
+    await engine.until(lambda: len(engine.requests) == 1)
+    await websocket.until_frames(2)  # the greeting, `opened`
+    for _ in range(5):
+        await asyncio.sleep(0)  # gives way; the writer comes to rest
+    websocket.takes_at_once = True
+    utterance_id = engine.requests[0].utterance_id
+    connection.conversation.deliver(AudioReady(utterance_id, (b"x",), 0))
+    assert len(websocket.frames) == 3, "no task was waited for"
+    websocket.takes_at_once = False
+    connection.conversation.deliver(AudioReady(utterance_id, (b"y",), 960))
+    websocket.takes_at_once = True
+    connection.conversation.deliver(AudioReady(utterance_id, (b"z",), 1920))
+    await websocket.until_frames(5)
+    sequences = [audio_message.unpack(frame).sequence for frame in websocket.frames[2:] if isinstance(frame, bytes)]
+    assert sequences == [0, 1, 2]
+    websocket.messages.put_nowait(None)
+    await running
+    await engine.close()
+
+
+async def test_a_bug_on_the_way_out_ends_this_socket_and_not_who_delivers(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = FakeEngine()
+    websocket = StubWebsocket([wire.Open(context="a"), wire.Text("a", "hi")])
+    connection = await new_connection(websocket, engine)
+    running = asyncio.create_task(connection.run())
+    for _ in range(20):
+        websocket.may_send.release()
+    await engine.until(lambda: len(engine.requests) == 1)
+    await websocket.until_frames(2)
+    for _ in range(5):
+        await asyncio.sleep(0)  # gives way; the writer comes to rest
+    websocket.takes_at_once = True
+    monkeypatch.setattr("voicegate.protocol.audio_message.pack", lambda _: 1 / 0)
+    connection.conversation.deliver(AudioReady(engine.requests[0].utterance_id, (b"x",), 0))
+    await running
+    assert websocket.close_code == 1011
     await engine.close()
