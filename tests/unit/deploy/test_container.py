@@ -15,6 +15,7 @@ import yaml
 
 from deploy.requirements import requirements
 from tests.integration.wire_client import running
+from tests.support.polling import until
 from voicegate.engine.fake.engine import FakeEngine
 from voicegate.gateway.config import from_environment
 
@@ -99,15 +100,19 @@ def test_its_neighbours_fit() -> None:
             assert not source.startswith(".") or (ROOT / "deploy" / source).is_dir()
 
 
-@pytest.mark.parametrize("hangs", [False, True])
-async def test_the_health_check_asks_the_server(hangs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+class HangingEngine(FakeEngine):
+    pulse = 0
+
+
+@pytest.mark.parametrize("engine", [FakeEngine(), HangingEngine()])
+async def test_the_health_check_asks_the_server(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     (line,) = [line for line in of_the_image() if line.startswith("HEALTHCHECK")]
     command = json.loads(line[line.index("[") :])
     assert command[0] == "python"
-    async with running(FakeEngine()) as served:
+    hangs = engine.pulse is not None
+    async with running(engine, engine_timeout_s=1.0) as served:
         await served.gateway.settled.wait()
-        if hangs:
-            monkeypatch.setattr(served.gateway._watchdog, "trouble", "it hangs")
+        await until(lambda: hangs is (served.gateway._watchdog.trouble is not None))
         monkeypatch.setenv("VOICEGATE_PORT", served.gateway.url.split(":")[2].split("/")[0])
         process = await asyncio.create_subprocess_exec(
             sys.executable, *command[1:], stderr=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL
