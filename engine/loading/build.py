@@ -97,13 +97,16 @@ def load_stages(
         )
     with timed("speech LLM", progress):
         llm = load_llm(config, model, device, num_prompt_tokens=room.longest_tokens, start=start)
-    with timed("vocoder", progress):
-        vocoder = load_vocoder(config, model, device, start=start)
-    with timed("flow", progress):
-        flow = load_flow(config, model, device, room=room, start=start)
-    start.finish()
-    with timed("voice prompts", progress), device.token2wav_lane.active():
-        ready = {name: ready_voice(voice, model, tokenizer, flow) for name, voice in voices.items()}
+    with ExitStack() as running:
+        running.callback(llm.close)
+        with timed("vocoder", progress):
+            vocoder = load_vocoder(config, model, device, start=start)
+        with timed("flow", progress):
+            flow = load_flow(config, model, device, room=room, start=start)
+        start.finish()
+        with timed("voice prompts", progress), device.token2wav_lane.active():
+            ready = {name: ready_voice(voice, model, tokenizer, flow) for name, voice in voices.items()}
+        running.pop_all()
     return Stages(
         model,
         tokenizer,

@@ -72,6 +72,8 @@ class Llm:
         assert self.settings["stream_interval"] > 0
         graphs = self.settings["cuda_graph_config"]
         assert graphs is None or not (graphs.batch_sizes and graphs.max_batch_size), "one of both"
+        if self.settings["max_batch_size"] < 1:
+            raise ValueError("max_batch_size must be positive")
         self.is_single_process = os.environ.get("TLLM_WORKER_USE_SINGLE_PROCESS") == "1"
         self.requests: list[_Request] = []  # all that ever were
         self.is_shut_down = False

@@ -2,25 +2,19 @@
 
 import importlib.metadata
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from tests.support.tensorrt_llm import contract
-from tests.support.tiny_engine import CONFIG as ENGINE_CONFIG
 from tests.unit.engine.llm.tensorrt_llm.support import CONFIG, VOCABULARY
-from voicegate.engine.device.lanes import HOST_LANE
 from voicegate.engine.interface import EngineError
 from voicegate.engine.llm.tensorrt_llm.checkpoint import read_vocabulary
 from voicegate.engine.llm.tensorrt_llm.config import TensorrtLlmConfig
 from voicegate.engine.llm.tensorrt_llm.library import open_library
 from voicegate.engine.llm.tensorrt_llm.requirements import SERIES, check_requirements
-from voicegate.engine.loading.devices import Device
-from voicegate.engine.loading.llm import load_llm
-from voicegate.engine.loading.startup import SILENT, ModelStart
-from voicegate.engine.model.config import SamplingConfig, load_model_config
+from voicegate.engine.model.config import SamplingConfig
 from voicegate.engine.model.qwen2 import qwen2_sizes
 
 pytestmark = pytest.mark.unit
@@ -100,15 +94,3 @@ def test_a_directory_without_a_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("[]")
     with pytest.raises(ValueError, match="names no eos_token_id"):
         read_vocabulary(tmp_path, CONFIG)
-
-
-@pytest.mark.parametrize(
-    ("backend", "message"),
-    [("cuda", "--llm-backend cuda needs a GPU"), ("tensorrt-llm", "--llm-backend tensorrt-llm needs a GPU")],
-)
-def test_a_cpu_has_neither(backend: str, message: str) -> None:
-    config = replace(ENGINE_CONFIG, llm_backend=backend)
-    device = Device(torch.device("cpu"), HOST_LANE, HOST_LANE)
-    model = load_model_config(config.model_dir)
-    with pytest.raises(EngineError, match=message):
-        load_llm(config, model, device, num_prompt_tokens=0, start=ModelStart(device.device, SILENT))
