@@ -9,11 +9,12 @@ import select
 import sys
 import threading
 from contextlib import suppress
-from queue import Full, Queue
+from queue import SimpleQueue
 from typing import Final, TextIO
 
-# Lower loses lines sooner while the reader is slow; higher costs memory, some 300 bytes a line.
+# Lower loses lines sooner while the reader is slow; higher costs memory: some 300 bytes a line, tracebacks 50 kB.
 _MAX_WAITING_LINES: Final = 4096
+_MAX_WAITING_BYTES: Final = 4 * 1024 * 1024
 # For which an exit waits for the last lines.
 _FLUSH_S: Final = 1.0
 # The field of the record that tells how many were dropped.
@@ -23,58 +24,76 @@ LINES: Final = "lines"
 class DetachedHandler(logging.Handler):
     """Formats where the line is logged, which is cheap, and writes in its thread."""
 
-    def __init__(self, stream: TextIO | None = None, *, max_waiting_lines: int = _MAX_WAITING_LINES) -> None:
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        *,
+        max_waiting_lines: int = _MAX_WAITING_LINES,
+        max_waiting_bytes: int = _MAX_WAITING_BYTES,
+    ) -> None:
         super().__init__()
         self._stream = sys.stderr if stream is None else stream
-        self._waiting: Queue[str | threading.Event] = Queue(max_waiting_lines)
+        # Both may be entered anew in the middle of themselves: a finalizer may log wherever memory is asked for.
+        self._waiting: SimpleQueue[bytes | threading.Event] = SimpleQueue()
+        self._counting = threading.RLock()  # over all that follows
+        self._room_lines = max_waiting_lines
+        self._room_bytes = max_waiting_bytes
         self._num_dropped = 0
-        self._counting = threading.Lock()
         self._thread = threading.Thread(target=self._write_all, name="log", daemon=True)
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._waiting.put_nowait(self.format(record) + "\n")
-        except Full:
-            with self._counting:
-                self._num_dropped += 1
+            line = self._as_bytes(record)
         except Exception:  # noqa: BLE001 - logging's own way with a record that cannot be formatted
             self.handleError(record)
+            return
+        with self._counting:
+            if not self._room_lines or self._room_bytes < len(line):
+                self._num_dropped += 1
+                return
+            self._room_lines -= 1
+            self._room_bytes -= len(line)
+        self._waiting.put(line)
 
     def flush(self) -> None:
         """Returns when all lines so far are written, or after a second."""
         is_written = threading.Event()
-        with suppress(Full):
-            self._waiting.put(is_written, timeout=_FLUSH_S)
-            is_written.wait(_FLUSH_S)
+        self._waiting.put(is_written)
+        is_written.wait(_FLUSH_S)
+
+    def _as_bytes(self, record: logging.LogRecord) -> bytes:
+        return f"{self.format(record)}\n".encode(errors="backslashreplace")
 
     def _write_all(self) -> None:
         while True:
             match self._waiting.get():
-                case str(line):
+                case bytes(line):
                     self._write(line)
-                    self._tell_dropped()
+                    self._make_room(len(line))
                 case is_written:
                     is_written.set()
 
-    def _tell_dropped(self) -> None:
+    def _make_room(self, num_bytes: int) -> None:
+        """And tell what was dropped for want of it."""
         with self._counting:
+            self._room_lines += 1
+            self._room_bytes += num_bytes
             num_dropped, self._num_dropped = self._num_dropped, 0
         if num_dropped:
             record = {"name": __name__, "levelno": logging.WARNING, "levelname": "WARNING", "msg": "log lines dropped"}
-            self._write(self.format(logging.makeLogRecord({**record, LINES: num_dropped})) + "\n")
+            self._write(self._as_bytes(logging.makeLogRecord({**record, LINES: num_dropped})))
 
-    def _write(self, line: str) -> None:
+    def _write(self, line: bytes) -> None:
         """Past Python's own buffer, whose lock would hold up an exit while nobody reads. Errors end nothing."""
         with suppress(OSError, ValueError):
             try:
                 descriptor = self._stream.fileno()
             except OSError:  # it is in memory
-                self._stream.write(line)
+                self._stream.write(line.decode())
                 return
-            data = line.encode(errors="backslashreplace")
-            while data:
+            while line:
                 try:
-                    data = data[os.write(descriptor, data) :]
+                    line = line[os.write(descriptor, line) :]
                 except BlockingIOError:  # somebody made it so
                     select.select([], [descriptor], [])

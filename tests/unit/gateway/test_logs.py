@@ -100,6 +100,25 @@ def test_a_reader_that_reads_nothing_costs_lines_and_no_time() -> None:
     assert num_dropped > 10_000
 
 
+def test_long_lines_that_wait_are_bounded_in_bytes() -> None:
+    read_end, write_end = os.pipe()
+    with open(read_end) as reader, open(write_end, "w") as stream:
+        handler = DetachedHandler(stream, max_waiting_bytes=1_000_000)
+        handler.setFormatter(logging.Formatter("%(message)s %(lines)s", defaults={"lines": ""}))
+        for n in range(100):
+            handler.handle(logging.makeLogRecord({"msg": f"{n:06d}" + "é" * 50_000}))
+        heard, num_dropped = 0, 0
+        while heard + num_dropped < 100:
+            line = reader.readline()
+            if line.startswith("log lines dropped"):
+                num_dropped += int(line.split()[-1])
+            else:
+                heard += 1
+        assert 9 <= heard <= 12  # what fits, one that is being written, and what the pipe holds
+        handler.handle(logging.makeLogRecord({"msg": "there is room again"}))
+        assert reader.readline() == "there is room again \n"
+
+
 def test_the_count_of_what_was_dropped_is_a_field(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("info", "json")
     logging.getLogger("other").warning("log lines dropped", extra={"lines": 7, "secret": "x"})
