@@ -139,7 +139,7 @@ class LlmBackend(Protocol):
         """Whether a step of it may be launched: alive, not waiting for text, and of a backend that is stepped."""
 
     def launch(self, sequence_ids: Sequence[int]) -> None:
-        """Begin one decode step (or prefill) of each of these, or a few; all are runnable and named once.
+        """Begin one decode step (or prefill) of each of these, which are runnable and named once.
 
         Raises UnknownSequence, and what the device raises.
         """

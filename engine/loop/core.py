@@ -312,7 +312,7 @@ class EngineCore:
             until=until,
         )
         clause.begun_s = self._clock()
-        if until is not None:
+        if until is not None or utterance.deadline_s is None:  # later whole ones wait for their listeners
             clause.reading_since_s = clause.begun_s
         utterance.num_started_clauses += 1
         if utterance.stamps.llm_started_s is None:
@@ -368,8 +368,8 @@ class EngineCore:
         if clause.start_ms is None:
             clause.start_ms = utterance.audio_ms
         if clause.reading_since_s is not None:
-            is_first = utterance.deadline_s is None
-            self._growth.turn.took(self._clock() - clause.reading_since_s, is_first=is_first)
+            now_s, is_first = self._clock(), utterance.deadline_s is None
+            self._growth.turn.took(now_s - clause.reading_since_s, now_s, is_first=is_first)
             clause.reading_since_s = None
         utterance.align(clause)
         utterance.deliver(samples, self._clock())

@@ -24,7 +24,8 @@ class Growth:
         """The clause to begin or to read again, and when; infinite: not before more text has come.
 
         A later sentence waits for its end behind the audio before it, unless its listener runs dry. And where others
-        wait for room, none is begun that would hold some while it is written.
+        wait for room, none is begun that would hold some while it is written; nor where the engine is so slow that its
+        second block could not follow the first in time.
         """
         if not utterance.feed.is_incremental:
             return _NEVER
@@ -43,9 +44,11 @@ class Growth:
             return _NEVER
         if target is not None and utterance.deadline_s is None and self._has_block(target):
             return _NEVER  # by the time that this one is heard, more is known
-        due_s, dry_s = self._due_s(utterance)
+        due_s, dry_s = self._due_s(utterance, now_s)
         if due_s > now_s:
             return target, due_s
+        if target is None and utterance.deadline_s is None and self._covered_s(utterance, now_s) < 0:
+            return _NEVER
         num_letters = self._letters_needed(utterance, target, now_s, is_dry=dry_s <= now_s)
         growing = utterance.feed.grow() if utterance.feed.num_pending_letters >= num_letters else None
         if growing is None or growing.num_sayable_letters < num_letters:
@@ -58,11 +61,11 @@ class Growth:
             return utterance.voice.flow_prompt.first_block_tokens + self._lookahead_tokens
         return clause.llm_pass.silent_filter.num_seen + max(clause.rendering.flow.num_missing_tokens, 1)
 
-    def _due_s(self, utterance: Utterance) -> tuple[float, float]:
+    def _due_s(self, utterance: Utterance, now_s: float) -> tuple[float, float]:
         """When its next block is due, and from when on its listener is about to run dry."""
         if utterance.deadline_s is None:
             return -math.inf, math.inf
-        return self._limits.next_block_s(utterance.deadline_s, self.turn.seconds)
+        return self._limits.next_block_s(utterance.deadline_s, self.turn.later_s(now_s))
 
     def _letters_needed(self, utterance: Utterance, target: Clause | None, now_s: float, *, is_dry: bool) -> float:
         """Known, for the next block; and for the first, so many that the second will not have to wait for its words."""
@@ -70,11 +73,19 @@ class Growth:
         num_letters = self._limits.letters_for(until, pace, least_share=DRY_SHARE if is_dry else 0.0)
         if target is not None or utterance.deadline_s is not None:
             return num_letters
-        prompt = utterance.voice.flow_prompt
-        seconds = covered_s(prompt.first_block_tokens, first_turn_s=self.turn.first_s, turn_s=self.turn.seconds)
+        seconds = self._covered_s(utterance, now_s)
         num_promised = utterance.pace.letters_within(seconds, now_s)
-        num_later = self._limits.letters_for(until + prompt.second_block_tokens, pace, least_share=PROMISED_SHARE)
+        num_later = self._limits.letters_for(
+            until + utterance.voice.flow_prompt.second_block_tokens, pace, least_share=PROMISED_SHARE
+        )
         return max(num_letters, num_later - num_promised)
+
+    def _covered_s(self, utterance: Utterance, now_s: float) -> float:
+        return covered_s(
+            utterance.voice.flow_prompt.first_block_tokens,
+            first_turn_s=self.turn.first_s(now_s),
+            turn_s=self.turn.later_s(now_s),
+        )
 
     def _has_block(self, clause: Clause) -> bool:
         """Whether a block is being made, or can be, of the tokens it has."""

@@ -5,6 +5,7 @@ without the words that would have shaped it. So a pass may hold fewer speech tok
 next block is made when the listener needs it, not before. Pure: times come in, nothing is measured here.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,9 +29,9 @@ PROMISED_SHARE: Final = 0.9
 _DRY_S: Final = 0.05
 # Of a first block, what vocoder and packets hold back: its listener runs dry so much sooner.
 _HELD_BACK_S: Final = 0.1
-# Of a block's time, kept from block to block. Higher -> one slow block makes the next ones early for longer; lower ->
-# load that comes in waves is met late.
-_KEPT_SHARE: Final = 0.9
+# After so long, half of what a slow block took is forgotten. Higher -> one slow block makes the next ones early for
+# longer; lower -> load that comes in waves is met late.
+_HALF_LIFE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,10 @@ class GrowthLimits:
 def covered_s(num_first_tokens: int, *, first_turn_s: float, turn_s: float) -> float:
     """From a first block's beginning until the second one's has to be, so that its listener has no gap.
 
-    It is heard a turn after its beginning, and the second has to be begun a turn before it has been heard.
+    It is heard a turn after its beginning, and the second has to be begun a turn before it has been heard. Below 0: who
+    begins with this block will have a gap.
     """
-    heard_s = num_first_tokens * units.MS_PER_TOKEN / 1000 - _HELD_BACK_S
-    return max(heard_s + first_turn_s - turn_s, 0.0)
+    return num_first_tokens * units.MS_PER_TOKEN / 1000 - _HELD_BACK_S + first_turn_s - turn_s
 
 
 class WriterPace:
@@ -85,16 +86,29 @@ class TurnTime:
     """
 
     def __init__(self) -> None:
-        self.first_s = 0.0
-        self._later_s: float | None = None
+        self._first = _Fading()
+        self._later = _Fading()
 
-    @property
-    def seconds(self) -> float:
+    def took(self, seconds: float, now_s: float, *, is_first: bool) -> None:
+        (self._first if is_first else self._later).rise(seconds, now_s)
+
+    def first_s(self, now_s: float) -> float:
+        return self._first.at(now_s)
+
+    def later_s(self, now_s: float) -> float:
         """Of a block behind the first."""
-        return self.first_s if self._later_s is None else self._later_s
+        return (self._later if self._later.is_known else self._first).at(now_s)
 
-    def took(self, seconds: float, *, is_first: bool) -> None:
-        if is_first:
-            self.first_s = max(seconds, self.first_s * _KEPT_SHARE)
-        else:
-            self._later_s = max(seconds, (self._later_s or 0.0) * _KEPT_SHARE)
+
+class _Fading:
+    """The largest of what it was told, each halved again and again since."""
+
+    def __init__(self) -> None:
+        self._value, self._since_s = 0.0, 0.0
+        self.is_known = False
+
+    def rise(self, value: float, now_s: float) -> None:
+        self._value, self._since_s, self.is_known = max(value, self.at(now_s)), now_s, True
+
+    def at(self, now_s: float) -> float:
+        return self._value * math.exp2(-max(now_s - self._since_s, 0.0) / _HALF_LIFE_S)

@@ -77,7 +77,7 @@ class CudaLlmConfig:
     """The runner's optimisations; every one of them can be turned off."""
 
     has_graphs: bool = True  # False: the same kernels launched one by one
-    max_in_flight: int = 8  # steps of one sequence on the device; 1: the next waits for the token of the last
+    max_in_flight: int = 2  # steps of one sequence on the device; 1: the next waits for the token of the last
     line_buckets: tuple[int, ...] = LINE_BUCKETS
     tiles: TileTable | None = None  # None: `default_tiles`
 

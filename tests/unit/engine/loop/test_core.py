@@ -13,6 +13,7 @@ from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from tests.support.word_times import words_in_time
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import AudioReady, Done, Failed, SpeakingMode, UtteranceId
+from voicegate.engine.loop.utterance import Utterance
 
 pytestmark = pytest.mark.unit
 
@@ -154,9 +155,24 @@ def test_no_sentence_is_begun_while_it_is_written_where_others_wait_for_room() -
     utterance.feed.read_all()
     growth = engine.core._growth
     assert growth.next_reading(utterance, engine.now_s, is_room_short=True) == (None, math.inf)
-    clause, reads_s = growth.next_reading(utterance, engine.now_s, is_room_short=False)
-    assert clause is not None
-    assert reads_s == engine.now_s
+    assert begins_now(engine, utterance)
+
+
+def begins_now(engine: HandDrivenEngine, utterance: Utterance) -> bool:
+    clause, reads_s = engine.core._growth.next_reading(utterance, engine.now_s, is_room_short=False)
+    return clause is not None and reads_s == engine.now_s
+
+
+def test_no_sentence_is_begun_while_it_is_written_where_its_second_block_would_come_too_late() -> None:
+    engine = HandDrivenEngine(CONFIG, hollow().stages)
+    utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
+    engine.core.push_text(utterance_id, "The train to the coast leaves at nine ")
+    (utterance,) = engine.core._roster
+    utterance.feed.read_all()
+    assert begins_now(engine, utterance)
+    engine.core._growth.turn.took(0.1, engine.now_s, is_first=True)
+    engine.core._growth.turn.took(2.0, engine.now_s, is_first=False)
+    assert not begins_now(engine, utterance)
 
 
 def test_a_sentence_is_not_read_again_before_its_first_block_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
