@@ -16,6 +16,8 @@ NonNegative = Annotated[int, Meta(ge=0)]
 MAX_BUFFER_DELAY_MS = 60_000
 # Entries that one `open` may bring. Higher -> an `open` costs more, and so does each word that is read.
 MAX_PRONUNCIATIONS = 256
+# Of all of them, with what is said: a context that says nothing holds them too.
+MAX_PRONUNCIATION_CHARS = 8192
 Pronunciations = Annotated[dict[str, str], Meta(max_length=MAX_PRONUNCIATIONS)]
 # Comes back as it was; bounded, so that a pong is as small as its ping should be.
 PingToken = int | float | Annotated[str, Meta(max_length=64)] | None

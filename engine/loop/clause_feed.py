@@ -46,6 +46,9 @@ SLOW_MS_PER_LETTER: Final = 110
 _BISTREAM_SHARE: Final = 0.7
 # ... or of its text, where nearly nothing of it is said: dots, code.
 _BISTREAM_MAX_CHARS: Final = 2000
+# What a dictionary may add to a span before it is parted: reading is the greater part of a bite.
+# Lower -> spans full of long entries get more seams; higher -> other streams wait longer behind one that is read.
+_MAX_ADDED_CHARS: Final = 128
 _SENTENCE_ENDS = (".", "?", "!", "。", "？", "！", "…")
 
 
@@ -179,6 +182,8 @@ class ClauseFeed:
             return clause
         self._grown = pending
         start, lengths = self._segmenter.pending_start, known(pending)
+        if self._is_too_much(pending[: lengths.read]):
+            return clause
         words = self._reader.read(TextSpan(pending[: lengths.read], start, start + lengths.read))
         num_letters = spoken_letters(words)
         if not words or num_letters > self._max_letters:  # more does not fit into the pass
@@ -221,6 +226,9 @@ class ClauseFeed:
         self.clauses[-1].flush_ids.append(flush_id)
 
     def _take(self, span: TextSpan) -> None:
+        if self._is_too_much(span.text) and (parts := self._parts(span)):
+            self._spans.extendleft(reversed(parts))
+            return
         words = self._reader.read(span)
         num_letters = spoken_letters(words)
         if num_letters > self._max_letters and (parts := self._parts(span)):
@@ -231,6 +239,10 @@ class ClauseFeed:
             self._complete(grown, span, words, num_letters)
         elif words:
             self._begin(span, words, num_letters)
+
+    def _is_too_much(self, text: str) -> bool:
+        """To be read in one bite, with what the dictionary makes of it."""
+        return len(self.pronunciation.said(text)) > len(text) + _MAX_ADDED_CHARS
 
     def _parts(self, span: TextSpan) -> tuple[TextSpan, TextSpan] | None:
         """Of a span that takes too long to say. What a growing clause knows may have been said: it stays whole."""

@@ -24,7 +24,7 @@ from voicegate.engine.interface import (
     check_language,
 )
 from voicegate.protocol.errors import ErrorCode
-from voicegate.protocol.messages import Format, Open
+from voicegate.protocol.messages import MAX_PRONUNCIATION_CHARS, Format, Open
 
 # What this server accepts as the rate of Opus, where it changes nothing: a decoder chooses its own.
 OPUS_RATES_HZ: Final = (units.SAMPLE_RATE_HZ, units.OPUS_CLOCK_HZ)
@@ -157,6 +157,10 @@ def _check_reading(message: Open, info: EngineInfo) -> Refusal | None:
     try:
         check_language(message.language, info)
         check_entries(message.pronunciations)
+        num_chars = sum(len(written) + len(said) for written, said in message.pronunciations.items())
+        if num_chars > MAX_PRONUNCIATION_CHARS:
+            reason = f"pronunciations have {num_chars} characters in all; at most {MAX_PRONUNCIATION_CHARS}"
+            return Refusal(ErrorCode.BAD_MESSAGE, reason)
     except (Unsupported, BadRequest) as error:
         return refusal_of(error)
     except DictionaryError as error:

@@ -100,6 +100,7 @@ def test_defaults_and_limits() -> None:
     assert kept == f"{resumable.session_bytes}, {resumable.total_bytes}"
     assert kept == f"{config.resume_session_bytes}, {config.resume_total_bytes}"
     assert session.resume_s == resumable.seconds
+    assert f"of {messages.MAX_PRONUNCIATION_CHARS} characters in all" in DOC
     assert limits["sockets of a server"] == str(config.max_sockets)
     formats = {row[0]: row[1] for row in table_rows("field of `format`")[1:]}
     assert formats["codec"].strip("`") == messages.Format().codec

@@ -7,9 +7,11 @@ import pytest
 
 from tests.support.tiny_tokenizer import tiny_tokenizer
 from voicegate.bench.reading import UNITS, message
+from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.loop.clause import Entry
 from voicegate.engine.loop.clause_feed import BITE_CHARS, ClauseFeed
+from voicegate.engine.text.pronunciation import Pronunciation
 
 pytestmark = pytest.mark.unit
 
@@ -58,6 +60,30 @@ def test_a_bite_is_bounded_and_all_of_them_are_linear(name: str, mode: SpeakingM
     long = calls_of_bites(message(name, num_chars=3_000), mode)
     assert max(long) < MAX_CALLS_A_BITE
     assert sum(long) < 5 * sum(short)
+
+
+@pytest.mark.parametrize("mode", [*MODES, SpeakingMode.INCREMENTAL])
+def test_a_bite_is_bounded_also_where_each_word_is_said_with_many(mode: SpeakingMode) -> None:
+    dictionary = Dictionary({letter: f"one {'9' * 100} {letter * 20}" for letter in "abcdefgh"})
+    feed = ClauseFeed(
+        *(Entry(0), mode, tiny_tokenizer()),
+        language="en",
+        max_clause_tokens=750,
+        pronunciation=Pronunciation((dictionary,)),
+    )
+    calls = []
+    for _ in range(30):
+        feed.push("a b c d ")
+        while feed.has_unread:
+            with CallCounter() as counter:
+                feed.read()
+            calls.append(counter.num_calls)
+        with CallCounter() as counter:
+            feed.grow()
+        calls.append(counter.num_calls)
+        while feed.clauses and feed.clauses[0].is_text_complete:  # as if spoken
+            feed.clauses.popleft()
+    assert max(calls) < 1.5 * MAX_CALLS_A_BITE  # where a span of 120 words is parted
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -60,6 +60,7 @@ def test_is_possible(fields: dict[str, Any]) -> None:
         ({"language": "x" * 10_000}, ErrorCode.BAD_MESSAGE, "a tag such as en or en-GB"),
         ({"pronunciations": {"SQL": ""}}, ErrorCode.BAD_MESSAGE, "what is said for 'SQL' must be words"),
         ({"pronunciations": {"x" * 10_000: "x"}}, ErrorCode.BAD_MESSAGE, "at most 64"),
+        ({"pronunciations": {f"w{n}": "x" * 128 for n in range(64)}}, ErrorCode.BAD_MESSAGE, "8374 characters in all"),
     ],
 )
 def test_is_refused_with_the_reason(fields: dict[str, Any], code: ErrorCode, part: str) -> None:
