@@ -11,7 +11,6 @@ from typing import Final
 
 from voicegate.engine.interface import Engine, EngineError, EngineInfo, EngineStopped
 from voicegate.gateway.auth.access import Access
-from voicegate.gateway.auth.keyring import Allowance
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.config_fields import ConfigError
 from voicegate.gateway.logs import get_logger
@@ -31,12 +30,18 @@ from voicegate.gateway.server.resumption import Resumption
 from voicegate.gateway.server.service_manager import ServiceManager
 from voicegate.gateway.server.sites import is_loopback, sites_of
 from voicegate.gateway.server.sitting import Sitting
-from voicegate.gateway.server.starting import keyring_of, pronunciations_of, room_for_sockets, token_secret_of
+from voicegate.gateway.server.starting import (
+    keyring_of,
+    pronunciations_of,
+    quota_limits_of,
+    session_limits_of,
+    token_secret_of,
+)
 from voicegate.gateway.server.translation import DialectTranslator
 from voicegate.gateway.server.watchdog import Watchdog
 from voicegate.gateway.session.continuity import ResumeLimits
-from voicegate.gateway.session.opening import SessionLimits, spoken_language
-from voicegate.gateway.session.quota import Holding, QuotaLimits, Quotas
+from voicegate.gateway.session.opening import spoken_language
+from voicegate.gateway.session.quota import Holding, Quotas
 from voicegate.gateway.session.voice_names import VoiceNames
 from voicegate.gateway.session.waiting import WaitingLimits
 from voicegate.protocol.dialects.catalogue import find_dialect
@@ -78,24 +83,8 @@ class Gateway:
         waiting = WaitingLimits(num_waiting=config.waiting_contexts, wait_s=config.waiting_s)
         self._admission = Admission(engine, waiting)
         self._dispatcher = Dispatcher(engine, on_end=self._admission.note_end)
-        limits = SessionLimits(
-            contexts=config.contexts_per_socket,
-            text_bytes=config.text_bytes,
-            context_text_bytes=config.context_text_bytes,
-            context_idle_s=config.context_idle_s,
-            context_life_s=config.context_life_s,
-            messages_per_s=config.messages_per_s,
-            resume_s=config.resume_s,
-        )
-        self.quotas = Quotas(
-            QuotaLimits(
-                sockets=room_for_sockets(config.max_sockets),
-                contexts=config.max_contexts,
-                per_address=Allowance(
-                    config.sockets_per_address, config.contexts_per_address, config.utterances_per_address
-                ),
-            )
-        )
+        limits = session_limits_of(config)
+        self.quotas = Quotas(quota_limits_of(config))
         self._pronunciations = pronunciations_of(config)
         self._exporter = Exporter(self._status, engine.stats)
         meters = self._exporter.meters

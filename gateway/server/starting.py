@@ -4,13 +4,15 @@ import secrets
 from typing import Final
 
 from voicegate.gateway.auth.key_file import read_keys
-from voicegate.gateway.auth.keyring import Key, Keyring, digest_of
+from voicegate.gateway.auth.keyring import Allowance, Key, Keyring, digest_of
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.config_fields import ConfigError
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.pronunciations import Pronunciations
 from voicegate.gateway.server.descriptors import file_limits, make_room_for
 from voicegate.gateway.server.errors import GatewayError
+from voicegate.gateway.session.opening import SessionLimits
+from voicegate.gateway.session.quota import QuotaLimits
 
 # Of the setting's key; no name in a file begins like this.
 _OWN_KEY_NAME: Final = "(api_key)"
@@ -46,7 +48,27 @@ def token_secret_of(config: GatewayConfig) -> bytes:
     return secrets.token_bytes(32) if config.token_secret is None else config.token_secret.encode()
 
 
-def room_for_sockets(max_sockets: int) -> int:
+def session_limits_of(config: GatewayConfig) -> SessionLimits:
+    return SessionLimits(
+        contexts=config.contexts_per_socket,
+        text_bytes=config.text_bytes,
+        context_text_bytes=config.context_text_bytes,
+        context_idle_s=config.context_idle_s,
+        context_life_s=config.context_life_s,
+        messages_per_s=config.messages_per_s,
+        resume_s=config.resume_s,
+    )
+
+
+def quota_limits_of(config: GatewayConfig) -> QuotaLimits:
+    return QuotaLimits(
+        sockets=_room_for_sockets(config.max_sockets),
+        contexts=config.max_contexts,
+        per_address=Allowance(config.sockets_per_address, config.contexts_per_address, config.utterances_per_address),
+    )
+
+
+def _room_for_sockets(max_sockets: int) -> int:
     """Fewer than asked for where the limit on open files leaves no more; at least one."""
     num_sockets = make_room_for(max_sockets)
     if num_sockets < max_sockets:

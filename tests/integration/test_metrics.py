@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
+from tests.integration.http_client import post
 from tests.integration.raw_client import get
 from tests.integration.wire_client import TIMEOUT_S, Running, connect_to, running
 from voicegate.engine.fake.engine import FakeEngine, Script
@@ -88,6 +89,21 @@ async def test_what_was_served_is_counted() -> None:
     assert after("engine_stage_seconds_count", stage="first_packet") == 1
     assert after("admission_wait_seconds_count") == 3
     assert after("lowest_lead_seconds_count") >= 1
+
+
+async def test_who_is_refused_by_http_is_counted_once() -> None:
+    async with running(FakeEngine(Script(max_utterances=1)), metrics_port=0, waiting_s=0.0) as served:
+        await served.gateway.settled.wait()
+        body = {"model": "tts-1", "voice": "hum", "input": "no room"}
+        async with connect_to(served.gateway.url) as client:
+            await client.send(wire.Open(context="speaks"), wire.Text("speaks", "takes the only place "))
+            await client.until(wire.Alignment)
+            assert (await post(served.gateway.url, "/v1/audio/speech", body))[0] == 503
+        assert (await post(served.gateway.url, "/v1/audio/speech", {**body, "speed": 9}))[0] == 400
+        told = await scrape(served)
+    assert told("errors_total", code="overloaded") == 1
+    assert told("errors_total", code="bad_message") == 1
+    assert told("http_responses_total", status="503") == 1
 
 
 async def test_nothing_that_clients_choose_makes_series() -> None:

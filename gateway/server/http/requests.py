@@ -54,6 +54,7 @@ class SpeechEndpoint:
             shot = replace(shot, language=spoken_language(shot.language, info))
             messages = self._messages(shot, voice)
         except Refused as refused:
+            self._stage.services.meters.note_error(refused.problem.code.value)
             await self._error(refused.problem, refused.status)(scope, receive, send)
             return
         caller = caller_of(request.headers.getlist, f"?{request.url.query}")
