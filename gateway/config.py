@@ -18,6 +18,8 @@ from voicegate.gateway.config_fields import PREFIX, ConfigError, ConfigField, de
 _JSON_BYTES_PER_BYTE: Final = 6
 _JSON_OVERHEAD_BYTES: Final = 1024
 
+_MAX_METRIC_TAGS: Final = 64
+
 # Lower lets people choose keys that can be guessed.
 _MIN_KEY_CHARS: Final = 16
 
@@ -88,6 +90,10 @@ class GatewayConfig:
         metadata=_help(
             'JSON file of words and how they are said, read again on SIGHUP: {"SQL": "sequel"}; unset: none'
         ),
+    )
+    metric_tags: str = field(
+        default="",
+        metadata=_help("tags of clients, with commas, that /metrics tells apart; all others count as one"),
     )
     allowed_origins: str = field(
         default="",
@@ -227,7 +233,7 @@ class GatewayConfig:
             choices = (True, False) if config_field.value_type is bool else config_field.choices
             if choices and value not in choices:
                 raise ConfigError(f"{config_field.name} is {value!r}; it must be one of {config_field.choices_text}")
-        _ = self.trusted_networks, self.named_voices  # raise
+        _ = self.trusted_networks, self.named_voices, self.counted_tags  # raise
         for name in ("api_key", "token_secret"):
             secret = getattr(self, name)
             if secret is None or _is_strong(secret):
@@ -257,6 +263,13 @@ class GatewayConfig:
         if not all(theirs and ours for theirs, _, ours in pairs):
             raise ConfigError(f"voice_aliases is {self.voice_aliases!r}; it must be pairs such as alloy=anna,nova=bob")
         return {theirs.strip(): ours.strip() for theirs, _, ours in pairs}
+
+    @property
+    def counted_tags(self) -> tuple[str, ...]:
+        tags = tuple(dict.fromkeys(listed(self.metric_tags)))
+        if len(tags) > _MAX_METRIC_TAGS:
+            raise ConfigError(f"metric_tags has {len(tags)} tags; at most {_MAX_METRIC_TAGS}, each is three series")
+        return tags
 
     def found_model_dir(self) -> Path:
         """Raises ConfigError where none is set and the tiny model is not here."""

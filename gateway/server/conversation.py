@@ -75,7 +75,7 @@ class Conversation:
         self._pronunciations = services.pronunciations
         self._meters = services.meters
         self.session_id = secrets.token_hex(8)
-        witness: Witness = services.meters
+        witness = services.meters.witness(caller.tag)
         if services.trace is not None:
             witness = Both(witness, services.trace(caller.trace_parent))
         self._session = Session(

@@ -86,7 +86,7 @@ class Gateway:
         limits = session_limits_of(config)
         self.quotas = Quotas(quota_limits_of(config))
         self._pronunciations = pronunciations_of(config)
-        self._exporter = Exporter(self._status, engine.stats)
+        self._exporter = Exporter(self._status, engine.stats, tags=config.counted_tags)
         meters = self._exporter.meters
         self._services = Services(
             engine, self._dispatcher, self._admission, limits, self.quotas, meters, trace, self._pronunciations

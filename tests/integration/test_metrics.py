@@ -122,6 +122,21 @@ async def test_nothing_that_clients_choose_makes_series() -> None:
         assert len(sizes) == 1
 
 
+async def test_clients_with_a_tag_that_is_listed_are_counted_by_it() -> None:
+    async with running(FakeEngine(), metrics_port=0, metric_tags="kiosk, app") as served:
+        await served.gateway.settled.wait()
+        for tag, text in (("kiosk", "ten letters"), ("unheard of", "four"), (None, "x")):
+            headers = {} if tag is None else {"X-Client-Tag": tag}
+            async with connect_to(served.gateway.url, additional_headers=headers) as client:
+                await client.speak("a", text)
+                await client.until(wire.Done)
+        told = await scrape(served)
+    counted = {tag: told("client_text_characters_total", tag=tag) for tag in ("kiosk", "app", "other")}
+    assert counted == {"kiosk": len("ten letters"), "app": 0, "other": 5}
+    assert told("client_contexts_ended_total", tag="other") == 2
+    assert told("client_audio_seconds_total", tag="kiosk") == pytest.approx(0.6, abs=0.05)
+
+
 async def test_it_is_told_while_the_event_loop_is_held_up() -> None:
     async with running(FakeEngine(), metrics_port=0) as served:
         await served.gateway.settled.wait()

@@ -5,7 +5,7 @@ Who reaches it needs no key, so it listens where operators say (ADR 0032).
 
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
@@ -42,9 +42,12 @@ class _ServerOfV6(_Server):
 class Exporter:
     """`meters` count from the start on, whether or not anybody asks."""
 
-    def __init__(self, status: Callable[[], Status], stats: Callable[[], EngineStats]) -> None:
+    def __init__(
+        self, status: Callable[[], Status], stats: Callable[[], EngineStats], *, tags: Iterable[str] = ()
+    ) -> None:
+        """`tags`: of clients that are told apart."""
         self.registry = CollectorRegistry()
-        self.meters = Meters(self.registry)
+        self.meters = Meters(self.registry, tags)
         self.registry.register(States(status, stats))
         ProcessCollector(registry=self.registry)
         self._server: ThreadingWSGIServer | None = None

@@ -1,17 +1,19 @@
 """What is counted as it happens: a context at a time, never a packet. Every metric of that kind, with its help.
 
-Labels have few values, known beforehand: no voices, keys, addresses or tags, which clients or time would multiply
-(ADR 0032). Of these the log tells.
+Labels have few values, known beforehand: no voices, keys or addresses, which clients or time would multiply, and of tags
+those that the operator has listed (ADR 0032). Of these the log tells.
 """
 
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from voicegate.engine.interface import Timing
+from voicegate.gateway.server.metrics.tags import Tags
 from voicegate.gateway.session.context import Context
-from voicegate.gateway.session.witness import OUTCOMES
+from voicegate.gateway.session.witness import OUTCOMES, Both, Witness
 from voicegate.protocol.errors import ErrorCode
 
 # Dense where listeners begin to notice: 20 ms is a lone stream's on a GPU, 300 ms what the bench takes for good.
@@ -29,7 +31,10 @@ _LAG_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 
 class Meters:
     """A Witness; the rest is told by the server. From the event loop."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, tags: Iterable[str] = ()) -> None:
+        """`tags`: of clients that are told apart."""
+        self._tags = Tags(registry, tags)
+
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"voicegate_{name}", text, labels, registry=registry)
 
@@ -63,6 +68,10 @@ class Meters:
             self._ends.labels(outcome)
         for code in ErrorCode:
             self._errors.labels(code.value)
+
+    def witness(self, tag: str | None) -> Witness:
+        """Of a client's contexts."""
+        return Both(self, self._tags.witness(tag))
 
     # --- contexts ---------------------------------------------------------------------------------------------
 

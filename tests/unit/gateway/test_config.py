@@ -72,6 +72,7 @@ def test_variables_and_flags() -> None:
         ({"VOICEGATE_EAGER": "yes"}, {}, "VOICEGATE_EAGER is 'yes'; it must be one of true, false"),
         ({}, {"max_flow_batch": "85"}, "max_flow_batch is 85; it must be at least 1 and at most 84"),
         ({"VOICEGATE_MAX_ACTIVE_CLAUSES": "0"}, {}, "max_active_clauses is 0; it must be at least 1 and at most 1024"),
+        ({}, {"metric_tags": ",".join(map(str, range(65)))}, "metric_tags has 65 tags; at most 64"),
         ({}, {"text_bytes": "1000000"}, "max_message_bytes is 1048576; text of 1000000 bytes can need"),
     ],
 )
