@@ -34,6 +34,8 @@ from voicegate.gateway.server.descriptors import FileLimits, file_limits
 _PYTHONS: Final = ((3, 11), (3, 12))  # of pyproject.toml
 _PROBE_TIMEOUT_S: Final = 1.0
 _GIB: Final = 1 << 30
+# What can be said on the command line instead of in the environment.
+_SETTINGS: Final = ("model_dir", "port", "device", "llm_backend", "merged_hf_dir")
 
 
 class Level(Enum):
@@ -59,11 +61,13 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--model-dir", type=Path, help="(default: the model that `voicegate serve` would serve)")
     parser.add_argument("--port", help="that it would listen on")
     parser.add_argument("--device", metavar="auto|cpu|cuda", help="where the engine would run")
+    parser.add_argument("--llm-backend", metavar="NAME", help="what would run the speech LLM")
+    parser.add_argument("--merged-hf-dir", metavar="DIR", type=Path, help="for tensorrt-llm: its checkpoint")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    config = from_environment(os.environ, {name: getattr(options, name) for name in ("model_dir", "port", "device")})
+    config = from_environment(os.environ, {name: getattr(options, name) for name in _SETTINGS})
     worst = Level.OK
     for finding in examine(config):
         say(f"{finding.level.value:<5} {finding.subject:<11} {finding.text}")
@@ -77,6 +81,8 @@ def examine(config: GatewayConfig) -> Iterator[Finding]:
     yield check_python(sys.version_info[:2])
     yield check_libopus()
     yield from check_torch(config)
+    if config.llm_backend == "tensorrt-llm":
+        yield check_tensorrt_llm(config)
     yield check_cores()
     try:
         yield from check_model(config.found_model_dir(), config.voices_dir)
@@ -166,6 +172,25 @@ def _check_gpu(config: GatewayConfig) -> Iterator[Finding]:
         yield Finding(Level.FAIL, "triton", f"cannot be imported ({error}): {NO_TRITON}")
     else:
         yield Finding(Level.OK, "triton", triton.__version__)
+
+
+def check_tensorrt_llm(config: GatewayConfig) -> Finding:
+    """Without importing it, which would start MPI."""
+    try:
+        from voicegate.engine.interface import EngineError  # noqa: PLC0415 - torch comes with the rest, as above
+        from voicegate.engine.llm.tensorrt_llm.checkpoint import read_vocabulary  # noqa: PLC0415
+        from voicegate.engine.llm.tensorrt_llm.requirements import check_requirements  # noqa: PLC0415
+        from voicegate.engine.loading.devices import choose_device  # noqa: PLC0415
+    except (ImportError, OSError) as error:
+        return Finding(Level.FAIL, "engine", f"cannot be imported ({error}): {INSTALL_SERVER}")
+    if config.merged_hf_dir is None:
+        return Finding(Level.FAIL, "tensorrt", "it needs a checkpoint: --merged-hf-dir")
+    try:
+        version = check_requirements(choose_device(config.device))
+        read_vocabulary(config.merged_hf_dir, check_config(config.found_model_dir()).llm)
+    except (EngineError, ConfigError, UnfitFile, ValueError) as error:
+        return Finding(Level.FAIL, "tensorrt", str(error))
+    return Finding(Level.OK, "tensorrt", f"{version}, {config.merged_hf_dir}")
 
 
 def check_model(model_dir: Path, voices_dir: Path | None = None) -> Iterator[Finding]:

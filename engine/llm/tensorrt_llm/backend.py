@@ -4,10 +4,10 @@ Not executed where this was written: its calls are checked against NVIDIA's publ
 (tests/unit/engine/llm/tensorrt_llm/), its orders against a stand-in built from them.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import Final
 
 from voicegate.engine.device.watcher import NO_WAKER, Waker
 from voicegate.engine.llm.backend import InvalidRequest, LlmTraits, NoFreeSlot, SequenceOutput, SequenceRequest
@@ -19,6 +19,9 @@ from voicegate.engine.llm.tensorrt_llm.legs import LeggedSequence, LegNews
 from voicegate.engine.llm.tensorrt_llm.library import Library
 from voicegate.engine.model.config import LlmConfig
 from voicegate.engine.model.qwen2 import MergedVocabulary
+
+# Steps and their rows are its executor's own affair.
+_COUNTERS: Final = ("llm_prompt_tokens", "llm_cached_tokens", "llm_strays")
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +41,8 @@ class TensorrtLlm:
         self, config: LlmConfig, vocabulary: MergedVocabulary, library: Library, settings: TensorrtLlmConfig
     ) -> None:
         """Takes the library over, and shuts it down in the end."""
-        self.counters: defaultdict[str, float] = defaultdict(float)
+        # All from the start: who reads them in another thread must not see their number change.
+        self.counters = dict.fromkeys(_COUNTERS, 0.0)
         self._config = config
         self._vocabulary = vocabulary
         self._settings = settings
@@ -163,7 +167,6 @@ class TensorrtLlm:
             del self._by_leg[news.leg_id]
             alive.leg_id = None
         output = legged.output(is_leg_over=news.is_last)
-        self.counters["llm_rows"] += len(news.ids)
         self.counters["llm_strays"] += legged.num_strays - num_strays
         self.counters["llm_cached_tokens"] += news.num_cached_tokens
         if legged.has_ended:

@@ -14,8 +14,8 @@ _INSTALL: Final = "its release container nvcr.io/nvidia/tensorrt-llm/release:1.2
 _CAPABILITIES: Final = ((8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0), (12, 1))
 
 
-def check_requirements(device: torch.device) -> None:
-    """Raises EngineError that says what does not fit, and what to do."""
+def check_requirements(device: torch.device) -> str:
+    """The package's version. Raises EngineError that says what does not fit, and what to do."""
     if device.type != "cuda":
         raise EngineError("--llm-backend tensorrt-llm needs a GPU; on a CPU use torch, or auto")
     if device.index:
@@ -37,3 +37,4 @@ def check_requirements(device: torch.device) -> None:
         raise EngineError(f"tensorrt_llm is not installed: {_INSTALL}, or use --llm-backend auto") from error
     if not version.startswith(f"{SERIES}."):
         raise EngineError(f"tensorrt_llm {version} is installed; this engine knows {SERIES}.x: {_INSTALL}")
+    return version

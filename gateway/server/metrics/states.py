@@ -20,6 +20,9 @@ _CALLS: Final = {"llm": "llm_steps", "flow": "flow_steps", "vocoder": "vocoder_c
 _ENGINE_COUNTERS: Final = (
     ("engine_steps", "Turns of the engine's thread", "host_steps"),
     ("engine_thread_cpu_seconds", "CPU time of the engine's thread", "host_seconds"),
+    ("llm_prompt_tokens", "Asked of TensorRT-LLM to begin behind; 0 with other backends", "llm_prompt_tokens"),
+    ("llm_cached_tokens", "Of these, found in its prefix cache", "llm_cached_tokens"),
+    ("llm_stray_tokens", "What it made that is no speech, and is dropped", "llm_strays"),
     ("encoder_processes_lost", "Encoder processes that ended unasked; each is replaced", "encoders_lost"),
 )
 _ENGINE_GAUGES: Final = (

@@ -4,6 +4,7 @@ import re
 import shutil
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +20,7 @@ from voicegate.gateway.cli.doctor import (
     check_open_files,
     check_port,
     check_python,
+    check_tensorrt_llm,
     check_torch,
 )
 from voicegate.gateway.cli.main import run
@@ -108,6 +110,21 @@ def test_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cuda_that_was_asked_for_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert [finding.level for finding in check_torch(GatewayConfig(device="cuda", threads=1))] == [Level.OK, Level.FAIL]
+
+
+def test_tensorrt_llm_is_looked_at_where_it_is_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    config = GatewayConfig(llm_backend="tensorrt-llm")
+    assert check_tensorrt_llm(config) == Finding(Level.FAIL, "tensorrt", "it needs a checkpoint: --merged-hf-dir")
+    config = replace(config, merged_hf_dir=tmp_path)
+    found = check_tensorrt_llm(replace(config, device="cpu"))
+    assert (found.level, "needs a GPU" in found.text) == (Level.FAIL, True)
+    monkeypatch.setattr("voicegate.engine.llm.tensorrt_llm.requirements.check_requirements", lambda _: "1.2.1")
+    found = check_tensorrt_llm(config)
+    assert (found.level, "config.json cannot be read" in found.text) == (Level.FAIL, True)
+    monkeypatch.setattr("voicegate.engine.llm.tensorrt_llm.checkpoint.read_vocabulary", lambda *_: None)
+    assert check_tensorrt_llm(config) == Finding(Level.OK, "tensorrt", f"1.2.1, {tmp_path}")
+    assert "tensorrt" not in {finding.subject for finding in doctor.examine(GatewayConfig())}
+    assert "tensorrt" in {finding.subject for finding in doctor.examine(config)}
 
 
 @pytest.fixture

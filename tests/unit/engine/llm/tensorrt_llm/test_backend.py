@@ -112,6 +112,22 @@ def test_repetition_aware_sampling_draws_what_our_own_runner_draws(has_overlap: 
     assert {each: tokens(found, each) for each in expected} == expected
 
 
+def test_strays_are_counted() -> None:
+    model = SmallModel()
+
+    def straying(ids: Sequence[int]) -> torch.Tensor:
+        logits = model(ids).clone()
+        logits[4] = 100.0 if len(ids) == 20 else logits[4]  # a text id
+        return logits
+
+    with running(Behaviour(straying)) as made:
+        made.backend.add(request(max_tokens=12))
+        found = outputs(made)
+        assert found[-1].is_final
+        assert made.backend.counters["llm_strays"] == 1
+        assert made.backend.counters["llm_prompt_tokens"] >= 14
+
+
 def test_a_reading_finds_its_prefix_again() -> None:
     with running() as made:
         made.backend.add(request(is_growing=True))

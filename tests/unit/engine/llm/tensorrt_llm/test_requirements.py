@@ -51,7 +51,7 @@ def test_the_package_and_its_version(hopper: pytest.MonkeyPatch) -> None:
             check_requirements(GPU)
     for version in ("1.2.1", "1.2.0rc3"):
         hopper.setattr(importlib.metadata, "version", lambda _, found=version: found)
-        check_requirements(GPU)
+        assert check_requirements(GPU) == version
 
 
 def test_a_package_that_cannot_be_imported() -> None:

@@ -34,6 +34,13 @@ def test_load_is_told_with_its_limits() -> None:
     assert registry.get_sample_value("voicegate_waiting") == 2
 
 
+def test_what_only_tensorrt_llm_counts() -> None:
+    stats = EngineStats({"llm_prompt_tokens": 9.0, "llm_cached_tokens": 5.0, "llm_strays": 2.0})
+    registry = scraped(Status(None, None), stats)
+    for name, number in (("prompt", 9), ("cached", 5), ("stray", 2)):
+        assert registry.get_sample_value(f"voicegate_llm_{name}_tokens_total") == number
+
+
 def test_what_the_engines_core_tells_is_all_of_it_shown() -> None:
     engine = HandDrivenEngine(CONFIG, hollow().stages)
     for name in ("one", "two", "three"):
