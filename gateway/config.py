@@ -122,6 +122,11 @@ class GatewayConfig:
         metadata=_help("signs tokens for browsers; the same on all servers behind one address; unset: made at start")
         | {"secret": True},
     )
+    tls_cert: Path | None = field(
+        default=None,
+        metadata=_help("certificate with its chain, in PEM, read again on SIGHUP: the port speaks TLS; unset: no TLS"),
+    )
+    tls_key: Path | None = field(default=None, metadata=_help("the certificate's key, in PEM without a password"))
     require_key: bool = field(default=False, metadata=_help("do not start where no API key is asked for"))
     max_sockets: int = field(default=1024, metadata=_help("sockets open at once; further ones get HTTP 503"))
     sockets_per_address: int | None = field(
@@ -234,6 +239,9 @@ class GatewayConfig:
             if choices and value not in choices:
                 raise ConfigError(f"{config_field.name} is {value!r}; it must be one of {config_field.choices_text}")
         _ = self.trusted_networks, self.named_voices, self.counted_tags  # raise
+        if (self.tls_cert is None) != (self.tls_key is None):
+            missing = "tls_key" if self.tls_key is None else "tls_cert"
+            raise ConfigError(f"{missing} is unset; a certificate and its key go together")
         for name in ("api_key", "token_secret"):
             secret = getattr(self, name)
             if secret is None or _is_strong(secret):

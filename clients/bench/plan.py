@@ -4,9 +4,13 @@ Times of a plan are seconds since its start; those of a record are seconds of th
 its processes share.
 """
 
+import ssl
 from enum import Enum
+from pathlib import Path
 
 from msgspec import Struct
+
+from voicegate.clients.python.address import tls_for
 
 
 class Piece(Struct, frozen=True):
@@ -58,6 +62,11 @@ class Target(Struct, frozen=True):
     codec: str = "opus"
     voice: str | None = None  # for dialects that name it where they connect
     headers: dict[str, str] = {}
+    ca_file: str | None = None  # who signs its certificate; None: those whom the system trusts
+
+    def tls_for(self, url: str) -> ssl.SSLContext | None:
+        """Raises InvalidInput."""
+        return tls_for(url, None if self.ca_file is None else Path(self.ca_file))
 
 
 class Plan(Struct, frozen=True):

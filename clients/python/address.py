@@ -1,7 +1,9 @@
 """What a gateway's address says, and which key goes with it. Pure, but for the environment. Raises InvalidInput."""
 
 import os
+import ssl
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
@@ -33,6 +35,16 @@ def key_headers(api_key: str | None) -> dict[str, str]:
     if not all("!" <= char <= "~" for char in key):
         raise InvalidInput("an API key is printable ASCII without spaces; this one is not")
     return {"Authorization": f"Bearer {key}"}
+
+
+def tls_for(url: str, ca_file: Path | None) -> ssl.SSLContext | None:
+    """None: `url` is without TLS. `ca_file`: of those who sign the server's certificate, in place of the system's."""
+    if urlsplit(url).scheme not in ("wss", "https"):
+        return None
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:  # what ssl raises is one too
+        raise InvalidInput(f"{ca_file} holds no certificates in PEM ({error.strerror or error})") from error
 
 
 def proxy_for(url: str) -> Literal[True] | None:

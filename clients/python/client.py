@@ -19,6 +19,7 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self, TypedDict, Unpack
 
@@ -197,14 +198,17 @@ def connect(
     api_key: str | None = None,
     reconnect: bool = True,
     backoff: Backoff | None = None,
+    ca_file: Path | None = None,
     link_options: LinkOptions | None = None,
 ) -> Gate:
     """To be entered: `async with connect(url) as gate`. A url without a path means the protocol's own.
 
-    Without `api_key` the environment's VOICEGATE_API_KEY is sent, if there is one.
+    Without `api_key` the environment's VOICEGATE_API_KEY is sent, if there is one. `ca_file`: who signs the server's
+    certificate, where the system does not know them.
     """
     options = link_options or LinkOptions()
-    options = replace(options, headers={**key_headers(api_key), **options.headers})
+    headers = {**key_headers(api_key), **options.headers}
+    options = replace(options, headers=headers, ca_file=ca_file or options.ca_file)
     return Gate(url, link_options=options, reconnect=reconnect, backoff=backoff or Backoff())
 
 

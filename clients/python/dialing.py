@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from websockets.asyncio.client import ClientConnection
@@ -11,7 +13,7 @@ from websockets.asyncio.client import connect as connect_socket
 from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus, InvalidURI, WebSocketException
 from websockets.typing import Subprotocol
 
-from voicegate.clients.python.address import proxy_for, stream_url
+from voicegate.clients.python.address import proxy_for, stream_url, tls_for
 from voicegate.clients.python.errors import ConnectFailed, InvalidInput
 from voicegate.protocol import codec
 from voicegate.protocol import messages as wire
@@ -27,6 +29,7 @@ _TRANSIENT_STATUSES: Final = (429, 502, 503, 504)
 @dataclass(frozen=True, slots=True)
 class LinkOptions:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # a key may be among them
+    ca_file: Path | None = None  # who signs the server's certificate; None: those whom the system trusts
     connect_timeout_s: float = 10.0
     close_timeout_s: float = 2.0
     # Audio of one context that waits to be read: 8 MiB are half an hour of Opus, three minutes of PCM.
@@ -41,6 +44,9 @@ async def dial(url: str, options: LinkOptions) -> tuple[ClientConnection, wire.R
             return await _dial(url, options)
     except TimeoutError as error:
         raise ConnectFailed(f"{url}: no answer within {options.connect_timeout_s:g} s", is_transient=True) from error
+    except ssl.SSLCertVerificationError as error:
+        text = f"{url}: its certificate is not to be trusted ({error.verify_message}); `ca_file` names who signs it"
+        raise ConnectFailed(text, is_transient=False) from error
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
         raise ConnectFailed(f"{url}: cannot connect ({reason})", is_transient=True) from error
@@ -64,6 +70,7 @@ async def _dial(url: str, options: LinkOptions) -> tuple[ClientConnection, wire.
         close_timeout=options.close_timeout_s,
         max_size=_MAX_MESSAGE_BYTES,
         proxy=proxy_for(url),
+        ssl=tls_for(url, options.ca_file),
     )
     try:
         ready = codec.decode_server(await socket.recv())

@@ -68,6 +68,7 @@ def _add_speech(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--texts", type=Path, metavar="FILE", help="sentences of your own, one a line")
     group.add_argument("--dialect", choices=sorted(DIALECTS), default="native", help="protocol (default: native)")
     group.add_argument("--api-key", metavar="KEY", help="of the gateway (default: VOICEGATE_API_KEY)")
+    group.add_argument("--ca-file", type=Path, metavar="FILE", help="who signs the gateway's certificate, in PEM")
     group.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="may be given again")
 
 
@@ -105,7 +106,8 @@ def run(options: argparse.Namespace) -> int:
 def _target(options: argparse.Namespace) -> Target:
     voice = options.voices[0] if options.voices else None
     url = options.url or f"ws://127.0.0.1:{from_environment(os.environ).port}"
-    return Target(url, options.dialect, options.codec, voice, _headers(options))
+    ca_file = None if options.ca_file is None else str(options.ca_file)
+    return Target(url, options.dialect, options.codec, voice, _headers(options), ca_file)
 
 
 def _settings(options: argparse.Namespace) -> Settings:

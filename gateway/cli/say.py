@@ -50,6 +50,7 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--url", help="of a gateway (default: the one on the default port, if one answers)")
     parser.add_argument("--api-key", metavar="KEY", help="of the gateway (default: VOICEGATE_API_KEY)")
+    parser.add_argument("--ca-file", type=Path, metavar="FILE", help="who signs the gateway's certificate, in PEM")
     parser.add_argument("--voice", help="name of a voice (default: the model's)")
     parser.add_argument(
         "--mode", choices=("auto", "incremental", "clause", "bistream"), default="auto", help="(default: auto)"
@@ -70,7 +71,7 @@ async def _say(options: argparse.Namespace) -> None:
     if options.text is None and sys.stdin.isatty():
         note("type what is to be said; Ctrl-D ends it")
     async with AsyncExitStack() as stack:
-        gate = await _enter_gate(stack, options.url, options.api_key)
+        gate = await _enter_gate(stack, options.url, options.api_key, options.ca_file)
         context = await gate.open(**_open_options(options, target, gate.ready))
         audio = await _deliver(context, text, target)
     if target.file is not None:
@@ -129,13 +130,13 @@ async def _deliver(context: Context, text: str | AsyncIterator[str], target: _Ta
 # --- which gateway ----------------------------------------------------------------------------------------------
 
 
-async def _enter_gate(stack: AsyncExitStack, url: str | None, api_key: str | None) -> Gate:
+async def _enter_gate(stack: AsyncExitStack, url: str | None, api_key: str | None, ca_file: Path | None) -> Gate:
     """Raises CommandError, ConnectFailed, InvalidInput, ConfigError."""
     if url is not None:
-        return await stack.enter_async_context(connect(url, api_key=api_key))
+        return await stack.enter_async_context(connect(url, api_key=api_key, ca_file=ca_file))
     config = from_environment(os.environ)
     try:
-        return await stack.enter_async_context(_connect_to_default(config, api_key))
+        return await stack.enter_async_context(_connect_to_default(config, api_key, ca_file))
     except ConnectFailed as error:
         # A gateway that is there and lets nobody in is starting, draining or full, or asks for a key.
         if error.status is not None and (error.is_transient or error.status == HTTPStatus.UNAUTHORIZED):
@@ -151,11 +152,13 @@ async def _enter_gate(stack: AsyncExitStack, url: str | None, api_key: str | Non
     return await stack.enter_async_context(connect(local_url))
 
 
-def _connect_to_default(config: GatewayConfig, api_key: str | None) -> Gate:
+def _connect_to_default(config: GatewayConfig, api_key: str | None, ca_file: Path | None) -> Gate:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.host, config.host)
     shown_host = f"[{host}]" if ":" in host else host
     options = LinkOptions(connect_timeout_s=_PROBE_TIMEOUT_S)
-    return connect(f"ws://{shown_host}:{config.port}", api_key=api_key, link_options=options)
+    scheme = "ws" if config.tls_cert is None else "wss"
+    url = f"{scheme}://{shown_host}:{config.port}"
+    return connect(url, api_key=api_key, ca_file=ca_file, link_options=options)
 
 
 # --- text -------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from voicegate.clients.python.address import key_headers, stream_url
+from voicegate.clients.python.address import key_headers, stream_url, tls_for
 from voicegate.engine import units
 from voicegate.engine.interface import check_voice_name
 from voicegate.engine.model.config import ModelConfig
@@ -80,6 +80,8 @@ def add_parser(subparsers: Any) -> None:
 def _add_source(parser: argparse.ArgumentParser, *, default: Any) -> None:
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--url", default=default, help="of a running gateway")
+    signers = "who signs the gateway's certificate, in PEM"
+    parser.add_argument("--ca-file", type=Path, default=default, metavar="FILE", help=signers)
     _add_model_dir(source, default=default)
 
 
@@ -95,7 +97,7 @@ def _add_model_dir(parser: Any, *, default: Any) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    found = read_voices(_model_dir(options)) if options.url is None else fetch_voices(options.url)
+    found = read_voices(_model_dir(options)) if options.url is None else fetch_voices(options.url, options.ca_file)
     width = max((len(voice.name) for voice in found.voices), default=0)
     for voice in found.voices:
         mark = "*" if voice.name == found.default else " "
@@ -235,11 +237,14 @@ def read_voices(model_dir: Path) -> Voices:
     return Voices(model.default_voice or voices[0].name, voices)
 
 
-def fetch_voices(url: str) -> Voices:
+def fetch_voices(url: str, ca_file: Path | None = None) -> Voices:
     """Raises CommandError, InvalidInput."""
     parts = urlsplit(stream_url(url))
-    connection_type = http.client.HTTPSConnection if parts.scheme == "wss" else http.client.HTTPConnection
-    connection = connection_type(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
+    host, context = parts.hostname or "", tls_for(parts.geturl(), ca_file)
+    if context is None:
+        connection = http.client.HTTPConnection(host, parts.port, timeout=_TIMEOUT_S)
+    else:
+        connection = http.client.HTTPSConnection(host, parts.port, timeout=_TIMEOUT_S, context=context)
     where = f"{parts.netloc}/v1/voices"
     try:
         connection.request("GET", "/v1/voices", headers=key_headers(None))

@@ -32,6 +32,7 @@ from voicegate.gateway.server.peer_watch import WRITE_LIMIT_BYTES
 from voicegate.gateway.server.peers import client_address, owner_of, parse_address
 from voicegate.gateway.server.reception import Reception
 from voicegate.gateway.server.seldom import SeldomLog
+from voicegate.gateway.server.tls import Certificate, TlsHandshake
 from voicegate.gateway.session.inflow import Inflow
 from voicegate.gateway.session.quota import Excess, Owner, Quotas
 from voicegate.gateway.session.stall import StallWatch
@@ -47,7 +48,7 @@ log = get_logger(__name__)
 
 
 class Listener:
-    """`serve_socket` has each socket, the app of `stage` every other request."""
+    """`serve_socket` has each socket, the app of `stage` every other request; with a certificate all is in TLS."""
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class Listener:
         quotas: Quotas,
         stage: Stage,
         *,
+        certificate: Certificate | None = None,
         serve_socket: Callable[[BoundedSocket], Awaitable[None]],
     ) -> None:
         self._config = config
@@ -65,6 +67,7 @@ class Listener:
         self._serve_socket = serve_socket
         self._http = HttpServer(build_app(stage), write_stall_s=config.write_stall_s)
         self._door: Door[asyncio.Transport] = Door(quotas, num_spare=SPARE_CONNECTIONS)
+        self._certificate = certificate
         self._server: Server | None = None
         self._seldom = SeldomLog(log)
 
@@ -92,7 +95,14 @@ class Listener:
             raise GatewayError(_why_not_listening(error, host, port)) from error
         bound_host, bound_port = self._server.sockets[0].getsockname()[:2]
         shown_host = f"[{bound_host}]" if ":" in bound_host else bound_host
-        return f"ws://{shown_host}:{bound_port}{STREAM_PATH}"
+        scheme = "ws" if self._certificate is None else "wss"
+        return f"{scheme}://{shown_host}:{bound_port}{STREAM_PATH}"
+
+    def reload_certificate(self) -> bool:
+        """For connections from here on; False where there is none. Raises ConfigError, and then the old one stays."""
+        if self._certificate is not None:
+            self._certificate.reload()
+        return self._certificate is not None
 
     async def close(self) -> None:
         """What is still connected is cut."""
@@ -107,7 +117,7 @@ class Listener:
 
     # --- connections --------------------------------------------------------------------------------------
 
-    def _receive(self, protocol: ServerProtocol, *args: Any, **options: Any) -> Reception:
+    def _receive(self, protocol: ServerProtocol, *args: Any, **options: Any) -> asyncio.Protocol:
         """Where the library would make a WebSocket of every connection."""
 
         def successor(transport: asyncio.Transport, request: Request | None) -> asyncio.Protocol:
@@ -123,9 +133,17 @@ class Listener:
                 **options,
             )
 
-        reception = Reception(successor=successor, on_arrival=self._arrive, on_departure=self._door.leave)
-        reception.protocol = protocol  # type: ignore[attr-defined]  # the library looks for it there
-        return reception
+        first: asyncio.Protocol = Reception(successor=successor, on_arrival=self._arrive, on_departure=self._door.leave)
+        if self._certificate is not None:
+            first = TlsHandshake(
+                self._certificate.context,
+                successor=first,
+                on_arrival=self._arrive,
+                on_departure=self._door.leave,
+                on_failure=lambda reason: self._warn("a TLS handshake failed", reason=reason),
+            )
+        first.protocol = protocol  # type: ignore[attr-defined]  # the library looks for it there
+        return first
 
     def _arrive(self, transport: asyncio.Transport) -> None:
         oldest = self._door.arrive(transport)

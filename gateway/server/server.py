@@ -12,7 +12,6 @@ from typing import Final
 from voicegate.engine.interface import Engine, EngineError, EngineInfo, EngineStopped
 from voicegate.gateway.auth.access import Access
 from voicegate.gateway.config import GatewayConfig
-from voicegate.gateway.config_fields import ConfigError
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.admission import Admission
 from voicegate.gateway.server.bounded_socket import BoundedSocket
@@ -21,16 +20,19 @@ from voicegate.gateway.server.connection import Connection
 from voicegate.gateway.server.conversation import Conversation, Services, Trace
 from voicegate.gateway.server.dispatch import Dispatcher
 from voicegate.gateway.server.errors import GatewayError
+from voicegate.gateway.server.exposure import exposures_of
 from voicegate.gateway.server.guests import Guests
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.status import Load, Status
 from voicegate.gateway.server.listener import Listener
 from voicegate.gateway.server.metrics.exporter import Exporter
+from voicegate.gateway.server.reloading import Reloading
 from voicegate.gateway.server.resumption import Resumption
 from voicegate.gateway.server.service_manager import ServiceManager
-from voicegate.gateway.server.sites import is_loopback, sites_of
+from voicegate.gateway.server.sites import sites_of
 from voicegate.gateway.server.sitting import Sitting
 from voicegate.gateway.server.starting import (
+    certificate_of,
     keyring_of,
     pronunciations_of,
     quota_limits_of,
@@ -85,11 +87,11 @@ class Gateway:
         self._dispatcher = Dispatcher(engine, on_end=self._admission.note_end)
         limits = session_limits_of(config)
         self.quotas = Quotas(quota_limits_of(config))
-        self._pronunciations = pronunciations_of(config)
+        pronunciations = pronunciations_of(config)
         self._exporter = Exporter(self._status, engine.stats, tags=config.counted_tags)
         meters = self._exporter.meters
         self._services = Services(
-            engine, self._dispatcher, self._admission, limits, self.quotas, meters, trace, self._pronunciations
+            engine, self._dispatcher, self._admission, limits, self.quotas, meters, trace, pronunciations
         )
         self._watchdog = Watchdog(
             engine,
@@ -114,7 +116,17 @@ class Gateway:
             takes_voices=config.enrolment,
             max_voices=config.max_voices,
         )
-        self._listener = Listener(config, self.quotas, stage, serve_socket=self._serve_socket)
+        self._listener = Listener(
+            config, self.quotas, stage, certificate=certificate_of(config), serve_socket=self._serve_socket
+        )
+        self._reloading = Reloading(
+            config,
+            access=self._access,
+            pronunciations=pronunciations,
+            listener=self._listener,
+            guests=self.guests,
+            resumption=self._resumption,
+        )
         self._phase = Phase.WARMING_UP
         self._info: EngineInfo | None = None
         self.is_engine_left = False
@@ -141,7 +153,7 @@ class Gateway:
 
         loop.add_signal_handler(signal.SIGINT, interrupt)
         loop.add_signal_handler(signal.SIGTERM, stop.set)
-        if self._config.api_keys_file is not None or self._config.pronunciations_file is not None:
+        if self._reloading.is_needed:
             loop.add_signal_handler(signal.SIGHUP, self.reload)
         try:
             return await self.serve_until(stop)
@@ -161,12 +173,8 @@ class Gateway:
         await self._open_ports()
         self.listening.set()
         log.info("listening", url=self.url, metrics_url=self.metrics_url)
-        if not (self._access.asks_for_keys or is_loopback(self._config.host)):
-            log.warning(
-                "anybody who reaches this port may use it: it asks for no key",
-                host=self._config.host,
-                remedy="voicegate keys add NAME, and --api-keys-file; or VOICEGATE_API_KEY",
-            )
+        for exposure in exposures_of(self._config, asks_for_keys=self._access.asks_for_keys):
+            log.warning(exposure.what, host=self._config.host, remedy=exposure.remedy)
         try:
             async with asyncio.TaskGroup() as tasks:
                 engine = tasks.create_task(self._run_engine())
@@ -240,37 +248,8 @@ class Gateway:
                 sitting.conversation.engine_hangs(trouble)
 
     def reload(self) -> None:
-        """Read the files of keys and of pronunciations again; a bad one changes nothing."""
-        self._reload_keys()
-        self._reload_pronunciations()
-
-    def _reload_keys(self) -> None:
-        """Who came with one that is none any more is cut off."""
-        try:
-            keyring = keyring_of(self._config)
-        except GatewayError as error:
-            log.error("keys are not read again, the old ones stay", reason=str(error))
-            return
-        if keyring is None:
-            return
-        self._access.replace(keyring)
-        log.info("keys are read again", keys=len(keyring.keys))
-        for guest in self.guests:
-            if not self._access.still_admits(guest.conversation.owner.key):
-                guest.conversation.revoke()
-        for sitting in self._resumption.absent:
-            if not self._access.still_admits(sitting.conversation.owner.key):
-                sitting.conversation.revoke()
-                self._resumption.end(sitting)
-
-    def _reload_pronunciations(self) -> None:
-        try:
-            num_entries = self._pronunciations.reload()
-        except ConfigError as error:
-            log.error("pronunciations are not read again, the old ones stay", reason=str(error))
-            return
-        if num_entries is not None:
-            log.info("pronunciations are read again", entries=num_entries)
+        """Read the files that may change while it runs; a bad one changes nothing."""
+        self._reloading.read_again()
 
     # --- sockets ------------------------------------------------------------------------------------------
 

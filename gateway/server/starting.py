@@ -11,6 +11,7 @@ from voicegate.gateway.logs import get_logger
 from voicegate.gateway.pronunciations import Pronunciations
 from voicegate.gateway.server.descriptors import file_limits, make_room_for
 from voicegate.gateway.server.errors import GatewayError
+from voicegate.gateway.server.tls import Certificate
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import QuotaLimits
 
@@ -77,3 +78,13 @@ def _room_for_sockets(max_sockets: int) -> int:
     if not num_sockets:
         raise GatewayError(f"at most {limit} open files leave no room for a socket; raise the limit (ulimit -n 4096)")
     return num_sockets
+
+
+def certificate_of(config: GatewayConfig) -> Certificate | None:
+    """None: no TLS. Raises GatewayError."""
+    if config.tls_cert is None or config.tls_key is None:
+        return None
+    try:
+        return Certificate(config.tls_cert, config.tls_key)
+    except ConfigError as error:
+        raise GatewayError(str(error)) from error

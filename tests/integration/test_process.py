@@ -26,12 +26,12 @@ SERVER = """
 import json
 import sys
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
-from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.config import from_environment
 from voicegate.gateway.logs import configure_logs
 from voicegate.gateway.server.run import run_gateway
 configure_logs("info", "json")
 script = Script(faults={0: Fault(FaultKind.STALL)})
-sys.exit(run_gateway(GatewayConfig(port=0, **json.loads(sys.argv[1])), FakeEngine(script)))
+sys.exit(run_gateway(from_environment({}, {"port": 0, **json.loads(sys.argv[1])}), FakeEngine(script)))
 """
 
 

@@ -4,7 +4,6 @@ It takes whole texts alone, so what a writer writes is collected until its end. 
 """
 
 import asyncio
-import ssl
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -13,6 +12,7 @@ import msgspec
 
 from voicegate.clients.bench.dialects.conversation import Chunk, Conversation, ConversationLost, Ended, pcm_chunk
 from voicegate.clients.bench.plan import Reader, Target, Turn
+from voicegate.clients.python.errors import InvalidInput
 
 _RATE_HZ: Final = 24_000
 _TIMEOUT_S: Final = 15.0
@@ -28,7 +28,6 @@ class _Place:
 
     host: str
     port: int
-    is_secure: bool
     path: str
 
 
@@ -142,9 +141,9 @@ async def connect(target: Target, reader: Reader) -> Conversation:
     options = {"limit": 4096} if reader is Reader.SLOW else {}
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            context = ssl.create_default_context() if place.is_secure else None
+            context = target.tls_for(target.url)
             streams = await asyncio.open_connection(place.host, place.port, ssl=context, **options)
-    except (OSError, TimeoutError) as error:
+    except (OSError, TimeoutError, InvalidInput) as error:
         raise ConversationLost(f"{target.url}: cannot connect ({str(error) or type(error).__name__})") from error
     return OpenAiConversation(*streams, place, target)
 
@@ -156,7 +155,7 @@ def _place(url: str) -> _Place:
         raise ConversationLost(f"{url!r} is no server's address; it looks like http://127.0.0.1:8080")
     # A base url of OpenAI's clients ends in /v1; a WebSocket's path is nothing to post to.
     path = parts.path.rstrip("/") if parts.path.endswith("/speech") else _PATH
-    return _Place(parts.hostname, parts.port or (443 if is_secure else 80), is_secure, path)
+    return _Place(parts.hostname, parts.port or (443 if is_secure else 80), path)
 
 
 def _header(line: str) -> tuple[str, str]:

@@ -122,6 +122,7 @@ def speaking(
     async def connect(target: Target, reader: Reader) -> Conversation:
         try:
             url = url_of(target)
+            context = target.tls_for(url)
         except InvalidInput as error:
             raise ConversationLost(str(error)) from error
         is_slow = reader is Reader.SLOW
@@ -136,6 +137,7 @@ def speaking(
                     max_queue=1 if is_slow else _MAX_QUEUE,
                     ping_interval=None,
                     proxy=None,
+                    ssl=context,
                     sock=await _slow_socket(url) if is_slow else None,
                 )
                 return SocketConversation(

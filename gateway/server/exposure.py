@@ -1,0 +1,28 @@
+"""What a server that others can reach leaves open, to be said loudly at its start. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.server.sites import is_loopback
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    what: str
+    remedy: str
+
+
+def exposures_of(config: GatewayConfig, *, asks_for_keys: bool) -> Iterator[Exposure]:
+    if is_loopback(config.host):
+        return
+    if not asks_for_keys:
+        yield Exposure(
+            "anybody who reaches this port may use it: it asks for no key",
+            "voicegate keys add NAME, and --api-keys-file; or VOICEGATE_API_KEY",
+        )
+    if config.tls_cert is None:
+        yield Exposure(
+            "anybody on the way to this port may read along: keys, text and speech come without TLS",
+            "--tls-cert and --tls-key; or a proxy on this machine that ends TLS, and --host 127.0.0.1",
+        )

@@ -1,0 +1,81 @@
+"""SIGHUP: the files of keys, of pronunciations and of the certificate are read again. A bad one changes nothing."""
+
+from voicegate.gateway.auth.access import Access
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.config_fields import ConfigError
+from voicegate.gateway.logs import get_logger
+from voicegate.gateway.pronunciations import Pronunciations
+from voicegate.gateway.server.errors import GatewayError
+from voicegate.gateway.server.guests import Guests
+from voicegate.gateway.server.listener import Listener
+from voicegate.gateway.server.resumption import Resumption
+from voicegate.gateway.server.starting import keyring_of
+
+log = get_logger(__name__)
+
+
+class Reloading:
+    def __init__(
+        self,
+        config: GatewayConfig,
+        *,
+        access: Access,
+        pronunciations: Pronunciations,
+        listener: Listener,
+        guests: Guests,
+        resumption: Resumption,
+    ) -> None:
+        self._config = config
+        self._access = access
+        self._pronunciations = pronunciations
+        self._listener = listener
+        self._guests = guests
+        self._resumption = resumption
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is any such file."""
+        config = self._config
+        return any(path is not None for path in (config.api_keys_file, config.pronunciations_file, config.tls_cert))
+
+    def read_again(self) -> None:
+        self._read_keys()
+        self._read_pronunciations()
+        self._read_certificate()
+
+    def _read_keys(self) -> None:
+        """Who came with one that is none any more is cut off."""
+        try:
+            keyring = keyring_of(self._config)
+        except GatewayError as error:
+            log.error("keys are not read again, the old ones stay", reason=str(error))
+            return
+        if keyring is None:
+            return
+        self._access.replace(keyring)
+        log.info("keys are read again", keys=len(keyring.keys))
+        for guest in self._guests:
+            if not self._access.still_admits(guest.conversation.owner.key):
+                guest.conversation.revoke()
+        for sitting in self._resumption.absent:
+            if not self._access.still_admits(sitting.conversation.owner.key):
+                sitting.conversation.revoke()
+                self._resumption.end(sitting)
+
+    def _read_pronunciations(self) -> None:
+        try:
+            num_entries = self._pronunciations.reload()
+        except ConfigError as error:
+            log.error("pronunciations are not read again, the old ones stay", reason=str(error))
+            return
+        if num_entries is not None:
+            log.info("pronunciations are read again", entries=num_entries)
+
+    def _read_certificate(self) -> None:
+        try:
+            has_one = self._listener.reload_certificate()
+        except ConfigError as error:
+            log.error("the certificate is not read again, the old one stays", reason=str(error))
+            return
+        if has_one:
+            log.info("the certificate is read again")
