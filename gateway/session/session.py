@@ -11,11 +11,11 @@ from typing import Final, assert_never
 from msgspec import UNSET
 
 from voicegate.engine import interface as engine
-from voicegate.engine import units
 from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.interface import EngineError, EngineEvent, EngineInfo, UtteranceId
 from voicegate.gateway.session.actions import Action, Close, Send, Submit, Withdraw
 from voicegate.gateway.session.context import ACCEPTS, Context, ContextMessage, ContextState
+from voicegate.gateway.session.greeting import ready_of
 from voicegate.gateway.session.listener import Underruns
 from voicegate.gateway.session.opening import Refusal, SessionLimits, build_request, find_refusal, refusal_of
 from voicegate.gateway.session.pacing import SendPace
@@ -96,31 +96,7 @@ class Session:
     # --- from the socket ----------------------------------------------------------------------------------
 
     def greet(self) -> list[Action]:
-        limits = wire.Limits(
-            contexts=self._limits.contexts,
-            text_bytes=self._limits.text_bytes,
-            context_text_bytes=self._limits.context_text_bytes,
-            lead_ms=self._info.max_lead_ms,
-            resume_seconds=self._limits.resume_s if self._token else 0,
-            messages_per_second=self._limits.messages_per_s,
-            context_idle_seconds=self._limits.context_idle_s,
-            context_seconds=self._limits.context_life_s,
-            pronunciations=wire.MAX_PRONUNCIATIONS,
-        )
-        ready = wire.Ready(
-            session=self.session_id,
-            token=self._token,
-            model=self._info.model,
-            voices=tuple(voice.name for voice in self._info.voices),
-            default_voice=self._info.default_voice,
-            modes=tuple(mode.value for mode in self._info.modes),
-            limits=limits,
-            family=self._info.family,
-            sample_rate=units.SAMPLE_RATE_HZ,
-            languages=self._info.languages,
-            voice_languages={voice.name: voice.language for voice in self._info.voices if voice.language is not None},
-        )
-        return [Send(ready)]
+        return [Send(ready_of(self.session_id, self._token, self._info, self._limits))]
 
     def receive(self, message: SessionMessage, now_s: float) -> list[Action]:
         if self._is_closed:
