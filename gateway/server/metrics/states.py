@@ -14,7 +14,6 @@ from voicegate.engine.interface import EngineStats
 from voicegate.gateway.server.http.status import Status
 
 _STAGES: Final = ("llm", "flow", "vocoder")
-_CALLS: Final = {"llm": "llm_steps", "flow": "flow_steps", "vocoder": "vocoder_calls"}
 
 # Name without its prefix, help, the engine's own name.
 _ENGINE_COUNTERS: Final = (
