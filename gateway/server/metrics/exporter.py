@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
+from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 
 from voicegate.engine.interface import EngineStats
@@ -46,6 +46,7 @@ class Exporter:
         self, status: Callable[[], Status], stats: Callable[[], EngineStats], *, tags: Iterable[str] = ()
     ) -> None:
         """`tags`: of clients that are told apart."""
+        disable_created_metrics()  # the library's, of the process: a series for each counter that nobody asks for
         self.registry = CollectorRegistry()
         self.meters = Meters(self.registry, tags)
         self.registry.register(States(status, stats))
