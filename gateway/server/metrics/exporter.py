@@ -46,7 +46,8 @@ class Exporter:
         self, status: Callable[[], Status], stats: Callable[[], EngineStats], *, tags: Iterable[str] = ()
     ) -> None:
         """`tags`: of clients that are told apart."""
-        disable_created_metrics()  # the library's, of the process: a series for each counter that nobody asks for
+        # Of the process: else a second series for each counter, which nobody asks for.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self.meters = Meters(self.registry, tags)
         self.registry.register(States(status, stats))
