@@ -22,6 +22,7 @@ ENCODE = """
             ...rest,
             format: { ...format, frameMs: format.frame_ms, sampleRate: format.sample_rate },
             leadMs: pace.lead_ms ?? undefined,
+            maxBufferDelayMs: rest.max_buffer_delay_ms,
         }),
         text: ({ context, text }) => wire.encode.text(context, text),
         flush: ({ context, id }) => wire.encode.flush(context, id),
