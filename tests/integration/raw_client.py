@@ -65,6 +65,15 @@ class RawPeer:
         """Raises OSError once the server has hung up."""
         await self._loop.sock_sendall(self._raw, data)
 
+    async def read_until(self, end: bytes) -> bytes:
+        received = bytearray()
+        async with asyncio.timeout(TIMEOUT_S):
+            while end not in received:
+                data = await self._loop.sock_recv(self._raw, 1 << 16)
+                assert data, f"the server hung up after {bytes(received)!r}"
+                received += data
+        return bytes(received)
+
     async def read_to_end(self) -> bytes:
         """All that comes until the server hangs up, politely or not."""
         received = bytearray()
