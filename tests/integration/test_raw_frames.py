@@ -217,7 +217,7 @@ def test_noise_is_answered_or_closed_and_leaves_nothing_behind(noise: list[bytes
 
 
 @pytest.mark.soak
-@settings(max_examples=3000, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=1000, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(NOISE, max_size=60), st.sampled_from([1, 5, 64, 1 << 20]))
 def test_much_noise_is_answered_or_closed_and_leaves_nothing_behind(noise: list[bytes], cut_bytes: int) -> None:
     assert_noise_is_only_noise(noise, cut_bytes)
