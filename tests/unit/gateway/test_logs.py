@@ -139,6 +139,15 @@ def test_a_stream_that_is_gone_ends_nothing() -> None:
     assert handler._thread.is_alive()
 
 
+def test_a_full_disk_ends_nothing() -> None:
+    with open("/dev/full", "w") as stream:
+        handler = DetachedHandler(stream, max_waiting_lines=10)
+        for n in range(1000):
+            handler.handle(logging.makeLogRecord({"msg": f"{n:06d}"}))
+        handler.flush()
+        assert handler._thread.is_alive()
+
+
 def test_a_stream_that_does_not_block_is_waited_for() -> None:
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)

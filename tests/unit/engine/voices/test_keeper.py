@@ -1,5 +1,7 @@
 """What is added while an engine runs is there again at its next start, if it was given a directory for it."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,22 @@ def test_a_directory_that_went_away_is_a_warning(tmp_path: Path, model: ModelCon
     with structlog.testing.capture_logs() as lines:
         keeper.save(voice)
     assert [line["event"] for line in lines] == ["voice_not_saved"]
+
+
+def test_a_full_disk_is_a_warning_and_leaves_no_half_voice(
+    tmp_path: Path, model: ModelConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = VoiceKeeper(TINY_MODEL_DIR, model, tmp_path)
+    voice = load_voices(TINY_MODEL_DIR, model)["rms"]
+
+    def fill_up(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fill_up)
+    with structlog.testing.capture_logs() as lines:
+        keeper.save(voice)
+    assert [(line["event"], line["reason"]) for line in lines] == [("voice_not_saved", "No space left on device")]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_refusals_and_faults_are_told_apart(tmp_path: Path, model: ModelConfig) -> None:
