@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.integration.http_client import post
 from tests.integration.raw_client import get
 from tests.integration.wire_client import TIMEOUT_S, Running, WireClient, connect_to, running
 from tests.support.hollow_stages import hollow
@@ -98,6 +99,19 @@ async def test_a_fake_engine_that_hangs_is_told_and_recovers() -> None:
         await until_healthy(served)
         await client.speak("next", "at last")
         await client.until(wire.Done, "next")
+
+
+async def test_a_request_by_http_is_answered_too() -> None:
+    engine = FakeEngine(Script(faults={0: Fault(FaultKind.HANG)}))
+    body = {"model": "tts-1", "voice": "hum", "input": "nothing is heard of it"}
+    async with watched(engine) as served:
+        status, _, answer = await post(served.gateway.url, "/v1/audio/speech", body)
+        assert (status, b"the engine hangs" in answer) == (500, True)
+        status, headers, answer = await post(served.gateway.url, "/v1/audio/speech", body)
+        assert (status, b"the engine hangs" in answer, "retry-after" in headers) == (503, True, True)
+        engine.go_on()
+        await until_healthy(served)
+        assert (await post(served.gateway.url, "/v1/audio/speech", body))[0] == 200
 
 
 async def test_a_thread_that_hangs_is_told_and_recovers() -> None:
