@@ -88,6 +88,20 @@ async def test_flush_is_answered_after_its_audio_and_the_context_goes_on() -> No
         check_tone(await client.until_done("a"), 0, num_characters=11)
 
 
+async def test_a_player_that_pauses_is_known_to_the_engine_until_it_plays_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voicegate.gateway.session.player._PAUSED_AFTER_S", 0.0)
+    async with serving(Script(max_lead_ms=500)) as served, served.client() as client:
+        reports = served.engine.reports
+        await client.send(wire.Open(context="a"), wire.Text("a", "one "), wire.Playback("a", 20, buffer_ms=200))
+        await served.until(lambda _: bool(reports) and not reports[-1][1].is_playing)
+        await client.send(wire.Text("a", "two three four five six seven eight nine ten "), wire.End("a"), wire.Ping(1))
+        await client.until(wire.Pong)
+        assert served.engine.num_live == 1
+        await client.send(wire.Playback("a", 40, buffer_ms=0))
+        assert (await client.until_done("a")).packets
+        assert [report.is_playing for _, report in reports] == [False, True]
+
+
 async def test_cancel_in_mid_stream_and_the_id_is_free_again() -> None:
     async with serving() as served, served.client() as client:
         text = "word " * 500
