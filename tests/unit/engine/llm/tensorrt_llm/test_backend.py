@@ -1,5 +1,6 @@
 """The backend over the stand-in: what it asks for, what it makes of what comes, and what it does when nothing comes."""
 
+import random
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -213,6 +214,88 @@ def test_an_end_that_only_we_know_is_told_to_the_executor() -> None:
         outputs(made)
         assert made.llm.requests[0].output.finished
         assert len(made.llm.requests[0].generated) < 80
+
+
+def babble(ids: Sequence[int]) -> torch.Tensor:
+    """No model: some speech id, sometimes a stray, a fill or the end."""
+    logits = torch.full((VOCABULARY.num_rows,), -30.0)
+    number = len(ids) * 7919 + ids[-1] * 104_729
+    kinds = {0: VOCABULARY.eos_id, 1: 4, 2: VOCABULARY.num_ids, 3: VOCABULARY.first_speech_id + CONFIG.fill_id}
+    speech = VOCABULARY.first_speech_id + number % CONFIG.speech_token_size
+    logits[kinds.get(number % 23, speech)] = 0.0
+    logits[speech] = max(float(logits[speech]), -5.0)
+    return logits
+
+
+class Caller:
+    """Stands for the engine, in any order; holds every output against the seam's promises."""
+
+    def __init__(self, made: Running, rng: random.Random) -> None:
+        self._made = made
+        self._rng = rng
+        self._alive: dict[int, bool] = {}  # whether it can be read
+        self._spoken: dict[int, int] = {}
+        self._next_id = 0
+        self.num_ended = 0
+
+    def act(self) -> None:
+        match self._rng.randrange(8):
+            case 0 | 1 if self._made.backend.num_free_slots:
+                self._add(is_growing=self._rng.random() < 0.5)
+            case 2 if self._alive:
+                sequence_id = self._rng.choice(list(self._alive))
+                self._made.backend.abort(sequence_id)
+                del self._alive[sequence_id]
+            case 3 | 4:
+                self._read()
+            case _:
+                if self._rng.random() < 0.7:
+                    self._made.backend.wait()
+                self.take(self._made.backend.poll())
+
+    def finish(self) -> None:
+        while self._alive:
+            self._read(is_complete=True)
+            self.take(outputs(self._made))
+
+    def _add(self, *, is_growing: bool) -> None:
+        self._made.backend.add(request(self._next_id, seed=self._next_id, max_tokens=30, is_growing=is_growing))
+        self._alive[self._next_id], self._spoken[self._next_id] = is_growing, 0
+        self._next_id += 1
+
+    def _read(self, *, is_complete: bool = False) -> None:
+        for sequence_id, can_be_read in list(self._alive.items()):
+            if can_be_read:
+                until = None if is_complete or self._rng.random() < 0.3 else self._spoken[sequence_id] + 4
+                self._made.backend.read(sequence_id, TEXT, until=until)
+                self._alive[sequence_id] = False
+
+    def take(self, found: list[SequenceOutput]) -> None:
+        for output in found:
+            if output.sequence_id not in self._spoken or output.sequence_id not in self._alive:
+                continue  # aborted
+            assert all(0 <= token < CONFIG.speech_token_size for token in output.tokens)
+            self._spoken[output.sequence_id] += len(output.tokens)
+            assert self._spoken[output.sequence_id] <= 30
+            if output.is_final or output.error:
+                del self._alive[output.sequence_id]
+                self.num_ended += 1
+            elif output.is_paused:
+                self._alive[output.sequence_id] = True
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_in_any_order_everything_ends_once_and_all_slots_come_back(seed: int) -> None:
+    rng = random.Random(seed)
+    behaviour = Behaviour(babble, shows_end=bool(seed % 2), num_responses_late=seed)
+    with running(behaviour, stream_interval=1 + seed, is_repetition_aware=seed == 3) as made:
+        caller = Caller(made, rng)
+        for _ in range(400):
+            caller.act()
+        caller.finish()
+        assert caller.num_ended
+        assert made.backend.num_free_slots == 3
+        assert made.backend.poll() == []
 
 
 # --- when nothing comes -----------------------------------------------------------------------------------
