@@ -68,8 +68,11 @@ class Assistant:
     async def interrupt(self) -> None:
         """Silence, and nothing follows."""
         if self._answer is not None:
-            self._answer.cancel()
-            await asyncio.wait({self._answer})
+            answer, self._answer = self._answer, None
+            answer.cancel()
+            await asyncio.wait({answer})
+            if not answer.cancelled():
+                answer.result()  # what is no failure of an answer is raised
 
     async def finished(self) -> None:
         """Returns when the answer was heard."""

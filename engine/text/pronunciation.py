@@ -14,7 +14,7 @@ from voicegate.engine.dictionary import NO_ENTRIES, Dictionary, folded
 # Scripts from here on have no blanks between words, or hang particles on them.
 _FIRST_UNBLANKED: Final = "\u2e80"
 # Where an entry may begin: a letter behind none, a sign, a letter of these scripts.
-_START: Final = re.compile(rf"(?<![^\W_])[^\W_]|[^\w\s]|_|[{_FIRST_UNBLANKED}-\U0010ffff]")
+_START: Final = re.compile(rf"(?<![^\W_{_FIRST_UNBLANKED}-\U0010ffff])[^\W_]|[^\w\s]|_|[{_FIRST_UNBLANKED}-\U0010ffff]")
 
 
 class _Place(NamedTuple):
@@ -83,9 +83,10 @@ class Pronunciation:
 
 def _is_inside_word(text: str, index: int) -> bool:
     """Whether what stands before and behind `index` is one word."""
-    if not 0 < index < len(text):
-        return False
-    before, behind = text[index - 1], text[index]
+    return 0 < index < len(text) and _is_joined(text[index - 1], text[index])
+
+
+def _is_joined(before: str, behind: str) -> bool:
     return max(before, behind) < _FIRST_UNBLANKED and _is_of_word(before) and _is_of_word(behind)
 
 
@@ -95,7 +96,9 @@ def _is_of_word(char: str) -> bool:
 
 def _apart(place: _Place, text: str) -> str:
     """What is said there, with blanks where it would run into a word: of an entry like ".NET"."""
-    before, behind = text[place.start - 1 : place.start], text[place.end : place.end + 1]
-    head = " " if before.isalnum() and before < _FIRST_UNBLANKED else ""
-    tail = " " if behind.isalnum() and behind < _FIRST_UNBLANKED else ""
-    return f"{head}{place.said}{tail}"
+    said = place.said
+    if place.start and _is_joined(text[place.start - 1], said[0]):
+        said = f" {said}"
+    if place.end < len(text) and _is_joined(said[-1], text[place.end]):
+        said = f"{said} "
+    return said

@@ -19,7 +19,6 @@ from voicegate.engine.interface import (
     Unsupported,
     UtteranceId,
     UtteranceRequest,
-    base_language,
     check_instruct,
     check_language,
 )
@@ -95,9 +94,12 @@ def build_request(
 
 
 def spoken_language(language: str | None, info: EngineInfo) -> str | None:
-    """`language` of a client that may not know what there is here: None where the model does not speak it."""
-    is_known = language is not None and base_language(language) in map(base_language, info.languages)
-    return language if is_known else None
+    """`language` of a client that may not know what there is here: None where an `open` with it would be refused."""
+    try:
+        check_language(language, info)
+    except (Unsupported, BadRequest):
+        return None
+    return language
 
 
 def refusal_of(error: EngineError) -> Refusal:

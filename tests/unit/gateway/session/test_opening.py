@@ -101,7 +101,8 @@ def test_how_text_is_read_in_the_engines_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "spoken"), [(None, None), ("en", "en"), ("en-GB", "en-GB"), ("fr", None), ("", None), ("zh", "zh")]
+    ("asked", "spoken"),
+    [(None, None), ("en", "en"), ("en-GB", "en-GB"), ("fr", None), ("", None), ("en-?", None), ("zh", "zh")],
 )
 def test_a_language_that_is_not_spoken_here_is_left_open(asked: str | None, spoken: str | None) -> None:
     assert spoken_language(asked, INFO) == spoken
