@@ -27,7 +27,8 @@ from voicegate.engine.loop.roster import Roster
 from voicegate.engine.loop.stages import ReadyVoice, Stages
 from voicegate.engine.loop.utterance import Utterance
 from voicegate.engine.loop.voice_shelf import Answer, VoiceShelf
-from voicegate.engine.policy.scheduler import AdvanceBatch, BeginBlocks, Decision, Limits, decide
+from voicegate.engine.policy.scheduler import AdvanceBatch, BeginBlocks, Decision, decide
+from voicegate.engine.policy.urgency import Limits
 from voicegate.engine.voices.voice import Voice
 
 log = structlog.get_logger()
@@ -190,12 +191,12 @@ class EngineCore:
         room = self._pipeline.room
         if not (room.takes_llm_step or room.takes_flow_step):
             return Decision(wake_at_s=self._roster.next_alarm_s(now_s))
-        views = self._roster.due(now_s)
-        decision = decide(views, now_s, self._limits, room)
+        due = self._roster.due(now_s)
+        decision = decide(due, self._limits, room)
         if not decision.is_idle:
             return decision
         # What an LLM is at work on takes room, and makes none.
-        if any(view.has_block for view in views) and not self._pipeline.is_rendering:
+        if due.has_blocks and not self._pipeline.is_rendering:
             return None
         return Decision(wake_at_s=self._roster.next_alarm_s(now_s))
 

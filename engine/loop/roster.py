@@ -6,7 +6,7 @@ With hundreds of streams most have enough audio ahead or wait for text. Whatever
 
 import heapq
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol, TypeVar, TypeVarTuple
 
 from voicegate.engine.config import EngineConfig
@@ -15,7 +15,16 @@ from voicegate.engine.loop.clause import Clause, ClauseState, Entry
 from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.pipeline import Pipeline
 from voicegate.engine.loop.utterance import Utterance
-from voicegate.engine.policy.scheduler import Limits, Rank, StreamView, due_at_s, pressing_at_s, urgency
+from voicegate.engine.policy.due import Due
+from voicegate.engine.policy.urgency import (
+    Limits,
+    Rank,
+    StreamView,
+    due_at_s,
+    pressing_at_s,
+    urgency,
+    urgency_changes_at_s,
+)
 
 _Args = TypeVarTuple("_Args")
 _Result = TypeVar("_Result")
@@ -58,7 +67,7 @@ class Roster:
         self._is_room_tight = False  # some may have to soon: what holds some is finished
         self._changed: set[int] = set()  # to be looked at
         # What those need who were looked at, by key:
-        self._due: dict[int, StreamView] = {}
+        self._due = Due()
         self._waiting: dict[int, Waiting] = {}
         self._pressing: set[int] = set()  # of those who wait
         self._readers: set[int] = set()
@@ -80,7 +89,8 @@ class Roster:
     def remove(self, utterance: Utterance) -> None:
         key = utterance.entry.key
         del self._utterances[key], self._by_id[utterance.utterance_id]
-        for needs in (self._due, self._waiting, self._again, self._generating):
+        self._due.drop(key)
+        for needs in (self._waiting, self._again, self._generating):
             needs.pop(key, None)
         for keys in (self._pressing, self._readers, self._stalled):
             keys.discard(key)
@@ -105,10 +115,10 @@ class Roster:
 
     # --- who needs what ---------------------------------------------------------------------------------------
 
-    def due(self, now_s: float) -> Collection[StreamView]:
+    def due(self, now_s: float) -> Due:
         """Work that may be done now. Whether an LLM step is among it may be out of date: see `passes`."""
         self._refresh(now_s)
-        return self._due.values()
+        return self._due
 
     def passes(self, keys: Iterable[int]) -> list[Clause]:
         """Of these, the clauses whose LLM pass goes on now.
@@ -269,12 +279,12 @@ class Roster:
         return None, roomless
 
     def _note_work(self, utterance: Utterance, generating: Clause | None, now_s: float) -> float:
-        """Of its front clause, and of the LLM. Returns when that is due."""
+        """Of its front clause, and of the LLM. Returns when that is due, or of another urgency."""
         key = utterance.entry.key
         front = utterance.clauses[0] if utterance.clauses else None
         block_frames = 0 if front is None else self._pipeline.block_frames(front)
         if front is None or not (generating is not None or block_frames or front.batch is not None):
-            self._due.pop(key, None)
+            self._due.drop(key)
             return math.inf
         view = StreamView(
             key=key,
@@ -289,11 +299,11 @@ class Roster:
             needs_prefill=generating is not None and not generating.is_prefilled,
         )
         due_s = due_at_s(view)
-        if due_s <= now_s:
-            self._due[key] = view
-        else:
-            self._due.pop(key, None)
-        return due_s
+        if due_s > now_s:
+            self._due.drop(key)
+            return due_s
+        self._due.put(view, urgency(view, now_s, self._limits))
+        return urgency_changes_at_s(view, now_s, self._limits)
 
     def _note_waiting(self, utterance: Utterance, clause: Clause | None, now_s: float) -> float:
         """For room for this clause, and whether that presses. Returns when the next of the two begins."""

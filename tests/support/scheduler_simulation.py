@@ -9,8 +9,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tests.support.scheduling import decide
 from voicegate.engine import units
-from voicegate.engine.policy.scheduler import AdvanceBatch, BeginBlocks, Limits, LlmStep, Room, StreamView, decide
+from voicegate.engine.policy.scheduler import AdvanceBatch, BeginBlocks, LlmStep, Room
+from voicegate.engine.policy.urgency import Limits, StreamView
 from voicegate.engine.token2wav.flow.chunking import TOKENS_PER_BLOCK
 
 EULER_STEPS = 10

@@ -14,7 +14,7 @@ from voicegate.engine.loop.clause import Clause, ClauseState
 from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.roster import Roster
 from voicegate.engine.policy.batch_size import BatchSize
-from voicegate.engine.policy.scheduler import Limits
+from voicegate.engine.policy.urgency import Limits
 
 pytestmark = pytest.mark.unit
 

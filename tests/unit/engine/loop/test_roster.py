@@ -18,7 +18,7 @@ from voicegate.engine.loop.clause import Clause, ClauseState, Entry
 from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.roster import Alarms, Roster
 from voicegate.engine.policy.batch_size import BatchSize
-from voicegate.engine.policy.scheduler import Limits
+from voicegate.engine.policy.urgency import Limits
 
 pytestmark = pytest.mark.unit
 
@@ -183,6 +183,8 @@ def answers(engine: HandDrivenEngine) -> tuple[Any, ...]:
     roster, now_s = engine.core._roster, engine.now_s
     return (
         {view.key: view for view in roster.due(now_s)},
+        roster.due(now_s).ranks,
+        {each: sorted(getattr(roster.due(now_s), each).items()) for each in ("decodes", "prompts", "lacking")},
         roster.waiting(now_s, only_pressing=False),
         roster.waiting(now_s, only_pressing=True),
         roster.readers(now_s, is_lacking=True),

@@ -8,19 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.scheduling import decide
 from voicegate.engine.policy.batch_size import BatchSize
-from voicegate.engine.policy.scheduler import (
-    AdvanceBatch,
-    BeginBlocks,
-    Decision,
-    Limits,
-    LlmStep,
-    Room,
-    StreamView,
-    decide,
-    pressing_at_s,
-    urgency,
-)
+from voicegate.engine.policy.scheduler import AdvanceBatch, BeginBlocks, Decision, LlmStep, Room
+from voicegate.engine.policy.urgency import Limits, StreamView, pressing_at_s, urgency
 
 pytestmark = pytest.mark.unit
 
@@ -120,7 +111,7 @@ def test_work_is_found_whenever_some_is_due_and_only_then(views: list[StreamView
     due = [
         view
         for view in views
-        if (view.wants_llm or view.has_block)
+        if (view.wants_llm or view.block_frames)
         and (view.deadline_s is None or view.deadline_s - view.max_lead_s <= now_s)
     ]
     assert decision.is_idle == (not due)
@@ -129,7 +120,7 @@ def test_work_is_found_whenever_some_is_due_and_only_then(views: list[StreamView
         assert {view.key for view in due if view.wants_llm} == set(decision.llm.keys)
     if isinstance(decision.flow, BeginBlocks):
         assert decision.flow.keys
-        assert set(decision.flow.keys) <= {view.key for view in due if view.has_block}
+        assert set(decision.flow.keys) <= {view.key for view in due if view.block_frames}
         assert len(decision.flow.keys) <= 4
     if decision.is_idle:
         assert decision.wake_at_s is None or decision.wake_at_s > now_s

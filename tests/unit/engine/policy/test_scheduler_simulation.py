@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.scheduler_simulation import SimulatedStream, Simulation
 from voicegate.engine.policy.batch_size import BatchSize
-from voicegate.engine.policy.scheduler import Limits
+from voicegate.engine.policy.urgency import Limits
 from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 
 pytestmark = pytest.mark.unit
