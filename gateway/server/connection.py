@@ -34,6 +34,7 @@ class Connection:
         self._resumption = resumption
         self._sitting = sitting
         self._is_dismissed = False
+        self._num_written = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._is_reader_idle = False
         self._is_writer_idle = False
@@ -192,7 +193,6 @@ class Connection:
     async def _write_all(self) -> None:
         sitting = self._sitting
         sitting.conversation.on_output = partial(self._write_at_once, sitting)
-        num_written = 0
         while True:
             if sitting is not self._sitting and not sitting.conversation.has_answers:
                 sitting = self._sitting
@@ -209,9 +209,6 @@ class Connection:
                 return
             if not await self._write(sitting, item):
                 return
-            num_written += 1
-            if num_written % _WRITES_PER_TURN == 0:
-                await asyncio.sleep(0)  # gives way; nothing is waited for
 
     def _write_at_once(self, sitting: Sitting) -> None:
         """What the engine has made, while the writer waits for nothing else: to wake it costs as much as the rest."""
@@ -256,6 +253,9 @@ class Connection:
             await self._websocket.write(frame)
         except ConnectionClosed:
             return False
+        self._num_written += 1
+        if self._num_written % _WRITES_PER_TURN == 0:
+            await asyncio.sleep(0)  # gives way; nothing is waited for
         return True
 
     async def _close(self, close: Close) -> None:
