@@ -63,7 +63,8 @@ class RawPeer:
 
     async def send(self, data: bytes) -> None:
         """Raises OSError once the server has hung up."""
-        await self._loop.sock_sendall(self._raw, data)
+        async with asyncio.timeout(TIMEOUT_S):
+            await self._loop.sock_sendall(self._raw, data)
 
     async def read_until(self, end: bytes) -> bytes:
         received = bytearray()
@@ -77,9 +78,10 @@ class RawPeer:
     async def read_to_end(self) -> bytes:
         """All that comes until the server hangs up, politely or not."""
         received = bytearray()
-        with contextlib.suppress(ConnectionError):
-            while data := await self._loop.sock_recv(self._raw, 1 << 16):
-                received += data
+        async with asyncio.timeout(TIMEOUT_S):
+            with contextlib.suppress(ConnectionError):
+                while data := await self._loop.sock_recv(self._raw, 1 << 16):
+                    received += data
         return bytes(received)
 
     async def ask_and_go(self, head: str) -> None:
@@ -103,7 +105,7 @@ async def raw_connection(url: str) -> AsyncIterator[RawPeer]:
         raw.setblocking(False)
         async with asyncio.timeout(TIMEOUT_S):
             await asyncio.get_running_loop().sock_connect(raw, (address.hostname, address.port))
-            yield RawPeer(raw)
+        yield RawPeer(raw)
 
 
 @contextlib.asynccontextmanager
