@@ -63,8 +63,11 @@ class RawPeer:
 
     async def send(self, data: bytes) -> None:
         """Raises OSError once the server has hung up."""
-        async with asyncio.timeout(TIMEOUT_S):
-            await self._loop.sock_sendall(self._raw, data)
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await self._loop.sock_sendall(self._raw, data)
+        except TimeoutError:  # an OSError, as a hang-up is
+            raise AssertionError("the server neither reads nor hangs up") from None
 
     async def read_until(self, end: bytes) -> bytes:
         received = bytearray()
