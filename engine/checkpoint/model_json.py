@@ -27,6 +27,8 @@ _MEL_KEYS: Final = ("n_fft", "num_mels", "sampling_rate", "hop_size", "win_size"
 
 # Speech tokens that are silence or breath in the released tokenizer; upstream has the list in its code.
 _SILENT_TOKENS: Final = (1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323)
+# Of its training data, as the paper (arXiv 2505.17589) has it; numbers are written out in the first three.
+_LANGUAGES: Final = ("en", "zh", "yue", "ja", "ko", "de", "es", "fr", "it", "ru")
 _INSTRUCT_PREFIX: Final = "You are a helpful assistant.<|endofprompt|>"
 
 
@@ -62,7 +64,7 @@ def _model_json(
         "name": name,
         "model_type": "cosyvoice3",
         "default_mode": "incremental",
-        "languages": ["en", "zh"],
+        "languages": list(_LANGUAGES),
         "supports_instruct": True,
         "sample_rate": upstream["sample_rate"],
         "token_frame_rate": upstream["token_frame_rate"],

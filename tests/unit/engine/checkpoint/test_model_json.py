@@ -23,7 +23,8 @@ def converted(old: str = "", new: str = "", **qwen2: Any) -> dict[str, Any]:
 def test_full_size() -> None:
     raw = raw_model_json(Sizes(), name="full")
     model = check_model_json(raw, name="ignored")
-    assert (model.name, model.supports_instruct, model.languages) == ("full", True, ("en", "zh"))
+    assert (model.name, model.family, model.supports_instruct) == ("full", "cosyvoice3", True)
+    assert (model.languages[0], len(model.languages)) == ("en", 10)
     llm = model.llm
     assert (llm.hidden_size, llm.num_layers, llm.num_heads, llm.num_kv_heads, llm.head_dim) == (896, 24, 14, 2, 64)
     assert (llm.vocab_size, llm.num_speech_rows, llm.end_of_prompt_id) == (151_936, 6_761, 151_646)
