@@ -1,5 +1,6 @@
-// Keeps a link to the gateway up, and knows which context is on which: dials again when one drops or drains. Contexts
-// that had been opened on a link that dropped have ended (this client resumes none): nothing is said twice.
+// Keeps a link to the gateway up, and knows which context is on which: dials again when one ends or drains. A link comes
+// back by itself where the gateway resumes; contexts that had been opened on one that ended have ended: nothing is said
+// twice.
 
 import { Link } from "./link.js";
 import { encode, textPieces, WireError } from "./wire.js";
@@ -61,6 +62,7 @@ export class Connection {
   /** Where a timer would wait longer. */
   dialNow() {
     if (this.#redial !== null) this.#dial();
+    for (const link of this.#links) link.dialNow();
   }
 
   close() {
@@ -71,6 +73,7 @@ export class Connection {
   }
 
   #send(call, verb, args) {
+    if (verb === "playback") return call.link.send(encode.playback(call.context, ...args), { isOfTheMoment: true });
     if (verb !== "text") return call.link.send(encode[verb](call.context, ...args));
     for (const piece of textPieces(args[0], call.link.ready.limits.text_bytes)) {
       call.link.send(encode.text(call.context, piece));
@@ -88,6 +91,9 @@ export class Connection {
       message: (message) => this.#receive(link, message),
       audio: (audio) => this.#hear(link, audio),
       roundTrip: (ms) => this.#tell({ type: "roundTrip", ms }),
+      isNeeded: () => [...this.#calls.values()].some((call) => call.link === link),
+      dropped: (reason, retryMs) => this.#tell({ type: "connection", state: "lost", reason, retryMs }),
+      resumed: () => this.#tell({ type: "connection", state: "ready", ready: link.ready }),
       end: (reason) => this.#hasEnded(link, reason),
     });
     this.#links.add(link);

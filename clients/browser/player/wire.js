@@ -60,7 +60,7 @@ function splitPackets(view) {
 
 // What this client reads of each message, and of which type; it trusts no message that lacks one.
 const SERVER_FIELDS = {
-  ready: { voices: "object", default_voice: "string", limits: "object" },
+  ready: { session: "string", token: "string", voices: "object", default_voice: "string", limits: "object" },
   opened: {
     context: "string",
     handle: "number",
@@ -76,6 +76,8 @@ const SERVER_FIELDS = {
   error: { code: "string", message: "string", fatal: "boolean" },
   draining: { deadline_ms: "number" },
   pong: {},
+  ack: { received: "number" },
+  resumed: { received: "number" },
 };
 
 /** A text message as an object; null for a type that this client does not know. Throws WireError. */
@@ -128,6 +130,8 @@ export const encode = {
   playback: (context, playedMs, bufferMs, underruns) =>
     JSON.stringify({ type: "playback", context, played_ms: playedMs, buffer_ms: bufferMs, underruns }),
   ping: (t) => JSON.stringify({ type: "ping", t }),
+  ack: (received) => JSON.stringify({ type: "ack", received }),
+  resume: (session, token, received) => JSON.stringify({ type: "resume", session, token, received }),
 };
 
 /** `text` in parts of at most `maxBytes` of UTF-8, none of which splits a character. */
