@@ -144,10 +144,6 @@ class EngineConfig:
     # and come free once a clause. Higher -> fewer underruns; lower -> newcomers are begun sooner.
     room_guard_ms: int = 0
 
-    # On a GPU: tokens that nobody waits for are not decoded while the flow solves first blocks or has two batches in
-    # waiting, because each slows the other down.
-    llm_yields: bool = True
-
     # Whole blocks, or shorter ones with as many frames, that are solved in one call: 34 on an H200, on smaller GPUs as
     # many as take about as long. The flow takes the largest of its buckets that is no larger.
     # Higher -> more throughput; lower -> less waiting for company.

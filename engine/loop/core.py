@@ -75,7 +75,6 @@ class EngineCore:
             comfort_s=max(config.guard_ms / 1000, 1.0),
             room_guard_s=config.room_guard_ms / 1000,
             is_concurrent=stages.is_concurrent,
-            llm_yields=config.llm_yields,
         )
         self._voices = VoiceShelf(stages)
         self._growth = Growth(config, lookahead_tokens=stages.flow.lookahead_tokens)

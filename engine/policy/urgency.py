@@ -58,7 +58,6 @@ class Limits:
     # waits long for it.
     max_prefills: int = 8
     is_concurrent: bool = False  # the device runs an LLM step and an Euler step side by side
-    llm_yields: bool = True  # see scheduler.py; only where is_concurrent
 
 
 def due_at_s(view: StreamView) -> float:

@@ -269,9 +269,8 @@ def test_tokens_that_nobody_waits_for_wait_while_two_batches_of_blocks_do() -> N
     assert decide([*short, calm(8, block_frames=40), calm(9)], 0.0, LANES).llm is None
 
 
-def test_the_llm_yields_only_where_asked_to_and_only_to_work_that_is_done() -> None:
+def test_the_llm_yields_only_to_work_that_is_done() -> None:
     views = [IDLE._replace(key=1, block_frames=50), calm(2)]
-    assert decide(views, 0.0, replace(LANES, llm_yields=False)).llm == LlmStep((2,))
     assert decide(views, 0.0, LANES, Room(num_blocks=0)) == Decision(llm=LlmStep((2,)))
 
 
