@@ -149,9 +149,10 @@ async def test_messages_for_no_context_and_in_the_wrong_state() -> None:
         await still_works(client)
 
 
-async def test_resume_is_refused_and_the_socket_stays() -> None:
-    async with disturbed() as client:
-        await client.send(wire.Resume("old", "token", {"a": 3}))
+@pytest.mark.parametrize(("settings", "code"), [({}, "cannot_resume"), ({"resume_s": 0}, "unsupported")])
+async def test_a_resume_of_nothing_is_refused_and_the_socket_stays(settings: dict[str, Any], code: str) -> None:
+    async with disturbed(**settings) as client:
+        await client.send(wire.Resume("old", "token", 3))
         error = await client.until(wire.Error)
-        assert (error.code, error.fatal) == ("unsupported", False)
+        assert (error.code, error.fatal) == (code, False)
         await still_works(client)
