@@ -9,7 +9,7 @@ import pytest
 from tests.integration.raw_client import raw_peer, text_frame
 from tests.integration.wire_client import Served, WireClient, serving
 from tests.soak.conftest import Keep
-from tests.soak.memory import rss_bytes
+from tests.soak.memory import held
 from voicegate.engine.fake.engine import Script
 from voicegate.gateway.server.descriptors import make_room_for
 from voicegate.protocol import messages as wire
@@ -47,7 +47,7 @@ async def crowd(num_visits: int, visits_per_s: float, keep: Keep) -> None:
         took_s = time.monotonic() - began_s
         await served.until(lambda engine: engine.num_live == 0)
         await assert_it_serves(other)
-        keep(visits=num_visits, visits_per_s=round(num_visits / took_s, 1), rss_mib=round(rss_bytes() / 2**20, 1))
+        keep(visits=num_visits, visits_per_s=round(num_visits / took_s, 1), rss_mib=round(held().num_bytes / 2**20, 1))
 
 
 async def test_two_hundred_come_and_go(keep: Keep) -> None:
@@ -65,16 +65,16 @@ async def stay_and_say_nothing(num_sockets: int, keep: Keep, monkeypatch: pytest
     ping_s = 0.5 + num_sockets / 200
     monkeypatch.setattr("voicegate.gateway.server.listener._PING_S", ping_s)
     async with serving(max_sockets=num_sockets + 1) as served, served.client() as other:
-        before_bytes = rss_bytes()
+        before = held()
         async with contextlib.AsyncExitStack() as sockets:
             peers = [await sockets.enter_async_context(raw_peer(served.url)) for _ in range(num_sockets)]
-            held_bytes = rss_bytes() - before_bytes
+            grown = held().since(before)
             await assert_it_serves(other)
             async with asyncio.timeout(60 + 4 * ping_s):
                 for peer in peers:
                     await peer.read_to_end()
             await assert_it_serves(other)
-        keep(sockets=num_sockets, kib_a_socket_both_ends=round(held_bytes / num_sockets / 1024, 1))
+        keep(sockets=num_sockets, kib_a_socket_both_ends=round(grown.num_bytes / num_sockets / 1024, 1))
 
 
 async def test_a_hundred_who_are_gone_without_a_word(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
