@@ -206,8 +206,10 @@ class Line:
                 retry_after_ms = error.retry_after_ms
                 continue
             try:
-                num_received = await self._ask(socket)
-            except ConnectionClosed:
+                async with asyncio.timeout(self._options.connect_timeout_s):
+                    num_received = await self._ask(socket)
+            except (ConnectionClosed, TimeoutError):
+                socket.transport.abort()
                 continue
             except BaseException:
                 socket.transport.abort()

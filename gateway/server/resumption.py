@@ -111,6 +111,8 @@ class Resumption:
     # --- limits -------------------------------------------------------------------------------------------
 
     def _note_kept(self, sitting: Sitting) -> None:
+        if sitting.session_id not in self._sittings:
+            return  # its last words are still being written
         assert sitting.continuity is not None
         num_bytes = sitting.continuity.num_kept_bytes
         if sitting.carrier is None:

@@ -318,6 +318,8 @@ class Gateway:
 
     async def _tell_failure(self) -> None:
         self._phase = Phase.FAILED
+        for sitting in self._resumption.absent:
+            sitting.conversation.engine_stopped()
         self._resumption.close()
         for guest in self.guests:
             guest.conversation.engine_stopped()

@@ -15,6 +15,7 @@ from tests.unit.clients.deadline import deadline
 from voicegate.clients.python.backoff import Backoff
 from voicegate.clients.python.client import Gate, connect
 from voicegate.clients.python.context import Context
+from voicegate.clients.python.dialing import LinkOptions
 from voicegate.clients.python.errors import ConnectionLost
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
@@ -112,6 +113,24 @@ async def test_servers_that_are_busy_or_hang_up_are_tried_again() -> None:
         resume,
     ]
     async with stub_gateway(scripts) as url, connect(url, backoff=AT_ONCE) as gate:
+        context = await gate.open()
+        await context.say("drop now")
+        assert await packets_of(context) == [PACKET]
+
+
+async def test_a_server_that_does_not_answer_is_tried_again() -> None:
+    async def hear_and_say_nothing(peer: Peer) -> None:
+        await asked(peer)
+        await peer.socket.wait_closed()
+
+    async def resume(peer: Peer) -> None:
+        await asked(peer)
+        await peer.send(wire.Resumed("s", received=2))
+        await finish(peer)
+
+    scripts = [begin_and_drop, hear_and_say_nothing, resume]
+    options = LinkOptions(connect_timeout_s=0.2)
+    async with stub_gateway(scripts) as url, connect(url, backoff=AT_ONCE, link_options=options) as gate:
         context = await gate.open()
         await context.say("drop now")
         assert await packets_of(context) == [PACKET]

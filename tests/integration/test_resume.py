@@ -1,6 +1,7 @@
 """A session that goes on after its socket: what a client gets that comes back, and what one gets that must not."""
 
 import asyncio
+import gc
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tests.integration.wire_client import TIMEOUT_S, Running, running, serving
 from voicegate.engine.fake.engine import FakeEngine, Script
 from voicegate.gateway.auth.key_file import add_key, remove_key
 from voicegate.gateway.auth.keyring import Key, digest_of
+from voicegate.gateway.server.sitting import Sitting
 from voicegate.gateway.session.quota import Holding
 from voicegate.protocol import codec
 from voicegate.protocol import messages as wire
@@ -327,6 +329,22 @@ async def test_a_client_that_is_away_holds_its_contexts_and_no_socket() -> None:
         await until_held(running_, Holding.ABSENT, 1)
         await until_held(running_, Holding.ABSENT, 0)
         assert [gateway.quotas.in_all(holding) for holding in Holding] == [0, 0, 0, 0]
+
+
+async def test_nothing_is_left_of_a_session_that_made_way_for_another() -> None:
+    async with running(FakeEngine()) as running_, resuming(running_.gateway.url) as client:
+        await client.send(wire.Open(context="a"))
+        await client.until(wire.Opened)
+        client.drop()
+        for _ in range(3):
+            await client.dial()
+            await client.ask(token="forged")  # is refused in the socket's own session, which ends right behind
+            await client.ask(received=1)
+            await client.until(wire.Resumed)
+            client.drop()
+        await until_held(running_, Holding.ABSENT, 1)
+        gc.collect()
+        assert sum(type(each) is Sitting for each in gc.get_objects()) == 1
 
 
 async def test_as_many_are_waited_for_as_may_have_sockets() -> None:
