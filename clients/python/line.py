@@ -205,12 +205,19 @@ class Line:
                     return False
                 retry_after_ms = error.retry_after_ms
                 continue
+            except InvalidInput as error:  # a file that was there at the first dial
+                self._last_words = str(error)
+                return False
             try:
                 async with asyncio.timeout(self._options.connect_timeout_s):
                     num_received = await self._ask(socket)
             except (ConnectionClosed, TimeoutError):
                 socket.transport.abort()
                 continue
+            except ProtocolViolation as violation:
+                socket.transport.abort()
+                self._last_words = f"the server's answer cannot be read: {violation.message}"
+                return False
             except BaseException:
                 socket.transport.abort()
                 raise

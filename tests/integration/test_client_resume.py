@@ -148,10 +148,17 @@ async def lie(peer: Peer) -> None:
     await peer.socket.wait_closed()
 
 
+async def babble(peer: Peer) -> None:
+    await asked(peer)
+    await peer.socket.send("what?")
+    await peer.socket.wait_closed()
+
+
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
         (refuse, "cannot_resume: too late"),
+        (babble, "cannot be read: not JSON"),
         (lie, "the server has 17 messages of 2"),
         (HTTPStatus.UNAUTHORIZED, "answered HTTP 401"),
     ],

@@ -161,6 +161,18 @@ async def test_a_session_on_a_live_socket_is_taken_over() -> None:
         assert (old.close_code, old.close_reason) == (1008, "taken_over")
 
 
+async def test_a_socket_that_takes_nothing_is_cut_and_its_session_waits() -> None:
+    settings = {"write_stall_s": 0.2, "resume_session_bytes": 32 * 1024 * 1024}
+    options = {"max_queue": 1, "ping_interval": None}
+    async with running(FakeEngine(), **settings) as running_, resuming(running_.gateway.url, **options) as client:
+        await client.send(wire.Open(context="a", format=PCM), wire.Text("a", "x" * 4000), wire.End("a"))
+        await client.until(wire.Opened)
+        await until_held(running_, Holding.ABSENT, 1)
+        await client.come_back()
+        await client.until(wire.Done)
+        assert sum(map(len, client.packets)) == 4000 * 60 * 48
+
+
 async def test_two_sockets_may_fight_and_nothing_is_lost() -> None:
     expected = await uncut(TEXT)
     async with serving(SLOWLY) as served, resuming(served.url) as client:
