@@ -20,11 +20,12 @@ FROM python:3.12-slim
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends libopus0 && rm -rf /var/lib/apt/lists/*
 
-# PyTorch's own index of builds for CPUs: what PyPI has for x86-64 brings some GB of CUDA's libraries.
-ARG TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu
+# Give PyTorch's own index of builds for CPUs (--build-arg TORCH_INDEX_URL=..., its installation page names it): the
+# default index has for x86-64 only what brings some GB of CUDA's libraries.
+ARG TORCH_INDEX_URL
 COPY constraints.txt /opt/voicegate/
 RUN --mount=type=cache,target=/root/.cache/pip \
-    pip install -c /opt/voicegate/constraints.txt --index-url "$TORCH_INDEX_URL" torch
+    pip install -c /opt/voicegate/constraints.txt ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} torch
 
 COPY --from=requirements /src/requirements.txt /opt/voicegate/
 RUN --mount=type=cache,target=/root/.cache/pip \

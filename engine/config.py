@@ -7,7 +7,7 @@ from typing import Final
 
 DEVICES: Final = ("auto", "cpu", "cuda")
 PRECISIONS: Final = ("bfloat16", "float32")
-KV_DTYPES: Final = ("bfloat16", "float32", "float8")
+KV_DTYPES: Final = ("auto", "bfloat16", "float32", "float8")
 FLOW_PRODUCTS: Final = ("precision", "float8")
 VOCODER_PRECISIONS: Final = ("float16", "bfloat16", "tf32", "float32")
 LLM_BACKENDS: Final = ("auto", "cuda", "tensorrt-llm", "torch")
@@ -33,6 +33,7 @@ class Gpu:
 
     memory_bytes: int
     num_multiprocessors: int
+    has_float8: bool = True
 
     def share_of(self, num_rows: int) -> int:
         """Rows of a call that takes about as long here as one of `num_rows` on the reference, which is the most."""
@@ -56,9 +57,9 @@ class EngineConfig:
 
     # On a GPU alone (a CPU computes in float32). Weights and activations of LLM and flow.
     precision: str = "bfloat16"
-    # Keys and values that the flow keeps, 90 MB a second of context and stream in bfloat16;
-    # float8 halves it (its error: docs/adr/0013).
-    kv_dtype: str = "bfloat16"
+    # Keys and values that the flow keeps, 90 MB a second of context and stream in bfloat16; float8 halves that (its
+    # error: docs/adr/0013). auto: float8 where the GPU has it and `precision` is not float32.
+    kv_dtype: str = "auto"
     # What the flow multiplies in batches of 10 streams and more: as `precision`, or float8, which is faster and less
     # precise (docs/adr/0013).
     flow_products: str = "precision"
@@ -175,6 +176,7 @@ class EngineConfig:
             self,
             max_utterances=self.max_utterances or (1024 if is_gpu else 64),
             max_active_clauses=self.max_active_clauses or (_active_clauses(gpu) if is_gpu else 8),
+            kv_dtype=self._kv_dtype(gpu if is_gpu else None) if self.kv_dtype == "auto" else self.kv_dtype,
             max_flow_batch=max_flow_batch,
             max_calm_flow_batch=self.max_calm_flow_batch or max_calm_flow_batch,
             room_guard_ms=self.room_guard_ms or (1_000 if is_gpu else self.lead_ms),
@@ -182,6 +184,11 @@ class EngineConfig:
             first_block_tokens=self.first_block_tokens or (10 if is_gpu else 17),
             encoder_processes=_encoder_processes(is_gpu) if self.encoder_processes is None else self.encoder_processes,
         )
+
+    def _kv_dtype(self, gpu: Gpu | None) -> str:
+        if gpu is None:
+            return "float32"
+        return "float8" if gpu.has_float8 and self.precision == "bfloat16" else self.precision
 
 
 def _active_clauses(gpu: Gpu) -> int:

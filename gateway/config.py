@@ -27,7 +27,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["json", "console"]
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["bfloat16", "float32"]
-KvDtype = Literal["bfloat16", "float32", "float8"]
+KvDtype = Literal["auto", "bfloat16", "float32", "float8"]
 FlowProducts = Literal["precision", "float8"]
 Networks = tuple[IPv4Network | IPv6Network, ...]
 LlmBackend = Literal["auto", "cuda", "tensorrt-llm", "torch"]
@@ -216,7 +216,8 @@ class GatewayConfig:
         default="bfloat16", metadata=_help("on a GPU: of the speech LLM and the flow; a CPU computes in float32")
     )
     kv_dtype: KvDtype = field(
-        default="bfloat16", metadata=_help("on a GPU: of the context that the flow keeps; float8 halves its memory")
+        default="auto",
+        metadata=_help("on a GPU: of the context that the flow keeps; auto: float8, half the memory, if it can"),
     )
     flow_products: FlowProducts = field(
         default="precision",

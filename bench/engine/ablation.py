@@ -36,7 +36,7 @@ ROWS: Final = (
     Row("eager", ("is_eager=true",)),
     # Less precise than the default, or more.
     Row("flow-float8", ("flow_products=float8",)),
-    Row("kv-float8", ("kv_dtype=float8",)),
+    Row("kv-bfloat16", ("kv_dtype=bfloat16",)),
     Row("vocoder-tf32", ("vocoder_precision=tf32",)),
     Row("float32", ("precision=float32", "kv_dtype=float32", "vocoder_precision=float32")),
 )

@@ -49,7 +49,15 @@ def resolved_for_device(config: EngineConfig) -> EngineConfig:
 
 def gpu_of(device: torch.device) -> Gpu:
     properties = torch.cuda.get_device_properties(device)
-    return Gpu(memory_bytes=properties.total_memory, num_multiprocessors=properties.multi_processor_count)
+    return Gpu(
+        memory_bytes=properties.total_memory,
+        num_multiprocessors=properties.multi_processor_count,
+        has_float8=_has_float8(device),
+    )
+
+
+def _has_float8(device: torch.device) -> bool:
+    return torch.cuda.get_device_capability(device) >= (8, 9)
 
 
 def open_device(config: EngineConfig) -> Device:
@@ -67,7 +75,7 @@ def open_device(config: EngineConfig) -> Device:
 def _check_products(config: EngineConfig, device: torch.device) -> None:
     if PRODUCT_DTYPES[config.flow_products] is None:
         return
-    if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 9):
+    if device.type != "cuda" or not _has_float8(device):
         raise EngineError("flow_products float8 needs a GPU of compute capability 8.9 or later (Ada, Hopper)")
     if config.precision != "bfloat16":
         raise EngineError(f"flow_products float8 needs precision bfloat16, not {config.precision}")

@@ -8,7 +8,7 @@ import torch
 from voicegate.engine.interface import EngineError
 
 SERIES: Final = "1.2"
-_INSTALL: Final = "its release container nvcr.io/nvidia/tensorrt-llm/release:1.2.1 has it (docs/operations.md)"
+_INSTALL: Final = "NVIDIA's container of release 1.2.1 has it (docs/operations.md)"
 
 # NVIDIA's list for 1.2: A100, Ada (L20, L40), Hopper, Blackwell (B200, B300, RTX and DGX Spark).
 _CAPABILITIES: Final = ((8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0), (12, 1))

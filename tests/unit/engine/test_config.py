@@ -25,7 +25,7 @@ pytestmark = pytest.mark.unit
     [
         ({"device": "tpu"}, "device is 'tpu'; it must be one of auto, cpu, cuda"),
         ({"precision": "float16"}, "precision is 'float16'; it must be one of bfloat16, float32"),
-        ({"kv_dtype": "int8"}, "kv_dtype is 'int8'; it must be one of bfloat16, float32, float8"),
+        ({"kv_dtype": "int8"}, "kv_dtype is 'int8'; it must be one of auto, bfloat16, float32, float8"),
         ({"flow_products": "int8"}, "flow_products is 'int8'; it must be one of precision, float8"),
         (
             {"vocoder_precision": "fp8"},
@@ -40,7 +40,7 @@ def test_a_wrong_choice_is_refused_with_the_choices(field: dict[str, Any], messa
 
 def test_choices_are_what_the_loader_knows() -> None:
     assert set(PRECISIONS) == set(devices.DTYPES)
-    assert set(KV_DTYPES) == set(devices.KV_DTYPES)
+    assert set(KV_DTYPES) == {"auto", *devices.KV_DTYPES}
     assert set(FLOW_PRODUCTS) == set(devices.PRODUCT_DTYPES)
     assert set(VOCODER_PRECISIONS) == set(VOCODER_KERNELS)
 
@@ -52,6 +52,24 @@ def test_what_is_left_open_suits_the_device() -> None:
         assert resolved.max_active_clauses == 3
         assert resolved.max_calm_flow_batch >= resolved.max_flow_batch
         assert min(resolved.max_utterances, resolved.max_flow_batch, resolved.first_block_tokens) > 0
+
+
+@pytest.mark.parametrize(
+    ("device_type", "has_float8", "precision", "expected"),
+    [
+        ("cuda", True, "bfloat16", "float8"),
+        ("cuda", False, "bfloat16", "bfloat16"),
+        ("cuda", True, "float32", "float32"),
+        ("cpu", True, "bfloat16", "float32"),
+    ],
+)
+def test_the_context_is_half_as_large_where_the_gpu_can(
+    device_type: str, has_float8: bool, precision: str, expected: str
+) -> None:
+    gpu = replace(REFERENCE_GPU, has_float8=has_float8)
+    config = EngineConfig(Path("m"), precision=precision)
+    assert config.resolved(device_type, gpu).kv_dtype == expected
+    assert replace(config, kv_dtype="bfloat16").resolved(device_type, gpu).kv_dtype == "bfloat16"
 
 
 @pytest.mark.parametrize(("gib", "expected"), [(1, 16), (24, 80), (80, 256), (140, 448), (500, 448)])

@@ -31,7 +31,7 @@ def logs_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rows_keep_their_order_and_their_settings_are_some_of_the_engines() -> None:
-    assert [row.name for row in chosen_rows(["kv-float8", "all"])] == ["all", "kv-float8"]
+    assert [row.name for row in chosen_rows(["kv-bfloat16", "all"])] == ["all", "kv-bfloat16"]
     with pytest.raises(UsageError, match="there is no dance; there are all, eager"):
         chosen_rows(["dance"])
     plain = EngineConfig(Path("model"))
@@ -47,7 +47,7 @@ def test_the_file_has_every_row_that_is_done_and_a_row_that_fails_stops_none(
 
     async def measure(run: Run, result: dict[str, Any], *_: object) -> None:
         num_saved.append(len(json.loads(target.read_text())["rows"]) if target.exists() else 0)
-        if run.config.kv_dtype == "float8":
+        if run.config.kv_dtype == "bfloat16":
             raise EngineError("no room")
         if run.config.is_eager:
             raise RuntimeError("CUDA error")
@@ -55,14 +55,14 @@ def test_the_file_has_every_row_that_is_done_and_a_row_that_fails_stops_none(
         result["scenarios"]["burst-2"] = figures(20.0 if run.config.flow_products == "precision" else 30.0, 8.0)
 
     monkeypatch.setattr(ablation, "measure_engine", measure)
-    assert main([*RUN, "--json", str(target), "--rows", "all", "eager", "flow-float8", "kv-float8"]) == 0
+    assert main([*RUN, "--json", str(target), "--rows", "all", "eager", "flow-float8", "kv-bfloat16"]) == 0
     rows = json.loads(target.read_text())["rows"]
-    assert list(rows) == ["all", "eager", "flow-float8", "kv-float8"]
+    assert list(rows) == ["all", "eager", "flow-float8", "kv-bfloat16"]
     assert num_saved == [0, 1, 2, 3]
     assert rows["eager"]["error"] == "CUDA error"
-    assert rows["kv-float8"] == {"settings": ["kv_dtype=float8"], "scenarios": {}, "error": "no room"}
+    assert rows["kv-bfloat16"] == {"settings": ["kv_dtype=bfloat16"], "scenarios": {}, "error": "no room"}
     printed = capsys.readouterr().out.splitlines()
-    assert [row.split()[0] for row in printed] == ["row", "all", "eager", "flow-float8", "kv-float8"]
+    assert [row.split()[0] for row in printed] == ["row", "all", "eager", "flow-float8", "kv-bfloat16"]
     assert "30.0/60.0" in printed[3]
 
 

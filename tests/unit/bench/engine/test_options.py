@@ -43,7 +43,7 @@ def test_a_wrong_setting_is_refused_by_name(setting: str) -> None:
 
 def test_a_setting_that_is_none_of_the_choices_is_refused() -> None:
     options = parser().parse_args(["--scenario", "live-2", "--device", "cpu", "--set", "kv_dtype=int4"])
-    with pytest.raises(UsageError, match="kv_dtype is 'int4'; it must be one of bfloat16, float32, float8"):
+    with pytest.raises(UsageError, match="kv_dtype is 'int4'; it must be one of auto, bfloat16, float32, float8"):
         engine_config(options, scenarios_of(options))
 
 
