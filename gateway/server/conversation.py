@@ -206,8 +206,9 @@ class Conversation:
     # --- another socket -----------------------------------------------------------------------------------
 
     def lose_socket(self) -> None:
-        """Its client may come back: what it is to hear waits meanwhile, but for what meant that socket."""
+        """Its client may come back: its speech goes on, and waits, but for what meant that socket."""
         self._outgoing.drop_momentary()
+        self.hold_up(False)
 
     def move_to(self, owner: Owner) -> None:
         """The client has come back, maybe from elsewhere."""

@@ -240,3 +240,22 @@ async def test_a_bug_on_the_way_out_ends_this_socket_and_not_who_delivers(monkey
     await running
     assert websocket.close_code == 1011
     await engine.close()
+
+
+async def test_who_lost_its_socket_is_taken_to_listen_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voicegate.gateway.server.conversation._SLOW_AFTER_S", 0.0)
+    engine = FakeEngine()
+    told: asyncio.Queue[bool] = asyncio.Queue()
+    monkeypatch.setattr(engine, "note_listener", lambda _utterance_id, report: told.put_nowait(report.is_playing))
+    websocket = StubWebsocket([wire.Open(context="a"), wire.Text("a", "hi")])
+    connection = await new_connection(websocket, engine)
+    running = asyncio.create_task(connection.run())
+    await engine.until(lambda: len(engine.requests) == 1)
+    async with asyncio.timeout(5):
+        connection.conversation.hold_up(True)
+        assert await told.get() is False
+        connection.conversation.lose_socket()
+        assert await told.get() is True
+    websocket.messages.put_nowait(None)
+    await running
+    await engine.close()
