@@ -16,9 +16,8 @@ from voicegate.protocol import messages as wire
 
 pytestmark = pytest.mark.integration
 
-# What allocators cannot give back, in pieces. That of a model comes to 20 MiB and stays there.
+# What allocators cannot give back, in pieces.
 _SLACK_BYTES = 8 * 2**20
-_SLACK_OF_MODEL_BYTES = 32 * 2**20
 _SLACK_OBJECTS = 200
 
 
@@ -85,5 +84,5 @@ async def test_twenty_thousand_utterances_leave_nothing(keep: Keep) -> None:
 async def test_two_hundred_utterances_of_the_tiny_model_leave_nothing(keep: Keep) -> None:
     grown = await growth(tiny_engine(), num_warm_up=40, num_utterances=200, num_clients=4)
     keep(utterances=200, growth_mib=round(grown.num_bytes / 2**20, 2), growth_objects=grown.num_objects)
-    assert grown.num_bytes < _SLACK_OF_MODEL_BYTES
+    assert grown.num_bytes < _SLACK_BYTES
     assert grown.num_objects < _SLACK_OBJECTS
