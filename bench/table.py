@@ -4,6 +4,7 @@
 
 Replaces what stands between `<!-- NAME -->` and `<!-- /NAME -->` in README.md, for NAME headline and bench. What was
 measured on a GPU comes first, where it was: socket-h200.json, through sockets, and engine-h200.json, which explains it.
+The first of them is drawn, too: docs/images/latency.svg.
 """
 
 import json
@@ -13,6 +14,7 @@ from voicegate.bench.engine.flattery import flattery
 from voicegate.bench.engine.report import best_throughput, most_sustained
 from voicegate.bench.engine.texts import Lengths
 from voicegate.bench.environment import REPOSITORY
+from voicegate.clients.bench import html_report
 from voicegate.clients.bench.table import LOST
 
 _RESULTS: Final = REPOSITORY / "bench" / "results"
@@ -30,6 +32,38 @@ def results(name: str) -> dict[str, Any] | None:
         return None
     loaded: dict[str, Any] = json.loads(path.read_text())
     return loaded
+
+
+def picture(run: dict[str, Any]) -> str:
+    """First audio against the number of streams, as SVG that stands alone; "": not measured with several numbers."""
+    rows = {name: row for name, row in run["scenarios"].items() if row is not None}
+    drawn, tag, rest = html_report.against_streams(rows).partition(">")
+    paper = "svg { background: var(--paper); font-family: system-ui, sans-serif }"
+    return f"{drawn}{tag}<style>{html_report.STYLE}{paper}</style>{rest}\n" if drawn else ""
+
+
+def socket_headline(run: dict[str, Any]) -> str | None:
+    """What a user feels: through sockets, as shipped. None: one stream alone was not measured."""
+    rows = {name: row for name, row in run["scenarios"].items() if row is not None}
+    parts = []
+    if "alone:whole" in rows:
+        parts.append(f"{rows['alone:whole']['first_audio_ms']['p50']:.0f} ms after a text is given whole")
+    if "alone:20" in rows:
+        parts.append(f"{rows['alone:20']['first_audio_ms']['p50']:.0f} ms after the first of 20 words a second")
+    if not parts:
+        return None
+    held = [name for name, row in rows.items() if name.startswith("live") and _is_held(row)]
+    most = max(held, key=lambda name: int(name.split(":")[1]), default=None)
+    sustained = f"; {most.split(':')[1]} streams in real time without a gap" if most is not None else ""
+    machine = run["environment"]
+    return (
+        f"**First audio {' and '.join(parts)}{sustained}**, through sockets as shipped, on one {machine['gpu']}, with "
+        "generated weights of the released size (they speak noise; speed is the same)."
+    )
+
+
+def _is_held(row: dict[str, Any]) -> bool:
+    return bool(row["c100"] == 1.0 and not sum(row["outcomes"][each.value] for each in LOST))
 
 
 def gpu_headline(run: dict[str, Any]) -> str:
@@ -199,7 +233,9 @@ def sections(
 ) -> dict[str, list[str]]:
     """Lines of the README by the name of their section."""
     served = socket_table(sockets) if sockets is not None else []
-    first = [gpu_headline(gpu), ""] if gpu is not None else []
+    felt = socket_headline(sockets) if sockets is not None else None
+    explained = gpu_headline(gpu) if gpu is not None else None
+    first = [line, ""] if (line := felt or explained) is not None else []
     table = gpu_table(gpu) if gpu is not None else []
     return {
         "headline": [*first, headline(cpu)],
@@ -218,6 +254,8 @@ def main() -> None:
     for name, lines in sections(results("engine-h200.json"), cpu, quality, results("socket-h200.json")).items():
         text = replace_section(text, name, lines)
     readme.write_text(text)
+    if (sockets := results("socket-h200.json")) is not None and (drawn := picture(sockets)):
+        (REPOSITORY / "docs" / "images" / "latency.svg").write_text(drawn)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any, Final
 from voicegate.clients.bench import svg, table
 from voicegate.clients.bench.judge import PREBUFFER_MS, heard, judge
 from voicegate.clients.bench.plan import Outcome, Record
-from voicegate.clients.bench.scenario import parse
+from voicegate.clients.bench.scenario import Kind, Scenario, parse
 from voicegate.clients.python.timeline import play
 
 FILE: Final = "report.html"
@@ -16,7 +16,7 @@ FILE: Final = "report.html"
 _NUM_SHOWN: Final = 48
 _PERCENTILES: Final = (("p50", False), ("p95", True))
 
-_STYLE: Final = """
+STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1d2330; --soft: #667085; --paper: #fff; --line: #e3e6ec; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e7eaf0; --soft: #98a2b3; --paper: #14171d; --line: #2b313c; } }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2rem auto;
@@ -44,13 +44,13 @@ def page(report: Mapping[str, Any], records: Mapping[str, Sequence[Record]]) -> 
         "<h2>Figures</h2>",
         f"<pre>{escape(_table(rows))}</pre>",
         _sustained(report),
-        *_against_streams(rows),
+        _headed("First audio against the number of streams", against_streams(rows)),
         _distributions(records),
         *_timelines(records),
     ]
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>voicegate bench</title>'
     body = "".join(parts)
-    return f'<!doctype html><html lang="en"><head>{head}<style>{_STYLE}</style></head><body>{body}</body></html>\n'
+    return f'<!doctype html><html lang="en"><head>{head}<style>{STYLE}</style></head><body>{body}</body></html>\n'
 
 
 def _environment(report: Mapping[str, Any]) -> str:
@@ -77,13 +77,28 @@ def _sustained(report: Mapping[str, Any]) -> str:
     return f"<p>Sustained: {streams}, with {objective}.</p>"
 
 
-def _against_streams(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A chart for each kind of load that was measured with more than one number of streams."""
+def _family(scenario: Scenario) -> str:
+    """Whose figures are joined by a line: one stream alone is a load of live ones, too."""
+    if scenario.kind is Kind.MIXED:
+        return str(scenario.kind.value)
+    kind = Kind.LIVE if scenario.kind is Kind.ALONE else scenario.kind
+    if scenario.writer.words_per_s is None:
+        return f"{kind.value}, whole text"
+    pauses = ", uneven" if scenario.writer.has_jitter else ""
+    return f"{kind.value}, {scenario.writer.words_per_s:g} words/s{pauses}"
+
+
+def _headed(heading: str, chart: str) -> str:
+    return f"<h2>{heading}</h2>{chart}" if chart else ""
+
+
+def against_streams(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """A chart of first audio for each kind of load that was measured with several numbers of streams; "": of none."""
     families: dict[str, list[tuple[int, Mapping[str, Any]]]] = defaultdict(list)
     for name, row in rows.items():
         scenario = parse(name)
         if row["first_audio_ms"] is not None:
-            families[f"{scenario.kind.value}, {scenario.writer}"].append((scenario.num_streams, row))
+            families[_family(scenario)].append((scenario.num_streams, row))
     series: list[svg.Series] = []
     for colour, (family, measured) in enumerate(item for item in families.items() if len(item[1]) > 1):
         ordered = sorted(measured, key=lambda each: each[0])
@@ -98,14 +113,13 @@ def _against_streams(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
             for name, is_dashed in _PERCENTILES
         ]
     if not series:
-        return []
+        return ""
     numbers = [num for each in series for num, _ in each.points]
     highest = max(value for each in series for _, value in each.points)
     x = svg.Axis("streams", min(numbers), max(numbers), is_log=max(numbers) > 8 * min(numbers))
-    chart = svg.line_chart(
+    return svg.line_chart(
         series, x, svg.Axis("first audio, ms", 0, highest * 1.05), title="First audio against the number of streams"
     )
-    return ["<h2>First audio against the number of streams</h2>", chart]
 
 
 def _distributions(records: Mapping[str, Sequence[Record]]) -> str:

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.bench.engine.test_report import GOOD, PLAIN_RUN, outcome, scenarios
 from tests.unit.clients.bench.test_judge import RECORD
 from voicegate.bench.engine.report import outcome_report
-from voicegate.bench.table import replace_section, results, sections
+from voicegate.bench.table import picture, replace_section, results, sections
 from voicegate.clients.bench.judge import figures
 
 pytestmark = pytest.mark.unit
@@ -93,6 +93,26 @@ def test_what_sockets_saw_comes_before_what_the_engine_alone_did() -> None:
     assert lines.index(row) < next(number for number, line in enumerate(lines) if line.startswith("| sustain-300"))
     assert "The clients themselves were late in mixed:400." in lines
     assert not any("live:500" in line for line in lines)
+
+
+def test_the_headline_is_what_a_user_feels_and_the_picture_shows_it_against_the_streams() -> None:
+    row = {**figures([RECORD], window_s=(5.0, 20.0)), "server_cpu": None, "gpu": None, "clients": {"are_late": False}}
+    run = {
+        "environment": gpu()["environment"],
+        "voices": ["one"],
+        "flattery": [],
+        "scenarios": dict.fromkeys(("alone:whole", "alone:20", "live:64:whole", "live:400:whole"), row),
+    }
+    assert sections(gpu(), cpu(), QUALITY, run)["headline"][0] == (
+        "**First audio 100 ms after a text is given whole and 100 ms after the first of 20 words a second; 400 streams in "
+        "real time without a gap**, through sockets as shipped, on one NVIDIA H200, with generated weights of the "
+        "released size (they speak noise; speed is the same)."
+    )
+    drawn = picture(run)
+    assert drawn.startswith("<svg ")
+    assert "live, whole text: p95" in drawn
+    assert "words/s" not in drawn, "one number of streams is no line"
+    assert picture(run | {"scenarios": {"mixed:400": row}}) == ""
 
 
 def test_what_was_not_compared_is_not_spoken_of() -> None:
