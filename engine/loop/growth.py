@@ -20,12 +20,12 @@ class Growth:
         self._lookahead_tokens = lookahead_tokens
         self.turn = TurnTime()
 
-    def next_reading(self, utterance: Utterance, now_s: float, *, is_room_short: bool) -> _Moment:
+    def next_reading(self, utterance: Utterance, now_s: float, *, is_room_tight: bool) -> _Moment:
         """The clause to begin or to read again, and when; infinite: not before more text has come.
 
-        A later sentence waits for its end behind the audio before it, unless its listener runs dry. And where others
-        wait for room, none is begun that would hold some while it is written; nor where the engine is so slow that its
-        second block could not follow the first in time.
+        A later sentence waits for its end behind the audio before it, unless its listener runs dry. And where room is
+        tight, none is begun that would hold some while it is written, and be read again and again; nor where the engine
+        is so slow that its second block could not follow the first in time.
         """
         if not utterance.feed.is_incremental:
             return _NEVER
@@ -40,7 +40,7 @@ class Growth:
             return _NEVER
         if not utterance.feed.has_growing or (target is None and any(map(_comes_first, utterance.clauses))):
             return _NEVER
-        if target is None and is_room_short:
+        if target is None and is_room_tight:
             return _NEVER
         if target is not None and utterance.deadline_s is None and self._has_block(target):
             return _NEVER  # by the time that this one is heard, more is known

@@ -29,7 +29,8 @@ from voicegate.engine.policy.urgency import (
 _Args = TypeVarTuple("_Args")
 _Result = TypeVar("_Result")
 
-# Of the models' room, free: with less, what is begun is finished ahead of its listener, until there is more again.
+# Of the models' room, free: with less, what is begun is finished ahead of its listener, and no sentence is begun
+# while it is written, until there is more again.
 # Higher -> more is made that a barge-in throws away; lower -> newcomers find no room when more of them come.
 _TIGHT_SHARE = 0.3
 _EASED_SHARE = 0.4
@@ -214,15 +215,12 @@ class Roster:
     def note_room(self, now_s: float) -> None:
         """Room was given out: whoever waits now waits for others to end."""
         self._refresh(now_s)
-        is_short = bool(self._waiting)
-        if is_short is not self.is_room_short:
-            self.is_room_short = is_short
-            growing = (key for key, utterance in self._utterances.items() if utterance.feed.has_growing)
-            self._changed.update(growing)  # who was not begun, and who will not be
-        is_tight = is_short or self._pipeline.free_share < (_EASED_SHARE if self._is_room_tight else _TIGHT_SHARE)
+        self.is_room_short = bool(self._waiting)
+        least_share = _EASED_SHARE if self._is_room_tight else _TIGHT_SHARE
+        is_tight = self.is_room_short or self._pipeline.free_share < least_share
         if is_tight is not self._is_room_tight:
             self._is_room_tight = is_tight
-            self._changed.update(self._utterances)  # who was held back within a clause, and who will be
+            self._changed.update(self._utterances)  # who was held back within a clause, or not begun, and who will be
 
     # --- looking ----------------------------------------------------------------------------------------------
 
@@ -236,7 +234,7 @@ class Roster:
     def _look_at(self, utterance: Utterance, now_s: float) -> None:
         """Ask all that there is to ask of it; what is not due yet sets its alarm."""
         key = utterance.entry.key
-        growing, reads_s = self._growth.next_reading(utterance, now_s, is_room_short=self.is_room_short)
+        growing, reads_s = self._growth.next_reading(utterance, now_s, is_room_tight=self._is_room_tight)
         generating, roomless = self._next_clauses(utterance, growing if reads_s <= now_s else None)
         if generating is not None:
             self._generating[key] = generating

@@ -147,19 +147,19 @@ def test_a_stream_of_text_that_was_set_aside_takes_more_of_it(is_cancelled: bool
         assert engine.heard[streamed].pcm == alone.speak("streamed", text, mode=SpeakingMode.BISTREAM).pcm
 
 
-def test_no_sentence_is_begun_while_it_is_written_where_others_wait_for_room() -> None:
+def test_no_sentence_is_begun_while_it_is_written_where_room_is_tight() -> None:
     engine = HandDrivenEngine(CONFIG, hollow().stages)
     utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
     engine.core.push_text(utterance_id, "The train to the coast leaves at nine ")
     (utterance,) = engine.core._roster
     utterance.feed.read_all()
     growth = engine.core._growth
-    assert growth.next_reading(utterance, engine.now_s, is_room_short=True) == (None, math.inf)
+    assert growth.next_reading(utterance, engine.now_s, is_room_tight=True) == (None, math.inf)
     assert begins_now(engine, utterance)
 
 
 def begins_now(engine: HandDrivenEngine, utterance: Utterance) -> bool:
-    clause, reads_s = engine.core._growth.next_reading(utterance, engine.now_s, is_room_short=False)
+    clause, reads_s = engine.core._growth.next_reading(utterance, engine.now_s, is_room_tight=False)
     return clause is not None and reads_s == engine.now_s
 
 
