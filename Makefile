@@ -46,7 +46,7 @@ unit: $(READY) $(CHROMIUM) $(FRAMEWORKS)
 	$(BIN)/pytest -m "not gpu and not soak" --numprocesses auto --maxprocesses 8 --dist loadfile
 
 soak: $(READY)  ## the long tests, some minutes
-	$(BIN)/pytest -m soak
+	ONEDNN_PRIMITIVE_CACHE_CAPACITY=1 $(BIN)/pytest -m soak # torch's kernels by shape, which would look like a leak
 
 wheels: $(READY)  ## what README installs, into dist/
 	rm -rf dist build *.egg-info models/build models/*.egg-info # they would be packed again

@@ -1,7 +1,6 @@
 """What the long runs measure is kept: bench/results/soak.json, of all that were run last."""
 
 import json
-import os
 import resource
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +9,6 @@ from typing import Any, Final
 import pytest
 
 from voicegate.clients.bench import environment
-
-# On a CPU torch's oneDNN keeps a compiled kernel for each shape that it meets, up to 1024 of them: some 60 MiB, which
-# come by and by. To be set before its first kernel.
-os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] = "1"
 
 RESULTS: Final = Path(__file__).resolve().parents[2] / "bench" / "results" / "soak.json"
 
