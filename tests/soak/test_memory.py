@@ -85,7 +85,7 @@ async def test_twenty_thousand_utterances_leave_nothing(keep: Keep) -> None:
 async def test_two_hundred_utterances_of_the_tiny_model_leave_nothing(keep: Keep) -> None:
     """On a CPU oneDNN keeps a kernel for each shape that it meets, up to 1024: 60 MiB, which come by and by."""
     assert os.environ.get("ONEDNN_PRIMITIVE_CACHE_CAPACITY") == "1", "as `make soak` sets it before torch is there"
-    grown = await growth(tiny_engine(), num_warm_up=40, num_utterances=200, num_clients=4)
+    grown = await growth(tiny_engine(), num_warm_up=200, num_utterances=200, num_clients=4)
     keep(utterances=200, growth_mib=round(grown.num_bytes / 2**20, 2), growth_objects=grown.num_objects)
     assert grown.num_bytes < _SLACK_BYTES
     assert grown.num_objects < _SLACK_OBJECTS
