@@ -62,7 +62,7 @@ def test_variables_and_flags() -> None:
         ({"VOICEGATE_THREADS": "0"}, {}, "threads is 0; it must be at least 1"),
         ({"VOICEGATE_DEVICE": "tpu"}, {}, "VOICEGATE_DEVICE is 'tpu'; it must be one of auto, cpu, cuda"),
         ({"VOICEGATE_PRECISION": "fp4"}, {}, "VOICEGATE_PRECISION is 'fp4'; it must be one of bfloat16, float32"),
-        ({}, {"kv_dtype": "int8"}, "--kv-dtype is 'int8'; it must be one of bfloat16, float32, float8"),
+        ({}, {"kv_dtype": "int8"}, "--kv-dtype is 'int8'; it must be one of auto, bfloat16, float32, float8"),
         ({}, {"flow_products": "int8"}, "--flow-products is 'int8'; it must be one of precision, float8"),
         (
             {"VOICEGATE_VOCODER_PRECISION": "fp16"},

@@ -43,7 +43,7 @@ def test_a_cpu_another_gpu_and_an_old_one(hopper: pytest.MonkeyPatch) -> None:
 
 
 def test_the_package_and_its_version(hopper: pytest.MonkeyPatch) -> None:
-    with pytest.raises(EngineError, match=r"tensorrt_llm is not installed: .*release:1\.2\.1"):
+    with pytest.raises(EngineError, match=r"tensorrt_llm is not installed: .*release 1\.2\.1"):
         check_requirements(GPU)
     for version in ("1.1.0", "1.20.0", "2.0"):
         hopper.setattr(importlib.metadata, "version", lambda _, found=version: found)
