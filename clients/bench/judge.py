@@ -23,6 +23,7 @@ class Heard:
     """One turn; None: it never came to that."""
 
     first_audio_ms: float  # first text sent -> first packet; where none came, what was waited
+    audible_ms: float | None  # first text sent -> a player without prebuffer plays what is heard; None: not measured
     audio_s: float
     worst_gap_ms: float | None  # a player without prebuffer; None: all came in one message
     worst_buffered_gap_ms: float | None  # a player with PREBUFFER_MS
@@ -42,7 +43,7 @@ def judge(record: Record) -> Heard | None:
     if not arrivals:
         if record.outcome is not Outcome.CUT_OFF:
             return None
-        return Heard((end_s - record.sent_s) * 1000, 0.0, None, None, 0.0, None, None, None)
+        return Heard((end_s - record.sent_s) * 1000, None, 0.0, None, None, 0.0, None, None, None)
     audio_s = sum(arrival.duration_48k for arrival in arrivals) / 48_000
     bare, buffered = play(arrivals, 0), play(arrivals, PREBUFFER_MS)
     is_whole = record.outcome is Outcome.DONE
@@ -53,6 +54,7 @@ def judge(record: Record) -> Heard | None:
     ]
     return Heard(
         first_audio_ms=(arrivals[0].arrived_s - record.sent_s) * 1000,
+        audible_ms=_audible_ms(record, arrivals),
         audio_s=audio_s,
         worst_gap_ms=max(bare.underruns.worst_s, waits_s[0]) * 1000 if is_judged else None,
         worst_buffered_gap_ms=max(buffered.underruns.worst_s, waits_s[1]) * 1000 if is_judged else None,
@@ -73,7 +75,7 @@ def figures(records: Sequence[Record], *, window_s: tuple[float, float]) -> dict
     return {
         "first_audio_ms": summary([each.first_audio_ms for _, each in judged]),
         "first_audio_ms_by_writer": _by_writer(judged),
-        "audible_ms": summary([(r.audible_s - r.sent_s) * 1000 for r in prompt if r.audible_s is not None]),
+        "audible_ms": summary([each.audible_ms for _, each in judged if each.audible_ms is not None]),
         **{f"c{limit_ms}": _share_within(gaps_ms, limit_ms) for limit_ms in CONTINUITY_LIMITS_MS},
         "num_judged_for_continuity": len(gaps_ms),
         "gap_ms": {
@@ -110,6 +112,14 @@ def heard(pieces: Sequence[tuple[float, int]]) -> list[Arrival]:
         result.append(Arrival(arrived_s, pts_48k, num_48k))
         pts_48k += num_48k
     return result
+
+
+def _audible_ms(record: Record, arrivals: Sequence[Arrival]) -> float | None:
+    if record.audible_48k is None:
+        return None
+    until_then = play([arrival for arrival in arrivals if arrival.pts_48k <= record.audible_48k], 0)
+    played_s = until_then.start_s + until_then.underruns.total_s + record.audible_48k / 48_000
+    return (played_s - record.sent_s) * 1000
 
 
 def _second_s(record: Record) -> float:

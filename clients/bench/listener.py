@@ -28,7 +28,8 @@ class Listener:
         self._sent_s: float | None = None
         self._lag_s = 0.0
         self._arrivals: list[tuple[float, int]] = []
-        self._audible_s: float | None = None
+        self._received_48k = 0
+        self._audible_48k: int | None = None
         self._cancelled_s: float | None = None
         self._message = ""
 
@@ -84,7 +85,7 @@ class Listener:
             lag_s=self._lag_s,
             voice=self._turn.voice,
             message=self._message,
-            audible_s=self._audible_s,
+            audible_48k=self._audible_48k,
         )
 
     async def _write(self) -> None:
@@ -114,10 +115,10 @@ class Listener:
     def _hear(self, chunk: Chunk) -> None:
         if self._cancelled_s is not None:
             return
-        now_s = time.monotonic()
-        self._arrivals.append((now_s, chunk.num_48k))
-        if self._audible_s is None and chunk.pcm and _is_audible(chunk.pcm):
-            self._audible_s = now_s
+        self._arrivals.append((time.monotonic(), chunk.num_48k))
+        if self._audible_48k is None and (silence_48k := _silence_48k(chunk)) is not None:
+            self._audible_48k = self._received_48k + silence_48k
+        self._received_48k += chunk.num_48k
 
     def _outcome(self, ended: Ended) -> Outcome:
         self._message = ended.message
@@ -128,6 +129,10 @@ class Listener:
         return Outcome.CANCELLED if self._cancelled_s is not None else Outcome.DONE
 
 
-def _is_audible(pcm: bytes) -> bool:
-    samples = array.array("h", pcm)
-    return max(max(samples), -min(samples)) > _AUDIBLE_PEAK
+def _silence_48k(chunk: Chunk) -> int | None:
+    """Before its first audible sample; None: it has none, or no samples to look at."""
+    samples = array.array("h", chunk.pcm)
+    for index, sample in enumerate(samples):
+        if abs(sample) > _AUDIBLE_PEAK:
+            return index * chunk.num_48k // len(samples)
+    return None

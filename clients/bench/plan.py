@@ -104,7 +104,7 @@ class Record(Struct, frozen=True):
     lag_s: float = 0.0  # of the latest piece behind its time: the client's own
     voice: str | None = None
     message: str = ""
-    audible_s: float | None = None  # when what can be heard arrived; None: not measured
+    audible_48k: int | None = None  # samples before the first that can be heard; None: not measured, or all silent
 
 
 class Began(Struct, frozen=True, tag="began"):

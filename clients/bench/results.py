@@ -52,6 +52,5 @@ def from_start(record: Record, start_s: float) -> Record:
         ended_s=moved(record.ended_s),
         arrivals=tuple((moved(at_s), num_48k) for at_s, num_48k in record.arrivals),
         cancelled_s=None if record.cancelled_s is None else moved(record.cancelled_s),
-        audible_s=None if record.audible_s is None else moved(record.audible_s),
         lag_s=round(record.lag_s, 5),
     )

@@ -38,6 +38,32 @@ def test_first_audio_counts_from_the_first_text() -> None:
     assert heard.rtf == pytest.approx(0.495)
 
 
+def test_what_is_audible_is_so_when_a_player_comes_to_it() -> None:
+    # 100 ms to the first message, half a second of silence in it.
+    heard = judge(altered(audible_48k=SECOND // 2))
+    assert heard is not None
+    assert heard.audible_ms == pytest.approx(600.0)
+    assert heard.first_audio_ms == pytest.approx(100.0)
+    # A second of silence, then 200 ms without anything, then another quarter of a second of silence.
+    late = judge(altered(arrivals=((10.11, SECOND), (11.31, SECOND), (15.0, SECOND)), audible_48k=SECOND * 5 // 4))
+    assert late is not None
+    assert late.audible_ms == pytest.approx(1_550.0)
+    # The first sample of a message that came late.
+    edge = judge(altered(arrivals=((10.11, SECOND), (11.31, SECOND)), audible_48k=SECOND))
+    assert edge is not None
+    assert edge.audible_ms == pytest.approx(1_300.0)
+
+
+def test_what_was_not_measured_is_not_audible_at_any_time() -> None:
+    heard = judge(RECORD)
+    assert heard is not None
+    assert heard.audible_ms is None
+    assert figures([RECORD], window_s=(5.0, 20.0))["audible_ms"] is None
+    measured = [RECORD, altered(audible_48k=SECOND // 2), altered(audible_48k=0, is_slow=True)]
+    row = figures(measured, window_s=(5.0, 20.0))
+    assert (row["audible_ms"]["num"], row["audible_ms"]["max"]) == (1, 600.0)
+
+
 def test_a_gap_is_what_the_player_waits() -> None:
     heard = judge(altered(arrivals=((10.0, SECOND), (11.2, SECOND), (12.25, SECOND))))
     assert heard is not None
