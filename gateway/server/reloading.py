@@ -53,7 +53,10 @@ class Reloading:
         if keyring is None:
             return
         self._access.replace(keyring)
-        log.info("keys are read again", keys=len(keyring.keys))
+        if keyring.keys:
+            log.info("keys are read again", keys=len(keyring.keys))
+        else:
+            log.warning("keys are read again, none is left: nobody is let in", file=str(self._config.api_keys_file))
         for guest in self._guests:
             if not self._access.still_admits(guest.conversation.owner.key):
                 guest.conversation.revoke()

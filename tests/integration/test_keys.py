@@ -247,6 +247,18 @@ async def test_a_key_that_is_taken_back_while_the_body_comes(key_file: Path) -> 
         assert engine.requests == []
 
 
+async def test_a_file_without_a_key_is_told_of(key_file: Path) -> None:
+    async with running(FakeEngine(), api_keys_file=key_file) as run:
+        await run.gateway.settled.wait()
+        remove_key(key_file, "ann")
+        remove_key(key_file, "ben")
+        with structlog.testing.capture_logs() as lines:
+            run.gateway.reload()
+        (line,) = [line for line in lines if "nobody is let in" in line["event"]]
+        assert (line["log_level"], line["file"]) == ("warning", str(key_file))
+        assert (await refusal(run.gateway.url, additional_headers=BEARER)).response.status_code == 401
+
+
 def capacity_request(secret: str) -> str:
     return f"GET /v1/capacity HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\r\n\r\n"
 
