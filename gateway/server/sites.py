@@ -45,7 +45,7 @@ class Sites:
         return {
             "Vary": "Origin",
             "Access-Control-Allow-Origin": origins[0],
-            "Access-Control-Expose-Headers": "Retry-After, X-Request-Id, X-Voice",
+            "Access-Control-Expose-Headers": "Retry-After, X-Request-Id, X-Voice, Character-Cost",
         }
 
     def _is_listed(self, origin: str) -> bool:
