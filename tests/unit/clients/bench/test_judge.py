@@ -64,6 +64,56 @@ def test_what_was_not_measured_is_not_audible_at_any_time() -> None:
     assert (row["audible_ms"]["num"], row["audible_ms"]["max"]) == (1, 600.0)
 
 
+@pytest.mark.parametrize(
+    ("arrivals", "second_chunk_ms"),
+    [
+        (((10.11, SECOND), (11.0, SECOND)), 890.0),
+        # A server's first chunk in several messages, none of them late after the one before.
+        (((10.11, 1_920), (10.1107, 25_920), (11.0, SECOND)), 890.0),
+        (((10.11, 1_920), (10.114, 1_920), (10.118, 1_920), (11.0, SECOND)), 890.0),
+        (((10.11, 1_920), (10.12, 25_920), (11.0, SECOND)), 10.0),
+        # One chunk alone: its end is told at 13.
+        (((10.11, SECOND),), 2_890.0),
+        (((10.11, 1_920), (10.1107, 25_920)), 2_890.0),
+    ],
+)
+def test_messages_that_come_together_are_one_chunk(
+    arrivals: tuple[tuple[float, int], ...], second_chunk_ms: float
+) -> None:
+    record = altered(arrivals=arrivals)
+    heard = judge(record)
+    assert heard is not None
+    assert heard.second_chunk_ms == pytest.approx(second_chunk_ms)
+    assert figures([record], window_s=(5.0, 20.0))["second_chunk_ms"]["max"] == pytest.approx(second_chunk_ms)
+
+
+def test_a_total_ends_where_the_end_is_told() -> None:
+    heard = judge(RECORD)
+    assert heard is not None
+    assert heard.total_ms == pytest.approx(2_990.0)
+    row = figures([RECORD, altered(ended_s=14.0)], window_s=(5.0, 20.0))
+    assert (row["total_ms"]["max"], row["total_ms"]["num"]) == (3_990.0, 2)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.CANCELLED, Outcome.CUT_OFF])
+def test_who_does_not_hear_the_end_has_no_total_nor_second_chunk(outcome: Outcome) -> None:
+    heard = judge(altered(outcome=outcome, cancelled_s=12.0 if outcome is Outcome.CANCELLED else None))
+    assert heard is not None
+    assert (heard.total_ms, heard.rtf, heard.second_chunk_ms) == (None, None, None)
+
+
+def test_the_wall_of_a_run_is_shared_by_all_its_audio() -> None:
+    # From 10.01 to 20, for 2 s, 2 s and none; those before the window count too, as they do upstream.
+    records = [
+        RECORD,
+        altered(due_s=12.0, sent_s=12.0, ended_s=20.0),
+        altered(outcome=Outcome.REFUSED, sent_s=11.0, ended_s=11.1, arrivals=()),
+    ]
+    assert figures(records, window_s=(11.0, 30.0))["wall_per_audio"] == pytest.approx(9.99 / 4.0, abs=1e-4)
+    silent = altered(outcome=Outcome.CUT_OFF, arrivals=())
+    assert figures([silent], window_s=(5.0, 20.0))["wall_per_audio"] is None
+
+
 def test_a_gap_is_what_the_player_waits() -> None:
     heard = judge(altered(arrivals=((10.0, SECOND), (11.2, SECOND), (12.25, SECOND))))
     assert heard is not None
