@@ -1,4 +1,4 @@
-"""Percentiles: the arithmetic that every report shares."""
+"""Means and percentiles: the arithmetic that every report shares."""
 
 import math
 from collections.abc import Sequence
@@ -18,12 +18,17 @@ def percentile(values: Sequence[float], fraction: float) -> float:
 
 
 def summary(values: Sequence[float], *, digits: int = 2) -> dict[str, Any] | None:
-    """p50, p95, p99 (None under 100 samples), worst and the number of samples; None where there is none."""
+    """Mean, p50, p90, p95, p99 (None under 100 samples), worst, number of samples; None where there is none.
+
+    Files of runs before 2026-11-22 have neither mean nor p90.
+    """
     if not values:
         return None
     has_p99 = len(values) >= MIN_SAMPLES_OF_P99
     return {
+        "mean": round(math.fsum(values) / len(values), digits),
         "p50": round(percentile(values, 0.5), digits),
+        "p90": round(percentile(values, 0.9), digits),
         "p95": round(percentile(values, 0.95), digits),
         "p99": round(percentile(values, 0.99), digits) if has_p99 else None,
         "max": round(max(values), digits),

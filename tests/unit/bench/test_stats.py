@@ -44,14 +44,17 @@ def test_percentile_covers_the_fraction_and_no_smaller_value_does(values: list[f
 
 
 def test_p99_needs_a_hundred_samples() -> None:
-    assert summary([1.0] * 99) == {"p50": 1.0, "p95": 1.0, "p99": None, "max": 1.0, "num": 99}
+    few = summary([1.0] * 99)
+    assert few == {"mean": 1.0, "p50": 1.0, "p90": 1.0, "p95": 1.0, "p99": None, "max": 1.0, "num": 99}
     values = [float(value) for value in range(1, 101)]
-    assert summary(values) == {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0, "num": 100}
+    many = {"mean": 50.5, "p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "max": 100.0, "num": 100}
+    assert summary(values) == many
     assert low_summary(values) == {"p50": 50.0, "p5": 5.0, "p1": 1.0, "min": 1.0, "num": 100}
 
 
 def test_summary_rounds() -> None:
-    assert summary([1.23456], digits=3) == {"p50": 1.235, "p95": 1.235, "p99": None, "max": 1.235, "num": 1}
+    made = summary([1.23456, 2.0], digits=3)
+    assert made == {"mean": 1.617, "p50": 1.235, "p90": 2.0, "p95": 2.0, "p99": None, "max": 2.0, "num": 2}
 
 
 @pytest.mark.parametrize(

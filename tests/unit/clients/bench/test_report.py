@@ -77,6 +77,17 @@ def test_the_page_has_its_charts_and_no_mark_up_of_others() -> None:
     assert "one &lt;fast&gt; cpu" in page
 
 
+def test_files_from_before_means_and_ninetieths_are_shown_the_same() -> None:
+    def older(node: Any) -> Any:
+        if not isinstance(node, dict):
+            return node
+        return {name: older(each) for name, each in node.items() if name not in {"mean", "p90"}}
+
+    assert older(row()) != row()
+    assert table.lines("mixed:4", older(row())) == table.lines("mixed:4", row())
+    assert html_report.page(older(report()), {}) == html_report.page(report(), {})
+
+
 def test_a_page_of_nothing_is_a_page() -> None:
     page = html_report.page({"environment": {}, "scenarios": {}}, {})
     assert page.endswith("</html>\n")
