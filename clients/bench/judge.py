@@ -36,6 +36,7 @@ class Heard:
     total_ms: float | None  # first text sent -> its end told
     rtf: float | None  # first text sent -> last packet, by the audio
     second_chunk_ms: float | None  # first audio message -> the first of the next chunk, or its end
+    stop_ms: float | None = None  # interrupted -> the server tells that it has stopped; None: it never told
 
 
 def judge(record: Record) -> Heard | None:
@@ -66,6 +67,7 @@ def judge(record: Record) -> Heard | None:
         total_ms=(end_s - record.sent_s) * 1000 if is_whole else None,
         rtf=(arrivals[-1].arrived_s - record.sent_s) / audio_s if is_whole else None,
         second_chunk_ms=(_second_s(record) - arrivals[0].arrived_s) * 1000 if is_whole else None,
+        stop_ms=None if record.stopped_s is None else (record.stopped_s - end_s) * 1000,
     )
 
 
@@ -91,6 +93,7 @@ def figures(records: Sequence[Record], *, window_s: tuple[float, float]) -> dict
         "rtf": summary([each.rtf for _, each in judged if each.rtf is not None], digits=3),
         "second_chunk_ms": summary([each.second_chunk_ms for _, each in judged if each.second_chunk_ms is not None]),
         "total_ms": summary([each.total_ms for _, each in judged if each.total_ms is not None]),
+        "stop_ms": summary([each.stop_ms for _, each in judged if each.stop_ms is not None]),
         "wall_per_audio": _wall_per_audio(records),
         "audio_s": round(sum(each.audio_s for _, each in judged), 1),
         "audio_s_per_s": round(_arrived_within(records, window_s) / (window_s[1] - window_s[0]), 1),

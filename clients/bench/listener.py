@@ -31,6 +31,7 @@ class Listener:
         self._received_48k = 0
         self._audible_48k: int | None = None
         self._cancelled_s: float | None = None
+        self._stopped_s: float | None = None
         self._message = ""
 
     async def listen(self, *, until_s: float) -> Outcome:
@@ -82,6 +83,7 @@ class Listener:
             is_slow=self._visit.reader is Reader.SLOW,
             arrivals=tuple(self._arrivals),
             cancelled_s=self._cancelled_s,
+            stopped_s=self._stopped_s,
             lag_s=self._lag_s,
             voice=self._turn.voice,
             message=self._message,
@@ -122,6 +124,8 @@ class Listener:
 
     def _outcome(self, ended: Ended) -> Outcome:
         self._message = ended.message
+        if ended.is_cancelled and self._cancelled_s is not None:
+            self._stopped_s = time.monotonic()
         if ended.is_refused:
             return Outcome.REFUSED
         if ended.message:

@@ -101,6 +101,7 @@ class Record(Struct, frozen=True):
     is_slow: bool
     arrivals: tuple[tuple[float, int], ...]  # when, and how many 48 kHz samples
     cancelled_s: float | None = None
+    stopped_s: float | None = None  # the server told that it has; None: not interrupted, or never told
     lag_s: float = 0.0  # of the latest piece behind its time: the client's own
     voice: str | None = None
     message: str = ""

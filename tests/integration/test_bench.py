@@ -112,6 +112,8 @@ async def test_every_dialect_can_be_interrupted() -> None:
         for dialect, records in (await in_all_dialects(url, "alone:40", settings)).items():
             outcomes = [record.outcome for record in records]
             assert outcomes == [Outcome.CANCELLED] * 2, (dialect, [r.message for r in records])
+            are_told = [record.stopped_s is not None for record in records]
+            assert are_told == [dialect in {"native", "deepgram"}] * 2, dialect
 
 
 async def test_nobody_there_is_one_line() -> None:

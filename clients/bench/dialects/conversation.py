@@ -19,7 +19,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The running turn has. `is_refused`: for want of room; `message`: why, where it did not end well."""
+    """The running turn has. `is_cancelled`: the server says so; `is_refused`: for want of room.
+
+    `message`: why, where it did not end well.
+    """
 
     is_cancelled: bool = False
     is_refused: bool = False

@@ -89,7 +89,7 @@ class SocketConversation:
                 taken = self._phrases.take(await self._connection.recv())
             except ConnectionClosed as error:
                 if self._has_hung_up:  # we have: that is how one interrupts here
-                    return Ended(is_cancelled=True)
+                    return Ended()
                 self._has_hung_up = True
                 if (ended := self._phrases.hung_up()) is not None:
                     return ended

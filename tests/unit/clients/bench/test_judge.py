@@ -102,6 +102,17 @@ def test_who_does_not_hear_the_end_has_no_total_nor_second_chunk(outcome: Outcom
     assert (heard.total_ms, heard.rtf, heard.second_chunk_ms) == (None, None, None)
 
 
+def test_who_interrupts_waits_until_the_server_says_that_it_has_stopped() -> None:
+    told = altered(outcome=Outcome.CANCELLED, cancelled_s=12.0, stopped_s=12.025, ended_s=12.5)
+    untold = altered(outcome=Outcome.CANCELLED, cancelled_s=12.0, ended_s=12.5)
+    heard = judge(told)
+    assert heard is not None
+    assert heard.stop_ms == pytest.approx(25.0)
+    row = figures([RECORD, told, untold], window_s=(5.0, 20.0))
+    assert (row["stop_ms"]["max"], row["stop_ms"]["num"]) == (25.0, 1)
+    assert figures([RECORD, untold], window_s=(5.0, 20.0))["stop_ms"] is None
+
+
 def test_the_wall_of_a_run_is_shared_by_all_its_audio() -> None:
     # From 10.01 to 20, for 2 s, 2 s and none; those before the window count too, as they do upstream.
     records = [

@@ -20,7 +20,7 @@ CLIENTS = {"are_late": False, "loop_lag_p99_ms": 1.0}
 RECORDS = [
     RECORD,
     altered(arrivals=((10.2, SECOND // 2), (11.2, SECOND)), message="<b>slow & sorry</b>"),
-    altered(outcome=Outcome.CANCELLED, cancelled_s=10.5),
+    altered(outcome=Outcome.CANCELLED, cancelled_s=10.5, stopped_s=10.51),
     altered(outcome=Outcome.REFUSED, arrivals=(), message="overloaded: no room"),
 ]
 
@@ -58,7 +58,7 @@ def test_files_grow_with_the_run(tmp_path: Path) -> None:
     assert [event["outcome"] for event in events] == ["done", "done", "cancelled", "refused"]
     assert events[0]["scenario"] == "mixed:4"
     assert events[0]["arrivals"] == [[0.11, SECOND], [1.0, SECOND]]
-    assert events[2]["cancelled_s"] == 0.5
+    assert (events[2]["cancelled_s"], events[2]["stopped_s"], events[0]["stopped_s"]) == (0.5, 0.51, None)
     saved = json.loads((tmp_path / "new" / ROWS_FILE).read_text())
     assert saved["scenarios"]["mixed:4"]["outcomes"]["refused"] == 1
 
