@@ -72,7 +72,10 @@ def _sustained(report: Mapping[str, Any]) -> str:
     if found is None:
         return ""
     more = ", the most that were tried" if found["is_limit"] else ""
-    objective = f"first audio p95 within {found['first_audio_p95_ms']:g} ms and C100 of {found['c100']:.1%}"
+    objective = (
+        f"first audio p95 within {found['first_audio_p95_ms']:g} ms, C100 of {found['c100']:.1%} "
+        f"and RTF p99 under {found['rtf_p99']:g}"
+    )
     streams = f"<b>{found['num_streams']} streams</b>{more} of {escape(found['form'])}"
     return f"<p>Sustained: {streams}, with {objective}.</p>"
 

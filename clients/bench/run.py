@@ -95,6 +95,7 @@ async def _climb(bench: Bench, ramp: Ramp, results: Results, progress: Progress)
         "is_limit": num_streams == ramp.max_streams,
         "first_audio_p95_ms": ramp.objective.first_audio_p95_ms,
         "c100": ramp.objective.c100,
+        "rtf_p99": ramp.objective.rtf_p99,
     }
     more = " (the most that were tried)" if num_streams == ramp.max_streams else ""
     progress.line(f"sustained: {num_streams} streams{more} of {ramp.form}")

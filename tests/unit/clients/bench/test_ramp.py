@@ -28,9 +28,11 @@ async def test_the_largest_that_holds_is_found_with_few_rounds(limit: int, at_mo
     assert max(asked) <= at_most
 
 
-def row(*, p95_ms: float = 100.0, c100: float | None = 1.0, refused: int = 0) -> dict[str, Any]:
+def row(
+    *, p95_ms: float = 100.0, c100: float | None = 1.0, refused: int = 0, rtf_p99: float | None = 0.5
+) -> dict[str, Any]:
     outcomes = {"done": 10, "cancelled": 0, "refused": refused, "failed": 0, "cut_off": 0}
-    return {"first_audio_ms": {"p95": p95_ms}, "c100": c100, "outcomes": outcomes}
+    return {"first_audio_ms": {"p95": p95_ms}, "c100": c100, "rtf": {"p99": rtf_p99}, "outcomes": outcomes}
 
 
 def test_an_objective_names_the_first_thing_that_is_missed() -> None:
@@ -39,6 +41,10 @@ def test_an_objective_names_the_first_thing_that_is_missed() -> None:
     assert objective.misses(row(c100=None)) is None
     assert "p95 201 ms, over 200" in str(objective.misses(row(p95_ms=201.0)))
     assert "C100 98.0%, under 99.0%" in str(objective.misses(row(c100=0.98)))
+    assert "RTF p99 1.000, not under 1" in str(objective.misses(row(rtf_p99=1.0)))
+    assert objective.misses(row(rtf_p99=0.999)) is None
+    assert objective.misses(row(rtf_p99=None)) is None, "too few turns to tell"
+    assert objective.misses({**row(), "rtf": None}) is None, "nobody heard the end"
     assert "1 were refused" in str(objective.misses(row(refused=1)))
     assert objective.misses({**row(), "first_audio_ms": None}) == "nothing was heard"
 

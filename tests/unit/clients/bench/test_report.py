@@ -77,6 +77,14 @@ def test_the_page_has_its_charts_and_no_mark_up_of_others() -> None:
     assert "one &lt;fast&gt; cpu" in page
 
 
+def test_the_page_says_what_was_sustained_and_by_which_objective() -> None:
+    found = {"form": "live:20j", "num_streams": 7, "is_limit": False}
+    objective = {"first_audio_p95_ms": 250.0, "c100": 0.99, "rtf_p99": 1.0}
+    page = html_report.page({**report(), "sustained": found | objective}, {})
+    wanted = "first audio p95 within 250 ms, C100 of 99.0% and RTF p99 under 1."
+    assert f"<p>Sustained: <b>7 streams</b> of live:20j, with {wanted}</p>" in page
+
+
 def test_files_from_before_means_and_ninetieths_are_shown_the_same() -> None:
     def older(node: Any) -> Any:
         if not isinstance(node, dict):
