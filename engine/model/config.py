@@ -106,7 +106,7 @@ class VocoderConfig:
     source_resblock_dilations: tuple[tuple[int, ...], ...]
     leaky_relu_slope: float
     audio_limit: float
-    look_right_frames: int  # of conv_pre
+    look_right_frames: int  # of conv_pre; 0: it looks both ways alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ def _flow_config(raw: Mapping[str, Any]) -> FlowConfig:
 
 
 def vocoder_config(raw: Mapping[str, Any], *, f0_channels: int) -> VocoderConfig:
-    """From the constructor arguments of upstream's CausalHiFTGenerator."""
+    """From the constructor arguments of upstream's CausalHiFTGenerator, or of its HiFTGenerator."""
     return VocoderConfig(
         base_channels=raw["base_channels"],
         f0_channels=f0_channels,
@@ -246,5 +246,5 @@ def vocoder_config(raw: Mapping[str, Any], *, f0_channels: int) -> VocoderConfig
         source_resblock_dilations=tuple(tuple(row) for row in raw["source_resblock_dilation_sizes"]),
         leaky_relu_slope=raw["lrelu_slope"],
         audio_limit=raw["audio_limit"],
-        look_right_frames=raw["conv_pre_look_right"],
+        look_right_frames=raw.get("conv_pre_look_right", 0),
     )

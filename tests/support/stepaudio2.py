@@ -1,0 +1,81 @@
+"""Golden data of Step-Audio2's token2wav, and the name-keyed weights and noise that they were made with.
+
+The rule is in tests/golden/stepaudio2_dit/README.md; the checks are stored there, the weights are not.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from tests.support.golden import GOLDEN_DIR, name_keyed_generator
+from voicegate.engine.model.config import VocoderConfig, vocoder_config
+from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig, stepaudio2_flow_config
+from voicegate.engine.token2wav.stepaudio2.flow.weights import flow_shapes
+
+STEPAUDIO2_DIR = GOLDEN_DIR / "stepaudio2_dit"
+
+
+def load_arrays(file_name: str) -> dict[str, torch.Tensor]:
+    """All arrays of one .npz of this family."""
+    with np.load(STEPAUDIO2_DIR / file_name) as archive:
+        return {key: torch.from_numpy(archive[key]) for key in archive.files}
+
+
+def tiny_section() -> dict[str, Any]:
+    """What model.json has as `token2wav`: the sizes of the modules that made the golden data."""
+    section: dict[str, Any] = json.loads((STEPAUDIO2_DIR / "config_tiny.json").read_text())
+    return {key: part for key, part in section.items() if key not in ("full", "s3tokenizer")}
+
+
+def flow_config() -> StepAudio2FlowConfig:
+    return stepaudio2_flow_config(tiny_section())
+
+
+def golden_vocoder_config() -> VocoderConfig:
+    section = tiny_section()
+    return vocoder_config(section["hift"], f0_channels=section["f0_predictor"]["cond_channels"])
+
+
+def normal(key: str, shape: tuple[int, ...]) -> torch.Tensor:
+    """A name-keyed array of standard normal numbers."""
+    return torch.from_numpy(name_keyed_generator(key).standard_normal(shape).astype(np.float32))
+
+
+def weight(name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    """One parameter by the golden README's weight rule."""
+    drawn = name_keyed_generator(name).standard_normal(shape).astype(np.float32)
+    last = name.rpartition(".")[2]
+    if last == "original0":
+        gain = 0.3 if ".convs2." in name else 0.4 if name.startswith("conv_post.") else 1.0
+        value = (1 + np.float32(0.1) * np.abs(drawn)) * np.float32(gain)
+    elif last == "alpha" or (len(shape) == 1 and last == "weight"):
+        value = 1 + np.float32(0.1) * drawn
+    elif len(shape) >= 2:
+        value = drawn * np.float32(0.5 / np.sqrt(np.prod(shape[1:]))) * np.float32(_GAINS.get(name, 1.0))
+    else:
+        value = np.float32(0.1) * drawn
+    return value.astype(np.float32)
+
+
+_GAINS = {"f0_predictor.classifier.weight": 300.0, "decoder.estimator.final_layer.linear.weight": 2.0}
+
+
+def generated(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(weight(name, shape)) for name, shape in shapes.items()}
+
+
+@cache
+def flow_state() -> dict[str, torch.Tensor]:
+    """The state dict that the golden data were made with."""
+    return generated(flow_shapes(flow_config()))
+
+
+@cache
+def flow_noise() -> torch.Tensor:
+    """[80, 30000]: upstream's `decoder.rand_noise`."""
+    return normal("decoder.rand_noise", (1, 80, 30_000))[0]

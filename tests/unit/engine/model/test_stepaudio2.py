@@ -1,0 +1,42 @@
+"""The section `token2wav` of model.json: sizes of the golden modules, of the released ones, and what is refused."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.stepaudio2 import STEPAUDIO2_DIR, flow_config, golden_vocoder_config, tiny_section
+from voicegate.engine.model.stepaudio2 import stepaudio2_flow_config
+from voicegate.engine.token2wav.stepaudio2.flow.weights import flow_shapes
+
+pytestmark = pytest.mark.unit
+
+
+def test_the_golden_modules_sizes() -> None:
+    config = flow_config()
+    assert (config.encoder.num_layers, config.encoder.num_up_layers, config.encoder.head_dim) == (3, 2, 16)
+    assert (config.estimator.depth, config.estimator.mlp_units, config.lookahead_tokens) == (2, 128, 3)
+    assert (golden_vocoder_config().base_channels, golden_vocoder_config().f0_channels) == (32, 24)
+
+
+def test_released_weights_have_the_names_and_shapes_that_are_asked_for() -> None:
+    full = json.loads((STEPAUDIO2_DIR / "config_tiny.json").read_text())["full"]
+    manifest = json.loads((STEPAUDIO2_DIR / "manifest_full.json").read_text())
+    shapes = flow_shapes(stepaudio2_flow_config(full))
+    assert {name: list(shape) for name, shape in shapes.items()} == manifest["flow"]
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value", "message"),
+    [
+        ("encoder", "input_layer", "conv2d", "encoder.input_layer is 'conv2d', not 'linear'"),
+        ("encoder", "up_stride", 4, "encoder.up_stride is 4, not 2"),
+        ("flow", "input_size", 64, "must be equal"),
+        ("estimator", "in_channels", 240, r"\(80, 240, 80\), not \(80, 320, 80\)"),
+    ],
+)
+def test_another_network_is_refused(part: str, key: str, value: Any, message: str) -> None:
+    section = tiny_section()
+    section[part][key] = value
+    with pytest.raises(ValueError, match=message):
+        stepaudio2_flow_config(section)
