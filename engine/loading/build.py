@@ -26,8 +26,9 @@ from voicegate.engine.interface import (
     UtteranceRequest,
 )
 from voicegate.engine.llm.backend import LlmDied
-from voicegate.engine.loading.devices import open_device, resolved_for_device
+from voicegate.engine.loading.devices import free_gpu_bytes, open_device, resolved_for_device
 from voicegate.engine.loading.llm import load_llm
+from voicegate.engine.loading.memory import check_room, gpu_memory
 from voicegate.engine.loading.runners import load_flow, load_vocoder
 from voicegate.engine.loading.startup import SILENT, ModelStart, Progress, freeze_heap, timed
 from voicegate.engine.loop.core import EngineCore
@@ -91,6 +92,8 @@ def load_stages(
     device = open_device(config)
     start = ModelStart(device.device, progress)
     room = voice_room(config, voices.values())
+    if device.is_cuda:
+        check_room(gpu_memory(config, model, room), config, free_gpu_bytes(device.device))
     with timed("text", progress):
         tokenizer = TextTokenizer.from_file(
             config.model_dir / "tokenizer.json", end_of_prompt_id=model.llm.end_of_prompt_id

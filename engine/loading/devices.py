@@ -56,6 +56,11 @@ def gpu_of(device: torch.device) -> Gpu:
     )
 
 
+def free_gpu_bytes(device: torch.device) -> int:
+    free_bytes, _ = torch.cuda.mem_get_info(device)
+    return free_bytes
+
+
 def _has_float8(device: torch.device) -> bool:
     return torch.cuda.get_device_capability(device) >= (8, 9)
 

@@ -3,8 +3,6 @@
 CUDA's runners need Triton, which CPU installations lack, so they are imported when a GPU is used.
 """
 
-import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,52 +11,24 @@ import torch
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.lanes import CudaLane
 from voicegate.engine.interface import EngineError
-from voicegate.engine.llm.model import llm_shapes
-from voicegate.engine.loading.devices import DTYPES, KV_DTYPES, PRODUCT_DTYPES, Device, gpu_of
-from voicegate.engine.loading.llm import llm_positions
+from voicegate.engine.loading.devices import DTYPES, KV_DTYPES, PRODUCT_DTYPES, Device, free_gpu_bytes, gpu_of
+from voicegate.engine.loading.memory import SPARE_GPU_BYTES, flow_block_bytes
 from voicegate.engine.loading.startup import ModelStart
 from voicegate.engine.loop.stages import VoiceRoom
 from voicegate.engine.model.config import ModelConfig
-from voicegate.engine.model.weights import Shape, load_state_dict
+from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.token2wav.flow import chunking
 from voicegate.engine.token2wav.flow.backend import FlowBackend
-from voicegate.engine.token2wav.flow.block_pool import BlockPool, bytes_per_block
+from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.plain_solver import PlainSolver
 from voicegate.engine.token2wav.flow.runner import FlowRunner
 from voicegate.engine.token2wav.flow.stream import BlockSolver
-from voicegate.engine.token2wav.flow.weights import flow_shapes
 from voicegate.engine.token2wav.vocoder.backend import VocoderBackend
 from voicegate.engine.token2wav.vocoder.model import VocoderModel
 from voicegate.engine.token2wav.vocoder.plain_renderer import PlainRenderer
 from voicegate.engine.token2wav.vocoder.runner import Renderer, VocoderRunner
-from voicegate.engine.token2wav.vocoder.weights import vocoder_shapes
 from voicegate.engine.units import SAMPLES_PER_TOKEN
-
-# What the flow's blocks leave of the GPU's free memory: all three models' kernels, graphs and activations (none has run
-# when the flow is loaded), a voice that is enrolled later. An H200's process had 0.9 GiB outside torch's allocator, the
-# CUDA context included, and 2 GiB reserved in it beyond what was in use.
-_SPARE_GPU_BYTES = 6 << 30
-
-
-def least_gpu_bytes(config: EngineConfig, model: ModelConfig) -> int:
-    """About what a resolved `config` takes of a GPU before a second clause and any voice have their flow blocks."""
-    dtype = DTYPES[config.precision]
-    llm, num_layers = model.llm, model.llm.num_layers
-    cache = (
-        num_layers * 2 * config.max_active_clauses * llm_positions(config, model, 0) * llm.num_kv_heads * llm.head_dim
-    )
-    return (
-        dtype.itemsize * (_num_weights(llm_shapes(llm)) + cache)
-        + 4 * _num_weights(vocoder_shapes(model.vocoder))
-        + 2 * 4 * _num_weights(flow_shapes(model.flow))
-        + _block_bytes(config, model) * chunking.num_speech_blocks(config.max_clause_tokens)
-        + _SPARE_GPU_BYTES
-    )
-
-
-def _num_weights(shapes: Mapping[str, Shape]) -> int:
-    return sum(map(math.prod, shapes.values()))
 
 
 def load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, *, start: ModelStart) -> VocoderBackend:
@@ -100,7 +70,7 @@ def load_flow(
     num_blocks = num_voice_blocks + config.max_active_clauses * blocks_per_clause
     if device.is_cuda:
         weight_bytes = sum(tensor.numel() * tensor.element_size() for tensor in state_dict.values())
-        block_bytes = _block_bytes(config, model)
+        block_bytes = flow_block_bytes(config, model)
         num_fitting = _num_fitting_blocks(
             device, block_bytes, 2 * weight_bytes, at_least=num_voice_blocks + blocks_per_clause
         )
@@ -135,20 +105,10 @@ def load_flow(
     )
 
 
-def _block_bytes(config: EngineConfig, model: ModelConfig) -> int:
-    """Of the flow on a GPU."""
-    return bytes_per_block(
-        model.flow.estimator,
-        num_steps=model.flow.num_euler_steps,
-        dtype=DTYPES[config.precision],
-        kv_dtype=KV_DTYPES[config.kv_dtype],
-    )
-
-
 def _num_fitting_blocks(device: Device, block_bytes: int, weight_bytes: int, *, at_least: int) -> int:
     """Raises EngineError for fewer."""
-    free_bytes, _ = torch.cuda.mem_get_info(device.device)
-    num_fitting = (free_bytes - _SPARE_GPU_BYTES - weight_bytes) // block_bytes
+    free_bytes = free_gpu_bytes(device.device)
+    num_fitting = (free_bytes - SPARE_GPU_BYTES - weight_bytes) // block_bytes
     if num_fitting < at_least:
         raise EngineError(
             f"{free_bytes >> 20} MiB are free on the GPU: too little for the voices and one clause "

@@ -145,7 +145,7 @@ def _check_gpu(config: GatewayConfig) -> Iterator[Finding]:
 
         from voicegate.engine.config import REFERENCE_GPU  # noqa: PLC0415
         from voicegate.engine.loading.devices import NO_TRITON  # noqa: PLC0415
-        from voicegate.engine.loading.runners import least_gpu_bytes  # noqa: PLC0415
+        from voicegate.engine.loading.memory import gpu_memory, spare_room  # noqa: PLC0415
         from voicegate.gateway.cli.local import engine_config  # noqa: PLC0415
     except ImportError as error:
         yield Finding(Level.FAIL, "engine", f"cannot be imported ({error}): {INSTALL_SERVER}")
@@ -159,7 +159,8 @@ def _check_gpu(config: GatewayConfig) -> Iterator[Finding]:
     text = f"{name}, {free:.1f} of {total_bytes / _GIB:.1f} GiB free"
     try:
         resolved = engine_config(config).resolved("cuda", replace(REFERENCE_GPU, memory_bytes=total_bytes))
-        needed = least_gpu_bytes(resolved, check_config(config.found_model_dir())) / _GIB
+        model = check_config(config.found_model_dir())
+        needed = gpu_memory(resolved, model, spare_room(resolved)).least_bytes / _GIB
     except (ConfigError, UnfitFile):  # told where the model is checked
         needed = 0.0
     if free < needed:

@@ -13,8 +13,6 @@ from tests.support.tiny_engine import CONFIG
 from voicegate.engine.device.lanes import CudaLane, Lane
 from voicegate.engine.interface import EngineError
 from voicegate.engine.loading.devices import Device, choose_device, open_device
-from voicegate.engine.loading.runners import least_gpu_bytes
-from voicegate.engine.model.config import load_model_config
 
 pytestmark = pytest.mark.unit
 
@@ -92,12 +90,3 @@ print([name for name in sys.modules if name.startswith("voicegate.engine") and "
         [sys.executable, "-c", script], cwd=TINY_MODEL_DIR.parents[1], capture_output=True, text=True, check=False
     )
     assert done.stdout.splitlines()[-1:] == ["[]"], done.stderr
-
-
-def test_memory_wanted_of_a_gpu_follows_the_configuration() -> None:
-    model = load_model_config(TINY_MODEL_DIR)
-    config = replace(CONFIG, max_active_clauses=8)
-    wanted = least_gpu_bytes(config, model)
-    assert least_gpu_bytes(replace(config, max_active_clauses=16), model) > wanted
-    assert least_gpu_bytes(replace(config, kv_dtype="float8"), model) < wanted
-    assert least_gpu_bytes(replace(config, precision="float32"), model) > wanted
