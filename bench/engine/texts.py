@@ -14,9 +14,9 @@ from voicegate.bench.demo import tokens_of
 from voicegate.bench.sentences import EVERYDAY
 from voicegate.engine import units
 from voicegate.engine.interface import SpeakingMode
-from voicegate.engine.llm.sequence import MAX_TOKENS_PER_TEXT_TOKEN
 from voicegate.engine.loop.clause import Entry
 from voicegate.engine.loop.clause_feed import ClauseFeed
+from voicegate.engine.model.config import StopRule
 from voicegate.engine.text.tokenizer import TextTokenizer
 
 # Of one clause, where the text allows it.
@@ -47,7 +47,7 @@ def limit_seconds(text: str, tokenizer: TextTokenizer, *, language: str, max_cla
     feed.push(text)
     feed.end()
     feed.read_all()
-    limits = [min(MAX_TOKENS_PER_TEXT_TOKEN * len(clause.text_ids), max_clause_tokens) for clause in feed.clauses]
+    limits = [min(StopRule().max_length(len(clause.text_ids)), max_clause_tokens) for clause in feed.clauses]
     return sum(limits) * units.MS_PER_TOKEN / 1000
 
 

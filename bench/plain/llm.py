@@ -21,7 +21,7 @@ from voicegate.engine.llm.backend import LlmPrompt, SequenceRequest
 from voicegate.engine.llm.model import BODY, HEAD, SPEECH_TABLE, check_state_dict
 from voicegate.engine.llm.sequence import Item, Table, Unistream
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
-from voicegate.engine.model.config import ModelConfig, SamplingConfig
+from voicegate.engine.model.config import HeadBias, ModelConfig, SamplingConfig
 from voicegate.engine.model.qwen2 import qwen2_sizes
 
 
@@ -96,6 +96,8 @@ class TransformersLlm:
         """Raises ImportError without transformers, and WeightsError."""
         transformers = importlib.import_module("transformers")
         check_state_dict(model.llm, state_dict)
+        if not isinstance(model.sampling, SamplingConfig) or model.llm.head_bias is HeadBias.USED:
+            raise ValueError("transformers' loop here has repetition-aware sampling and a head without bias alone")
         self._config, self._sampling, self._device = model.llm, model.sampling, device
         self._speech_table, self._head = (state_dict[name].to(device, dtype) for name in (SPEECH_TABLE, HEAD))
         sizes = {

@@ -12,13 +12,14 @@ import torch.nn.functional as F  # noqa: N812 - torch's own habit
 
 from voicegate.engine.llm.kv_cache import RaggedAttention
 from voicegate.engine.llm.linear import Linear
-from voicegate.engine.model.config import LlmConfig
+from voicegate.engine.model.config import HeadBias, LlmConfig
 from voicegate.engine.model.weights import Shape, check_shapes
 
 BODY = "llm.model.model."
 TEXT_TABLE = BODY + "embed_tokens.weight"
 SPEECH_TABLE = "speech_embedding.weight"
 HEAD = "llm_decoder.weight"
+HEAD_BIAS = "llm_decoder.bias"
 TIED_TEXT_HEAD = "llm.model.lm_head.weight"  # in the files, unused by speech
 
 
@@ -78,7 +79,7 @@ class LlmModel:
         self._table = torch.cat([state_dict[TEXT_TABLE], state_dict[SPEECH_TABLE]]).to(self.device)
         self._layers = [layer(index) for index in range(config.num_layers)]
         self._norm = norm(f"{BODY}norm")
-        self._head = linear(state_dict[HEAD])
+        self._head = linear(state_dict[HEAD], head_bias(config, state_dict))
         self._rotary = rotary_table(config).to(self.device)
 
     @property
@@ -161,6 +162,11 @@ def _rotate_(heads: torch.Tensor, rotary: torch.Tensor) -> None:
         heads.copy_(torch.view_as_real(pairs).view(heads.shape))
 
 
+def head_bias(config: LlmConfig, state_dict: Mapping[str, torch.Tensor]) -> torch.Tensor | None:
+    """[num_speech_rows], where it counts."""
+    return state_dict[HEAD_BIAS] if config.head_bias is HeadBias.USED else None
+
+
 def check_state_dict(config: LlmConfig, state_dict: Mapping[str, torch.Tensor]) -> None:
     """Raises WeightsError listing each key that is missing, unknown or misshaped."""
     used = {key: tensor for key, tensor in state_dict.items() if key != TIED_TEXT_HEAD}
@@ -173,10 +179,12 @@ def llm_shapes(config: LlmConfig) -> dict[str, Shape]:
     query, key = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
     shapes: list[tuple[str, Shape]] = [
         (TEXT_TABLE, (config.vocab_size, hidden)),
-        (SPEECH_TABLE, (config.num_speech_rows, hidden)),
+        (SPEECH_TABLE, (config.num_table_rows, hidden)),
         (HEAD, (config.num_speech_rows, hidden)),
         (f"{BODY}norm.weight", (hidden,)),
     ]
+    if config.head_bias is not HeadBias.ABSENT:
+        shapes.append((HEAD_BIAS, (config.num_speech_rows,)))
     for index in range(config.num_layers):
         name = f"{BODY}layers.{index}."
         for part, width in (("q", query), ("k", key), ("v", key)):

@@ -57,6 +57,31 @@ def inverse_cdf(weights: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     return torch.searchsorted(cumulative, targets)[:, 0].clamp_(max=weights.shape[1] - 1)
 
 
+def mask_ends(
+    scores: torch.Tensor, first_special_id: int, ignore_eos: torch.Tensor, forbids_end: torch.Tensor | None
+) -> None:
+    """In place, before anything is drawn: what `RepetitionAwareSampler.sample` says of the two flags."""
+    if forbids_end is not None:
+        scores[:, first_special_id:].masked_fill_(forbids_end[:, None], -torch.inf)
+    scores.select(1, first_special_id).masked_fill_(ignore_eos, -torch.inf)
+
+
+class BestIds:
+    """The heads of rows of probabilities, sorted as upstream sorts them: equal ones by ascending id."""
+
+    def __init__(self, num_ids: int, *, device: torch.device | str) -> None:
+        self._radix = 1 << num_ids.bit_length()
+        # Higher for lower ids: makes every key distinct.
+        self._tie_breaker = torch.arange(self._radix - 1, self._radix - 1 - num_ids, -1, device=device)
+
+    def __call__(self, probabilities: torch.Tensor, count: int) -> torch.Tensor:
+        """[B, ids] float32 -> [B, count] int64."""
+        # Bits of non-negative floats order as the floats do, so one topk of integer keys is a stable sort's head.
+        keys = probabilities.view(torch.int32).to(torch.int64).mul_(self._radix).add_(self._tie_breaker)
+        best = keys.topk(count).values
+        return (self._radix - 1) - (best & (self._radix - 1))
+
+
 class RepetitionAwareSampler:
     """Nucleus sampling; a token that came up within the last `window` is redrawn from all the others, no nucleus."""
 
@@ -71,11 +96,8 @@ class RepetitionAwareSampler:
         self._sampling = sampling
         self._draw = draw
         self._ignored_id = config.speech_token_size
-        self._num_ids = config.num_speech_rows
         self._min_repeats = math.ceil(sampling.window * sampling.tau_r)
-        self._radix = 1 << self._num_ids.bit_length()
-        # Higher for lower ids: makes every key of `nucleus` distinct, in upstream's order.
-        self._tie_breaker = torch.arange(self._radix - 1, self._radix - 1 - self._num_ids, -1, device=device)
+        self._best = BestIds(config.num_speech_rows, device=device)
 
     def nucleus(self, scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Candidates of each row: ids [B, top_k] int64 and probabilities [B, top_k] float32, 0 beyond the nucleus.
@@ -84,10 +106,7 @@ class RepetitionAwareSampler:
         than top_p. `scores` [B, num_speech_rows] float32, up to a constant per row.
         """
         probabilities = scores.softmax(-1)
-        # Bits of non-negative floats order as the floats do, so one topk of integer keys is a stable sort's head.
-        keys = probabilities.view(torch.int32).to(torch.int64).mul_(self._radix).add_(self._tie_breaker)
-        best = keys.topk(self._sampling.top_k).values
-        ids = (self._radix - 1) - (best & (self._radix - 1))
+        ids = self._best(probabilities, self._sampling.top_k)
         weights = probabilities.gather(1, ids)
         before = weights.cumsum(-1, dtype=torch.float64).sub_(weights)
         return ids, weights.masked_fill_(before >= self._sampling.top_p, 0.0)
@@ -109,9 +128,7 @@ class RepetitionAwareSampler:
         is sos and eos is the next one: the flag does not keep a sequence from ending, here as there.
         `forbids_end` [B] bool: none but speech ids can come up (None: of no row).
         """
-        if forbids_end is not None:
-            scores[:, self._ignored_id :].masked_fill_(forbids_end[:, None], -torch.inf)
-        scores.select(1, self._ignored_id).masked_fill_(ignore_eos, -torch.inf)
+        mask_ends(scores, self._ignored_id, ignore_eos, forbids_end)
         ids, weights = self.nucleus(scores)
         first = ids.gather(1, self._draw(weights, uniforms[:, 0])[:, None])
         is_repeated = (history == first).sum(-1, keepdim=True) >= self._min_repeats

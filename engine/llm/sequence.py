@@ -12,10 +12,6 @@ from enum import Enum
 from voicegate.engine.llm.backend import InvalidRequest, LlmPrompt
 from voicegate.engine.model.config import LlmConfig
 
-# Upstream's bounds on speech tokens per text token. The upper one ends a sequence that runs on.
-MIN_TOKENS_PER_TEXT_TOKEN = 2
-MAX_TOKENS_PER_TEXT_TOKEN = 20
-
 
 class Table(Enum):
     """Which embedding table an id belongs to."""
@@ -84,10 +80,10 @@ class Unistream:
         _check_instruction(config, text)
         self.decoded: list[int] = []  # what the sampler's repetition window looks at
         self.failure: str | None = None
-        self._speech_token_size = config.speech_token_size
+        self._config = config
         # Tokens before the first that may be eos by upstream's flag, and tokens at all.
-        self.min_tokens = MIN_TOKENS_PER_TEXT_TOKEN * len(text_ids)
-        max_length = MAX_TOKENS_PER_TEXT_TOKEN * len(text_ids)
+        self.min_tokens = config.stop.min_tokens_per_text_token * len(text_ids)
+        max_length = config.stop.max_length(len(text_ids))
         self.max_tokens = max_length if max_tokens is None else min(max_length, max_tokens)
         items = (
             (Table.SPEECH, config.sos_id),
@@ -100,10 +96,10 @@ class Unistream:
         self.state = SequenceState.RUNNABLE if text_ids else SequenceState.FINISHED
 
     def advance(self, token: int | None) -> int | None:
-        """Take the token sampled from `feed`; returns it where it is speech, None where it ends the sequence."""
+        """Take the token sampled from `feed`; returns it where it is speech."""
         assert token is not None, "unistream never forces a fill"
         self.feed = None
-        if token >= self._speech_token_size:
+        if ends_speech(self._config, token):
             self.state = SequenceState.FINISHED
             return None
         self.decoded.append(token)
@@ -111,7 +107,7 @@ class Unistream:
             self.state = SequenceState.TRUNCATED
         else:
             self.feed = Feed(((Table.SPEECH, token),), ignore_eos=len(self.decoded) < self.min_tokens)
-        return token
+        return _audible(self._config, token)
 
 
 class Growing:
@@ -150,8 +146,9 @@ class Growing:
         text = self._prompt.text_ids + text_ids
         _check_instruction(self._config, text)
         self._is_complete = until is None
-        self.min_tokens = MIN_TOKENS_PER_TEXT_TOKEN * len(text_ids) if self._is_complete else 0
-        limits = (until, self._limit, MAX_TOKENS_PER_TEXT_TOKEN * len(text_ids) if self._is_complete else None)
+        stop = self._config.stop
+        self.min_tokens = stop.min_tokens_per_text_token * len(text_ids) if self._is_complete else 0
+        limits = (until, self._limit, stop.max_length(len(text_ids)) if self._is_complete else None)
         self.max_tokens = min(limit for limit in limits if limit is not None)
         items = (
             (Table.SPEECH, self._config.sos_id),
@@ -168,10 +165,10 @@ class Growing:
         self._feed(items[num_kept:], num_kept=num_kept)
 
     def advance(self, token: int | None) -> int | None:
-        """Take the token sampled from `feed`; returns it where it is speech, None where it ends the sequence."""
+        """Take the token sampled from `feed`; returns it where it is speech."""
         assert token is not None, "growing never forces a fill"
         self.feed = None
-        if token >= self._config.speech_token_size:
+        if ends_speech(self._config, token):
             self.state = SequenceState.FINISHED
             return None
         self.decoded.append(token)
@@ -180,7 +177,7 @@ class Growing:
         else:
             is_cut = self._is_complete or self.max_tokens == self._limit
             self.state = SequenceState.TRUNCATED if is_cut else SequenceState.WAITING
-        return token
+        return _audible(self._config, token)
 
     def _feed(self, items: tuple[Item, ...], *, num_kept: int | None = None) -> None:
         ignores_eos = len(self.decoded) < self.min_tokens
@@ -208,7 +205,8 @@ class Bistream:
         """Raises InvalidRequest where the model wants <|endofprompt|> and the prompt text lacks it."""
         _check_instruction(config, prompt.text_ids)
         end_id = config.end_of_prompt_id
-        instruction_end = 0 if end_id is None else prompt.text_ids.index(end_id) + 1
+        has_instruction = end_id is not None and end_id in prompt.text_ids
+        instruction_end = prompt.text_ids.index(end_id) + 1 if has_instruction else 0
         self.decoded: list[int] = []  # what the sampler's repetition window looks at: speech and fill tokens
         self.feed: Feed | None = None
         self.state = SequenceState.WAITING
@@ -326,7 +324,7 @@ class Bistream:
             if not self._num_text_tokens:
                 self.state = SequenceState.FINISHED
                 return
-            limit = self._num_emitted + MAX_TOKENS_PER_TEXT_TOKEN * self._num_text_tokens
+            limit = self._config.stop.max_length(self._num_text_tokens, num_spoken=self._num_emitted)
             self._max_tokens = limit if self._max_tokens is None else min(limit, self._max_tokens)
         late_speech = self._untangle_prompt() if self._policy is BistreamPolicy.ROBUST else []
         task = (Table.SPEECH, self._config.task_id)
@@ -361,9 +359,19 @@ def _num_common(before: tuple[Item, ...], now: tuple[Item, ...]) -> int:
 
 
 def _check_instruction(config: LlmConfig, text_ids: tuple[int, ...]) -> None:
-    """Raises InvalidRequest for a text without end of its instruction, unless the model knows no instructions."""
-    if config.end_of_prompt_id is not None and config.end_of_prompt_id not in text_ids:
+    """Raises InvalidRequest for a text without end of its instruction, where the model wants one before every text."""
+    is_needed = config.end_of_prompt_id is not None and config.needs_end_of_prompt
+    if is_needed and config.end_of_prompt_id not in text_ids:
         raise InvalidRequest("the text lacks <|endofprompt|>, which ends the instruction before it")
+
+
+def ends_speech(config: LlmConfig, token: int) -> bool:
+    """Of a token that a sequence drew outside bistream's blocks."""
+    return token == config.eos_id if config.stop.is_eos_alone else token >= config.speech_token_size
+
+
+def _audible(config: LlmConfig, token: int) -> int | None:
+    return token if token < config.speech_token_size else None
 
 
 def _text_items(text_ids: Iterable[int]) -> list[Item]:

@@ -1,6 +1,6 @@
 """LlmRunner on our own decoder: continuous batching over static slots, with torch's operations.
 
-Owns the weights, the cache and the sampler's history.
+Owns the weights, the cache and what the sampler remembers of each slot.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,9 @@ from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
 from voicegate.engine.llm.live_sequences import Live, LiveSequences
 from voicegate.engine.llm.model import LlmModel
 from voicegate.engine.llm.runner import FinishedStep, LaunchedStep
-from voicegate.engine.llm.sampler import RepetitionAwareSampler
 from voicegate.engine.llm.sequence import BistreamPolicy, Feed, Table
-from voicegate.engine.model.config import LlmConfig, SamplingConfig
-
-_NO_ID = -1  # in a history that is not full yet
-
+from voicegate.engine.llm.slot_samplers import slot_sampler
+from voicegate.engine.model.config import LlmConfig, Sampling
 
 _Work = tuple[Live, Feed]  # a sequence and what this step feeds it
 
@@ -32,7 +29,7 @@ class TorchLlmRunner(LiveSequences):
     def __init__(
         self,
         config: LlmConfig,
-        sampling: SamplingConfig,
+        sampling: Sampling,
         state_dict: Mapping[str, torch.Tensor],
         *,
         num_slots: int,
@@ -54,13 +51,11 @@ class TorchLlmRunner(LiveSequences):
             device=device,
             dtype=dtype,
         )
-        self._sampler = RepetitionAwareSampler(sampling, config, device=device)
-        # By slot: what its sequence decoded last, as a ring.
-        self._history = np.full((num_slots, sampling.window), _NO_ID, dtype=np.int64)
+        self._sampler = slot_sampler(sampling, config, num_slots=num_slots, device=self._device)
 
     def add(self, request: SequenceRequest) -> None:
         super().add(request)
-        self._history[self.slot_of(request.sequence_id)] = _NO_ID
+        self._sampler.begin(self.slot_of(request.sequence_id))
 
     def launch(self, sequence_ids: Sequence[int]) -> LaunchedStep:
         return FinishedStep(self.step(sequence_ids))
@@ -87,6 +82,8 @@ class TorchLlmRunner(LiveSequences):
         lengths = self._slots.lengths
         spans = [Span(live.slot, int(lengths[live.slot]), len(feed.items)) for live, feed in work]
         fed = [self._first_row[table] + id_ for _, feed in work for table, id_ in feed.items]
+        for live, feed in work:
+            self._sampler.note_fed(live.slot, feed.items)
         embeddings = self._model.embed(torch.tensor(fed, device=self._device))
         hidden = self._model.forward(embeddings, RaggedAttention(self._cache, spans))
         for span in spans:
@@ -108,17 +105,14 @@ class TorchLlmRunner(LiveSequences):
         slots = np.array([live.slot for live, _ in work])
         drawn = self._sampler.sample(
             self._model.logits(hidden),
-            history=self._to_device(self._history[slots]),
+            slots,
             ignore_eos=torch.tensor([feed.ignore_eos for _, feed in work], device=self._device),
             forbids_end=torch.tensor([feed.forbids_end for _, feed in work], device=self._device),
-            uniforms=self._to_device(self._slots.draw(slots)),
+            uniforms=torch.from_numpy(self._slots.draw(slots)).to(self._device),
         )
         for (live, _), token in zip(work, drawn.tolist(), strict=True):
             tokens[live.sequence_id] = token
         return tokens
-
-    def _to_device(self, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> torch.Tensor:
-        return torch.from_numpy(array).to(self._device)
 
     def _advance(self, live: Live, tokens: Mapping[int, int | None]) -> int | None:
         """Tell the sequence what was sampled for it, if anything was; what it makes of that, if it is speech."""
@@ -128,5 +122,5 @@ class TorchLlmRunner(LiveSequences):
         num_decoded = len(sequence.decoded)
         token = sequence.advance(tokens[live.sequence_id])
         if len(sequence.decoded) > num_decoded:
-            self._history[live.slot, num_decoded % self._history.shape[1]] = sequence.decoded[-1]
+            self._sampler.note_decoded(live.slot, num_decoded, sequence.decoded[-1])
         return token

@@ -15,7 +15,7 @@ from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.loading.devices import DTYPES, Device
 from voicegate.engine.loading.startup import ModelStart
-from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.model.config import HeadBias, ModelConfig, SamplingConfig
 from voicegate.engine.model.weights import load_state_dict
 
 # Text tokens of the longest clause, its prompt and the special ids around them, on top of its speech tokens.
@@ -62,12 +62,13 @@ def _cuda_llm(
     lane = device.llm_lane
     if not isinstance(lane, CudaLane):
         raise EngineError("--llm-backend cuda needs a GPU; on a CPU use torch, or auto")
+    sampling = _repetition_aware(model, "cuda")
     from voicegate.engine.llm.cuda.config import CudaLlmConfig  # noqa: PLC0415 - see the module's docstring
     from voicegate.engine.llm.cuda.runner import CudaLlmRunner  # noqa: PLC0415
 
     runner = CudaLlmRunner(
         model.llm,
-        model.sampling,
+        sampling,
         load_state_dict(config.model_dir / "llm.safetensors"),
         num_slots=config.max_active_clauses,
         max_positions=num_positions,
@@ -87,6 +88,7 @@ def _tensorrt_llm(config: EngineConfig, model: ModelConfig, device: Device, num_
     from voicegate.engine.llm.tensorrt_llm.library import open_library  # noqa: PLC0415
     from voicegate.engine.llm.tensorrt_llm.requirements import check_requirements  # noqa: PLC0415
 
+    sampling = _repetition_aware(model, "tensorrt-llm")
     check_requirements(device.device)
     if config.merged_hf_dir is None:
         raise EngineError(
@@ -107,5 +109,15 @@ def _tensorrt_llm(config: EngineConfig, model: ModelConfig, device: Device, num_
         has_reuse=config.tensorrt_llm_reuse,
     )
     vocabulary = read_vocabulary(config.merged_hf_dir, model.llm)
-    library = open_library(settings, model.llm, model.sampling, vocabulary)
+    library = open_library(settings, model.llm, sampling, vocabulary)
     return TensorrtLlm(model.llm, vocabulary, library, settings)
+
+
+def _repetition_aware(model: ModelConfig, backend: str) -> SamplingConfig:
+    """What alone these backends know of. Raises EngineError."""
+    if model.llm.head_bias is HeadBias.USED or not isinstance(model.sampling, SamplingConfig):
+        raise EngineError(
+            f"--llm-backend {backend} has no bias in the LLM's head and no sampling by repetition penalty, "
+            "one of which this model has: use --llm-backend torch"
+        )
+    return model.sampling

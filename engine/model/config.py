@@ -6,6 +6,7 @@ carried over unchanged. Anything that a module needs to know about its size come
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,41 @@ class ModelConfigError(ValueError):
     """model.json is missing, unreadable or describes something that this engine cannot run."""
 
 
+class Family(StrEnum):
+    """`model_type` of model.json: which models stand behind the seams. docs/models.md has what each can do."""
+
+    COSYVOICE3 = "cosyvoice3"
+    COSYVOICE2_STEPAUDIO2 = "cosyvoice2-stepaudio2"  # CosyVoice2's LLM, Step-Audio2's token2wav
+
+
+class HeadBias(StrEnum):
+    """Whether the checkpoint's speech head has a bias, and whether it counts."""
+
+    ABSENT = "absent"
+    USED = "used"
+    IGNORED = "ignored"  # as by servers whose Qwen2 has none
+
+
+@dataclass(frozen=True, slots=True)
+class StopRule:
+    """Where speech ends. Upstream's own for all families; what TensorRT-LLM serves has another (docs/adr/0039)."""
+
+    is_eos_alone: bool = False  # no other special id ends speech: it is fed, counted and not heard
+    min_tokens_per_text_token: int = 2  # fewer speech tokens, and `speech_token_size` cannot come up
+    max_tokens_per_text_token: int | None = 20  # more, and a sequence that runs on is cut off
+    max_tokens: int | None = None  # of a sequence
+
+    def __post_init__(self) -> None:
+        if self.max_tokens_per_text_token is None and self.max_tokens is None:
+            raise ValueError("stop has neither max_tokens_per_text_token nor max_tokens: speech might never end")
+
+    def max_length(self, num_text_tokens: int, *, num_spoken: int = 0) -> int:
+        """Of a sequence that has spoken so much already, not counted against the text."""
+        ratio = self.max_tokens_per_text_token
+        limits = (self.max_tokens, None if ratio is None else num_spoken + ratio * num_text_tokens)
+        return min(limit for limit in limits if limit is not None)
+
+
 @dataclass(frozen=True, slots=True)
 class LlmConfig:
     """A Qwen2-class decoder body with CosyVoice's speech table and head beside it."""
@@ -48,13 +84,22 @@ class LlmConfig:
     eos_id: int
     task_id: int
     fill_id: int
-    end_of_prompt_id: int | None  # in the text table: <|endofprompt|>, of every text; None: of none
+    end_of_prompt_id: int | None  # in the text table: <|endofprompt|>, behind an instruction; None: there is none
+    needs_end_of_prompt: bool = True  # every text has it, where there is one
     num_special_rows: int = 200  # of the speech table and the head, behind the speech ids: special and unused ids
+    num_unspoken_rows: int = 0  # of the speech table alone, behind those: special ids that are fed and never drawn
+    head_bias: HeadBias = HeadBias.ABSENT
+    stop: StopRule = StopRule()
 
     @property
     def num_speech_rows(self) -> int:
-        """Rows of the speech table and of the head."""
+        """Rows of the head; the speech table begins with as many."""
         return self.speech_token_size + self.num_special_rows
+
+    @property
+    def num_table_rows(self) -> int:
+        """Rows of the speech table."""
+        return self.num_speech_rows + self.num_unspoken_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +110,19 @@ class SamplingConfig:
     top_k: int = 25
     window: int = 10
     tau_r: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class PenaltySamplingConfig:
+    """Top-k, then top-p within it, where what was fed already has become less likely; as Triton's recipe sets it."""
+
+    temperature: float = 0.8
+    top_p: float = 0.95
+    top_k: int = 50
+    repetition_penalty: float = 1.1  # positive scores are divided by it, negative ones multiplied
+
+
+Sampling = SamplingConfig | PenaltySamplingConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +170,11 @@ class VocoderConfig:
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
     name: str
-    family: str
+    family: Family
     llm: LlmConfig
     flow: FlowConfig
     vocoder: VocoderConfig
-    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    sampling: Sampling = field(default_factory=SamplingConfig)
     silent_tokens: frozenset[int] = frozenset()
     max_silent_run: int = 5  # silent tokens in a row that reach the flow; the rest are dropped
     # Before the text of a pass; with <|endofprompt|> where every text has it, else without.
@@ -155,24 +213,17 @@ def _why_missing(model_dir: Path) -> str:
 
 def parse_model_config(raw: Mapping[str, Any], *, name: str) -> ModelConfig:
     """Build the configuration from model.json's content. Raises KeyError, TypeError or ValueError."""
-    if raw["model_type"] != "cosyvoice3":
-        raise ValueError(f"model_type is {raw['model_type']!r}; this engine runs 'cosyvoice3'")
+    family = _family(raw["model_type"])
     rates = (raw["sample_rate"], raw["token_frame_rate"])
     if rates != (units.SAMPLE_RATE_HZ, units.TOKEN_RATE_HZ):
         raise ValueError(f"sample_rate and token_frame_rate are {rates}; this engine runs 24000 Hz and 25 Hz")
-    sampling = raw["sampling"]
     return ModelConfig(
         name=raw.get("name", name),
-        family=raw["model_type"],
+        family=family,
         llm=_llm_config(raw),
         flow=_flow_config(raw["flow"]),
         vocoder=vocoder_config(raw["hift"], f0_channels=raw["hift"]["f0_predictor"]["cond_channels"]),
-        sampling=SamplingConfig(
-            top_p=sampling["top_p"],
-            top_k=sampling["top_k"],
-            window=sampling["win_size"],
-            tau_r=sampling["tau_r"],
-        ),
+        sampling=_sampling_config(raw["sampling"]),
         silent_tokens=frozenset(raw["silent_tokens"]),
         instruct_prefix=raw["instruct_prefix"],
         default_voice=raw.get("default_voice"),
@@ -182,9 +233,31 @@ def parse_model_config(raw: Mapping[str, Any], *, name: str) -> ModelConfig:
     )
 
 
+def _family(model_type: object) -> Family:
+    if model_type != Family.COSYVOICE3:
+        raise ValueError(f"model_type is {model_type!r}; this engine runs {Family.COSYVOICE3.value!r}")
+    return Family.COSYVOICE3
+
+
+def _sampling_config(raw: Mapping[str, Any]) -> Sampling:
+    match raw.get("kind", "repetition-aware"):
+        case "repetition-aware":
+            return SamplingConfig(top_p=raw["top_p"], top_k=raw["top_k"], window=raw["win_size"], tau_r=raw["tau_r"])
+        case "repetition-penalty":
+            return PenaltySamplingConfig(
+                temperature=raw["temperature"],
+                top_p=raw["top_p"],
+                top_k=raw["top_k"],
+                repetition_penalty=raw["repetition_penalty"],
+            )
+        case kind:
+            raise ValueError(f"sampling.kind is {kind!r}; this engine has repetition-aware and repetition-penalty")
+
+
 def _llm_config(raw: Mapping[str, Any]) -> LlmConfig:
-    body = raw["llm"]["qwen2"]
-    text_per_mix, speech_per_mix = raw["llm"]["mix_ratio"]
+    llm = raw["llm"]
+    body = llm["qwen2"]
+    text_per_mix, speech_per_mix = llm["mix_ratio"]
     return LlmConfig(
         vocab_size=body["vocab_size"],
         hidden_size=body["hidden_size"],
@@ -196,13 +269,28 @@ def _llm_config(raw: Mapping[str, Any]) -> LlmConfig:
         max_positions=body["max_position_embeddings"],
         rope_theta=body["rope_theta"],
         rms_norm_eps=body["rms_norm_eps"],
-        speech_token_size=raw["llm"]["speech_token_size"],
+        speech_token_size=llm["speech_token_size"],
         mix_ratio=(text_per_mix, speech_per_mix),
         sos_id=raw["sos_token_id"],
         eos_id=raw["eos_token_id"],
         task_id=raw["task_token_id"],
         fill_id=raw["fill_token_id"],
         end_of_prompt_id=raw["endofprompt_token_id"],
+        needs_end_of_prompt=llm.get("needs_endofprompt", True),
+        num_special_rows=llm.get("num_special_rows", 200),
+        num_unspoken_rows=llm.get("num_unspoken_rows", 0),
+        head_bias=HeadBias(llm.get("head_bias", "absent")),
+        stop=_stop_rule(llm.get("stop", {})),
+    )
+
+
+def _stop_rule(raw: Mapping[str, Any]) -> StopRule:
+    default = StopRule()
+    return StopRule(
+        is_eos_alone=raw.get("eos_alone", default.is_eos_alone),
+        min_tokens_per_text_token=raw.get("min_token_text_ratio", default.min_tokens_per_text_token),
+        max_tokens_per_text_token=raw.get("max_token_text_ratio", default.max_tokens_per_text_token),
+        max_tokens=raw.get("max_tokens", default.max_tokens),
     )
 
 

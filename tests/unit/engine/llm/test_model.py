@@ -1,5 +1,7 @@
 """Loading: wrong state dicts are named, half-width weights give the same numbers. The numbers: tests/parity."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ from tests.unit.engine.llm.support import small_llm_config, small_state_dict
 from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
 from voicegate.engine.llm.linear import Linear, can_pack_half
 from voicegate.engine.llm.model import LlmModel
+from voicegate.engine.model.config import HeadBias
 from voicegate.engine.model.weights import WeightsError
 
 pytestmark = pytest.mark.unit
@@ -38,6 +41,19 @@ def test_the_tied_text_head_may_be_there_or_not() -> None:
     with_head = hidden(LlmModel(CONFIG, state))
     del state["llm.model.lm_head.weight"]
     torch.testing.assert_close(hidden(LlmModel(CONFIG, state)), with_head, rtol=0, atol=0)
+
+
+def test_a_heads_bias_counts_where_the_model_uses_it() -> None:
+    bias = torch.arange(CONFIG.num_speech_rows) / 100
+    plain, state = small_state_dict(), {**small_state_dict(), "llm_decoder.bias": bias}
+    expected = LlmModel(CONFIG, plain).logits(torch.ones(1, CONFIG.hidden_size))
+    for head_bias, added in ((HeadBias.USED, bias), (HeadBias.IGNORED, 0 * bias)):
+        model = LlmModel(replace(CONFIG, head_bias=head_bias), state)
+        torch.testing.assert_close(model.logits(torch.ones(1, CONFIG.hidden_size)), expected + added)
+        with pytest.raises(WeightsError, match=r"missing: llm_decoder\.bias"):
+            LlmModel(replace(CONFIG, head_bias=head_bias), plain)
+    with pytest.raises(WeightsError, match=r"unknown: llm_decoder\.bias"):
+        LlmModel(CONFIG, state)
 
 
 def test_half_files_run_in_float32_packed_or_not() -> None:

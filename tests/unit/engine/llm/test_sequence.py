@@ -22,10 +22,12 @@ from tests.unit.engine.llm.support import (
     ids,
     run_bistream,
     run_unistream,
+    run_until_stuck,
     scripted,
 )
 from voicegate.engine.llm.backend import InvalidRequest, LlmPrompt
-from voicegate.engine.llm.sequence import Bistream, BistreamPolicy, SequenceState, Table, Unistream
+from voicegate.engine.llm.sequence import Bistream, BistreamPolicy, Growing, SequenceState, Table, Unistream
+from voicegate.engine.model.config import StopRule
 
 pytestmark = pytest.mark.unit
 
@@ -124,6 +126,47 @@ def test_a_model_without_instructions_has_the_same_layout_without_one() -> None:
     sequence = Unistream(config, LlmPrompt((1, 2), (7, 8)), (3, 4))
     assert sequence.feed is not None
     assert [id_ for _, id_ in sequence.feed.items] == [SOS, 1, 2, 3, 4, TASK, 7, 8]
+
+
+def test_a_model_that_may_do_without_instructions_takes_texts_of_both_kinds() -> None:
+    config = replace(CONFIG, needs_end_of_prompt=False)
+    for prompt_text in ((1, 2), (*INSTRUCTION, 1, 2)):
+        sequence = Unistream(config, LlmPrompt(prompt_text, (7, 8)), (3, 4))
+        assert [id_ for _, id_ in sequence.layout] == [SOS, *prompt_text, 3, 4, TASK, 7, 8]
+        bistream = Bistream(replace(config, mix_ratio=(2, 3)), LlmPrompt(prompt_text, (7, 8, 9)))
+        bistream.push_text([3])
+        assert bistream.feed is not None
+        assert [id_ for _, id_ in bistream.feed.items] == [SOS, *prompt_text, 7, 8, 9]
+
+
+EOS_ALONE = StopRule(is_eos_alone=True, min_tokens_per_text_token=0, max_tokens_per_text_token=None, max_tokens=7)
+
+
+@pytest.mark.parametrize("is_growing", [False, True])
+def test_where_eos_alone_ends_speech_other_special_ids_are_fed_and_not_heard(is_growing: bool) -> None:
+    config = replace(CONFIG, stop=EOS_ALONE)
+    prompt, text = LlmPrompt(INSTRUCTION), (3, 4)
+    sequence = Growing(config, prompt) if is_growing else Unistream(config, prompt, text)
+    if isinstance(sequence, Growing):
+        sequence.read(text, until=None)
+    recording = Recording()
+    run_until_stuck(sequence, scripted([10, FILL, 11, EOS]), recording)
+    assert (recording.yielded, sequence.state) == ([10, 11], SequenceState.FINISHED)
+    assert recording.fed[-3:] == [(Table.SPEECH, 10), (Table.SPEECH, FILL), (Table.SPEECH, 11)]
+    assert recording.masked == [-1] * 4  # no least length
+
+
+def test_what_is_not_heard_counts_against_the_length() -> None:
+    sequence = Unistream(replace(CONFIG, stop=EOS_ALONE), LlmPrompt(INSTRUCTION), (3, 4))
+    assert run_unistream(sequence, scripted([FILL] * 6 + [5] * 9)).yielded == [5]
+    assert sequence.state is SequenceState.TRUNCATED
+
+
+def test_a_limit_by_text_counts_from_what_was_spoken_before_it() -> None:
+    assert StopRule().max_length(3, num_spoken=40) == 100
+    assert StopRule(max_tokens=70).max_length(3, num_spoken=40) == 70
+    with pytest.raises(ValueError, match="speech might never end"):
+        StopRule(max_tokens_per_text_token=None)
 
 
 # --- bistream ---------------------------------------------------------------------------------------------

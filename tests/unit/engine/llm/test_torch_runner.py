@@ -1,5 +1,6 @@
 """The runner's promises on a small random model: batched = alone, slots, failures, text that streams in."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -19,9 +20,10 @@ from voicegate.engine.llm.backend import (
 )
 from voicegate.engine.llm.kv_cache import RaggedAttention
 from voicegate.engine.llm.model import LlmModel
+from voicegate.engine.llm.penalty_sampler import RepetitionPenaltySampler
 from voicegate.engine.llm.sampler import RepetitionAwareSampler, seed_key, uniforms
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
-from voicegate.engine.model.config import SamplingConfig
+from voicegate.engine.model.config import PenaltySamplingConfig, SamplingConfig
 
 pytestmark = pytest.mark.unit
 
@@ -83,6 +85,53 @@ def test_a_batch_gives_what_each_gives_alone() -> None:
 
 def test_seeds_matter() -> None:
     assert len({tuple(expected(seed)) for seed in range(4)}) == 4
+
+
+@pytest.mark.parametrize("is_streaming", [False, True])
+def test_a_penalty_is_on_what_was_fed_of_speech(monkeypatch: pytest.MonkeyPatch, is_streaming: bool) -> None:
+    """The prompt's and its own; nothing of the sequence that had the slot before, and not fill, which is never fed."""
+    seen: list[set[int]] = []
+    sample = RepetitionPenaltySampler.sample
+
+    def spy(sampler: RepetitionPenaltySampler, scores: torch.Tensor, **given: torch.Tensor) -> torch.Tensor:
+        seen.append(set(given["seen"][0].nonzero()[:, 0].tolist()))
+        return sample(sampler, scores, **given)
+
+    monkeypatch.setattr(RepetitionPenaltySampler, "sample", spy)
+    runner = TorchLlmRunner(CONFIG, PenaltySamplingConfig(), STATE, num_slots=1, max_positions=256)
+    for sequence_id in range(2):
+        runner.add(request(sequence_id, num_text=12, seed=sequence_id, is_streaming=is_streaming, max_tokens=30))
+        if is_streaming:
+            runner.end_text(sequence_id)
+        seen.clear()
+        spoken = tokens(drain(runner)[sequence_id])
+        fed = {*PROMPT.speech_ids, CONFIG.sos_id}
+        fed_with_task = fed | {CONFIG.task_id}
+        assert len(spoken) == 30
+        assert seen[0] == (fed if is_streaming else fed_with_task)
+        assert seen[-1] - fed_with_task == set(spoken[:-1]) - fed_with_task
+        assert CONFIG.fill_id not in seen[-1]
+
+
+def test_ids_that_are_fed_and_never_drawn_are_rows_of_the_table_alone() -> None:
+    """sos and task behind the head's rows: the same weights, moved, say the same."""
+    moved = replace(CONFIG, num_special_rows=198, num_unspoken_rows=2, sos_id=498, task_id=499)
+    state = dict(STATE)
+    table = STATE["speech_embedding.weight"].clone()
+    table[[498, 499]] = table[[CONFIG.sos_id, CONFIG.task_id]]
+    state["speech_embedding.weight"] = table
+    state["llm_decoder.weight"] = STATE["llm_decoder.weight"][:498]
+    logits = [
+        LlmModel(config, weights).logits(torch.ones(1, config.hidden_size))
+        for config, weights in ((CONFIG, STATE), (moved, state))
+    ]
+    torch.testing.assert_close(logits[0][:, :498], logits[1])
+    runner = TorchLlmRunner(moved, PenaltySamplingConfig(), state, num_slots=1, max_positions=256)
+    runner.add(request(0, seed=4))
+    spoken = tokens(drain(runner)[0])
+    reference = TorchLlmRunner(CONFIG, PenaltySamplingConfig(), STATE, num_slots=1, max_positions=256)
+    reference.add(request(0, seed=4))
+    assert spoken == tokens(drain(reference)[0])
 
 
 def test_the_sampler_sees_the_last_ten_ids_and_fresh_uniforms(monkeypatch: pytest.MonkeyPatch) -> None:

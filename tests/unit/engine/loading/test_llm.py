@@ -23,7 +23,7 @@ from voicegate.engine.loading import build
 from voicegate.engine.loading.devices import Device
 from voicegate.engine.loading.llm import llm_positions, load_llm
 from voicegate.engine.loading.startup import SILENT, ModelStart
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.config import HeadBias, ModelConfig, PenaltySamplingConfig, load_model_config
 from voicegate.engine.model.qwen2 import MergedVocabulary, qwen2_sizes
 from voicegate.engine.voices.store import load_voices
 
@@ -53,6 +53,19 @@ def test_a_cpu_runs_torchs_operations(backend: str) -> None:
 def test_a_cpu_has_neither_of_the_others(backend: str, message: str) -> None:
     with pytest.raises(EngineError, match=message):
         load(replace(CONFIG, llm_backend=backend), CPU)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        replace(MODEL, sampling=PenaltySamplingConfig()),
+        replace(MODEL, llm=replace(MODEL.llm, head_bias=HeadBias.USED)),
+    ],
+)
+def test_tensorrt_llm_is_refused_for_what_it_does_not_know(model: ModelConfig) -> None:
+    config = replace(CONFIG, llm_backend="tensorrt-llm")
+    with pytest.raises(EngineError, match="use --llm-backend torch"):
+        load_llm(config, model, GPU, num_prompt_tokens=100, start=ModelStart(GPU.device, SILENT))
 
 
 # --- tensorrt-llm -----------------------------------------------------------------------------------------

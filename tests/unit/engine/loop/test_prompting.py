@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tests.unit.engine.llm.support import run_unistream, scripted, small_llm_config
 from voicegate.engine.interface import BadRequest, EngineInfo, Unsupported, check_instruct
 from voicegate.engine.llm.backend import LlmPrompt
-from voicegate.engine.llm.sequence import MAX_TOKENS_PER_TEXT_TOKEN, Bistream, Unistream
+from voicegate.engine.llm.sequence import Bistream, Unistream
 from voicegate.engine.loop.prompting import PassPrompt, PromptError, instruct_prompt, voice_prompt
 from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.engine.voices.voice import Voice
@@ -99,7 +99,7 @@ def test_the_prefix_counts_as_text_in_unistreams_limits() -> None:
     prompt = PassPrompt(LlmPrompt((1, 2, config.end_of_prompt_id)), is_head_of_text=True)
     llm, text_ids = prompt.before((5,), is_streaming=False)
     recording = run_unistream(Unistream(config, llm, text_ids), scripted([9] * 1000))
-    assert len(recording.yielded) == (3 + 1) * MAX_TOKENS_PER_TEXT_TOKEN
+    assert len(recording.yielded) == config.stop.max_length(3 + 1)
     llm, text_ids = prompt.before((5,), is_streaming=True)
     sequence = Bistream(config, llm)
     sequence.push_text(text_ids)

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from tests.support.golden import TINY_MODEL_DIR
-from voicegate.engine.model.config import ModelConfigError, load_model_config
+from voicegate.engine.model.config import (
+    HeadBias,
+    ModelConfigError,
+    PenaltySamplingConfig,
+    StopRule,
+    load_model_config,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -45,6 +51,9 @@ def changed(path: str, value: Any) -> str:
         ('{"model_type":' + "[" * 100_000, "nested too deeply"),
         (changed("model_type", "kokoro"), "model_type is 'kokoro'"),
         (changed("llm/qwen2/hidden_size", None), "lacks the key 'hidden_size'"),
+        (changed("sampling/kind", "beam"), "sampling.kind is 'beam'"),
+        (changed("llm/head_bias", "maybe"), "'maybe' is not a valid HeadBias"),
+        (changed("llm/stop", {"max_token_text_ratio": None}), "speech might never end"),
         (changed("sample_rate", 16000), "24000 Hz and 25 Hz"),
         (changed("flow/decoder/estimator/static_chunk_size", 25), "static_chunk_size is 25, not 50"),
     ],
@@ -52,6 +61,25 @@ def changed(path: str, value: Any) -> str:
 def test_unfit_files_are_named(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(ModelConfigError, match=message):
         load_model_config(written(tmp_path, content))
+
+
+def test_an_llm_may_have_another_layout_and_another_sampling(tmp_path: Path) -> None:
+    raw = json.loads((TINY_MODEL_DIR / "model.json").read_text())
+    raw["llm"] |= {
+        "num_special_rows": 3,
+        "num_unspoken_rows": 2,
+        "needs_endofprompt": False,
+        "head_bias": "ignored",
+        "stop": {"eos_alone": True, "min_token_text_ratio": 0, "max_token_text_ratio": None, "max_tokens": 750},
+    }
+    penalty = {"temperature": 0.8, "top_p": 0.95, "top_k": 50, "repetition_penalty": 1.1}
+    raw["sampling"] = {"kind": "repetition-penalty", **penalty}
+    model = load_model_config(written(tmp_path, json.dumps(raw)))
+    llm = model.llm
+    assert (llm.num_speech_rows, llm.num_table_rows) == (6564, 6566)
+    assert (llm.needs_end_of_prompt, llm.head_bias) == (False, HeadBias.IGNORED)
+    assert llm.stop == StopRule(True, 0, None, 750)
+    assert model.sampling == PenaltySamplingConfig(**penalty)
 
 
 def test_a_directory_that_is_no_model(tmp_path: Path) -> None:
