@@ -1,7 +1,8 @@
 """The binary audio message: a 12-byte header, then raw Opus packets or PCM. docs/protocol.md is normative."""
 
 import struct
-from dataclasses import dataclass
+
+import msgspec
 
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 
@@ -17,8 +18,7 @@ _LENGTH = struct.Struct("<H")
 MAX_PACKET_BYTES = 0xFFFF
 
 
-@dataclass(frozen=True, slots=True)
-class AudioMessage:
+class AudioMessage(msgspec.Struct, frozen=True):
     """`packets` may be empty only in the last message, whose pts is then the exact end of the audio."""
 
     handle: int

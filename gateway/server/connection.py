@@ -4,8 +4,8 @@ Its Translator knows what the peer speaks; here nobody does. A client that comes
 """
 
 import asyncio
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
 from websockets.exceptions import ConnectionClosed
@@ -28,6 +28,19 @@ from voicegate.protocol.messages import ServerMessage
 _WRITES_PER_TURN: Final = 16
 
 
+@dataclass(frozen=True, slots=True)
+class _DirectOutlet:
+    websocket: BoundedSocket
+    frame_of: Callable[[ServerMessage | AudioMessage], str | bytes]
+
+    @property
+    def takes_at_once(self) -> bool:
+        return self.websocket.takes_at_once
+
+    def take(self, output: ServerMessage | AudioMessage) -> None:
+        self.websocket.write_at_once(self.frame_of(output))
+
+
 class Connection:
     def __init__(self, websocket: BoundedSocket, sitting: Sitting, resumption: Resumption) -> None:
         self._websocket = websocket
@@ -37,7 +50,6 @@ class Connection:
         self._num_written = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._is_reader_idle = False
-        self._is_writer_idle = False
         sitting.carrier = self
 
     @property
@@ -93,7 +105,7 @@ class Connection:
     def _let_go(self) -> None:
         self._websocket.on_held_up = lambda _: None
         self._websocket.on_text = lambda _: False
-        self.conversation.on_output = self.conversation.leave_output
+        self.conversation.outlet = None
 
     def dismiss(self) -> None:
         """Its client is on another socket."""
@@ -192,43 +204,25 @@ class Connection:
 
     async def _write_all(self) -> None:
         sitting = self._sitting
-        sitting.conversation.on_output = partial(self._write_at_once, sitting)
+        self._write_at_once_for(sitting)
         while True:
             if sitting is not self._sitting and not sitting.conversation.has_answers:
                 sitting = self._sitting
                 if not await self._write_owed(sitting):
                     return
-                sitting.conversation.on_output = partial(self._write_at_once, sitting)
-            self._is_writer_idle = True
-            try:
-                item = await sitting.conversation.next_output()
-            finally:
-                self._is_writer_idle = False
+                self._write_at_once_for(sitting)
+            item = await sitting.conversation.next_output()
             if isinstance(item, Close):
                 await self._close(item)
                 return
             if not await self._write(sitting, item):
                 return
 
-    def _write_at_once(self, sitting: Sitting) -> None:
-        """What the engine has made, while the writer waits for nothing else: to wake it costs as much as the rest."""
-        conversation = sitting.conversation
-        for _ in range(_WRITES_PER_TURN):
-            if not self._is_writer_idle or not self._websocket.takes_at_once:
-                break
-            item = conversation.take_output()
-            if item is None:
-                return
-            steps = None if isinstance(item, Close | Reply) else sitting.translator.word_at_once(item)
-            if steps is None:
-                conversation.put_back_output(item)
-                break
-            for step in steps:
-                if isinstance(step, Reply):
-                    self._websocket.write_at_once(step.frame)
-                else:
-                    self._perform(step)
-        conversation.leave_output()
+    def _write_at_once_for(self, sitting: Sitting) -> None:
+        """From here on, what its engine makes while nothing else waits."""
+        frame_of = sitting.translator.frame_of
+        if frame_of is not None:
+            sitting.conversation.outlet = _DirectOutlet(self._websocket, frame_of)
 
     async def _write_owed(self, sitting: Sitting) -> bool:
         """What an earlier socket of this session was sent; False when this one is closed."""

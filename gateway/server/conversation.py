@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, assert_never
+from typing import Final, Protocol, assert_never
 
 from voicegate.engine.interface import Engine, EngineError, EngineEvent, EngineInfo, EngineStopped, UtteranceRequest
 from voicegate.gateway.logs import get_logger
@@ -36,6 +36,7 @@ from voicegate.gateway.session.quota import Owner, Quotas
 from voicegate.gateway.session.session import Session
 from voicegate.gateway.session.witness import Both, Witness
 from voicegate.protocol import messages as wire
+from voicegate.protocol.audio_message import AudioMessage
 from voicegate.protocol.dialects.dialect import Reply
 from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
 from voicegate.protocol.messages import ServerMessage, SessionMessage
@@ -44,6 +45,7 @@ from voicegate.protocol.messages import ServerMessage, SessionMessage
 _SLOW_AFTER_S: Final = 0.5
 
 
+Output = ServerMessage | AudioMessage
 # A witness for a conversation whose client names this trace parent.
 Trace = Callable[[str | None], Witness]
 
@@ -62,8 +64,20 @@ class Services:
     pronunciations: Pronunciations = field(default_factory=lambda: Pronunciations(None))
 
 
+class Outlet(Protocol):
+    """Where output goes without a wait, while nothing else waits to go out."""
+
+    @property
+    def takes_at_once(self) -> bool: ...
+
+    def take(self, output: Output) -> None:
+        """All that comes of one event, while it `takes_at_once` before the first."""
+
+
 class Conversation:
-    """`verdict`: how it ends, whatever is still to be said or taken."""
+    """`outlet`: None where all output is taken by `next_output`.
+
+    `verdict`: how it ends, whatever is still to be said or taken."""
 
     def __init__(
         self, services: Services, *, info: EngineInfo, owner: Owner, caller: Caller = ANYBODY, token: str = ""
@@ -93,7 +107,7 @@ class Conversation:
         self._holding_up: asyncio.TimerHandle | None = None
         self._is_reachable = True
         self._outgoing = Outgoing()
-        self.on_output = self.leave_output  # the engine has made some: to be taken now, or left
+        self.outlet: Outlet | None = None
         self.on_backlog: Callable[[int], None] = lambda _num_bytes: None  # told what waits when it has grown
         self.verdict: asyncio.Future[Close] = self._loop.create_future()
         self._is_over = False
@@ -169,16 +183,24 @@ class Conversation:
         """Take an engine event; it reaches the session when nothing else waits to go out. Returns at once."""
         if self._is_over:
             return
+        if self.outlet is not None and self._outgoing.is_empty and self.outlet.takes_at_once:
+            self._pass_on(event, self.outlet)
+            return
         self._outgoing.put_event(event)
         if self._outgoing.is_too_much:
             self.give_up()
         else:
-            try:
-                self.on_output()
-            except Exception:
-                self.log.exception("socket failed")
-                self._end_with(Close(CloseCode.OUR_FAULT, ""))
             self.on_backlog(self._outgoing.num_event_bytes)
+
+    def _pass_on(self, event: EngineEvent, outlet: "Outlet") -> None:
+        """To wake whoever waits in `next_output` costs as much as all else that is done for a packet."""
+        try:
+            self._perform(self._session.engine_event(event, self._loop.time()), outlet.take)
+            if self._session.is_paced:
+                self._watch_sending()
+        except Exception:
+            self.log.exception("socket failed")
+            self._end_with(Close(CloseCode.OUR_FAULT, ""))
 
     def drain(self, deadline_ms: int) -> None:
         self._react(lambda: self._session.drain(deadline_ms))
@@ -271,14 +293,6 @@ class Conversation:
             self._outgoing.is_being_taken = False
         return item
 
-    def put_back_output(self, item: Item) -> None:
-        """What was taken last, and cannot go out at once."""
-        self._outgoing.put_back(item)
-
-    def leave_output(self) -> None:
-        """To whoever waits in `next_output`."""
-        self._outgoing.look_again()
-
     # --- times --------------------------------------------------------------------------------------------
 
     def _watch_sending(self) -> None:
@@ -312,14 +326,16 @@ class Conversation:
             self.log.exception("socket failed")
             self._end_with(Close(CloseCode.OUR_FAULT, ""))
 
-    def _perform(self, actions: Sequence[Action]) -> None:
+    def _perform(self, actions: Sequence[Action], put: Callable[[Output], None] | None = None) -> None:
+        """`put` None: what is to be said waits to be taken."""
+        put = put or self._outgoing.put
         for action in actions:
             match action:
+                case SendAudio(message=audio):
+                    put(audio)
                 case Send(message=message):
                     self._note(message)
-                    self._outgoing.put(message)
-                case SendAudio(message=audio):
-                    self._outgoing.put(audio)
+                    put(message)
                 case Submit(request=request):
                     self._submit(request)
                 case Withdraw(utterance_id=utterance_id):

@@ -67,18 +67,14 @@ class Outgoing:
             self._has_room.clear()
 
     def put_event(self, event: EngineEvent) -> None:
-        """Nobody is woken: `look_again` follows, or somebody takes it at once."""
         num_bytes = _num_bytes(event)
         self._events.append((event, num_bytes))
         self._num_event_bytes += num_bytes
+        self._has_news.set()
 
     def look_again(self) -> None:
         """Wake whoever waits for news."""
         self._has_news.set()
-
-    def put_back(self, item: Item) -> None:
-        """What was taken last."""
-        self._answers.appendleft(item)
 
     def take(self) -> Item | None:
         if not self._answers:

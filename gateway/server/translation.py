@@ -6,7 +6,7 @@ Audio of a dialect is made here, behind everything that a cancel drops, and off 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import structs
 
@@ -35,8 +35,9 @@ class Translator(Protocol):
     async def word(self, item: ServerMessage | AudioMessage) -> Sequence[Step]:
         """In order, one at a time."""
 
-    def word_at_once(self, item: ServerMessage | AudioMessage) -> Sequence[Step] | None:
-        """The same where it takes no time; None: it may, ask `word`."""
+    @property
+    def frame_of(self) -> Callable[[ServerMessage | AudioMessage], str | bytes] | None:
+        """The same, where it always is one frame and takes no time. None: it is not so, ask `word`."""
 
 
 class NativeTranslator:
@@ -64,14 +65,15 @@ class NativeTranslator:
         return [message] if ack is None else [message, Reply(codec.encode(ack))]
 
     async def word(self, item: ServerMessage | AudioMessage) -> Sequence[Step]:
-        return self.word_at_once(item)
+        return [Reply(self.frame_of(item))]
 
-    def word_at_once(self, item: ServerMessage | AudioMessage) -> Sequence[Step]:
+    def frame_of(self, item: ServerMessage | AudioMessage) -> str | bytes:
         frame = audio_message.pack(item) if isinstance(item, AudioMessage) else codec.encode(item)
         if self._continuity is not None and not isinstance(item, wire.UNCOUNTED_OF_SERVER):
             self._continuity.note_sent(frame)
-            self._on_kept()
-        return [Reply(frame)]
+            if self._continuity.is_wanted:
+                self._on_kept()
+        return frame
 
     def _note_received(self, raw: str | bytes) -> None:
         if self._continuity is not None:
@@ -118,6 +120,8 @@ class _Stream:
 
 
 class DialectTranslator:
+    frame_of: Final = None
+
     def __init__(self, dialect: Dialect, find_language: FindLanguage) -> None:
         self._dialect = dialect
         self._find_language = find_language
@@ -148,9 +152,6 @@ class DialectTranslator:
             case _:
                 pass
         return self._dialect.word(item)
-
-    def word_at_once(self, item: ServerMessage | AudioMessage) -> Sequence[Step] | None:
-        return None
 
     def _forget(self, context: str) -> None:
         stream = self._streams.pop(context, None)

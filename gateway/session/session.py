@@ -13,7 +13,7 @@ from msgspec import UNSET
 from voicegate.engine import interface as engine
 from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.interface import EngineError, EngineEvent, EngineInfo, UtteranceId
-from voicegate.gateway.session.actions import Action, Close, Send, Submit, Withdraw
+from voicegate.gateway.session.actions import Action, Close, Send, Withdraw
 from voicegate.gateway.session.context import ACCEPTS, Context, ContextMessage, ContextState
 from voicegate.gateway.session.greeting import ready_of
 from voicegate.gateway.session.listener import Underruns
@@ -356,7 +356,7 @@ class Session:
         if excess is not None:
             return [excess]
         actions = context.take(message, now_s)
-        if any(isinstance(action, Submit) for action in actions):
+        if context.asked_s is not None and not context.holds_place:  # it has something to say, for the first time
             if (refusal := self._take_quota(context.owner, Holding.UTTERANCE)) is not None:
                 return self._end(context, refused(refusal, context.context_id))
             context.holds_place = True
