@@ -106,9 +106,10 @@ class EngineConfig:
     stall_lead_ms: int = 500
 
     # Speaking while a sentence is written (incremental mode; policy/growth.py, docs/adr/0023): of the speech tokens
-    # that the known words would take at the voice's pace, the share that may be made while more text follows.
+    # that the known words would take at the voice's pace, the share that may be made while more text follows. 0: what
+    # `voicegate tune-voice` wrote into the voice's file, or 0.8 where it was not tuned.
     # Higher -> first sound sooner, and speech that drags where it outruns its text; lower -> later, and gaps.
-    growing_share: float = 0.8
+    growing_share: float = 0.0
     # The next block of such a sentence is begun when its listener has so much left to hear, beside the time that the
     # engine takes for a block. Higher -> survives a slow moment; lower -> more words are known when a block is made.
     growing_lead_ms: int = 300

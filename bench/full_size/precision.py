@@ -116,10 +116,10 @@ def llm_errors(
 
 def flow_mel(model: ModelConfig, state: State, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
     """[80, frames] float32 of the new tokens behind a short prompt."""
-    flow = FlowModel(model.flow, state, device=device, dtype=dtype)
+    flow = FlowModel(model.cosyvoice3_flow, state, device=device, dtype=dtype)
     tensors, _ = generated_voice(model, num_tokens=_PROMPT_TOKENS)
     prompt = FlowPrompt(tensors["speech_tokens"], tensors["mel"], tensors["embedding"])
-    tokens = np.random.default_rng(1).integers(0, model.flow.vocab_size, _NEW_TOKENS).tolist()
+    tokens = np.random.default_rng(1).integers(0, model.cosyvoice3_flow.vocab_size, _NEW_TOKENS).tolist()
     return render_offline(flow, load_prompt(flow, prompt), tokens, streaming=True, is_final=True).float().cpu()
 
 

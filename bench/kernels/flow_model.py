@@ -19,7 +19,7 @@ from voicegate.engine.token2wav.flow.prompt import load_prompt
 from voicegate.engine.token2wav.flow.stream import BlockStream
 from voicegate.engine.token2wav.flow.weights import flow_shapes
 
-FULL_SIZE: Final = FULL.flow
+FULL_SIZE: Final = FULL.cosyvoice3_flow
 CONTEXTS: Final = (150, 450)  # frames
 # Of the largest batch, each stream with a context of its own.
 NUM_BLOCKS: Final = FlowCudaConfig().max_batch * (CONTEXTS[-1] // FRAMES_PER_BLOCK + 1)

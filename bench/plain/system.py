@@ -92,7 +92,10 @@ class PlainSpeaker:
             model_dir / "tokenizer.json", end_of_prompt_id=self._model.llm.end_of_prompt_id
         )
         self._flow = FlowModel(
-            self._model.flow, load_state_dict(model_dir / "flow.safetensors"), device=self._device, dtype=dtype
+            self._model.cosyvoice3_flow,
+            load_state_dict(model_dir / "flow.safetensors"),
+            device=self._device,
+            dtype=dtype,
         )
         self._prompts = {
             name: load_prompt(self._flow, FlowPrompt(voice.speech_tokens, voice.mel, voice.embedding))
@@ -178,7 +181,7 @@ class PlainSpeaker:
 
     def _chunks(self, decoding: "_Decoding", num_prompt_tokens: int, spoken: Spoken) -> Iterator[Chunk]:
         """Decodes on until the next chunk is certain: one more token could not change it."""
-        lookahead_tokens = self._model.flow.lookahead_tokens
+        lookahead_tokens = self._model.cosyvoice3_flow.lookahead_tokens
         position = 0
         while True:
             planned = list(chunks(len(decoding.tokens), num_prompt_tokens, lookahead_tokens))

@@ -43,13 +43,15 @@ _NUM_RUNS: Final = 30
 def export(model_dir: Path, out: Path, low: str | None) -> list[Path]:
     """A file for each shape. Raises what the model's files raise."""
     config = load_model_config(model_dir)
-    flow = FlowModel(config.flow, load_state_dict(model_dir / "flow.safetensors"), device=_CPU, dtype=torch.float32)
+    flow = FlowModel(
+        config.cosyvoice3_flow, load_state_dict(model_dir / "flow.safetensors"), device=_CPU, dtype=torch.float32
+    )
     state = load_state_dict(model_dir / "vocoder.safetensors")
     vocoder = load_vocoder_weights(config.vocoder, state, device=_CPU)
     out.mkdir(parents=True, exist_ok=True)
     paths = []
     for shape in FLOW_SHAPES:
-        made = flow_step_model(flow.estimator, shape, cfg_rate=config.flow.cfg_rate, low=low or FLOW_LOW)
+        made = flow_step_model(flow.estimator, shape, cfg_rate=config.cosyvoice3_flow.cfg_rate, low=low or FLOW_LOW)
         paths.append(out / f"{shape.name}.{low or FLOW_LOW}.onnx")
         graph.save(made, paths[-1])
     for vocoder_shape in VOCODER_SHAPES:

@@ -4,15 +4,17 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import torch
 
 from voicegate.engine.checkpoint.errors import UnfitTensors
 from voicegate.engine.llm.model import TIED_TEXT_HEAD, llm_shapes
-from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.model.config import Flow, FlowConfig, ModelConfig
+from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
 from voicegate.engine.model.weights import Shape, shape_faults
 from voicegate.engine.token2wav.flow.weights import ESTIMATOR_PREFIX, INV_FREQ, flow_shapes
+from voicegate.engine.token2wav.stepaudio2.flow.weights import flow_shapes as stepaudio2_flow_shapes
 from voicegate.engine.token2wav.vocoder.weights import vocoder_shapes
 
 PARTS: Final = ("llm", "flow", "vocoder")
@@ -26,9 +28,19 @@ def expected_shapes(part: str, model: ModelConfig) -> dict[str, Shape]:
         case "llm":
             return llm_shapes(model.llm)
         case "flow":
-            return flow_shapes(model.flow)
+            return _flow_shapes(model.flow)
         case _:
             return vocoder_shapes(model.vocoder)
+
+
+def _flow_shapes(config: Flow) -> dict[str, Shape]:
+    match config:
+        case FlowConfig():
+            return flow_shapes(config)
+        case StepAudio2FlowConfig():
+            return stepaudio2_flow_shapes(config)
+        case _:
+            assert_never(config)
 
 
 def optional_shapes(part: str, model: ModelConfig) -> dict[str, Shape]:
@@ -36,7 +48,7 @@ def optional_shapes(part: str, model: ModelConfig) -> dict[str, Shape]:
     match part:
         case "llm":
             return {TIED_TEXT_HEAD: (model.llm.vocab_size, model.llm.hidden_size)}
-        case "flow":
+        case "flow" if isinstance(model.flow, FlowConfig):
             return {_ROTARY: (model.flow.estimator.head_dim // 2,)}
         case _:
             return {}

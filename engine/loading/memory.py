@@ -68,7 +68,7 @@ def gpu_memory(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> Gpu
     num_bytes = DTYPES[config.precision].itemsize
     llm, num_slots = model.llm, config.max_active_clauses
     positions = llm_positions(config, model, room.longest_tokens)
-    llm_weights, flow_weights = _num_weights(llm_shapes(llm)), _num_weights(flow_shapes(model.flow))
+    llm_weights, flow_weights = _num_weights(llm_shapes(llm)), _num_weights(flow_shapes(model.cosyvoice3_flow))
     vocoder_weights = _num_weights(vocoder_shapes(model.vocoder))
     vocoder_scale = model.vocoder.base_channels / _VOCODER_CHANNELS
     vocoder_bytes = vocoder_scale * (_VOCODER_BUFFER_BYTES + num_slots * _VOCODER_STREAM_BYTES)
@@ -92,8 +92,8 @@ def spare_room(config: EngineConfig) -> VoiceRoom:
 def flow_block_bytes(config: EngineConfig, model: ModelConfig) -> int:
     """On a GPU; `config` is resolved."""
     return bytes_per_block(
-        model.flow.estimator,
-        num_steps=model.flow.num_euler_steps,
+        model.cosyvoice3_flow.estimator,
+        num_steps=model.cosyvoice3_flow.num_euler_steps,
         dtype=DTYPES[config.precision],
         kv_dtype=KV_DTYPES[config.kv_dtype],
     )

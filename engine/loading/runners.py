@@ -15,7 +15,7 @@ from voicegate.engine.loading.devices import DTYPES, KV_DTYPES, PRODUCT_DTYPES, 
 from voicegate.engine.loading.memory import SPARE_GPU_BYTES, flow_block_bytes
 from voicegate.engine.loading.startup import ModelStart
 from voicegate.engine.loop.stages import VoiceRoom
-from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.model.config import Family, ModelConfig
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.token2wav.flow import chunking
 from voicegate.engine.token2wav.flow.backend import FlowBackend
@@ -33,6 +33,8 @@ from voicegate.engine.units import SAMPLES_PER_TOKEN
 
 def load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, *, start: ModelStart) -> VocoderBackend:
     """Raises WeightsError, ValueError."""
+    if model.family is not Family.COSYVOICE3:
+        raise EngineError(f"{model.name} is a {model.family} model, whose token2wav this version cannot run yet")
     loaded = VocoderModel(
         model.vocoder,
         load_state_dict(config.model_dir / "vocoder.safetensors"),
@@ -77,10 +79,10 @@ def load_flow(
         num_blocks = min(num_blocks, num_fitting)
         start.progress.line(f"flow: {num_blocks} blocks of {block_bytes >> 20} MiB, a second of context each")
     noise = _stored_noise(config.model_dir)
-    loaded = FlowModel(model.flow, state_dict, device=device.device, dtype=dtype, noise=noise)
+    loaded = FlowModel(model.cosyvoice3_flow, state_dict, device=device.device, dtype=dtype, noise=noise)
     pool = BlockPool(
-        model.flow.estimator,
-        num_steps=model.flow.num_euler_steps,
+        model.cosyvoice3_flow.estimator,
+        num_steps=model.cosyvoice3_flow.num_euler_steps,
         num_blocks=num_blocks,
         device=device.device,
         dtype=dtype,

@@ -8,7 +8,15 @@ import math
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.loop.clause import Clause, ClauseState
 from voicegate.engine.loop.utterance import Utterance
-from voicegate.engine.policy.growth import DRY_SHARE, PROMISED_SHARE, GrowthLimits, TurnTime, covered_s
+from voicegate.engine.policy.growth import (
+    DRY_SHARE,
+    PROMISED_SHARE,
+    UNTUNED_SHARE,
+    TurnTime,
+    Worth,
+    covered_s,
+    next_block_s,
+)
 
 _Moment = tuple[Clause | None, float]
 _NEVER: _Moment = (None, math.inf)
@@ -16,7 +24,8 @@ _NEVER: _Moment = (None, math.inf)
 
 class Growth:
     def __init__(self, config: EngineConfig, *, lookahead_tokens: int) -> None:
-        self._limits = GrowthLimits(config.growing_share, config.growing_lead_ms / 1000)
+        self._share = config.growing_share
+        self._lead_s = config.growing_lead_ms / 1000
         self._lookahead_tokens = lookahead_tokens
         self.turn = TurnTime()
 
@@ -65,20 +74,25 @@ class Growth:
         """When its next block is due, and from when on its listener is about to run dry."""
         if utterance.deadline_s is None:
             return -math.inf, math.inf
-        return self._limits.next_block_s(utterance.deadline_s, self.turn.later_s(now_s))
+        return next_block_s(utterance.deadline_s, lead_s=self._lead_s, turn_s=self.turn.later_s(now_s))
 
     def _letters_needed(self, utterance: Utterance, target: Clause | None, now_s: float, *, is_dry: bool) -> float:
         """Known, for the next block; and for the first, so many that the second will not have to wait for its words."""
-        until, pace = self.until(utterance, target), utterance.tokens_per_letter
-        num_letters = self._limits.letters_for(until, pace, least_share=DRY_SHARE if is_dry else 0.0)
+        until, worth = self.until(utterance, target), self._worth(utterance)
+        num_letters = worth.letters_for(until, least_share=DRY_SHARE if is_dry else 0.0)
         if target is not None or utterance.deadline_s is not None:
             return num_letters
         seconds = self._covered_s(utterance, now_s)
         num_promised = utterance.pace.letters_within(seconds, now_s)
-        num_later = self._limits.letters_for(
-            until + utterance.voice.flow_prompt.second_block_tokens, pace, least_share=PROMISED_SHARE
+        num_later = worth.letters_for(
+            until + utterance.voice.flow_prompt.second_block_tokens, least_share=PROMISED_SHARE
         )
         return max(num_letters, num_later - num_promised)
+
+    def _worth(self, utterance: Utterance) -> Worth:
+        pace = utterance.voice.voice.pace
+        share = self._share or (UNTUNED_SHARE if pace is None else pace.growing_share)
+        return Worth(utterance.tokens_per_letter, share)
 
     def _covered_s(self, utterance: Utterance, now_s: float) -> float:
         return covered_s(

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import msgspec
 
 from voicegate.engine import units
+from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig, stepaudio2_flow_config
 
 # Of `voicegate convert` (engine.checkpoint.directory): the name of a directory that is still being written ends so,
 # and what is finished in it is listed in this file.
@@ -167,12 +168,15 @@ class VocoderConfig:
     look_right_frames: int  # of conv_pre; 0: it looks both ways alike
 
 
+Flow = FlowConfig | StepAudio2FlowConfig
+
+
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
     name: str
     family: Family
     llm: LlmConfig
-    flow: FlowConfig
+    flow: Flow
     vocoder: VocoderConfig
     sampling: Sampling = field(default_factory=SamplingConfig)
     silent_tokens: frozenset[int] = frozenset()
@@ -183,6 +187,13 @@ class ModelConfig:
     default_mode: str = "incremental"
     languages: tuple[str, ...] = ("en", "zh")
     supports_instruct: bool = False  # whether it was trained to follow an instruction before <|endofprompt|>
+
+    @property
+    def cosyvoice3_flow(self) -> FlowConfig:
+        """For what is made for CosyVoice3's alone. Raises ModelConfigError for another family's."""
+        if not isinstance(self.flow, FlowConfig):
+            raise ModelConfigError(f"{self.name} is a {self.family} model; this runs the flow of cosyvoice3 alone")
+        return self.flow
 
 
 def load_model_config(model_dir: Path) -> ModelConfig:
@@ -217,12 +228,13 @@ def parse_model_config(raw: Mapping[str, Any], *, name: str) -> ModelConfig:
     rates = (raw["sample_rate"], raw["token_frame_rate"])
     if rates != (units.SAMPLE_RATE_HZ, units.TOKEN_RATE_HZ):
         raise ValueError(f"sample_rate and token_frame_rate are {rates}; this engine runs 24000 Hz and 25 Hz")
+    flow, vocoder = _token2wav(family, raw)
     return ModelConfig(
         name=raw.get("name", name),
         family=family,
         llm=_llm_config(raw),
-        flow=_flow_config(raw["flow"]),
-        vocoder=vocoder_config(raw["hift"], f0_channels=raw["hift"]["f0_predictor"]["cond_channels"]),
+        flow=flow,
+        vocoder=vocoder,
         sampling=_sampling_config(raw["sampling"]),
         silent_tokens=frozenset(raw["silent_tokens"]),
         instruct_prefix=raw["instruct_prefix"],
@@ -234,9 +246,23 @@ def parse_model_config(raw: Mapping[str, Any], *, name: str) -> ModelConfig:
 
 
 def _family(model_type: object) -> Family:
-    if model_type != Family.COSYVOICE3:
-        raise ValueError(f"model_type is {model_type!r}; this engine runs {Family.COSYVOICE3.value!r}")
-    return Family.COSYVOICE3
+    families = {family.value: family for family in Family}
+    if model_type not in families:
+        raise ValueError(f"model_type is {model_type!r}; this engine runs {' and '.join(map(repr, families))}")
+    return families[str(model_type)]
+
+
+def _token2wav(family: Family, raw: Mapping[str, Any]) -> tuple[Flow, VocoderConfig]:
+    match family:
+        case Family.COSYVOICE3:
+            hift = raw["hift"]
+            return _flow_config(raw["flow"]), vocoder_config(hift, f0_channels=hift["f0_predictor"]["cond_channels"])
+        case Family.COSYVOICE2_STEPAUDIO2:
+            parts = raw["token2wav"]
+            vocoder = vocoder_config(parts["hift"], f0_channels=parts["f0_predictor"]["cond_channels"])
+            return stepaudio2_flow_config(parts), vocoder
+        case _:
+            assert_never(family)
 
 
 def _sampling_config(raw: Mapping[str, Any]) -> Sampling:

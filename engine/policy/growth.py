@@ -11,6 +11,9 @@ from typing import Final
 
 from voicegate.engine import units
 
+# Of what the known words are worth, what may be said of them while more follow: of a voice that was not tuned, at the
+# pace of its prompt. Higher -> speech that drags and pauses; lower -> later first sound (docs/adr/0023).
+UNTUNED_SHARE: Final = 0.8
 # What an agent's first words are assumed to come at before there is more than one to judge by: ordinary LLM speed.
 _ASSUMED_LETTERS_PER_S: Final = 90.0
 # How much that assumption weighs, in seconds of text seen. Lower -> one slow word delays the start; higher -> a slow
@@ -35,19 +38,20 @@ _HALF_LIFE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class GrowthLimits:
-    """Fixed for an engine: config.growing_share and growing_lead_ms."""
+class Worth:
+    """Of the words of one voice, in speech tokens."""
 
-    token_share: float
-    lead_s: float
+    tokens_per_letter: float
+    token_share: float  # that may be said while more text follows
 
-    def letters_for(self, num_tokens: int, tokens_per_letter: float, *, least_share: float = 0.0) -> float:
+    def letters_for(self, num_tokens: int, *, least_share: float = 0.0) -> float:
         """Of the known words but the last, for a pass to hold so many speech tokens while more text follows."""
-        return num_tokens / (max(self.token_share, least_share) * tokens_per_letter)
+        return num_tokens / (max(self.token_share, least_share) * self.tokens_per_letter)
 
-    def next_block_s(self, deadline_s: float, turn_s: float) -> tuple[float, float]:
-        """When the next block is due, and from when on its listener is about to run dry. `turn_s`: a block's time."""
-        return deadline_s - turn_s - max(self.lead_s, _DRY_S), deadline_s - turn_s - _DRY_S
+
+def next_block_s(deadline_s: float, *, lead_s: float, turn_s: float) -> tuple[float, float]:
+    """When the next block is due, and from when on its listener is about to run dry. `turn_s`: a block's time."""
+    return deadline_s - turn_s - max(lead_s, _DRY_S), deadline_s - turn_s - _DRY_S
 
 
 def covered_s(num_first_tokens: int, *, first_turn_s: float, turn_s: float) -> float:

@@ -2,7 +2,8 @@
 
 The file is safetensors with `speech_tokens` [P], `mel` [2P, 80], `embedding` [192] and, in its header's string
 table, `prompt_text` (as upstream conventions want it, with <|endofprompt|>; empty without transcript),
-`transcript` and `description`; and, where it was made from a pair of files, `made_from` (see directory.py).
+`transcript` and `description`; where it was made from a pair of files, `made_from` (see directory.py); and where it
+was tuned, its pace (see pace.py).
 """
 
 import os
@@ -18,6 +19,7 @@ from voicegate.engine.interface import VoiceInfo
 from voicegate.engine.model.weights import load_metadata, load_state_dict
 from voicegate.engine.text.language import detect_language
 from voicegate.engine.text.spoken_length import spoken_letters
+from voicegate.engine.voices.pace import VoicePace, pace_in
 
 _TENSORS = ("speech_tokens", "mel", "embedding")
 _TEXTS = ("prompt_text", "transcript", "description")
@@ -36,6 +38,7 @@ class Voice:
     speech_tokens: torch.Tensor  # [P] int64
     mel: torch.Tensor  # [2P, 80] float32, log mel of the prompt
     embedding: torch.Tensor  # [192] float32, speaker embedding before normalisation
+    pace: VoicePace | None = None  # as this model was found to speak with it
 
     @property
     def num_tokens(self) -> int:
@@ -51,7 +54,10 @@ class Voice:
         return VoiceInfo(self.name, self.description, spoken)
 
     def tokens_per_letter(self) -> float:
-        """Speech tokens that a letter (text.spoken_length) takes at the pace of the prompt, or at an ordinary one."""
+        """Speech tokens that a letter (text.spoken_length) takes, as it was found, else as the prompt has it, or as is
+        ordinary."""
+        if self.pace is not None:
+            return self.pace.tokens_per_letter
         letters = spoken_letters(self.transcript)
         return self.num_tokens / letters if letters else _DEFAULT_MS_PER_LETTER / units.MS_PER_TOKEN
 
@@ -75,6 +81,10 @@ def load_voice(path: Path, *, vocab_size: int, speaker_dim: int) -> Voice:
         raise VoiceError(f"{path}: speech tokens must lie in 0..{vocab_size - 1}")
     if not (mel.isfinite().all() and embedding.isfinite().all()):
         raise VoiceError(f"{path}: mel or embedding has values that are not finite")
+    try:
+        pace = pace_in(texts)
+    except ValueError as error:
+        raise VoiceError(f"{path}: {error}; tune the voice again") from error
     return Voice(
         name=path.stem,
         description=texts["description"],
@@ -83,6 +93,7 @@ def load_voice(path: Path, *, vocab_size: int, speaker_dim: int) -> Voice:
         speech_tokens=tokens,
         mel=mel,
         embedding=embedding,
+        pace=pace,
     )
 
 
@@ -91,8 +102,16 @@ def save_voice(voice: Voice, path: Path, *, made_from: str | None = None) -> Non
     texts = {"prompt_text": voice.prompt_text, "transcript": voice.transcript, "description": voice.description}
     if made_from is not None:
         texts["made_from"] = made_from
+    if voice.pace is not None:
+        texts |= voice.pace.texts()
     tensors = {"speech_tokens": voice.speech_tokens.to(torch.int32), "mel": voice.mel, "embedding": voice.embedding}
     write_whole(path, save({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata=texts))
+
+
+def save_pace(path: Path, pace: VoicePace) -> None:
+    """Into a voice's file, which is the same otherwise. Raises WeightsError and OSError."""
+    tensors, texts = load_state_dict(path), load_metadata(path)
+    write_whole(path, save(tensors, metadata=texts | pace.texts()))
 
 
 def write_whole(path: Path, content: bytes) -> None:

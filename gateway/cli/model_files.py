@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from voicegate.engine.model.config import ModelConfig, ModelConfigError, load_model_config
 from voicegate.engine.units import FRAMES_PER_TOKEN, NUM_MELS
+from voicegate.engine.voices.pace import pace_in
 
 _LENGTH_BYTES: Final = 8
 _MAX_HEADER_BYTES: Final = 100 * 1024 * 1024  # the format's own limit
@@ -97,6 +98,10 @@ def check_voice(path: Path, model: ModelConfig) -> str:
     missing = [key for key in ("prompt_text", "transcript", "description") if key not in header.texts]
     if missing:
         raise UnfitFile(f"{path} lacks the text {', '.join(missing)}")
+    try:
+        pace_in(header.texts)
+    except ValueError as error:
+        raise UnfitFile(f"{path}: {error}; tune the voice again") from error
     return header.texts["description"]
 
 

@@ -16,6 +16,7 @@ from voicegate.clients.python.address import key_headers, stream_url, tls_for
 from voicegate.engine import units
 from voicegate.engine.interface import check_voice_name
 from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.voices.pace import VoicePace, pace_in
 from voicegate.engine.voices.regular_file import read_regular_file
 from voicegate.gateway.cli.extras import server_imports
 from voicegate.gateway.cli.model_files import UnfitFile, check_config, check_voice, read_header, voice_paths
@@ -120,6 +121,7 @@ def _show(options: argparse.Namespace) -> int:
         "description": description,
         "transcript": header.texts["transcript"] or "(none: for use across languages)",
         "prompt": _prompt_text(num_tokens),
+        "pace": _pace_text(pace_in(header.texts)),
         "file": f"{path}, {path.stat().st_size} bytes",
     }
     for label, value in facts.items():
@@ -189,6 +191,12 @@ def _export(options: argparse.Namespace) -> int:
 
 def _prompt_text(num_tokens: int) -> str:
     return f"{num_tokens / units.TOKEN_RATE_HZ:.2f} s, {num_tokens} speech tokens"
+
+
+def _pace_text(pace: VoicePace | None) -> str:
+    if pace is None:
+        return "(that of its prompt; see voicegate tune-voice --help)"
+    return f"{pace.tokens_per_letter:.2f} speech tokens a letter, {pace.growing_share:.2f} of it while text grows"
 
 
 def _model_dir(options: argparse.Namespace) -> Path:

@@ -14,6 +14,7 @@ from tests.support.word_times import words_in_time
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import AudioReady, Done, Failed, SpeakingMode, UtteranceId
 from voicegate.engine.loop.utterance import Utterance
+from voicegate.engine.voices.pace import VoicePace
 
 pytestmark = pytest.mark.unit
 
@@ -161,6 +162,19 @@ def test_no_sentence_is_begun_while_it_is_written_where_room_is_tight() -> None:
 def begins_now(engine: HandDrivenEngine, utterance: Utterance) -> bool:
     clause, reads_s = engine.core._growth.next_reading(utterance, engine.now_s, is_room_tight=False)
     return clause is not None and reads_s == engine.now_s
+
+
+@pytest.mark.parametrize(("pace", "begins"), [(None, True), (VoicePace(2.0, 0.8), True), (VoicePace(2.0, 0.3), False)])
+def test_a_tuned_voice_begins_when_its_own_pace_allows(pace: VoicePace | None, begins: bool) -> None:
+    stages = hollow().stages
+    voice = replace(stages.voices["rms"].voice, pace=pace)
+    voices = {"rms": replace(stages.voices["rms"], voice=voice)}
+    engine = HandDrivenEngine(CONFIG, replace(stages, voices=voices))
+    utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
+    engine.core.push_text(utterance_id, "The train to the coast leaves ")
+    (utterance,) = engine.core._roster
+    utterance.feed.read_all()
+    assert begins_now(engine, utterance) is begins
 
 
 def test_no_sentence_is_begun_while_it_is_written_where_its_second_block_would_come_too_late() -> None:

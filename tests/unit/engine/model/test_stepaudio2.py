@@ -1,11 +1,14 @@
 """The section `token2wav` of model.json: sizes of the golden modules, of the released ones, and what is refused."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.golden import TINY_MODEL_DIR
 from tests.support.stepaudio2 import STEPAUDIO2_DIR, flow_config, golden_vocoder_config, tiny_section
+from voicegate.engine.model.config import Family, load_model_config
 from voicegate.engine.model.stepaudio2 import stepaudio2_flow_config
 from voicegate.engine.token2wav.stepaudio2.flow.weights import flow_shapes
 
@@ -24,6 +27,16 @@ def test_released_weights_have_the_names_and_shapes_that_are_asked_for() -> None
     manifest = json.loads((STEPAUDIO2_DIR / "manifest_full.json").read_text())
     shapes = flow_shapes(stepaudio2_flow_config(full))
     assert {name: list(shape) for name, shape in shapes.items()} == manifest["flow"]
+
+
+def test_a_model_of_this_family_is_known_by_its_type(tmp_path: Path) -> None:
+    raw = json.loads((TINY_MODEL_DIR / "model.json").read_text())
+    raw |= {"model_type": "cosyvoice2-stepaudio2", "token2wav": tiny_section()}
+    del raw["flow"], raw["hift"]
+    (tmp_path / "model.json").write_text(json.dumps(raw))
+    model = load_model_config(tmp_path)
+    assert model.family is Family.COSYVOICE2_STEPAUDIO2
+    assert (model.flow, model.vocoder) == (flow_config(), golden_vocoder_config())
 
 
 @pytest.mark.parametrize(

@@ -2,27 +2,27 @@
 
 import pytest
 
-from voicegate.engine.policy.growth import GrowthLimits, TurnTime, WriterPace, covered_s
+from voicegate.engine.policy.growth import TurnTime, Worth, WriterPace, covered_s, next_block_s
 
 pytestmark = pytest.mark.unit
 
 
 def test_a_pass_holds_fewer_tokens_than_its_words_are_worth() -> None:
-    limits = GrowthLimits(token_share=0.8, lead_s=0.3)
-    assert limits.letters_for(0, 1.8) == 0
-    assert limits.letters_for(18, 1.8) == pytest.approx(12.5)
+    worth = Worth(tokens_per_letter=1.8, token_share=0.8)
+    assert worth.letters_for(0) == 0
+    assert worth.letters_for(18) == pytest.approx(12.5)
 
 
 def test_where_it_presses_a_larger_share_may_be_said() -> None:
-    assert GrowthLimits(token_share=0.8, lead_s=0.3).letters_for(18, 1.8, least_share=1.0) == pytest.approx(10.0)
-    assert GrowthLimits(token_share=1.2, lead_s=0.3).letters_for(18, 1.8, least_share=1.0) == pytest.approx(10 / 1.2)
+    assert Worth(1.8, token_share=0.8).letters_for(18, least_share=1.0) == pytest.approx(10.0)
+    assert Worth(1.8, token_share=1.2).letters_for(18, least_share=1.0) == pytest.approx(10 / 1.2)
 
 
 def test_the_next_block_is_due_a_lead_and_a_turn_before_the_listener_runs_dry() -> None:
-    due_s, dry_s = GrowthLimits(token_share=0.8, lead_s=0.3).next_block_s(10.0, 0.5)
+    due_s, dry_s = next_block_s(10.0, lead_s=0.3, turn_s=0.5)
     assert due_s == pytest.approx(9.2)
     assert dry_s == pytest.approx(9.45)
-    due_s, dry_s = GrowthLimits(token_share=0.8, lead_s=0.0).next_block_s(10.0, 0.5)
+    due_s, dry_s = next_block_s(10.0, lead_s=0.0, turn_s=0.5)
     assert due_s == pytest.approx(dry_s)
 
 

@@ -8,9 +8,10 @@ from safetensors.torch import save_file
 
 from tests.support.golden import TINY_MODEL_DIR
 from voicegate.engine.model.config import load_model_config
-from voicegate.engine.model.weights import WeightsError
+from voicegate.engine.model.weights import WeightsError, load_metadata
+from voicegate.engine.voices.pace import VoicePace
 from voicegate.engine.voices.store import load_voices
-from voicegate.engine.voices.voice import Voice, VoiceError, load_voice
+from voicegate.engine.voices.voice import Voice, VoiceError, load_voice, save_pace, save_voice
 
 pytestmark = pytest.mark.unit
 
@@ -68,3 +69,24 @@ def test_a_truncated_file_is_named(tmp_path: Path) -> None:
 def test_a_directory_without_voices_is_named(tmp_path: Path) -> None:
     with pytest.raises(VoiceError, match="holds no voice"):
         load_voices(tmp_path, load_model_config(TINY_MODEL_DIR))
+
+
+def test_a_pace_is_kept_in_the_file_and_nothing_else_changes(tmp_path: Path) -> None:
+    path = write(tmp_path / "anna.safetensors", texts=TEXTS | {"made_from": "a digest"})
+    before = load(path)
+    assert before.pace is None
+    save_pace(path, VoicePace(1.5, 0.9))
+    save_pace(path, VoicePace(1.9, 0.85))
+    after = load(path)
+    assert (after.pace, after.tokens_per_letter()) == (VoicePace(1.9, 0.85), 1.9)
+    assert load_metadata(path)["made_from"] == "a digest", "it is not made again from its recording"
+    assert (after.transcript, after.speech_tokens.tolist()) == (before.transcript, before.speech_tokens.tolist())
+    assert torch.equal(after.mel, before.mel)
+    save_voice(after, tmp_path / "copy.safetensors")
+    assert load(tmp_path / "copy.safetensors").pace == after.pace
+
+
+def test_a_pace_that_no_voice_can_have_is_told(tmp_path: Path) -> None:
+    texts = TEXTS | {"tokens_per_letter": "900", "growing_share": "0.8"}
+    with pytest.raises(VoiceError, match=r"anna\.safetensors: tokens_per_letter is 900\.0; .*; tune the voice again"):
+        load(write(tmp_path / "anna.safetensors", texts=texts))

@@ -1,0 +1,138 @@
+"""`voicegate tune-voice` with the tiny model: what it prints, what it writes and where, and refusals in one line."""
+
+import argparse
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.golden import TINY_MODEL_DIR
+from voicegate.engine.loading.speaking_pace import Heard
+from voicegate.engine.voices.pace import Said, pace_in
+from voicegate.gateway.cli import main, tune_voice
+from voicegate.gateway.cli.model_files import read_header
+
+pytestmark = pytest.mark.unit
+
+Captured = pytest.CaptureFixture[str]
+FILES = ("model.json", "llm.safetensors", "tokenizer.json", "tokenizer_config.json")
+WORDS = ("Yes, that works for me.", "One moment.", "I see.", "Thank you.", "No, not today.")
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What of the tiny model the LLM speaks with."""
+    monkeypatch.setattr("voicegate.gateway.logs.configure_logs", lambda *_: None)  # logging is the whole process's
+    directory = tmp_path / "model"
+    (directory / "voices").mkdir(parents=True)
+    for name in FILES:
+        (directory / name).symlink_to(TINY_MODEL_DIR / name)
+    for name in ("rms", "slt"):
+        shutil.copy(TINY_MODEL_DIR / "voices" / f"{name}.safetensors", directory / "voices")
+    return directory
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    path = tmp_path / "texts"
+    path.write_text("\n\n".join(WORDS))
+    return path
+
+
+def run(capsys: Captured, *arguments: object) -> tuple[int, str, str]:
+    status = main.run(["tune-voice", "--device", "cpu", *map(str, arguments)])
+    shown = capsys.readouterr()
+    return status, shown.out, shown.err
+
+
+def test_a_voice_is_measured_and_written_where_the_engine_reads_it(
+    capsys: Captured, copy: Path, texts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VOICEGATE_THREADS", "1")
+    path = copy / "voices" / "slt.safetensors"
+    status, out, _ = run(capsys, "slt", "--model", copy, "--texts", texts, "--seeds", 4, "--write")
+    assert status == 0
+    assert "of 20 sentences nine in ten take " in out
+    assert f"wrote {path}" in out
+    pace = pace_in(read_header(path).texts)
+    assert pace is not None
+    assert 1.5 < pace.tokens_per_letter < 3.0, "its recording has 1.8, and short sentences take longer"
+    assert out.startswith(f"slt: {pace.tokens_per_letter:.3f} speech tokens a letter, ")
+    assert main.run(["voices", "show", "slt", "--model", str(copy)]) == 0
+    assert f"{pace.tokens_per_letter:.2f} speech tokens a letter, " in capsys.readouterr().out
+
+
+@pytest.fixture
+def _steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sentences of a voice that always speaks alike, one of which did not end."""
+    heard = Heard([Said(20, 38)] * 30, num_cut_off=1)
+    monkeypatch.setattr("voicegate.engine.loading.speaking_pace.measure_pace", lambda *_, **__: heard)
+
+
+@pytest.mark.usefixtures("_steady")
+def test_nothing_is_written_unless_asked_for(capsys: Captured, copy: Path) -> None:
+    path = copy / "voices" / "slt.safetensors"
+    before = path.read_bytes()
+    status, out, err = run(capsys, "slt", "--model", copy)
+    assert (status, path.read_bytes()) == (0, before)
+    assert out == (
+        "slt: 1.900 speech tokens a letter, 76 ms\n"
+        "of 30 sentences nine in ten take 1.00 to 1.00 of that, the fastest 1.00, the slowest 1.00\n"
+        "share of it that may be said of a sentence while it is written: 1.00\n"
+    )
+    assert "1 sentences did not end by themselves, and are left out" in err
+    assert f"with --write it is kept in {path}" in err
+
+
+@pytest.mark.usefixtures("_steady")
+def test_a_users_voice_goes_before_the_models(capsys: Captured, copy: Path, tmp_path: Path) -> None:
+    shutil.copytree(copy / "voices", tmp_path / "mine")
+    (tmp_path / "mine" / "slt.safetensors").unlink()
+    arguments = ("--model", copy, "--voices-dir", tmp_path / "mine")
+    assert f"wrote {tmp_path / 'mine' / 'rms.safetensors'}" in run(capsys, *arguments, "--write")[1], (
+        "the default voice"
+    )
+    assert pace_in(read_header(copy / "voices" / "rms.safetensors").texts) is None
+    assert "its file has 1.900 tokens a letter, share 1.00" in run(capsys, *arguments)[1]
+
+
+def test_sentences_are_of_the_voices_language_unless_another_is_named(copy: Path) -> None:
+    header = read_header(copy / "voices" / "rms.safetensors")
+    options = argparse.Namespace(texts=None, language=None)
+    assert "Good morning, how can I help you?" in tune_voice._texts(options, header, "en")
+    options.language = "zh"
+    assert "您能再说一遍吗？" in tune_voice._texts(options, header, "en")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["nobody"], "there is no file of a voice 'nobody' in "),
+        (["rms", "--texts", "/nowhere.txt"], "/nowhere.txt cannot be read: No such file"),
+        (["rms", "--texts", "/dev/null"], "/dev/null has 0 sentences; 1 to 1000 are taken"),
+        (["rms", "--seeds", "0"], "32 sentences, said 0 times each, tell no pace: 20 are needed in all"),
+        (["rms", "--seeds", "1", "--texts", "few"], "1 sentences, said 1 times each, tell no pace"),
+        (["rms", "--seeds", "20", "--texts", "nothing"], "there is nothing to say in '...'"),
+        (["rms", "--seeds", "20", "--texts", "long"], "no sentence is that long (500 letters, 272 fit): 'word word"),
+    ],
+)
+def test_refusals_are_one_line_and_change_nothing(
+    capsys: Captured, copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], reason: str
+) -> None:
+    for name, content in (("few", "Hello."), ("nothing", "..."), ("long", "word " * 125)):
+        (tmp_path / name).write_text(content)
+    monkeypatch.chdir(tmp_path)
+    path = copy / "voices" / "rms.safetensors"
+    before = path.read_bytes()
+    status, out, err = run(capsys, *arguments, "--model", copy, "--write")
+    assert (status, out, err.count("\n")) == (main.EXIT_FAILED, "", 1)
+    assert reason in err
+    assert path.read_bytes() == before
+
+
+def test_a_voice_in_a_language_without_sentences_needs_texts(capsys: Captured, copy: Path) -> None:
+    path = copy / "model.json"
+    content = path.read_text().replace('"en"', '"fr"')
+    path.unlink()
+    path.write_text(content)
+    assert "there are no sentences in 'fr' here: --texts takes a file of yours" in run(capsys, "--model", copy)[2]
