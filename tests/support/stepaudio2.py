@@ -4,7 +4,8 @@ The rule is in tests/golden/stepaudio2_dit/README.md; the checks are stored ther
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -13,8 +14,16 @@ import numpy.typing as npt
 import torch
 
 from tests.support.golden import GOLDEN_DIR, name_keyed_generator
+from voicegate.engine import units
 from voicegate.engine.model.config import VocoderConfig, vocoder_config
 from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig, stepaudio2_flow_config
+from voicegate.engine.token2wav.flow.backend import FlowPrompt
+from voicegate.engine.token2wav.stepaudio2.flow.chunking import CHUNK_TOKENS, ChunkSchedule, whole_context
+from voicegate.engine.token2wav.stepaudio2.flow.memory import FlowMemory
+from voicegate.engine.token2wav.stepaudio2.flow.model import StepAudio2Flow
+from voicegate.engine.token2wav.stepaudio2.flow.plain_solver import PlainSolver
+from voicegate.engine.token2wav.stepaudio2.flow.runner import StepAudio2FlowRunner
+from voicegate.engine.token2wav.stepaudio2.flow.stream import ChunkStream, ContextRule, StreamRules
 from voicegate.engine.token2wav.stepaudio2.flow.weights import flow_shapes
 
 STEPAUDIO2_DIR = GOLDEN_DIR / "stepaudio2_dit"
@@ -79,3 +88,56 @@ def flow_state() -> dict[str, torch.Tensor]:
 def flow_noise() -> torch.Tensor:
     """[80, 30000]: upstream's `decoder.rand_noise`."""
     return normal("decoder.rand_noise", (1, 80, 30_000))[0]
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenFlow:
+    """The golden flow behind its runner, and what the runner does not give away."""
+
+    model: StepAudio2Flow
+    memory: FlowMemory
+    runner: StepAudio2FlowRunner
+
+    def render(self, streams: Sequence[ChunkStream]) -> list[torch.Tensor]:
+        """The next chunk of each, together."""
+        batch = self.runner.begin(streams)
+        while not batch.advance():
+            pass
+        return batch.result()
+
+
+@cache
+def flow_model() -> StepAudio2Flow:
+    return StepAudio2Flow(
+        flow_config(), flow_state(), device=torch.device("cpu"), dtype=torch.float32, noise=flow_noise()
+    )
+
+
+def golden_flow(
+    chunk_tokens: tuple[int, ...] = CHUNK_TOKENS,
+    *,
+    context: ContextRule = whole_context,
+    num_blocks: int = 120,
+    max_streams: int = 8,
+) -> GoldenFlow:
+    """Free blocks are full of NaN: whoever reads one shows it."""
+    model = flow_model()
+    memory = FlowMemory(model.config, num_blocks=num_blocks, device=model.device, dtype=torch.float32, poison=True)
+    runner = StepAudio2FlowRunner(
+        model,
+        memory,
+        PlainSolver(model, memory, max_batches=max_streams),
+        max_streams=max_streams,
+        rules=StreamRules(ChunkSchedule(chunk_tokens), context),
+    )
+    return GoldenFlow(model, memory, runner)
+
+
+def golden_prompt(arrays: Mapping[str, torch.Tensor]) -> FlowPrompt:
+    """As upstream cuts it: no more frames than the tokens have, no more tokens than the frames."""
+    num_tokens = min(len(arrays["prompt_tokens"]), arrays["prompt_mel"].shape[1] // units.FRAMES_PER_TOKEN)
+    return FlowPrompt(
+        arrays["prompt_tokens"][:num_tokens],
+        arrays["prompt_mel"][0, : num_tokens * units.FRAMES_PER_TOKEN],
+        arrays["spk"][0],
+    )

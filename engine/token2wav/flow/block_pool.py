@@ -5,13 +5,10 @@ and the last 30 inputs of both positional convolutions. Blocks are immutable onc
 prompt's can be shared, and a stream's whole state is the list of its blocks.
 """
 
-from collections import Counter
-from collections.abc import Iterable
-
 import torch
 
 from voicegate.engine.model.config import EstimatorConfig
-from voicegate.engine.token2wav.flow.backend import BlocksExhausted
+from voicegate.engine.token2wav.flow.block_ledger import BlockLedger
 from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.estimator import CONV_HISTORY
 
@@ -20,8 +17,8 @@ NUM_CONVS = 2
 _FP8_NAN = 0x7F  # of float8_e4m3fn, which torch does not fill
 
 
-class BlockPool:
-    """Tensors are virtual memory on a CPU until touched; the block freed last is reused first, to touch little.
+class BlockPool(BlockLedger):
+    """Tensors are virtual memory on a CPU until touched.
 
     Block-major, so that one block is contiguous: with transparent huge pages a scattered block would touch
     far more memory than it holds.
@@ -43,6 +40,7 @@ class BlockPool:
         float8_e4m3fn halves 90 MB per second of context and needs no scale: a trained model's keys stay below 11 and
         its values below 5, and the type's range is 2**-6 to 448.
         """
+        super().__init__(num_blocks)
         heads = CFG_HALVES * config.num_heads
         # One block more than is handed out: where the padding rows of a fixed-shape batch write.
         self.scratch = num_blocks
@@ -52,37 +50,14 @@ class BlockPool:
         tail_shape = (num_blocks + 2, num_steps, NUM_CONVS, CFG_HALVES, CONV_HISTORY, config.dim)
         self.keys_values = torch.empty(kv_shape, device=device, dtype=kv_dtype or dtype)
         self.tails = torch.empty(tail_shape, device=device, dtype=dtype)
-        self._references: Counter[int] = Counter()
-        self._free = list(reversed(range(num_blocks)))
         self._poison = poison
-        for block in (*self._free, self.scratch) if poison else ():
+        for block in range(num_blocks + 1) if poison else ():
             self._fill_with_nan(block)
         self.tails[self.before_first].zero_()
 
-    @property
-    def num_free(self) -> int:
-        return len(self._free)
-
-    def allocate(self, count: int) -> list[int]:
-        """`count` blocks with one reference each, or none at all: raises BlocksExhausted."""
-        if count > len(self._free):
-            raise BlocksExhausted(wanted=count, free=len(self._free))
-        blocks = [self._free.pop() for _ in range(count)]
-        self._references.update(blocks)
-        return blocks
-
-    def retain(self, blocks: Iterable[int]) -> None:
-        self._references.update(blocks)
-
-    def release(self, blocks: Iterable[int]) -> None:
-        for block in blocks:
-            assert self._references[block] > 0, f"block {block} is free already"
-            self._references[block] -= 1
-            if self._references[block] == 0:
-                del self._references[block]
-                self._free.append(block)
-                if self._poison:
-                    self._fill_with_nan(block)
+    def _freed(self, block: int) -> None:
+        if self._poison:
+            self._fill_with_nan(block)
 
     def _fill_with_nan(self, block: int) -> None:
         """Tests: whoever reads a free block gets NaN in every frame that depends on it."""

@@ -1,0 +1,158 @@
+"""FlowBackend on Step-Audio2's flow: chunks that see themselves and what is known of all before, for many streams.
+
+A stream's frames are those of upstream's streaming mode with the same chunks, however tokens arrive and whatever else
+runs (tests/parity/test_stepaudio2_flow.py).
+"""
+
+from collections.abc import Sequence
+from itertools import chain, islice, repeat
+from typing import Final
+
+import torch
+
+from voicegate.engine import units
+from voicegate.engine.device.capture import Capturable
+from voicegate.engine.policy.batch_size import BatchSize
+from voicegate.engine.token2wav.flow.backend import FlowPrompt, StreamsExhausted, StreamTooLong
+from voicegate.engine.token2wav.stepaudio2.flow import memory
+from voicegate.engine.token2wav.stepaudio2.flow.chunking import ChunkSchedule, whole_context
+from voicegate.engine.token2wav.stepaudio2.flow.context import Tails
+from voicegate.engine.token2wav.stepaudio2.flow.memory import FlowMemory
+from voicegate.engine.token2wav.stepaudio2.flow.model import StepAudio2Flow
+from voicegate.engine.token2wav.stepaudio2.flow.plain_solver import ChunkRow
+from voicegate.engine.token2wav.stepaudio2.flow.stream import (
+    ChunkBatch,
+    ChunkPrompt,
+    ChunkStream,
+    Solver,
+    StreamRules,
+)
+
+# What `batch_size` counts as a whole block: a second of speech.
+_FRAMES_PER_ROW: Final = units.FRAME_RATE_HZ
+
+
+class StepAudio2FlowRunner:
+    """See FlowBackend for the promises. Knows streams and their blocks; the solver computes."""
+
+    def __init__(
+        self,
+        model: StepAudio2Flow,
+        pool: FlowMemory,
+        solver: Solver,
+        *,
+        max_streams: int,
+        rules: StreamRules | None = None,
+    ) -> None:
+        """All streams and prompts share the pool: see memory.bytes_per_block for what a block costs."""
+        self.model = model
+        self._rules = rules or StreamRules(ChunkSchedule(), whole_context)
+        self._pool = pool
+        self._solver = solver
+        self._max_streams = max_streams
+        self._num_open = 0
+
+    @property
+    def graphs(self) -> Capturable:
+        return self._solver.graphs
+
+    @property
+    def lookahead_tokens(self) -> int:
+        return self.model.config.lookahead_tokens
+
+    @property
+    def num_free_blocks(self) -> int:
+        return self._pool.num_free
+
+    @property
+    def num_free_batches(self) -> int:
+        return self._solver.num_free_batches
+
+    def batch_size(self, max_rows: int) -> BatchSize:
+        longest = max(self._rules.schedule.sizes) + self.lookahead_tokens
+        num_frames = max(max_rows * _FRAMES_PER_ROW, longest * units.FRAMES_PER_TOKEN)
+        return BatchSize(min(max_rows, self._max_streams), num_frames)
+
+    def num_prompt_blocks(self, num_tokens: int) -> int:
+        return memory.num_blocks(num_tokens * units.FRAMES_PER_TOKEN)
+
+    def num_speech_blocks(self, num_tokens: int) -> int:
+        return memory.num_blocks(num_tokens * units.FRAMES_PER_TOKEN)
+
+    def prepare(self, prompt: FlowPrompt) -> ChunkPrompt:
+        tokens = self._checked(prompt)
+        num_frames = len(tokens) * units.FRAMES_PER_TOKEN
+        blocks = self._pool.allocate(self.num_prompt_blocks(len(tokens)))
+        try:
+            places = self._pool.places_of(blocks)[:num_frames]
+            speaker_bias = self.model.speaker_bias(prompt.embedding)
+            tails = Tails.before_first(self.model.config, device=self.model.device, dtype=self.model.dtype)
+            if tokens:
+                # Upstream lets a prompt look ahead at its own beginning.
+                ahead = islice(chain.from_iterable(repeat(tokens)), self.lookahead_tokens)
+                row = ChunkRow(
+                    window=[*tokens, *ahead],
+                    num_tokens=len(tokens),
+                    noise_start=0,
+                    known=places,
+                    context=places,
+                    tails=tails,
+                    speaker_bias=speaker_bias,
+                    prompt_mel=prompt.mel.to(self.model.device, torch.float32),
+                )
+                tails = self._solved(row)
+        except BaseException:
+            self._pool.release(blocks)
+            raise
+        schedule = self._rules.schedule
+        return ChunkPrompt(speaker_bias, tails, places, tuple(blocks), schedule.size(0), schedule.size(1))
+
+    def release(self, prompt: ChunkPrompt) -> None:
+        if not prompt.is_released:
+            prompt.is_released = True
+            self._pool.release(prompt.blocks)
+
+    def open(self, prompt: ChunkPrompt) -> ChunkStream:
+        if prompt.is_released:
+            raise ValueError("the prompt was released")
+        if self._num_open == self._max_streams:
+            raise StreamsExhausted(f"all {self._max_streams} streams are open")
+        self._num_open += 1
+        self._pool.retain(prompt.blocks)
+        return ChunkStream(self.model, prompt, self._rules)
+
+    def close(self, stream: ChunkStream) -> None:
+        if stream.is_closed:
+            return
+        self._num_open -= 1
+        stream.is_closed = True
+        if stream.batch is not None:
+            stream.batch.drop(stream)
+        self._pool.release((*stream.prompt.blocks, *stream.blocks))
+        stream.blocks.clear()
+
+    def begin(self, streams: Sequence[ChunkStream]) -> ChunkBatch:
+        if not streams or len(set(streams)) != len(streams) or not all(stream.is_ready for stream in streams):
+            raise ValueError("a batch takes one or more different streams that are ready")
+        return ChunkBatch(self.model, self._pool, self._solver, streams)
+
+    def _checked(self, prompt: FlowPrompt) -> list[int]:
+        """Its tokens. Raises ValueError or StreamTooLong."""
+        num_frames = len(prompt.speech_ids) * units.FRAMES_PER_TOKEN
+        if prompt.mel.shape != (num_frames, units.NUM_MELS):
+            wanted = f"a prompt of {len(prompt.speech_ids)} tokens needs mel [{num_frames}, {units.NUM_MELS}]"
+            raise ValueError(f"{wanted}, not {list(prompt.mel.shape)}")
+        if prompt.embedding.shape != (self.model.config.speaker_dim,):
+            raise ValueError(f"embedding is {list(prompt.embedding.shape)}, not [{self.model.config.speaker_dim}]")
+        if num_frames > self.model.max_frames:
+            raise StreamTooLong(f"the prompt has {num_frames} frames; the flow takes {self.model.max_frames}")
+        return self.model.checked_tokens(prompt.speech_ids.tolist())
+
+    def _solved(self, row: ChunkRow) -> Tails:
+        solve = self._solver.begin([row])
+        try:
+            for _ in range(self.model.schedule.num_steps):
+                solve.advance()
+            return solve.tails(0)
+        finally:
+            solve.release()
