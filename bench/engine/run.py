@@ -28,7 +28,7 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import Done, EngineError, SpeakingMode
 from voicegate.engine.loading.build import create_engine
 from voicegate.engine.loading.devices import choose_device
-from voicegate.engine.loading.startup import Lines
+from voicegate.engine.loading.progress import Lines
 from voicegate.engine.model.config import load_model_config
 from voicegate.engine.text.tokenizer import TextTokenizer
 

@@ -25,7 +25,7 @@ from voicegate.bench.engine.__main__ import UsageError, with_settings
 from voicegate.engine.config import DEVICES, EngineConfig
 from voicegate.engine.interface import EngineError
 from voicegate.engine.loading.build import create_engine
-from voicegate.engine.loading.startup import Lines
+from voicegate.engine.loading.progress import Lines
 from voicegate.gateway.logs import configure_logs
 
 STARTS: Final = ("cold", "warm")

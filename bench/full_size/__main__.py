@@ -70,7 +70,7 @@ from voicegate.engine.interface import (
 )
 from voicegate.engine.loading.build import create_engine, set_threads
 from voicegate.engine.loading.devices import choose_device
-from voicegate.engine.loading.startup import Lines
+from voicegate.engine.loading.progress import Lines
 from voicegate.engine.model.config import ModelConfig
 from voicegate.gateway.cli.convert import TerminalProgress
 

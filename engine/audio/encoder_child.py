@@ -3,10 +3,7 @@
 It tells when it is ready and when it is lost, and must not know what is done about that (encoder_pool).
 """
 
-import os
-import signal
 import subprocess
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -21,14 +18,12 @@ import structlog
 from voicegate.engine.audio.encoder_wire import Opening, Operation, Status, read_frame, unpack_packets, write_frame
 from voicegate.engine.audio.encoding import Answer, Encoded, TellFailure
 from voicegate.engine.audio.packets import Samples
+from voicegate.engine.child_process import start_module
 
 log = structlog.get_logger()
 
 _MODULE: Final = "voicegate.engine.audio.encoder_process"
 _LOST: Final = "its encoder process has ended"
-
-# What a terminal or systemd sends to every process of the engine's group when the engine is to drain or to end.
-_SIGNALS_OF_THE_GROUP: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 # Ticks in which it has been asked and has answered nothing. Lower -> a process that merely lacks a core is ended with
 # its utterances; higher -> they stay silent for longer, and their samples take more memory.
@@ -45,7 +40,7 @@ class EncoderChild:
 
     def __init__(self, on_change: "Callable[[EncoderChild], None]") -> None:
         """`on_change` is called from another thread when it is ready and when it is lost. Raises OSError."""
-        self._child = _spawn()
+        self._child = start_module(_MODULE, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._on_change = on_change
         self._lock = threading.Lock()  # over all that follows
         self._open: dict[int, RemoteEncoding] = {}
@@ -232,19 +227,3 @@ class RemoteEncoding:
 
     def close(self) -> None:
         self._child.forget(self)
-
-
-def _spawn() -> "subprocess.Popen[bytes]":
-    """Only the end of its input ends it: its signals are blocked from its first instant, by the mask it inherits.
-
-    It stays in our session, so that Ctrl-Z stops it too. If we are killed its input ends with us.
-    """
-    # It finds the modules that we find, also where the package is not installed.
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS_OF_THE_GROUP)
-    try:
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", _MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-        )
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

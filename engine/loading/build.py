@@ -29,8 +29,9 @@ from voicegate.engine.llm.backend import LlmDied
 from voicegate.engine.loading.devices import free_gpu_bytes, open_device, resolved_for_device
 from voicegate.engine.loading.llm import load_llm
 from voicegate.engine.loading.memory import check_room, gpu_memory
+from voicegate.engine.loading.progress import SILENT, Progress
 from voicegate.engine.loading.runners import load_flow, load_vocoder
-from voicegate.engine.loading.startup import SILENT, ModelStart, Progress, freeze_heap, timed
+from voicegate.engine.loading.startup import ModelStart, freeze_heap, timed
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.prompting import MAX_INSTRUCT_CHARS
 from voicegate.engine.loop.reception import speaking_modes

@@ -10,7 +10,8 @@ from voicegate.engine.llm.backend import LlmBackend, SequenceRequest
 from voicegate.engine.loading.build import set_threads
 from voicegate.engine.loading.devices import open_device, resolved_for_device
 from voicegate.engine.loading.llm import load_llm
-from voicegate.engine.loading.startup import SILENT, ModelStart
+from voicegate.engine.loading.progress import SILENT
+from voicegate.engine.loading.startup import ModelStart
 from voicegate.engine.loop.clause_feed import max_letters
 from voicegate.engine.loop.prompting import PassPrompt, voice_prompt
 from voicegate.engine.model.config import load_model_config

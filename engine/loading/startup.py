@@ -8,43 +8,21 @@ does when a compiled kernel is first launched.
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from queue import SimpleQueue
-from typing import Final, Protocol
 
 import structlog
 import torch
 
 from voicegate.engine.device.capture import Capturable
 from voicegate.engine.device.lanes import Lane
+from voicegate.engine.loading.progress import Progress
 
 log = structlog.get_logger()
-
-Report = Callable[[str], None]
-
-
-class Progress(Protocol):
-    """Who is told of a start. All calls come from the thread that loads the engine."""
-
-    def line(self, text: str) -> None:
-        """A part is done, or there is something to know of it."""
-
-    def share(self, part: str, num_done: int, num_steps: int) -> None:
-        """How far a part is that takes long; the last time `num_done` is `num_steps`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """Progress in lines alone."""
-
-    line: Report
-
-    def share(self, part: str, num_done: int, num_steps: int) -> None:
-        """A line tells when the part is done."""
 
 
 def freeze_heap() -> None:
@@ -55,9 +33,6 @@ def freeze_heap() -> None:
     """
     gc.collect()
     gc.freeze()
-
-
-SILENT: Final = Lines(lambda _: None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ import structlog
 
 from voicegate.engine.audio.encoding import Encoders
 from voicegate.engine.audio.outlet import Sink
-from voicegate.engine.audio.packets import pre_skip_48k
 from voicegate.engine.device.watcher import Waker, Watcher
 from voicegate.engine.interface import (
     Cancelled,
@@ -31,14 +30,10 @@ from voicegate.engine.interface import (
     Failed,
     ListenerReport,
     Overloaded,
-    SpeakingMode,
-    UnknownVoice,
     Unsupported,
     UtteranceId,
     UtteranceRequest,
     VoiceInfo,
-    check_instruct,
-    check_language,
     check_new_voice,
     check_removable,
 )
@@ -46,6 +41,7 @@ from voicegate.engine.llm.backend import LlmDied
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.inbox import Inbox
 from voicegate.engine.loop.outbox import Outbox
+from voicegate.engine.loop.requests import check_request
 from voicegate.engine.loop.stages import ReadyVoice
 from voicegate.engine.voices.keeper import VoiceKeeper
 from voicegate.engine.voices.voice import Voice
@@ -145,7 +141,7 @@ class ThreadedEngine:
         info = self._running_info()
         if request.utterance_id in self._live:
             raise EngineError(f"utterance {request.utterance_id!r} is already running")
-        _check_request(request, info)
+        check_request(request, info)
         if (reason := self.unready_reason) is not None:
             raise Overloaded(f"{reason}; try again shortly", retry_after_ms=_RETRY_AFTER_MS)
         if len(self._live) >= info.max_utterances:
@@ -353,20 +349,6 @@ def _settle(future: "asyncio.Future[_Result]", outcome: _Result | BaseException)
         future.set_exception(outcome)
     else:
         future.set_result(outcome)
-
-
-def _check_request(request: UtteranceRequest, info: EngineInfo) -> None:
-    """Refuse what cannot work before anything starts. Raises UnknownVoice, Unsupported, BadRequest."""
-    if request.voice not in {voice.name for voice in info.voices}:
-        names = ", ".join(voice.name for voice in info.voices)
-        raise UnknownVoice(f"unknown voice {request.voice!r}; this model has {names}")
-    if request.mode is not SpeakingMode.AUTO and request.mode not in info.modes:
-        raise Unsupported(f"model {info.model!r} has no mode {request.mode.value!r}")
-    if request.seed is not None and not info.is_reproducible:
-        raise Unsupported("this engine's LLM backend cannot repeat what it said: leave `seed` out")
-    check_instruct(request.instruct, info)
-    check_language(request.language, info)
-    pre_skip_48k(request.audio)
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> None:

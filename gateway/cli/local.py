@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import Engine
 from voicegate.engine.loading.build import create_engine
-from voicegate.engine.loading.startup import SILENT, Progress
+from voicegate.engine.loading.progress import SILENT, Progress
 from voicegate.gateway.cli.terminal import CommandError
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.errors import GatewayError

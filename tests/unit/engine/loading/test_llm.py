@@ -22,7 +22,8 @@ from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.loading import build
 from voicegate.engine.loading.devices import Device
 from voicegate.engine.loading.llm import llm_positions, load_llm
-from voicegate.engine.loading.startup import SILENT, ModelStart
+from voicegate.engine.loading.progress import SILENT
+from voicegate.engine.loading.startup import ModelStart
 from voicegate.engine.model.config import HeadBias, ModelConfig, PenaltySamplingConfig, load_model_config
 from voicegate.engine.model.qwen2 import MergedVocabulary, qwen2_sizes
 from voicegate.engine.voices.store import load_voices

@@ -10,7 +10,8 @@ import torch
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
 from voicegate.engine.device.lanes import HOST_LANE, HostLane
 from voicegate.engine.loading import startup
-from voicegate.engine.loading.startup import Lines, ModelStart
+from voicegate.engine.loading.progress import Lines
+from voicegate.engine.loading.startup import ModelStart
 
 pytestmark = pytest.mark.unit
 
