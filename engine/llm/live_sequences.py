@@ -21,8 +21,8 @@ class Live:
     sequence: LlmSequence
     slot: int
     num_in_flight: int = 0  # steps launched whose outputs were not taken
-    # Of a runner that decodes ahead of what the sequence knows: tokens given out, and the most there may be.
-    num_emitted: int = 0
+    # Of a runner that decodes ahead of what the sequence knows: tokens that were taken, and the most there may be.
+    num_taken: int = 0
     max_tokens: int = 0
 
 

@@ -62,13 +62,12 @@ def _cuda_llm(
     lane = device.llm_lane
     if not isinstance(lane, CudaLane):
         raise EngineError("--llm-backend cuda needs a GPU; on a CPU use torch, or auto")
-    sampling = _repetition_aware(model, "cuda")
     from voicegate.engine.llm.cuda.config import CudaLlmConfig  # noqa: PLC0415 - see the module's docstring
     from voicegate.engine.llm.cuda.runner import CudaLlmRunner  # noqa: PLC0415
 
     runner = CudaLlmRunner(
         model.llm,
-        sampling,
+        model.sampling,
         load_state_dict(config.model_dir / "llm.safetensors"),
         num_slots=config.max_active_clauses,
         max_positions=num_positions,
@@ -88,7 +87,7 @@ def _tensorrt_llm(config: EngineConfig, model: ModelConfig, device: Device, num_
     from voicegate.engine.llm.tensorrt_llm.library import open_library  # noqa: PLC0415
     from voicegate.engine.llm.tensorrt_llm.requirements import check_requirements  # noqa: PLC0415
 
-    sampling = _repetition_aware(model, "tensorrt-llm")
+    sampling = _repetition_aware(model)
     check_requirements(device.device)
     if config.merged_hf_dir is None:
         raise EngineError(
@@ -113,11 +112,11 @@ def _tensorrt_llm(config: EngineConfig, model: ModelConfig, device: Device, num_
     return TensorrtLlm(model.llm, vocabulary, library, settings)
 
 
-def _repetition_aware(model: ModelConfig, backend: str) -> SamplingConfig:
-    """What alone these backends know of. Raises EngineError."""
+def _repetition_aware(model: ModelConfig) -> SamplingConfig:
+    """What alone the merged checkpoint's backend knows of. Raises EngineError."""
     if model.llm.head_bias is HeadBias.USED or not isinstance(model.sampling, SamplingConfig):
         raise EngineError(
-            f"--llm-backend {backend} has no bias in the LLM's head and no sampling by repetition penalty, "
-            "one of which this model has: use --llm-backend torch"
+            "--llm-backend tensorrt-llm knows neither a bias in the LLM's head nor this model's sampling by repetition "
+            "penalty: use another backend"
         )
     return model.sampling

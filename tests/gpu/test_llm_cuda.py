@@ -32,11 +32,12 @@ from voicegate.engine.llm.cuda.body import DecoderBody
 from voicegate.engine.llm.cuda.config import CudaLlmConfig, TileTable, default_tiles
 from voicegate.engine.llm.cuda.runner import CudaLlmRunner
 from voicegate.engine.llm.cuda.weights import DecoderWeights
+from voicegate.engine.llm.penalty_sampler import RepetitionPenaltySampler
 from voicegate.engine.llm.runner import LaunchedStep
 from voicegate.engine.llm.sampler import RepetitionAwareSampler
 from voicegate.engine.llm.sequence import Bistream, BistreamPolicy, Feed, SequenceState, Table, Unistream
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
-from voicegate.engine.model.config import LlmConfig, SamplingConfig
+from voicegate.engine.model.config import HeadBias, LlmConfig, PenaltySamplingConfig, SamplingConfig, StopRule
 
 pytestmark = pytest.mark.gpu
 
@@ -184,6 +185,62 @@ def test_sampling_chooses_as_the_cpu_does() -> None:
     assert num_different <= 2
 
 
+def test_sampling_by_penalty_chooses_as_the_cpu_does() -> None:
+    random = np.random.default_rng(4)
+    count, num_ids = 512, GOLDEN_CONFIG.num_speech_rows
+    sampling = PenaltySamplingConfig()
+    sampler = KernelSampler(GOLDEN_CONFIG, num_slots=count, device="cuda", sampling=sampling)
+    reference = RepetitionPenaltySampler(sampling, GOLDEN_CONFIG)
+    num_different = 0
+    for _ in range(8):
+        scores = torch.from_numpy(random.normal(size=(count, num_ids)) * random.uniform(0, 6, size=(count, 1))).float()
+        scores[::4] = scores[::4].round()  # ties
+        scores[::3] -= 8  # few are positive
+        uniforms = random.random((count, 2))
+        fed = random.random((count, num_ids)) < 0.1
+        ignore_eos = random.random(count) < 0.5
+        sampler.set_fed(fed)
+        drawn = sampler.draw(scores, uniforms, flags=flags_of(ignore_eos))
+        expected = reference.sample(
+            scores.clone(),
+            seen=torch.from_numpy(fed),
+            ignore_eos=torch.from_numpy(ignore_eos),
+            uniforms=torch.from_numpy(uniforms),
+        )
+        num_different += int((torch.tensor(drawn) != expected).sum())
+    # As above; and a quotient that is rounded differently may change places with its neighbour in the order.
+    assert num_different <= 4
+
+
+def test_another_familys_tokens_equal_the_cpu_runners_in_float32() -> None:
+    """Bias in the head, sos and task behind its rows, a penalty on what was fed, eos alone ends."""
+    config = replace(
+        small_llm_config(),
+        needs_end_of_prompt=False,
+        num_special_rows=198,
+        num_unspoken_rows=2,
+        sos_id=498,
+        task_id=499,
+        head_bias=HeadBias.USED,
+        stop=StopRule(is_eos_alone=True, min_tokens_per_text_token=0, max_tokens_per_text_token=None, max_tokens=40),
+    )
+    state = small_state_dict()
+    state["llm_decoder.weight"] = state["llm_decoder.weight"][:498]
+    state["llm_decoder.bias"] = torch.linspace(-1, 1, 498)
+    prompt = LlmPrompt((1, 2), (5, 6, 7))
+    wanted = [
+        SequenceRequest(index, prompt, tuple(range(10, 14 + index)), index % 2 == 1, index, 30) for index in range(8)
+    ]
+    sampling = PenaltySamplingConfig(temperature=1.5)
+    cpu = TorchLlmRunner(config, sampling, state, num_slots=8, max_positions=128)
+    cuda = CudaLlmRunner(config, sampling, state, num_slots=8, max_positions=128, dtype=torch.float32)
+    cuda.graphs.capture()
+    expected = tokens_of(cpu, wanted)
+    assert sum(map(len, expected.values())) > 60
+    for _ in range(2):  # the second time in slots that were taken before
+        assert tokens_of(cuda, wanted) == expected
+
+
 # --- bfloat16: what a line's bits depend on ------------------------------------------------------------------------
 
 
@@ -288,6 +345,28 @@ def test_a_batch_gives_what_each_gives_alone(
         assert together[index] == alone[index]
     assert len({tuple(found) for found in together.values()}) > 0.9 * num_sequences
     assert sum(len(found) for found in together.values()) > 0.8 * NUM_TOKENS * num_sequences
+
+
+def test_a_batch_by_repetition_penalty_gives_what_each_gives_alone(state: dict[str, torch.Tensor]) -> None:
+    config = replace(CONFIG, head_bias=HeadBias.USED)
+    biased = {**state, "llm_decoder.bias": torch.linspace(-0.1, 0.1, config.num_speech_rows)}
+    made = [
+        CudaLlmRunner(
+            config,
+            PenaltySamplingConfig(),
+            biased,
+            num_slots=64,
+            max_positions=256,
+            cuda=CudaLlmConfig(has_graphs=graphs),
+        )
+        for graphs in (True, False)
+    ]
+    made[0].graphs.capture()
+    wanted = [request_of(index) for index in range(64)]
+    together = tokens_of(made[0], wanted, joins_per_step=7)
+    assert together == tokens_of(made[1], wanted, joins_per_step=64)
+    for each in wanted[:8]:
+        assert tokens_of(made[0], [each])[each.sequence_id] == together[each.sequence_id]
 
 
 def test_streaming_text_among_others(runner: CudaLlmRunner, alone: dict[int, list[int]]) -> None:

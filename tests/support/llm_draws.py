@@ -9,21 +9,29 @@ import torch
 from voicegate.engine.llm.cuda import packing
 from voicegate.engine.llm.cuda.body import DecoderBody
 from voicegate.engine.llm.cuda.config import default_tiles
+from voicegate.engine.llm.cuda.draws import RepetitionAwareDraws, RepetitionPenaltyDraws
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 from voicegate.engine.llm.model import llm_shapes
-from voicegate.engine.model.config import LlmConfig, SamplingConfig
+from voicegate.engine.model.config import LlmConfig, Sampling, SamplingConfig
+
+REPETITION_AWARE = SamplingConfig()
+
+
+_NUMBER = 7  # of the sequences that draw, in their slots
 
 
 class KernelSampler:
     """Sample i draws for slot i. The network around it is all zeros and never run."""
 
-    def __init__(self, config: LlmConfig, *, num_slots: int, device: str) -> None:
+    def __init__(
+        self, config: LlmConfig, *, num_slots: int, device: str, sampling: Sampling = REPETITION_AWARE
+    ) -> None:
         self.config = replace(config, num_layers=1, vocab_size=8, end_of_prompt_id=3)
         self.device = torch.device(device)
         state = {name: torch.zeros(shape) for name, shape in llm_shapes(self.config).items()}
         self.body = DecoderBody(
             self.config,
-            SamplingConfig(),
+            sampling,
             DecoderWeights(self.config, state, device=self.device, dtype=torch.float32),
             num_slots=num_slots,
             max_positions=16,
@@ -34,7 +42,13 @@ class KernelSampler:
 
     def set_history(self, history: npt.NDArray[np.int64]) -> None:
         """[slots, window], -1 where there is none."""
-        self.body.history[: len(history), : history.shape[1]] = torch.from_numpy(history).to(self.device)
+        assert isinstance(self.body.draws, RepetitionAwareDraws)
+        self.body.draws.history[: len(history), : history.shape[1]] = torch.from_numpy(history).to(self.device)
+
+    def set_fed(self, fed: npt.NDArray[np.bool_]) -> None:
+        """[slots, speech ids]: what the sequences that draw were fed."""
+        assert isinstance(self.body.draws, RepetitionPenaltyDraws)
+        self.body.draws.fed_by[: len(fed), : fed.shape[1]] = torch.from_numpy(np.where(fed, _NUMBER, _NUMBER - 1))
 
     def draw(
         self,
@@ -52,6 +66,7 @@ class KernelSampler:
         samples[:, 2] = flags
         samples[:, 3] = history_places
         samples[:, 4:] = uniforms.view(np.int32)
+        self.body.layout.lines(words, 1)[:, 3] = _NUMBER
         self.body.work.copy_(torch.from_numpy(words))
         self.body.scores[:num_samples, : scores.shape[1]] = scores.to(self.device)
         self.body.draw(num_samples)

@@ -11,11 +11,12 @@ import numpy as np
 import torch
 import triton
 
-from voicegate.engine.llm.cuda import attention_kernels, linear_kernels, packing, sampling_kernel
+from voicegate.engine.llm.cuda import attention_kernels, linear_kernels
 from voicegate.engine.llm.cuda.config import Tile, TileChoice, TileTable, tile_for
+from voicegate.engine.llm.cuda.draws import make_draws
 from voicegate.engine.llm.cuda.packing import WorkLayout
 from voicegate.engine.llm.cuda.weights import DecoderWeights
-from voicegate.engine.model.config import LlmConfig, SamplingConfig
+from voicegate.engine.model.config import LlmConfig, Sampling
 
 _LINES_PER_TILE = 128  # of activations at most; buffers are that much longer than their lines
 
@@ -26,7 +27,7 @@ class DecoderBody:
     def __init__(
         self,
         config: LlmConfig,
-        sampling: SamplingConfig,
+        sampling: Sampling,
         weights: DecoderWeights,
         *,
         num_slots: int,
@@ -40,7 +41,6 @@ class DecoderBody:
         self.config = config
         self.layout = WorkLayout(max_lines=max_lines, max_samples=max_samples)
         self.padding_slot = num_slots
-        self._sampling = sampling
         self._tiles = tiles
         self._max_positions = max_positions
         self._qkv_width = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
@@ -57,10 +57,15 @@ class DecoderBody:
         self.work = buffer(self.layout.num_words, dtype=torch.int32)
         self._line_words = self.work[self.layout.origin :]
         self.last_token = buffer(num_slots + 1, dtype=torch.int32)
-        self.history = buffer(num_slots + 1, triton.next_power_of_2(sampling.window), dtype=torch.int32)
         self.tokens = buffer(max_samples, dtype=torch.int32)
-        num_candidates = max(64, triton.next_power_of_2(2 * sampling.top_k))
-        self._candidates = buffer(max_samples, 2, num_candidates, dtype=torch.int32)
+        self.draws = make_draws(
+            sampling,
+            config,
+            num_slots=num_slots + 1,
+            max_samples=max_samples,
+            device=device,
+            num_warps=tiles.num_draw_warps,
+        )
         self.residual = buffer(lines, hidden, dtype=torch.float32)
         widths = (hidden, query_width, query_width, config.intermediate_size)
         self.activations = [buffer(lines, width) for width in widths]
@@ -92,6 +97,7 @@ class DecoderBody:
     def run(self, num_lines: int) -> None:
         """Feed the first `num_lines` line records: their keys and values to the cache, their states to `residual`."""
         self._embed(num_lines)
+        self.draws.note_fed(self._line_words, self.last_token, num_lines)
         for layer in range(self.config.num_layers):
             self.project_qkv(layer, num_lines)
             self.attend(layer, num_lines)
@@ -212,12 +218,13 @@ class DecoderBody:
 
     def score(self, num_samples: int) -> None:
         """The head on the lines that the sample records name -> `scores`."""
-        config, weight = self.config, self._weights.head
+        config, weight, bias = self.config, self._weights.head, self._weights.head_bias
         tile = tile_for(self._tiles.head, num_samples)
         linear_kernels.project_scores[_grid(tile, num_samples, config.num_speech_rows)](
             self._x,
             self._squares,
             weight,
+            bias,
             self._line_words,
             self.scores,
             num_samples,
@@ -229,33 +236,8 @@ class DecoderBody:
         )
 
     def draw(self, num_samples: int) -> None:
-        """A token for each of the first `num_samples` of `scores` -> `tokens`, `last_token`, `history`."""
-        config, sampling = self.config, self._sampling
-        sampling_kernel.sample[(num_samples,)](
-            self.scores,
-            self._line_words,
-            self.last_token,
-            self.history,
-            self.tokens,
-            self._candidates,
-            NUM_IDS=config.num_speech_rows,
-            SCORES_STRIDE=self.scores.stride(0),
-            SPEECH_TOKEN_SIZE=config.speech_token_size,
-            FILL_ID=config.fill_id,
-            WINDOW=sampling.window,
-            HISTORY_STRIDE=self.history.stride(0),
-            TOP_P=sampling.top_p,
-            TOP_K=sampling.top_k,
-            MIN_REPEATS=math.ceil(sampling.window * sampling.tau_r),
-            BLOCK_IDS=triton.next_power_of_2(config.num_speech_rows),
-            NUM_CANDIDATES=self._candidates.shape[2],
-            IS_IGNORING_EOS=packing.IS_IGNORING_EOS,
-            IS_FORCED_FILL=packing.IS_FORCED_FILL,
-            COUNTS_AS_FILL=packing.COUNTS_AS_FILL,
-            IS_FRESH=packing.IS_FRESH,
-            FORBIDS_END=packing.FORBIDS_END,
-            num_warps=self._tiles.num_draw_warps,
-        )
+        """A token for each of the first `num_samples` of `scores` -> `tokens`, `last_token`, what `draws` remembers."""
+        self.draws.draw(self.scores, self._line_words, self.last_token, self.tokens, num_samples)
 
 
 def max_shared_memory_bytes(device: torch.device) -> int:

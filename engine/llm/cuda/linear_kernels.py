@@ -290,6 +290,7 @@ def project_scores(
     x_ptr,
     squares_ptr,
     w_ptr,
+    bias_ptr,
     samples_ptr,
     scores_ptr,
     num_samples,
@@ -302,7 +303,10 @@ def project_scores(
     BLOCK_K: tl.constexpr,
     NUM_STAGES: tl.constexpr,
 ):
-    """Final RMSNorm and head of the lines that the samples name -> `scores` [samples, SCORES_STRIDE] float32."""
+    """Final RMSNorm and head of the lines that the samples name -> `scores` [samples, SCORES_STRIDE] float32.
+
+    `bias_ptr` is None where the head has none.
+    """
     first_col = tl.program_id(1) * BLOCK_N
     samples = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     is_sample = samples < num_samples
@@ -310,7 +314,9 @@ def project_scores(
     lines = tl.load(samples_ptr - (samples + 1) * 8, mask=is_sample, other=0)
     squares = load_squares(squares_ptr, lines, is_sample, SQUARES_STRIDE, WIDTH)
     sums = accumulate(x_ptr, lines, is_sample, w_ptr, first_col, 0, WIDTH, WIDTH, BLOCK_M, BLOCK_N, BLOCK_K, NUM_STAGES)
-    scale = inverse_rms(squares, WIDTH, EPS)
     cols = first_col + tl.arange(0, BLOCK_N)
+    values = sums * inverse_rms(squares, WIDTH, EPS)[:, None]
+    if bias_ptr is not None:
+        values += tl.load(bias_ptr + cols)[None, :]
     scores = scores_ptr + samples[:, None] * SCORES_STRIDE + cols[None, :]
-    tl.store(scores, sums * scale[:, None], mask=is_sample[:, None] & (cols < SCORES_STRIDE)[None, :])
+    tl.store(scores, values, mask=is_sample[:, None] & (cols < SCORES_STRIDE)[None, :])

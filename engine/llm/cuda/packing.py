@@ -10,7 +10,7 @@ CUDA graph finds its records at the same addresses. No Triton here.
 import numpy as np
 import numpy.typing as npt
 
-LINE_WORDS = 4  # table row (USE_LAST_TOKEN: the slot's last token), slot, position, unused
+LINE_WORDS = 4  # table row (USE_LAST_TOKEN: the slot's last token), slot, position, the sequence's number in its slot
 SAMPLE_WORDS = 8  # line, slot, flags, place in the history ring, and two float64 uniforms
 
 USE_LAST_TOKEN = -1

@@ -10,6 +10,8 @@ from voicegate.engine.llm.cuda import packing
 from voicegate.engine.llm.cuda.packing import LINE_WORDS, SAMPLE_WORDS, Words
 from voicegate.engine.llm.slots import SlotNumbers, Slots
 
+_LAST_NUMBER = 2**31 - 1  # a sequence's in its slot; 0 is the padding's
+
 
 class Records:
     """What a decode needs of its slot beside `Slots`: [slots] each, set by `begin_decoding`."""
@@ -19,8 +21,14 @@ class Records:
         self.is_decoding = np.zeros(num_slots, np.bool_)  # unistream or a growing one's reading, its prefill launched
         self._min_tokens = np.zeros(num_slots, np.int64)
         self._forbids_end = np.zeros(num_slots, np.bool_)
+        self._numbers = np.zeros(num_slots, np.int32)  # of the slots' sequences
         self._slots = slots
         self._window = window
+
+    def begin(self, slot: int) -> None:
+        """Another sequence has the slot."""
+        self.is_decoding[slot] = False
+        self._numbers[slot] = self._numbers[slot] % _LAST_NUMBER + 1
 
     def begin_decoding(self, slot: int, *, min_tokens: int, forbids_end: bool) -> None:
         """From the next sample on, the slot's sequence feeds the token that it drew."""
@@ -34,7 +42,7 @@ class Records:
         lines[:, 0] = packing.USE_LAST_TOKEN
         lines[:, 1] = slots
         lines[:, 2] = self._slots.lengths[slots]
-        lines[:, 3] = 0
+        lines[:, 3] = self._numbers[slots]
         self._slots.lengths[slots] += 1
         return lines
 
@@ -44,7 +52,7 @@ class Records:
         lines[:, 0] = table_rows
         lines[:, 1] = slot
         lines[:, 2] = np.arange(self._slots.lengths[slot], self._slots.lengths[slot] + len(table_rows))
-        lines[:, 3] = 0
+        lines[:, 3] = self._numbers[slot]
         self._slots.lengths[slot] += len(table_rows)
         return lines
 

@@ -20,8 +20,8 @@ from voicegate.engine.llm.cuda.records import Records
 from voicegate.engine.llm.cuda.steps import CudaStep, Member
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 from voicegate.engine.llm.live_sequences import Live, LiveSequences
-from voicegate.engine.llm.sequence import BistreamPolicy, Growing, Table, Unistream
-from voicegate.engine.model.config import LlmConfig, SamplingConfig
+from voicegate.engine.llm.sequence import BistreamPolicy, Growing, Table, Unistream, ends_speech
+from voicegate.engine.model.config import LlmConfig, Sampling
 
 
 class CudaLlmRunner(LiveSequences):
@@ -34,7 +34,7 @@ class CudaLlmRunner(LiveSequences):
     def __init__(
         self,
         config: LlmConfig,
-        sampling: SamplingConfig,
+        sampling: Sampling,
         state_dict: Mapping[str, torch.Tensor],
         *,
         num_slots: int,
@@ -80,7 +80,7 @@ class CudaLlmRunner(LiveSequences):
         if stream is not None:
             stream.wait_stream(torch.cuda.current_stream(device))
         self._queue = DeviceQueue(self.body, self.buckets, is_cuda=is_cuda)
-        self._records = Records(self._slots, window=sampling.window)
+        self._records = Records(self._slots, window=self.body.draws.window)
         self._pending: deque[CudaStep] = deque()
 
     @property
@@ -89,7 +89,7 @@ class CudaLlmRunner(LiveSequences):
 
     def add(self, request: SequenceRequest) -> None:
         super().add(request)
-        self._records.is_decoding[self.slot_of(request.sequence_id)] = False
+        self._records.begin(self.slot_of(request.sequence_id))
 
     def is_runnable(self, sequence_id: int) -> bool:
         live = self._lives.get(sequence_id)
@@ -225,14 +225,15 @@ class CudaLlmRunner(LiveSequences):
 
     def _unistream_output(self, live: Live, token: int) -> SequenceOutput:
         """Without the sequence, which would make a feed of every token that the device has fed itself."""
-        if token >= self._config.speech_token_size:
+        if ends_speech(self._config, token):
             self.abort(live.sequence_id)
             return SequenceOutput(live.sequence_id, is_final=True)
-        live.num_emitted += 1
-        if live.num_emitted < live.max_tokens:
-            return SequenceOutput(live.sequence_id, (token,))
+        live.num_taken += 1
+        emitted = (token,) if token < self._config.speech_token_size else ()
+        if live.num_taken < live.max_tokens:
+            return SequenceOutput(live.sequence_id, emitted)
         self.abort(live.sequence_id)
-        return SequenceOutput(live.sequence_id, (token,), is_final=True, is_truncated=True)
+        return SequenceOutput(live.sequence_id, emitted, is_final=True, is_truncated=True)
 
     def _member_output(self, live: Live, member: Member, tokens: list[int]) -> SequenceOutput:
         if member.sample is None:

@@ -51,11 +51,21 @@ def keep_candidates(
 
 
 @triton.jit
-def draw_of_nucleus(bits, ids, TOP_P: tl.constexpr, TOP_K: tl.constexpr, uniform, bits_again, ids_again):
+def draw_of_nucleus(
+    bits,
+    ids,
+    TOP_P: tl.constexpr,
+    TOP_K: tl.constexpr,
+    uniform,
+    bits_again,
+    ids_again,
+    IS_WITHIN_TOP_K: tl.constexpr,
+):
     """The id that `uniform` picks: int32. Candidates in any order, their probabilities' bits -1 where there is none.
 
-    `.._again` are the same numbers, to be laid out along the other axis. Sums are float64, and exact in any order:
-    a candidate of the nucleus has no less than (1 - TOP_P) / ids, so 53 bits hold all of a sum's.
+    IS_WITHIN_TOP_K: TOP_P is a share of what the best TOP_K have, not of all. `.._again` are the same numbers, to be
+    laid out along the other axis. Sums are float64, and exact in any order without IS_WITHIN_TOP_K: a candidate of the
+    nucleus has no less than (1 - TOP_P) / ids then, so 53 bits hold all of a sum's.
     """
     precedes = (bits_again[None, :] > bits[:, None]) | (
         (bits_again[None, :] == bits[:, None]) & (ids_again[None, :] < ids[:, None])
@@ -64,7 +74,11 @@ def draw_of_nucleus(bits, ids, TOP_P: tl.constexpr, TOP_K: tl.constexpr, uniform
     weights_again = tl.where(bits_again >= 0, bits_again, 0).to(tl.float32, bitcast=True).to(tl.float64)
     ranks = tl.sum(precedes.to(tl.int32), 1)
     before = tl.sum(tl.where(precedes, weights_again[None, :], 0.0), 1)
-    is_in = (bits >= 0) & (before < tl.full([], TOP_P, tl.float64)) & (ranks < TOP_K)
+    is_in = (bits >= 0) & (ranks < TOP_K)
+    share = tl.full([], TOP_P, tl.float64)
+    if IS_WITHIN_TOP_K:
+        share *= tl.sum(tl.where(is_in, weights, 0.0), 0)
+    is_in &= before < share
     total = tl.sum(tl.where(is_in, weights, 0.0), 0)
     chosen = tl.sum((is_in & (before + weights < uniform * total)).to(tl.int32), 0)
     return tl.sum(tl.where(is_in & (ranks == chosen), ids, 0), 0)
@@ -134,6 +148,7 @@ def sample(
         tl.load(uniforms),
         tl.load(bits_ptr + candidates),
         tl.load(ids_ptr + candidates),
+        IS_WITHIN_TOP_K=False,
     )
     token = tl.minimum(token, NUM_IDS - 1)  # whatever scores that are not finite have chosen
 

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 
-from voicegate.engine.llm.model import BODY, HEAD, SPEECH_TABLE, TEXT_TABLE, check_state_dict, fused_qkv, rotary_table
+from voicegate.engine.llm.model import (
+    BODY,
+    HEAD,
+    SPEECH_TABLE,
+    TEXT_TABLE,
+    check_state_dict,
+    fused_qkv,
+    head_bias,
+    rotary_table,
+)
 from voicegate.engine.model.config import LlmConfig
 
 MAX_BLOCK_N = 128  # outputs are zero-padded to a multiple of this: a multiple of every tile's `block_n`
@@ -46,6 +55,9 @@ class DecoderWeights:
             weight = weight if norm is None else weight * norm
             return F.pad(weight, (0, 0, 0, -len(weight) % MAX_BLOCK_N)).to(dtype).contiguous()
 
+        def pad(bias: torch.Tensor) -> torch.Tensor:
+            return F.pad(bias, (0, -len(bias) % MAX_BLOCK_N))
+
         def layer(index: int) -> LayerWeights:
             name = f"{BODY}layers.{index}."
             attention_norm = tensor(f"{name}input_layernorm.weight").float()
@@ -54,7 +66,7 @@ class DecoderWeights:
             gate_up = [tensor(f"{name}mlp.{part}_proj.weight") for part in ("gate", "up")]
             return LayerWeights(
                 qkv=store(fused_qkv(config, state_dict, name, "weight"), attention_norm),
-                qkv_bias=F.pad(bias, (0, -len(bias) % MAX_BLOCK_N)),
+                qkv_bias=pad(bias),
                 out=store(tensor(f"{name}self_attn.o_proj.weight")),
                 gate_up=store(torch.stack(gate_up, 1).flatten(0, 1), mlp_norm),
                 down=store(tensor(f"{name}mlp.down_proj.weight")),
@@ -63,5 +75,7 @@ class DecoderWeights:
         self.layers = [layer(index) for index in range(config.num_layers)]
         self.norm = tensor(f"{BODY}norm.weight").float()
         self.head = store(tensor(HEAD), self.norm)
+        bias = head_bias(config, state_dict)
+        self.head_bias = None if bias is None else pad(bias.to(device).float())
         self.table = torch.cat([tensor(TEXT_TABLE).to(dtype), tensor(SPEECH_TABLE).to(dtype)])
         self.rotary = torch.view_as_real(rotary_table(config)).reshape(-1, config.head_dim).to(device)

@@ -65,7 +65,7 @@ def test_a_cpu_has_neither_of_the_others(backend: str, message: str) -> None:
 )
 def test_tensorrt_llm_is_refused_for_what_it_does_not_know(model: ModelConfig) -> None:
     config = replace(CONFIG, llm_backend="tensorrt-llm")
-    with pytest.raises(EngineError, match="use --llm-backend torch"):
+    with pytest.raises(EngineError, match="use another backend"):
         load_llm(config, model, GPU, num_prompt_tokens=100, start=ModelStart(GPU.device, SILENT))
 
 

@@ -1,6 +1,6 @@
 """A small network and runners of it; its CUDA runner works by Triton's interpreter, which takes its time."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 
@@ -12,8 +12,9 @@ from voicegate.engine.llm.cuda.config import AttentionTile, CudaLlmConfig, Tile,
 from voicegate.engine.llm.cuda.runner import CudaLlmRunner
 from voicegate.engine.llm.runner import LaunchedStep, LlmRunner
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
-from voicegate.engine.model.config import SamplingConfig
+from voicegate.engine.model.config import LlmConfig, Sampling, SamplingConfig
 
+REPETITION_AWARE = SamplingConfig()
 CONFIG = replace(small_llm_config(), num_layers=1, mix_ratio=(2, 3))  # a fill every fourth token of a bistream
 STATE = {name: tensor for name, tensor in small_state_dict().items() if ".layers.1." not in name}
 
@@ -29,11 +30,19 @@ TILES = TileTable(
 )
 
 
-def make_runner(*, num_slots: int = 4, max_positions: int = 128, max_in_flight: int = 1) -> CudaLlmRunner:
+def make_runner(
+    *,
+    num_slots: int = 4,
+    max_positions: int = 128,
+    max_in_flight: int = 1,
+    config: LlmConfig = CONFIG,
+    sampling: Sampling = REPETITION_AWARE,
+    state: Mapping[str, torch.Tensor] = STATE,
+) -> CudaLlmRunner:
     return CudaLlmRunner(
-        CONFIG,
-        SamplingConfig(),
-        STATE,
+        config,
+        sampling,
+        state,
         num_slots=num_slots,
         max_positions=max_positions,
         device="cpu",

@@ -1,5 +1,7 @@
 """The CUDA runner, kernels and all, against the CPU runner: the same tokens, however steps are batched and launched."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -22,8 +24,9 @@ from voicegate.engine.llm.backend import (
     SequenceRequest,
     UnknownSequence,
 )
+from voicegate.engine.llm.cuda.draws import RepetitionAwareDraws, RepetitionPenaltyDraws
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
-from voicegate.engine.model.config import SamplingConfig
+from voicegate.engine.model.config import HeadBias, PenaltySamplingConfig, SamplingConfig, StopRule
 
 pytestmark = pytest.mark.unit
 
@@ -48,7 +51,9 @@ def test_a_batch_of_everything_equals_the_cpu_runner() -> None:
 def test_a_reused_slots_old_contents_do_not_matter() -> None:
     runner = make_runner(num_slots=1)
     runner.body.cache.fill_(torch.nan)
-    runner.body.history.fill_(5)
+    draws = runner.body.draws
+    assert isinstance(draws, RepetitionAwareDraws)
+    draws.history.fill_(5)
     runner.add(request(0, seed=2))
     assert drain(runner)[0] == reference(request(0, seed=2))
 
@@ -135,3 +140,50 @@ def test_a_text_that_grows_is_spoken_as_on_a_cpu(max_in_flight: int) -> None:
             each.read(0, text_ids, until=until)
         assert drain_ahead(runner, depth=max_in_flight)[0] == drain(cpu)[0]
     assert runner.num_free_slots == 4
+
+
+# --- another layout and another sampling -------------------------------------------------------------------
+
+
+def test_another_familys_llm_equals_the_cpu_runner() -> None:
+    """Bias in the head, ids that are fed and never drawn, a penalty on what was fed, other ends than special ids."""
+    config = replace(
+        CONFIG,
+        needs_end_of_prompt=False,
+        num_special_rows=198,
+        num_unspoken_rows=2,
+        sos_id=498,
+        task_id=499,
+        head_bias=HeadBias.USED,
+        stop=StopRule(is_eos_alone=True, min_tokens_per_text_token=0, max_tokens_per_text_token=None, max_tokens=9),
+    )
+    bias = torch.zeros(498)
+    bias[300:] = 1.0  # special ids come up, and only eos ends
+    state = {**STATE, "llm_decoder.weight": STATE["llm_decoder.weight"][:498], "llm_decoder.bias": bias}
+    sampling = PenaltySamplingConfig(temperature=1.5)
+    cuda = make_runner(num_slots=2, max_in_flight=2, config=config, sampling=sampling, state=state)
+    draws = cuda.body.draws
+    assert isinstance(draws, RepetitionPenaltyDraws)
+    draws.fed_by.fill_(9)  # by sequences before these
+    prompt = LlmPrompt((1, 2), (5, 6, 7))
+    wanted = [
+        SequenceRequest(0, prompt, (10, 11, 12), seed=5, max_tokens=8),
+        SequenceRequest(1, prompt, (10, 11, 12, 13, 14), is_streaming=True, seed=6, max_tokens=8),
+        SequenceRequest(2, prompt, tuple(range(9)), seed=7),
+    ]
+    cpu = TorchLlmRunner(config, sampling, state, num_slots=1, max_positions=128)
+    num_unheard = 0
+    for pair in (wanted[:2], wanted[2:]):  # the third in a slot that one of the others had
+        for each in pair:
+            cuda.add(each)
+            if each.is_streaming:
+                cuda.end_text(each.sequence_id)
+        outputs = drain_ahead(cuda, depth=2)
+        for each in pair:
+            cpu.add(each)
+            if each.is_streaming:
+                cpu.end_text(each.sequence_id)
+            expected = drain(cpu)[each.sequence_id]
+            assert outputs[each.sequence_id] == expected
+            num_unheard += sum(not output.tokens and not output.is_final for output in expected)
+    assert num_unheard

@@ -8,8 +8,10 @@ from tests.support.golden import load_arrays
 from tests.support.llm_draws import KernelSampler, flags_of
 from tests.unit.engine.llm.support import golden_llm_config, small_llm_config
 from voicegate.engine.llm.cuda import packing
+from voicegate.engine.llm.cuda.draws import RepetitionAwareDraws
+from voicegate.engine.llm.penalty_sampler import RepetitionPenaltySampler
 from voicegate.engine.llm.sampler import RepetitionAwareSampler
-from voicegate.engine.model.config import SamplingConfig
+from voicegate.engine.model.config import PenaltySamplingConfig, SamplingConfig
 
 pytestmark = pytest.mark.unit
 
@@ -88,6 +90,38 @@ def test_what_goes_into_the_history() -> None:
     drawn = sampler.draw(scores, np.full((4, 2), 0.5), flags=flags, history_places=np.arange(4))
     assert drawn == [7, SMALL.eos_id, SMALL.eos_id, 7]
     assert sampler.body.last_token[:4].tolist() == drawn
-    entries = [sampler.body.history[slot, slot].item() for slot in range(4)]
+    draws = sampler.body.draws
+    assert isinstance(draws, RepetitionAwareDraws)
+    entries = [draws.history[slot, slot].item() for slot in range(4)]
     assert entries == [7, SMALL.eos_id, SMALL.fill_id, SMALL.fill_id]
-    assert (sampler.body.history[:4] == -1).sum() == 4 * (sampler.body.history.shape[1] - 1)
+    assert (draws.history[:4] == -1).sum() == 4 * (draws.history.shape[1] - 1)
+
+
+@pytest.mark.parametrize("sampling", [PenaltySamplingConfig(), PenaltySamplingConfig(1.0, 0.7, 20, 2.0)])
+def test_by_repetition_penalty(sampling: PenaltySamplingConfig) -> None:
+    random = np.random.default_rng(5)
+    scores = torch.from_numpy(random.normal(size=(24, NUM_IDS)) * random.uniform(0, 6, size=(24, 1))).float()
+    scores[::4] = scores[::4].round()  # ties
+    scores[::3] -= 4  # few are positive
+    uniforms = random.random((24, 2))
+    fed = random.random((24, NUM_IDS)) < 0.3
+    ignore_eos = random.random(24) < 0.5
+    sampler = KernelSampler(SMALL, num_slots=24, device="cpu", sampling=sampling)
+    sampler.set_fed(fed)
+    drawn = sampler.draw(scores, uniforms, flags=flags_of(ignore_eos))
+    expected = RepetitionPenaltySampler(sampling, SMALL).sample(
+        scores.clone(),
+        seen=torch.from_numpy(fed),
+        ignore_eos=torch.from_numpy(ignore_eos),
+        uniforms=torch.from_numpy(uniforms),
+    )
+    assert drawn == expected.tolist()
+    assert sampler.body.last_token[:24].tolist() == drawn
+
+
+def test_no_end_by_repetition_penalty_where_it_is_forbidden() -> None:
+    scores = torch.full((2, NUM_IDS), -30.0)
+    scores[:, [7, SMALL.speech_token_size + 9]] = torch.tensor([0.0, 5.0])
+    sampler = KernelSampler(SMALL, num_slots=2, device="cpu", sampling=PenaltySamplingConfig())
+    drawn = sampler.draw(scores, np.full((2, 2), 0.5), flags=np.array([0, packing.FORBIDS_END]))
+    assert drawn == [SMALL.speech_token_size + 9, 7]
