@@ -33,10 +33,15 @@ class Sites:
         if not _is_same(origins, hosts):
             shown = ", ".join(origins)[:_ECHO_CHARS]
             return f"pages of {shown} are not let in; --allowed-origins names those that are"
-        name = _split_host(hosts[0])[0]
-        if not self._is_own_name(name):
-            return f"this server is not known as {name[:_ECHO_CHARS]}; --allowed-hosts names what it is known as"
-        return None
+        return self._unknown_name(hosts[0])
+
+    def refusal_to_read(self, origins: Sequence[str], hosts: Sequence[str]) -> str | None:
+        """As `refusal`, of a GET, with which browsers send no `Origin` where they take it for the page's own site's.
+
+        Another site's page is answered, and its browser keeps the answer from it.
+        """
+        is_listed = ANY in self.origins or (len(origins) == 1 and self._is_listed(origins[0]))
+        return None if is_listed or not hosts else self._unknown_name(hosts[0])
 
     def cors_headers(self, origins: Sequence[str], hosts: Sequence[str]) -> dict[str, str]:
         """What lets a page of another site read an answer."""
@@ -50,6 +55,15 @@ class Sites:
 
     def _is_listed(self, origin: str) -> bool:
         return ANY in self.origins or origin.lower() in self.origins
+
+    def _unknown_name(self, host: str) -> str | None:
+        try:
+            name = _split_host(host)[0]
+        except ValueError:
+            name = host
+        if self._is_own_name(name):
+            return None
+        return f"this server is not known as {name[:_ECHO_CHARS]}; --allowed-hosts names what it is known as"
 
     def _is_own_name(self, name: str) -> bool:
         return (

@@ -38,7 +38,7 @@ def frame(opcode: Opcode, payload: bytes) -> bytes:
 
 
 async def get(url: str, path: str, method: str = "GET") -> tuple[int, Headers, str]:
-    return await exchange(url, f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n")
+    return await exchange(url, f"{method} {path} HTTP/1.1\r\nHost: {urlsplit(url).netloc}\r\n\r\n")
 
 
 async def exchange(url: str, request: str) -> tuple[int, Headers, str]:

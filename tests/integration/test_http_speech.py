@@ -150,9 +150,13 @@ async def test_bodies_have_their_size_and_time(monkeypatch: pytest.MonkeyPatch) 
             served.url, f"POST {SPEECH} HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{{"
         )
         assert (status, "did not come" in answer) == (408, True)
+
+
+async def test_a_body_of_unknown_size_has_its_size_too() -> None:
+    async with serving() as served:
         chunk = "8000\r\n" + " " * 0x8000 + "\r\n"
-        chunked = f"POST {SPEECH} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk * 33
-        assert (await exchange(served.url, chunked))[0] == 413
+        head = f"POST {SPEECH} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        assert (await exchange(served.url, f"{head}{chunk * 33}0\r\n\r\n"))[0] == 413
 
 
 async def test_no_room_is_told_with_when_there_will_be() -> None:

@@ -165,7 +165,7 @@ async def test_probes_and_the_page_ask_for_no_key(key_file: Path) -> None:
         ):
             status, headers, body = await get(served.url, path)
             assert (status, "Bearer" in headers["WWW-Authenticate"], "unauthorized" in body) == (401, True, True), path
-        known = f"GET /v1/voices HTTP/1.1\r\nHost: x\r\nxi-api-key: {SECRET}\r\n\r\n"
+        known = f"GET /v1/voices HTTP/1.1\r\nHost: localhost\r\nxi-api-key: {SECRET}\r\n\r\n"
         assert (await exchange(served.url, known))[0] == 200
         assert (await get(served.url, "/v1/voices", "OPTIONS"))[0] == 200  # a browser asks before it sends a key
 
@@ -260,7 +260,7 @@ async def test_a_file_without_a_key_is_told_of(key_file: Path) -> None:
 
 
 def capacity_request(secret: str) -> str:
-    return f"GET /v1/capacity HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\r\n\r\n"
+    return f"GET /v1/capacity HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {secret}\r\n\r\n"
 
 
 async def test_a_file_that_cannot_be_read_again_changes_nothing(key_file: Path) -> None:

@@ -20,6 +20,7 @@ from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import Overloaded, Unsupported
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.errors import GatewayError
+from voicegate.gateway.server.http.pages import PAGES
 from voicegate.gateway.server.run import run_gateway, running_gateway
 from voicegate.gateway.server.server import EXIT_FAILED, EXIT_OK, Gateway
 from voicegate.protocol import messages as wire
@@ -101,9 +102,31 @@ async def test_a_page_of_another_site_is_refused() -> None:
             async with served.client(origin=Origin(origin)) as client:
                 await client.speak("a", "x")
                 await client.until_done("a")
-        request = "GET /v1/voices HTTP/1.1\r\nHost: x\r\nOrigin: https://app.example\r\n\r\n"
+        request = "GET /v1/voices HTTP/1.1\r\nHost: localhost\r\nOrigin: https://app.example\r\n\r\n"
         _, headers, _ = await exchange(served.url, request)
         assert headers["Access-Control-Allow-Origin"] == "https://app.example"
+
+
+async def test_a_rebound_page_reads_nothing() -> None:
+    """A browser sends no Origin with what it takes for the page's own site's, so the name that was asked for counts."""
+    for settings in ({}, {"allowed_hosts": "gate.example"}):
+        async with serving(**settings) as served:
+            for path in (*PAGES, "/v1/voices/hum", "/v1/audio/models", "/player/player.js", "/nothing"):
+                for method in ("GET", "HEAD"):
+                    request = f"{method} {path} HTTP/1.1\r\nHost: evil.example:8080\r\n\r\n"
+                    status, headers, body = await exchange(served.url, request)
+                    if path in ("/healthz", "/readyz"):  # balancers ask by any name, and these tell nothing
+                        assert status == 200
+                        continue
+                    assert (status, "Access-Control-Allow-Origin" in headers) == (403, False)
+                    assert method == "HEAD" or "--allowed-hosts" in body
+            for name in ("localhost:8080", "127.0.0.1", "[::1]:8080", "LocalHost"):
+                assert (await exchange(served.url, f"GET /v1/voices HTTP/1.1\r\nHost: {name}\r\n\r\n"))[0] == 200
+            assert (await exchange(served.url, "GET /v1/voices HTTP/1.0\r\n\r\n"))[0] == 200, "no browser"
+    for settings in ({"allowed_origins": "*"}, {"allowed_hosts": "evil.example"}):
+        async with serving(**settings) as served:
+            request = "GET /v1/voices HTTP/1.1\r\nHost: evil.example:8080\r\n\r\n"
+            assert (await exchange(served.url, request))[0] == 200
 
 
 async def test_it_answers_while_the_engine_warms_up() -> None:

@@ -145,6 +145,17 @@ async def test_it_is_told_while_the_event_loop_is_held_up() -> None:
         assert Scrape(text)("ready") == 1
 
 
+async def test_a_rebound_page_reads_none() -> None:
+    async with running(FakeEngine(), metrics_port=0) as served:
+        await served.gateway.settled.wait()
+        assert served.gateway.metrics_url is not None
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            await asyncio.to_thread(fetch, served.gateway.metrics_url, {"Host": "evil.example:9090"})
+        caught.value.close()
+        assert caught.value.code == 403
+        assert "ready" in await asyncio.to_thread(fetch, served.gateway.metrics_url, {"Host": "localhost:9090"})
+
+
 async def test_where_none_is_asked_for_no_port_is_open() -> None:
     async with running(FakeEngine()) as served:
         await served.gateway.settled.wait()

@@ -26,8 +26,10 @@ from voicegate.gateway.server.seldom import SeldomLog
 from voicegate.gateway.server.sites import Sites
 
 _READING: Final = ("GET", "HEAD")
+# Asked for by whatever name balancers know; a page at a name of an attacker's learns nothing from them.
+_PROBES: Final = ("/healthz", "/readyz")
 # Who asks for these needs no key: probes have none, and the page is where a person puts theirs.
-_OPEN_PATHS: Final = frozenset({"/", "/healthz", "/readyz", "/openapi.json", *pages_static.paths()})
+_OPEN_PATHS: Final = frozenset({"/", *_PROBES, "/openapi.json", *pages_static.paths()})
 _SHOWN_CHARS: Final = 80
 
 log = get_logger(__name__)
@@ -79,9 +81,9 @@ class Gatekeeper:
         if method in _READING:
             if headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in headers:
                 return text(HTTPStatus.BAD_REQUEST, f"{method} takes no body")
-            return self._unauthorized(scope, headers)
-        # A browser sends simple POSTs of any page without asking first.
-        refusal = self._sites.refusal(origins, hosts)
+            refusal = None if scope["path"] in _PROBES else self._sites.refusal_to_read(origins, hosts)
+        else:  # a browser sends simple POSTs of any page without asking first
+            refusal = self._sites.refusal(origins, hosts)
         return self._unauthorized(scope, headers) if refusal is None else text(HTTPStatus.FORBIDDEN, refusal)
 
     def _unauthorized(self, scope: Scope, headers: Headers) -> Response | None:

@@ -6,7 +6,7 @@ Who reaches it needs no key, so it listens where operators say (ADR 0032).
 import socket
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, make_wsgi_app
@@ -17,6 +17,10 @@ from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.http.status import Status
 from voicegate.gateway.server.metrics.meters import Meters
 from voicegate.gateway.server.metrics.states import States
+from voicegate.gateway.server.sites import Sites, is_loopback
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 # For a request to arrive in: each has a thread.
 _TIMEOUT_S: Final = 10.0
@@ -37,6 +41,19 @@ class _Server(ThreadingWSGIServer):
 
 class _ServerOfV6(_Server):
     address_family = socket.AF_INET6
+
+
+def _known_by_name(app: "WSGIApplication", sites: Sites) -> "WSGIApplication":
+    """Not for a page whose own name is made to resolve to this server."""
+
+    def answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        name = environ.get("HTTP_HOST")
+        if name is None or sites.refusal_to_read([], [name]) is None:
+            return app(environ, start_response)
+        start_response("403 Forbidden", [("Content-Type", "text/plain; charset=utf-8")])
+        return [b"metrics on loopback are told to localhost and addresses alone\n"]
+
+    return answer
 
 
 class Exporter:
@@ -60,7 +77,11 @@ class Exporter:
         is_v6 = ":" in host
         try:
             server = make_server(
-                host, port, make_wsgi_app(self.registry), _ServerOfV6 if is_v6 else _Server, handler_class=_Handler
+                host,
+                port,
+                _known_by_name(make_wsgi_app(self.registry), Sites(takes_other_names=not is_loopback(host))),
+                _ServerOfV6 if is_v6 else _Server,
+                handler_class=_Handler,
             )
         except OSError as error:
             raise GatewayError(

@@ -72,6 +72,32 @@ def test_is_refused_with_the_remedy(sites: Sites, origin: str, host: str, part: 
     assert len(refusal) < 200
 
 
+@pytest.mark.parametrize(
+    ("sites", "origin", "host", "is_answered"),
+    [
+        (LOCAL, None, "127.0.0.1:8080", True),
+        (LOCAL, None, "evil.example", False),
+        (LOCAL, None, "[::1", False),
+        (LOCAL, None, "", False),
+        (LOCAL, "https://evil.example", "localhost", True),  # without leave to read it
+        (LOCAL, "http://evil.example", "evil.example", False),
+        (PUBLIC, None, "gate.example", True),
+        (NAMED, None, "gate.example:8080", True),
+        (NAMED, None, "evil.example", False),
+        (NAMED, "https://app.example", "inner.name", True),  # a proxy wrote the host
+        (Sites(origins=frozenset({"*"})), None, "evil.example", True),
+    ],
+)
+def test_a_get_is_for_a_name_of_ours(sites: Sites, origin: str | None, host: str, is_answered: bool) -> None:
+    refusal = sites.refusal_to_read(*headers(origin, host))
+    assert (refusal is None) is is_answered
+    assert is_answered or (refusal is not None and "--allowed-hosts" in refusal)
+
+
+def test_a_get_without_a_host_is_no_browsers() -> None:
+    assert LOCAL.refusal_to_read([], []) is None
+
+
 def test_two_headers_are_one_too_many() -> None:
     origins, hosts = headers("http://127.0.0.1:8080")
     assert LOCAL.refusal([*origins, "https://evil.example"], hosts) is not None
