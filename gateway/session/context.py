@@ -34,6 +34,10 @@ from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 from voicegate.protocol.messages import SessionMessage
 
+# Of audio in one message. Many WebSocket clients hang up at a message over 1 MiB, which 4 s are in the largest form
+# that a dialect has. Lower -> more messages from an engine that makes much at once; over 4000 -> such clients are lost.
+_MAX_AUDIO_MESSAGE_MS: Final = 1000
+
 
 class ContextState(Enum):
     OPEN = "open"
@@ -239,7 +243,7 @@ class Context:
                 if self.first_audio_s is None:
                     self.first_audio_s = now_s
                 self.listener.sent(len(packets) * self.format.frame_ms, now_s)
-                return [self.audio(packets, pts_48k)]
+                return self._audio_in_parts(packets, pts_48k)
             case engine.Alignment(items=items, estimated=estimated):
                 words = tuple(
                     wire.AlignmentItem(item.text, item.start_ms, item.end_ms, item.char_start, item.char_end)
@@ -254,6 +258,14 @@ class Context:
                 return [Send(wire.Flushed(self.context_id, flush_id, audio_ms))]
             case _:
                 assert_never(event)
+
+    def _audio_in_parts(self, packets: tuple[bytes, ...], pts_48k: int) -> list[Action]:
+        num_at_once = _MAX_AUDIO_MESSAGE_MS // self.format.frame_ms
+        packet_48k = self.format.frame_ms * units.OPUS_CLOCK_HZ // 1000
+        return [
+            self.audio(packets[first : first + num_at_once], pts_48k + first * packet_48k)
+            for first in range(0, len(packets), num_at_once)
+        ]
 
     def audio(self, packets: tuple[bytes, ...], pts_48k: int, *, is_last: bool = False) -> SendAudio:
         sequence, self.next_sequence = self.next_sequence, self.next_sequence + 1

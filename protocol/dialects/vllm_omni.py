@@ -20,6 +20,9 @@ from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.formats import OutputFormat
 from voicegate.protocol.messages import ServerMessage
 
+# Of the text, with `audio.start`. Higher -> a message over 1 MiB, at which many clients hang up: a character takes up
+# to 6 bytes in JSON.
+_SHOWN_CHARS: Final = 65_536
 # Of an utterance that is sent as one file: what its client must take as one frame.
 _MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 
@@ -186,7 +189,10 @@ class VllmOmni:
         if utterance.has_started:
             return []
         utterance.has_started = True
-        fields: dict[str, Any] = {"sentence_text": utterance.text, "format": utterance.config.response_format}
+        fields: dict[str, Any] = {
+            "sentence_text": utterance.text[:_SHOWN_CHARS],
+            "format": utterance.config.response_format,
+        }
         fields["sample_rate"] = utterance.output.rate_hz
         if utterance.config.word_timestamps:
             fields["word_timestamps"] = True

@@ -280,6 +280,72 @@ async def test_a_flood_is_read_more_slowly_and_told() -> None:
         assert heard[-1]["context_id"] is None
 
 
+# --- the size of messages ---------------------------------------------------------------------------------
+
+# An engine that makes all at once, and a client that hangs up at a message over 1 MiB, as this library's do.
+AT_ONCE = Script(chunk_ms=60_000)
+LONG_TEXT = "x" * 700
+CARTESIA_LARGEST = {"container": "raw", "encoding": "pcm_f32le", "sample_rate": 48_000}
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (ELEVENLABS.format("pcm_48000"), [*turn("a", LONG_TEXT), {"context_id": "a", "close_context": True}]),
+        (SINGLE.format("pcm_48000"), [{"text": LONG_TEXT}, {"text": ""}]),
+        ("/tts/websocket", [{"context_id": "c", "transcript": LONG_TEXT, "output_format": CARTESIA_LARGEST}]),
+        ("/v1/speak?sample_rate=48000", [{"type": "Speak", "text": LONG_TEXT}, {"type": "Flush"}]),
+        (
+            "/v1/audio/speech/stream",
+            [
+                {"type": "session.config", "response_format": "pcm", "stream_audio": True, "word_timestamps": True},
+                *({"type": "input.text", "text": "\n" * 60_000} for _ in range(10)),
+                {"type": "input.text", "text": LONG_TEXT},
+                {"type": "input.done"},
+            ],
+        ),
+        ("/api/tts_streaming?format=PcmMessagePack", [{"type": "Text", "text": LONG_TEXT}, {"type": "Eos"}]),
+        (
+            wire.STREAM_PATH,
+            [
+                {"type": "open", "context": "a", "format": {"codec": "pcm_s16le"}},
+                {"type": "text", "context": "a", "text": LONG_TEXT},
+                {"type": "end", "context": "a"},
+            ],
+        ),
+    ],
+)
+async def test_no_message_is_larger_than_clients_take(path: str, said: list[dict[str, Any]]) -> None:
+    def is_end(frame: Any) -> bool:
+        ends = ("done", "Flushed", "session.done")
+        return isinstance(frame, dict) and (bool(frame.get("isFinal")) or frame.get("type") in ends)
+
+    async with serving(AT_ONCE) as served, peer(served.url, path) as client:
+        if "tts_streaming" in path:
+            for message in said:
+                await client.websocket.send(msgspec.msgpack.encode(message))
+            heard, code = await client.until_closed()
+            assert (len(heard) > 1, code) == (True, 1000)
+        else:
+            await client.send(*said)
+            await client.until(is_end)
+        assert client.websocket.close_code in (None, 1000)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [ELEVENLABS.format("pcm_24000"), "/tts/websocket", "/v1/speak", "/v1/audio/speech/stream", "/api/tts_streaming"],
+)
+async def test_a_clients_message_is_bounded_and_others_speak_on(path: str) -> None:
+    async with serving() as served, peer(served.url, path) as client, peer(served.url, "/v1/speak") as other:
+        await other.send({"type": "Speak", "text": TEXT})
+        with contextlib.suppress(ConnectionClosed):
+            await client.websocket.send("x" * (1_048_576 + 1))
+        assert (await client.until_closed())[1] == 1009
+        await other.send({"type": "Flush"})
+        await other.until(lambda frame: isinstance(frame, dict) and frame["type"] == "Flushed")
+
+
 # --- the handshake ----------------------------------------------------------------------------------------
 
 

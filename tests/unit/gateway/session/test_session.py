@@ -504,6 +504,15 @@ def test_audio_is_numbered_and_the_last_message_is_the_exact_end() -> None:
     assert not session.contexts
 
 
+def test_an_engine_that_makes_much_at_once_is_sent_by_the_second() -> None:
+    session = new_session()
+    utterance_id = begin_context(session)
+    packets = tuple(bytes([number]) for number in range(120))  # of 20 ms
+    messages = sent(session.engine_event(engine.AudioReady(utterance_id, packets, 0), NOW))
+    assert [(m.sequence, m.pts_48k, len(m.packets)) for m in messages] == [(0, 0, 50), (1, 48_000, 50), (2, 96_000, 20)]
+    assert sum((m.packets for m in messages), ()) == packets
+
+
 def test_done_tells_that_speech_was_cut_off() -> None:
     session = new_session()
     utterance_id = begin_context(session)
