@@ -154,7 +154,7 @@ class GatewayConfig:
     engine_timeout_s: float = field(
         default=10.0,
         metadata=_help(
-            "an engine that gets nothing done for this long is said to hang: /healthz, and clients, hear so"
+            "an engine that gets nothing done is said to hang, within this time: /healthz, and clients, hear so"
         ),
     )
     resume_s: int = field(

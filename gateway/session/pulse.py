@@ -2,7 +2,8 @@
 
 from typing import Final
 
-# Between two looks. Lower finds out sooner and wakes the loop more often; what is found is at most so much late.
+# Between two looks. Lower wakes the loop more often; higher says it of an engine sooner than its limit, by up to two of
+# them.
 LOOK_S: Final = 0.25
 
 
@@ -16,11 +17,14 @@ class PulseWatch:
         self._last_look_s = 0.0
 
     def look(self, pulse: int | None, now_s: float) -> bool:
-        """True: it has stayed the same for as long as the limit. `pulse`: see engine.interface.Engine."""
+        """True: by the next look it may have stayed the same for longer than the limit.
+
+        `pulse`: see engine.interface.Engine. A new one may be as old as the last look.
+        """
         since_s = min(now_s - self._last_look_s, 2 * LOOK_S)
         self._last_look_s = now_s
         if pulse is None or pulse != self._pulse:
             self._pulse, self._unchanged_s = pulse, 0.0
-        else:
+        if pulse is not None:
             self._unchanged_s += since_s
-        return self._unchanged_s >= self._limit_s
+        return self._unchanged_s + LOOK_S > self._limit_s

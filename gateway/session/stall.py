@@ -2,7 +2,8 @@
 
 from typing import Final
 
-# Of the limit, between two looks: what is found is at most so much late. Lower looks more often.
+# Of the limit, between two looks: who took something is dropped at most so much before the limit, and never after it.
+# Lower looks more often.
 _LOOK_FRACTION: Final = 1 / 20
 
 
@@ -26,8 +27,8 @@ class StallWatch:
 
     def look(self, now_s: float, num_taken_bytes: int) -> bool:
         """True: it took nothing for as long as the limit."""
-        self._last_look_s = now_s
         if num_taken_bytes != self._num_taken_bytes:
             self._num_taken_bytes = num_taken_bytes
-            self._last_progress_s = now_s
+            self._last_progress_s = self._last_look_s  # as far as one can know
+        self._last_look_s = now_s
         return now_s >= self._last_progress_s + self._limit_s

@@ -16,12 +16,18 @@ def looks(watch: PulseWatch, pulses: list[int | None], *, every_s: float = LOOK_
 
 def test_the_same_pulse_for_the_limit_is_a_hang_and_a_new_one_ends_it() -> None:
     heard = looks(PulseWatch(LIMIT_S), [7] * (NUM_LOOKS + 3) + [8])
-    assert heard == [False] * NUM_LOOKS + [True] * 3 + [False]
+    assert heard == [False] * (NUM_LOOKS - 2) + [True] * 5 + [False]
+
+
+def test_it_is_told_within_the_limit_whenever_the_last_step_was() -> None:
+    """Between two looks it may have come right behind the first, or right before the second."""
+    heard = looks(PulseWatch(LIMIT_S), [6] + [7] * NUM_LOOKS)
+    assert LIMIT_S - LOOK_S <= LOOK_S * heard.index(True) <= LIMIT_S
 
 
 def test_an_engine_that_rests_or_gets_on_does_not_hang() -> None:
     assert not any(looks(PulseWatch(LIMIT_S), [None] * 10 * NUM_LOOKS))
-    assert not any(looks(PulseWatch(LIMIT_S), [n // (NUM_LOOKS - 1) for n in range(10 * NUM_LOOKS)]))
+    assert not any(looks(PulseWatch(LIMIT_S), [n // (NUM_LOOKS - 2) for n in range(10 * NUM_LOOKS)]))
     assert not any(looks(PulseWatch(LIMIT_S), [None if n % NUM_LOOKS == 0 else 7 for n in range(10 * NUM_LOOKS)]))
 
 
