@@ -25,6 +25,10 @@ from voicegate.engine.token2wav.stepaudio2.flow.plain_solver import PlainSolver
 from voicegate.engine.token2wav.stepaudio2.flow.runner import StepAudio2FlowRunner
 from voicegate.engine.token2wav.stepaudio2.flow.stream import ChunkStream, ContextRule, StreamRules
 from voicegate.engine.token2wav.stepaudio2.flow.weights import flow_shapes
+from voicegate.engine.token2wav.stepaudio2.vocoder.model import StepAudio2Vocoder
+from voicegate.engine.token2wav.stepaudio2.vocoder.renderer import OverlapRenderer
+from voicegate.engine.token2wav.stepaudio2.vocoder.weights import vocoder_shapes
+from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
 
 STEPAUDIO2_DIR = GOLDEN_DIR / "stepaudio2_dit"
 
@@ -141,3 +145,26 @@ def golden_prompt(arrays: Mapping[str, torch.Tensor]) -> FlowPrompt:
         arrays["prompt_mel"][0, : num_tokens * units.FRAMES_PER_TOKEN],
         arrays["spk"][0],
     )
+
+
+@cache
+def vocoder_state() -> dict[str, torch.Tensor]:
+    """The state dict that the golden data were made with."""
+    return generated(vocoder_shapes(golden_vocoder_config()))
+
+
+def source_noise(tag: str, num_rows: int, num_frames: int) -> torch.Tensor:
+    """[B, 480 T, 9]: upstream's draws in one call of the vocoder."""
+    return normal(f"noise:{tag}:0", (num_rows, num_frames * units.SAMPLES_PER_FRAME, 9))
+
+
+def golden_vocoder(*, max_frames: int = 400, noise: torch.Tensor | None = None, max_streams: int = 4) -> VocoderRunner:
+    """`noise` [480 * max_frames, 9]."""
+    model = StepAudio2Vocoder(
+        golden_vocoder_config(),
+        vocoder_state(),
+        max_samples=max_frames * units.SAMPLES_PER_FRAME,
+        device=torch.device("cpu"),
+        noise=noise,
+    )
+    return VocoderRunner(model, OverlapRenderer(model, max_streams=max_streams), max_streams=max_streams)

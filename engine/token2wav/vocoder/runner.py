@@ -1,7 +1,4 @@
-"""VocoderBackend on our network: slots, and what is final.
-
-With T frames known and more to come, samples up to 480 (T - 4) - 4 are final and are given out; at the end, 480 T.
-"""
+"""VocoderBackend over a renderer: places for streams, and what may be asked of them. Knows no network."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -16,7 +13,13 @@ from voicegate.engine.token2wav.vocoder.backend import (
     VocoderStreamEnded,
     VocoderStreamsExhausted,
 )
-from voicegate.engine.token2wav.vocoder.model import VocoderModel
+
+
+class BoundedModel(Protocol):
+    """Of a network, what does not depend on how it is run."""
+
+    def check_length(self, num_frames: int) -> None:
+        """Of a stream. Raises VocoderStreamTooLong."""
 
 
 class Renderer(Protocol):
@@ -35,7 +38,7 @@ class Renderer(Protocol):
 class VocoderRunner:
     """See VocoderBackend for the promises."""
 
-    def __init__(self, model: VocoderModel, renderer: Renderer, *, max_streams: int) -> None:
+    def __init__(self, model: BoundedModel, renderer: Renderer, *, max_streams: int) -> None:
         self.model = model
         self._renderer = renderer
         self._max_streams = max_streams

@@ -27,10 +27,14 @@ def load_vocoder_weights(
     Convolutions are [out, in, k], channels last in memory. Raises WeightsError listing all faults.
     """
     _check_config(config)
-    # Checkpoints written during GAN training carry the prefix, released ones do not; upstream drops it from both.
-    state = {key.replace("generator.", ""): tensor for key, tensor in state_dict.items()}
+    state = without_prefix(state_dict)
     check_shapes("vocoder", state, vocoder_shapes(config))
-    return {key: _placed(key, tensor, device) for key, tensor in _folded(state).items()}
+    return {key: _placed(key, tensor, device) for key, tensor in folded(state).items()}
+
+
+def without_prefix(state_dict: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Checkpoints written during GAN training carry a prefix, released ones do not; upstream drops it from both."""
+    return {key.replace("generator.", ""): tensor for key, tensor in state_dict.items()}
 
 
 def _placed(key: str, tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -41,7 +45,7 @@ def _placed(key: str, tensor: torch.Tensor, device: torch.device) -> torch.Tenso
     return tensor.to(device, torch.float32)
 
 
-def _folded(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def folded(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """g * v / ||v||, the norm over all but the output channels, in float64: the f0 predictor needs it that exact."""
     # float32 first: what upstream's modules hold, whatever the file stores.
     exact = {key: tensor.detach().cpu().to(torch.float32).to(torch.float64) for key, tensor in state.items()}
@@ -102,17 +106,17 @@ def vocoder_shapes(config: VocoderConfig) -> dict[str, Shape]:
     shapes: dict[str, Shape] = {
         "m_source.l_linear.weight": (1, harmonics),
         "m_source.l_linear.bias": (1,),
-        **_normed_conv("conv_pre", config.base_channels, units.NUM_MELS, config.look_right_frames + 1),
-        **_normed_conv("conv_post", bins, stage_channels(config, len(config.upsample_rates) - 1), POST_KERNEL),
+        **normed_conv_shapes("conv_pre", config.base_channels, units.NUM_MELS, config.look_right_frames + 1),
+        **normed_conv_shapes("conv_post", bins, stage_channels(config, len(config.upsample_rates) - 1), POST_KERNEL),
         **_f0_shapes(config.f0_channels),
     }
     for stage, kernel in enumerate(config.upsample_kernels):
         channels = stage_channels(config, stage)
         stride = source_stride(config, stage)
-        shapes |= _normed_conv(f"ups.{stage}", channels, 2 * channels, kernel)
+        shapes |= normed_conv_shapes(f"ups.{stage}", channels, 2 * channels, kernel)
         shapes[f"source_downs.{stage}.weight"] = (channels, bins, 2 * stride if stride > 1 else 1)
         shapes[f"source_downs.{stage}.bias"] = (channels,)
-        shapes |= _resblock(
+        shapes |= resblock_shapes(
             f"source_resblocks.{stage}",
             channels,
             config.source_resblock_kernels[stage],
@@ -121,7 +125,7 @@ def vocoder_shapes(config: VocoderConfig) -> dict[str, Shape]:
         for index, (size, dilations) in enumerate(
             zip(config.resblock_kernels, config.resblock_dilations, strict=True), stage * len(config.resblock_kernels)
         ):
-            shapes |= _resblock(f"resblocks.{index}", channels, size, len(dilations))
+            shapes |= resblock_shapes(f"resblocks.{index}", channels, size, len(dilations))
     return shapes
 
 
@@ -129,20 +133,20 @@ def _f0_shapes(channels: int) -> dict[str, Shape]:
     shapes: dict[str, Shape] = {f"{F0_PREFIX}classifier.weight": (1, channels), f"{F0_PREFIX}classifier.bias": (1,)}
     for layer, kernel in enumerate(F0_KERNELS):
         inputs = channels if layer else units.NUM_MELS
-        shapes |= _normed_conv(f"{F0_PREFIX}condnet.{layer * F0_LAYER_STRIDE}", channels, inputs, kernel)
+        shapes |= normed_conv_shapes(f"{F0_PREFIX}condnet.{layer * F0_LAYER_STRIDE}", channels, inputs, kernel)
     return shapes
 
 
-def _resblock(name: str, channels: int, kernel: int, num_dilations: int) -> dict[str, Shape]:
+def resblock_shapes(name: str, channels: int, kernel: int, num_dilations: int) -> dict[str, Shape]:
     shapes: dict[str, Shape] = {}
     for index in range(num_dilations):
         for half in (1, 2):
-            shapes |= _normed_conv(f"{name}.convs{half}.{index}", channels, channels, kernel)
+            shapes |= normed_conv_shapes(f"{name}.convs{half}.{index}", channels, channels, kernel)
             shapes[f"{name}.activations{half}.{index}.alpha"] = (channels,)
     return shapes
 
 
-def _normed_conv(name: str, outputs: int, inputs: int, kernel: int) -> dict[str, Shape]:
+def normed_conv_shapes(name: str, outputs: int, inputs: int, kernel: int) -> dict[str, Shape]:
     return {
         f"{name}{_GAIN}": (outputs, 1, 1),
         f"{name}{_DIRECTION}": (outputs, inputs, kernel),
