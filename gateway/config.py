@@ -59,6 +59,10 @@ class GatewayConfig:
         default="info", metadata=_help("least severe log lines shown; debug may contain user text")
     )
     log_format: LogFormat = field(default="json", metadata=_help("json for machines, console for people"))
+    log_lines_per_s: int = field(
+        default=100,
+        metadata=_help("log lines a second of one kind; of those that come faster the log tells the number"),
+    )
     contexts_per_socket: int = field(default=256, metadata=_help("contexts open at once on one socket"))
     contexts_per_address: int | None = field(
         default=None, metadata=_help("contexts open at once from one address; unset: no such limit")
@@ -312,6 +316,7 @@ class _Range:
 
 _RANGES: Final = (
     _Range("port", 0, 65_535),
+    _Range("log_lines_per_s", 1),
     _Range("contexts_per_socket", 1, 32_768),  # half of the handles, so that none is used again at once
     _Range("contexts_per_address", 1),
     _Range("utterances_per_address", 1),

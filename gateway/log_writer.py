@@ -1,6 +1,7 @@
 """Log lines leave in a thread of their own: nobody waits for whoever reads stderr, or does not. Must not know settings.
 
-What the queue has no room for is dropped and counted, and the count is the next line that leaves.
+What the queue has no room for is dropped and counted, and the count is the next line that leaves. Of a kind that comes
+too often, lines are left out before that, and counted too.
 """
 
 import logging
@@ -8,17 +9,21 @@ import os
 import select
 import sys
 import threading
+import time
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Final, TextIO
+
+from voicegate.gateway.log_bounds import LineBounds
 
 # Lower loses lines sooner while the reader is slow; higher costs memory: some 300 bytes a line, tracebacks 50 kB.
 _MAX_WAITING_LINES: Final = 4096
 _MAX_WAITING_BYTES: Final = 4 * 1024 * 1024
 # For which an exit waits for the last lines.
 _FLUSH_S: Final = 1.0
-# The field of the record that tells how many were dropped.
+# The fields of the records that tell how many were dropped, or left out, and of which kind.
 LINES: Final = "lines"
+KIND: Final = "kind"
 
 
 class DetachedHandler(logging.Handler):
@@ -30,19 +35,24 @@ class DetachedHandler(logging.Handler):
         *,
         max_waiting_lines: int = _MAX_WAITING_LINES,
         max_waiting_bytes: int = _MAX_WAITING_BYTES,
+        bounds: LineBounds | None = None,
     ) -> None:
+        """`bounds` None: no kind is too frequent."""
         super().__init__()
         self._stream = sys.stderr if stream is None else stream
         # Both may be entered anew in the middle of themselves: a finalizer may log wherever memory is asked for.
-        self._waiting: SimpleQueue[bytes | threading.Event] = SimpleQueue()
+        self._waiting: SimpleQueue[bytes | threading.Event | None] = SimpleQueue()  # None: look at the bounds
         self._counting = threading.RLock()  # over all that follows
         self._room_lines = max_waiting_lines
         self._room_bytes = max_waiting_bytes
         self._num_dropped = 0
+        self._bounds = bounds
         self._thread = threading.Thread(target=self._write_all, name="log", daemon=True)
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
+        if not self._is_admitted(record):
+            return
         try:
             line = self._as_bytes(record)
         except Exception:  # noqa: BLE001 - logging's own way with a record that cannot be formatted
@@ -62,17 +72,45 @@ class DetachedHandler(logging.Handler):
         self._waiting.put(is_written)
         is_written.wait(_FLUSH_S)
 
+    def _is_admitted(self, record: logging.LogRecord) -> bool:
+        if self._bounds is None:
+            return True
+        with self._counting:
+            had_report = self._bounds.next_report_s is not None
+            is_admitted = self._bounds.admits(_kind_of(record), time.monotonic())
+        if not (is_admitted or had_report):
+            self._waiting.put(None)
+        return is_admitted
+
     def _as_bytes(self, record: logging.LogRecord) -> bytes:
         return f"{self.format(record)}\n".encode(errors="backslashreplace")
 
     def _write_all(self) -> None:
         while True:
-            match self._waiting.get():
+            match self._next_waiting():
                 case bytes(line):
                     self._write(line)
                     self._make_room(len(line))
+                case None:
+                    pass
                 case is_written:
+                    self._tell_left_out(float("inf"))
                     is_written.set()
+            self._tell_left_out(time.monotonic())
+
+    def _next_waiting(self) -> bytes | threading.Event | None:
+        with self._counting:
+            report_s = None if self._bounds is None else self._bounds.next_report_s
+        try:
+            return self._waiting.get(timeout=None if report_s is None else max(0.0, report_s - time.monotonic()))
+        except Empty:
+            return None
+
+    def _tell_left_out(self, now_s: float) -> None:
+        with self._counting:
+            left_out = [] if self._bounds is None else self._bounds.take_report(now_s)
+        for kind, num_lines in left_out:
+            self._write_account("log lines left out: there were too many of a kind", {LINES: num_lines, KIND: kind})
 
     def _make_room(self, num_bytes: int) -> None:
         """And tell what was dropped for want of it."""
@@ -81,8 +119,11 @@ class DetachedHandler(logging.Handler):
             self._room_bytes += num_bytes
             num_dropped, self._num_dropped = self._num_dropped, 0
         if num_dropped:
-            record = {"name": __name__, "levelno": logging.WARNING, "levelname": "WARNING", "msg": "log lines dropped"}
-            self._write(self._as_bytes(logging.makeLogRecord({**record, LINES: num_dropped})))
+            self._write_account("log lines dropped", {LINES: num_dropped})
+
+    def _write_account(self, event: str, fields: dict[str, object]) -> None:
+        record = {"name": __name__, "levelno": logging.WARNING, "levelname": "WARNING", "msg": event}
+        self._write(self._as_bytes(logging.makeLogRecord({**record, **fields})))
 
     def _write(self, line: bytes) -> None:
         """Past Python's own buffer, whose lock would hold up an exit while nobody reads. Errors end nothing."""
@@ -97,3 +138,8 @@ class DetachedHandler(logging.Handler):
                     line = line[os.write(descriptor, line) :]
                 except BlockingIOError:  # somebody made it so
                     select.select([], [descriptor], [])
+
+
+def _kind_of(record: logging.LogRecord) -> str:
+    """Of our lines, what they tell; a library's messages may differ each time, so it is one kind."""
+    return str(record.msg["event"]) if isinstance(record.msg, dict) and "event" in record.msg else record.name

@@ -7,7 +7,8 @@ from typing import Any
 import structlog
 
 from voicegate.gateway.config import LogFormat, LogLevel
-from voicegate.gateway.log_writer import LINES, DetachedHandler
+from voicegate.gateway.log_bounds import LineBounds
+from voicegate.gateway.log_writer import KIND, LINES, DetachedHandler
 
 _SHARED: list[Any] = [
     structlog.contextvars.merge_contextvars,
@@ -16,8 +17,8 @@ _SHARED: list[Any] = [
 ]
 
 
-def configure_logs(level: LogLevel, log_format: LogFormat) -> None:
-    """Once, at start: our lines and those of the libraries leave in the same form."""
+def configure_logs(level: LogLevel, log_format: LogFormat, lines_per_s: int | None = None) -> None:
+    """Once, at start: our lines and those of the libraries leave in the same form, of each kind at most so many."""
     structlog.configure(
         processors=[*_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
@@ -30,10 +31,10 @@ def configure_logs(level: LogLevel, log_format: LogFormat) -> None:
     if log_format == "console":
         plain = structlog.dev.plain_traceback
         last = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
-    handler = DetachedHandler(sys.stderr)
+    handler = DetachedHandler(sys.stderr, bounds=None if lines_per_s is None else LineBounds(lines_per_s))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*_SHARED, structlog.stdlib.ExtraAdder(allow=[LINES])],
+            foreign_pre_chain=[*_SHARED, structlog.stdlib.ExtraAdder(allow=[LINES, KIND])],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
         )
     )

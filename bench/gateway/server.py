@@ -41,7 +41,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.core is not None:
         os.sched_setaffinity(0, {options.core})
-    configure_logs("info", "json")
+    configure_logs("info", "json", GatewayConfig().log_lines_per_s)
     threading.current_thread().name = "event-loop"
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(options))

@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         from voicegate.gateway.logs import configure_logs  # noqa: PLC0415
         from voicegate.gateway.server.run import run_gateway  # noqa: PLC0415
 
-    configure_logs(config.log_level, config.log_format)
+    configure_logs(config.log_level, config.log_format, config.log_lines_per_s)
     failures: list[str] = []
     engine = build_engine(config, StartProgress(has_lines=False))
     with _tracing(config) as trace:

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import structlog
 
 from voicegate.gateway.config import LogFormat
+from voicegate.gateway.log_bounds import LineBounds
 from voicegate.gateway.log_writer import DetachedHandler
 from voicegate.gateway.logs import configure_logs, get_logger
 
@@ -117,6 +119,33 @@ def test_long_lines_that_wait_are_bounded_in_bytes() -> None:
         assert 9 <= heard <= 12  # what fits, one that is being written, and what the pipe holds
         handler.handle(logging.makeLogRecord({"msg": "there is room again"}))
         assert reader.readline() == "there is room again \n"
+
+
+def test_a_flood_of_one_kind_is_counted_and_others_are_heard(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("info", "json", lines_per_s=1)
+    log = get_logger("gateway.test")
+    for n in range(1000):
+        log.info("socket opened", session=f"s{n}")
+        logging.getLogger("other").warning(f"message {n} of a library")
+    log.error("engine hangs")
+    lines = [json.loads(line) for line in written(capsys).err.splitlines()]
+    heard = Counter(line["event"] for line in lines if line["event"] in ("socket opened", "engine hangs"))
+    assert heard["engine hangs"] == 1
+    left_out = {line["kind"]: line["lines"] for line in lines if line["event"].startswith("log lines left out")}
+    assert heard["socket opened"] + left_out["socket opened"] == 1000
+    assert 5 <= heard["socket opened"] < 100
+    assert left_out["other"] > 900
+
+
+def test_the_count_is_told_while_the_flood_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voicegate.gateway.log_bounds.REPORT_S", 0.0)
+    read_end, write_end = os.pipe()
+    with open(read_end) as reader, open(write_end, "w") as stream:
+        handler = DetachedHandler(stream, bounds=LineBounds(0.001))
+        handler.setFormatter(logging.Formatter("%(message)s %(lines)s", defaults={"lines": ""}))
+        for _ in range(3):
+            handler.handle(logging.makeLogRecord({"name": "x", "msg": "again"}))
+        assert reader.readline().startswith("log lines left out")
 
 
 def test_the_count_of_what_was_dropped_is_a_field(capsys: pytest.CaptureFixture[str]) -> None:
