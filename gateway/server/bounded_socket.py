@@ -58,6 +58,7 @@ class BoundedSocket(ServerConnection):
     ) -> None:
         super().__init__(*args, **options)
         self.owner = NOBODY
+        self.session_id = ""  # once it has asked
         self.on_trouble: Callable[[Trouble], None] = lambda _: self.transport.abort()
         self.on_held_up: Callable[[bool], None] = lambda _: None  # what is written waits for the peer, or no more
         # Given a text message that is whole while none is queued; False: it is to be queued for `recv`.

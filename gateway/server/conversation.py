@@ -74,13 +74,24 @@ class Outlet(Protocol):
         """All that comes of one event, while it `takes_at_once` before the first."""
 
 
+def new_session_id() -> str:
+    return secrets.token_hex(8)
+
+
 class Conversation:
     """`outlet`: None where all output is taken by `next_output`.
 
     `verdict`: how it ends, whatever is still to be said or taken."""
 
     def __init__(
-        self, services: Services, *, info: EngineInfo, owner: Owner, caller: Caller = ANYBODY, token: str = ""
+        self,
+        services: Services,
+        *,
+        session_id: str,
+        info: EngineInfo,
+        owner: Owner,
+        caller: Caller = ANYBODY,
+        token: str = "",
     ) -> None:
         """`caller`: what its client says of itself; `token`: with which it may come back."""
         self._engine = services.engine
@@ -88,12 +99,12 @@ class Conversation:
         self._admission = services.admission
         self._pronunciations = services.pronunciations
         self._meters = services.meters
-        self.session_id = secrets.token_hex(8)
+        self.session_id = session_id
         witness = services.meters.witness(caller.tag)
         if services.trace is not None:
             witness = Both(witness, services.trace(caller.trace_parent))
         self._session = Session(
-            session_id=self.session_id,
+            session_id=session_id,
             info=info,
             limits=services.limits,
             quotas=services.quotas,
@@ -114,7 +125,7 @@ class Conversation:
         self.owner = owner
         named = {"tag": caller.tag, "key": None if owner.key is None else owner.key.name}
         named = {name: value for name, value in named.items() if value is not None}
-        self.log = get_logger(__name__).bind(session=self.session_id, **named)
+        self.log = get_logger(__name__).bind(session=session_id, **named)
 
     @property
     def num_contexts(self) -> int:

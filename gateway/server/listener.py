@@ -6,6 +6,7 @@ import errno
 import functools
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
 from typing import Any, Final
 
 from websockets.asyncio.server import Server, ServerConnection, serve
@@ -20,6 +21,7 @@ from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server import upgrades
 from voicegate.gateway.server.bounded_socket import CLOSE_TIMEOUT_S, MAX_QUEUED_FRAMES, BoundedSocket
 from voicegate.gateway.server.callers import KEY_SUBPROTOCOLS, caller_of
+from voicegate.gateway.server.conversation import new_session_id
 from voicegate.gateway.server.descriptors import SPARE_CONNECTIONS
 from voicegate.gateway.server.door import Door
 from voicegate.gateway.server.errors import GatewayError
@@ -27,6 +29,7 @@ from voicegate.gateway.server.http.app import build_app
 from voicegate.gateway.server.http.connection import HttpConnection, HttpServer
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.unreadable import SERVER
+from voicegate.gateway.server.http.vendors import naming_headers
 from voicegate.gateway.server.http.visitor import Visitor
 from voicegate.gateway.server.peer_watch import WRITE_LIMIT_BYTES
 from voicegate.gateway.server.peers import client_address, owner_of, parse_address
@@ -80,6 +83,7 @@ class Listener:
                 host,
                 port,
                 process_request=self._respond,
+                process_response=_name,
                 select_subprotocol=_select_subprotocol,
                 server_header=SERVER,
                 compression=None,
@@ -153,6 +157,7 @@ class Listener:
 
     def _respond(self, websocket: ServerConnection, request: Request) -> Response | None:
         assert isinstance(websocket, BoundedSocket)
+        websocket.session_id = new_session_id()
         key, unauthorized = None, None
         try:
             key = self._access.identify(caller_of(request.headers.get_all, request.path).keys, time.time())
@@ -165,7 +170,7 @@ class Listener:
             response = None if excess is None else upgrades.too_many_sockets(excess)
         if response is not None:
             self._meters.note_refused_upgrade(response.status_code)
-            self._warn("a socket is refused", status=response.status_code, reason=response.body.decode().strip())
+            self._warn("a socket is refused", status=response.status_code, reason=upgrades.reason_of(response))
         return response
 
     async def _handle(self, websocket: ServerConnection) -> None:
@@ -188,6 +193,13 @@ class Listener:
 
     def _warn(self, event: str, **fields: object) -> None:
         self._seldom.warning(event, sockets=self._door.num_sockets, **fields)
+
+
+def _name(websocket: ServerConnection, request: Request, response: Response) -> None:
+    assert isinstance(websocket, BoundedSocket)
+    is_in = response.status_code == HTTPStatus.SWITCHING_PROTOCOLS
+    refusal = None if is_in else upgrades.reason_of(response)
+    response.headers.update(naming_headers(request.path.partition("?")[0], websocket.session_id, refusal))
 
 
 def _select_subprotocol(_connection: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:

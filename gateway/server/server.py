@@ -278,7 +278,9 @@ class Gateway:
         caller, owner = caller_of(headers.get_all, target), websocket.owner
 
         def converse(token: str = "") -> Conversation:
-            return Conversation(self._services, info=info, owner=owner, caller=caller, token=token)
+            return Conversation(
+                self._services, session_id=websocket.session_id, info=info, owner=owner, caller=caller, token=token
+            )
 
         make_dialect = find_dialect(target)
         if make_dialect is None:

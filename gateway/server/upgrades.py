@@ -54,6 +54,10 @@ def too_many_sockets(excess: Excess) -> Response:
     return _text(status_of(excess), str(excess), retry_after_s=RETRY_AFTER_S)
 
 
+def reason_of(refusal: Response) -> str:
+    return refusal.body.decode().strip()
+
+
 def status_of(excess: Excess) -> HTTPStatus:
     return HTTPStatus.TOO_MANY_REQUESTS if excess.is_of_owner else HTTPStatus.SERVICE_UNAVAILABLE
 

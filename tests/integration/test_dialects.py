@@ -16,6 +16,7 @@ import structlog
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from tests.integration.http_client import post
 from tests.integration.wire_client import TIMEOUT_S, Served, running, serving
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.gateway.formats.encoder import StreamEncoder
@@ -356,6 +357,37 @@ async def test_a_url_that_asks_amiss_is_refused_with_what_there_is() -> None:
                 pytest.fail("let in")
         assert caught.value.response.status_code == 400
         assert b"linear16" in caught.value.response.body
+
+
+async def test_deepgram_names_its_requests() -> None:
+    async with serving() as served:
+        async with peer(served.url, "/v1/speak") as client:
+            response = client.websocket.response
+            assert response is not None
+            assert response.headers["dg-request-id"] == (await client.receive())["request_id"]
+            assert "dg-error" not in response.headers
+        async with peer(served.url, "/tts/websocket") as client:
+            assert client.websocket.response is not None
+            assert "dg-request-id" not in client.websocket.response.headers
+        with pytest.raises(InvalidStatus) as caught:
+            async with peer(served.url, "/v1/speak?encoding=spé%C3%A9%0D%0Ax"):
+                pytest.fail("let in")
+        refused = caught.value.response.headers
+        assert refused["dg-request-id"]
+        assert "linear16" in refused["dg-error"]
+        status, headers, _ = await post(served.url, "/v1/speak", {"text": "Hi."})
+        assert (status, len(headers["dg-request-id"]), headers["x-request-id"]) == (200, 16, headers["dg-request-id"])
+        status, headers, body = await post(served.url, "/v1/speak?encoding=speex", {"text": "Hi."})
+        told = json.loads(body)
+        assert (status, headers["dg-request-id"], headers["dg-error"]) == (400, told["request_id"], told["err_msg"])
+    async with serving(api_key="a-secret-of-the-house") as served:
+        with pytest.raises(InvalidStatus) as caught:
+            async with peer(served.url, "/v1/speak"):
+                pytest.fail("let in")
+        assert "key" in caught.value.response.headers["dg-error"]
+        status, headers, body = await post(served.url, "/v1/speak", {"text": "Hi."})
+        told = json.loads(body)
+        assert (status, headers["dg-request-id"], headers["dg-error"]) == (401, told["request_id"], told["err_msg"])
 
 
 async def test_a_browser_may_name_its_key_as_a_subprotocol() -> None:

@@ -1,7 +1,7 @@
 """The answer to a request for speech, sent while it is made; a client that leaves is heard at once."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from http import HTTPStatus
 from typing import Any
@@ -16,7 +16,7 @@ from voicegate.protocol.messages import Open, SessionMessage
 
 
 class Answer:
-    """`error` makes the response for a problem; `abort` cuts the connection."""
+    """`headers`: of its vendor's own; `error` makes the response for a problem; `abort` cuts the connection."""
 
     def __init__(
         self,
@@ -24,12 +24,14 @@ class Answer:
         messages: Sequence[SessionMessage],
         conversation: Conversation,
         *,
+        headers: Mapping[str, str],
         error: Callable[[Problem, HTTPStatus, str], Response],
         abort: Callable[[], None],
     ) -> None:
         self._shot = shot
         self._messages = messages
         self.conversation = conversation
+        self._vendor_headers = headers
         self._error = error
         self.abort = abort
         self._is_broken_off = False
@@ -94,6 +96,7 @@ class Answer:
             "x-voice": opening.voice or "",
             "character-cost": str(len(self._shot.text)),
             "dg-char-count": str(len(self._shot.text)),  # Deepgram's name for it
+            **self._vendor_headers,
         }
         return [(name.encode(), value.encode("utf-8")) for name, value in headers.items()]
 

@@ -16,10 +16,11 @@ from voicegate.gateway.auth.access import Access, Unauthorized
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server import pages_static
 from voicegate.gateway.server.callers import caller_of
+from voicegate.gateway.server.conversation import new_session_id
 from voicegate.gateway.server.http.bodies import Inbound
 from voicegate.gateway.server.http.pages import json, text
 from voicegate.gateway.server.http.unreadable import SERVER
-from voicegate.gateway.server.http.vendors import UNAUTHORIZED_HEADERS, unauthorized_body
+from voicegate.gateway.server.http.vendors import UNAUTHORIZED_HEADERS, naming_headers, unauthorized_body
 from voicegate.gateway.server.http.visitor import note_key
 from voicegate.gateway.server.metrics.meters import Meters
 from voicegate.gateway.server.seldom import SeldomLog
@@ -56,6 +57,7 @@ class Gatekeeper:
         headers = Headers(scope=scope)
         origins, hosts = headers.getlist("Origin"), headers.getlist("Host")
 
+        scope["state"]["request_id"] = new_session_id()
         inbound = Inbound(receive)
 
         async def send_with_headers(message: Message) -> None:
@@ -95,8 +97,10 @@ class Gatekeeper:
             key = self._access.identify(caller.keys, time.time())
         except Unauthorized as refusal:
             self._seldom.warning("a request without a good key is refused", path=path[:_SHOWN_CHARS], tag=caller.tag)
-            named = {name.replace("-", "_"): value for name, value in UNAUTHORIZED_HEADERS.items()}
-            return json(unauthorized_body(path, str(refusal)), HTTPStatus.UNAUTHORIZED, **named)
+            request_id = scope["state"]["request_id"]
+            response = json(unauthorized_body(path, str(refusal), request_id), HTTPStatus.UNAUTHORIZED)
+            response.headers.update(UNAUTHORIZED_HEADERS | naming_headers(path, request_id, str(refusal)))
+            return response
         if key is not None:
             note_key(scope, key)
         return None

@@ -17,8 +17,8 @@ from voicegate.gateway.server.http.bodies import BodyRefused, read_body
 from voicegate.gateway.server.http.pages import json
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.status import RETRY_AFTER_S
-from voicegate.gateway.server.http.vendors import VENDORS, Vendor
-from voicegate.gateway.server.http.visitor import visitor_of
+from voicegate.gateway.server.http.vendors import VENDORS, Vendor, naming_headers
+from voicegate.gateway.server.http.visitor import request_id_of, visitor_of
 from voicegate.gateway.session.opening import spoken_language
 from voicegate.gateway.session.quota import Excess, Owner
 from voicegate.protocol.dialects.one_shot import OneShot, Problem, RequestViolation
@@ -55,12 +55,21 @@ class SpeechEndpoint:
             messages = self._messages(shot, voice)
         except Refused as refused:
             self._stage.services.meters.note_error(refused.problem.code.value)
-            await self._error(refused.problem, refused.status)(scope, receive, send)
+            await self._error(refused.problem, refused.status, request_id_of(request))(scope, receive, send)
             return
         caller = caller_of(request.headers.getlist, f"?{request.url.query}")
-        conversation = Conversation(self._stage.services, info=info, owner=owner, caller=caller)
+        conversation = Conversation(
+            self._stage.services, session_id=request_id_of(request), info=info, owner=owner, caller=caller
+        )
         conversation.log.info("request opened", path=self._path, owner=owner.address)
-        answer = Answer(shot, messages, conversation, error=self._error, abort=visitor_of(request).abort)
+        answer = Answer(
+            shot,
+            messages,
+            conversation,
+            headers=naming_headers(self._path, conversation.session_id),
+            error=self._error,
+            abort=visitor_of(request).abort,
+        )
         with self._stage.guests.present(answer):
             await answer(scope, receive, send)
 
@@ -90,9 +99,11 @@ class SpeechEndpoint:
         except ProtocolViolation as violation:
             raise Refused(_problem_of(violation)) from violation
 
-    def _error(self, problem: Problem, status: HTTPStatus, request_id: str = "") -> Response:
-        headers = retry_header(problem) | ({"X_Request_Id": request_id} if request_id else {})
-        return json(self._vendor.error_body(problem, status, request_id), status, **headers)
+    def _error(self, problem: Problem, status: HTTPStatus, request_id: str) -> Response:
+        body = self._vendor.error_body(problem, status, request_id)
+        response = json(body, status, X_Request_Id=request_id, **retry_header(problem))
+        response.headers.update(naming_headers(self._path, request_id, problem.message))
+        return response
 
 
 def admit(request: Request, stage: Stage) -> Owner:

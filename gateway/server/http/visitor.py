@@ -24,6 +24,12 @@ def visitor_of(request: Request) -> Visitor:
     return visitor
 
 
+def request_id_of(request: Request) -> str:
+    """Which is its session's, too."""
+    request_id: str = request.state.request_id
+    return request_id
+
+
 def note_key(scope: Scope, key: Key) -> None:
     """For the app behind."""
     scope["state"]["visitor"] = replace(scope["state"]["visitor"], key=key)

@@ -91,7 +91,9 @@ async def new_connection(websocket: Any, engine: FakeEngine) -> Connection:
         Meters(CollectorRegistry()),
     )
     resumption = Resumption(ResumeLimits(), services.quotas)
-    sitting = resumption.begin(lambda token: Conversation(services, info=engine.info, owner=NOBODY, token=token))
+    sitting = resumption.begin(
+        lambda token: Conversation(services, session_id="s", info=engine.info, owner=NOBODY, token=token)
+    )
     return Connection(websocket, sitting, resumption)
 
 
