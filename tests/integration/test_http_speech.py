@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from tests.integration.http_client import PCM, RawRequest, audio_of_events, native_packets, native_pcm, post
-from tests.integration.raw_client import exchange, get
+from tests.integration.raw_client import get
 from tests.integration.wire_client import TIMEOUT_S, connect_to, running, serving
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import Overloaded
@@ -136,27 +136,6 @@ async def test_a_bad_request_says_what_is_wrong(body: dict[str, Any] | bytes, fi
         assert (error["type"], error["param"]) == ("invalid_request_error", field)
         assert part in error["message"]
         assert served.engine.num_live == 0
-
-
-async def test_bodies_have_their_size_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_TIMEOUT_S", "_DISCARDING_S"):
-        monkeypatch.setattr(f"voicegate.gateway.server.http.bodies.{name}", 0.05)
-    async with serving() as served:
-        status, _, answer = await exchange(
-            served.url, f"POST {SPEECH} HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n"
-        )
-        assert (status, "at most 1048576 bytes" in answer) == (413, True)
-        status, _, answer = await exchange(
-            served.url, f"POST {SPEECH} HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{{"
-        )
-        assert (status, "did not come" in answer) == (408, True)
-
-
-async def test_a_body_of_unknown_size_has_its_size_too() -> None:
-    async with serving() as served:
-        chunk = "8000\r\n" + " " * 0x8000 + "\r\n"
-        head = f"POST {SPEECH} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-        assert (await exchange(served.url, f"{head}{chunk * 33}0\r\n\r\n"))[0] == 413
 
 
 async def test_no_room_is_told_with_when_there_will_be() -> None:

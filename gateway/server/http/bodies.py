@@ -14,6 +14,7 @@ _TIMEOUT_S: Final = 30.0
 # send in vain for longer.
 _DISCARDED_BYTES: Final = 64 * 1024 * 1024
 _DISCARDING_S: Final = 5.0
+_SHOWN_CHARS: Final = 80
 
 
 class BodyRefused(Exception):
@@ -24,6 +25,9 @@ class BodyRefused(Exception):
 
 async def read_body(request: Request, max_bytes: int) -> bytes:
     """Raises BodyRefused, and Starlette's ClientDisconnect."""
+    if (coding := request.headers.get("Content-Encoding", "identity").lower()) not in ("identity", ""):
+        text = f"the body is in Content-Encoding {coding[:_SHOWN_CHARS]}; send it as it is"
+        raise BodyRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
     declared = request.headers.get("Content-Length", "0")
     if declared.isdecimal() and int(declared) > max_bytes:
         raise _too_large(max_bytes)

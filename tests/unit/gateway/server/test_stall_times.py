@@ -40,7 +40,9 @@ async def serve(peer: Peer) -> Connection:
         Meters(CollectorRegistry()),
     )
     resumption = Resumption(ResumeLimits(), services.quotas)
-    sitting = resumption.begin(lambda token: Conversation(services, info=engine.info, owner=NOBODY, token=token))
+    sitting = resumption.begin(
+        lambda token: Conversation(services, session_id="s", info=engine.info, owner=NOBODY, token=token)
+    )
     return Connection(peer.socket, sitting, resumption)
 
 
