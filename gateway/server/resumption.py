@@ -11,14 +11,17 @@ from voicegate.gateway.server.sitting import Carrier, Sitting
 from voicegate.gateway.server.translation import NativeTranslator
 from voicegate.gateway.session.continuity import CannotResume, Continuity, ResumeLimits
 from voicegate.gateway.session.quota import Holding, Owner, Quotas
-from voicegate.gateway.session.retention import Absences, Retention
+from voicegate.gateway.session.retention import Absences, Retention, Return
 from voicegate.protocol.messages import Resume, Resumed
 
 log = get_logger(__name__)
 
 
 class Resumption:
-    def __init__(self, limits: ResumeLimits, quotas: Quotas) -> None:
+    def __init__(
+        self, limits: ResumeLimits, quotas: Quotas, on_return: Callable[[Return], None] = lambda _: None
+    ) -> None:
+        self._on_return = on_return
         self._limits = limits
         self._quotas = quotas
         self._sittings: dict[str, Sitting] = {}
@@ -32,6 +35,11 @@ class Resumption:
     def absent(self) -> list[Sitting]:
         """Those that wait for their clients."""
         return self._absences.all
+
+    @property
+    def num_kept_bytes(self) -> int:
+        """Of all sessions. From any thread."""
+        return self._retention.num_kept_bytes
 
     def begin(self, converse: Callable[[str], Conversation]) -> Sitting:
         """A new one for a native client; `converse` is given its token."""
@@ -69,6 +77,7 @@ class Resumption:
         excess = self._quotas.take(conversation.owner, Holding.ABSENT)
         if excess is not None:
             self._seldom.warning("a session does not wait for its client", reason=str(excess))
+            self._on_return(Return.GIVEN_UP)
             self.end(sitting)
             return
         conversation.log.info("session waits for its client", contexts=conversation.num_contexts)
@@ -81,17 +90,13 @@ class Resumption:
 
     def resume(self, message: Resume, owner: Owner, carrier: Carrier) -> tuple[Sitting, Resumed]:
         """Raises CannotResume, and then nothing has changed."""
-        sitting = self._sittings.get(message.session)
-        if sitting is None or sitting.conversation.is_ending:
-            raise CannotResume(
-                f"no session {message.session!r} waits here: it has ended, its {self._limits.seconds} s are over, or "
-                "another server has it; open the contexts again"
-            )
+        try:
+            sitting = self._find(message, owner)
+        except CannotResume:
+            self._on_return(Return.REFUSED)
+            raise
         continuity, conversation = sitting.continuity, sitting.conversation
         assert continuity is not None, "those without are not listed"
-        continuity.check(message.token, message.received)
-        if _key_name(owner) != _key_name(conversation.owner):
-            raise CannotResume("that session was begun with another key")
         if sitting.carrier is not None:
             sitting.carrier.dismiss()
         elif sitting in self._absences:
@@ -101,7 +106,21 @@ class Resumption:
         conversation.move_to(owner)
         num_received = continuity.take_up(message.received)
         self._note_kept(sitting)
+        self._on_return(Return.RESUMED)
         return sitting, Resumed(sitting.session_id, num_received)
+
+    def _find(self, message: Resume, owner: Owner) -> Sitting:
+        sitting = self._sittings.get(message.session)
+        if sitting is None or sitting.conversation.is_ending:
+            raise CannotResume(
+                f"no session {message.session!r} waits here: it has ended, its {self._limits.seconds} s are over, or "
+                "another server has it; open the contexts again"
+            )
+        assert sitting.continuity is not None, "those without are not listed"
+        sitting.continuity.check(message.token, message.received)
+        if _key_name(owner) != _key_name(sitting.conversation.owner):
+            raise CannotResume("that session was begun with another key")
+        return sitting
 
     def _end_absence(self, sitting: Sitting) -> None:
         self._absences.end(sitting)
@@ -134,6 +153,7 @@ class Resumption:
 
     def _give_up(self, sitting: Sitting, reason: str) -> None:
         sitting.conversation.log.warning("session given up", reason=reason)
+        self._on_return(Return.GIVEN_UP)
         sitting.conversation.give_up()
         if sitting.carrier is None:
             self.end(sitting)
@@ -149,6 +169,7 @@ class Resumption:
     def _end_overdue(self) -> None:
         for sitting in self._absences.find_over(_now_s()):
             sitting.conversation.log.info("session's client did not come back")
+            self._on_return(Return.EXPIRED)
             self.end(sitting)
         self._watch()
 

@@ -102,7 +102,8 @@ class Gateway:
         )
         self.guests = Guests()
         resumable = ResumeLimits(config.resume_s, config.resume_session_bytes, config.resume_total_bytes)
-        self._resumption = Resumption(resumable, self.quotas)
+        self._resumption = Resumption(resumable, self.quotas, on_return=meters.note_return)
+        meters.show_kept_bytes(lambda: self._resumption.num_kept_bytes)
         self._access = Access(keyring_of(config), token_secret_of(config))
         self._voice_names = VoiceNames(config.named_voices)
         stage = Stage(
@@ -268,7 +269,8 @@ class Gateway:
             retry_after_ms=waiting.retry_after_ms,
         )
         hang = self._watchdog.trouble
-        return Status(self._phase.value or hang or self._engine.unready_reason, info, load, hang=hang)
+        absent = self.quotas.in_all(Holding.ABSENT)
+        return Status(self._phase.value or hang or self._engine.unready_reason, info, load, hang, absent)
 
     async def _serve_socket(self, websocket: BoundedSocket) -> None:
         info = self._info_now

@@ -1,9 +1,19 @@
 """Which sessions wait for their clients, and until when; how much memory all sessions keep for theirs. Pure."""
 
 from collections.abc import Hashable
+from enum import Enum
 from typing import Generic, TypeVar
 
 T = TypeVar("T", bound=Hashable)
+
+
+class Return(Enum):
+    """What becomes of a client that wants to come back, or could have."""
+
+    RESUMED = "resumed"
+    REFUSED = "refused"  # it asked: a wrong token, too late, or what it missed is not kept any more
+    EXPIRED = "expired"  # nobody came in time
+    GIVEN_UP = "given_up"  # while it was away, or when it left: others need the room
 
 
 class Absences(Generic[T]):

@@ -12,6 +12,7 @@ from websockets.exceptions import InvalidStatus
 
 from tests.integration.http_client import post
 from tests.integration.raw_client import get
+from tests.integration.resuming_client import resuming
 from tests.integration.wire_client import TIMEOUT_S, Running, connect_to, running
 from voicegate.engine.fake.engine import FakeEngine, Script
 from voicegate.gateway.config import GatewayConfig
@@ -89,6 +90,30 @@ async def test_what_was_served_is_counted() -> None:
     assert after("engine_stage_seconds_count", stage="first_packet") == 1
     assert after("admission_wait_seconds_count") == 3
     assert after("lowest_lead_seconds_count") >= 1
+
+
+async def test_who_comes_back_or_does_not_is_counted() -> None:
+    outcomes = ("resumed", "refused", "expired", "given_up")
+    async with running(FakeEngine(), metrics_port=0, resume_s=1) as served:
+        await served.gateway.settled.wait()
+        async with resuming(served.gateway.url) as client:
+            await client.send(wire.Open(context="a"), wire.Text("a", "x" * 100), wire.Flush("a"))
+            await client.until(wire.Flushed)
+            kept = (await scrape(served))("resume_kept_bytes")
+            assert kept > sum(map(len, client.frames))
+            client.drop()
+            while (await scrape(served))("sessions_absent") == 0:
+                pass  # the server hears of it after the client
+            await client.come_back()
+            assert (await scrape(served))("sessions_absent") == 0
+            await client.dial()
+            await client.ask(token="forged")
+            await client.until(wire.Error)
+        while (told := await scrape(served))("session_returns_total", outcome="expired") == 0:
+            pass
+    assert [told("session_returns_total", outcome=outcome) for outcome in outcomes] == [1, 1, 1, 0]
+    assert told("resume_kept_bytes") == 0
+    assert told("sessions_absent") == 0
 
 
 async def test_who_is_refused_by_http_is_counted_once() -> None:

@@ -34,6 +34,7 @@ class Status:
     info: EngineInfo | None  # None: not known yet
     load: Load = Load()
     hang: str | None = None  # of the engine: only a restart helps, if that does
+    num_absent: int = 0  # sessions that wait for their clients to come back
 
     @property
     def refusal(self) -> str | None:

@@ -4,15 +4,16 @@ Labels have few values, known beforehand: no voices, keys or addresses, which cl
 tags those that the operator has listed (ADR 0032). Of these the log tells.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from voicegate.engine.interface import Timing
 from voicegate.gateway.server.metrics.tags import Tags
 from voicegate.gateway.session.context import Context
+from voicegate.gateway.session.retention import Return
 from voicegate.gateway.session.witness import OUTCOMES, Both, Witness
 from voicegate.protocol.errors import ErrorCode
 
@@ -64,6 +65,10 @@ class Meters:
             "lowest_lead_seconds", "Least audio in hand of a listener who plays without a buffer, by context", _LEAD_S
         )
         self._lag = histogram("event_loop_lag_seconds", "How late the event loop comes to a timer", _LAG_S)
+        self._returns = counter("session_returns", "Clients that came back for their session, or did not", "outcome")
+        self._kept = Gauge("voicegate_resume_kept_bytes", "Kept for clients that may come back", registry=registry)
+        for each in Return:
+            self._returns.labels(each.value)
         for outcome in OUTCOMES:
             self._ends.labels(outcome)
         for code in ErrorCode:
@@ -123,3 +128,10 @@ class Meters:
 
     def note_lag(self, lag_s: float) -> None:
         self._lag.observe(lag_s)
+
+    def note_return(self, outcome: Return) -> None:
+        self._returns.labels(outcome.value).inc()
+
+    def show_kept_bytes(self, read: Callable[[], int]) -> None:
+        """`read` is asked whenever somebody looks, from another thread."""
+        self._kept.set_function(read)

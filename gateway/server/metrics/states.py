@@ -60,6 +60,7 @@ class States(Collector):
         for name, text in _LOAD:
             yield _gauge(name, text, getattr(status.load, name))
             yield _gauge(f"{name}_limit", f"Of {name}: so many may be", getattr(status.load, f"max_{name}"))
+        yield _gauge("sessions_absent", "Sessions that wait for their clients to come back", status.num_absent)
         yield _gauge("engine_room", "So many more utterances the engine would take at once", status.load.room)
         stats = self._stats()
         for name, text, theirs in _ENGINE_COUNTERS:

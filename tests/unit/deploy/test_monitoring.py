@@ -16,6 +16,7 @@ from prometheus_client.metrics_core import Metric
 from voicegate.engine.interface import EngineStats
 from voicegate.gateway.server.http.status import Status
 from voicegate.gateway.server.metrics.exporter import Exporter
+from voicegate.gateway.session.retention import Return
 from voicegate.gateway.session.witness import OUTCOMES
 from voicegate.protocol.errors import ErrorCode
 
@@ -27,7 +28,7 @@ SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_c
 SCRAPED_LABELS = {"job", "instance", "le"}
 VALUES = {
     "job": {"voicegate"},
-    "outcome": set(OUTCOMES),
+    "outcome": {*OUTCOMES, *(each.value for each in Return)},
     "code": {code.value for code in ErrorCode},
     "status": {"503"},
     "le": {"0.0"},
