@@ -3,6 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CHROMIUM := $(VENV)/.chromium
+BALANCERS := $(VENV)/.balancers
 FRAMEWORKS := $(VENV)/pipecat $(VENV)/livekit
 
 .PHONY: help demo test lint format types imports unit soak wheels serve doctor bench clean
@@ -37,15 +38,19 @@ $(CHROMIUM): deploy/setup_chromium.sh
 	@deploy/setup_chromium.sh
 	@touch $@
 
+$(BALANCERS): deploy/setup_balancers.sh
+	@deploy/setup_balancers.sh
+	@touch $@
+
 $(FRAMEWORKS): $(VENV)/%: tests/integration/%.txt $(READY)
 	@rm -rf $@
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ -r $<
 	@touch $@
 
-unit: $(READY) $(CHROMIUM) $(FRAMEWORKS)
+unit: $(READY) $(CHROMIUM) $(BALANCERS) $(FRAMEWORKS)
 	$(BIN)/pytest -m "not gpu and not soak" --numprocesses auto --maxprocesses 8 --dist loadfile
 
-soak: $(READY)  ## the long tests, some minutes
+soak: $(READY) $(BALANCERS)  ## the long tests, some minutes
 	ONEDNN_PRIMITIVE_CACHE_CAPACITY=1 $(BIN)/pytest -m soak # torch's kernels by shape, which would look like a leak
 
 wheels: $(READY)  ## what README installs, into dist/

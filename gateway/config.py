@@ -5,6 +5,7 @@ strings. Engine fields are carried here and mean nothing to the gateway. Raises 
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -22,6 +23,9 @@ _MAX_METRIC_TAGS: Final = 64
 
 # Lower lets people choose keys that can be guessed.
 _MIN_KEY_CHARS: Final = 16
+
+# What a host may be named: a balancer finds it in an address.
+_INSTANCE: Final = re.compile(r"[A-Za-z0-9-]{1,63}")
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["json", "console"]
@@ -155,6 +159,17 @@ class GatewayConfig:
     tracing: bool = field(
         default=False, metadata=_help("a span for each utterance, by OpenTelemetry (OTLP); OTEL_* say where to")
     )
+    agent_port: int | None = field(
+        default=None,
+        metadata=_help("port that tells HAProxy's agent-check how much room is left; 0 for any free one; unset: none"),
+    )
+    agent_host: str = field(default="127.0.0.1", metadata=_help("address to tell that on"))
+    instance: str | None = field(
+        default=None,
+        metadata=_help(
+            "this server's name behind a balancer: sessions' ids begin with it, see --resume-s; unset: none"
+        ),
+    )
     engine_timeout_s: float = field(
         default=10.0,
         metadata=_help(
@@ -243,6 +258,8 @@ class GatewayConfig:
             choices = (True, False) if config_field.value_type is bool else config_field.choices
             if choices and value not in choices:
                 raise ConfigError(f"{config_field.name} is {value!r}; it must be one of {config_field.choices_text}")
+        if self.instance is not None and not _INSTANCE.fullmatch(self.instance):
+            raise ConfigError(f"instance is {self.instance!r}; it must be 1 to 63 letters, digits and hyphens")
         _ = self.trusted_networks, self.named_voices, self.counted_tags  # raise
         if (self.tls_cert is None) != (self.tls_key is None):
             missing = "tls_key" if self.tls_key is None else "tls_cert"
@@ -334,6 +351,7 @@ _RANGES: Final = (
     _Range("messages_per_s", 1),
     _Range("write_stall_s", 0.05, 86_400),
     _Range("metrics_port", 0, 65_535),
+    _Range("agent_port", 0, 65_535),
     _Range("engine_timeout_s", 1, 3600),
     _Range("resume_s", 0, 3600),
     _Range("resume_session_bytes", 64 * 1024),

@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 PROTOCOL_VERSION = 1
 SUBPROTOCOL = "voicegate.v1"
 STREAM_PATH = "/v1/stream"
+SESSION_PARAMETER = "session"  # of the address, where a session is to be resumed; for balancers, no server needs it
 
 ContextId = Annotated[str, Meta(min_length=1, max_length=64)]
 NonNegative = Annotated[int, Meta(ge=0)]

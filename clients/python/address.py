@@ -5,10 +5,10 @@ import ssl
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, Literal
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from voicegate.clients.python.errors import InvalidInput
-from voicegate.protocol.messages import STREAM_PATH
+from voicegate.protocol.messages import SESSION_PARAMETER, STREAM_PATH
 
 _KEY_VARIABLE: Final = "VOICEGATE_API_KEY"
 
@@ -25,6 +25,13 @@ def stream_url(url: str) -> str:
         raise InvalidInput(f"{url!r} is no gateway's address; it looks like ws://127.0.0.1:8080")
     path = STREAM_PATH if parts.path in ("", "/") else parts.path
     return parts._replace(scheme=scheme, path=path).geturl()
+
+
+def resuming_url(url: str, session: str) -> str:
+    """`url` with the session that is to be resumed, for balancers on the way: its server is found by its id."""
+    parts = urlsplit(stream_url(url))
+    query = [item for item in parts.query.split("&") if item and not item.startswith(f"{SESSION_PARAMETER}=")]
+    return parts._replace(query="&".join([*query, f"{SESSION_PARAMETER}={quote(session, safe='')}"])).geturl()
 
 
 def key_headers(api_key: str | None) -> dict[str, str]:

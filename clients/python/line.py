@@ -15,6 +15,7 @@ from msgspec import UNSET
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
+from voicegate.clients.python.address import resuming_url
 from voicegate.clients.python.backoff import Backoff
 from voicegate.clients.python.dialing import LinkOptions, dial
 from voicegate.clients.python.errors import ConnectFailed, ConnectionLost, InvalidInput
@@ -198,7 +199,7 @@ class Line:
         for retry in itertools.count():
             await asyncio.sleep(backoff.delay_s(retry, random.random(), retry_after_ms))
             try:
-                socket, _ = await dial(self._url, self._options)
+                socket, _ = await dial(resuming_url(self._url, self.ready.session), self._options)
             except ConnectFailed as error:
                 if not error.is_transient:
                     self._last_words = str(error)

@@ -74,8 +74,10 @@ class Outlet(Protocol):
         """All that comes of one event, while it `takes_at_once` before the first."""
 
 
-def new_session_id() -> str:
-    return secrets.token_hex(8)
+def new_session_id(instance: str | None = None) -> str:
+    """A balancer that is shown it knows whose it is, where servers have names (docs/adr/0043)."""
+    session_id = secrets.token_hex(8)
+    return session_id if instance is None else f"{instance}.{session_id}"
 
 
 class Conversation:

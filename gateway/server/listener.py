@@ -157,7 +157,7 @@ class Listener:
 
     def _respond(self, websocket: ServerConnection, request: Request) -> Response | None:
         assert isinstance(websocket, BoundedSocket)
-        websocket.session_id = new_session_id()
+        websocket.session_id = new_session_id(self._config.instance)
         key, unauthorized = None, None
         try:
             key = self._access.identify(caller_of(request.headers.get_all, request.path).keys, time.time())

@@ -14,6 +14,7 @@ from voicegate.gateway.auth.access import Access
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.admission import Admission
+from voicegate.gateway.server.agent import Agent
 from voicegate.gateway.server.bounded_socket import BoundedSocket
 from voicegate.gateway.server.callers import caller_of
 from voicegate.gateway.server.connection import Connection
@@ -91,7 +92,14 @@ class Gateway:
         self._exporter = Exporter(self._status, engine.stats, tags=config.counted_tags)
         meters = self._exporter.meters
         self._services = Services(
-            engine, self._dispatcher, self._admission, limits, self.quotas, meters, trace, pronunciations
+            engine,
+            self._dispatcher,
+            self._admission,
+            limits,
+            self.quotas,
+            meters,
+            trace,
+            pronunciations,
         )
         self._watchdog = Watchdog(
             engine,
@@ -128,11 +136,13 @@ class Gateway:
             guests=self.guests,
             resumption=self._resumption,
         )
+        self._agent = Agent(self._status)
         self._phase = Phase.WARMING_UP
         self._info: EngineInfo | None = None
         self.is_engine_left = False
         self.url = ""  # of the stream, once it listens
         self.metrics_url: str | None = None  # where it tells them
+        self.agent_port: int | None = None  # where a balancer asks
         self.listening = asyncio.Event()
         self.settled = asyncio.Event()  # ready, or never going to be
         self.failure: str | None = None  # why it ended other than by being told to
@@ -173,7 +183,7 @@ class Gateway:
     async def _serve_until(self, stop: asyncio.Event) -> int:
         await self._open_ports()
         self.listening.set()
-        log.info("listening", url=self.url, metrics_url=self.metrics_url)
+        log.info("listening", url=self.url, metrics_url=self.metrics_url, agent_port=self.agent_port)
         for exposure in exposures_of(self._config, asks_for_keys=self._access.asks_for_keys):
             log.warning(exposure.what, host=self._config.host, remedy=exposure.remedy)
         try:
@@ -197,8 +207,11 @@ class Gateway:
         if self._config.metrics_port is not None:
             self.metrics_url = self._exporter.open(self._config.metrics_host, self._config.metrics_port)
         try:
+            if self._config.agent_port is not None:
+                self.agent_port = await self._agent.open(self._config.agent_host, self._config.agent_port)
             self.url = await self._listener.open()
         except GatewayError:
+            self._agent.close()
             self._exporter.close()
             raise
 
@@ -332,6 +345,7 @@ class Gateway:
     async def _close(self) -> None:
         for guest in self.guests:
             guest.abort()
+        self._agent.close()
         await self._listener.close()
         await asyncio.to_thread(self._exporter.close)
         if self._owns_process and self._watchdog.trouble is not None:

@@ -75,7 +75,7 @@ async def play(page: Page, scripts: Sequence[Script | HTTPStatus], run: str) -> 
 
 def pages(request: Request) -> Response | None:
     """The player's files, as a real gateway serves them beside its stream; anything else is an empty page."""
-    if request.path == wire.STREAM_PATH:
+    if request.path.partition("?")[0] == wire.STREAM_PATH:
         return None
     file = static_file(request.path)
     body, kind = (b"ok", "text/plain") if file is None else (file.body, file.content_type)

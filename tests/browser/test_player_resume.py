@@ -44,6 +44,8 @@ async def finish(peer: Peer) -> None:
 
 async def test_what_was_lost_with_a_socket_is_sent_again(page: Page) -> None:
     async def resume(peer: Peer) -> None:
+        assert peer.socket.request is not None
+        assert peer.socket.request.path.endswith("?session=s"), "for balancers"
         await greet(peer, "another")
         asked = await peer.receive()
         assert isinstance(asked, wire.Resume)

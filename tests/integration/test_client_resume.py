@@ -19,7 +19,7 @@ from voicegate.clients.python.dialing import LinkOptions
 from voicegate.clients.python.errors import ConnectionLost
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
-from voicegate.protocol.messages import ClientMessage
+from voicegate.protocol.messages import STREAM_PATH, ClientMessage
 
 pytestmark = pytest.mark.integration
 
@@ -71,6 +71,8 @@ async def packets_of(context: Context) -> list[bytes]:
 
 async def test_what_the_server_did_not_get_is_sent_again_in_order() -> None:
     async def resume(peer: Peer) -> None:
+        assert peer.socket.request is not None
+        assert peer.socket.request.path == f"{STREAM_PATH}?session=s", "for balancers"
         assert await asked(peer) == wire.Resume("s", "t", received=2)
         await peer.send(wire.Draining(1), wire.Resumed("s", received=1))
         assert [await peer.receive() for _ in range(3)] == [

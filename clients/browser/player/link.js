@@ -62,11 +62,19 @@ export class Link {
     return this.ready !== null && this.ready.token !== "" && this.ready.limits.resume_seconds > 0;
   }
 
+  /** With the session that is to be resumed: balancers on the way find its server by its id. */
+  get #address() {
+    if (this.ready === null) return this.#url;
+    const address = new URL(this.#url, location.href);
+    address.searchParams.set("session", this.ready.session);
+    return address.href;
+  }
+
   // --- sockets ------------------------------------------------------------------------------------------------
 
   #dial() {
     clearTimeout(this.#timer);
-    const socket = new WebSocket(this.#url, [SUBPROTOCOL]);
+    const socket = new WebSocket(this.#address, [SUBPROTOCOL]);
     this.#socket = socket;
     socket.binaryType = "arraybuffer";
     socket.onmessage = ({ data }) => this.#receive(data);

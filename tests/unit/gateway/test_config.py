@@ -107,3 +107,10 @@ def test_every_field_has_a_help_text_and_names() -> None:
     assert fields["device"].choices == ("auto", "cpu", "cuda")
     assert fields["threads"].is_optional
     assert fields["model_dir"].value_type is Path
+
+
+@pytest.mark.parametrize("name", ["", "gw.1", "a b", "x" * 64, "ü"])
+def test_an_instance_is_a_name_that_a_balancer_can_find_in_an_address(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"instance is .* letters, digits and hyphens"):
+        GatewayConfig(instance=name)
+    assert GatewayConfig(instance="gw-1").instance == "gw-1"

@@ -1,0 +1,57 @@
+"""What HAProxy's agent-check is told of this server: whether to send it new sockets, and its share of them.
+
+A line a connection, unasked: no HTTP, and no key. It must not know who connects.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from voicegate.gateway.server.errors import GatewayError
+from voicegate.gateway.server.http.status import Load, Status
+
+
+class Agent:
+    def __init__(self, status: Callable[[], Status]) -> None:
+        self._status = status
+        self._server: asyncio.Server | None = None
+
+    async def open(self, host: str, port: int) -> int:
+        """Returns the port. Raises GatewayError."""
+        try:
+            self._server = await asyncio.get_running_loop().create_server(lambda: _Teller(self._status), host, port)
+        except OSError as error:
+            reason = error.strerror or error
+            raise GatewayError(
+                f"cannot listen on {host}:{port} for agent-check: {reason}; choose another --agent-port"
+            ) from error
+        bound_port: int = self._server.sockets[0].getsockname()[1]
+        return bound_port
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+
+class _Teller(asyncio.Protocol):
+    def __init__(self, status: Callable[[], Status]) -> None:
+        self._status = status
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        transport.write(f"{agent_line(self._status())}\n".encode())
+        transport.close()
+
+
+def agent_line(status: Status) -> str:
+    """`drain` sends nobody new, leaves who is there, and lets in whom the balancer's own rule sends back."""
+    if status.hang is not None:
+        return "down"
+    if status.refusal is not None:
+        return "drain"
+    return f"ready up {max(1, round(100 * free_share(status.load)))}%"
+
+
+def free_share(load: Load) -> float:
+    """Of what runs out first: places for speech, or sockets. Equal shares are equal waits on servers of any size."""
+    speech = load.room / (load.room + load.utterances) if load.room else 0.0
+    return min(speech, 1 - load.sockets / load.max_sockets)

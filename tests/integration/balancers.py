@@ -1,0 +1,163 @@
+"""deploy/'s HAProxy and nginx, started for real on loopback with the shipped configuration, before three gateways."""
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import socket
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+
+from tests.support.polling import until
+from voicegate.engine.fake.engine import FakeEngine, Script
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.server.server import Gateway
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+SERVER = re.compile(r"10\.0\.0\.1(\d):8080")
+NAMES = ("gw1", "gw2", "gw3")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@dataclass
+class Host:
+    """One gateway at an address of its own, that may be restarted there."""
+
+    name: str
+    script: Script
+    port: int = field(default_factory=free_port)
+    agent_port: int = field(default_factory=free_port)
+
+    async def start(self) -> None:
+        config = GatewayConfig(
+            port=self.port, agent_port=self.agent_port, instance=self.name, trusted_proxies="127.0.0.0/8"
+        )
+        self.engine = FakeEngine(self.script)
+        self.gateway, self._stop = Gateway(config, self.engine), asyncio.Event()
+        self._serving = asyncio.create_task(self.gateway.serve_until(self._stop))
+        await self.gateway.settled.wait()
+
+    async def stop(self) -> None:
+        """As SIGTERM does: it drains."""
+        self._stop.set()
+        assert await self._serving == 0
+
+
+class Fleet:
+    def __init__(self, script: Script) -> None:
+        self.hosts = [Host(name, script) for name in NAMES]
+
+    async def __aenter__(self) -> "Fleet":
+        await asyncio.gather(*(host.start() for host in self.hosts))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await asyncio.gather(*(host.stop() for host in self.hosts))
+
+
+def required(name: str) -> str:
+    """The program's path. Where it is not installed the test is skipped, but in CI it fails."""
+    path = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
+    if path is None and os.environ.get("CI"):
+        pytest.fail(f"CI has to have {name}: deploy/setup_balancers.sh installs it")
+    if path is None:
+        pytest.skip(f"{name} is not installed: apt-get install {name}")
+    return path
+
+
+def _addresses(text: str, fleet: Fleet) -> str:
+    return SERVER.sub(lambda match: f"127.0.0.1:{fleet.hosts[int(match[1]) - 1].port}", text)
+
+
+@dataclass(frozen=True)
+class Balancer:
+    url: str
+    directory: Path
+
+
+@contextlib.asynccontextmanager
+async def haproxy(fleet: Fleet, directory: Path) -> AsyncIterator[Balancer]:
+    program, port = required("haproxy"), free_port()
+    text = _addresses((DEPLOY / "haproxy/haproxy.cfg").read_text(), fleet)
+    for host in fleet.hosts:
+        line = rf"(server {host.name} \S+ agent-port) 9465"
+        text, num_found = re.subn(line, rf"\1 {host.agent_port}", text)
+        assert num_found == 1
+    text = text.replace("bind :8080", f"bind 127.0.0.1:{port}")
+    text = text.replace("maxconn 20000", "maxconn 500")  # each takes two of the files that a developer may open
+    text = text.replace("global\n", f"global\n    stats socket {directory}/admin\n", 1)
+    path = directory / "haproxy.cfg"
+    path.write_text(text)
+    async with _running([program, "-db", "-f", str(path)], port, directory):
+        balancer = Balancer(f"ws://127.0.0.1:{port}", directory)
+        await until((directory / "admin").exists)
+        for name in NAMES:
+            await until_weight(balancer, name, lambda weight: weight > 0)
+        yield balancer
+
+
+@contextlib.asynccontextmanager
+async def nginx(fleet: Fleet, directory: Path) -> AsyncIterator[Balancer]:
+    program, port = required("nginx"), free_port()
+    text = _addresses((DEPLOY / "nginx/voicegate.conf").read_text(), fleet)
+    text = text.replace("listen 8080;", f"listen 127.0.0.1:{port};")
+    scratch = "".join(
+        f"{kind}_temp_path {directory}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    user = "user root;\n" if os.geteuid() == 0 else ""  # a worker of another user cannot enter pytest's directories
+    path = directory / "nginx.conf"
+    path.write_text(
+        f"{user}daemon off;\npid {directory}/pid;\nerror_log stderr;\nworker_processes 1;\nevents {{}}\n"
+        f"http {{\naccess_log off;\n{scratch}{text}}}\n"
+    )
+    async with _running([program, "-e", "stderr", "-p", str(directory), "-c", str(path)], port, directory):
+        yield Balancer(f"ws://127.0.0.1:{port}", directory)
+
+
+@contextlib.asynccontextmanager
+async def _running(command: list[str], port: int, directory: Path) -> AsyncIterator[None]:
+    with (directory / "log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log)
+        try:
+            await until(lambda: process.returncode is not None or _is_open(port))
+            assert process.returncode is None, (directory / "log").read_text()
+            yield
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            await process.wait()
+
+
+def _is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+async def until_weight(balancer: Balancer, name: str, is_so: Callable[[int], bool]) -> None:
+    """Of HAProxy's server, as its agent-check has set it; 0: it is drained, or down."""
+    while not is_so(await _weight(balancer, name)):  # noqa: ASYNC110 - it tells nobody
+        await asyncio.sleep(0.02)
+
+
+async def _weight(balancer: Balancer, name: str) -> int:
+    reader, writer = await asyncio.open_unix_connection(balancer.directory / "admin")
+    writer.write(b"show stat\n")
+    rows = [line.split(",") for line in (await reader.read()).decode().splitlines()]
+    writer.close()
+    head = [title.lstrip("# ") for title in rows[0]]
+    (row,) = [dict(zip(head, row, strict=False)) for row in rows if row[:2] == ["gateways", name]]
+    is_asked = row["agent_status"].startswith("L7OK")
+    return int(row["weight"]) if is_asked and row["status"].startswith("UP") else 0

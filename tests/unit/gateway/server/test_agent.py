@@ -1,0 +1,47 @@
+"""What HAProxy is told: how much of the work a server should have, and when none."""
+
+import asyncio
+
+import pytest
+
+from tests.integration.wire_client import running
+from voicegate.engine.fake.engine import FakeEngine
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.server.agent import agent_line
+from voicegate.gateway.server.errors import GatewayError
+from voicegate.gateway.server.http.status import Load, Status
+from voicegate.gateway.server.server import Gateway
+
+pytestmark = pytest.mark.unit
+
+
+def load(*, utterances: int = 0, room: int = 10, sockets: int = 0) -> Load:
+    return Load(sockets=sockets, max_sockets=100, utterances=utterances, room=room)
+
+
+@pytest.mark.parametrize(
+    ("status", "line"),
+    [
+        (Status(None, None, load()), "ready up 100%"),
+        (Status(None, None, load(utterances=30, room=10)), "ready up 25%"),
+        (Status(None, None, load(sockets=90)), "ready up 10%"),
+        (Status(None, None, load(utterances=500, room=0)), "ready up 1%"),  # the next may wait in line
+        (Status(None, None, load(sockets=100)), "drain"),
+        (Status("draining", None, load()), "drain"),
+        (Status("warming up", None, load()), "drain"),
+        (Status("the engine hangs", None, load(), hang="the engine hangs"), "down"),
+    ],
+)
+def test_words_and_shares(status: Status, line: str) -> None:
+    assert agent_line(status) == line
+
+
+async def test_it_is_told_to_whoever_connects_and_says_nothing() -> None:
+    async with running(FakeEngine(), agent_port=0) as served:
+        await served.gateway.settled.wait()
+        port = served.gateway.agent_port
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await reader.read() == b"ready up 100%\n"
+        writer.close()
+        with pytest.raises(GatewayError, match=f"127.0.0.1:{port} for agent-check.*--agent-port"):
+            await Gateway(GatewayConfig(port=0, agent_port=port), FakeEngine()).serve_until(asyncio.Event())
