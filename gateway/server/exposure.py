@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.sites import is_loopback
+
+_PER_ADDRESS: Final = ("sockets_per_address", "contexts_per_address", "utterances_per_address")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,13 @@ def exposures_of(config: GatewayConfig, *, asks_for_keys: bool) -> Iterator[Expo
             "anybody who reaches this port may use it: it asks for no key",
             "voicegate keys add NAME, and --api-keys-file; or VOICEGATE_API_KEY",
         )
+        unlimited = [name for name in _PER_ADDRESS if getattr(config, name) is None]
+        if unlimited:
+            yield Exposure(
+                "one address may take all that this server has: there is no limit to what one holds",
+                " ".join(f"--{name.replace('_', '-')}" for name in unlimited)
+                + "; behind a proxy --trusted-proxies too, or all clients have the proxy's address",
+            )
     if config.tls_cert is None:
         yield Exposure(
             "anybody on the way to this port may read along: keys, text and speech come without TLS",

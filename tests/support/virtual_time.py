@@ -30,6 +30,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._jumping.now_s
 
+    def spend(self, spent_s: float) -> None:
+        """What runs now takes so long."""
+        self._jumping.now_s += spent_s
+
     def call_exception_handler(self, context: Mapping[str, Any]) -> None:
         raise RuntimeError(context["message"]) from context.get("exception")
 

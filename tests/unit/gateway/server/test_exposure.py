@@ -11,6 +11,7 @@ from voicegate.gateway.server.exposure import exposures_of
 pytestmark = pytest.mark.unit
 
 TLS: dict[str, Any] = {"tls_cert": Path("c"), "tls_key": Path("k")}
+LIMITS: dict[str, Any] = {"sockets_per_address": 8, "contexts_per_address": 32, "utterances_per_address": 4}
 
 
 @pytest.mark.parametrize(
@@ -19,9 +20,10 @@ TLS: dict[str, Any] = {"tls_cert": Path("c"), "tls_key": Path("k")}
         ("127.0.0.1", {}, False, []),
         ("localhost", {}, False, []),
         ("::1", {}, False, []),
-        ("0.0.0.0", {}, False, ["asks for no key", "without TLS"]),
+        ("0.0.0.0", {}, False, ["asks for no key", "one address may take all", "without TLS"]),
         ("0.0.0.0", {}, True, ["without TLS"]),
-        ("10.0.0.7", TLS, False, ["asks for no key"]),
+        ("10.0.0.7", TLS | {"sockets_per_address": 8}, False, ["asks for no key", "one address may take all"]),
+        ("10.0.0.7", TLS | LIMITS, False, ["asks for no key"]),
         ("gate.example", TLS, True, []),
     ],
 )

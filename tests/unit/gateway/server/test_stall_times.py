@@ -3,22 +3,11 @@
 import asyncio
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from tests.support.virtual_time import run_virtually
+from tests.unit.gateway.server.served import serve
 from tests.unit.gateway.server.test_bounded_socket import Peer
-from voicegate.engine.fake.engine import FakeEngine
-from voicegate.gateway.server.admission import Admission
-from voicegate.gateway.server.connection import Connection
-from voicegate.gateway.server.conversation import Conversation, Services
-from voicegate.gateway.server.dispatch import Dispatcher
-from voicegate.gateway.server.metrics.meters import Meters
-from voicegate.gateway.server.resumption import Resumption
 from voicegate.gateway.session.actions import Close
-from voicegate.gateway.session.continuity import ResumeLimits
-from voicegate.gateway.session.opening import SessionLimits
-from voicegate.gateway.session.quota import NOBODY, Quotas
-from voicegate.gateway.session.waiting import WaitingLimits
 from voicegate.protocol.errors import CloseCode
 
 pytestmark = pytest.mark.unit
@@ -28,31 +17,13 @@ CLOSING_S = 2.0
 GRAIN_S = 1e-6
 
 
-async def serve(peer: Peer) -> Connection:
-    engine = FakeEngine()
-    await engine.start()
-    services = Services(
-        engine,
-        Dispatcher(engine),
-        Admission(engine, WaitingLimits()),
-        SessionLimits(),
-        Quotas(),
-        Meters(CollectorRegistry()),
-    )
-    resumption = Resumption(ResumeLimits(), services.quotas)
-    sitting = resumption.begin(
-        lambda token: Conversation(services, session_id="s", info=engine.info, owner=NOBODY, token=token)
-    )
-    return Connection(peer.socket, sitting, resumption)
-
-
 @pytest.mark.parametrize("last_byte_taken_after_s", [0.0, 3.2, 9.9])
 def test_ten_seconds_are_ten_seconds(last_byte_taken_after_s: float) -> None:
     async def main() -> tuple[Close, float, float]:
         """How it ends; when, and when the connection is cut, from the last byte taken on."""
         loop = asyncio.get_running_loop()
         peer = Peer(stall_s=STALL_S, is_heard=False)
-        connection = await serve(peer)
+        connection = (await serve(peer)).connection
         running = asyncio.create_task(connection.run())
         await asyncio.sleep(0)
         peer.stop_reading()
