@@ -1,8 +1,11 @@
-"""The released model's size without its weights: make it, convert it, load it, speak with it, and round it.
+"""The released models' sizes without their weights: make one, convert it, load it, speak with it, and round it.
 
     python -m voicegate.bench.full_size make SRC [--never-stop]        upstream's layout, 3.4 GB
     python -m voicegate.bench.full_size check SRC DST [--device cuda]  convert, speak, compare precisions
     python -m voicegate.bench.full_size engine-dir DST [--never-stop | --natural]  a converted directory at once, 2.4 GB
+
+`--family cosyvoice2-stepaudio2` with `make` (2.0 GB) and `engine-dir` (1.7 GB): the second family, `--decoding` as
+`voicegate convert` has it.
 
 The weights are generated (bench/full_size/source.py), so what it speaks is noise; with --never-stop the rows of the
 200 stop ids in the LLM's head are zero and the others four times as large, and speech lasts to its length limit. With
@@ -30,6 +33,13 @@ from tokenizers import Tokenizer
 
 from voicegate.bench import environment, results_file
 from voicegate.bench.full_size import natural
+from voicegate.bench.full_size.families import (
+    FULL_SIZES,
+    AnySizes,
+    raw_json,
+    special_tokens_of,
+    write_any_source,
+)
 from voicegate.bench.full_size.precision import compare_all
 from voicegate.bench.full_size.source import (
     VOICE_NAME,
@@ -37,14 +47,13 @@ from voicegate.bench.full_size.source import (
     generate,
     generated_voice,
     model_config,
-    raw_model_json,
     tokenizer_files,
-    write_source,
 )
 from voicegate.engine.checkpoint.constants import flow_noise_bytes, write_flow_noise
 from voicegate.engine.checkpoint.convert import convert, weights_entries
 from voicegate.engine.checkpoint.directory import Item, bytes_item, write_directory
-from voicegate.engine.checkpoint.options import DTYPE_NAMES, ConvertOptions
+from voicegate.engine.checkpoint.model_json import check_model_json
+from voicegate.engine.checkpoint.options import DTYPE_NAMES, ConvertOptions, Decoding
 from voicegate.engine.checkpoint.shapes import PARTS, expected_shapes
 from voicegate.engine.checkpoint.source import Source, load_weights
 from voicegate.engine.checkpoint.storage import (
@@ -71,7 +80,7 @@ from voicegate.engine.interface import (
 from voicegate.engine.loading.build import create_engine, set_threads
 from voicegate.engine.loading.devices import choose_device
 from voicegate.engine.loading.progress import Lines
-from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.model.config import Family, ModelConfig
 from voicegate.gateway.cli.convert import TerminalProgress
 
 FULL: Final = Sizes()
@@ -91,23 +100,23 @@ _MAX_CLAUSE_TOKENS: Final = 20
 _TEXT: Final = "Good morning, how are you?"
 
 
-def make(directory: Path, sizes: Sizes, *, never_stop: bool) -> None:
+def make(directory: Path, sizes: AnySizes, *, never_stop: bool) -> None:
     started_s = time.perf_counter()
-    for name in write_source(directory, sizes, never_stop=never_stop):
+    for name in write_any_source(directory, sizes, never_stop=never_stop):
         print(f"{time.perf_counter() - started_s:6.1f} s  {name}", flush=True)
 
 
 # --- a converted directory at once ------------------------------------------------------------------------------
 
 
-def make_engine_dir(target: Path, sizes: Sizes, options: ConvertOptions, ending: Ending) -> None:
-    """The files that `make` and `voicegate convert` would give, without the 3.4 GB in between, and voices."""
+def make_engine_dir(target: Path, sizes: AnySizes, options: ConvertOptions, ending: Ending) -> None:
+    """The files that `make` and `voicegate convert` would give, without the gigabytes in between, and voices."""
     write_directory(target, list(_engine_items(target, sizes, options, ending)), TerminalProgress())
 
 
-def _engine_items(target: Path, sizes: Sizes, options: ConvertOptions, ending: Ending) -> Iterator[Item]:
-    raw = raw_model_json(sizes, name=_MODEL_NAME)
-    model = model_config(sizes)
+def _engine_items(target: Path, sizes: AnySizes, options: ConvertOptions, ending: Ending) -> Iterator[Item]:
+    raw = raw_json(sizes, name=_MODEL_NAME, decoding=options.decoding)
+    model = check_model_json(raw, name=_MODEL_NAME)
     tokenizer = _tokenizer(target, sizes, ending)
     worths = natural.Worths(model, tokenizer) if ending is Ending.NATURAL else None
     for part in PARTS:
@@ -116,8 +125,9 @@ def _engine_items(target: Path, sizes: Sizes, options: ConvertOptions, ending: E
         write = partial(_write_generated, part, model, dtype, ending, worths)
         yield Item(f"{part}.safetensors", recipe, _part_bytes(part, model, dtype), write)
     yield bytes_item("tokenizer.json", tokenizer.to_str().encode())
-    write_noise = partial(write_flow_noise, progress=TerminalProgress())
-    yield Item("flow_noise.safetensors", {}, flow_noise_bytes(), write_noise)
+    if model.family is Family.COSYVOICE3:
+        write_noise = partial(write_flow_noise, progress=TerminalProgress())
+        yield Item("flow_noise.safetensors", {}, flow_noise_bytes(), write_noise)
     if worths is None:
         yield _voice_item(VOICE_NAME, model)
     else:
@@ -167,7 +177,7 @@ def _same(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def _tokenizer(target: Path, sizes: Sizes, ending: Ending) -> Tokenizer:
+def _tokenizer(target: Path, sizes: AnySizes, ending: Ending) -> Tokenizer:
     """Through the files that a conversion reads, which stand beside the target for that long."""
     merges = natural.english_merges() if ending is Ending.NATURAL else None
     scratch = target.with_name(f"{target.name}.tokenizer")
@@ -175,7 +185,7 @@ def _tokenizer(target: Path, sizes: Sizes, ending: Ending) -> Tokenizer:
     try:
         for name, content in tokenizer_files(sizes, merges).items():
             (scratch / name).write_text(content, encoding="utf-8")
-        return build_tokenizer(scratch / "vocab.json", scratch / "merges.txt")
+        return build_tokenizer(scratch / "vocab.json", scratch / "merges.txt", specials=special_tokens_of(sizes))
     finally:
         for path in scratch.iterdir():
             path.unlink()
@@ -304,6 +314,7 @@ def main() -> None:
     never_stop.add_argument("--never-stop", action="store_true", help="speech lasts to its length limit")
     making = commands.add_parser("make", parents=[never_stop])
     making.add_argument("source", type=Path)
+    making.add_argument("--family", choices=FULL_SIZES, default=Family.COSYVOICE3.value)
     checking = commands.add_parser("check")
     checking.add_argument("source", type=Path)
     checking.add_argument("target", type=Path)
@@ -311,6 +322,8 @@ def main() -> None:
     checking.add_argument("--output", type=Path, help="default: bench/results/full-size-DEVICE.json")
     direct = commands.add_parser("engine-dir")
     direct.add_argument("target", type=Path)
+    direct.add_argument("--family", choices=FULL_SIZES, default=Family.COSYVOICE3.value)
+    direct.add_argument("--decoding", choices=[each.value for each in Decoding], default=Decoding.ORIGINAL.value)
     endings = direct.add_mutually_exclusive_group()
     for ending in (Ending.NEVER, Ending.NATURAL):
         endings.add_argument(f"--{ending.value}", dest="ending", action="store_const", const=ending)
@@ -320,12 +333,15 @@ def main() -> None:
     options = parser.parse_args()
 
     if options.command == "make":
-        make(options.source, FULL, never_stop=options.never_stop)
+        make(options.source, FULL_SIZES[options.family], never_stop=options.never_stop)
     elif options.command == "engine-dir":
         chosen = ConvertOptions(
-            llm_dtype=options.llm_dtype, flow_dtype=options.flow_dtype, vocoder_dtype=options.vocoder_dtype
+            llm_dtype=options.llm_dtype,
+            flow_dtype=options.flow_dtype,
+            vocoder_dtype=options.vocoder_dtype,
+            decoding=Decoding(options.decoding),
         )
-        make_engine_dir(options.target, FULL, chosen, options.ending)
+        make_engine_dir(options.target, FULL_SIZES[options.family], chosen, options.ending)
     else:
         results = environment.REPOSITORY / "bench" / "results"
         output = options.output or results / f"full-size-{options.device}.json"

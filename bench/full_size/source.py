@@ -24,8 +24,8 @@ from voicegate.engine.checkpoint.model_json import check_model_json, model_json
 from voicegate.engine.checkpoint.shapes import PARTS, expected_shapes
 from voicegate.engine.checkpoint.tokenizer import END_OF_PROMPT, special_tokens
 from voicegate.engine.checkpoint.upstream_yaml import parse_upstream_yaml
-from voicegate.engine.llm.model import TIED_TEXT_HEAD
-from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.llm.model import HEAD, TEXT_TABLE, TIED_TEXT_HEAD
+from voicegate.engine.model.config import Family, ModelConfig
 from voicegate.engine.token2wav.flow.weights import ESTIMATOR_PREFIX, INV_FREQ
 from voicegate.engine.units import FRAMES_PER_TOKEN, NUM_MELS
 
@@ -45,8 +45,8 @@ _VOICE_TRANSCRIPT: Final = "This prompt was generated, and nobody ever said it."
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
-    """The defaults are the released model's."""
+class LlmSizes:
+    """The defaults are those of Qwen2-0.5B, which every release has."""
 
     vocab_entries: int = 151_643  # of vocab.json, without special tokens
     text_rows: int = 151_936
@@ -55,6 +55,12 @@ class Sizes:
     layers: int = 24
     heads: int = 14
     kv_heads: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes(LlmSizes):
+    """The defaults are the released CosyVoice3's."""
+
     flow_channels: int = 1_024
     estimator_dim: int = 1_024
     estimator_depth: int = 22
@@ -80,16 +86,18 @@ def model_config(sizes: Sizes) -> ModelConfig:
 
 
 def generate(part: str, model: ModelConfig, *, never_stop: bool = False) -> dict[str, torch.Tensor]:
-    """The float32 state dict of a part as upstream's file has it, the tied text head and the rotary buffer included."""
+    """The float32 state dict of a part, CosyVoice3's as its files have it: with tied text head and rotary buffer."""
     shapes = expected_shapes(part, model)
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:  # numpy draws without the interpreter's lock
         arrays = pool.map(generated_weight, shapes, shapes.values())
         state = {name: torch.from_numpy(array) for name, array in zip(shapes, arrays, strict=True)}
+    if part == "llm" and never_stop:
+        state[HEAD] *= _NEVER_STOP_SHARPNESS
+        state[HEAD][model.llm.speech_token_size :] = 0
+    if model.family is not Family.COSYVOICE3:
+        return state
     if part == "llm":
-        state[TIED_TEXT_HEAD] = state["llm.model.model.embed_tokens.weight"]
-        if never_stop:
-            state["llm_decoder.weight"] *= _NEVER_STOP_SHARPNESS
-            state["llm_decoder.weight"][model.llm.speech_token_size :] = 0
+        state[TIED_TEXT_HEAD] = state[TEXT_TABLE]
     if part == "flow":
         head_dim = model.flow.estimator.head_dim
         exponents = torch.arange(0, head_dim, 2).float() / head_dim
@@ -154,7 +162,7 @@ def write_source(directory: Path, sizes: Sizes, *, never_stop: bool = False) -> 
         yield name
 
 
-def tokenizer_files(sizes: Sizes, merges: Sequence[tuple[str, str]] | None = None) -> dict[str, str]:
+def tokenizer_files(sizes: LlmSizes, merges: Sequence[tuple[str, str]] | None = None) -> dict[str, str]:
     """vocab.json, merges.txt, tokenizer_config.json and config.json of a byte-level vocabulary of the right size.
 
     `merges`: None for pairs of letters, and of blanks with those.
@@ -189,7 +197,7 @@ def _vocabulary(num_entries: int, merges: list[tuple[str, str]]) -> dict[str, in
     return {text: index for index, text in enumerate(entries + fillers)}
 
 
-def qwen2_config(sizes: Sizes) -> Mapping[str, Any]:
+def qwen2_config(sizes: LlmSizes) -> Mapping[str, Any]:
     return {
         "model_type": "qwen2",
         "vocab_size": sizes.text_rows,

@@ -1,6 +1,7 @@
 """Upstream's configuration -> our model.json: the same constructor arguments, checked, without the training half."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from voicegate.engine.checkpoint.errors import CheckpointError
@@ -78,7 +79,7 @@ def _model_json(
         "fill_token_id": speech_tokens + 3,
         "silent_tokens": list(_SILENT_TOKENS),
         "sampling": _plain(sampling),
-        "llm": {**_plain(parts["llm"]), "qwen2": _qwen2(qwen2, parts["llm"])},
+        "llm": {**_plain(parts["llm"]), "qwen2": _qwen2_of(parts["llm"], qwen2)},
         "flow": _plain(parts["flow"]),
         "hift": _plain(parts["hift"]),
         "mel": {key: upstream["feat_extractor"][key] for key in _MEL_KEYS},
@@ -111,7 +112,23 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
-def _qwen2(config: Mapping[str, Any], llm: Mapping[str, Any]) -> dict[str, Any]:
+def _qwen2_of(llm: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    path = "CosyVoice-BlankEN/config.json"
+    body = qwen2_body(config, path, is_tied=True)
+    if {llm["llm_input_size"], llm["llm_output_size"]} != {body["hidden_size"]}:
+        raise CheckpointError(f"{path} is not the Qwen2 that CosyVoice uses: hidden_size")
+    return body
+
+
+def qwen2_body(config: Mapping[str, Any], path: Path | str, *, is_tied: bool) -> dict[str, Any]:
+    """Sizes of Hugging Face's config.json. Raises CheckpointError for another decoder than the engine has."""
+    try:
+        return _qwen2_body(config, path, is_tied=is_tied)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path} lacks or garbles {error}") from error
+
+
+def _qwen2_body(config: Mapping[str, Any], path: Path | str, *, is_tied: bool) -> dict[str, Any]:
     rotary = config.get("rope_parameters") or {}  # as transformers 5 writes it
     body = {
         key: config[key]
@@ -128,18 +145,15 @@ def _qwen2(config: Mapping[str, Any], llm: Mapping[str, Any]) -> dict[str, Any]:
     }
     body["head_dim"] = config.get("head_dim") or body["hidden_size"] // body["num_attention_heads"]
     body["rope_theta"] = float(config["rope_theta"] if "rope_theta" in config else rotary["rope_theta"])
-    body |= {"hidden_act": config.get("hidden_act", "silu"), "tie_word_embeddings": True}
+    body |= {"hidden_act": config.get("hidden_act", "silu"), "tie_word_embeddings": is_tied}
     wrong = {
         "model_type": config.get("model_type", "qwen2") != "qwen2",
         "hidden_act": body["hidden_act"] != "silu",
         "rope_scaling": bool(config.get("rope_scaling")) or rotary.get("rope_type", "default") != "default",
         "use_sliding_window": bool(config.get("use_sliding_window", False)),
-        "tie_word_embeddings": not config.get("tie_word_embeddings", True),
-        "hidden_size": {llm["llm_input_size"], llm["llm_output_size"]} != {body["hidden_size"]},
+        "tie_word_embeddings": config.get("tie_word_embeddings", is_tied) is not is_tied,
     }
     faults = [key for key, is_wrong in wrong.items() if is_wrong]
     if faults:
-        raise CheckpointError(
-            f"CosyVoice-BlankEN/config.json is not the Qwen2 that CosyVoice3 uses: {', '.join(faults)}"
-        )
+        raise CheckpointError(f"{path} is not the Qwen2 that CosyVoice uses: {', '.join(faults)}")
     return body

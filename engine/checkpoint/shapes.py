@@ -1,7 +1,7 @@
 """Which tensors a checkpoint must have: worked out from the configuration, and what to say where they are others."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any, Final, assert_never
@@ -15,6 +15,7 @@ from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
 from voicegate.engine.model.weights import Shape, shape_faults
 from voicegate.engine.token2wav.flow.weights import ESTIMATOR_PREFIX, INV_FREQ, flow_shapes
 from voicegate.engine.token2wav.stepaudio2.flow.weights import flow_shapes as stepaudio2_flow_shapes
+from voicegate.engine.token2wav.stepaudio2.vocoder.weights import vocoder_shapes as stepaudio2_vocoder_shapes
 from voicegate.engine.token2wav.vocoder.weights import vocoder_shapes
 
 PARTS: Final = ("llm", "flow", "vocoder")
@@ -29,8 +30,10 @@ def expected_shapes(part: str, model: ModelConfig) -> dict[str, Shape]:
             return llm_shapes(model.llm)
         case "flow":
             return _flow_shapes(model.flow)
-        case _:
+        case _ if isinstance(model.flow, FlowConfig):
             return vocoder_shapes(model.vocoder)
+        case _:
+            return stepaudio2_vocoder_shapes(model.vocoder)
 
 
 def _flow_shapes(config: Flow) -> dict[str, Shape]:
@@ -63,16 +66,45 @@ def released_shapes(part: str) -> Mapping[str, Shape]:
 
 def check_tensors(file_name: str, part: str, model: ModelConfig, found: Mapping[str, Any]) -> None:
     """Raises UnfitTensors with everything that is missing, unknown or of another shape."""
-    expected = expected_shapes(part, model)
-    faults = shape_faults(found, expected, optional_shapes(part, model))
+    hint = ""
+    if _shapes_of(found) == dict(released_shapes(part)):
+        hint = "; it is the released CosyVoice3's, so the configuration is of another one"
+    check_named(file_name, found, expected_shapes(part, model), optional_shapes(part, model), hint=hint)
+
+
+def check_named(
+    file_name: str,
+    found: Mapping[str, Any],
+    expected: Mapping[str, Shape],
+    optional: Mapping[str, Shape],
+    *,
+    hint: str = "",
+) -> None:
+    """Raises UnfitTensors; `hint` goes behind its summary."""
+    faults = shape_faults(found, expected, optional)
     if not faults:
         return
     counts = {kind: sum(fault.startswith(kind) for fault in faults) for kind in ("missing", "unknown", "misshaped")}
     counted = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-    summary = f"{file_name} does not fit the configuration: {counted} of {len(expected)} tensors"
-    if _shapes_of(found) == dict(released_shapes(part)):
-        summary += "; it is the released model's, so the configuration is of another one"
+    summary = f"{file_name} does not fit the configuration: {counted} of {len(expected)} tensors{hint}"
     raise UnfitTensors(summary, [f"{file_name}: {fault}" for fault in faults])
+
+
+def check_parts(model: ModelConfig, found: Mapping[str, tuple[str, Mapping[str, Any]]]) -> None:
+    """`check_tensors` of each part's file name and tensors; all before any is refused: one run tells everything."""
+    unfit: list[UnfitTensors] = []
+    for part, (file_name, state) in found.items():
+        try:
+            check_tensors(file_name, part, model, state)
+        except UnfitTensors as error:
+            unfit.append(error)
+    raise_all(unfit)
+
+
+def raise_all(unfit: Sequence[UnfitTensors]) -> None:
+    """As one, where there are any."""
+    if unfit:
+        raise UnfitTensors("; ".join(map(str, unfit)), [fault for error in unfit for fault in error.faults])
 
 
 def _shapes_of(found: Mapping[str, Any]) -> dict[str, Shape]:

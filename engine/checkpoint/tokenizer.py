@@ -29,10 +29,34 @@ def special_tokens() -> tuple[str, ...]:
     return tuple(json.loads((resources.files(__package__) / "special_tokens.json").read_bytes()))
 
 
-def build_tokenizer(vocab_path: Path, merges_path: Path, config_path: Path | None = None) -> Tokenizer:
-    """Every id checked. `config_path`: tokenizer_config.json, whose own ids must agree. Raises CheckpointError."""
-    vocab = _read_vocab(vocab_path)
-    merges = _read_merges(merges_path)
+def build_tokenizer(
+    vocab_path: Path, merges_path: Path, config_path: Path | None = None, *, specials: Sequence[str] | None = None
+) -> Tokenizer:
+    """Every id checked. `config_path`: tokenizer_config.json, whose own ids must agree. Raises CheckpointError.
+
+    `specials`: in the order of their ids, by default CosyVoice3's.
+    """
+    vocab, merges = _read_vocab(vocab_path), _read_merges(merges_path)
+    tokenizer = _build(
+        vocab, merges, special_tokens() if specials is None else specials, f"{vocab_path} and {merges_path}"
+    )
+    if config_path is not None and config_path.exists():
+        _check_against_config(tokenizer, config_path)
+    return tokenizer
+
+
+def rebuild_tokenizer(path: Path, *, specials: Sequence[str]) -> Tokenizer:
+    """Of a tokenizer.json: vocabulary and merges, with these special tokens and no others. Raises CheckpointError."""
+    model = _read_json(path).get("model", {})
+    try:
+        vocab = _checked_vocab(model["vocab"], path)
+        merges = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in model["merges"]]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path} is no byte-level BPE tokenizer: it lacks or garbles {error}") from error
+    return _build(vocab, [(pair[0], pair[1]) for pair in merges], specials, str(path))
+
+
+def _build(vocab: dict[str, int], merges: list[tuple[str, str]], specials: Sequence[str], where: str) -> Tokenizer:
     try:
         bpe = models.BPE(
             vocab=vocab,
@@ -43,7 +67,7 @@ def build_tokenizer(vocab_path: Path, merges_path: Path, config_path: Path | Non
             byte_fallback=False,
         )
     except Exception as error:  # the library raises nothing narrower
-        raise CheckpointError(f"{vocab_path} and {merges_path} do not go together: {error}") from error
+        raise CheckpointError(f"vocabulary and merges of {where} do not go together: {error}") from error
     tokenizer = Tokenizer(bpe)
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -54,10 +78,8 @@ def build_tokenizer(vocab_path: Path, merges_path: Path, config_path: Path | Non
     )
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
-    tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in special_tokens()])
-    _check_ids(tokenizer, {text: len(vocab) + index for index, text in enumerate(special_tokens())})
-    if config_path is not None and config_path.exists():
-        _check_against_config(tokenizer, config_path)
+    tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in specials])
+    _check_ids(tokenizer, {text: len(vocab) + index for index, text in enumerate(specials)})
     return tokenizer
 
 
@@ -82,7 +104,10 @@ def _check_against_config(tokenizer: Tokenizer, path: Path) -> None:
 
 
 def _read_vocab(path: Path) -> dict[str, int]:
-    vocab: dict[str, int] = _read_json(path)
+    return _checked_vocab(_read_json(path), path)
+
+
+def _checked_vocab(vocab: dict[str, int], path: Path) -> dict[str, int]:
     if sorted(vocab.values()) != list(range(len(vocab))):
         raise CheckpointError(f"{path}: the ids are not 0 to {len(vocab) - 1}, each once")
     missing = [char for char in pre_tokenizers.ByteLevel.alphabet() if char not in vocab]

@@ -186,6 +186,7 @@ class ModelConfig:
     default_voice: str | None = None
     default_mode: str = "incremental"
     languages: tuple[str, ...] = ("en", "zh")
+    mel_top_hz: float = units.SAMPLE_RATE_HZ / 2  # of the mel bins that the flow was trained on
     supports_instruct: bool = False  # whether it was trained to follow an instruction before <|endofprompt|>
 
     @property
@@ -241,6 +242,7 @@ def parse_model_config(raw: Mapping[str, Any], *, name: str) -> ModelConfig:
         default_voice=raw.get("default_voice"),
         default_mode=raw.get("default_mode", "incremental"),
         languages=tuple(raw.get("languages", ("en", "zh"))),
+        mel_top_hz=(raw.get("mel") or {}).get("fmax") or units.SAMPLE_RATE_HZ / 2,
         supports_instruct=bool(raw.get("supports_instruct", False)),
     )
 

@@ -42,7 +42,7 @@ class Enroller:
         check_texts(transcript, description)
         decoded = decode_recording(recording)
         check_recording(decoded, transcript)
-        audio = PromptAudio.from_samples(decoded.samples, decoded.rate_hz)
+        audio = PromptAudio.from_samples(decoded.samples, decoded.rate_hz, mel_top_hz=self._model.mel_top_hz)
         tokens = self._analyser.speech_tokens(audio)
         embedding = self._analyser.embedding(audio)
         self._check_analysis(tokens, embedding)
@@ -70,8 +70,9 @@ class Enroller:
 
 def load_enroller(model_dir: Path, model: ModelConfig) -> Enroller:
     """The encoders that the model directory has. Raises Unsupported where it has none; EngineError, VoiceError."""
-    if any((model_dir / name).is_file() for name in (onnx_analyser.TOKENIZER_FILE, onnx_analyser.SPEAKER_FILE)):
-        return Enroller(OnnxAnalyser(model_dir), model)
+    tokenizer_file = onnx_analyser.TOKENIZER_FILES[model.family]
+    if any((model_dir / name).is_file() for name in (tokenizer_file, onnx_analyser.SPEAKER_FILE)):
+        return Enroller(OnnxAnalyser(model_dir, model.family), model)
     if (model_dir / tiny_analyser.TOKENIZER_FILE).is_file():
         known = [
             load_voice(path, vocab_size=model.flow.vocab_size, speaker_dim=model.flow.speaker_dim)
@@ -79,6 +80,6 @@ def load_enroller(model_dir: Path, model: ModelConfig) -> Enroller:
         ]
         return Enroller(TinyAnalyser(model_dir, known), model)
     raise Unsupported(
-        f"model {model.name!r} has fixed voices: {model_dir} lacks {onnx_analyser.TOKENIZER_FILE} and "
+        f"model {model.name!r} has fixed voices: {model_dir} lacks {tokenizer_file} and "
         f"{onnx_analyser.SPEAKER_FILE}, which hear a recording; copy them from the checkpoint's directory"
     )

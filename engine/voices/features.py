@@ -14,6 +14,7 @@ from voicegate.engine import units
 
 # What the speech tokenizer and the speaker encoder hear; the flow's mel is at units.SAMPLE_RATE_HZ.
 ANALYSIS_RATE_HZ = 16_000
+MEL_TOP_HZ = units.SAMPLE_RATE_HZ / 2  # of CosyVoice3's mel
 
 _MEL_FFT_SAMPLES = 1920
 _MEL_FLOOR = 1e-5
@@ -35,18 +36,19 @@ class PromptAudio:
     mel: torch.Tensor  # [T, 80] float32, log, 50 frames a second
 
     @classmethod
-    def from_samples(cls, samples: torch.Tensor, rate_hz: int) -> "PromptAudio":
+    def from_samples(cls, samples: torch.Tensor, rate_hz: int, *, mel_top_hz: float = MEL_TOP_HZ) -> "PromptAudio":
         samples_24k = resample(samples, rate_hz, units.SAMPLE_RATE_HZ)
-        return cls(resample(samples, rate_hz, ANALYSIS_RATE_HZ), samples_24k, mel_24k(samples_24k))
+        mel = mel_24k(samples_24k, top_hz=mel_top_hz)
+        return cls(resample(samples, rate_hz, ANALYSIS_RATE_HZ), samples_24k, mel)
 
 
-def mel_24k(samples: torch.Tensor) -> torch.Tensor:
-    """[n] at 24 kHz -> [T, 80] natural-log mel, T = n // 480: Matcha-TTS's, 0..12 kHz, as the flow was trained on."""
+def mel_24k(samples: torch.Tensor, *, top_hz: float = MEL_TOP_HZ) -> torch.Tensor:
+    """[n] at 24 kHz -> [T, 80] natural-log mel, T = n // 480: Matcha-TTS's, 0..top_hz, as the flow was trained on."""
     margin = (_MEL_FFT_SAMPLES - units.SAMPLES_PER_FRAME) // 2
     padded = pad(samples[None], (margin, margin), mode="reflect")[0]
     frames = padded.unfold(0, _MEL_FFT_SAMPLES, units.SAMPLES_PER_FRAME) * torch.hann_window(_MEL_FFT_SAMPLES)
     magnitude = (_power(frames) + 1e-9).sqrt()
-    filters = slaney_filters(units.SAMPLE_RATE_HZ, _MEL_FFT_SAMPLES, units.NUM_MELS)
+    filters = slaney_filters(units.SAMPLE_RATE_HZ, _MEL_FFT_SAMPLES, units.NUM_MELS, top_hz)
     return (magnitude @ filters).clamp(min=_MEL_FLOOR).log()
 
 
@@ -56,7 +58,10 @@ def whisper_log_mel(samples: torch.Tensor) -> torch.Tensor:
     padded = pad(samples[None], (margin, margin), mode="reflect")[0]
     frames = padded.unfold(0, _WHISPER_FFT_SAMPLES, _WHISPER_HOP_SAMPLES) * torch.hann_window(_WHISPER_FFT_SAMPLES)
     mel = (
-        (_power(frames)[:-1] @ slaney_filters(ANALYSIS_RATE_HZ, _WHISPER_FFT_SAMPLES, _WHISPER_BINS))
+        (
+            _power(frames)[:-1]
+            @ slaney_filters(ANALYSIS_RATE_HZ, _WHISPER_FFT_SAMPLES, _WHISPER_BINS, ANALYSIS_RATE_HZ / 2)
+        )
         .clamp(min=1e-10)
         .log10()
     )
@@ -105,9 +110,9 @@ def _power(frames: torch.Tensor) -> torch.Tensor:
 
 
 @cache
-def slaney_filters(rate_hz: int, fft_samples: int, num_bins: int) -> torch.Tensor:
-    """[fft_samples // 2 + 1, num_bins] triangles of equal area, 0 Hz to half the rate (librosa's default mel)."""
-    edges_hz = _slaney_hz(torch.linspace(0, _slaney_mel(rate_hz / 2), num_bins + 2, dtype=torch.float64))
+def slaney_filters(rate_hz: int, fft_samples: int, num_bins: int, top_hz: float) -> torch.Tensor:
+    """[fft_samples // 2 + 1, num_bins] triangles of equal area, 0 Hz to `top_hz` (librosa's default mel)."""
+    edges_hz = _slaney_hz(torch.linspace(0, _slaney_mel(top_hz), num_bins + 2, dtype=torch.float64))
     filters = _triangles(torch.linspace(0, rate_hz / 2, fft_samples // 2 + 1, dtype=torch.float64), edges_hz)
     return (filters * (2 / (edges_hz[2:] - edges_hz[:-2]))).float()
 

@@ -1,10 +1,10 @@
-"""`voicegate convert`: an upstream CosyVoice3 directory -> a model directory for `voicegate serve`."""
+"""`voicegate convert`: an upstream directory -> a model directory for `voicegate serve`."""
 
 import argparse
 from pathlib import Path
 from typing import Any, Final
 
-from voicegate.engine.checkpoint.options import DTYPE_NAMES, ConvertOptions
+from voicegate.engine.checkpoint.options import DTYPE_NAMES, ConvertOptions, Decoding
 from voicegate.gateway.cli.extras import server_imports
 from voicegate.gateway.cli.terminal import Bar, CommandError, note, say
 
@@ -14,12 +14,14 @@ _DEFAULTS: Final = ConvertOptions()
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "convert",
-        help="make a model directory from an upstream CosyVoice3 one",
-        description="Convert Fun-CosyVoice3's own files into a model directory. A run that was stopped goes on where "
-        "it was; nothing in the source is executed.",
+        help="make a model directory from an upstream one",
+        description="Convert Fun-CosyVoice3's own files, or CosyVoice2's LLM and Step-Audio2's token2wav, into a model "
+        "directory. A run that was stopped goes on where it was; nothing in the source is executed.",
         allow_abbrev=False,
     )
-    parser.add_argument("source", metavar="SRC", type=Path, help="with llm.pt, flow.pt, hift.pt, cosyvoice3.yaml")
+    parser.add_argument(
+        "source", metavar="SRC", type=Path, help="with cosyvoice3.yaml or flow.yaml, and what belongs to it"
+    )
     parser.add_argument("target", metavar="DST", type=Path, help="the model directory to make")
     parser.add_argument("--llm", metavar="FILE", default=_DEFAULTS.llm_file, help="such as llm.rl.pt (default: llm.pt)")
     for part in ("llm", "flow", "vocoder"):
@@ -27,6 +29,12 @@ def add_parser(subparsers: Any) -> None:
         parser.add_argument(
             f"--{part}-dtype", choices=DTYPE_NAMES, default=default, help=f"of its weights (default: {default})"
         )
+    parser.add_argument(
+        "--decoding",
+        choices=[decoding.value for decoding in Decoding],
+        default=_DEFAULTS.decoding.value,
+        help="of CosyVoice2's LLM: as its authors sample it, or as TensorRT-LLM's recipe does (default: original)",
+    )
     parser.add_argument("--name", help="of the model, as clients see it (default: SRC's)")
     parser.add_argument("--merged-hf", metavar="DIR", type=Path, help="also write the LLM for TensorRT-LLM and vLLM")
     parser.set_defaults(run=run)
@@ -45,6 +53,7 @@ def run(options: argparse.Namespace) -> int:
         vocoder_dtype=options.vocoder_dtype,
         name=options.name,
         merged_hf_dir=options.merged_hf,
+        decoding=Decoding(options.decoding),
     )
     try:
         convert(options.source, options.target, chosen, TerminalProgress())

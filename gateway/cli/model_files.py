@@ -7,9 +7,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
-from voicegate.engine.model.config import ModelConfig, ModelConfigError, load_model_config
+from voicegate.engine.model.config import Flow, FlowConfig, ModelConfig, ModelConfigError, load_model_config
+from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
 from voicegate.engine.units import FRAMES_PER_TOKEN, NUM_MELS
 from voicegate.engine.voices.pace import pace_in
 
@@ -125,25 +126,39 @@ def unmade_pairs(directories: Sequence[Path]) -> list[Path]:
 
 def _landmarks(model: ModelConfig) -> dict[str, dict[str, tuple[int, ...]]]:
     """Tensors whose shapes depend on every size in model.json that matters; engine.build checks all of them."""
-    llm, flow, vocoder = model.llm, model.flow, model.vocoder
-    speech_table = (llm.num_speech_rows, llm.hidden_size)
-    estimator = flow.estimator
-    last_attention = f"decoder.estimator.transformer_blocks.{estimator.depth - 1}.attn.to_q.weight"
+    llm, vocoder = model.llm, model.vocoder
     return {
         "llm": {
             "llm.model.model.embed_tokens.weight": (llm.vocab_size, llm.hidden_size),
             f"llm.model.model.layers.{llm.num_layers - 1}.input_layernorm.weight": (llm.hidden_size,),
-            "speech_embedding.weight": speech_table,
-            "llm_decoder.weight": speech_table,
+            "speech_embedding.weight": (llm.num_table_rows, llm.hidden_size),
+            "llm_decoder.weight": (llm.num_speech_rows, llm.hidden_size),
         },
-        "flow": {
-            "input_embedding.weight": (flow.vocab_size, NUM_MELS),
-            "spk_embed_affine_layer.weight": (NUM_MELS, flow.speaker_dim),
-            "decoder.estimator.proj_out.weight": (NUM_MELS, estimator.dim),
-            last_attention: (estimator.num_heads * estimator.head_dim, estimator.dim),
-        },
+        "flow": _flow_landmarks(model.flow),
         "vocoder": {
             "conv_pre.bias": (vocoder.base_channels,),
             "conv_post.bias": (vocoder.stft_size + 2,),
         },
     }
+
+
+def _flow_landmarks(flow: Flow) -> dict[str, tuple[int, ...]]:
+    estimator = flow.estimator
+    attention_width = estimator.num_heads * estimator.head_dim
+    shapes: dict[str, tuple[int, ...]] = {"spk_embed_affine_layer.weight": (NUM_MELS, flow.speaker_dim)}
+    match flow:
+        case FlowConfig():
+            last_block = f"decoder.estimator.transformer_blocks.{estimator.depth - 1}."
+            return shapes | {
+                "input_embedding.weight": (flow.vocab_size, NUM_MELS),
+                "decoder.estimator.proj_out.weight": (NUM_MELS, estimator.dim),
+                f"{last_block}attn.to_q.weight": (attention_width, estimator.dim),
+            }
+        case StepAudio2FlowConfig():
+            return shapes | {
+                "input_embedding.weight": (flow.vocab_size, flow.encoder.dim),
+                "decoder.estimator.final_layer.linear.weight": (NUM_MELS, estimator.dim),
+                f"decoder.estimator.blocks.{estimator.depth - 1}.attn.to_q.weight": (attention_width, estimator.dim),
+            }
+        case _:
+            assert_never(flow)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from tests.support import stepaudio2
 from tests.support.golden import load_arrays
 from voicegate.engine.voices.features import mel_24k, speaker_fbank, whisper_log_mel
 
@@ -28,3 +29,9 @@ def test_features_equal_upstreams(
     got = feature(torch.from_numpy(golden[samples][0]))
     expected = torch.from_numpy(golden[wanted]).reshape(got.shape)
     torch.testing.assert_close(got, expected, rtol=0, atol=tolerance)
+
+
+def test_the_second_familys_mel_ends_at_8_khz() -> None:
+    golden = stepaudio2.load_arrays("features.npz")
+    mel = mel_24k(golden["resampled_24k"], top_hz=8000)
+    torch.testing.assert_close(mel, golden["mel24k_80"], rtol=0, atol=5e-5)

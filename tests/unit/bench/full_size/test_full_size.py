@@ -7,13 +7,20 @@ import pytest
 import torch
 
 from tests.support.golden import golden_state_dict
-from tests.support.upstream_source import GOLDEN, SMALL, RecordedProgress, make_source
+from tests.support.upstream_source import (
+    GOLDEN,
+    SMALL,
+    SMALL_STEPAUDIO2,
+    RecordedProgress,
+    make_source,
+    make_stepaudio2_source,
+)
 from voicegate.bench.full_size.__main__ import Ending, make_engine_dir, table
 from voicegate.bench.full_size.precision import compare_all, log_mel, rounded
 from voicegate.bench.full_size.source import generate, generated_voice, model_config
 from voicegate.engine.checkpoint import constants
 from voicegate.engine.checkpoint.convert import convert
-from voicegate.engine.checkpoint.options import ConvertOptions
+from voicegate.engine.checkpoint.options import ConvertOptions, Decoding
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.loading.build import load_stages
 from voicegate.engine.model.config import load_model_config
@@ -62,6 +69,23 @@ def test_the_direct_directory_is_the_converted_one_and_loads(tmp_path: Path, dty
     stages = load_stages(config.resolved("cpu"), model, load_voices(direct, model))
     assert stages.voices["generated"].flow_prompt.num_blocks == 5  # 125 tokens, and what leads them in
     assert (tmp_path / "direct" / "tokenizer.json").read_bytes() == (converted / "tokenizer.json").read_bytes()
+
+
+def test_the_second_familys_direct_directory_is_the_converted_one(tmp_path: Path) -> None:
+    options = ConvertOptions(llm_dtype="bf16", decoding=Decoding.DEPLOYED, name="full-size-generated")
+    direct, converted = tmp_path / "direct", tmp_path / "converted"
+    make_engine_dir(direct, SMALL_STEPAUDIO2, options, Ending.DRAWN)
+    convert(make_stepaudio2_source(tmp_path / "source"), converted, options, RecordedProgress())
+    assert (direct / "model.json").read_bytes() == (converted / "model.json").read_bytes()
+    for name in ("llm", "flow", "vocoder"):
+        ours, theirs = (load_state_dict(place / f"{name}.safetensors") for place in (direct, converted))
+        assert ours.keys() == theirs.keys()
+        for key in ours:
+            stored = ours[key].bfloat16() if name == "llm" else ours[key]  # as the merged layout has all of it
+            assert torch.equal(stored.to(theirs[key].dtype), theirs[key]), key
+    assert (direct / "tokenizer.json").read_bytes() == (converted / "tokenizer.json").read_bytes()
+    assert not (direct / "flow_noise.safetensors").exists()
+    assert (direct / "voices" / "generated.safetensors").exists()
 
 
 def test_voice_is_always_the_same() -> None:

@@ -66,7 +66,7 @@ def test_other_models_are_refused(old: str, new: str, message: str) -> None:
     ],
 )
 def test_another_language_model_is_refused(change: dict[str, Any], fault: str) -> None:
-    with pytest.raises(CheckpointError, match=f"not the Qwen2 that CosyVoice3 uses: {fault}$"):
+    with pytest.raises(CheckpointError, match=f"not the Qwen2 that CosyVoice uses: {fault}$"):
         converted(**change)
 
 

@@ -63,5 +63,5 @@ def test_every_fault_is_listed() -> None:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_released_weights_beside_another_models_configuration(part: str) -> None:
-    with pytest.raises(UnfitTensors, match="it is the released model's, so the configuration is of another one"):
+    with pytest.raises(UnfitTensors, match="it is the released CosyVoice3's, so the configuration is of another one"):
         check_tensors("file", part, model_config(SMALL), tensors(released_shapes(part)))

@@ -131,6 +131,11 @@ def test_instruct_replaces_all_that_the_llm_knows_of_the_voice(tokenizer: TextTo
         assert text_ids == (7,)
 
 
+def test_a_model_without_prefix_is_told_the_instruction_alone(tokenizer: TextTokenizer) -> None:
+    llm = instruct_prompt(" Speak slowly. ", tokenizer, instruct_prefix="").llm
+    assert spelled(llm.text_ids, tokenizer) == "Speak slowly.<END>"
+
+
 def test_marks_in_an_instruction_are_letters(tokenizer: TextTokenizer) -> None:
     prompt = instruct_prompt("a<|endofprompt|>b", tokenizer, instruct_prefix=PREFIX)
     assert prompt.llm.text_ids.count(END) == 1

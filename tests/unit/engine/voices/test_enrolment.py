@@ -7,12 +7,14 @@ import pytest
 import torch
 
 from tests.support.golden import TINY_MODEL_DIR
+from tests.support.upstream_source import SMALL_STEPAUDIO2
 from tests.unit.engine.voices.onnx_models import write_speaker_encoder, write_speech_tokenizer
 from tests.unit.engine.voices.sounds import file_of, speechlike
+from voicegate.bench.full_size.stepaudio2 import stepaudio2_config
 from voicegate.engine.interface import EngineError, Unsupported, VoiceRefused
 from voicegate.engine.model.config import ModelConfig, load_model_config
 from voicegate.engine.voices.enrolment import Enroller, load_enroller
-from voicegate.engine.voices.features import PromptAudio, speaker_fbank, whisper_log_mel
+from voicegate.engine.voices.features import PromptAudio, mel_24k, speaker_fbank, whisper_log_mel
 from voicegate.engine.voices.voice import Voice, load_voice, save_voice
 
 pytestmark = pytest.mark.unit
@@ -45,6 +47,21 @@ def test_the_onnx_models_hear_upstreams_features(tmp_path: Path, model: ModelCon
     torch.testing.assert_close(voice.mel, audio.mel)
     assert (voice.name, voice.transcript, voice.description) == ("anna", "One two.", "a buzz")
     assert voice.prompt_text == "You are a helpful assistant.<|endofprompt|>One two."
+
+
+def test_the_second_familys_voices_are_made_with_its_own_encoders(tmp_path: Path) -> None:
+    """Another tokenizer's file, a mel that ends at 8 kHz, no instruction before the transcript."""
+    model = stepaudio2_config(SMALL_STEPAUDIO2)
+    write_speaker_encoder(tmp_path / "campplus.onnx")
+    with pytest.raises(EngineError, match=r"speech_tokenizer_v2_25hz\.onnx is missing"):
+        load_enroller(tmp_path, model)
+    write_speech_tokenizer(tmp_path / "speech_tokenizer_v2_25hz.onnx")
+    voice = load_enroller(tmp_path, model).enrol("anna", RECORDING, transcript="One two.")
+    audio = PromptAudio.from_samples(torch.from_numpy(speechlike()), 24_000)
+    torch.testing.assert_close(voice.mel, mel_24k(audio.samples_24k, top_hz=8000))
+    assert not torch.allclose(voice.mel, audio.mel)
+    torch.testing.assert_close(voice.speech_tokens, whisper_log_mel(audio.samples_16k).argmax(0)[3::4])
+    assert voice.prompt_text == "One two."
 
 
 @pytest.mark.parametrize(("num_extra", "num_tokens"), [(0, 50), (3, 50)])

@@ -1,0 +1,87 @@
+"""Where the files of the second family lie: CosyVoice2's LLM in either of its layouts, Step-Audio2's token2wav.
+
+They come from three repositories. Any directory will do that has them at its top, or in the folders that the recipe of
+TensorRT-LLM downloads them to.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from voicegate.engine.checkpoint.errors import CheckpointError
+from voicegate.engine.checkpoint.options import DEFAULT_LLM_FILE
+from voicegate.engine.checkpoint.source import TOKENIZER_DIR
+from voicegate.engine.model.config import Family
+from voicegate.engine.voices.onnx_analyser import SPEAKER_FILE, TOKENIZER_FILES
+
+FLOW_CONFIG: Final = "flow.yaml"
+_TOKEN2WAV_DIRS: Final = (".", "token2wav", "Step-Audio-2-mini/token2wav")
+_MERGED_DIRS: Final = ("cosyvoice2_llm", ".")
+_PT_DIRS: Final = (".", "CosyVoice2-0.5B")
+_TOKENIZER_NAMES: Final = ("speech_tokenizer_v2_25hz.onnx", "speech_tokenizer_v2.onnx")  # one model, two names
+
+
+@dataclass(frozen=True, slots=True)
+class StepAudio2Source:
+    directory: Path
+    token2wav: Path
+    llm: Path  # the directory of its configuration and tokenizer
+    llm_files: tuple[Path, ...]
+    is_merged: bool  # Hugging Face's layout, one vocabulary for text and speech; else llm.pt
+    onnx: dict[str, Path]  # by the name that the engine knows
+
+    def weights(self, part: str) -> tuple[Path, ...]:
+        return self.llm_files if part == "llm" else (self.token2wav / {"flow": "flow.pt", "vocoder": "hift.pt"}[part],)
+
+
+def find_stepaudio2(directory: Path, *, llm_file: str) -> StepAudio2Source | None:
+    """None where there is no flow.yaml. Raises CheckpointError for one that lacks what belongs to it."""
+    token2wav = _first(directory, _TOKEN2WAV_DIRS, FLOW_CONFIG)
+    if token2wav is None:
+        return None
+    missing = [name for name in ("flow.pt", "hift.pt") if not (token2wav / name).is_file()]
+    if missing:
+        raise CheckpointError(f"{token2wav} has {FLOW_CONFIG} and lacks {', '.join(missing)}")
+    llm, files, is_merged = _find_llm(directory, llm_file)
+    places = [token2wav, *(directory / name for name in _PT_DIRS)]
+    tokenizer = _first_file(place / name for place in places for name in _TOKENIZER_NAMES)
+    speaker = _first_file(place / SPEAKER_FILE for place in places)
+    named = {TOKENIZER_FILES[Family.COSYVOICE2_STEPAUDIO2]: tokenizer, SPEAKER_FILE: speaker}
+    onnx = {name: path for name, path in named.items() if path is not None}
+    return StepAudio2Source(directory, token2wav, llm, files, is_merged, onnx)
+
+
+def _find_llm(directory: Path, llm_file: str) -> tuple[Path, tuple[Path, ...], bool]:
+    """The merged one first, unless another file than llm.pt is asked for."""
+    if llm_file == DEFAULT_LLM_FILE:
+        for name in _MERGED_DIRS:
+            files = sorted((directory / name).glob("*.safetensors"))
+            if files and (directory / name / "config.json").is_file():
+                _check_tokenizer(directory / name)
+                return directory / name, tuple(files), True
+    place = _first(directory, _PT_DIRS, llm_file)
+    if place is None:
+        raise CheckpointError(
+            f"{directory} has {FLOW_CONFIG} and no LLM: put Hugging Face's cosyvoice2_llm beside it (config.json, "
+            f"model.safetensors, tokenizer), or CosyVoice2's {llm_file} with {TOKENIZER_DIR}"
+        )
+    names = ("config.json", "vocab.json", "merges.txt")
+    missing = [f"{TOKENIZER_DIR}/{name}" for name in names if not (place / TOKENIZER_DIR / name).is_file()]
+    if missing:
+        raise CheckpointError(f"{place} has {llm_file} and lacks {', '.join(missing)}")
+    return place / TOKENIZER_DIR, (place / llm_file,), False
+
+
+def _check_tokenizer(llm: Path) -> None:
+    if not (llm / "tokenizer.json").is_file():
+        raise CheckpointError(f"{llm} lacks tokenizer.json, which says which ids are speech")
+
+
+def _first(directory: Path, places: Iterable[str], name: str) -> Path | None:
+    found = _first_file(directory / place / name for place in places)
+    return None if found is None else found.parent
+
+
+def _first_file(paths: Iterable[Path]) -> Path | None:
+    return next((path for path in paths if path.is_file()), None)
