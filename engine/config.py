@@ -10,6 +10,7 @@ PRECISIONS: Final = ("bfloat16", "float32")
 KV_DTYPES: Final = ("auto", "bfloat16", "float32", "float8")
 FLOW_PRODUCTS: Final = ("precision", "float8")
 VOCODER_PRECISIONS: Final = ("float16", "bfloat16", "tf32", "float32")
+FLOW_CONTEXTS: Final = ("whole", "trimmed")
 LLM_BACKENDS: Final = ("auto", "cuda", "tensorrt-llm", "torch")
 TENSORRT_LLM_SAMPLINGS: Final = ("nvidia", "repetition-aware")
 
@@ -22,6 +23,7 @@ _CHOICES: Final = {
     "kv_dtype": KV_DTYPES,
     "flow_products": FLOW_PRODUCTS,
     "vocoder_precision": VOCODER_PRECISIONS,
+    "flow_context": FLOW_CONTEXTS,
     "llm_backend": LLM_BACKENDS,
     "tensorrt_llm_sampling": TENSORRT_LLM_SAMPLINGS,
 }
@@ -65,6 +67,9 @@ class EngineConfig:
     flow_products: str = "precision"
     # Of the vocoder's products.
     vocoder_precision: str = "float16"
+    # Of a family whose upstream trims what the flow sees of earlier speech: all of it, or what upstream leaves, for
+    # comparisons with it (docs/adr/0037).
+    flow_context: str = "whole"  # of FLOW_CONTEXTS
     # Every kernel is launched by itself instead of replaying CUDA graphs. For finding faults.
     is_eager: bool = False
 

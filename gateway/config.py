@@ -33,6 +33,7 @@ Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["bfloat16", "float32"]
 KvDtype = Literal["auto", "bfloat16", "float32", "float8"]
 FlowProducts = Literal["precision", "float8"]
+FlowContext = Literal["whole", "trimmed"]
 Networks = tuple[IPv4Network | IPv6Network, ...]
 LlmBackend = Literal["auto", "cuda", "tensorrt-llm", "torch"]
 TensorrtLlmSampling = Literal["nvidia", "repetition-aware"]
@@ -244,6 +245,10 @@ class GatewayConfig:
     )
     vocoder_precision: VocoderPrecision = field(
         default="float16", metadata=_help("on a GPU: of the vocoder's products")
+    )
+    flow_context: FlowContext = field(
+        default="whole",
+        metadata=_help("of a Step-Audio2 model: trimmed keeps of earlier speech what upstream does, to compare"),
     )
     eager: bool = field(default=False, metadata=_help("on a GPU: no CUDA graphs; slower, for finding faults"))
 

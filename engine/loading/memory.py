@@ -1,9 +1,11 @@
 """What a model takes of a GPU's memory, by part, before any of it is loaded. It must not touch a device."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, assert_never
+
+import torch
 
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import EngineError
@@ -11,12 +13,17 @@ from voicegate.engine.llm.model import llm_shapes
 from voicegate.engine.loading.devices import DTYPES, KV_DTYPES
 from voicegate.engine.loading.llm import llm_positions
 from voicegate.engine.loop.stages import VoiceRoom
-from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.model.config import FlowConfig, ModelConfig
+from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
 from voicegate.engine.model.weights import Shape
 from voicegate.engine.token2wav.flow import chunking
 from voicegate.engine.token2wav.flow.block_pool import bytes_per_block
 from voicegate.engine.token2wav.flow.weights import flow_shapes
+from voicegate.engine.token2wav.stepaudio2.flow import memory as stepaudio2_memory
+from voicegate.engine.token2wav.stepaudio2.flow.weights import flow_shapes as stepaudio2_flow_shapes
+from voicegate.engine.token2wav.stepaudio2.vocoder.weights import vocoder_shapes as stepaudio2_vocoder_shapes
 from voicegate.engine.token2wav.vocoder.weights import vocoder_shapes
+from voicegate.engine.units import FRAME_RATE_HZ
 
 # What the flow's blocks leave of the GPU's free memory: all three models' kernels, graphs and activations (none has run
 # when the flow is loaded), a voice that is enrolled later. An H200's process had 0.9 GiB outside torch's allocator, the
@@ -36,6 +43,23 @@ GIB: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
+class Token2wavNeeds:
+    """What a family's flow and vocoder take, whatever they run on."""
+
+    num_flow_weights: int
+    num_vocoder_weights: int
+    block_frames: int  # of the flow's memory
+    block_bytes: int
+    num_blocks: Callable[[int], int]  # of a prompt with so many tokens
+    num_speech_blocks: Callable[[int], int]  # of so much speech
+
+    @property
+    def bytes_per_second(self) -> int:
+        """Of context."""
+        return self.block_bytes * FRAME_RATE_HZ // self.block_frames
+
+
+@dataclass(frozen=True, slots=True)
 class GpuMemory:
     """Of a resolved configuration."""
 
@@ -45,6 +69,7 @@ class GpuMemory:
     vocoder_bytes: int
     flow_weight_bytes: int  # twice: as stored, and packed for the kernels
     block_bytes: int
+    block_frames: int
     voice_blocks: int
     clause_blocks: int  # of the longest clause
 
@@ -68,8 +93,9 @@ def gpu_memory(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> Gpu
     num_bytes = DTYPES[config.precision].itemsize
     llm, num_slots = model.llm, config.max_active_clauses
     positions = llm_positions(config, model, room.longest_tokens)
-    llm_weights, flow_weights = _num_weights(llm_shapes(llm)), _num_weights(flow_shapes(model.cosyvoice3_flow))
-    vocoder_weights = _num_weights(vocoder_shapes(model.vocoder))
+    needs = token2wav_needs(model, dtype=DTYPES[config.precision], kv_dtype=KV_DTYPES[config.kv_dtype])
+    llm_weights = _num_weights(llm_shapes(llm))
+    flow_weights, vocoder_weights = needs.num_flow_weights, needs.num_vocoder_weights
     vocoder_scale = model.vocoder.base_channels / _VOCODER_CHANNELS
     vocoder_bytes = vocoder_scale * (_VOCODER_BUFFER_BYTES + num_slots * _VOCODER_STREAM_BYTES)
     return GpuMemory(
@@ -78,9 +104,10 @@ def gpu_memory(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> Gpu
         llm_slot_bytes=num_bytes * num_slots * llm.num_layers * 2 * positions * llm.num_kv_heads * llm.head_dim,
         vocoder_bytes=4 * vocoder_weights + int(vocoder_bytes),
         flow_weight_bytes=2 * 4 * flow_weights,
-        block_bytes=flow_block_bytes(config, model),
-        voice_blocks=sum(map(chunking.num_prompt_blocks, room.prompt_tokens)),
-        clause_blocks=chunking.num_speech_blocks(config.max_clause_tokens),
+        block_bytes=needs.block_bytes,
+        block_frames=needs.block_frames,
+        voice_blocks=sum(map(needs.num_blocks, room.prompt_tokens)),
+        clause_blocks=needs.num_speech_blocks(config.max_clause_tokens),
     )
 
 
@@ -89,14 +116,30 @@ def spare_room(config: EngineConfig) -> VoiceRoom:
     return VoiceRoom((config.spare_voice_tokens,) * config.spare_voices)
 
 
-def flow_block_bytes(config: EngineConfig, model: ModelConfig) -> int:
-    """On a GPU; `config` is resolved."""
-    return bytes_per_block(
-        model.cosyvoice3_flow.estimator,
-        num_steps=model.cosyvoice3_flow.num_euler_steps,
-        dtype=DTYPES[config.precision],
-        kv_dtype=KV_DTYPES[config.kv_dtype],
-    )
+def token2wav_needs(model: ModelConfig, *, dtype: torch.dtype, kv_dtype: torch.dtype) -> Token2wavNeeds:
+    match model.flow:
+        case FlowConfig() as flow:
+            return Token2wavNeeds(
+                num_flow_weights=_num_weights(flow_shapes(flow)),
+                num_vocoder_weights=_num_weights(vocoder_shapes(model.vocoder)),
+                block_frames=chunking.FRAMES_PER_BLOCK,
+                block_bytes=bytes_per_block(
+                    flow.estimator, num_steps=flow.num_euler_steps, dtype=dtype, kv_dtype=kv_dtype
+                ),
+                num_blocks=chunking.num_prompt_blocks,
+                num_speech_blocks=chunking.num_speech_blocks,
+            )
+        case StepAudio2FlowConfig() as flow:
+            return Token2wavNeeds(
+                num_flow_weights=_num_weights(stepaudio2_flow_shapes(flow)),
+                num_vocoder_weights=_num_weights(stepaudio2_vocoder_shapes(model.vocoder)),
+                block_frames=stepaudio2_memory.FRAMES_PER_BLOCK,
+                block_bytes=stepaudio2_memory.bytes_per_block(flow, dtype=dtype, kv_dtype=kv_dtype),
+                num_blocks=stepaudio2_memory.num_token_blocks,
+                num_speech_blocks=stepaudio2_memory.num_token_blocks,
+            )
+        case _:
+            assert_never(model.flow)
 
 
 def check_room(memory: GpuMemory, config: EngineConfig, free_bytes: int) -> None:
@@ -119,12 +162,13 @@ def check_room(memory: GpuMemory, config: EngineConfig, free_bytes: int) -> None
 
 def _told(memory: GpuMemory) -> str:
     num_blocks = memory.voice_blocks + memory.clause_blocks
+    num_seconds = num_blocks * memory.block_frames // FRAME_RATE_HZ
     parts = {
         "the LLM's weights": memory.llm_weight_bytes,
         "its slots": memory.llm_slot_bytes,
         "the vocoder": memory.vocoder_bytes,
         "the flow's weights": memory.flow_weight_bytes,
-        f"{num_blocks} s of context for voices and one clause": num_blocks * memory.block_bytes,
+        f"{num_seconds} s of context for voices and one clause": num_blocks * memory.block_bytes,
         "kernels, graphs and activations": SPARE_GPU_BYTES,
     }
     return ", ".join(f"{name} {num_bytes / GIB:.1f}" for name, num_bytes in parts.items())

@@ -3,21 +3,20 @@
 CUDA's runners need Triton, which CPU installations lack, so they are imported when a GPU is used.
 """
 
-from pathlib import Path
-from typing import Any
-
-import torch
+from typing import Any, assert_never
 
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.lanes import CudaLane
 from voicegate.engine.interface import EngineError
-from voicegate.engine.loading.devices import DTYPES, KV_DTYPES, PRODUCT_DTYPES, Device, free_gpu_bytes, gpu_of
-from voicegate.engine.loading.memory import SPARE_GPU_BYTES, flow_block_bytes
+from voicegate.engine.loading.devices import PRODUCT_DTYPES, Device, gpu_of
+from voicegate.engine.loading.flow_room import flow_dtypes, num_flow_blocks, stored_noise
+from voicegate.engine.loading.memory import token2wav_needs
 from voicegate.engine.loading.startup import ModelStart
+from voicegate.engine.loading.stepaudio2 import load_stepaudio2_flow, load_stepaudio2_vocoder
 from voicegate.engine.loop.stages import VoiceRoom
-from voicegate.engine.model.config import Family, ModelConfig
+from voicegate.engine.model.config import FlowConfig, ModelConfig
+from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
 from voicegate.engine.model.weights import load_state_dict
-from voicegate.engine.token2wav.flow import chunking
 from voicegate.engine.token2wav.flow.backend import FlowBackend
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.model import FlowModel
@@ -33,8 +32,18 @@ from voicegate.engine.units import SAMPLES_PER_TOKEN
 
 def load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, *, start: ModelStart) -> VocoderBackend:
     """Raises WeightsError, ValueError."""
-    if model.family is not Family.COSYVOICE3:
-        raise EngineError(f"{model.name} is a {model.family} model, whose token2wav this version cannot run yet")
+    match model.flow:
+        case StepAudio2FlowConfig():
+            return load_stepaudio2_vocoder(config, model, device)
+        case FlowConfig():
+            return _load_cosyvoice3_vocoder(config, model, device, start)
+        case _:
+            assert_never(model.flow)
+
+
+def _load_cosyvoice3_vocoder(
+    config: EngineConfig, model: ModelConfig, device: Device, start: ModelStart
+) -> VocoderBackend:
     loaded = VocoderModel(
         model.vocoder,
         load_state_dict(config.model_dir / "vocoder.safetensors"),
@@ -63,26 +72,35 @@ def load_flow(
     config: EngineConfig, model: ModelConfig, device: Device, *, room: VoiceRoom, start: ModelStart
 ) -> FlowBackend[Any, Any]:
     """Last of the three: on a GPU its blocks take the memory that is left. Raises WeightsError, ValueError."""
-    state_dict = load_state_dict(config.model_dir / "flow.safetensors")
-    dtype, kv_dtype = (
-        (DTYPES[config.precision], KV_DTYPES[config.kv_dtype]) if device.is_cuda else (torch.float32, torch.float32)
-    )
-    num_voice_blocks = sum(map(chunking.num_prompt_blocks, room.prompt_tokens))
-    blocks_per_clause = chunking.num_speech_blocks(config.max_clause_tokens)
-    num_blocks = num_voice_blocks + config.max_active_clauses * blocks_per_clause
-    if device.is_cuda:
-        weight_bytes = sum(tensor.numel() * tensor.element_size() for tensor in state_dict.values())
-        block_bytes = flow_block_bytes(config, model)
-        num_fitting = _num_fitting_blocks(
-            device, block_bytes, 2 * weight_bytes, at_least=num_voice_blocks + blocks_per_clause
+    match model.flow:
+        case StepAudio2FlowConfig() as flow:
+            return load_stepaudio2_flow(config, model, flow, device, room=room, start=start)
+        case FlowConfig() as flow:
+            return _load_cosyvoice3_flow(config, model, flow, device, room=room, start=start)
+        case _:
+            assert_never(model.flow)
+
+
+def _load_cosyvoice3_flow(
+    config: EngineConfig, model: ModelConfig, flow: FlowConfig, device: Device, *, room: VoiceRoom, start: ModelStart
+) -> FlowRunner:
+    if config.flow_context != "whole":
+        raise EngineError(
+            f"flow_context {config.flow_context} is not for {model.family} models: nothing is trimmed there"
         )
-        num_blocks = min(num_blocks, num_fitting)
-        start.progress.line(f"flow: {num_blocks} blocks of {block_bytes >> 20} MiB, a second of context each")
-    noise = _stored_noise(config.model_dir)
-    loaded = FlowModel(model.cosyvoice3_flow, state_dict, device=device.device, dtype=dtype, noise=noise)
+    dtype, kv_dtype = flow_dtypes(config, device)
+    needs = token2wav_needs(model, dtype=dtype, kv_dtype=kv_dtype)
+    num_blocks = num_flow_blocks(config, needs, device, room=room, start=start)
+    loaded = FlowModel(
+        flow,
+        load_state_dict(config.model_dir / "flow.safetensors"),
+        device=device.device,
+        dtype=dtype,
+        noise=stored_noise(config.model_dir),
+    )
     pool = BlockPool(
-        model.cosyvoice3_flow.estimator,
-        num_steps=model.cosyvoice3_flow.num_euler_steps,
+        flow.estimator,
+        num_steps=flow.num_euler_steps,
         num_blocks=num_blocks,
         device=device.device,
         dtype=dtype,
@@ -105,21 +123,3 @@ def load_flow(
         max_streams=config.max_active_clauses,
         first_block_tokens=config.first_block_tokens,
     )
-
-
-def _num_fitting_blocks(device: Device, block_bytes: int, weight_bytes: int, *, at_least: int) -> int:
-    """Raises EngineError for fewer."""
-    free_bytes = free_gpu_bytes(device.device)
-    num_fitting = (free_bytes - SPARE_GPU_BYTES - weight_bytes) // block_bytes
-    if num_fitting < at_least:
-        raise EngineError(
-            f"{free_bytes >> 20} MiB are free on the GPU: too little for the voices and one clause "
-            f"({block_bytes >> 20} MiB a second of context); free memory or use kv_dtype float8"
-        )
-    return num_fitting
-
-
-def _stored_noise(model_dir: Path) -> torch.Tensor | None:
-    """Converted models bring it, for the CPUs whose torch draws other bits; None: it is drawn here."""
-    path = model_dir / "flow_noise.safetensors"
-    return load_state_dict(path)["noise"] if path.exists() else None

@@ -28,6 +28,7 @@ def engine_config(config: GatewayConfig) -> EngineConfig:
         kv_dtype=config.kv_dtype,
         flow_products=config.flow_products,
         vocoder_precision=config.vocoder_precision,
+        flow_context=config.flow_context,
         is_eager=config.eager,
         llm_backend=config.llm_backend,
         merged_hf_dir=config.merged_hf_dir,

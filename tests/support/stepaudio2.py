@@ -123,10 +123,13 @@ def golden_flow(
     context: ContextRule = whole_context,
     num_blocks: int = 120,
     max_streams: int = 8,
+    kv_dtype: torch.dtype = torch.float32,
 ) -> GoldenFlow:
     """Free blocks are full of NaN: whoever reads one shows it."""
     model = flow_model()
-    memory = FlowMemory(model.config, num_blocks=num_blocks, device=model.device, dtype=torch.float32, poison=True)
+    memory = FlowMemory(
+        model.config, num_blocks=num_blocks, device=model.device, dtype=torch.float32, kv_dtype=kv_dtype, poison=True
+    )
     runner = StepAudio2FlowRunner(
         model,
         memory,

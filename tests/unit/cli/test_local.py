@@ -7,6 +7,7 @@ import pytest
 
 from voicegate.engine.config import (
     DEVICES,
+    FLOW_CONTEXTS,
     FLOW_PRODUCTS,
     KV_DTYPES,
     LLM_BACKENDS,
@@ -40,6 +41,7 @@ def test_settings_of_a_gpu() -> None:
         kv_dtype="float8",
         flow_products="float8",
         vocoder_precision="tf32",
+        flow_context="trimmed",
         eager=True,
         llm_backend="tensorrt-llm",
         merged_hf_dir=Path("hf"),
@@ -58,6 +60,7 @@ def test_settings_of_a_gpu() -> None:
         kv_dtype="float8",
         flow_products="float8",
         vocoder_precision="tf32",
+        flow_context="trimmed",
         is_eager=True,
         llm_backend="tensorrt-llm",
         merged_hf_dir=Path("hf"),
@@ -79,6 +82,7 @@ def test_choices_and_limits_are_the_engines() -> None:
     assert choices["precision"] == PRECISIONS
     assert choices["kv_dtype"] == KV_DTYPES
     assert choices["flow_products"] == FLOW_PRODUCTS
+    assert choices["flow_context"] == FLOW_CONTEXTS
     assert choices["vocoder_precision"] == VOCODER_PRECISIONS
     assert choices["llm_backend"] == LLM_BACKENDS
     assert choices["tensorrt_llm_sampling"] == TENSORRT_LLM_SAMPLINGS

@@ -14,7 +14,7 @@ from voicegate.engine import units
 from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
 from voicegate.engine.token2wav.stepaudio2.flow import encoder, estimator
 from voicegate.engine.token2wav.stepaudio2.flow.encoder import KnownRows
-from voicegate.engine.token2wav.stepaudio2.flow.memory import CFG_HALVES, FlowMemory, Places
+from voicegate.engine.token2wav.stepaudio2.flow.memory import CFG_HALVES, FlowMemory, Places, as_bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,12 @@ class PlaceTable:
 
     def gather(self, memory: torch.Tensor) -> torch.Tensor:
         """[places, ...] -> [B, L, ...]."""
-        return memory.index_select(0, self.places.flatten()).view(*self.places.shape, *memory.shape[1:])
+        rows = as_bits(memory).index_select(0, self.places.flatten()).view(memory.dtype)
+        return rows.view(*self.places.shape, *memory.shape[1:])
 
     def keep(self, memory: torch.Tensor, rows: torch.Tensor) -> None:
         """rows [B, L, ...] at their places; padding to the scratch block."""
-        memory.index_copy_(0, self.places.flatten(), rows.flatten(0, 1).to(memory.dtype))
+        as_bits(memory).index_copy_(0, self.places.flatten(), as_bits(rows.flatten(0, 1).to(memory.dtype)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,13 @@ class FlowMemory(BlockLedger):
         num_blocks: int,
         device: torch.device,
         dtype: torch.dtype,
+        kv_dtype: torch.dtype | None = None,
         poison: bool = False,
     ) -> None:
+        """`kv_dtype` of the estimator's keys and values, by default `dtype`; the encoder's, a fiftieth, are of `dtype`.
+
+        float8_e4m3fn needs no scale: keys are normed, and its range is 2**-6 to 448.
+        """
         super().__init__(num_blocks)
         # One block more than is handed out: where padding reads and writes. Zeros, so that nothing there is NaN.
         self.scratch = num_blocks * FRAMES_PER_BLOCK
@@ -43,7 +48,8 @@ class FlowMemory(BlockLedger):
         num_token_places = self.num_places // units.FRAMES_PER_TOKEN
         steps = (estimator.depth, config.num_euler_steps, self.num_places, CFG_HALVES)
         # Per layer and step one frame after the other: whatever places a stream has, a row is one piece of memory.
-        self.estimator = torch.empty(*steps, 2, estimator.num_heads, estimator.head_dim, device=device, dtype=dtype)
+        shape = (*steps, 2, estimator.num_heads, estimator.head_dim)
+        self.estimator = torch.empty(shape, device=device, dtype=kv_dtype or dtype)
         self.tokens = torch.empty(encoder.num_layers, num_token_places, *heads, device=device, dtype=dtype)
         self.frames = torch.empty(encoder.num_up_layers, self.num_places, *heads, device=device, dtype=dtype)
         self._poison = poison
@@ -64,7 +70,9 @@ class FlowMemory(BlockLedger):
     def _fill(self, block: int, value: float) -> None:
         """Tests: whoever reads a free block gets NaN in every frame that depends on it."""
         start = block * FRAMES_PER_BLOCK
-        self.estimator[:, :, start : start + FRAMES_PER_BLOCK] = value
+        # Through a tensor: torch does not fill float8.
+        filling = torch.tensor(value, device=self.estimator.device).to(self.estimator.dtype)
+        as_bits(self.estimator)[:, :, start : start + FRAMES_PER_BLOCK] = as_bits(filling)
         self.frames[:, start : start + FRAMES_PER_BLOCK] = value
         first, end = token_place(start), token_place(start + FRAMES_PER_BLOCK)
         self.tokens[:, first:end] = value
@@ -75,16 +83,26 @@ def token_place(frame_place: int) -> int:
     return frame_place // units.FRAMES_PER_TOKEN
 
 
+def as_bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory; of float8 the bytes, which torch can index."""
+    return tensor.view(torch.uint8) if tensor.dtype.itemsize == 1 else tensor
+
+
 def num_blocks(num_frames: int) -> int:
     """That hold so many frames."""
     return -(-num_frames // FRAMES_PER_BLOCK)
 
 
-def bytes_per_block(config: StepAudio2FlowConfig, *, dtype: torch.dtype) -> int:
+def num_token_blocks(num_tokens: int) -> int:
+    """That hold the frames of so many speech tokens."""
+    return num_blocks(num_tokens * units.FRAMES_PER_TOKEN)
+
+
+def bytes_per_block(config: StepAudio2FlowConfig, *, dtype: torch.dtype, kv_dtype: torch.dtype | None = None) -> int:
     """What one block costs: a fifth of a second of speech or of prompt."""
     estimator, encoder = config.estimator, config.encoder
-    per_frame = config.num_euler_steps * estimator.depth * CFG_HALVES * estimator.num_heads * estimator.head_dim
-    per_frame += encoder.num_up_layers * encoder.dim
-    per_token = encoder.num_layers * encoder.dim
     tokens_per_block = FRAMES_PER_BLOCK // units.FRAMES_PER_TOKEN
-    return 2 * dtype.itemsize * (FRAMES_PER_BLOCK * per_frame + tokens_per_block * per_token)
+    channels = CFG_HALVES * estimator.num_heads * estimator.head_dim
+    estimated = FRAMES_PER_BLOCK * config.num_euler_steps * estimator.depth * channels
+    encoded = (FRAMES_PER_BLOCK * encoder.num_up_layers + tokens_per_block * encoder.num_layers) * encoder.dim
+    return 2 * ((kv_dtype or dtype).itemsize * estimated + dtype.itemsize * encoded)

@@ -74,10 +74,10 @@ class StepAudio2FlowRunner:
         return BatchSize(min(max_rows, self._max_streams), num_frames)
 
     def num_prompt_blocks(self, num_tokens: int) -> int:
-        return memory.num_blocks(num_tokens * units.FRAMES_PER_TOKEN)
+        return memory.num_token_blocks(num_tokens)
 
     def num_speech_blocks(self, num_tokens: int) -> int:
-        return memory.num_blocks(num_tokens * units.FRAMES_PER_TOKEN)
+        return memory.num_token_blocks(num_tokens)
 
     def prepare(self, prompt: FlowPrompt) -> ChunkPrompt:
         tokens = self._checked(prompt)

@@ -1,5 +1,6 @@
 """What a model takes of a GPU, by formula: as an H200 was measured to hold it; and refused before it is loaded."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,15 +8,17 @@ import pytest
 import torch
 
 from tests.support.golden import TINY_MODEL_DIR
+from tests.support.stepaudio2 import STEPAUDIO2_DIR, tiny_section
 from tests.support.tiny_engine import CONFIG
 from tests.unit.engine.loading.test_runners import gpu_lanes
 from voicegate.bench.full_size.source import Sizes, model_config
 from voicegate.engine.config import EngineConfig, Gpu
 from voicegate.engine.interface import EngineError
 from voicegate.engine.loading import build
-from voicegate.engine.loading.memory import GIB, PROCESS_BYTES, check_room, gpu_memory, spare_room
+from voicegate.engine.loading.memory import GIB, PROCESS_BYTES, check_room, gpu_memory, spare_room, token2wav_needs
 from voicegate.engine.loop.stages import VoiceRoom
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.config import load_model_config, vocoder_config
+from voicegate.engine.model.stepaudio2 import stepaudio2_flow_config
 from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
 from voicegate.engine.token2wav.vocoder.cuda.network import CudaNetwork
 from voicegate.engine.token2wav.vocoder.model import VocoderModel
@@ -103,3 +106,21 @@ def test_a_start_refuses_before_it_loads_anything(monkeypatch: pytest.MonkeyPatc
     config = resolved(16 * GIB, model_dir=TINY_MODEL_DIR)
     with pytest.raises(EngineError, match=r"1\.0 GiB are free on the GPU and this model takes \d"):
         build.load_stages(config, load_model_config(TINY_MODEL_DIR), {})
+
+
+def test_a_second_of_the_second_familys_context_takes_a_third() -> None:
+    full = json.loads((STEPAUDIO2_DIR / "config_tiny.json").read_text())["full"]
+    manifest = json.loads((STEPAUDIO2_DIR / "manifest_full.json").read_text())
+    hift = tiny_section()["hift"] | {"base_channels": 512}
+    model = replace(
+        RELEASED, flow=stepaudio2_flow_config(full), vocoder=vocoder_config(hift, f0_channels=512), name="other"
+    )
+    needs = token2wav_needs(model, dtype=torch.bfloat16, kv_dtype=torch.bfloat16)
+    counts = manifest["param_counts"]
+    assert needs.num_flow_weights == counts["flow.total"]
+    assert needs.num_vocoder_weights == counts["hift.total"]
+    first = token2wav_needs(RELEASED, dtype=torch.bfloat16, kv_dtype=torch.bfloat16)
+    assert (needs.bytes_per_second, first.bytes_per_second) == (33_484_800, 92_569_600)
+    assert needs.num_speech_blocks(750) == 150
+    memory = gpu_memory(resolved(H200_BYTES), model, MEASURED_ROOM)
+    assert (memory.block_frames, memory.voice_blocks, memory.clause_blocks) == (10, 25 + 50 + 50, 150)

@@ -195,3 +195,12 @@ def test_room_is_told_in_blocks_of_ten_frames_and_batches_in_frames() -> None:
     assert (size.num_rows, size.num_frames) == (4, 200)
     assert flow.runner.batch_size(1).num_frames == 2 * (50 + 3)
     assert flow_model().max_frames == 5000
+
+
+def test_context_in_float8_is_close() -> None:
+    """And free blocks are NaN in it, too."""
+    flow = golden_flow(SCHEDULE, kv_dtype=torch.float8_e4m3fn)
+    assert flow.memory.estimator.dtype == torch.float8_e4m3fn
+    mel = drained(flow, opened(flow, 13, tokens_of(1, 30)))
+    error = (mel - alone(13, 1, 30)).abs()
+    assert 1e-5 < error.mean() < 5e-3

@@ -1,0 +1,80 @@
+"""Step-Audio2's flow and vocoder on their device, the same runners on each."""
+
+from typing import Final
+
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.interface import EngineError
+from voicegate.engine.loading.devices import Device
+from voicegate.engine.loading.flow_room import flow_dtypes, num_flow_blocks, stored_noise
+from voicegate.engine.loading.memory import token2wav_needs
+from voicegate.engine.loading.startup import ModelStart
+from voicegate.engine.loop.stages import VoiceRoom
+from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
+from voicegate.engine.model.weights import load_state_dict
+from voicegate.engine.token2wav.stepaudio2.flow.chunking import (
+    CHUNK_TOKENS,
+    ChunkSchedule,
+    trimmed_context,
+    whole_context,
+)
+from voicegate.engine.token2wav.stepaudio2.flow.memory import FlowMemory
+from voicegate.engine.token2wav.stepaudio2.flow.model import StepAudio2Flow
+from voicegate.engine.token2wav.stepaudio2.flow.plain_solver import PlainSolver
+from voicegate.engine.token2wav.stepaudio2.flow.runner import StepAudio2FlowRunner
+from voicegate.engine.token2wav.stepaudio2.flow.stream import ContextRule, StreamRules
+from voicegate.engine.token2wav.stepaudio2.vocoder.model import StepAudio2Vocoder
+from voicegate.engine.token2wav.stepaudio2.vocoder.renderer import OverlapRenderer
+from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
+from voicegate.engine.units import SAMPLES_PER_TOKEN
+
+_CONTEXTS: Final[dict[str, ContextRule]] = {"whole": whole_context, "trimmed": trimmed_context}
+
+
+def load_stepaudio2_vocoder(config: EngineConfig, model: ModelConfig, device: Device) -> VocoderRunner:
+    """Raises WeightsError, ValueError."""
+    loaded = StepAudio2Vocoder(
+        model.vocoder,
+        load_state_dict(config.model_dir / "vocoder.safetensors"),
+        max_samples=2 * config.max_clause_tokens * SAMPLES_PER_TOKEN,  # at half speed
+        device=device.device,
+    )
+    max_streams = config.max_active_clauses
+    return VocoderRunner(loaded, OverlapRenderer(loaded, max_streams=max_streams), max_streams=max_streams)
+
+
+def load_stepaudio2_flow(
+    config: EngineConfig,
+    model: ModelConfig,
+    flow: StepAudio2FlowConfig,
+    device: Device,
+    *,
+    room: VoiceRoom,
+    start: ModelStart,
+) -> StepAudio2FlowRunner:
+    """Last of the models: on a GPU its blocks take the memory that is left. Raises WeightsError, ValueError."""
+    dtype, kv_dtype = flow_dtypes(config, device)
+    rules = StreamRules(_schedule(config, flow), _CONTEXTS[config.flow_context])
+    needs = token2wav_needs(model, dtype=dtype, kv_dtype=kv_dtype)
+    num_blocks = num_flow_blocks(config, needs, device, room=room, start=start)
+    loaded = StepAudio2Flow(
+        flow,
+        load_state_dict(config.model_dir / "flow.safetensors"),
+        device=device.device,
+        dtype=dtype,
+        noise=stored_noise(config.model_dir),
+    )
+    memory = FlowMemory(flow, num_blocks=num_blocks, device=device.device, dtype=dtype, kv_dtype=kv_dtype)
+    solver = PlainSolver(loaded, memory, max_batches=config.max_active_clauses)
+    return StepAudio2FlowRunner(loaded, memory, solver, max_streams=config.max_active_clauses, rules=rules)
+
+
+def _schedule(config: EngineConfig, flow: StepAudio2FlowConfig) -> ChunkSchedule:
+    """Raises EngineError for an LLM that is held too short for the longest chunk."""
+    schedule = ChunkSchedule((config.first_block_tokens, *CHUNK_TOKENS[1:]))
+    longest = max(schedule.sizes) + flow.lookahead_tokens
+    if config.llm_ahead_tokens < longest:
+        raise EngineError(
+            f"llm_ahead_tokens is {config.llm_ahead_tokens}; this family's chunks need {longest} tokens to be ready"
+        )
+    return schedule
