@@ -53,6 +53,11 @@ class Dictionary:
     def __len__(self) -> int:
         return len(self._said) + len(self._said_exactly)
 
+    @property
+    def entries(self) -> Mapping[str, str]:
+        """That make an equal one."""
+        return {**self._said, **self._said_exactly}
+
     def look_up(self, text: str, folded_text: str, start: int) -> Entries:
         """What `text` has at `start`; `folded_text` is `folded(text)`."""
         lengths = self._lengths.get(folded_text[start])

@@ -193,6 +193,7 @@ class EngineStats:
     counters: Mapping[str, float] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
     batch_sizes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    engines: "Mapping[str, EngineStats]" = field(default_factory=dict)  # of those that this one consists of, by name
 
 
 EngineEvent = AudioReady | Alignment | Flushed | Done | Cancelled | Failed

@@ -27,6 +27,9 @@ _MIN_KEY_CHARS: Final = 16
 # What a host may be named: a balancer finds it in an address.
 _INSTANCE: Final = re.compile(r"[A-Za-z0-9-]{1,63}")
 
+# Among `gpus`: an engine process on the CPU.
+CPU: Final = "cpu"
+
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["json", "console"]
 Device = Literal["auto", "cpu", "cuda"]
@@ -199,6 +202,13 @@ class GatewayConfig:
     )
     threads: int | None = field(default=None, metadata=_help("CPU threads of the engine; unset: chosen by the engine"))
     device: Device = field(default="auto", metadata=_help("where the engine runs; auto takes CUDA where there is one"))
+    gpus: str = field(
+        default="",
+        metadata=_help(
+            "an engine process on each of these GPUs, with commas: 0,1; cpu,cpu to try it without; unset: none, the "
+            "engine runs in this process"
+        ),
+    )
     llm_backend: LlmBackend = field(
         default="auto",
         metadata=_help("what runs the speech LLM; auto: cuda (our kernels) on a GPU, torch on a CPU"),
@@ -265,7 +275,7 @@ class GatewayConfig:
                 raise ConfigError(f"{config_field.name} is {value!r}; it must be one of {config_field.choices_text}")
         if self.instance is not None and not _INSTANCE.fullmatch(self.instance):
             raise ConfigError(f"instance is {self.instance!r}; it must be 1 to 63 letters, digits and hyphens")
-        _ = self.trusted_networks, self.named_voices, self.counted_tags  # raise
+        _ = self.trusted_networks, self.named_voices, self.counted_tags, self.engine_places  # raise
         if (self.tls_cert is None) != (self.tls_key is None):
             missing = "tls_key" if self.tls_key is None else "tls_cert"
             raise ConfigError(f"{missing} is unset; a certificate and its key go together")
@@ -305,6 +315,16 @@ class GatewayConfig:
         if len(tags) > _MAX_METRIC_TAGS:
             raise ConfigError(f"metric_tags has {len(tags)} tags; at most {_MAX_METRIC_TAGS}, each is three series")
         return tags
+
+    @property
+    def engine_places(self) -> tuple[str, ...]:
+        """Of `gpus`: a GPU's number, or cpu, for each engine process; empty: the engine runs in this process."""
+        places = listed(self.gpus)
+        if not all(place == CPU or place.isdecimal() for place in places):
+            raise ConfigError(f"gpus is {self.gpus!r}; it must be numbers of GPUs such as 0,1, or cpu,cpu")
+        if places and self.device != "auto":
+            raise ConfigError(f"gpus and device ({self.device}) are both set: gpus says where the engines run")
+        return places
 
     def found_model_dir(self) -> Path:
         """Raises ConfigError where none is set and the tiny model is not here."""

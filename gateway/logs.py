@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from collections.abc import MutableMapping
 from typing import Any
 
 import structlog
@@ -17,10 +18,20 @@ _SHARED: list[Any] = [
 ]
 
 
-def configure_logs(level: LogLevel, log_format: LogFormat, lines_per_s: int | None = None) -> None:
-    """Once, at start: our lines and those of the libraries leave in the same form, of each kind at most so many."""
+def configure_logs(
+    level: LogLevel, log_format: LogFormat, lines_per_s: int | None = None, *, replica: str | None = None
+) -> None:
+    """Once, at start: our lines and those of the libraries leave in the same form, of each kind at most so many.
+
+    `replica`: the engine process that this is, which its lines name.
+    """
+
+    def name_replica(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        return {**event, "replica": replica}
+
+    shared = _SHARED if replica is None else [*_SHARED, name_replica]
     structlog.configure(
-        processors=[*_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
@@ -34,7 +45,7 @@ def configure_logs(level: LogLevel, log_format: LogFormat, lines_per_s: int | No
     handler = DetachedHandler(sys.stderr, bounds=None if lines_per_s is None else LineBounds(lines_per_s))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*_SHARED, structlog.stdlib.ExtraAdder(allow=[LINES, KIND])],
+            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder(allow=[LINES, KIND])],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
         )
     )

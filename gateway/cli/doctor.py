@@ -28,7 +28,7 @@ from voicegate.gateway.cli.model_files import (
     unmade_pairs,
 )
 from voicegate.gateway.cli.terminal import say
-from voicegate.gateway.config import GatewayConfig, from_environment
+from voicegate.gateway.config import CPU, GatewayConfig, from_environment
 from voicegate.gateway.config_fields import ConfigError
 from voicegate.gateway.server.descriptors import FileLimits, file_limits
 
@@ -36,7 +36,7 @@ _PYTHONS: Final = ((3, 11), (3, 12))  # of pyproject.toml
 _PROBE_TIMEOUT_S: Final = 1.0
 _GIB: Final = 1 << 30
 # What can be said on the command line instead of in the environment.
-_SETTINGS: Final = ("model_dir", "port", "device", "llm_backend", "merged_hf_dir")
+_SETTINGS: Final = ("model_dir", "port", "device", "gpus", "llm_backend", "merged_hf_dir")
 
 
 class Level(Enum):
@@ -62,6 +62,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--model-dir", type=Path, help="(default: the model that `voicegate serve` would serve)")
     parser.add_argument("--port", help="that it would listen on")
     parser.add_argument("--device", metavar="auto|cpu|cuda", help="where the engine would run")
+    parser.add_argument("--gpus", metavar="0,1,...", help="where engine processes would run")
     parser.add_argument("--llm-backend", metavar="NAME", help="what would run the speech LLM")
     parser.add_argument("--merged-hf-dir", metavar="DIR", type=Path, help="for tensorrt-llm: its checkpoint")
     parser.set_defaults(run=run)
@@ -131,49 +132,65 @@ def check_torch(config: GatewayConfig) -> Iterator[Finding]:
         yield Finding(Level.OK, "torch", f"{torch.__version__}, {threads} threads on {cores} cores")
     if torch.cuda.is_available():
         yield from _check_gpu(config)
-    elif config.device == "cuda":
-        text = "device is cuda, and torch sees none: install a driver and a torch for CUDA, or use device cpu"
+    elif config.device == "cuda" or any(place != CPU for place in config.engine_places):
+        wanted = "device is cuda" if config.device == "cuda" else f"gpus is {config.gpus}"
+        text = f"{wanted}, and torch sees none: install a driver and a torch for CUDA, or use device cpu"
         yield Finding(Level.FAIL, "cuda", text)
     else:
         yield Finding(Level.OK, "cuda", "none; models run on the CPU")
 
 
 def _check_gpu(config: GatewayConfig) -> Iterator[Finding]:
-    """Of a GPU that is there, and whether the configuration's model would find room on it."""
+    """Of a machine with one: those that would be used, and what their kernels need."""
     try:
         import torch  # noqa: PLC0415 - as above
 
-        from voicegate.engine.config import REFERENCE_GPU  # noqa: PLC0415
         from voicegate.engine.loading.devices import NO_TRITON  # noqa: PLC0415
-        from voicegate.engine.loading.memory import gpu_memory, spare_room  # noqa: PLC0415
-        from voicegate.gateway.cli.local import engine_config  # noqa: PLC0415
     except ImportError as error:
         yield Finding(Level.FAIL, "engine", f"cannot be imported ({error}): {INSTALL_SERVER}")
         return
-    name = torch.cuda.get_device_name()
-    if config.device == "cpu":
-        yield Finding(Level.OK, "cuda", f"{name}, not used: device is cpu")
+    places = config.engine_places
+    if config.device == "cpu" or (places and set(places) == {CPU}):
+        where = "device" if config.device == "cpu" else "gpus"
+        yield Finding(Level.OK, "cuda", f"{torch.cuda.get_device_name(0)}, not used: {where} is {CPU}")
         return
-    free_bytes, total_bytes = torch.cuda.mem_get_info()
-    free = free_bytes / _GIB
-    text = f"{name}, {free:.1f} of {total_bytes / _GIB:.1f} GiB free"
-    try:
-        resolved = engine_config(config).resolved("cuda", replace(REFERENCE_GPU, memory_bytes=total_bytes))
-        model = check_config(config.found_model_dir())
-        needed = gpu_memory(resolved, model, spare_room(resolved)).least_bytes / _GIB
-    except (ConfigError, UnfitFile):  # told where the model is checked
-        needed = 0.0
-    if free < needed:
-        text += f", at least {needed:.1f} wanted: end what else uses it, or lower max_active_clauses"
-        yield Finding(Level.WARN, "cuda", text)
-    else:
-        yield Finding(Level.OK, "cuda", text)
+    num_gpus = torch.cuda.device_count()
+    for number in sorted({int(place) for place in places if place != CPU}) or [torch.cuda.current_device()]:
+        if number < num_gpus:
+            yield _check_memory(config, number)
+        else:
+            text = f"gpus names GPU {number}, and torch sees {num_gpus}, counted from 0"
+            yield Finding(Level.FAIL, "cuda", text)
     try:
         import triton  # noqa: PLC0415
     except ImportError as error:
         yield Finding(Level.FAIL, "triton", f"cannot be imported ({error}): {NO_TRITON}")
     else:
         yield Finding(Level.OK, "triton", triton.__version__)
+
+
+def _check_memory(config: GatewayConfig, number: int) -> Finding:
+    """Whether the configuration's model would find room on this GPU."""
+    import torch  # noqa: PLC0415 - as above
+
+    from voicegate.engine.config import REFERENCE_GPU  # noqa: PLC0415
+    from voicegate.engine.loading.memory import gpu_memory, spare_room  # noqa: PLC0415
+    from voicegate.gateway.cli.engine_settings import engine_config  # noqa: PLC0415
+
+    free_bytes, total_bytes = torch.cuda.mem_get_info(number)
+    named = f"GPU {number}: " if config.engine_places else ""
+    name = torch.cuda.get_device_name(number)
+    text = f"{named}{name}, {free_bytes / _GIB:.1f} of {total_bytes / _GIB:.1f} GiB free"
+    try:
+        resolved = engine_config(config).resolved("cuda", replace(REFERENCE_GPU, memory_bytes=total_bytes))
+        model = check_config(config.found_model_dir())
+        needed_bytes = gpu_memory(resolved, model, spare_room(resolved)).least_bytes
+    except (ConfigError, UnfitFile):  # told where the model is checked
+        needed_bytes = 0
+    if free_bytes >= needed_bytes:
+        return Finding(Level.OK, "cuda", text)
+    wanted = f"at least {needed_bytes / _GIB:.1f} wanted: end what else uses it, or lower max_active_clauses"
+    return Finding(Level.WARN, "cuda", f"{text}, {wanted}")
 
 
 def check_tensorrt_llm(config: GatewayConfig) -> Finding:

@@ -34,9 +34,12 @@ def run(options: argparse.Namespace) -> int:
     flags = {setting.name: getattr(options, setting.name) for setting in _flagged()}
     config = from_environment(os.environ, flags)
 
-    # They import uvloop and torch: neither is needed for --help, nor by the other commands.
+    # They import uvloop and torch (but for replicas): neither is needed for --help, nor by the other commands.
     with server_imports():
-        from voicegate.gateway.cli.local import build_engine  # noqa: PLC0415
+        if config.engine_places:
+            from voicegate.gateway.cli.replicas import build_replicas as build_engine  # noqa: PLC0415
+        else:
+            from voicegate.gateway.cli.local import build_engine  # noqa: PLC0415
         from voicegate.gateway.logs import configure_logs  # noqa: PLC0415
         from voicegate.gateway.server.run import run_gateway  # noqa: PLC0415
 

@@ -108,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
 def size(card: Card, config: GatewayConfig, model: "ModelConfig") -> Sized:
     with server_imports():
         from voicegate.engine.loading.memory import PROCESS_BYTES, gpu_memory, spare_room  # noqa: PLC0415 - torch
-        from voicegate.gateway.cli.local import engine_config  # noqa: PLC0415
+        from voicegate.gateway.cli.engine_settings import engine_config  # noqa: PLC0415
 
     try:
         resolved = engine_config(config).resolved("cuda", card.gpu)

@@ -109,7 +109,7 @@ def _measured(config: GatewayConfig, path: Path, texts: list[str], num_seeds: in
     """Raises CommandError and EngineError."""
     with server_imports():
         from voicegate.engine.loading.speaking_pace import measure_pace  # noqa: PLC0415 - imports torch
-        from voicegate.gateway.cli.local import engine_config  # noqa: PLC0415
+        from voicegate.gateway.cli.engine_settings import engine_config  # noqa: PLC0415
         from voicegate.gateway.logs import configure_logs  # noqa: PLC0415
 
     configure_logs("warning", "console")

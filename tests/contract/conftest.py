@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.replicas import RoutedEngine
 from tests.support.tensorrt_llm.standin import installed
 from tests.support.tensorrt_llm.tiny import babbling, failing_tensorrt_llm_of, tensorrt_llm_of
 from tests.support.tiny_engine import self_scheduling_llm, tiny_engine
@@ -18,7 +19,7 @@ from voicegate.engine.audio.encoding import LocalEncoders
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import Engine
 
-ENGINES = ("fake", "tiny", "self-scheduling", "tensorrt-llm")
+ENGINES = ("fake", "replicas", "tiny", "self-scheduling", "tensorrt-llm")
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,15 @@ def create_case(name: str, stack: ExitStack) -> Case:
                 failing_engine=FakeEngine(Script(faults={0: Fault(FaultKind.FAIL, after_ms=120)})),
                 small_engine=FakeEngine(Script(max_utterances=2)),
                 troubled_engine=FakeEngine(trouble="out of tones"),
+            )
+        case "replicas":
+            failing = Script(faults={0: Fault(FaultKind.FAIL, after_ms=120)})
+            small, troubled = Script(max_utterances=1), partial(FakeEngine, trouble="out of tones")
+            return Case(
+                engine=RoutedEngine(FakeEngine, FakeEngine),
+                failing_engine=RoutedEngine(partial(FakeEngine, failing), FakeEngine),
+                small_engine=RoutedEngine(partial(FakeEngine, small), partial(FakeEngine, small)),
+                troubled_engine=RoutedEngine(troubled, troubled),
             )
         case "tiny":
             return _tiny_case()

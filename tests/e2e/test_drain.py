@@ -1,12 +1,17 @@
-"""`voicegate serve` with encoder processes, told to stop in the middle of an utterance the way systemd tells it."""
+"""`voicegate serve` with all the processes there are, told to stop in the middle of an utterance as systemd tells it.
+
+A front, an engine process, and its encoder processes.
+"""
 
 import asyncio
+import json
 import os
 import signal
 import sys
 
 import pytest
 
+from tests.integration.raw_client import get
 from voicegate.clients.python.client import connect
 from voicegate.protocol.messages import Done
 
@@ -14,7 +19,7 @@ pytestmark = pytest.mark.e2e
 
 SETTINGS = {
     "VOICEGATE_PORT": "0",
-    "VOICEGATE_DEVICE": "cpu",
+    "VOICEGATE_GPUS": "cpu",
     "VOICEGATE_THREADS": "1",
     "VOICEGATE_ENCODER_PROCESSES": "2",
     "VOICEGATE_DRAIN_S": "100",
@@ -34,6 +39,8 @@ async def test_sigterm_to_the_whole_group_lets_a_live_utterance_end_with_all_its
     async with asyncio.timeout(120):
         try:
             url = (await process.stdout.readline()).decode().split()[3].rstrip(",")
+            (told,) = json.loads((await get(url, "/v1/capacity"))[2])["replicas"]
+            assert told == {"name": "cpu", "ready": True, "utterances": 0, "room": told["room"]}
             async with connect(url) as gate:
                 context = await gate.open(seed=3, lead_ms=60_000)
                 await context.say("Good morning. ")

@@ -37,7 +37,7 @@ def build_app(stage: Stage) -> ASGIApp:
                 return text(HTTPStatus(code), error.detail)
 
     routes = [
-        *Pages(stage.status).routes,
+        *Pages(stage.status, stage.services.engine.stats).routes,
         *Lists(stage.status).routes,
         *Voices(stage).routes,
         *speech_routes(stage),

@@ -1,6 +1,6 @@
 """What GET answers: probes, capacity, voices, and the browser client's files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from http import HTTPStatus
 from typing import Final
@@ -11,6 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from voicegate import __version__
+from voicegate.engine.interface import EngineStats
 from voicegate.gateway.server import pages_static
 from voicegate.gateway.server.http.status import RETRY_AFTER_S, Status
 from voicegate.gateway.server.pages_static import StaticFile
@@ -31,8 +32,9 @@ KNOWN: Final = f"{', '.join(PAGES)}, and WebSocket at {', '.join((STREAM_PATH, *
 
 
 class Pages:
-    def __init__(self, status: Callable[[], Status]) -> None:
+    def __init__(self, status: Callable[[], Status], stats: Callable[[], EngineStats]) -> None:
         self._status = status
+        self._stats = stats
 
     @property
     def routes(self) -> list[Route]:
@@ -62,11 +64,22 @@ class Pages:
         """Also while no socket is let in: 200, because the question is answered."""
         status = self._status()
         refusal = status.refusal
-        return json({"accepts": refusal is None, "reason": refusal, **asdict(status.load)})
+        replicas = [_replica(name, stats.gauges) for name, stats in self._stats().engines.items()]
+        return json({"accepts": refusal is None, "reason": refusal, **asdict(status.load), "replicas": replicas})
 
     async def _stream(self, _request: Request) -> Response:
         line = f"{STREAM_PATH} is a WebSocket (RFC 6455); this request asks for none"
         return text(HTTPStatus.UPGRADE_REQUIRED, line, Upgrade="websocket")
+
+
+def _replica(name: str, gauges: Mapping[str, float]) -> dict[str, object]:
+    """An engine process, of an engine that consists of several."""
+    return {
+        "name": name,
+        "ready": bool(gauges["replica_ready"]),
+        "utterances": gauges["replica_utterances"],
+        "room": gauges["replica_room"],
+    }
 
 
 def wants_html(request: Request) -> bool:

@@ -33,6 +33,18 @@ _ENGINE_GAUGES: Final = (
     ("flow_blocks_reserved", "Of these, what active clauses are expected to fill yet", "reserved_flow_blocks"),
     ("flow_blocks_limit", "All blocks beside those of voices' prompts", "max_flow_blocks"),
 )
+# Of each engine process, where there are several. Name without its prefix, help, the engine's own name.
+_REPLICA_GAUGES: Final = (
+    ("replica_ready", "1: this engine process takes newcomers", "replica_ready"),
+    ("replica_utterances", "Contexts that it speaks", "replica_utterances"),
+    ("replica_room", "So many more it would take at once", "replica_room"),
+    ("replica_waiting_clauses", "Clauses that wait for room in its models", "waiting_clauses"),
+    ("replica_flow_blocks_free", "Blocks of its flow's memory that hold nothing", "free_flow_blocks"),
+)
+_REPLICA_COUNTERS: Final = (
+    ("replicas_lost", "Engine processes that ended unasked; each is replaced", "replicas_lost"),
+    ("replica_utterances_lost", "Contexts that failed with them", "replica_utterances_lost"),
+)
 _STAGE_COUNTERS: Final = (
     ("stage_seconds", "Time of a stage's work", "seconds"),
     ("graph_launches", "CUDA graphs, or kernels, launched for a stage", "launches"),
@@ -67,6 +79,7 @@ class States(Collector):
             yield CounterMetricFamily(f"voicegate_{name}", text, value=stats.counters.get(theirs, 0.0))
         for name, text, theirs in _ENGINE_GAUGES:
             yield _gauge(name, text, stats.gauges.get(theirs, 0.0))
+        yield from _by_replica(stats.engines)
         for name, text, theirs in _STAGE_COUNTERS:
             family = CounterMetricFamily(f"voicegate_{name}", text, labels=("stage",))
             for stage in _STAGES:
@@ -77,6 +90,19 @@ class States(Collector):
 
 def _gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(f"voicegate_{name}", text, value=value)
+
+
+def _by_replica(replicas: Mapping[str, EngineStats]) -> Iterator[Metric]:
+    for name, text, theirs in _REPLICA_GAUGES:
+        gauge = GaugeMetricFamily(f"voicegate_{name}", text, labels=("replica",))
+        for replica, stats in replicas.items():
+            gauge.add_metric((replica,), stats.gauges.get(theirs, 0.0))
+        yield gauge
+    for name, text, theirs in _REPLICA_COUNTERS:
+        counter = CounterMetricFamily(f"voicegate_{name}", text, labels=("replica",))
+        for replica, stats in replicas.items():
+            counter.add_metric((replica,), stats.counters.get(theirs, 0.0))
+        yield counter
 
 
 def _batches(counters: Mapping[str, float], sizes: Mapping[str, Sequence[int]]) -> Metric:

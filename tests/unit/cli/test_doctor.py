@@ -109,7 +109,8 @@ def test_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_cuda_that_was_asked_for_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert [finding.level for finding in check_torch(GatewayConfig(device="cuda", threads=1))] == [Level.OK, Level.FAIL]
+    for config in (GatewayConfig(device="cuda", threads=1), GatewayConfig(gpus="0,1", threads=1)):
+        assert [finding.level for finding in check_torch(config)] == [Level.OK, Level.FAIL]
 
 
 def test_tensorrt_llm_is_looked_at_where_it_is_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -130,8 +131,10 @@ def test_tensorrt_llm_is_looked_at_where_it_is_chosen(monkeypatch: pytest.Monkey
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "a card")
-    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (79 << 30, 80 << 30))
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.current_device", lambda: 0)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda _: "a card")
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda number: ((79 - number) << 30, 80 << 30))
     monkeypatch.setitem(sys.modules, "triton", SimpleNamespace(__version__="3.6.0"))
 
 
@@ -149,8 +152,18 @@ def test_a_card_has_memory_and_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("card")
+def test_each_card_of_several_is_looked_at() -> None:
+    _, second, third, _ = check_torch(GatewayConfig(gpus="2,1,cpu", threads=1))
+    assert second == Finding(Level.OK, "cuda", "GPU 1: a card, 78.0 of 80.0 GiB free")
+    assert third == Finding(Level.FAIL, "cuda", "gpus names GPU 2, and torch sees 2, counted from 0")
+    assert list(check_torch(GatewayConfig(gpus="cpu,cpu", threads=1)))[1:] == [
+        Finding(Level.OK, "cuda", "a card, not used: gpus is cpu")
+    ]
+
+
+@pytest.mark.usefixtures("card")
 def test_a_card_that_is_full_is_told_with_what_is_wanted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (2 << 30, 80 << 30))
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda _: (2 << 30, 80 << 30))
     _, cuda, _ = check_torch(GatewayConfig(threads=1))
     assert cuda.level is Level.WARN
     assert re.fullmatch(r"a card, 2\.0 of 80\.0 GiB free, at least \d\.\d wanted: end what .*", cuda.text)

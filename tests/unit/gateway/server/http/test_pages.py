@@ -128,6 +128,7 @@ async def test_capacity() -> None:
         "waiting": 0,
         "max_waiting": 2,
         "retry_after_ms": 1500,
+        "replicas": [],
     }
     for status, reason in ((WARMING_UP, "warming up"), (FULL, "taken"), (BUSY, "no room")):
         answer = await get("/v1/capacity", status)

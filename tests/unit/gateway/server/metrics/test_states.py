@@ -34,6 +34,22 @@ def test_load_is_told_with_its_limits() -> None:
     assert registry.get_sample_value("voicegate_waiting") == 2
 
 
+def test_engine_processes_are_told_by_name() -> None:
+    gauges = {"replica_ready": 1, "replica_utterances": 3, "replica_room": 5, "free_flow_blocks": 40.0}
+    parts = {"cuda:0": EngineStats({"replicas_lost": 2}, gauges), "cuda:1": EngineStats({}, {"replica_ready": 0})}
+    registry = scraped(Status(None, None), EngineStats(engines=parts))
+    for name, first, second in (
+        ("replica_ready", 1, 0),
+        ("replica_utterances", 3, 0),
+        ("replica_room", 5, 0),
+        ("replica_flow_blocks_free", 40, 0),
+        ("replicas_lost_total", 2, 0),
+        ("replica_utterances_lost_total", 0, 0),
+    ):
+        assert registry.get_sample_value(f"voicegate_{name}", {"replica": "cuda:0"}) == first
+        assert registry.get_sample_value(f"voicegate_{name}", {"replica": "cuda:1"}) == second
+
+
 def test_what_only_tensorrt_llm_counts() -> None:
     stats = EngineStats({"llm_prompt_tokens": 9.0, "llm_cached_tokens": 5.0, "llm_strays": 2.0})
     registry = scraped(Status(None, None), stats)

@@ -1,0 +1,209 @@
+"""What a front and its engine processes say to each other: frames over a pair of sockets. Pure.
+
+frame     length of the body (4 bytes), kind (1), number of an utterance, a dictionary or a question (4), body
+to        GREETING: whatever the process takes for one · SUBMIT: JSON of Submission · PUSH, FLUSH: UTF-8 · NOTE, CANCEL:
+          JSON · END, FORGET, CLOSE: nothing · DEFINE: JSON of a dictionary's entries · ADD_VOICE: length of the JSON of
+          NewVoice (4), that, the recording · REMOVE_VOICE: UTF-8
+from      READY: JSON of EngineInfo · REFUSED, LINE: UTF-8 · SHARE: JSON · STATE: JSON of State · ROOM: submits seen
+          (4), room (4) · AUDIO: pts (8), each packet behind its length (2) · other events, ANSWER: JSON
+"""
+
+import struct
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+
+from voicegate.engine.audio.encoder_wire import pack_packets, unpack_packets
+from voicegate.engine.interface import (
+    Alignment,
+    AudioReady,
+    BadRequest,
+    Cancelled,
+    Done,
+    EngineError,
+    EngineEvent,
+    EngineStats,
+    EngineStopped,
+    Failed,
+    Flushed,
+    UnknownVoice,
+    Unsupported,
+    UtteranceId,
+    UtteranceRequest,
+    VoiceInfo,
+    VoiceRefused,
+)
+
+_HEADER: Final = struct.Struct("<IBI")
+_PTS: Final = struct.Struct("<q")
+_ROOM: Final = struct.Struct("<II")
+_LENGTH: Final = struct.Struct("<I")
+
+# Above what a recording, a text or a dictionary may be; more is no frame of ours.
+_MAX_BODY_BYTES: Final = 256 << 20
+
+
+class WireError(Exception):
+    """What came is no frame."""
+
+
+class Command(IntEnum):
+    GREETING = 0
+    SUBMIT = 1
+    PUSH = 2
+    FLUSH = 3
+    END = 4
+    NOTE = 5
+    CANCEL = 6
+    DEFINE = 7
+    FORGET = 8
+    ADD_VOICE = 9
+    REMOVE_VOICE = 10
+    CLOSE = 11
+
+
+class Told(IntEnum):
+    READY = 0
+    REFUSED = 1
+    LINE = 2
+    SHARE = 3
+    STATE = 4
+    ROOM = 5
+    ANSWER = 6
+    AUDIO = 7
+    ALIGNMENT = 8
+    FLUSHED = 9
+    DONE = 10
+    CANCELLED = 11
+    FAILED = 12
+
+
+class Submission(msgspec.Struct, frozen=True):
+    request: UtteranceRequest  # without its dictionaries
+    dictionaries: tuple[int, ...]  # as they were defined
+
+
+class NewVoice(msgspec.Struct, frozen=True):
+    name: str
+    transcript: str
+    description: str
+    is_replacing: bool
+
+
+class State(msgspec.Struct, frozen=True):
+    """Of an engine, told several times a second."""
+
+    pulse: int | None = None
+    unready_reason: str | None = None
+    stats: EngineStats = EngineStats()
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """To ADD_VOICE and REMOVE_VOICE."""
+
+    voice: VoiceInfo | None = None
+    error: str = ""  # name of the class
+    message: str = ""
+
+
+class Share(msgspec.Struct, frozen=True):
+    """Of a start, as `Progress.share` has it."""
+
+    part: str
+    num_done: int
+    num_steps: int
+
+
+# --- frames -----------------------------------------------------------------------------------------------
+
+
+def frame(kind: int, number: int = 0, body: bytes = b"") -> bytes:
+    return _HEADER.pack(len(body), kind, number) + body
+
+
+class Frames:
+    """Takes what comes, in any parts."""
+
+    def __init__(self) -> None:
+        self._waiting = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, int, bytes]]:
+        """Kind, number and body of each frame that is whole. Raises WireError."""
+        self._waiting += data
+        at = 0
+        with memoryview(self._waiting) as view:
+            while len(view) - at >= _HEADER.size:
+                length, kind, number = _HEADER.unpack_from(view, at)
+                if length > _MAX_BODY_BYTES:
+                    raise WireError(f"a body of {length} bytes")
+                end = at + _HEADER.size + length
+                if len(view) < end:
+                    break
+                yield kind, number, bytes(view[at + _HEADER.size : end])
+                at = end
+        del self._waiting[:at]
+
+
+# --- bodies -----------------------------------------------------------------------------------------------
+
+_DECODERS: Final[Mapping[Told, msgspec.json.Decoder[EngineEvent]]] = {
+    Told.ALIGNMENT: msgspec.json.Decoder(Alignment),
+    Told.FLUSHED: msgspec.json.Decoder(Flushed),
+    Told.DONE: msgspec.json.Decoder(Done),
+    Told.CANCELLED: msgspec.json.Decoder(Cancelled),
+    Told.FAILED: msgspec.json.Decoder(Failed),
+}
+_KINDS: Final = {
+    Alignment: Told.ALIGNMENT,
+    Flushed: Told.FLUSHED,
+    Done: Told.DONE,
+    Cancelled: Told.CANCELLED,
+    Failed: Told.FAILED,
+}
+_ERRORS: Final = {
+    error.__name__: error for error in (UnknownVoice, Unsupported, BadRequest, VoiceRefused, EngineStopped)
+}
+
+
+def pack_event(event: EngineEvent) -> tuple[Told, bytes]:
+    if isinstance(event, AudioReady):
+        return Told.AUDIO, _PTS.pack(event.pts_48k) + pack_packets(event.packets)
+    return _KINDS[type(event)], msgspec.json.encode(event)
+
+
+def unpack_event(kind: Told, utterance_id: UtteranceId, body: bytes) -> EngineEvent:
+    if kind is Told.AUDIO:
+        (pts_48k,) = _PTS.unpack_from(body)
+        return AudioReady(utterance_id, unpack_packets(body[_PTS.size :]), pts_48k)
+    return _DECODERS[kind].decode(body)
+
+
+def pack_room(num_seen: int, room: int) -> bytes:
+    return _ROOM.pack(num_seen, room)
+
+
+def unpack_room(body: bytes) -> tuple[int, int]:
+    num_seen, room = _ROOM.unpack(body)
+    return num_seen, room
+
+
+def pack_new_voice(voice: NewVoice, recording: bytes) -> bytes:
+    described = msgspec.json.encode(voice)
+    return _LENGTH.pack(len(described)) + described + recording
+
+
+def unpack_new_voice(body: bytes) -> tuple[NewVoice, bytes]:
+    (length,) = _LENGTH.unpack_from(body)
+    end = _LENGTH.size + length
+    return msgspec.json.decode(body[_LENGTH.size : end], type=NewVoice), body[end:]
+
+
+def refusal(error: EngineError) -> Answer:
+    return Answer(error=type(error).__name__, message=str(error))
+
+
+def error_of(answer: Answer) -> EngineError | None:
+    """As it was raised there, where it is of a kind that is known here."""
+    return _ERRORS.get(answer.error, EngineError)(answer.message) if answer.error else None

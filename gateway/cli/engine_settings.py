@@ -1,0 +1,35 @@
+"""The engine's share of the gateway's settings. No torch."""
+
+import dataclasses
+
+from voicegate.engine.config import EngineConfig
+from voicegate.gateway.config import GatewayConfig
+
+
+def engine_config(config: GatewayConfig) -> EngineConfig:
+    """What is unset stays the engine's own default."""
+    chosen = EngineConfig(
+        model_dir=config.found_model_dir(),
+        device=config.device,
+        threads=config.threads,
+        lead_ms=config.lead_ms,
+        stall_ms=config.stall_ms,
+        max_text_chars=config.context_text_bytes,
+        voices_dir=config.voices_dir,
+        precision=config.precision,
+        kv_dtype=config.kv_dtype,
+        flow_products=config.flow_products,
+        vocoder_precision=config.vocoder_precision,
+        flow_context=config.flow_context,
+        is_eager=config.eager,
+        llm_backend=config.llm_backend,
+        merged_hf_dir=config.merged_hf_dir,
+        tensorrt_llm_worker=config.tensorrt_llm_worker,
+        tensorrt_llm_sampling=config.tensorrt_llm_sampling,
+        tensorrt_llm_stream_interval=config.tensorrt_llm_stream_interval,
+        tensorrt_llm_overlap=config.tensorrt_llm_overlap,
+        tensorrt_llm_reuse=config.tensorrt_llm_reuse,
+    )
+    numbers = ("max_utterances", "max_active_clauses", "max_flow_batch", "encoder_processes")
+    rooms = {name: getattr(config, name) for name in numbers}
+    return dataclasses.replace(chosen, **{name: room for name, room in rooms.items() if room is not None})

@@ -1,0 +1,96 @@
+"""Engine processes that are none: the other side of a front's channel, with an engine, in the same event loop."""
+
+import asyncio
+import concurrent.futures
+import socket
+from collections.abc import Callable
+
+from voicegate.engine.fake.engine import FakeEngine
+from voicegate.engine.interface import Engine
+from voicegate.engine.replicas.engine_service import EXIT_FAILED, FrontGone, serve_engine
+from voicegate.engine.replicas.routing import RoutingEngine
+from voicegate.engine.replicas.site import Site
+
+KILLED = -9
+
+
+class LoopProcess:
+    """Implements EngineProcess."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, end: socket.socket, engine: Engine) -> None:
+        self.pid = id(self)
+        self._end = end.dup()
+        self._engine = engine
+        self._ended = asyncio.run_coroutine_threadsafe(self._serve(), loop)
+
+    def kill(self) -> None:
+        self._ended.cancel()
+
+    def wait(self, timeout_s: float) -> int | None:
+        try:
+            return self._ended.result(timeout_s)
+        except TimeoutError:
+            return None
+        except concurrent.futures.CancelledError:
+            return KILLED
+
+    async def _serve(self) -> int:
+        try:
+            return await serve_engine(self._end, lambda _greeting, _progress: self._engine)
+        except (FrontGone, RuntimeError):  # what a device raises ends a process
+            return EXIT_FAILED
+        finally:
+            await self._engine.close()
+
+
+class Host:
+    """Where the processes of a test run: each start takes the next engine that `make` gives for its place."""
+
+    def __init__(self, *makes: Callable[[], Engine]) -> None:
+        self._makes = makes
+        self.engines: dict[str, list[Engine]] = {self.name(number): [] for number in range(len(makes))}
+        self.processes: dict[str, LoopProcess] = {}
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    @staticmethod
+    def name(number: int) -> str:
+        return f"place:{number}"
+
+    def sites(self) -> list[Site]:
+        return [self._site(number, make) for number, make in enumerate(self._makes)]
+
+    def _site(self, number: int, make: Callable[[], Engine]) -> Site:
+        name = self.name(number)
+
+        def launch(end: socket.socket) -> LoopProcess:
+            assert self.loop is not None
+            engine = make()
+            self.engines[name].append(engine)
+            self.processes[name] = LoopProcess(self.loop, end, engine)
+            return self.processes[name]
+
+        return Site(name, launch, b"")
+
+    def engine(self, number: int) -> Engine:
+        """That serves there now."""
+        return self.engines[self.name(number)][-1]
+
+    def fake(self, number: int) -> FakeEngine:
+        engine = self.engine(number)
+        assert isinstance(engine, FakeEngine)
+        return engine
+
+    def kill(self, number: int) -> None:
+        self.processes[self.name(number)].kill()
+
+
+class RoutedEngine(RoutingEngine):
+    """Over processes in the loop that it is started in."""
+
+    def __init__(self, *makes: Callable[[], Engine], **options: float) -> None:
+        self.host = Host(*makes)
+        super().__init__(self.host.sites(), **options)
+
+    async def start(self) -> None:
+        self.host.loop = asyncio.get_running_loop()
+        await super().start()
