@@ -16,19 +16,14 @@ from tests.support.stepaudio2 import (
     load_arrays,
     normal,
 )
-from voicegate.engine.token2wav.flow.euler import euler_step
+from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkBuffers, ChunkRow, ChunkShape, Tails
 from voicegate.engine.token2wav.stepaudio2.flow.chunking import trimmed_context
-from voicegate.engine.token2wav.stepaudio2.flow.context import (
-    ChunkPlaces,
-    MemoryEncoderContext,
-    MemoryFrameContext,
-    PlaceTable,
-    Tails,
-)
+from voicegate.engine.token2wav.stepaudio2.flow.context import MemoryEncoderContext, MemoryFrameContext
 from voicegate.engine.token2wav.stepaudio2.flow.encoder import relative_positions
 from voicegate.engine.token2wav.stepaudio2.flow.estimator import Estimator
 from voicegate.engine.token2wav.stepaudio2.flow.memory import FlowMemory, Places
 from voicegate.engine.token2wav.stepaudio2.flow.modulation import modulation_of, time_embedding
+from voicegate.engine.token2wav.stepaudio2.flow.passes import ChunkPasses
 from voicegate.engine.token2wav.stepaudio2.flow.stream import ChunkStream
 from voicegate.engine.token2wav.stepaudio2.flow.weights import ESTIMATOR_PREFIX, below
 
@@ -42,21 +37,25 @@ def close(actual: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(actual, expected, rtol=0, atol=ATOL)
 
 
-def places_of(known: Sequence[Places], num_new: Sequence[int], num_tokens: Sequence[int]) -> ChunkPlaces:
-    """The last `num_new` frames of each row are new, of which `num_tokens` are not padding."""
-    scratch = 100 * 10
-
-    def table(rows: Sequence[Places]) -> PlaceTable:
-        return PlaceTable.of(rows, scratch=scratch, length=max(map(len, rows)), device=CPU)
-
-    new = [row[len(row) - count :] for row, count in zip(known, num_new, strict=True)]
-    return ChunkPlaces(
-        num_tokens=torch.tensor(num_tokens),
-        first_frames=torch.tensor([len(row) - count for row, count in zip(known, num_new, strict=True)]),
-        known_frames=table(known),
-        new_frames=table(new),
-        context=table(known),
-    )
+def filled(
+    memory: FlowMemory, known: Sequence[Places], num_tokens: Sequence[int], tails: Tails | None = None
+) -> ChunkBuffers:
+    """For rows whose last tokens are new."""
+    rows = [
+        ChunkRow(
+            window=[0] * count,
+            num_tokens=count,
+            noise_start=0,
+            known=places,
+            context=places,
+            tails=tails or no_tails(),
+            speaker_bias=torch.zeros(flow_config().estimator.dim),
+        )
+        for places, count in zip(known, num_tokens, strict=True)
+    ]
+    buffers = ChunkBuffers(flow_model(), memory, ChunkShape.of(rows))
+    buffers.fill(rows)
+    return buffers
 
 
 def fresh_memory() -> FlowMemory:
@@ -82,8 +81,8 @@ class TestEncoder:
         window = torch.cat((xs, torch.zeros(len(xs), 3, xs.shape[2])), dim=1)
         exists = torch.arange(window.shape[1]).expand(len(xs), -1) < xs.shape[1]
         known = [np.arange(200 * row, 200 * row + 2 * length) for row, length in enumerate(lengths)]
-        places = places_of(known, [2 * length for length in lengths], lengths)
-        context = MemoryEncoderContext(fresh_memory(), places, [no_tails()] * len(xs))
+        memory = fresh_memory()
+        context = MemoryEncoderContext(memory, filled(memory, known, lengths))
         out = flow_model().encoder(window, exists, context)
         for row, length in enumerate(lengths):
             close(out[row, : 2 * length], self.golden[f"{name}_out"][row, : 2 * length])
@@ -96,10 +95,10 @@ class TestEncoder:
             window = torch.cat((xs, torch.zeros(1, 3, xs.shape[2])), dim=1) if is_last else xs
             exists = (torch.arange(window.shape[1]) < xs.shape[1])[None]
             num_known += 2 * num_tokens
-            places = places_of([np.arange(num_known)], [2 * num_tokens], [num_tokens])
-            context = MemoryEncoderContext(memory, places, [tails])
-            close(flow_model().encoder(window, exists, context), self.golden[f"chunk{chunk}_out"])
-            tails = Tails(context.tails[False][0], context.tails[True][0], tails.estimator)
+            buffers = filled(memory, [np.arange(num_known)], [num_tokens], tails)
+            out = flow_model().encoder(window, exists, MemoryEncoderContext(memory, buffers))
+            close(out, self.golden[f"chunk{chunk}_out"])
+            tails = buffers.tails(0)
             close(torch.cat((tails.tokens, tails.frames)), self.golden[f"chunk{chunk}_cnn_cache"][0].T)
             if f"chunk{chunk}_att_cache" in self.golden:
                 self.assert_kept(memory, num_known, self.golden[f"chunk{chunk}_att_cache"][:, 0])
@@ -139,26 +138,30 @@ class TestEstimator:
     @pytest.mark.parametrize("row", [0, 1])
     def test_whole_utterances(self, row: int) -> None:
         num_frames = int(self.golden["full_mask"][row].sum())
-        places = places_of([np.arange(num_frames)], [num_frames], [num_frames // 2])
-        context = MemoryFrameContext(fresh_memory(), places, [no_tails()])
+        num_tokens = -(-num_frames // 2)
+        memory = fresh_memory()
+        buffers = filled(memory, [np.arange(2 * num_tokens)], [num_tokens])
+        buffers.num_context.fill_(num_frames)  # an odd number: nothing sees the last token's second frame
+        context = MemoryFrameContext(memory, buffers)
         # The same row for both halves: the memory has room for two.
-        out = self.velocity("full", row, num_frames, _Doubled(context), halves=slice(row, row + 1))  # type: ignore[arg-type]
-        close(out[0, 0].T, self.golden["full_out"][row, :, :num_frames])
+        out = self.velocity("full", row, 2 * num_tokens, _Doubled(context), halves=slice(row, row + 1))  # type: ignore[arg-type]
+        close(out[0, 0, :num_frames].T, self.golden["full_out"][row, :, :num_frames])
 
     def test_chunks_and_what_they_leave(self) -> None:
         memory, tails, known = fresh_memory(), no_tails(), 0
         for chunk, num_frames in enumerate((14, 30, 6)):
             known += num_frames
-            places = places_of([np.arange(known)], [num_frames], [num_frames // 2])
-            context = MemoryFrameContext(memory, places, [tails])
+            buffers = filled(memory, [np.arange(known)], [num_frames // 2], tails)
+            context = MemoryFrameContext(memory, buffers)
             times = self.golden[f"chunk{chunk}_t"]
             assert times[0] == times[1]
             out = self.velocity(f"chunk{chunk}", 0, num_frames, context, halves=slice(None))
             close(out[:, 0].mT, self.golden[f"chunk{chunk}_out"])
-            tails = Tails(tails.tokens, tails.frames, context.tails[:, :, :, :, 0])
+            context.finish()
+            tails = buffers.tails(0)
             # Upstream: [layers, halves, conv1's channels then conv2's, 2]
             close(tails.estimator[0].permute(0, 2, 1, 4, 3).flatten(2, 3), self.golden[f"chunk{chunk}_cnn_cache"])
-            kept = memory.estimator[:, 0, :known].permute(0, 2, 4, 1, 3, 5).flatten(4)  # [layers, halves, H, n, 2d]
+            kept = memory.estimator[:, 0, :known].permute(0, 3, 4, 1, 2, 5).flatten(4)  # [layers, halves, H, n, 2d]
             newest_first = _newest_first([14, 30, 6][: chunk + 1])
             close(kept[:, :, :, newest_first], self.golden[f"chunk{chunk}_att_cache"])
 
@@ -189,21 +192,25 @@ def _newest_first(lengths: Sequence[int]) -> list[int]:
 def test_offline() -> None:
     """Prompt and speech in one piece, as a last chunk whose first frames are given."""
     golden, flow = load_arrays("flow_offline.npz"), golden_flow(num_blocks=20)
-    noise = normal("noise:offline_b1:0", (1, 80, 48))[0].T
-    places = places_of([np.arange(48)], [48], [24])
-    encoder_context = MemoryEncoderContext(flow.memory, places, [no_tails()])
-    ids = torch.cat((golden["tokens"][:1], torch.full((1, 3), -1)), dim=1)
-    mu = flow.model.mu(ids, encoder_context)
-    cond = torch.zeros_like(mu)
-    cond[:, :20] = golden["prompt_feat"][:1, :20]
-    estimator = flow.model.estimator
-    base = estimator.guided_base(estimator.conditioned_base(mu, flow.model.speaker_bias(golden["spk"][0])[None], cond))
-    x, context = noise[None], MemoryFrameContext(flow.memory, places, [no_tails()])
-    for step, width in enumerate(flow.model.schedule.widths):
-        context.step = step
-        velocity = estimator.velocity(x, base, flow.model.modulation(step), context)
-        x = euler_step(x, velocity, width=width, cfg_rate=flow.model.config.cfg_rate)
-    close(x.mT, golden["single_mel"])
+    places = np.arange(48)
+    row = ChunkRow(
+        window=golden["tokens"][0].tolist(),
+        num_tokens=24,
+        noise_start=0,
+        known=places,
+        context=places,
+        tails=no_tails(),
+        speaker_bias=flow.model.speaker_bias(golden["spk"][0]),
+        prompt_mel=golden["prompt_feat"][0, :20],
+    )
+    buffers = ChunkBuffers(flow.model, flow.memory, ChunkShape.of([row]))
+    buffers.fill([row])
+    passes = ChunkPasses(flow.model, flow.memory)
+    passes.begin(buffers)
+    buffers.x.copy_(normal("noise:offline_b1:0", (1, 80, 48)).mT)  # upstream draws it for each call
+    for _ in range(flow.model.schedule.num_steps):
+        passes.advance(buffers)
+    close(buffers.mel(0, 48)[None], golden["single_mel"])
 
 
 def test_the_solvers_times() -> None:
@@ -220,8 +227,8 @@ def assert_state(flow: GoldenFlow, stream: ChunkStream, golden: Mapping[str, tor
     if f"{name}_estimator_cnn_cache_s0_s9" in golden:
         ends = stream.tails.estimator[[0, 9]]
         close(ends.permute(0, 1, 3, 2, 5, 4).flatten(3, 4), golden[f"{name}_estimator_cnn_cache_s0_s9"])
-        kept = flow.memory.estimator[:, [0, 9]][:, :, stream.context]  # [layers, 2, n, halves, 2, H, d]
-        close(kept.permute(1, 0, 3, 5, 2, 4, 6).flatten(5), golden[f"{name}_estimator_att_cache_s0_s9"])
+        kept = flow.memory.estimator[:, [0, 9]][:, :, stream.context]  # [layers, 2, n, 2, halves, H, d]
+        close(kept.permute(1, 0, 4, 5, 2, 3, 6).flatten(5), golden[f"{name}_estimator_att_cache_s0_s9"])
 
 
 def assert_streams(flow: GoldenFlow, golden: Mapping[str, torch.Tensor], *, tokens_at_once: int) -> None:

@@ -1,147 +1,97 @@
-"""One chunk of each of several streams, seen by encoder and estimator: reads what is known, keeps what is new.
+"""A batch of chunks seen by encoder and estimator: reads what streams remember, keeps what is new.
 
-The only place that touches the memory's tensors, so a kernel that reads them in place replaces one method.
+The only place that touches the memory's tensors, so a kernel that reads them in place replaces one method. Nothing here
+asks the device for a number: every call can be captured.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-
-import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
 from voicegate.engine import units
-from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
-from voicegate.engine.token2wav.stepaudio2.flow import encoder, estimator
+from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkBuffers
 from voicegate.engine.token2wav.stepaudio2.flow.encoder import KnownRows
-from voicegate.engine.token2wav.stepaudio2.flow.memory import CFG_HALVES, FlowMemory, Places, as_bits
-
-
-@dataclass(frozen=True, slots=True)
-class Tails:
-    """What a stream carries of the convolutions from chunk to chunk. Never written to: every chunk leaves others."""
-
-    tokens: torch.Tensor  # [2, D] of the encoder
-    frames: torch.Tensor  # [4, D] of its up-convolution
-    estimator: torch.Tensor  # [steps, layers, convolutions, C, 2, D]
-
-    @staticmethod
-    def before_first(config: StepAudio2FlowConfig, *, device: torch.device, dtype: torch.dtype) -> "Tails":
-        dit = config.estimator
-        shape = (config.num_euler_steps, dit.depth, estimator.NUM_CONVS, CFG_HALVES, estimator.CONV_HISTORY, dit.dim)
-        return Tails(
-            tokens=torch.zeros(encoder.CONV_HISTORY, config.encoder.dim, device=device, dtype=dtype),
-            frames=torch.zeros(encoder.UP_HISTORY, config.encoder.dim, device=device, dtype=dtype),
-            estimator=torch.zeros(shape, device=device, dtype=dtype),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class PlaceTable:
-    """Rows of places, right-padded with the scratch block's."""
-
-    places: torch.Tensor  # [B, L] int64
-    is_known: torch.Tensor  # [B, L]
-
-    @staticmethod
-    def of(rows: Sequence[Places], *, scratch: int, length: int, device: torch.device) -> "PlaceTable":
-        places = np.full((len(rows), length), scratch, dtype=np.int64)
-        lengths = np.array([len(row) for row in rows])
-        for row, known in zip(places, rows, strict=True):
-            row[: len(known)] = known
-        is_known = np.arange(length) < lengths[:, None]
-        return PlaceTable(torch.from_numpy(places).to(device), torch.from_numpy(is_known).to(device))
-
-    def gather(self, memory: torch.Tensor) -> torch.Tensor:
-        """[places, ...] -> [B, L, ...]."""
-        rows = as_bits(memory).index_select(0, self.places.flatten()).view(memory.dtype)
-        return rows.view(*self.places.shape, *memory.shape[1:])
-
-    def keep(self, memory: torch.Tensor, rows: torch.Tensor) -> None:
-        """rows [B, L, ...] at their places; padding to the scratch block."""
-        as_bits(memory).index_copy_(0, self.places.flatten(), as_bits(rows.flatten(0, 1).to(memory.dtype)))
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkPlaces:
-    """Where a batch's frames are, and how many of its padded rows' tokens are new."""
-
-    num_tokens: torch.Tensor  # [B] int64
-    first_frames: torch.Tensor  # [B] int64: the position of each row's first new frame
-    known_frames: PlaceTable  # all of the stream, in order, the new ones at the end
-    new_frames: PlaceTable
-    context: PlaceTable  # what the estimator sees, the new ones among it
-
-    def of_tokens(self) -> "ChunkPlaces":
-        """At the tokens' rate: a token lies where its first frame does."""
-
-        def halved(table: PlaceTable) -> PlaceTable:
-            rate = units.FRAMES_PER_TOKEN
-            return PlaceTable(table.places[:, ::rate] // rate, table.is_known[:, ::rate])
-
-        return replace(
-            self,
-            first_frames=self.first_frames // units.FRAMES_PER_TOKEN,
-            known_frames=halved(self.known_frames),
-            new_frames=halved(self.new_frames),
-        )
+from voicegate.engine.token2wav.stepaudio2.flow.memory import FlowMemory, as_bits
 
 
 class MemoryEncoderContext:
-    """Implements EncoderContext. `tails` are those behind the chunk once the encoder has run."""
+    """Implements EncoderContext. The buffers' tails are those behind the chunk once the encoder has run."""
 
-    def __init__(self, memory: FlowMemory, places: ChunkPlaces, tails: Sequence[Tails]) -> None:
+    def __init__(self, memory: FlowMemory, buffers: ChunkBuffers) -> None:
         self._memory = memory
-        self._by_rate = {False: places.of_tokens(), True: places}
-        self._num_tokens = places.num_tokens
-        self.tails = {
-            False: torch.stack([each.tokens for each in tails]),
-            True: torch.stack([each.frames for each in tails]),
-        }
+        self._buffers = buffers
+        # A token lies where its first frame does.
+        rate = units.FRAMES_PER_TOKEN
+        self._new = {True: buffers.new, False: buffers.new[:, ::rate] // rate}
+        self._known = {True: buffers.known, False: buffers.known[:, ::rate] // rate}
 
     def extend(self, new: torch.Tensor, *, layer: int, is_up: bool) -> KnownRows:
-        places = self._by_rate[is_up]
         memory = self._memory.frames[layer] if is_up else self._memory.tokens[layer]
-        places.new_frames.keep(memory, new)
-        known = places.known_frames.gather(memory).to(new.dtype)
-        return KnownRows(known, places.known_frames.is_known, places.first_frames)
+        _keep(memory, self._new[is_up], new)
+        known = self._known[is_up]
+        rate = 1 if is_up else units.FRAMES_PER_TOKEN
+        is_known = _is_within(known.shape[1], (self._buffers.num_known + rate - 1) // rate)
+        return KnownRows(_gathered(memory, known), is_known, self._buffers.first_frames // rate)
 
     def with_history(self, rows: torch.Tensor, *, is_up: bool) -> torch.Tensor:
-        window = torch.cat((self.tails[is_up], rows), dim=1)
-        num_new = self._num_tokens * (units.FRAMES_PER_TOKEN if is_up else 1)
-        self.tails[is_up] = _rows_from(window, num_new, self.tails[is_up].shape[1])
+        tails = self._buffers.frame_tails if is_up else self._buffers.token_tails
+        window = torch.cat((tails, rows), dim=1)
+        num_new = self._buffers.num_tokens * (units.FRAMES_PER_TOKEN if is_up else 1)
+        tails.copy_(_rows_from(window, num_new, tails.shape[1]))
         return window
 
 
 class MemoryFrameContext:
-    """Implements FrameContext, for one Euler step after the other."""
+    """Implements FrameContext, for the Euler step that the buffers are at. `finish` keeps the convolutions' tails."""
 
-    def __init__(self, memory: FlowMemory, places: ChunkPlaces, tails: Sequence[Tails]) -> None:
+    def __init__(self, memory: FlowMemory, buffers: ChunkBuffers) -> None:
         self._memory = memory
-        self._places = places
-        self._num_frames = places.num_tokens * units.FRAMES_PER_TOKEN
-        self._mask = places.context.is_known[:, None, None]  # [B, 1, 1, L]
-        # [steps, layers, convolutions, C, B, 2, D]
-        self.tails = torch.stack([each.estimator for each in tails], dim=4)
-        self.step = 0
+        self._buffers = buffers
+        offset = buffers.step * memory.num_places  # of the step, in a layer's memory
+        self._new = buffers.new + offset
+        self._context = buffers.context + offset
+        is_seen = _is_within(buffers.context.shape[1], buffers.num_context)
+        self._mask = is_seen[:, None, None]  # [B, 1, 1, L]
+        self._num_frames = buffers.num_tokens * units.FRAMES_PER_TOKEN
+        self._tails = buffers.estimator_tails.index_select(1, buffers.step)  # [B, 1, layers, convolutions, C, 2, D]
 
     def with_history(self, hidden: torch.Tensor, *, layer: int, conv: int) -> torch.Tensor:
-        tails = self.tails[self.step, layer, conv]
+        tails = self._tails[:, 0, layer, conv].transpose(0, 1)  # [C, B, 2, D]
         window = torch.cat((tails, hidden), dim=2)
         width = tails.shape[2]
-        tails.copy_(_rows_from(window.flatten(0, 1), self._num_frames.repeat(len(window)), width).view_as(tails))
+        starts = self._num_frames.repeat(len(window))
+        tails.copy_(_rows_from(window.flatten(0, 1), starts, width).view_as(tails))
         return window
 
     def attend(self, query: torch.Tensor, keys_values: torch.Tensor, *, layer: int) -> torch.Tensor:
-        memory = self._memory.estimator[layer, self.step]  # [places, C, 2, H, d]
-        self._places.new_frames.keep(memory, keys_values.permute(1, 2, 0, 3, 4, 5))
-        known = self._places.context.gather(memory).to(query.dtype)  # [B, L, C, 2, H, d]
-        keys, values = known.permute(3, 2, 0, 4, 1, 5).unbind(0)  # [C, B, H, L, d]
-        mask = self._mask.expand(len(query), -1, -1, -1, -1).flatten(0, 1)
-        attended = F.scaled_dot_product_attention(
-            query.transpose(2, 3).flatten(0, 1), keys.flatten(0, 1), values.flatten(0, 1), attn_mask=mask
-        )
-        return attended.view(*query.shape[:2], *attended.shape[1:]).transpose(2, 3).flatten(3)
+        memory = self._memory.estimator[layer].flatten(0, 1)  # [steps * places, 2, C, H, d]
+        _keep(memory, self._new, keys_values.permute(1, 2, 3, 0, 4, 5))
+        known = _gathered(memory, self._context).to(query.dtype)  # [B, L, 2, C, H, d]
+        # The halves count as heads: so keys and values stay where they were gathered to.
+        keys, values = known.flatten(3, 4).transpose(1, 3).unbind(2)  # [B, C * H, L, d]
+        queries = query.permute(1, 0, 3, 2, 4).flatten(1, 2)  # [B, C * H, n, d]
+        attended = F.scaled_dot_product_attention(queries, keys, values, attn_mask=self._mask)
+        halves, num_rows, num_frames, heads, channels = query.shape
+        attended = attended.view(num_rows, halves, heads, num_frames, channels)
+        return attended.permute(1, 0, 3, 2, 4).flatten(3)
+
+    def finish(self) -> None:
+        self._buffers.estimator_tails.index_copy_(1, self._buffers.step, self._tails)
+
+
+def _is_within(length: int, counts: torch.Tensor) -> torch.Tensor:
+    """[B, length]: whether a column is one of its row's first."""
+    return torch.arange(length, device=counts.device) < counts[:, None]
+
+
+def _gathered(memory: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """memory [places, ...], places [B, L] -> [B, L, ...]."""
+    rows = as_bits(memory).index_select(0, places.flatten()).view(memory.dtype)
+    return rows.view(*places.shape, *memory.shape[1:])
+
+
+def _keep(memory: torch.Tensor, places: torch.Tensor, rows: torch.Tensor) -> None:
+    """rows [B, L, ...] at their places; padding in the scratch block."""
+    as_bits(memory).index_copy_(0, places.flatten(), as_bits(rows.flatten(0, 1).to(memory.dtype)))
 
 
 def _rows_from(window: torch.Tensor, starts: torch.Tensor, width: int) -> torch.Tensor:

@@ -46,9 +46,9 @@ class FlowMemory(BlockLedger):
         estimator, encoder = config.estimator, config.encoder
         heads = (2, encoder.num_heads, encoder.head_dim)
         num_token_places = self.num_places // units.FRAMES_PER_TOKEN
-        steps = (estimator.depth, config.num_euler_steps, self.num_places, CFG_HALVES)
+        steps = (estimator.depth, config.num_euler_steps, self.num_places)
         # Per layer and step one frame after the other: whatever places a stream has, a row is one piece of memory.
-        shape = (*steps, 2, estimator.num_heads, estimator.head_dim)
+        shape = (*steps, 2, CFG_HALVES, estimator.num_heads, estimator.head_dim)
         self.estimator = torch.empty(shape, device=device, dtype=kv_dtype or dtype)
         self.tokens = torch.empty(encoder.num_layers, num_token_places, *heads, device=device, dtype=dtype)
         self.frames = torch.empty(encoder.num_up_layers, self.num_places, *heads, device=device, dtype=dtype)

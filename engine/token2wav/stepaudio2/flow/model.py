@@ -11,7 +11,6 @@ from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
 from voicegate.engine.token2wav.flow.euler import cosine_schedule
 from voicegate.engine.token2wav.stepaudio2.flow.encoder import MAX_FRAMES, Conformer, EncoderContext
 from voicegate.engine.token2wav.stepaudio2.flow.estimator import Estimator
-from voicegate.engine.token2wav.stepaudio2.flow.modulation import Modulation, modulation_of
 from voicegate.engine.token2wav.stepaudio2.flow.weights import (
     ENCODER_PREFIX,
     ESTIMATOR_PREFIX,
@@ -43,7 +42,7 @@ class StepAudio2Flow:
         self.schedule = cosine_schedule(config.num_euler_steps)
         self.encoder = Conformer(config.encoder, below(state, ENCODER_PREFIX), dtype=dtype)
         self.estimator = Estimator(config.estimator, below(state, ESTIMATOR_PREFIX), self.schedule.times, dtype=dtype)
-        self.modulations = tuple(map(modulation_of, self.estimator.modulation_table))
+        self.widths = torch.tensor(self.schedule.widths, device=device)  # of the Euler steps
         if noise is not None and noise.shape[0] != units.NUM_MELS:
             raise ValueError(f"noise is {list(noise.shape)}, not [{units.NUM_MELS}, frames]")
         # Frame-major: [frames, 80]. The ODE's state stays float32 whatever the weights are.
@@ -57,9 +56,6 @@ class StepAudio2Flow:
     def max_frames(self) -> int:
         """Frames of prompt and speech together that there are noise and positions for."""
         return len(self.noise)
-
-    def modulation(self, step: int) -> Modulation:
-        return self.modulations[step]
 
     def checked_tokens(self, token_ids: Iterable[int]) -> list[int]:
         """Raises ValueError for ids that the table does not have."""

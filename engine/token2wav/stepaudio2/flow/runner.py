@@ -15,11 +15,10 @@ from voicegate.engine.device.capture import Capturable
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.token2wav.flow.backend import FlowPrompt, StreamsExhausted, StreamTooLong
 from voicegate.engine.token2wav.stepaudio2.flow import memory
+from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkRow, Tails
 from voicegate.engine.token2wav.stepaudio2.flow.chunking import ChunkSchedule, whole_context
-from voicegate.engine.token2wav.stepaudio2.flow.context import Tails
 from voicegate.engine.token2wav.stepaudio2.flow.memory import FlowMemory
 from voicegate.engine.token2wav.stepaudio2.flow.model import StepAudio2Flow
-from voicegate.engine.token2wav.stepaudio2.flow.plain_solver import ChunkRow
 from voicegate.engine.token2wav.stepaudio2.flow.stream import (
     ChunkBatch,
     ChunkPrompt,

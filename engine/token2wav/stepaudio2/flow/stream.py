@@ -15,11 +15,10 @@ from voicegate.engine import units
 from voicegate.engine.device.capture import Capturable
 from voicegate.engine.token2wav.flow.backend import StreamTooLong
 from voicegate.engine.token2wav.stepaudio2.flow import memory
+from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkRow, Tails
 from voicegate.engine.token2wav.stepaudio2.flow.chunking import ChunkSchedule
-from voicegate.engine.token2wav.stepaudio2.flow.context import Tails
 from voicegate.engine.token2wav.stepaudio2.flow.memory import FlowMemory, Places
 from voicegate.engine.token2wav.stepaudio2.flow.model import StepAudio2Flow
-from voicegate.engine.token2wav.stepaudio2.flow.plain_solver import ChunkRow
 
 
 class ContextRule(Protocol):
