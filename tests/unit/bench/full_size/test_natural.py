@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 import tokenizers
 
-from tests.support.upstream_source import SMALL
+from tests.support.upstream_source import SMALL, SMALL_STEPAUDIO2
 from voicegate.bench.full_size.__main__ import Ending, make_engine_dir
+from voicegate.bench.full_size.families import AnySizes
 from voicegate.bench.full_size.natural import PROMPT_TOKENS, Worths, english_merges
 from voicegate.clients.bench.sentences import ENGLISH
 from voicegate.engine.checkpoint import constants
-from voicegate.engine.checkpoint.options import ConvertOptions
+from voicegate.engine.checkpoint.options import ConvertOptions, Decoding
 from voicegate.engine.llm.backend import LlmPrompt, SequenceRequest
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.model.config import load_model_config
@@ -20,15 +21,27 @@ from voicegate.engine.model.weights import load_metadata, load_state_dict
 pytestmark = pytest.mark.unit
 
 # With room for the merges, and layers behind the one that counts.
-_SIZES = replace(SMALL, vocab_entries=1_100, text_rows=1_400, hidden=64, layers=3)
+_LARGER = {"vocab_entries": 1_100, "text_rows": 1_400, "hidden": 64, "layers": 3}
+_SIZES = replace(SMALL, **_LARGER)
+_STEPAUDIO2_SIZES = replace(SMALL_STEPAUDIO2, **_LARGER)
 # Text rows are worth what bfloat16 keeps of it, and rows differ in norm.
-_NEARLY = 0.04
+_NEARLY = 0.06
 
 
-def test_speech_ends_with_its_text_behind_every_prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "decoding"),
+    [
+        (_SIZES, Decoding.ORIGINAL),
+        (_STEPAUDIO2_SIZES, Decoding.ORIGINAL),
+        (_STEPAUDIO2_SIZES, Decoding.DEPLOYED),
+    ],
+)
+def test_speech_ends_with_its_text_behind_every_prompt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: AnySizes, decoding: Decoding
+) -> None:
     monkeypatch.setattr(constants, "check_excitation", lambda _: True)
     directory = tmp_path / "model"
-    make_engine_dir(directory, _SIZES, ConvertOptions(), Ending.NATURAL)
+    make_engine_dir(directory, sizes, ConvertOptions(decoding=decoding), Ending.NATURAL)
     model = load_model_config(directory)
     tokenizer = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
     worths = Worths(model, tokenizer)
