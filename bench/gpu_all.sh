@@ -37,7 +37,7 @@ measured() { # MODULE NAME SECONDS OPTIONS...
         --set expected_tokens_per_text_token=20 "$@"
 }
 
-[ "$wanted" = " socket-h200 " ] || [ -f "$model/model.json" ] || \
+case $wanted in " socket-h200 " | " latency-h200 ") false ;; esac && [ ! -f "$model/model.json" ] && \
     part engine-dir 60 "$python" -u -m voicegate.bench.full_size engine-dir "$model" --never-stop
 if wants socket-h200; then # 240 s in all
     [ -f "$natural/model.json" ] || part engine-dir-natural 60 \
@@ -45,6 +45,13 @@ if wants socket-h200; then # 240 s in all
     part socket-h200 200 "$python" -u -m voicegate.bench.socket --model "$natural" --budget-s 160 \
         --json "$out/socket-h200.json" --html "$out/socket-h200.html" --log "$out/socket-h200.log"
 fi
+case $wanted in *" latency-h200 "*) # for docs/images/latency.svg; 10 minutes, so only where it is asked for
+    [ -f "$natural/model.json" ] || part engine-dir-natural 60 \
+        "$python" -u -m voicegate.bench.full_size engine-dir "$natural" --natural
+    part latency-h200 600 "$python" -u -m voicegate.bench.socket --model "$natural" --budget-s 560 --sweep \
+        --duration-s 5 --json "$out/latency-h200.json" --html "$out/latency-h200.html" --log "$out/latency-h200.log"
+    ;;
+esac
 measured voicegate.bench.engine engine-h200 240 --audio-s 3..15 --duration-s 10 --limit-s 40 \
     --scenario first-audio live-128 sustain-300 sustain-400 burst-400 cancel-16 --baseline --baseline-utterances 3
 part gpu-tests 150 "$python" -u -m voicegate.bench.gpu_tests "$out/gpu-tests-h200.txt"

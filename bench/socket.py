@@ -1,7 +1,7 @@
 """First audio, gaps and load through real sockets, against `voicegate serve` as shipped, started here.
 
     python -m voicegate.bench.socket --model DIR [--json FILE] [--html FILE] [--budget-s 160] [--mode auto]
-        [--scenarios alone:20j live:128:whole mixed:400 ...] [--serve --kv-dtype float8 ...]
+        [--scenarios alone:20j live:128:whole mixed:400 ... | --sweep] [--serve --kv-dtype float8 ...]
 
 The clients are `voicegate bench`'s, in processes of their own. For a server that runs elsewhere: `voicegate bench URL`.
 """
@@ -44,6 +44,11 @@ SCENARIOS: Final = (
     "alone:10j",
     "mixed:500",
     "live:500:whole",
+)
+# First audio against the number of streams, for a picture: by halves, so that a budget's end leaves few points and not
+# half a line.
+SWEEP: Final = tuple(
+    f"live:{num}:{writer}" for num in (400, 128, 16, 256, 64, 320, 32, 192, 8) for writer in ("whole", "20")
 )
 _START_LIMIT_S: Final = 150.0
 _STOP_LIMIT_S: Final = 20.0
@@ -174,6 +179,13 @@ def main() -> None:
     parser.add_argument("--html", type=Path, metavar="FILE", help="a page with charts")
     parser.add_argument("--log", type=Path, default=Path("build/bench-socket.log"), help="of the server")
     parser.add_argument("--scenarios", nargs="+", type=_scenario, default=[parse(text) for text in SCENARIOS])
+    parser.add_argument(
+        "--sweep",
+        dest="scenarios",
+        action="store_const",
+        const=[parse(text) for text in ("alone:whole", "alone:20", *SWEEP)],
+        help="first audio against the number of streams",
+    )
     parser.add_argument("--mode", default="auto")
     parser.add_argument("--duration-s", type=float, default=10.0, help="arrivals within it are measured (default: 10)")
     parser.add_argument("--num-alone", type=int, default=20, help="sentences of one stream alone (default: 20)")

@@ -4,7 +4,7 @@
 
 Replaces what stands between `<!-- NAME -->` and `<!-- /NAME -->` in README.md, for NAME headline and bench. What was
 measured on a GPU comes first, where it was: socket-h200.json, through sockets, and engine-h200.json, which explains it.
-The first of them is drawn, too: docs/images/latency.svg.
+docs/images/latency.svg is drawn of latency-h200.json, first audio at many numbers of streams, or else of the former.
 """
 
 import json
@@ -265,7 +265,8 @@ def main() -> None:
     for name, lines in sections(results("engine-h200.json"), cpu, quality, results("socket-h200.json")).items():
         text = replace_section(text, name, lines)
     readme.write_text(text)
-    if (sockets := results("socket-h200.json")) is not None and (drawn := picture(sockets)):
+    swept = results("latency-h200.json") or results("socket-h200.json")
+    if swept is not None and (drawn := picture(swept)):
         (REPOSITORY / "docs" / "images" / "latency.svg").write_text(drawn)
 
 

@@ -30,7 +30,8 @@ svg text { font-size: 11px; fill: var(--soft) }
 .end { text-anchor: end } .middle, .label { text-anchor: middle }
 .grid { stroke: var(--line) } .line { fill: none; stroke-width: 2 } .dashed { stroke-dasharray: 5 4 }
 .c0 { stroke: #2f6fed } .c1 { stroke: #d9480f } .c2 { stroke: #0b8f6a } .c3 { stroke: #9c36b5 } .c4 { stroke: #b88a00 }
-.c5 { stroke: #c2255c } .c6 { stroke: #0c8599 } .c7 { stroke: #74808f } .dot { fill: var(--paper); stroke-width: 2 }
+.c5 { stroke: #c2255c } .c6 { stroke: #0c8599 } .c7 { stroke: #74808f }
+.dot { fill: var(--paper); stroke-width: 2; stroke-dasharray: none }
 .play { fill: #2f6fed } .gap { fill: #e03131 } .wait { fill: #aab4c4 } .stop { fill: var(--ink) }
 """
 

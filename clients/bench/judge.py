@@ -4,22 +4,18 @@ A cut-off turn counts with what had been waited by then; slow readers are told o
 what they wait for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final
 
 from voicegate.clients.bench.plan import Outcome, Record
-from voicegate.clients.bench.stats import summary
-from voicegate.clients.python.timeline import Arrival, play
+from voicegate.clients.bench.stats import low_summary, summary
+from voicegate.clients.python.timeline import PREBUFFERS_MS, Arrival, chunks, play
 
 # What an ordinary player collects before it begins.
 PREBUFFER_MS: Final = 80
-CONTINUITY_LIMITS_MS: Final = (50, 100)
+CONTINUITY_LIMITS_MS: Final = (50, 100, 200)
 _NUM_MESSAGES: Final = 5
-# A message so soon after the one before it is of the same chunk: our gateway sends the engine's first as two.
-# Lower -> a chunk that a busy machine receives in parts passes for two; higher -> two of a fast server for one.
-_SAME_CHUNK_S: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +25,20 @@ class Heard:
     first_audio_ms: float  # first text sent -> first packet; where none came, what was waited
     audible_ms: float | None  # first text sent -> a player without prebuffer plays what is heard; None: not measured
     audio_s: float
-    worst_gap_ms: float | None  # a player without prebuffer; None: all came in one message
-    worst_buffered_gap_ms: float | None  # a player with PREBUFFER_MS
-    gaps_ms: float  # that one's, together
+    # Each gap that players had, by their prebuffer in ms. One that heard a single chunk to its end is not judged.
+    gaps_ms: Mapping[int, tuple[float, ...]]
+    is_judged: bool
     # None where it was not heard to the end:
     total_ms: float | None  # first text sent -> its end told
     rtf: float | None  # first text sent -> last packet, by the audio
     second_chunk_ms: float | None  # first audio message -> the first of the next chunk, or its end
-    stop_ms: float | None = None  # interrupted -> the server tells that it has stopped; None: it never told
+    headroom_ms: float | None = None  # the first chunk's audio beyond that; below 0: the first gap. None: no second
+    # None where the server never told that it has stopped; both from the interruption on:
+    stop_ms: float | None = None  # until it told
+    last_audio_ms: float | None = None  # until the last audio that came; 0: none did
+
+    def worst_gap_ms(self, prebuffer_ms: int) -> float:
+        return max(self.gaps_ms[prebuffer_ms], default=0.0)
 
 
 def judge(record: Record) -> Heard | None:
@@ -48,26 +50,26 @@ def judge(record: Record) -> Heard | None:
     if not arrivals:
         if record.outcome is not Outcome.CUT_OFF:
             return None
-        return Heard((end_s - record.sent_s) * 1000, None, 0.0, None, None, 0.0, None, None, None)
+        nothing: dict[int, tuple[float, ...]] = dict.fromkeys(PREBUFFERS_MS, ())
+        return Heard((end_s - record.sent_s) * 1000, None, 0.0, nothing, False, None, None, None)
     audio_s = sum(arrival.duration_48k for arrival in arrivals) / 48_000
-    bare, buffered = play(arrivals, 0), play(arrivals, PREBUFFER_MS)
     is_whole = record.outcome is Outcome.DONE
-    is_judged = len(arrivals) > 1 or not is_whole
-    waits_s = [
-        0.0 if is_whole else max(end_s - playback.start_s - audio_s - playback.underruns.total_s, 0.0)
-        for playback in (bare, buffered)
-    ]
+    made = chunks(arrivals)
+    # Where all was one chunk, the end stands for the second, as upstream counts.
+    second_s = made[1].arrived_s if len(made) > 1 else record.ended_s
+    second_chunk_ms = (second_s - arrivals[0].arrived_s) * 1000
     return Heard(
         first_audio_ms=(arrivals[0].arrived_s - record.sent_s) * 1000,
         audible_ms=_audible_ms(record, arrivals),
         audio_s=audio_s,
-        worst_gap_ms=max(bare.underruns.worst_s, waits_s[0]) * 1000 if is_judged else None,
-        worst_buffered_gap_ms=max(buffered.underruns.worst_s, waits_s[1]) * 1000 if is_judged else None,
-        gaps_ms=(buffered.underruns.total_s + waits_s[1]) * 1000,
+        gaps_ms={each_ms: _gaps_ms(arrivals, each_ms, None if is_whole else end_s) for each_ms in PREBUFFERS_MS},
+        is_judged=len(made) > 1 or not is_whole,
         total_ms=(end_s - record.sent_s) * 1000 if is_whole else None,
         rtf=(arrivals[-1].arrived_s - record.sent_s) / audio_s if is_whole else None,
-        second_chunk_ms=(_second_s(record) - arrivals[0].arrived_s) * 1000 if is_whole else None,
+        second_chunk_ms=second_chunk_ms if is_whole else None,
+        headroom_ms=made[0].duration_48k / 48 - second_chunk_ms if len(made) > 1 else None,
         stop_ms=None if record.stopped_s is None else (record.stopped_s - end_s) * 1000,
+        last_audio_ms=None if record.stopped_s is None else _last_audio_ms(record),
     )
 
 
@@ -76,24 +78,27 @@ def figures(records: Sequence[Record], *, window_s: tuple[float, float]) -> dict
     begun = [record for record in records if window_s[0] <= record.due_s <= window_s[1]]
     prompt = [record for record in begun if not record.is_slow]
     judged = [(record, each) for record in prompt if (each := judge(record)) is not None]
-    gaps_ms = [each.worst_gap_ms for _, each in judged if each.worst_gap_ms is not None]
-    buffered_ms = [each.worst_buffered_gap_ms for _, each in judged if each.worst_buffered_gap_ms is not None]
+    players = {each_ms: _continuity([each for _, each in judged], each_ms) for each_ms in PREBUFFERS_MS}
+    bare, buffered = players[0], players[PREBUFFER_MS]
     return {
         "first_audio_ms": summary([each.first_audio_ms for _, each in judged]),
         "first_audio_ms_by_writer": _by_writer(judged),
         "audible_ms": summary([each.audible_ms for _, each in judged if each.audible_ms is not None]),
-        **{f"c{limit_ms}": _share_within(gaps_ms, limit_ms) for limit_ms in CONTINUITY_LIMITS_MS},
-        "num_judged_for_continuity": len(gaps_ms),
+        **{f"c{limit_ms}": bare[f"c{limit_ms}"] for limit_ms in CONTINUITY_LIMITS_MS},
+        "num_judged_for_continuity": sum(each.is_judged for _, each in judged),
         "gap_ms": {
-            "longest": round(max(buffered_ms, default=0.0), 1),
-            "total": round(sum(each.gaps_ms for _, each in judged), 1),
-            "num_listeners": sum(each_ms > 0 for each_ms in buffered_ms),
+            "longest": buffered["longest_ms"],
+            "total": round(sum(sum(each.gaps_ms[PREBUFFER_MS]) for _, each in judged), 1),
+            "num_listeners": sum(each.is_judged and bool(each.gaps_ms[PREBUFFER_MS]) for _, each in judged),
         },
-        "longest_gap_without_prebuffer_ms": round(max(gaps_ms, default=0.0), 1),
+        "longest_gap_without_prebuffer_ms": bare["longest_ms"],
+        "by_prebuffer_ms": {str(each_ms): player for each_ms, player in players.items()},
         "rtf": summary([each.rtf for _, each in judged if each.rtf is not None], digits=3),
         "second_chunk_ms": summary([each.second_chunk_ms for _, each in judged if each.second_chunk_ms is not None]),
+        "headroom_ms": low_summary([each.headroom_ms for _, each in judged if each.headroom_ms is not None]),
         "total_ms": summary([each.total_ms for _, each in judged if each.total_ms is not None]),
         "stop_ms": summary([each.stop_ms for _, each in judged if each.stop_ms is not None]),
+        "last_audio_ms": summary([each.last_audio_ms for _, each in judged if each.last_audio_ms is not None]),
         "wall_per_audio": _wall_per_audio(records),
         "audio_s": round(sum(each.audio_s for _, each in judged), 1),
         "audio_s_per_s": round(_arrived_within(records, window_s) / (window_s[1] - window_s[0]), 1),
@@ -129,12 +134,21 @@ def _audible_ms(record: Record, arrivals: Sequence[Arrival]) -> float | None:
     return (played_s - record.sent_s) * 1000
 
 
-def _second_s(record: Record) -> float:
-    """When the second chunk begins; where all was one, its end, as upstream counts."""
-    for (before_s, _), (at_s, _) in pairwise(record.arrivals):
-        if at_s - before_s > _SAME_CHUNK_S:
-            return at_s
-    return record.ended_s
+def _gaps_ms(arrivals: Sequence[Arrival], prebuffer_ms: int, end_s: float | None) -> tuple[float, ...]:
+    """`end_s`: of a turn that was not heard to its end; what was waited by then is a gap, too."""
+    playback = play(arrivals, prebuffer_ms)
+    gaps_s = playback.underruns.gaps_s
+    if end_s is not None:
+        audio_s = sum(arrival.duration_48k for arrival in arrivals) / 48_000
+        wait_s = end_s - playback.start_s - audio_s - playback.underruns.total_s
+        gaps_s = (*gaps_s, wait_s) if wait_s > 0 else gaps_s
+    return tuple(gap_s * 1000 for gap_s in gaps_s)
+
+
+def _last_audio_ms(record: Record) -> float:
+    if record.last_audio_s is None or record.cancelled_s is None:
+        return 0.0
+    return (record.last_audio_s - record.cancelled_s) * 1000
 
 
 def _wall_per_audio(records: Sequence[Record]) -> float | None:
@@ -156,8 +170,18 @@ def _by_writer(judged: Sequence[tuple[Record, Heard]]) -> dict[str, Any]:
     }
 
 
-def _share_within(gaps_ms: Sequence[float], limit_ms: float) -> float | None:
-    return round(sum(gap_ms <= limit_ms for gap_ms in gaps_ms) / len(gaps_ms), 4) if gaps_ms else None
+def _continuity(judged: Sequence[Heard], prebuffer_ms: int) -> dict[str, float | int | None]:
+    """Of players with that prebuffer: shares without a longer gap, and how many longer ones there were."""
+    told = [each for each in judged if each.is_judged]
+    worst_ms = [each.worst_gap_ms(prebuffer_ms) for each in told]
+    figures: dict[str, float | int | None] = {"longest_ms": round(max(worst_ms, default=0.0), 1)}
+    for limit_ms in CONTINUITY_LIMITS_MS:
+        num_within = sum(each_ms <= limit_ms for each_ms in worst_ms)
+        figures[f"c{limit_ms}"] = round(num_within / len(told), 4) if told else None
+        figures[f"num_gaps_over_{limit_ms}_ms"] = sum(
+            gap_ms > limit_ms for each in told for gap_ms in each.gaps_ms[prebuffer_ms]
+        )
+    return figures
 
 
 def _arrived_within(records: Sequence[Record], window_s: tuple[float, float]) -> float:

@@ -32,6 +32,7 @@ class Listener:
         self._audible_48k: int | None = None
         self._cancelled_s: float | None = None
         self._stopped_s: float | None = None
+        self._last_audio_s: float | None = None
         self._message = ""
 
     async def listen(self, *, until_s: float) -> Outcome:
@@ -84,6 +85,7 @@ class Listener:
             arrivals=tuple(self._arrivals),
             cancelled_s=self._cancelled_s,
             stopped_s=self._stopped_s,
+            last_audio_s=self._last_audio_s,
             lag_s=self._lag_s,
             voice=self._turn.voice,
             message=self._message,
@@ -116,6 +118,7 @@ class Listener:
 
     def _hear(self, chunk: Chunk) -> None:
         if self._cancelled_s is not None:
+            self._last_audio_s = time.monotonic()
             return
         self._arrivals.append((time.monotonic(), chunk.num_48k))
         if self._audible_48k is None and (silence_48k := _silence_48k(chunk)) is not None:

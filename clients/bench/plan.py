@@ -102,6 +102,7 @@ class Record(Struct, frozen=True):
     arrivals: tuple[tuple[float, int], ...]  # when, and how many 48 kHz samples
     cancelled_s: float | None = None
     stopped_s: float | None = None  # the server told that it has; None: not interrupted, or never told
+    last_audio_s: float | None = None  # that came after the interruption and was dropped; None: none did
     lag_s: float = 0.0  # of the latest piece behind its time: the client's own
     voice: str | None = None
     message: str = ""
@@ -140,6 +141,7 @@ class Finished(Struct, frozen=True, tag="finished"):
     loop_lag_max_ms: float
     cpu_s: float
     num_late_connections: int
+    connects_ms: tuple[float, ...] = ()  # each from dialling on until one may speak
 
 
 class Broke(Struct, frozen=True, tag="broke"):

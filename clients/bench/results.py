@@ -53,5 +53,6 @@ def from_start(record: Record, start_s: float) -> Record:
         arrivals=tuple((moved(at_s), num_48k) for at_s, num_48k in record.arrivals),
         cancelled_s=None if record.cancelled_s is None else moved(record.cancelled_s),
         stopped_s=None if record.stopped_s is None else moved(record.stopped_s),
+        last_audio_s=None if record.last_audio_s is None else moved(record.last_audio_s),
         lag_s=round(record.lag_s, 5),
     )

@@ -9,9 +9,11 @@ from typing import Any, Final
 
 from voicegate.clients.bench import judge
 from voicegate.clients.bench.crew import Crew, carry_out
+from voicegate.clients.bench.leftovers import left_behind
 from voicegate.clients.bench.plan import Finished, Record, Target
 from voicegate.clients.bench.scenario import Kind, Scenario
 from voicegate.clients.bench.schedule import Schedule, Settings, schedule
+from voicegate.clients.bench.stats import summary
 from voicegate.clients.bench.usage import CpuSample, GpuMeter, cpu_report, sample_cpu
 
 # A client process whose timers are later than this passes its own delay for the server's.
@@ -64,6 +66,8 @@ class Bench:
         window_s = (begin_s, min(end_s, max(last_s, begin_s + 0.1)))
         row = judge.figures(crew.records, window_s=window_s)
         row["clients"] = _clients(crew.finished)
+        row["connect_ms"] = summary([each_ms for each in crew.finished for each_ms in each.connects_ms])
+        row["left_behind"] = await left_behind(self._target)
         row["server_cpu"] = watch.report()
         row["gpu"] = gpu.report(*window_s)
         self._learn(crew)

@@ -1,6 +1,7 @@
-"""Rows for a terminal: a heading, a line a scenario, and under it what went wrong. Pure."""
+"""Rows for a terminal: a heading, a line a scenario, under it what else was measured, and what went wrong. Pure."""
 
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from voicegate.clients.bench.plan import Outcome
@@ -8,7 +9,7 @@ from voicegate.clients.bench.plan import Outcome
 LOST: Final = (Outcome.REFUSED, Outcome.FAILED, Outcome.CUT_OFF)
 _COLUMNS: Final = (
     ("scenario", 18),
-    ("first audio ms", 20),
+    ("first audio ms", 28),
     ("turns", 6),
     ("live", 6),
     ("C50", 7),
@@ -22,7 +23,7 @@ _COLUMNS: Final = (
 def heading() -> str:
     """Two lines."""
     names = "".join(name.ljust(width) if index == 0 else name.rjust(width) for index, (name, width) in _columns())
-    units = "".ljust(_COLUMNS[0][1]) + "p50 / p95 / p99".rjust(_COLUMNS[1][1])
+    units = "".ljust(_COLUMNS[0][1]) + "mean  p50/p90/p95/p99".rjust(_COLUMNS[1][1])
     return f"{names}\n{units}"
 
 
@@ -32,7 +33,8 @@ def lines(scenario: str, row: Mapping[str, Any]) -> list[str]:
         cell.ljust(width) if index == 0 else cell.rjust(width)
         for (index, (_, width)), cell in zip(_columns(), cells, strict=True)
     )
-    return [shown, *(f"  ! {remark}" for remark in _remarks(row))]
+    others = textwrap.wrap("; ".join(_others(row)), len(shown), initial_indent="    ", subsequent_indent="    ")
+    return [shown, *others, *(f"  ! {remark}" for remark in _remarks(row))]
 
 
 def _columns() -> list[tuple[int, tuple[str, int]]]:
@@ -41,7 +43,7 @@ def _columns() -> list[tuple[int, tuple[str, int]]]:
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     first = row["first_audio_ms"]
-    latency = "-" if first is None else " / ".join(_number(first[each]) for each in ("p50", "p95", "p99"))
+    latency = "-" if first is None else f"{_number(first.get('mean'))}  {_percentiles(first)}"
     return (
         latency,
         str(first["num"] if first else 0),
@@ -54,16 +56,41 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
+def _others(row: Mapping[str, Any]) -> Iterator[str]:
+    """Of what was measured; files of earlier runs lack some."""
+    if (audible := row.get("audible_ms")) is not None:
+        yield f"audible {_percentiles(audible)} ms"
+    if (rtf := row["rtf"]) is not None:
+        yield f"rtf p50 {rtf['p50']:.2f}" + ("" if rtf["p99"] is None else f", p99 {rtf['p99']:.2f}")
+    if row["second_chunk_ms"] is not None:
+        headroom = row.get("headroom_ms")
+        early = "" if headroom is None else f", {headroom['min']:.0f} ms ahead of the player at least"
+        yield f"second chunk after {_number(row['second_chunk_ms']['p50'])} ms{early}"
+    if (stop := row.get("stop_ms")) is not None:
+        last = row.get("last_audio_ms")
+        silent = "" if last is None else f", last audio after {_number(last['max'])} ms at most"
+        yield f"interrupted: stopped after {_number(stop['p50'])} ms{silent}"
+    if (connect := row.get("connect_ms")) is not None:
+        yield f"connected in {_number(connect['p50'])} ms"
+
+
 def _remarks(row: Mapping[str, Any]) -> list[str]:
     lost = [f"{row['outcomes'][each.value]} {each.value.replace('_', ' ')}" for each in LOST]
     remarks = [", ".join(each for each in lost if not each.startswith("0 "))]
     remarks += row["messages"][:2]
+    left = row.get("left_behind")
+    if left is not None and left["utterances"]:
+        remarks.append(f"{left['utterances']} utterances still ran {left['after_ms']} ms after everybody had left")
     if row["clients"]["are_late"]:
         lag_ms = row["clients"]["loop_lag_p99_ms"]
         remarks.append(
             f"the clients themselves were up to {lag_ms:.0f} ms late: this machine is too busy to measure on"
         )
     return [remark for remark in remarks if remark]
+
+
+def _percentiles(figures: Mapping[str, Any]) -> str:
+    return "/".join(_number(figures.get(each)) for each in ("p50", "p90", "p95", "p99"))
 
 
 def _number(value: float | None) -> str:

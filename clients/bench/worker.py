@@ -34,6 +34,7 @@ class Connections:
 
     def __init__(self, target: planned.Target) -> None:
         self.num_late = 0
+        self.connects_ms: list[float] = []
         self._connect = DIALECTS[target.dialect]
         self._target = target
         self._free: list[Conversation] = []
@@ -45,18 +46,25 @@ class Connections:
 
         async def one() -> None:
             async with gate:
-                self._free.append(await self._connect(self._target, Reader.PROMPT))
+                self._free.append(await self._dial(Reader.PROMPT))
 
         await asyncio.gather(*(one() for _ in range(num)))
 
     async def take(self, reader: Reader) -> Conversation:
         """Raises ConversationLost."""
         if reader is Reader.SLOW:
-            return await self._connect(self._target, reader)
+            return await self._dial(reader)
         if self._free:
             return self._free.pop()
         self.num_late += 1
-        return await self._connect(self._target, reader)
+        return await self._dial(reader)
+
+    async def _dial(self, reader: Reader) -> Conversation:
+        """Raises ConversationLost."""
+        begun_s = time.monotonic()
+        conversation = await self._connect(self._target, reader)
+        self.connects_ms.append(round((time.monotonic() - begun_s) * 1000, 2))
+        return conversation
 
     async def give_back(self, conversation: Conversation, reader: Reader) -> None:
         if reader is Reader.SLOW:
@@ -73,7 +81,7 @@ class Connections:
         with suppress(ConversationLost):  # then `take` finds out, and tells
             await conversation.close()
             if reader is Reader.PROMPT:
-                self._free.append(await self._connect(self._target, reader))
+                self._free.append(await self._dial(reader))
 
     async def close(self) -> None:
         for renewing in self._renewing:
@@ -119,7 +127,11 @@ async def carry_out(plan: Plan, orders: "asyncio.Queue[planned.Order]", tell: Ca
     await connections.close()
     lags_ms = [each_s * 1000 for each_s in lag.lags_s]
     return planned.Finished(
-        round(percentile(lags_ms, 0.99), 2), round(max(lags_ms), 2), round(cpu_s, 2), connections.num_late
+        round(percentile(lags_ms, 0.99), 2),
+        round(max(lags_ms), 2),
+        round(cpu_s, 2),
+        connections.num_late,
+        tuple(connections.connects_ms),
     )
 
 

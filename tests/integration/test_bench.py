@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -64,6 +65,8 @@ async def test_a_closed_load_is_heard_to_its_ends(url: str) -> None:
     spoken = {round(sum(num for _, num in record.arrivals) / 48 / MS_PER_CHARACTER) for record in told.records}
     assert spoken <= sounding
     assert row["outcomes"]["done"] == row["first_audio_ms"]["num"]
+    assert row["left_behind"]["utterances"] == row["left_behind"]["contexts"] == 0
+    assert row["connect_ms"]["num"] >= 3
 
 
 async def test_a_mixed_load_has_interrupted_and_slow_listeners() -> None:
@@ -72,8 +75,7 @@ async def test_a_mixed_load_has_interrupted_and_slow_listeners() -> None:
     async with running_gateway(GatewayConfig(), FakeEngine(Script(real_time_factor=0.9))) as url:
         row = await bench(url, told, settings).measure(parse("mixed:45"))
     assert row["clients"]["num_processes"] == 2
-    assert row["outcomes"]["done"]
-    assert row["outcomes"]["cancelled"]
+    assert {Outcome.DONE, Outcome.CANCELLED} <= {record.outcome for record in told.records}
     assert row["outcomes"]["failed"] == row["outcomes"]["refused"] == 0, row["messages"]
     assert any(record.turn == 1 for record in told.records)  # who has interrupted goes on at once
     assert any(record.is_slow for record in told.records)
@@ -99,7 +101,8 @@ async def in_all_dialects(url: str, scenario: str, settings: Settings = SETTINGS
 
 async def test_every_dialect_hears_what_the_native_one_does(url: str) -> None:
     sounding = {sum(map(str.isalnum, text)) for text in (*TEXTS.short, *TEXTS.sentences, *TEXTS.paragraphs)}
-    for dialect, records in (await in_all_dialects(url, "closed:2")).items():
+    settings = replace(SETTINGS, duration_s=2.0)  # a busy machine needs it for a second turn in each
+    for dialect, records in (await in_all_dialects(url, "closed:2", settings)).items():
         assert {record.outcome for record in records} == {Outcome.DONE}, (dialect, [r.message for r in records])
         assert {record.turn for record in records} > {0}, dialect
         spoken = {round(sum(num for _, num in record.arrivals) / 48 / MS_PER_CHARACTER) for record in records}

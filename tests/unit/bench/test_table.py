@@ -7,6 +7,7 @@ import pytest
 from tests.unit.bench.engine.test_report import GOOD, PLAIN_RUN, outcome, scenarios
 from tests.unit.clients.bench.test_judge import RECORD
 from voicegate.bench.engine.report import outcome_report
+from voicegate.bench.socket import SWEEP
 from voicegate.bench.table import picture, replace_section, results, sections
 from voicegate.clients.bench.judge import figures
 
@@ -112,6 +113,8 @@ def test_the_headline_is_what_a_user_feels_and_the_picture_shows_it_against_the_
     assert drawn.startswith("<svg ")
     assert "live, whole text: p95" in drawn
     assert "words/s" not in drawn, "one number of streams is no line"
+    swept = picture(run | {"scenarios": dict.fromkeys(("alone:whole", "alone:20", *SWEEP), row)})
+    assert swept.count("<circle ") == 2 * 2 * 10, "p50 and p95, of texts whole and written, at each number of streams"
     assert picture(run | {"scenarios": {"mixed:400": row}}) == ""
 
 

@@ -34,7 +34,7 @@ def test_first_audio_counts_from_the_first_text() -> None:
     assert heard is not None
     assert heard.first_audio_ms == pytest.approx(100.0)
     assert heard.audio_s == 2.0
-    assert heard.worst_gap_ms == 0.0
+    assert heard.worst_gap_ms(0) == 0.0
     assert heard.rtf == pytest.approx(0.495)
 
 
@@ -113,6 +113,14 @@ def test_who_interrupts_waits_until_the_server_says_that_it_has_stopped() -> Non
     assert figures([RECORD, untold], window_s=(5.0, 20.0))["stop_ms"] is None
 
 
+def test_the_last_audio_after_an_interruption_counts() -> None:
+    told = altered(outcome=Outcome.CANCELLED, cancelled_s=12.0, stopped_s=12.025, ended_s=12.5)
+    row = figures([told, msgspec.structs.replace(told, last_audio_s=12.02)], window_s=(5.0, 20.0))
+    assert (row["last_audio_ms"]["num"], row["last_audio_ms"]["p50"], row["last_audio_ms"]["max"]) == (2, 0.0, 20.0)
+    untold = altered(outcome=Outcome.CANCELLED, cancelled_s=12.0, last_audio_s=12.02)
+    assert figures([untold], window_s=(5.0, 20.0))["last_audio_ms"] is None
+
+
 def test_the_wall_of_a_run_is_shared_by_all_its_audio() -> None:
     # From 10.01 to 20, for 2 s, 2 s and none; those before the window count too, as they do upstream.
     records = [
@@ -128,20 +136,53 @@ def test_the_wall_of_a_run_is_shared_by_all_its_audio() -> None:
 def test_a_gap_is_what_the_player_waits() -> None:
     heard = judge(altered(arrivals=((10.0, SECOND), (11.2, SECOND), (12.25, SECOND))))
     assert heard is not None
-    assert heard.worst_gap_ms == pytest.approx(200.0)
-    assert heard.gaps_ms == pytest.approx(250.0)
+    assert {each: heard.gaps_ms[each] for each in (0, 80)} == {
+        0: pytest.approx((200.0, 50.0)),
+        80: pytest.approx((200.0, 50.0)),
+    }
+    row = figures([altered(arrivals=((10.0, SECOND), (11.12, SECOND), (12.2, SECOND)))], window_s=(5.0, 20.0))
+    assert row["by_prebuffer_ms"]["0"] == {
+        "longest_ms": 120.0,
+        "c50": 0.0,
+        "num_gaps_over_50_ms": 2,
+        "c100": 0.0,
+        "num_gaps_over_100_ms": 1,
+        "c200": 1.0,
+        "num_gaps_over_200_ms": 0,
+    }
+    # Whose player collects 200 ms begins with the second message.
+    small = 4_800
+    slow = altered(arrivals=((10.0, small), (10.05, SECOND), (11.2, SECOND)))
+    players = figures([slow], window_s=(5.0, 20.0))["by_prebuffer_ms"]
+    assert [players[each]["longest_ms"] for each in ("0", "80", "200")] == [100.0, 100.0, 50.0]
 
 
-def test_one_message_says_nothing_of_continuity() -> None:
-    heard = judge(altered(arrivals=((10.11, SECOND),)))
+@pytest.mark.parametrize(
+    "arrivals",
+    [((10.11, SECOND),), ((10.11, 1_920), (10.1107, SECOND)), ((10.11, 1_920), (10.114, 1_920), (10.118, 960))],
+)
+def test_one_chunk_says_nothing_of_continuity(arrivals: tuple[tuple[float, int], ...]) -> None:
+    heard = judge(altered(arrivals=arrivals))
     assert heard is not None
-    assert heard.worst_gap_ms is None
+    assert not heard.is_judged
+    row = figures([RECORD, altered(arrivals=arrivals)], window_s=(5.0, 20.0))
+    assert (row["num_judged_for_continuity"], row["c50"]) == (1, 1.0)
+
+
+def test_the_second_chunk_comes_before_the_first_has_been_played() -> None:
+    early = altered(arrivals=((10.11, 1_920), (10.111, SECOND - 1_920), (10.61, SECOND)))  # a second, by half of one
+    late = altered(arrivals=((10.11, SECOND), (11.31, SECOND)))
+    row = figures([early, late, altered(arrivals=((10.11, SECOND),))], window_s=(5.0, 20.0))
+    assert (row["headroom_ms"]["min"], row["headroom_ms"]["num"]) == (-200.0, 2)
+    heard = judge(early)
+    assert heard is not None
+    assert heard.headroom_ms == pytest.approx(500.0)
 
 
 def test_who_is_interrupted_while_waiting_has_waited_until_then() -> None:
     heard = judge(altered(outcome=Outcome.CANCELLED, arrivals=((10.0, SECOND),), cancelled_s=11.5, ended_s=11.6))
     assert heard is not None
-    assert heard.worst_gap_ms == pytest.approx(500.0)
+    assert heard.worst_gap_ms(0) == pytest.approx(500.0)
 
 
 def test_who_is_cut_off_without_audio_has_waited_all_the_time() -> None:

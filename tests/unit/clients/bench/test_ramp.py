@@ -45,6 +45,7 @@ def test_an_objective_names_the_first_thing_that_is_missed() -> None:
     assert objective.misses(row(rtf_p99=0.999)) is None
     assert objective.misses(row(rtf_p99=None)) is None, "too few turns to tell"
     assert objective.misses({**row(), "rtf": None}) is None, "nobody heard the end"
+    assert "audible p95 250 ms, over 200" in str(objective.misses({**row(), "audible_ms": {"p95": 250.0}}))
     assert "1 were refused" in str(objective.misses(row(refused=1)))
     assert objective.misses({**row(), "first_audio_ms": None}) == "nothing was heard"
 
