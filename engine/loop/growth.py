@@ -51,8 +51,8 @@ class Growth:
             return _NEVER
         if target is None and is_room_tight:
             return _NEVER
-        if target is not None and utterance.deadline_s is None and self._has_block(target):
-            return _NEVER  # by the time that this one is heard, more is known
+        if target is not None and self._has_block(target):
+            return _NEVER  # by the time that this one is heard, more is known, and its listener has a block more
         due_s, dry_s = self._due_s(utterance, now_s)
         if due_s > now_s:
             return target, due_s

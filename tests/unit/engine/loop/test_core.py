@@ -13,6 +13,8 @@ from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from tests.support.word_times import words_in_time
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import AudioReady, Done, Failed, SpeakingMode, UtteranceId
+from voicegate.engine.loop.clause import Clause
+from voicegate.engine.loop.stages import ReadyVoice
 from voicegate.engine.loop.utterance import Utterance
 from voicegate.engine.voices.pace import VoicePace
 
@@ -207,3 +209,27 @@ def test_a_sentence_is_not_read_again_before_its_first_block_is_heard(monkeypatc
     engine.run()
     assert were_heard
     assert all(were_heard)
+
+
+def test_a_sentence_is_not_read_again_while_a_block_of_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When that one is heard, more is known; and each reading takes a prompt's time for however few tokens."""
+    engine = HandDrivenEngine(CONFIG, hollow().stages)
+    pipeline = engine.core._pipeline
+    utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
+    read_again, num_readings = pipeline.read_again, 0
+
+    def spy(clause: Clause, voice: ReadyVoice, *, until: int | None) -> None:
+        nonlocal num_readings
+        num_readings += 1
+        assert until is None or not (pipeline.block_frames(clause) or clause.batch is not None)
+        read_again(clause, voice, until=until)
+
+    monkeypatch.setattr(pipeline, "read_again", spy)
+    text = "The train to the coast leaves at nine from platform four as it always does on working days "
+    for word in text.split():
+        engine.core.push_text(utterance_id, f"{word} ")
+        until_s = engine.now_s + 0.3
+        while engine.now_s < until_s:
+            engine.step()
+    assert not engine.heard[utterance_id].end
+    assert num_readings >= 2
