@@ -1,4 +1,4 @@
-"""What the server needs besides our own packages, as pip reads it: python deploy/requirements.py pyproject.toml.
+"""What the server needs besides our own packages, as pip reads it: requirements.py pyproject.toml EXTRA...
 
 An image installs it in a layer below our code, so that only a change of it installs anything again.
 """
@@ -12,10 +12,11 @@ from typing import Any
 _OURS = re.compile(r"voicegate(?:\[(?P<extra>\w+)\])?$|voicegate-tiny-model\b")
 
 
-def requirements(project: dict[str, Any], extra: str) -> Iterator[str]:
-    """Of the package and of this extra, with those of the extras that it names."""
+def requirements(project: dict[str, Any], *extras: str) -> Iterator[str]:
+    """Of the package and of these extras, with those of the extras that they name."""
     yield from project["dependencies"]
-    yield from _of_extra(project["optional-dependencies"], extra)
+    for extra in extras:
+        yield from _of_extra(project["optional-dependencies"], extra)
 
 
 def _of_extra(extras: dict[str, list[str]], extra: str) -> Iterator[str]:
@@ -30,4 +31,4 @@ def _of_extra(extras: dict[str, list[str]], extra: str) -> Iterator[str]:
 if __name__ == "__main__":
     with open(sys.argv[1], "rb") as file:
         found = tomllib.load(file)["project"]
-    sys.stdout.writelines(f"{line}\n" for line in requirements(found, "server"))
+    sys.stdout.writelines(f"{line}\n" for line in requirements(found, *sys.argv[2:]))

@@ -4,9 +4,12 @@ import asyncio
 import json
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ from voicegate.gateway.config import from_environment
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[3]
+TARGETS = ("cpu", "gpu", "tensorrt-llm")
 DOCKER_STOP_S = 10.0  # what `docker stop` gives where nobody says more
 
 
@@ -31,74 +35,187 @@ def instructions() -> Iterator[str]:
     return (" ".join(line.split()) for line in text.splitlines() if line.strip() and line[0] != "#")
 
 
-def of_the_image() -> list[str]:
-    """Of the last stage, which is what is shipped."""
-    lines = list(instructions())
-    begin = max(number for number, line in enumerate(lines) if line.startswith("FROM"))
-    return lines[begin:]
+@cache
+def stages() -> dict[str, list[str]]:
+    """By name, each with its FROM."""
+    found: dict[str, list[str]] = {}
+    for line in instructions():
+        if line.startswith("FROM "):
+            _, _, name = line.partition(" AS ")
+            found[name] = []
+        if found:
+            found[name].append(line)
+    return found
 
 
-def settings() -> dict[str, str]:
-    (line,) = [line for line in of_the_image() if line.startswith("ENV")]
-    return dict(word.split("=", 1) for word in shlex.split(line)[1:])
+def image(target: str) -> list[str]:
+    """What is shipped: the stage, behind those of this file that it is made from."""
+    lines = stages()[target]
+    base = lines[0].split()[1]
+    return [*(image(base) if base in stages() else []), *lines]
 
 
-def compose() -> dict[str, Any]:
-    services: dict[str, Any] = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())["services"]
-    return services
+def settings(target: str) -> dict[str, str]:
+    lines = [line for line in image(target) if line.startswith("ENV")]
+    return dict(word.split("=", 1) for line in lines for word in shlex.split(line)[1:])
 
 
-def test_an_edit_of_our_code_reaches_the_layer_of_our_wheels_alone() -> None:
-    lines = of_the_image()
-    index = '${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"}'
-    (torch,) = [number for number, line in enumerate(lines) if line.endswith(f"{index} torch")]
+def ours(target: str) -> dict[str, str]:
+    return {name: value for name, value in settings(target).items() if name.startswith("VOICEGATE_")}
+
+
+def compose(*names: str) -> dict[str, Any]:
+    """Services; of later files laid over those of earlier ones, as far as these tests ask."""
+    merged: dict[str, Any] = {}
+    for name in names:
+        services = yaml.safe_load((ROOT / "deploy" / name).read_text())["services"]
+        for service, more in services.items():
+            into = merged.setdefault(service, {})
+            for key, value in more.items():
+                match into.get(key), value:
+                    case dict() as old, dict():
+                        into[key] = {**old, **value}
+                    case list() as old, list():
+                        into[key] = [*old, *value]
+                    case _:
+                        into[key] = value
+    return merged
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_edit_of_our_code_reaches_the_layer_of_our_wheels_alone(target: str) -> None:
+    lines = image(target)
     (others,) = [number for number, line in enumerate(lines) if line.endswith("-r /opt/voicegate/requirements.txt")]
-    (ours,) = [number for number, line in enumerate(lines) if "/wheels/*.whl" in line]
-    assert torch < others < ours
-    copied = [line for line in lines[:ours] if line.startswith(("COPY", "ADD"))]
-    assert copied == [
+    (wheels,) = [number for number, line in enumerate(lines) if "/wheels/*.whl" in line]
+    assert others < wheels
+    copied = {line for line in lines[:wheels] if line.startswith(("COPY", "ADD"))}
+    assert copied <= {
         "COPY constraints.txt /opt/voicegate/",
-        "COPY --from=requirements /src/requirements.txt /opt/voicegate/",
-    ]
-    assert "--no-deps --no-index" in lines[ours]
+        f"COPY --from=requirements /src/{target}.txt /opt/voicegate/requirements.txt",
+    }
+    assert "--no-deps --no-index" in lines[wheels]
     (read,) = [line for line in instructions() if line.startswith("COPY pyproject.toml")]
     assert read == "COPY pyproject.toml deploy/requirements.py ./"
-    assert lines.index("ARG TORCH_INDEX_URL") < torch
 
 
-def test_what_is_installed_below_is_all_that_the_server_needs() -> None:
+def test_torch_for_a_cpu_comes_from_the_index_that_has_it() -> None:
+    lines = image("cpu")
+    index = '${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"}'
+    (torch,) = [number for number, line in enumerate(lines) if line.endswith(f"{index} torch")]
+    assert lines.index("ARG TORCH_INDEX_URL") < torch < next(n for n, line in enumerate(lines) if " -r " in line)
+    assert compose("compose.yaml")["voicegate"]["build"]["target"] == "cpu"
+
+
+def test_the_last_stage_is_the_one_that_runs_anywhere() -> None:
+    assert list(stages())[-1] == "cpu"
+
+
+@pytest.mark.parametrize("extras", [("server",), ("server", "gpu")])
+def test_what_is_installed_below_is_all_that_the_server_needs(extras: tuple[str, ...]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    found = list(requirements(project, "server"))
-    extras = project["optional-dependencies"]
-    assert set(found) == {*project["dependencies"], *extras["opus"], *extras["server"]} - {
-        item for item in extras["server"] if item.startswith("voicegate")
-    }
+    found = list(requirements(project, *extras))
+    listed = project["optional-dependencies"]
+    named = [item for extra in ("opus", *extras) for item in listed[extra] if not item.startswith("voicegate")]
+    assert set(found) == {*project["dependencies"], *named}
     assert any(item.startswith("torch>") for item in found)
     assert len(found) == len(set(found))
 
 
-def test_the_image_asks_for_a_key_and_stops_in_time() -> None:
-    config = from_environment(settings())
+def test_nvidias_torch_and_triton_stay_as_they_are(tmp_path: Path) -> None:
+    """The stage's own commands, on this project: nothing that NVIDIA's image has is asked for in another version."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.copy(ROOT / "deploy/requirements.py", tmp_path)
+    (command,) = [line.removeprefix("RUN ") for line in stages()["requirements"] if line.startswith("RUN")]
+    subprocess.run(command.replace("python ", f"{sys.executable} "), shell=True, cwd=tmp_path, check=True)
+    names = {re.split(r"[><=;]", line)[0] for line in (tmp_path / "tensorrt-llm.txt").read_text().splitlines()}
+    assert "websockets" in names
+    assert not names & {"torch", "triton"}
+    (install,) = [line for line in image("tensorrt-llm") if "/opt/voicegate/image.txt -r" in line]
+    assert "pip freeze" in install
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_image_asks_for_a_key_and_stops_in_time(target: str) -> None:
+    config = from_environment(ours(target))
     assert config.require_key
     assert config.host == "0.0.0.0"
     assert config.drain_s < DOCKER_STOP_S
-    users = [line for line in of_the_image() if line.startswith("USER")]
+    users = [line for line in image(target) if line.startswith("USER")]
     assert re.fullmatch(r"USER [1-9]\d+", users[-1]), "a number, so that an orchestrator sees that it is not root"
+    assert image(target).index(users[-1]) > max(n for n, line in enumerate(image(target)) if line.startswith("RUN"))
 
 
-def test_its_neighbours_fit() -> None:
-    services = compose()
-    gateway = services["voicegate"]
-    asks, given = gateway["environment"], {"VOICEGATE_API_KEY": "k" * 32}
-    config = from_environment({**settings(), **asks, **given})
-    assert float(gateway["stop_grace_period"].removesuffix("s")) > config.drain_s + 5
-    assert asks["VOICEGATE_API_KEY"].startswith("${VOICEGATE_API_KEY:?")
+def test_what_needs_a_gpu_does_not_fall_back() -> None:
+    for target in ("gpu", "tensorrt-llm"):
+        assert from_environment(ours(target)).device == "cuda"
+        assert settings(target)["TRITON_CACHE_DIR"].startswith("/cache/")
+    assert from_environment(ours("tensorrt-llm")).llm_backend == "tensorrt-llm"
+
+
+def test_tools_that_build_are_left_behind() -> None:
+    """But for the C compiler that Triton calls where it runs."""
+    installed = {
+        target: {
+            word
+            for line in image(target)
+            for part in line.split("&&")
+            if "apt-get install" in part
+            for word in part.split("--no-install-recommends")[1].split()
+        }
+        for target in TARGETS
+    }
+    assert installed == {
+        "cpu": {"libopus0"},
+        "gpu": {"libopus0", "gcc", "libc6-dev"},
+        "tensorrt-llm": {"libopus0"},
+    }
+    assert not [line for target in TARGETS for line in image(target) if "pip wheel" in line]
+
+
+def test_hadolint_finds_nothing_wrong() -> None:
+    program = Path(sys.executable).with_name("hadolint")
+    done = subprocess.run([program, ROOT / "Dockerfile"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("files", [("compose.yaml",), ("compose.yaml", "compose.gpu.yaml"), ("compose.gpus.yaml",)])
+def test_neighbours_fit(files: tuple[str, ...]) -> None:
+    services = compose(*files)
+    gateways = {name: service for name, service in services.items() if "build" in service}
     scraped = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())["scrape_configs"][0]
-    assert scraped["static_configs"][0]["targets"] == [f"voicegate:{config.metrics_port}"]
+    for name, gateway in gateways.items():
+        asks, given = gateway["environment"], {"VOICEGATE_API_KEY": "k" * 32}
+        if "VOICEGATE_TOKEN_SECRET" in asks:
+            given["VOICEGATE_TOKEN_SECRET"] = "s" * 32
+        target = gateway["build"]["target"]
+        config = from_environment({**ours(target), **asks, **given})
+        assert float(gateway["stop_grace_period"].removesuffix("s")) > config.drain_s + 5
+        assert asks["VOICEGATE_API_KEY"].startswith("${VOICEGATE_API_KEY:?")
+        (names,) = scraped["dns_sd_configs"]
+        aliases = gateway.get("networks", {}).get("voicegate", {}).get("aliases", [name])
+        assert (names["names"], names["port"]) == (aliases, config.metrics_port)
+        assert ("reservations" in gateway.get("deploy", {}).get("resources", {})) is (target == "gpu")
     for service in services.values():
-        for volume in service["volumes"]:
+        for volume in service.get("volumes", ()):
             source = volume.split(":")[0]
             assert not source.startswith(".") or (ROOT / "deploy" / source).is_dir()
+
+
+def test_gateways_of_several_gpus_are_where_haproxy_looks_for_them() -> None:
+    services = compose("compose.gpus.yaml")
+    balancer = (ROOT / "deploy/haproxy/haproxy.cfg").read_text()
+    found = dict(re.findall(r"^    server (\w+) ([\d.]+):8080 agent-port 9465$", balancer, re.MULTILINE))
+    gateways = {name: service for name, service in services.items() if "build" in service}
+    assert {name: service["networks"]["voicegate"]["ipv4_address"] for name, service in gateways.items()} == found
+    used = [service["deploy"]["resources"]["reservations"]["devices"][0]["device_ids"] for service in gateways.values()]
+    assert used == [[str(number)] for number in range(len(gateways))]
+    for name, gateway in gateways.items():
+        config = from_environment(
+            {**gateway["environment"], "VOICEGATE_API_KEY": "k" * 32, "VOICEGATE_TOKEN_SECRET": "s" * 32}
+        )
+        assert (config.instance, config.agent_port) == (name, 9465)
+        address = services["haproxy"]["networks"]["voicegate"]["ipv4_address"]
+        assert [str(network) for network in config.trusted_networks] == [f"{address}/32"]
 
 
 class HangingEngine(FakeEngine):
@@ -107,15 +224,15 @@ class HangingEngine(FakeEngine):
 
 @pytest.mark.parametrize("engine", [FakeEngine(), HangingEngine()])
 async def test_the_health_check_asks_the_server(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    (line,) = [line for line in of_the_image() if line.startswith("HEALTHCHECK")]
-    command = json.loads(line[line.index("[") :])
-    assert command[0] == "python"
+    commands = {tuple(json.loads(line[line.index("[") :])) for line in instructions() if line.startswith("HEALTHCHECK")}
+    assert {command[0] for command in commands} == {"python", "python3"}
+    (command,) = {command[1:] for command in commands}
     hangs = engine.pulse is not None
     async with running(engine, engine_timeout_s=1.0) as served:
         await served.gateway.settled.wait()
         await until(lambda: hangs is (served.gateway._watchdog.trouble is not None))
         monkeypatch.setenv("VOICEGATE_PORT", served.gateway.url.split(":")[2].split("/")[0])
         process = await asyncio.create_subprocess_exec(
-            sys.executable, *command[1:], stderr=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL
+            sys.executable, *command, stderr=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL
         )
         assert (await process.wait() == 0) is not hangs
