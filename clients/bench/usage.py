@@ -23,12 +23,12 @@ def thread_cpu_s(pid: int) -> dict[int, float]:
 
 
 def children(pid: int) -> list[int]:
-    """Processes that this one started."""
+    """Processes that this one started, and those that they did."""
     found: list[int] = []
     for path in Path(f"/proc/{pid}/task").glob("[0-9]*/children"):
         with suppress(OSError):
             found += map(int, path.read_text().split())
-    return found
+    return [*found, *(below for child in found for below in children(child))]
 
 
 def _cpu_s(stat: str) -> float:

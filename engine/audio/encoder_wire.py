@@ -6,7 +6,6 @@ from      READY: nothing · DONE: each packet behind its length (2 bytes) · FAI
 """
 
 import struct
-from collections.abc import Sequence
 from enum import IntEnum
 from typing import BinaryIO
 
@@ -53,7 +52,7 @@ def read_frame(stream: BinaryIO) -> tuple[int, int, int, bytes] | None:
     return None if len(body) < length else (kind, number, num_samples, body)
 
 
-def pack_packets(packets: Sequence[bytes]) -> bytes:
+def pack_packets(packets: list[bytes]) -> bytes:
     return b"".join(part for packet in packets for part in (_LENGTH.pack(len(packet)), packet))
 
 

@@ -5,17 +5,18 @@ to        GREETING: whatever the process takes for one · SUBMIT: JSON of Submis
           JSON · END, FORGET, CLOSE: nothing · DEFINE: JSON of a dictionary's entries · ADD_VOICE: length of the JSON of
           NewVoice (4), that, the recording · REMOVE_VOICE: UTF-8
 from      READY: JSON of EngineInfo · REFUSED, LINE: UTF-8 · SHARE: JSON · STATE: JSON of State · ROOM: submits seen
-          (4), room (4) · AUDIO: pts (8), each packet behind its length (2) · other events, ANSWER: JSON
+          (4), room (4) · AUDIO: pts (8), how many packets (2), their
+          lengths (2 each), they · other events, ANSWER: JSON
 """
 
 import struct
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
+from itertools import accumulate, pairwise
 from typing import Final
 
 import msgspec
 
-from voicegate.engine.audio.encoder_wire import pack_packets, unpack_packets
 from voicegate.engine.interface import (
     Alignment,
     AudioReady,
@@ -37,7 +38,7 @@ from voicegate.engine.interface import (
 )
 
 _HEADER: Final = struct.Struct("<IBI")
-_PTS: Final = struct.Struct("<q")
+_AUDIO: Final = struct.Struct("<qH")
 _ROOM: Final = struct.Struct("<II")
 _LENGTH: Final = struct.Struct("<I")
 
@@ -169,14 +170,18 @@ _ERRORS: Final = {
 
 def pack_event(event: EngineEvent) -> tuple[Told, bytes]:
     if isinstance(event, AudioReady):
-        return Told.AUDIO, _PTS.pack(event.pts_48k) + pack_packets(event.packets)
+        packets = event.packets
+        lengths = struct.pack(f"<{len(packets)}H", *map(len, packets))
+        return Told.AUDIO, b"".join((_AUDIO.pack(event.pts_48k, len(packets)), lengths, *packets))
     return _KINDS[type(event)], msgspec.json.encode(event)
 
 
 def unpack_event(kind: Told, utterance_id: UtteranceId, body: bytes) -> EngineEvent:
     if kind is Told.AUDIO:
-        (pts_48k,) = _PTS.unpack_from(body)
-        return AudioReady(utterance_id, unpack_packets(body[_PTS.size :]), pts_48k)
+        pts_48k, num_packets = _AUDIO.unpack_from(body)
+        lengths = struct.unpack_from(f"<{num_packets}H", body, _AUDIO.size)
+        ends = list(accumulate(lengths, initial=_AUDIO.size + 2 * num_packets))
+        return AudioReady(utterance_id, tuple(body[start:end] for start, end in pairwise(ends)), pts_48k)
     return _DECODERS[kind].decode(body)
 
 

@@ -12,6 +12,7 @@ from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import (
     AudioFormat,
     AudioReady,
+    Cancelled,
     Codec,
     Done,
     Engine,
@@ -23,7 +24,7 @@ from voicegate.engine.interface import (
     UtteranceRequest,
 )
 from voicegate.engine.loading.progress import Progress
-from voicegate.engine.replicas import channel
+from voicegate.engine.replicas import channel, latecomers
 from voicegate.engine.replicas.engine_service import EXIT_FAILED, EXIT_OK, FrontGone, serve_engine
 from voicegate.engine.replicas.wire import Command, Frames, Share, Submission, Told, frame, unpack_event
 
@@ -202,3 +203,49 @@ async def test_calls_on_what_has_ended_are_nothing() -> None:
         await front.submit("again")
         _, end = await front.until_end()
         assert isinstance(end, Done)
+
+
+class Filling(FakeEngine):
+    """Says that there is room for more than there is."""
+
+    def __init__(self) -> None:
+        super().__init__(Script(max_utterances=1))
+
+    @property
+    def room(self) -> int:
+        return 10
+
+
+def submission(name: str) -> bytes:
+    return msgspec.json.encode(Submission(UtteranceRequest(UtteranceId(name), "hum"), ()))
+
+
+async def test_who_comes_when_there_is_no_room_any_more_waits_for_a_moment() -> None:
+    async with serving(Filling()) as front:
+        for number, name in enumerate(("first", "second", "third", "fourth")):
+            await front.send(Command.SUBMIT, number, submission(name))
+            await front.send(Command.PUSH, number, b"ten ")
+            await front.send(Command.PUSH, number, b"letters ")
+        await front.send(Command.CANCEL, 2, b"null")
+        kind, body = await until_kind(front, Told.CANCELLED)
+        assert unpack_event(kind, ID, body) == Cancelled(UtteranceId("third"), 0, 0, "", "ten letters ")
+        for number in (0, 1, 3):
+            await front.send(Command.END, number)
+        done = [unpack_event(Told.DONE, ID, (await until_kind(front, Told.DONE))[1]) for _ in range(3)]
+        assert [event.utterance_id for event in done] == ["first", "second", "fourth"]
+        assert {event.audio_ms for event in done if isinstance(event, Done)} == {600}
+
+
+async def test_who_waits_for_too_long_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latecomers, "_PATIENCE_S", 0.0)
+    async with serving(Filling()) as front:
+        await front.send(Command.SUBMIT, 0, submission("first"))
+        await front.send(Command.SUBMIT, 1, submission("second"))
+        kind, body = await until_kind(front, Told.FAILED)
+        assert unpack_event(kind, ID, body) == Failed(UtteranceId("second"), "1 utterances run already")
+
+
+async def until_kind(front: Front, kind: Told) -> tuple[Told, bytes]:
+    while (got := await front.next())[0] is not kind:
+        pass
+    return got
