@@ -11,22 +11,19 @@ import argparse
 import asyncio
 import json
 import os
-import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from voicegate.bench import results_file
+from voicegate.bench.gateway.processes import ask, asked, end, line_of, start
 from voicegate.clients.bench import environment
 from voicegate.clients.bench.stats import summary
 
 _SERVER_CORE: Final = 0
 _STREAMS_PER_PROCESS: Final = 100
 _WARM_UP_S: Final = 2.0
-_PATIENCE_S: Final = 30.0
-_LONGEST_LINE_BYTES: Final = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,68 +35,29 @@ class Load:
 LOADS: Final = {"served": Load(1000, 20), "fine": Load(40, 0)}
 
 
-async def _start(module: str, *arguments: str) -> Process:
-    command = (sys.executable, "-m", f"voicegate.bench.gateway.{module}", *arguments)
-    return await asyncio.create_subprocess_exec(
-        *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=_LONGEST_LINE_BYTES
-    )
-
-
-async def _line(process: Process) -> str:
-    assert process.stdout is not None
-    try:
-        line = await asyncio.wait_for(process.stdout.readline(), _PATIENCE_S)
-    except TimeoutError:
-        line = b""
-    if not line:
-        raise SystemExit("a process of the bench has ended or hangs; run it alone to see why")
-    return line.decode().strip()
-
-
-async def _ask(process: Process) -> None:
-    assert process.stdin is not None
-    process.stdin.write(b"\n")
-    await process.stdin.drain()
-
-
-async def _asked(process: Process) -> Any:
-    await _ask(process)
-    return json.loads(await _line(process))
-
-
-async def _end(process: Process) -> None:
-    assert process.stdin is not None
-    process.stdin.close()
-    try:
-        await asyncio.wait_for(process.wait(), _PATIENCE_S)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-
-
 async def measure(name: str, num_streams: int, *, seconds: float) -> dict[str, Any]:
     load = LOADS[name]
     core = ("--core", str(_SERVER_CORE))
     async with AsyncExitStack() as processes:
-        server = await _start("server", "--chunk-ms", str(load.chunk_ms), "--max-streams", str(num_streams), *core)
-        processes.push_async_callback(_end, server)
-        url = await _line(server)
+        server = await start("server", "--chunk-ms", str(load.chunk_ms), "--max-streams", str(num_streams), *core)
+        processes.push_async_callback(end, server)
+        url = await line_of(server)
         clients = []
         for first in range(0, num_streams, _STREAMS_PER_PROCESS):
             size = min(_STREAMS_PER_PROCESS, num_streams - first)
             words = ("--texts-per-s", str(load.texts_per_s), "--not-on-core", str(_SERVER_CORE))
-            client = await _start("listeners", url, "--streams", str(size), *words)
-            processes.push_async_callback(_end, client)
+            client = await start("listeners", url, "--streams", str(size), *words)
+            processes.push_async_callback(end, client)
             clients.append(client)
         for client in clients:
-            await _line(client)
+            await line_of(client)
         await asyncio.sleep(_WARM_UP_S)
         for client in clients:
-            await _ask(client)
-        before = await _asked(server)
+            await ask(client)
+        before = await asked(server)
         await asyncio.sleep(seconds)
-        after = await _asked(server)
-        counted = [await _asked(client) for client in clients]
+        after = await asked(server)
+        counted = [await asked(client) for client in clients]
     return _row(name, num_streams, counted, {key: after[key] - before[key] for key in after}, seconds)
 
 

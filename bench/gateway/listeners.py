@@ -2,7 +2,7 @@
 
     python -m voicegate.bench.gateway.listeners ws://... --streams 50 --texts-per-s 20
 
-Speaks just enough of WebSocket to cost little. Prints a line when all speak; then for the first line on its input
+Prints a line when all speak; then for the first line on its input
 begins to count, for the second prints what it counted, and ends.
 """
 
@@ -11,7 +11,6 @@ import asyncio
 import json
 import os
 import random
-import struct
 import sys
 import time
 from typing import Final, cast
@@ -19,30 +18,16 @@ from urllib.parse import urlsplit
 
 import uvloop
 
+from voicegate.bench.gateway.frames import BINARY, PING, client_frame, frame_at, handshake, text_frame
 from voicegate.bench.gateway.metronome import STAMP
 
-_BINARY: Final = 0x82
-_PING: Final = 0x89
 # Behind the audio message's head and the length of its first packet (docs/protocol.md section 5).
 _STAMP_OFFSET: Final = 14
 _TICK_S: Final = 0.002
-_LENGTH16: Final = struct.Struct(">H")
-_ZERO_MASK: Final = bytes(4)
 
 
-def _client_frame(first_byte: int, payload: bytes) -> bytes:
-    """Masked by zero, which leaves the payload as it is."""
-    if len(payload) > 125:
-        raise ValueError("only short messages are sent here")
-    return bytes([first_byte, 0x80 | len(payload)]) + _ZERO_MASK + payload
-
-
-def _text(message: dict[str, str]) -> bytes:
-    return _client_frame(0x81, json.dumps(message).encode())
-
-
-_OPEN: Final = _text({"type": "open", "context": "a"})
-_WORD: Final = _text({"type": "text", "context": "a", "text": "word, "})
+_OPEN: Final = text_frame({"type": "open", "context": "a"})
+_WORD: Final = text_frame({"type": "text", "context": "a", "text": "word, "})
 
 
 class Tally:
@@ -55,10 +40,7 @@ class Tally:
 
 class Listener(asyncio.Protocol):
     def __init__(self, target: str, host: str, tally: Tally) -> None:
-        self._request = (
-            f"GET {target} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-        )
+        self._request = handshake(target, host)
         self._tally = tally
         self._buffer = b""
         self._transport: asyncio.Transport | None = None
@@ -67,7 +49,7 @@ class Listener(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's do not derive from it
-        self._transport.write(self._request.encode())
+        self._transport.write(self._request)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.speaks.done():
@@ -91,37 +73,22 @@ class Listener(asyncio.Protocol):
             self._is_upgraded = True
             self._transport.write(_OPEN + _WORD)
         position = 0
-        while (frame := _frame_at(buffer, position)) is not None:
+        while (frame := frame_at(buffer, position)) is not None:
             first_byte, start, position = frame
             self._take(first_byte, buffer, start, position, now_ns)
         self._buffer = buffer[position:]
 
     def _take(self, first_byte: int, buffer: bytes, start: int, end: int, now_ns: int) -> None:
-        if first_byte == _BINARY:
+        if first_byte == BINARY:
             if not self.speaks.done():
                 self.speaks.set_result(None)
             if self._tally.is_counting:
                 self._tally.latencies_ns.append(now_ns - STAMP.unpack_from(buffer, start + _STAMP_OFFSET)[0])
-        elif first_byte == _PING:
+        elif first_byte == PING:
             assert self._transport is not None
-            self._transport.write(_client_frame(0x8A, buffer[start:end]))
+            self._transport.write(client_frame(0x8A, buffer[start:end]))
         else:
             self._tally.num_other_messages += self._tally.is_counting
-
-
-def _frame_at(buffer: bytes, position: int) -> tuple[int, int, int] | None:
-    """Its first byte, where its payload begins and ends; None where it is not whole."""
-    if len(buffer) < position + 2:
-        return None
-    length, start = buffer[position + 1], position + 2
-    if length == 126:
-        if len(buffer) < position + 4:
-            return None
-        (length,), start = _LENGTH16.unpack_from(buffer, start), position + 4
-    elif length == 127:
-        raise ValueError("a message longer than any that the metronome makes")
-    end = start + length
-    return (buffer[position], start, end) if end <= len(buffer) else None
 
 
 async def _write_words(listeners: list[Listener], texts_per_s: float, tally: Tally) -> None:

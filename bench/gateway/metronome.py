@@ -52,7 +52,9 @@ class _Voice:
 
 
 class Metronome:
-    def __init__(self, *, chunk_ms: int, max_utterances: int) -> None:
+    def __init__(self, *, chunk_ms: int, max_utterances: int, is_prompt: bool = False) -> None:
+        """`is_prompt`: an utterance's first chunk comes at once, not at a moment of its own."""
+        self._is_prompt = is_prompt
         self._packets_per_chunk = chunk_ms // _PACKET_MS
         self._rest = (_REST,) * (self._packets_per_chunk - 1)
         self._chunk_s = chunk_ms / 1000
@@ -105,10 +107,10 @@ class Metronome:
         self._events.put_nowait(None)
 
     def submit(self, request: UtteranceRequest) -> None:
-        """Its first chunk comes at a moment of its own, so that not all speak at once."""
         with self._lock:
             self._live[request.utterance_id] = _Voice(request.utterance_id)
-            begins_s = time.monotonic() + self._random.random() * self._chunk_s
+            wait_s = 0.0 if self._is_prompt else self._random.random() * self._chunk_s  # so that not all speak at once
+            begins_s = time.monotonic() + wait_s
             heapq.heappush(self._due, (begins_s, request.utterance_id))
 
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:

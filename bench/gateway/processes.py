@@ -1,0 +1,49 @@
+"""The bench's processes: each says on its output that it has begun, and answers lines on its input."""
+
+import asyncio
+import json
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from typing import Any, Final
+
+_PATIENCE_S: Final = 30.0
+_LONGEST_LINE_BYTES: Final = 256 * 1024 * 1024
+
+
+async def start(module: str, *arguments: str) -> Process:
+    command = (sys.executable, "-m", f"voicegate.bench.gateway.{module}", *arguments)
+    return await asyncio.create_subprocess_exec(
+        *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=_LONGEST_LINE_BYTES
+    )
+
+
+async def line_of(process: Process) -> str:
+    assert process.stdout is not None
+    try:
+        line = await asyncio.wait_for(process.stdout.readline(), _PATIENCE_S)
+    except TimeoutError:
+        line = b""
+    if not line:
+        raise SystemExit("a process of the bench has ended or hangs; run it alone to see why")
+    return line.decode().strip()
+
+
+async def ask(process: Process) -> None:
+    assert process.stdin is not None
+    process.stdin.write(b"\n")
+    await process.stdin.drain()
+
+
+async def asked(process: Process) -> Any:
+    await ask(process)
+    return json.loads(await line_of(process))
+
+
+async def end(process: Process) -> None:
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        await asyncio.wait_for(process.wait(), _PATIENCE_S)
+    except TimeoutError:
+        process.kill()
+        await process.wait()

@@ -1,0 +1,228 @@
+"""A process of clients that mean no good, or do not care: they come and go, send as fast as they may, or ask and wait.
+
+    python -m voicegate.bench.gateway.strangers ws://... --visits-per-s 250 --flooders 8 --askers 1
+
+Prints a line when it has begun; then for the first line on its input begins to count, for the second prints what it
+counted, and ends.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import sys
+import time
+from typing import Final, cast
+from urllib.parse import SplitResult, urlsplit
+
+import uvloop
+
+from voicegate.bench.gateway.frames import BINARY, frame_at, handshake, text_frame
+
+# Lower holds the visits back where the server is slow; higher has more of them there at once.
+_MOST_VISITS_AT_ONCE: Final = 100
+# A client's own address has 28,000 ports a minute, which is as long as the kernel keeps one that was closed.
+_NUM_ADDRESSES: Final = 16
+_PATIENCE_S: Final = 10.0
+_TICK_S: Final = 0.002
+_ASK_EVERY_S: Final = 0.05
+
+_OPEN_AND_SPEAK: Final = text_frame({"type": "open", "context": "a"}) + text_frame(
+    {"type": "text", "context": "a", "text": "word, "}
+)
+_CANCEL: Final = text_frame({"type": "cancel", "context": "a"})
+_CHEAP: Final = 200 * text_frame({"type": "ping"})
+
+
+class Tally:
+    def __init__(self) -> None:
+        self.is_counting = False
+        self.num_visits = 0
+        self.num_failed = 0
+        self.num_floods_over = 0
+        self.first_audio_ms: list[float] = []
+
+
+class Stranger(asyncio.Protocol):
+    """Greeted by `until_greeted`; `until` waits for a frame that holds something."""
+
+    def __init__(self, url: SplitResult) -> None:
+        self._request = handshake(url.path, url.netloc)
+        self._buffer = b""
+        self._is_upgraded = False
+        self._awaited: tuple[int, bytes] | None = None
+        self._news = asyncio.get_running_loop().create_future()
+        self._may_write = asyncio.Event()
+        self._may_write.set()
+        self.is_over = False
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's do not derive from it
+        self.transport.write(self._request)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_over = True
+        self._may_write.set()
+        if not self._news.done():
+            self._news.set_exception(ConnectionError("the server closed the connection"))
+            self._news.exception()  # whoever waits is told; nobody has to
+
+    def pause_writing(self) -> None:
+        self._may_write.clear()
+
+    def resume_writing(self) -> None:
+        self._may_write.set()
+
+    def data_received(self, data: bytes) -> None:
+        buffer = self._buffer + data
+        if not self._is_upgraded:
+            head, end, buffer = buffer.partition(b"\r\n\r\n")
+            if not end:
+                self._buffer = head
+                return
+            if b" 101 " not in head.split(b"\r\n")[0]:
+                self.transport.abort()
+                return
+            self._is_upgraded = True
+        position = 0
+        while (frame := frame_at(buffer, position)) is not None:
+            first_byte, start, position = frame
+            if (
+                self._awaited is not None
+                and first_byte == self._awaited[0]
+                and self._awaited[1] in buffer[start:position]
+            ):
+                self._awaited = None
+                self._news.set_result(None)
+        self._buffer = buffer[position:]
+
+    async def write(self, data: bytes) -> None:
+        await self._may_write.wait()
+        self.transport.write(data)
+
+    async def until(self, first_byte: int, part: bytes) -> None:
+        """Raises ConnectionError, TimeoutError."""
+        if self.is_over:
+            raise ConnectionError("the server closed the connection")
+        self._news = asyncio.get_running_loop().create_future()
+        self._awaited = (first_byte, part)
+        async with asyncio.timeout(_PATIENCE_S):
+            await self._news
+
+
+class Strangers:
+    def __init__(self, url: str) -> None:
+        self._url = urlsplit(url)
+        assert self._url.hostname is not None
+        assert self._url.port is not None
+        self._where = (self._url.hostname, self._url.port)
+        self._addresses = random.sample(range(2, 250), _NUM_ADDRESSES)
+        self.tally = Tally()
+
+    async def _arrive(self) -> Stranger:
+        _, stranger = await asyncio.get_running_loop().create_connection(
+            lambda: Stranger(self._url),
+            *self._where,
+            local_addr=(f"127.0.0.{random.choice(self._addresses)}", 0),
+        )
+        await stranger.until(0x81, b'"ready"')
+        return stranger
+
+    async def _visit(self) -> None:
+        """A socket, a context, a word, a cancel, and gone."""
+        try:
+            stranger = await self._arrive()
+            try:
+                stranger.transport.write(_OPEN_AND_SPEAK + _CANCEL)
+                await stranger.until(0x81, b'"cancelled"')
+            finally:
+                stranger.transport.close()
+        except (OSError, TimeoutError):
+            self.tally.num_failed += self.tally.is_counting
+        else:
+            self.tally.num_visits += self.tally.is_counting
+
+    async def visit(self, visits_per_s: float) -> None:
+        visits, began_s, number = set[asyncio.Task[None]](), time.monotonic(), 0
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                while number < (time.monotonic() - began_s) * visits_per_s and len(visits) < _MOST_VISITS_AT_ONCE:
+                    visit = tasks.create_task(self._visit())
+                    visits.add(visit)
+                    visit.add_done_callback(visits.discard)
+                    number += 1
+                await asyncio.sleep(_TICK_S)
+
+    async def flood(self) -> None:
+        """Again and again: whoever does it for long is closed."""
+        while True:
+            try:
+                stranger = await self._arrive()
+                while not stranger.is_over:
+                    await stranger.write(_CHEAP)
+                    await asyncio.sleep(0)
+            except (OSError, TimeoutError):
+                await asyncio.sleep(_TICK_S)
+            self.tally.num_floods_over += self.tally.is_counting
+
+    async def ask(self) -> None:
+        """One who wants to hear something: from the first word to the first packet, turn after turn."""
+        stranger = await self._arrive()
+        while True:
+            asked_s = time.monotonic()
+            stranger.transport.write(_OPEN_AND_SPEAK)
+            await stranger.until(BINARY, b"")
+            if self.tally.is_counting:
+                self.tally.first_audio_ms.append(round((time.monotonic() - asked_s) * 1000, 3))
+            stranger.transport.write(_CANCEL)
+            await stranger.until(0x81, b'"cancelled"')
+            await asyncio.sleep(_ASK_EVERY_S)
+
+
+async def _be(options: argparse.Namespace) -> None:
+    strangers = Strangers(options.url)
+    tally = strangers.tally
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(strangers.flood()) for _ in range(options.flooders)]
+        running += [tasks.create_task(strangers.ask()) for _ in range(options.askers)]
+        if options.visits_per_s:
+            running.append(tasks.create_task(strangers.visit(options.visits_per_s)))
+        print("begun", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        tally.is_counting = True
+        began_s, cpu_before_s = time.monotonic(), time.process_time()
+        await asyncio.to_thread(sys.stdin.readline)
+        tally.is_counting = False
+        window_s = time.monotonic() - began_s
+        counted = {
+            "num_visits": tally.num_visits,
+            "num_failed": tally.num_failed,
+            "num_floods_over": tally.num_floods_over,
+            "first_audio_ms": tally.first_audio_ms,
+            "cpu": (time.process_time() - cpu_before_s) / window_s,
+            "window_s": window_s,
+        }
+        print(json.dumps(counted), flush=True)
+        for task in running:
+            task.cancel()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("url")
+    parser.add_argument("--visits-per-s", type=float, default=0.0)
+    parser.add_argument("--flooders", type=int, default=0)
+    parser.add_argument("--askers", type=int, default=0)
+    parser.add_argument("--not-on-core", type=int, help="a core that is left to the server")
+    options = parser.parse_args()
+    cores = os.sched_getaffinity(0) - {options.not_on_core}
+    if cores:
+        os.sched_setaffinity(0, cores)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_be(options))
+
+
+if __name__ == "__main__":
+    main()
