@@ -9,6 +9,10 @@ import os
 import torch
 from hypothesis import settings
 
+from tests.soak.keeping import keep, pytest_runtest_makereport
+
+__all__ = ["keep", "pytest_runtest_makereport"]
+
 torch.set_num_threads(1)
 
 settings.register_profile("voicegate", deadline=None)

@@ -7,6 +7,7 @@ from collections import defaultdict
 import pytest
 
 from tests.integration.chaos_proxy import ChaosProxy
+from tests.soak.keeping import Keep
 from voicegate.clients.python.backoff import Backoff
 from voicegate.clients.python.client import Gate, connect
 from voicegate.clients.python.context import Context
@@ -109,8 +110,9 @@ async def hear_what_an_uncut_wire_brings(num_utterances: int, seed: int) -> tupl
 
 
 @pytest.mark.soak
-async def test_a_thousand_utterances_through_a_bad_network() -> None:
+async def test_a_thousand_utterances_through_a_bad_network(keep: Keep) -> None:
     num_cuts, num_resumed = await hear_what_an_uncut_wire_brings(1000, seed=2)
+    keep(utterances=1000, cuts=num_cuts, resumed=num_resumed)
     assert num_cuts > 1000
     assert num_resumed > 700
 

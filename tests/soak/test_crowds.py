@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.raw_client import raw_peer, text_frame
 from tests.integration.wire_client import Served, WireClient, serving
-from tests.soak.conftest import Keep
+from tests.soak.keeping import Keep
 from tests.soak.memory import held
 from voicegate.bench.gateway.crowd import measure
 from voicegate.engine.fake.engine import Script

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from tests.integration.wire_client import WireClient, connect_to
-from tests.soak.conftest import Keep
+from tests.soak.keeping import Keep
 from tests.soak.memory import Holdings, held
 from tests.support.tiny_engine import tiny_engine
 from voicegate.engine.fake.engine import FakeEngine
