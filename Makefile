@@ -4,6 +4,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CHROMIUM := $(VENV)/.chromium
 BALANCERS := $(VENV)/.balancers
+TYPESCRIPT := $(VENV)/.typescript
 FRAMEWORKS := $(VENV)/pipecat $(VENV)/livekit
 
 .PHONY: help demo test lint format types imports unit soak wheels serve doctor bench clean
@@ -42,12 +43,16 @@ $(BALANCERS): deploy/setup_balancers.sh
 	@deploy/setup_balancers.sh
 	@touch $@
 
+$(TYPESCRIPT): deploy/setup_typescript.sh
+	@deploy/setup_typescript.sh $(VENV)
+	@touch $@
+
 $(FRAMEWORKS): $(VENV)/%: tests/integration/%.txt $(READY)
 	@rm -rf $@
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ -r $<
 	@touch $@
 
-unit: $(READY) $(CHROMIUM) $(BALANCERS) $(FRAMEWORKS)
+unit: $(READY) $(CHROMIUM) $(BALANCERS) $(TYPESCRIPT) $(FRAMEWORKS)
 	$(BIN)/pytest -m "not gpu and not soak" --numprocesses auto --maxprocesses 8 --dist loadfile
 
 soak: $(READY) $(BALANCERS)  ## the long tests, some minutes

@@ -15,6 +15,8 @@ import { createOutput } from "./output.js";
 import { START_MS } from "./playout.js";
 import { streamUrl } from "./wire.js";
 
+export { Context };
+
 // What browsers count as a gesture that may start sound; a pointer that goes down does not.
 const GESTURES = ["click", "keydown", "touchend"];
 
