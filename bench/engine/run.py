@@ -177,7 +177,11 @@ async def _learn_lengths(run: Run, driver: Driver, voice: str) -> tuple[Lengths,
 
     def limit_s(text: str) -> float:
         return limit_seconds(
-            text, tokenizer, language=model.languages[0], max_clause_tokens=run.config.max_clause_tokens
+            text,
+            tokenizer,
+            language=model.languages[0],
+            stop=model.llm.stop,
+            max_clause_tokens=run.config.max_clause_tokens,
         )
 
     # Silent tokens are dropped behind the LLM: audio is a little shorter than the limit.

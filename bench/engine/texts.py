@@ -41,13 +41,15 @@ class Script:
     expected_s: float  # of audio
 
 
-def limit_seconds(text: str, tokenizer: TextTokenizer, *, language: str, max_clause_tokens: int) -> float:
-    """Audio where every clause speaks to its limit: 20 speech tokens a text token, at most `max_clause_tokens`."""
+def limit_seconds(
+    text: str, tokenizer: TextTokenizer, *, language: str, stop: StopRule, max_clause_tokens: int
+) -> float:
+    """Audio where every clause speaks to its limit: the model's by its text, at most `max_clause_tokens`."""
     feed = ClauseFeed(Entry(0), SpeakingMode.CLAUSE, tokenizer, language=language, max_clause_tokens=max_clause_tokens)
     feed.push(text)
     feed.end()
     feed.read_all()
-    limits = [min(StopRule().max_length(len(clause.text_ids)), max_clause_tokens) for clause in feed.clauses]
+    limits = [min(stop.max_length(len(clause.text_ids)), max_clause_tokens) for clause in feed.clauses]
     return sum(limits) * units.MS_PER_TOKEN / 1000
 
 

@@ -15,7 +15,7 @@ from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.loading.devices import DTYPES, Device
 from voicegate.engine.loading.startup import ModelStart
-from voicegate.engine.model.config import HeadBias, ModelConfig, SamplingConfig
+from voicegate.engine.model.config import Family, ModelConfig, SamplingConfig
 from voicegate.engine.model.weights import load_state_dict
 
 # Text tokens of the longest clause, its prompt and the special ids around them, on top of its speech tokens.
@@ -114,9 +114,9 @@ def _tensorrt_llm(config: EngineConfig, model: ModelConfig, device: Device, num_
 
 def _repetition_aware(model: ModelConfig) -> SamplingConfig:
     """What alone the merged checkpoint's backend knows of. Raises EngineError."""
-    if model.llm.head_bias is HeadBias.USED or not isinstance(model.sampling, SamplingConfig):
+    if model.family is not Family.COSYVOICE3 or not isinstance(model.sampling, SamplingConfig):
         raise EngineError(
-            "--llm-backend tensorrt-llm knows neither a bias in the LLM's head nor this model's sampling by repetition "
-            "penalty: use another backend"
+            "--llm-backend tensorrt-llm serves CosyVoice3 with its own sampling alone; "
+            f"{model.name} is a {model.family} model, or sampled in another way: use another backend"
         )
     return model.sampling

@@ -7,6 +7,7 @@ import pytest
 from tests.support.golden import TINY_MODEL_DIR
 from voicegate.bench.engine.texts import Lengths, ScriptWriter, candidates, limit_seconds
 from voicegate.bench.sentences import EVERYDAY
+from voicegate.engine.model.config import StopRule
 from voicegate.engine.text.tokenizer import TextTokenizer
 
 pytestmark = pytest.mark.unit
@@ -21,7 +22,7 @@ def tokenizer() -> TextTokenizer:
 
 def test_a_clause_at_its_limit_speaks_0_8_s_a_text_token_up_to_the_cap(tokenizer: TextTokenizer) -> None:
     def seconds(text: str, cap: int) -> float:
-        return limit_seconds(text, tokenizer, language="en", max_clause_tokens=cap)
+        return limit_seconds(text, tokenizer, language="en", stop=StopRule(), max_clause_tokens=cap)
 
     first, second = "The train leaves.", "Please put the milk back."
     num_tokens = [len(tokenizer.encode(text)) for text in (first, second)]

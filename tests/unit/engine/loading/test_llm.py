@@ -24,7 +24,7 @@ from voicegate.engine.loading.devices import Device
 from voicegate.engine.loading.llm import llm_positions, load_llm
 from voicegate.engine.loading.progress import SILENT
 from voicegate.engine.loading.startup import ModelStart
-from voicegate.engine.model.config import HeadBias, ModelConfig, PenaltySamplingConfig, load_model_config
+from voicegate.engine.model.config import Family, ModelConfig, PenaltySamplingConfig, load_model_config
 from voicegate.engine.model.qwen2 import MergedVocabulary, qwen2_sizes
 from voicegate.engine.voices.store import load_voices
 
@@ -60,7 +60,7 @@ def test_a_cpu_has_neither_of_the_others(backend: str, message: str) -> None:
     "model",
     [
         replace(MODEL, sampling=PenaltySamplingConfig()),
-        replace(MODEL, llm=replace(MODEL.llm, head_bias=HeadBias.USED)),
+        replace(MODEL, family=Family.COSYVOICE2_STEPAUDIO2),
     ],
 )
 def test_tensorrt_llm_is_refused_for_what_it_does_not_know(model: ModelConfig) -> None:
