@@ -7,7 +7,7 @@ tokens, three special ids that can be drawn, then sos and task, which never are.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import torch
 
@@ -105,7 +105,3 @@ def _body_shapes(config: LlmConfig, old_prefix: str, new_prefix: str) -> dict[st
         for name, shape in llm_shapes(config).items()
         if name not in apart
     }
-
-
-def added_tokens(tokenizer_json: Mapping[str, Any]) -> dict[str, int]:
-    return {entry["content"]: entry["id"] for entry in tokenizer_json.get("added_tokens", ())}

@@ -16,7 +16,13 @@ from voicegate.engine.checkpoint.options import ConvertOptions, Decoding
 from voicegate.engine.checkpoint.shapes import check_named, check_tensors, raise_all
 from voicegate.engine.checkpoint.source import load_json, load_weights
 from voicegate.engine.checkpoint.stepaudio2_source import FLOW_CONFIG, StepAudio2Source
-from voicegate.engine.checkpoint.tokenizer import END_OF_PROMPT, build_tokenizer, rebuild_tokenizer, special_tokens
+from voicegate.engine.checkpoint.tokenizer import (
+    END_OF_PROMPT,
+    added_ids,
+    build_tokenizer,
+    rebuild_tokenizer,
+    special_tokens,
+)
 from voicegate.engine.checkpoint.upstream_yaml import read_upstream_yaml
 from voicegate.engine.model.config import Family, HeadBias, ModelConfig
 from voicegate.engine.model.weights import WeightsError, load_state_dict
@@ -196,7 +202,7 @@ def _num_rows(state: Mapping[str, Any], name: str, released: int) -> int:
 def _merged_tokenizer(source: StepAudio2Source) -> tuple[SpeechIds, Tokenizer]:
     """Without the speech tokens: no text leads to them."""
     path = source.llm / "tokenizer.json"
-    ids = SpeechIds.of(cosyvoice2_llm.added_tokens(load_json(path)), path)
+    ids = SpeechIds.of(added_ids(path), path)
     tokenizer = rebuild_tokenizer(path, specials=SPECIAL_TOKENS)
     if tokenizer.get_vocab_size() != ids.first:
         raise CheckpointError(
@@ -220,7 +226,17 @@ def _load_merged(source: StepAudio2Source) -> State:
 def _check(
     source: StepAudio2Source, model: ModelConfig, llm: State, others: Mapping[str, State], *, num_rows: int
 ) -> None:
-    """All files before any is refused."""
+    """That the parts go together; then all files before any is refused."""
+    if model.llm.speech_token_size != model.flow.vocab_size:
+        raise CheckpointError(
+            f"{source.llm} has {model.llm.speech_token_size} speech tokens, {FLOW_CONFIG} {model.flow.vocab_size}: "
+            "they are of different models"
+        )
+    num_needed = model.llm.vocab_size + (model.llm.num_table_rows if source.is_merged else 0)
+    if num_rows < num_needed:
+        raise CheckpointError(
+            f"{source.llm / 'config.json'} has a vocab_size of {num_rows}; its tokenizer needs {num_needed}"
+        )
     unfit: list[UnfitTensors] = []
     of_llm = cosyvoice2_llm.merged_shapes if source.is_merged else cosyvoice2_llm.pt_shapes
     try:

@@ -50,10 +50,19 @@ def rebuild_tokenizer(path: Path, *, specials: Sequence[str]) -> Tokenizer:
     model = _read_json(path).get("model", {})
     try:
         vocab = _checked_vocab(model["vocab"], path)
-        merges = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in model["merges"]]
-    except (KeyError, TypeError, AttributeError) as error:
+        pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
+        merges = [(str(left), str(right)) for left, right in pairs]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{path} is no byte-level BPE tokenizer: it lacks or garbles {error}") from error
-    return _build(vocab, [(pair[0], pair[1]) for pair in merges], specials, str(path))
+    return _build(vocab, merges, specials, str(path))
+
+
+def added_ids(path: Path) -> dict[str, int]:
+    """Of the added tokens of a tokenizer.json, by their text. Raises CheckpointError."""
+    try:
+        return {entry["content"]: int(entry["id"]) for entry in _read_json(path).get("added_tokens", ())}
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: added_tokens lacks or garbles {error}") from error
 
 
 def _build(vocab: dict[str, int], merges: list[tuple[str, str]], specials: Sequence[str], where: str) -> Tokenizer:

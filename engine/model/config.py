@@ -122,6 +122,10 @@ class PenaltySamplingConfig:
     top_k: int = 50
     repetition_penalty: float = 1.1  # positive scores are divided by it, negative ones multiplied
 
+    def __post_init__(self) -> None:
+        if not (self.temperature > 0 and self.repetition_penalty > 0 and 0 < self.top_p <= 1 and self.top_k >= 1):
+            raise ValueError(f"sampling wants top_p in 0..1, top_k from 1 on and the others above 0, not {self}")
+
 
 Sampling = SamplingConfig | PenaltySamplingConfig
 

@@ -9,6 +9,8 @@ import triton
 from voicegate.engine.llm.cuda import packing, penalty_kernel, sampling_kernel
 from voicegate.engine.model.config import LlmConfig, PenaltySamplingConfig, Sampling, SamplingConfig
 
+# A draw compares twice as many candidates with each other, all in registers.
+_MAX_TOP_K = 64
 # What both kernels call the flags of a sample.
 _FLAGS = {"IS_IGNORING_EOS": packing.IS_IGNORING_EOS, "FORBIDS_END": packing.FORBIDS_END}
 
@@ -173,5 +175,8 @@ class RepetitionPenaltyDraws:
 
 
 def _candidates(top_k: int, max_samples: int, device: torch.device) -> torch.Tensor:
+    """Raises ValueError for more than the kernels can hold beside each other."""
+    if top_k > _MAX_TOP_K:
+        raise ValueError(f"sampling.top_k is {top_k}; the CUDA runner takes at most {_MAX_TOP_K}")
     num_candidates = max(64, triton.next_power_of_2(2 * top_k))
     return torch.zeros(max_samples, 2, num_candidates, device=device, dtype=torch.int32)

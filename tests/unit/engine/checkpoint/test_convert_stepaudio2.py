@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -175,7 +176,7 @@ def test_faults_of_all_files_are_told_by_the_names_that_they_have_there(source: 
     assert not list(tmp_path.glob("model*"))
 
 
-def changed(name: str, change: Callable[[dict[str, object]], None]) -> Callable[[Path], None]:
+def changed(name: str, change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
     def apply(source: Path) -> None:
         path = source / "cosyvoice2_llm" / name
         content = json.loads(path.read_text())
@@ -185,8 +186,8 @@ def changed(name: str, change: Callable[[dict[str, object]], None]) -> Callable[
     return apply
 
 
-def renamed(old: str, new: str) -> Callable[[dict[str, object]], None]:
-    def apply(tokenizer: dict[str, object]) -> None:
+def renamed(old: str, new: str) -> Callable[[dict[str, Any]], None]:
+    def apply(tokenizer: dict[str, Any]) -> None:
         tokenizer["added_tokens"] = json.loads(json.dumps(tokenizer["added_tokens"]).replace(old, new))
 
     return apply
@@ -201,6 +202,9 @@ def renamed(old: str, new: str) -> Callable[[dict[str, object]], None]:
         (changed("tokenizer.json", renamed("<|s_0|>", "<|t_0|>")), r"has no token <\|s_0\|>"),
         (changed("tokenizer.json", renamed("<|sos|>", "<|zos|>")), r"has <\|sos\|> as None; behind <\|s_6560\|> it"),
         (changed("tokenizer.json", lambda content: content.pop("model")), "is no byte-level BPE tokenizer"),
+        (changed("tokenizer.json", lambda content: content["model"].update(merges=["a b c"])), "no byte-level BPE"),
+        (changed("tokenizer.json", lambda content: content.update(added_tokens=[{"id": 5}])), "garbles 'content'"),
+        (changed("config.json", lambda content: content.update(vocab_size=6_800)), "vocab_size of 6800; .* needs 6886"),
         (changed("config.json", lambda content: content.update(hidden_act="gelu")), r"config\.json is not the Qwen2"),
         (changed("config.json", lambda content: content.update(tie_word_embeddings=True)), "tie_word_embeddings$"),
         (changed("config.json", lambda content: content.pop("hidden_size")), "lacks or garbles 'hidden_size'"),
@@ -219,6 +223,7 @@ def test_what_does_not_belong_together_is_named(
     [
         ("key_bias: true\n", "key_bias: false\n", "token2wav.encoder.key_bias is False, not True"),
         ("        up_stride: 2\n", "", "the configuration lacks 'up_stride'"),
+        ("vocab_size: 6561", "vocab_size: 4096", r"has 6561 speech tokens, flow\.yaml 4096"),
         (" encoder: !new", " coder: !new", "flow.yaml lacks or garbles 'encoder'"),
         ("depth: 1\n", "depth: 2\n", r"flow\.pt does not fit the configuration: 24 missing of"),
     ],

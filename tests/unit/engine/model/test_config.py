@@ -25,6 +25,15 @@ def test_tiny_model_sizes() -> None:
     assert (model.llm.num_speech_rows, model.default_voice) == (6761, "rms")
 
 
+PENALTY = {
+    "kind": "repetition-penalty",
+    "temperature": 0.8,
+    "top_p": 0.95,
+    "top_k": 50,
+    "repetition_penalty": 1.1,
+}
+
+
 def written(tmp_path: Path, content: str) -> Path:
     (tmp_path / "model.json").write_text(content)
     return tmp_path
@@ -52,6 +61,8 @@ def changed(path: str, value: Any) -> str:
         (changed("model_type", "kokoro"), "model_type is 'kokoro'"),
         (changed("llm/qwen2/hidden_size", None), "lacks the key 'hidden_size'"),
         (changed("sampling/kind", "beam"), "sampling.kind is 'beam'"),
+        (changed("sampling", PENALTY | {"temperature": 0}), "the others above 0"),
+        (changed("sampling", PENALTY | {"top_p": 1.5}), r"top_p in 0\.\.1"),
         (changed("llm/head_bias", "maybe"), "'maybe' is not a valid HeadBias"),
         (changed("llm/stop", {"max_token_text_ratio": None}), "speech might never end"),
         (changed("sample_rate", 16000), "24000 Hz and 25 Hz"),
@@ -72,14 +83,13 @@ def test_an_llm_may_have_another_layout_and_another_sampling(tmp_path: Path) -> 
         "head_bias": "ignored",
         "stop": {"eos_alone": True, "min_token_text_ratio": 0, "max_token_text_ratio": None, "max_tokens": 750},
     }
-    penalty = {"temperature": 0.8, "top_p": 0.95, "top_k": 50, "repetition_penalty": 1.1}
-    raw["sampling"] = {"kind": "repetition-penalty", **penalty}
+    raw["sampling"] = PENALTY
     model = load_model_config(written(tmp_path, json.dumps(raw)))
     llm = model.llm
     assert (llm.num_speech_rows, llm.num_table_rows) == (6564, 6566)
     assert (llm.needs_end_of_prompt, llm.head_bias) == (False, HeadBias.IGNORED)
     assert llm.stop == StopRule(True, 0, None, 750)
-    assert model.sampling == PenaltySamplingConfig(**penalty)
+    assert model.sampling == PenaltySamplingConfig()
 
 
 def test_a_directory_that_is_no_model(tmp_path: Path) -> None:

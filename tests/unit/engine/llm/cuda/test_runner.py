@@ -155,7 +155,7 @@ def test_another_familys_llm_equals_the_cpu_runner() -> None:
         sos_id=498,
         task_id=499,
         head_bias=HeadBias.USED,
-        stop=StopRule(is_eos_alone=True, min_tokens_per_text_token=0, max_tokens_per_text_token=None, max_tokens=9),
+        stop=StopRule(is_eos_alone=True, min_tokens_per_text_token=0, max_tokens_per_text_token=None, max_tokens=5),
     )
     bias = torch.zeros(498)
     bias[300:] = 1.0  # special ids come up, and only eos ends
@@ -167,9 +167,9 @@ def test_another_familys_llm_equals_the_cpu_runner() -> None:
     draws.fed_by.fill_(9)  # by sequences before these
     prompt = LlmPrompt((1, 2), (5, 6, 7))
     wanted = [
-        SequenceRequest(0, prompt, (10, 11, 12), seed=5, max_tokens=8),
-        SequenceRequest(1, prompt, (10, 11, 12, 13, 14), is_streaming=True, seed=6, max_tokens=8),
-        SequenceRequest(2, prompt, tuple(range(9)), seed=7),
+        SequenceRequest(0, prompt, (10, 11), seed=5, max_tokens=5),
+        SequenceRequest(1, prompt, (10, 11, 12), is_streaming=True, seed=6, max_tokens=4),
+        SequenceRequest(2, prompt, (10, 11, 12), seed=7),
     ]
     cpu = TorchLlmRunner(config, sampling, state, num_slots=1, max_positions=128)
     num_unheard = 0

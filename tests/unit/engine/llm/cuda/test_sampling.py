@@ -119,6 +119,11 @@ def test_by_repetition_penalty(sampling: PenaltySamplingConfig) -> None:
     assert sampler.body.last_token[:24].tolist() == drawn
 
 
+def test_more_candidates_than_a_kernel_holds_are_refused() -> None:
+    with pytest.raises(ValueError, match="top_k is 65; the CUDA runner takes at most 64"):
+        KernelSampler(SMALL, num_slots=1, device="cpu", sampling=PenaltySamplingConfig(top_k=65))
+
+
 def test_no_end_by_repetition_penalty_where_it_is_forbidden() -> None:
     scores = torch.full((2, NUM_IDS), -30.0)
     scores[:, [7, SMALL.speech_token_size + 9]] = torch.tensor([0.0, 5.0])
