@@ -10,11 +10,13 @@ from playwright.async_api import Page, expect
 
 from tests.browser.conftest import complaints_of
 from tests.browser.rig import origin_of, serving
+from tests.integration.chaos_proxy import ChaosProxy
 from tests.integration.http_client import post
 from tests.support.tiny_engine import tiny_engine
 from voicegate.engine.fake.engine import FakeEngine, Script
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.run import running_gateway
+from voicegate.protocol import messages as wire
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -197,6 +199,31 @@ async def test_on_a_narrow_phone(page: Page) -> None:
         assert await page.evaluate("document.documentElement.scrollWidth") == 320
         await page.get_by_role("button", name="Interrupt").click()
         await expect(page.locator("#status")).to_have_text(re.compile("Interrupted"))
+
+
+async def test_a_dropped_connection_is_told_and_speech_goes_on_where_it_was(page: Page) -> None:
+    text = "one two three four five six seven eight nine ten "
+    async with serving(AT_1X) as (origin, engine):
+        proxy = ChaosProxy(origin.replace("http", "ws") + wire.STREAM_PATH, seed=0)
+        async with proxy.running(), visit(page, origin_of(proxy.url)):
+            await page.evaluate(
+                """() => {
+                    window.states = [];
+                    const shown = document.getElementById("connection");
+                    const note = () => states.push(shown.textContent);
+                    new MutationObserver(note).observe(shown, { childList: true, characterData: true, subtree: true });
+                }"""
+            )
+            await write(page, text)
+            await page.get_by_role("button", name="Speak").click()
+            await expect(page.locator("#status")).to_have_text("Speaking.")
+            await proxy.cut()
+            await expect(page.locator("#status")).to_have_text(re.compile("^Finished after 2.3 s"))
+            await expect(page.locator(".spoken")).to_have_text(text, use_inner_text=False)
+            await expect(page.locator("#connection")).to_have_text("Connected to fake")
+            assert "Connection lost, connecting again" in await page.evaluate("states")
+            assert len(engine.requests) == 1, "nothing is said again"
+    complaints_of(page).clear()  # of the cut
 
 
 async def test_a_gateway_that_goes_away_is_told(page: Page) -> None:

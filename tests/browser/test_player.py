@@ -76,9 +76,10 @@ async def test_uncompressed(page: Page) -> None:
     assert snr_db(tone[1:], heard) > 80, "its first sample is 0"
 
 
-async def test_barge_in_is_silent_at_once_and_the_next_words_are_heard(page: Page) -> None:
+@pytest.mark.parametrize("decoder", ["webcodecs", "wasm"])
+async def test_barge_in_is_silent_at_once_and_the_next_words_are_heard(page: Page, decoder: str) -> None:
     async with serving(AT_1X) as (origin, engine):
-        rig = await Rig.create(page, origin, sampleRate=RATE_HZ)
+        rig = await Rig.create(page, origin, decoder=decoder, sampleRate=RATE_HZ)
         told = await rig.run(
             """
             const context = player.open();
@@ -93,13 +94,13 @@ async def test_barge_in_is_silent_at_once_and_the_next_words_are_heard(page: Pag
             next.say("next words");
             next.end();
             await next.finished;
-            return { first, interruptedFrame, result, isTaken, silent };
+            return { first, interruptedFrame, result, isTaken, silent, kind: player.decoder };
             """,
             NEVER_ENDING,
         )
         heard = await rig.recording()
     result = told["result"]
-    assert (result["reason"], told["isTaken"]) == ("cancelled", False)
+    assert (result["reason"], told["isTaken"], told["kind"]) == ("cancelled", False, decoder)
     (_, played_ms), *_ = engine.cancels
     assert played_ms is not None
     assert played_ms == round(result["playedMs"]) >= 300

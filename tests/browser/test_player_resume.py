@@ -89,13 +89,14 @@ async def test_a_session_that_cannot_be_resumed_fails_its_contexts(page: Page) -
     assert "too late" in result["message"]
 
 
-async def test_a_listener_hears_nothing_of_a_bad_network(page: Page) -> None:
+@pytest.mark.parametrize("decoder", ["webcodecs", "wasm"])
+async def test_a_listener_hears_nothing_of_a_bad_network(page: Page, decoder: str) -> None:
     pieces = ["Nobody who listens notices what becomes of the wire. ", "It is cut, and cut again."]
     script = Script(real_time_factor=0.3, chunk_ms=60, max_lead_ms=60_000)
     async with serving(script) as (origin, engine):
         proxy = ChaosProxy(origin.replace("http", "ws") + wire.STREAM_PATH, seed=0)
         async with proxy.running():
-            rig = await Rig.create(page, origin_of(proxy.url))
+            rig = await Rig.create(page, origin_of(proxy.url), decoder=decoder)
             speaking = asyncio.create_task(
                 rig.run(
                     """
@@ -105,7 +106,8 @@ async def test_a_listener_hears_nothing_of_a_bad_network(page: Page) -> None:
                     for (const piece of pieces) context.say(piece);
                     context.end();
                     const { reason, audioMs, playedMs } = await context.finished;
-                    return { reason, audioMs, playedMs, states, words: context.alignment.map(({ text }) => text) };
+                    const words = context.alignment.map(({ text }) => text);
+                    return { reason, audioMs, playedMs, states, words, kind: player.decoder };
                     """,
                     pieces,
                 )
@@ -118,6 +120,7 @@ async def test_a_listener_hears_nothing_of_a_bad_network(page: Page) -> None:
     num_sounding = sum(
         map(str.isalnum, "Nobody who listens notices what becomes of the wire. It is cut, and cut again.")
     )
+    assert heard["kind"] == decoder
     assert (heard["reason"], heard["audioMs"], heard["playedMs"]) == ("done", num_sounding * 60, num_sounding * 60)
     assert sum(map(str.isalnum, "".join(heard["words"]))) == num_sounding
     assert heard["states"].count("lost") >= 2
