@@ -43,11 +43,12 @@ def _best_place(text: str, letters: list[int]) -> int | None:
 
 
 def _word_ends(text: str, *, max_letters: int) -> list[int]:
-    """Where nothing is read together with what follows, nor stands in the same code, link, tag or formula."""
+    """Within `text`, where nothing is read together with what follows, nor is of the same code, link, tag or formula."""
     cutter, ends, start = WordCutter(max_letters=max_letters), [], 0
     while (cut := cutter.next_cut(text[start:])) is not None:
         start += cut
-        ends.append(start)
+        if start < len(text):
+            ends.append(start)
     ranges = markup_ranges(text)
     return [end for end in ends if not any(begin < end < behind for begin, behind in ranges)]
 

@@ -1,7 +1,7 @@
 """Where a span is parted that takes too long to say."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from voicegate.engine.text.parting import part
@@ -46,6 +46,7 @@ def test_one_letter_is_not_parted(text: str) -> None:
     assert part(TextSpan(text, 0, len(text))) is None
 
 
+@example("a,", 0)
 @given(st.text(alphabet="a7 .,$<[]()`\n好。\u0301\ufdfa", min_size=1, max_size=60), st.integers(0, 9))
 def test_the_halves_are_the_whole(text: str, start: int) -> None:
     parted = part(TextSpan(text, start, start + len(text)))
