@@ -64,7 +64,17 @@ def speak(
     return np.frombuffer(pcm, "<i2")
 
 
-Spoken = Callable[[str, str, SpeakingMode, int], npt.NDArray[np.int16]]  # of a text, a voice, a mode and a seed
+Spoken = Callable[[str, str, SpeakingMode, int], npt.NDArray[np.int16]]  # a text, by a voice, in a mode, of a seed
+
+
+def from_files(directory: Path) -> Spoken:
+    """What `keep` has left there."""
+
+    def spoken(text: str, voice: str, mode: SpeakingMode, seed: int) -> npt.NDArray[np.int16]:
+        with wave.open(str(directory / _file_name(voice, mode, seed))) as file:
+            return np.frombuffer(file.readframes(file.getnframes()), "<i2")
+
+    return spoken
 
 
 def by_an_engine(options: argparse.Namespace) -> Spoken:
@@ -79,42 +89,30 @@ def by_an_engine(options: argparse.Namespace) -> Spoken:
     return lambda text, voice, mode, seed: speak(core, events, text, voice, mode, seed)
 
 
-def each_text(voice: str, mode: SpeakingMode, num_seeds: int) -> Iterator[tuple[str, int, str]]:
-    """Text, seed, and the name of the file that it is kept in."""
-    for number in range(num_seeds):
-        for index, text in enumerate(sentences.EVERYDAY):
-            seed = number * len(sentences.EVERYDAY) + index
-            yield text, seed, f"{voice}-{mode.value}-{seed:03}.wav"
+def each_text(num_seeds: int) -> Iterator[tuple[int, str]]:
+    """Each with a seed of its own."""
+    return enumerate(sentences.EVERYDAY * num_seeds)
+
+
+def _file_name(voice: str, mode: SpeakingMode, seed: int) -> str:
+    return f"{voice}-{mode.value}-{seed:03}.wav"
 
 
 def keep(spoken: Spoken, voice: str, mode: SpeakingMode, num_seeds: int, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
-    for text, seed, name in each_text(voice, mode, num_seeds):
-        with wave.open(str(directory / name), "wb") as file:
+    for seed, text in each_text(num_seeds):
+        with wave.open(str(directory / _file_name(voice, mode, seed)), "wb") as file:
             file.setparams((1, 2, units.SAMPLE_RATE_HZ, 0, "NONE", ""))
             file.writeframes(spoken(text, voice, mode, seed).astype("<i2").tobytes())
 
 
-def kept(path: Path) -> npt.NDArray[np.int16]:
-    with wave.open(str(path)) as file:
-        return np.frombuffer(file.readframes(file.getnframes()), "<i2")
-
-
-def measure(
-    spoken: Spoken | None, voice: str, mode: SpeakingMode, num_seeds: int, directory: Path | None
-) -> dict[str, Any]:
-    """None: what was kept in `directory`."""
+def measure(spoken: Spoken, voice: str, mode: SpeakingMode, num_seeds: int) -> dict[str, Any]:
     from voicegate.bench.recogniser import Recogniser, words_of  # noqa: PLC0415 - where it is installed
 
     recogniser = Recogniser()
     rows: list[dict[str, Any]] = []
-    for text, seed, name in each_text(voice, mode, num_seeds):
-        if spoken is not None:
-            samples = spoken(text, voice, mode, seed)
-        else:
-            assert directory is not None
-            samples = kept(directory / name)
-        heard = recogniser.words(samples, units.SAMPLE_RATE_HZ)
+    for seed, text in each_text(num_seeds):
+        heard = recogniser.words(spoken(text, voice, mode, seed), units.SAMPLE_RATE_HZ)
         wanted = words_of(text)
         rows.append(
             {"text": text, "heard": " ".join(heard), "errors": word_errors(wanted, heard), "words": len(wanted)}
@@ -147,17 +145,16 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     options = parser().parse_args()
-    spoken = None if options.of is not None else by_an_engine(options)
+    spoken = by_an_engine(options) if options.of is None else from_files(options.of)
     cases = [(voice, SpeakingMode(mode), options.seeds) for mode in options.modes for voice in options.voices]
     if options.keep is not None:
-        assert spoken is not None
         for case in cases:
             keep(spoken, *case, options.keep)
         return
     report: dict[str, Any] = {
         "environment": environment.describe(),
         "settings": options.set,
-        "results": [measure(spoken, *case, options.of) for case in cases],
+        "results": [measure(spoken, *case) for case in cases],
     }
     results_file.save(report, options.output)
     for result in report["results"]:

@@ -4,6 +4,7 @@ ProtocolViolation   the peer sent something that this protocol does not allow; c
 """
 
 from enum import Enum, IntEnum
+from typing import Final
 
 
 class ErrorCode(Enum):
@@ -36,6 +37,15 @@ class CloseCode(IntEnum):
     OUR_FAULT = 1011
     TRY_AGAIN_LATER = 1013
     COMING_BACK = 4000  # ours: the socket is given up, and the session is not
+
+
+# What a socket may end with that is given up for another, or has waited in vain for a pong; or without any word.
+_OF_A_DROPPED_SOCKET: Final = (CloseCode.OUR_FAULT, CloseCode.COMING_BACK)
+
+
+def means_only_the_socket(code: int | None) -> bool:
+    """Whether a session may go on that was on a socket which ended with this; None: without a word."""
+    return code is None or code in _OF_A_DROPPED_SOCKET
 
 
 class ProtocolViolation(Exception):

@@ -1,11 +1,14 @@
-"""For all tests: one torch thread, no deadlines, and Triton's interpreter where there is no GPU.
+"""For all tests: one torch thread, no deadlines, Triton's interpreter where there is no GPU, and shared models.
 
 Most products here are too small to share, and threads that spin for each other make a busy machine crawl. On one that
 is busy with something else an example takes as long as it takes.
 """
 
 import os
+import sys
+from collections.abc import Iterator
 
+import pytest
 import torch
 from hypothesis import settings
 
@@ -21,3 +24,21 @@ settings.load_profile("voicegate")
 # Triton decides at its first import, and some test module imports it first; on a GPU machine kernels are compiled.
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_the_shared_models_is_held() -> Iterator[None]:
+    """Tests share the tiny model's stages (tests/support/tiny_engine.py): each leaves them as it found them."""
+    before = _free_of_the_shared_models()
+    yield
+    if before is not None:
+        assert _free_of_the_shared_models() == before
+
+
+def _free_of_the_shared_models() -> tuple[int, int] | None:
+    """Slots of the LLM and blocks of the flow; None: no test has loaded them yet."""
+    tiny_engine = sys.modules.get("tests.support.tiny_engine")
+    if tiny_engine is None or not tiny_engine.tiny_stages.cache_info().currsize:
+        return None
+    stages = tiny_engine.tiny_stages()
+    return stages.llm.num_free_slots, stages.flow.num_free_blocks

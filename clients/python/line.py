@@ -23,12 +23,11 @@ from voicegate.protocol import audio_message, codec
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 from voicegate.protocol.delivery import Received, Sent
-from voicegate.protocol.errors import CloseCode, ProtocolViolation
+from voicegate.protocol.errors import CloseCode, ProtocolViolation, means_only_the_socket
 
 # Text that the server has not acknowledged: more waits. Servers acknowledge long before that, so this is for
 # the time without a connection. Lower holds a writer up sooner, higher costs memory.
 _MAX_UNACKNOWLEDGED_BYTES: Final = 1024 * 1024
-_DROPPED: Final = (CloseCode.OUR_FAULT, CloseCode.COMING_BACK)
 
 log = logging.getLogger(__name__)
 
@@ -179,7 +178,7 @@ class Line:
     async def _comes_back(self) -> bool:
         """The socket has closed; True once the session is on another."""
         word = self._socket.protocol.close_rcvd or self._socket.protocol.close_sent
-        is_dropped = word is None or word.code in _DROPPED
+        is_dropped = means_only_the_socket(None if word is None else word.code)
         if self._backoff is None or self._is_closing or not (self._is_resumable and is_dropped and self.is_needed()):
             return False
         self.is_up = False

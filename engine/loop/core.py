@@ -22,6 +22,7 @@ from voicegate.engine.loop.admission import Admission
 from voicegate.engine.loop.clause import Clause, ClauseState
 from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.pipeline import Pipeline
+from voicegate.engine.loop.reading import Reading
 from voicegate.engine.loop.reception import Reception
 from voicegate.engine.loop.roster import Roster
 from voicegate.engine.loop.stages import ReadyVoice, Stages
@@ -36,13 +37,6 @@ log = structlog.get_logger()
 # What a client is told when the fault is ours; the log has the rest.
 _INTERNAL_FAILURE = "internal error while speaking this utterance"
 _TOO_LONG = "a sentence of this utterance needs more memory than the server has; shorter ones need less"
-
-# Reading of text at a time. Lower -> text that many send at once is read later; higher -> it is felt in others' speech.
-_READING_S = 0.001
-# The same of first clauses: a burst of newcomers is read in few steps, so that their passes begin together.
-_FIRST_READING_S = 0.005
-# Bites within which a first clause is read: the longest is cut in four. Text that needs more is in no hurry.
-_FIRST_BITES = 6
 
 _Args = TypeVarTuple("_Args")
 _Result = TypeVar("_Result")
@@ -72,13 +66,13 @@ class EngineCore:
             flow_batch=stages.flow.batch_size(config.max_flow_batch),
             calm_flow_batch=stages.flow.batch_size(max(config.max_flow_batch, config.max_calm_flow_batch)),
             guard_s=config.guard_ms / 1000,
-            comfort_s=max(config.guard_ms / 1000, 1.0),
             room_guard_s=config.room_guard_ms / 1000,
             is_concurrent=stages.is_concurrent,
         )
         self._voices = VoiceShelf(stages)
         self._growth = Growth(config, lookahead_tokens=stages.flow.lookahead_tokens)
         self._roster = Roster(config, self._limits, self._pipeline, self._growth, self._attempt)
+        self._reading = Reading(self._roster, clock, self._read_bite)
         self._admission = Admission(config, self._pipeline, self._roster, self._attempt)
 
     # --- commands: unknown or ended utterances are no-ops (interface.py) --------------------------------------
@@ -166,13 +160,13 @@ class EngineCore:
 
     def step(self) -> Decision:
         """Fetch what is done and launch the most urgent work; says what that was, or when to come back."""
-        self._read_text(self._clock(), is_lacking=False)  # beside what the step before has launched
+        self._reading.read(self._clock(), is_lacking=False)  # beside what the step before has launched
         self._fetch()
         self._voices.prepare_arrivals()
         now_s = self._clock()
         for utterance in self._roster.stalled(now_s):
             self._change(utterance, self._read, Utterance.stall)
-        self._read_text(now_s, is_lacking=True)
+        self._reading.read(now_s, is_lacking=True)
         for utterance, clause in self._admission.starts(now_s):
             self._change(utterance, self._start, clause)
         for utterance, clause in self._roster.readings(now_s):
@@ -226,7 +220,7 @@ class EngineCore:
     @property
     def num_fetched(self) -> int:
         """What was fetched so far, of LLM, flow and vocoder."""
-        return self._pipeline.num_fetched
+        return self._pipeline.tally.num_fetched
 
     @property
     def num_submitted(self) -> int:
@@ -254,7 +248,7 @@ class EngineCore:
     @property
     def batch_sizes(self) -> Mapping[str, Sequence[int]]:
         """By stage, as EngineStats has them. From any thread."""
-        return self._pipeline.batch_sizes
+        return self._pipeline.tally.batch_sizes
 
     def wait(self) -> None:
         """Until there is something to fetch: for callers without a waker."""
@@ -270,24 +264,8 @@ class EngineCore:
 
     # --- text -------------------------------------------------------------------------------------------------
 
-    def _read_text(self, now_s: float, *, is_lacking: bool) -> None:
-        """Whose speech needs it soon, in turn and for a moment at most: the others' speech goes on.
-
-        `is_lacking`: of those who have nothing that the LLM could read, else of the others.
-        """
-        spent_s = 0.0
-        while readers := self._roster.readers(now_s, is_lacking=is_lacking):
-            for utterance in readers:
-                feed = utterance.feed
-                for _ in range(_FIRST_BITES if is_lacking else 1):
-                    begun_s = self._clock()
-                    self._change(utterance, self._read, Utterance.read)
-                    spent_s += self._clock() - begun_s
-                    is_quick = not utterance.num_started_clauses and utterance.num_vain_bites < _FIRST_BITES
-                    if spent_s > (_FIRST_READING_S if is_quick else _READING_S):
-                        return
-                    if utterance not in self._roster or not (feed.lacks_clause and feed.has_unread):
-                        break
+    def _read_bite(self, utterance: Utterance) -> None:
+        self._change(utterance, self._read, Utterance.read)
 
     def _read(self, utterance: Utterance, read: Callable[[Utterance, float], None]) -> None:
         read(utterance, self._clock())

@@ -5,7 +5,7 @@ LLM that schedules itself they are only fetched. A stage's exception is the call
 are then released, the others go on.
 """
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ from voicegate.engine.llm.silent_filter import SilentTokenFilter
 from voicegate.engine.loop.clause import Clause, ClauseState, LlmPass, Rendering
 from voicegate.engine.loop.reservations import Reservations
 from voicegate.engine.loop.stages import ReadyVoice, Stages
+from voicegate.engine.loop.tally import Tally
 from voicegate.engine.policy.scheduler import Room
 from voicegate.engine.token2wav.flow.backend import FlowBatch
 from voicegate.engine.token2wav.stretch import MelStretch
@@ -32,10 +33,6 @@ from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 # Euler steps launched but not finished. More would only let a cancel or a newcomer wait longer; fewer would let a GPU
 # wait for Python between steps.
 _MAX_STEPS_IN_FLIGHT = 2
-
-
-# Batches are counted by size: up to 1, 2, 4 ... 1024.
-_NUM_SIZES = 11
 
 
 @dataclass(slots=True)
@@ -67,13 +64,11 @@ class Pipeline:
         self._active: set[Clause] = set()
         self._reservations = Reservations(config, stages.flow)
         self.num_releases = 0
-        self.num_fetched = 0  # outputs of the LLM, Euler steps and calls of the vocoder that were done
+        self.tally = Tally()
         self._batch_numbers = count()
         self._batches: dict[int, _RunningBatch] = {}
         self._solving: deque[tuple[Mark, Mark]] = deque()  # begin and end of Euler steps
         self._rendered: deque[_Rendered] = deque()
-        self._counters: defaultdict[str, float] = defaultdict(float)
-        self.batch_sizes = {stage: [0] * _NUM_SIZES for stage in ("llm", "flow", "vocoder")}
 
     # --- a clause's life --------------------------------------------------------------------------------------
 
@@ -201,7 +196,7 @@ class Pipeline:
     @property
     def counters(self) -> Mapping[str, float]:
         """What the models did so far, by name."""
-        return {**self._counters, **self._stages.llm.counters}
+        return {**self.tally.counters, **self._stages.llm.counters}
 
     @property
     def gauges(self) -> Mapping[str, float]:
@@ -212,9 +207,6 @@ class Pipeline:
             "free_llm_slots": self._stages.llm.num_free_slots,
             **self._reservations.gauges,
         }
-
-    def _count(self, stage: str, num_rows: int) -> None:
-        self.batch_sizes[stage][min((num_rows - 1).bit_length(), _NUM_SIZES - 1)] += 1
 
     @property
     def num_active(self) -> int:
@@ -260,8 +252,7 @@ class Pipeline:
         """What the lanes take now."""
         while self._solving and self._solving[0][1].is_reached:
             begin, end = self._solving.popleft()
-            self.num_fetched += 1
-            self._counters["flow_seconds"] += end.seconds_since(begin)
+            self.tally.took("flow", end.seconds_since(begin))
         return Room(
             takes_llm_step=self._stages.llm.takes_step,
             takes_flow_step=len(self._solving) < _MAX_STEPS_IN_FLIGHT,
@@ -292,7 +283,7 @@ class Pipeline:
     def launch_llm(self, clauses: Sequence[Clause]) -> None:
         """One decode step (or prefill) of these; `fetch_tokens` has what comes of it."""
         self._stages.llm.launch([clause.llm_pass.sequence_id for clause in clauses if clause.llm_pass is not None])
-        self._count("llm", len(clauses))
+        self.tally.note_batch("llm", len(clauses))
         for clause in clauses:
             if not clause.is_prefilled:
                 clause.is_prefilled = True
@@ -300,7 +291,7 @@ class Pipeline:
     def fetch_tokens(self) -> list[tuple[Clause, SequenceOutput]]:
         """What the LLM has made, in order; `take_tokens` hands it on."""
         outputs = self._stages.llm.poll()
-        self.num_fetched += len(outputs)
+        self.tally.num_fetched += len(outputs)
         # Of a sequence that was released nobody wants to know any more.
         return [(self._generating[each.sequence_id], each) for each in outputs if each.sequence_id in self._generating]
 
@@ -348,10 +339,7 @@ class Pipeline:
             mark = lane.mark()
         self._solving.append((begin, mark))
         self._waker.watch(mark)
-        self._count("flow", len(batch.clauses))
-        self._counters["flow_steps"] += 1
-        self._counters["flow_rows"] += len(batch.clauses)
-        self._counters["flow_launches"] = self._stages.flow.graphs.num_launches
+        self.tally.ran("flow", "steps", len(batch.clauses), num_launches=self._stages.flow.graphs.num_launches)
         if is_solved:
             del self._batches[number]
             for clause in batch.clauses:
@@ -394,18 +382,14 @@ class Pipeline:
         are_final = [job.is_final for job in jobs]
         self._rendered.append(_Rendered(begin, mark, clauses, renderings, list(on_host), are_final))
         self._waker.watch(mark)
-        self._count("vocoder", len(jobs))
-        self._counters["vocoder_calls"] += 1
-        self._counters["vocoder_rows"] += len(jobs)
-        self._counters["vocoder_launches"] = self._stages.vocoder.graphs.num_launches
+        self.tally.ran("vocoder", "calls", len(jobs), num_launches=self._stages.vocoder.graphs.num_launches)
 
     def fetch_samples(self) -> list[tuple[Clause, npt.NDArray[np.float32]]]:
         """Each clause whose samples [n] have become final, in order; without those that its listener has already."""
         results = []
         while self._rendered and self._rendered[0].mark.is_reached:
             rendered = self._rendered.popleft()
-            self.num_fetched += 1
-            self._counters["vocoder_seconds"] += rendered.mark.seconds_since(rendered.begin)
+            self.tally.took("vocoder", rendered.mark.seconds_since(rendered.begin))
             rows = zip(rendered.clauses, rendered.renderings, rendered.samples, rendered.are_final, strict=True)
             for clause, rendering, samples, is_final in rows:
                 if rendering is None or clause.rendering is not rendering:

@@ -70,10 +70,6 @@ class Due:
         return key in self._all
 
     @property
-    def ranks(self) -> dict[int, Rank]:
-        return {key: rank for key, (rank, _) in self._all.items()}
-
-    @property
     def is_token_urgent(self) -> bool:
         """Whether somebody lacks tokens of the next block who is unheard, or has little left."""
         return self._num_pressed_lacking > 0

@@ -51,7 +51,7 @@ class Limits:
     # Higher -> fewer underruns where slots are few and slow; lower -> newcomers are begun sooner.
     room_guard_s: float = 1.0
     patience_s: float = 1.0  # a newcomer who has waited for so long is overtaken no more
-    # A listener with more than this, which is above the guard, can wait.
+    # A listener with more than this, and than the guard, can wait.
     # Higher -> clauses hold memory longer; lower -> less reserve.
     comfort_s: float = 1.0
     # Prompts that one LLM step reads. Higher -> a burst of newcomers is through sooner; lower -> nobody's next token
@@ -95,4 +95,4 @@ def urgency_changes_at_s(view: StreamView, now_s: float, limits: Limits) -> floa
 
 
 def _calm_until_s(view: StreamView, limits: Limits) -> float:
-    return -math.inf if view.deadline_s is None else view.deadline_s - limits.comfort_s
+    return -math.inf if view.deadline_s is None else view.deadline_s - max(limits.comfort_s, limits.guard_s)

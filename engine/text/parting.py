@@ -43,7 +43,7 @@ def _best_place(text: str, letters: list[int]) -> int | None:
 
 
 def _word_ends(text: str, *, max_letters: int) -> list[int]:
-    """Within `text`, where nothing is read together with what follows, nor is of the same code, link, tag or formula."""
+    """Within it, where nothing is read together with what follows, nor is of the same code, link, tag or formula."""
     cutter, ends, start = WordCutter(max_letters=max_letters), [], 0
     while (cut := cutter.next_cut(text[start:])) is not None:
         start += cut

@@ -29,11 +29,17 @@ class Pronunciation:
 
     def __init__(self, dictionaries: Sequence[Dictionary] = ()) -> None:
         self._dictionaries = tuple(dictionary for dictionary in dictionaries if len(dictionary))
+        self._latest = ("", "")  # a text, and how it is said: who has asked how long that is asks for it next
 
     def said(self, text: str) -> str:
         """`text` with its entries as they are said, and nothing else changed."""
         if not self._dictionaries:
             return text
+        if text != self._latest[0]:
+            self._latest = text, self._replaced(text)
+        return self._latest[1]
+
+    def _replaced(self, text: str) -> str:
         parts: list[str] = []
         rest = 0
         for place in self._places(text):

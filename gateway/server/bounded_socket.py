@@ -20,7 +20,7 @@ from voicegate.gateway.server.peer_watch import PeerWatch, keep_kernel_buffer_sm
 from voicegate.gateway.session.inflow import Inflow
 from voicegate.gateway.session.quota import NOBODY
 from voicegate.gateway.session.stall import StallWatch
-from voicegate.protocol.errors import CloseCode
+from voicegate.protocol.errors import means_only_the_socket
 
 # Frames handed over and not read yet, before reading stops. Each can be as large as a message may be.
 MAX_QUEUED_FRAMES: Final = 4
@@ -34,8 +34,6 @@ _BINARY_FIRST_BYTE: Final = 0x80 | Opcode.BINARY
 _HEAD: Final = struct.Struct(">BB")
 _HEAD_16: Final = struct.Struct(">BBH")
 _HEAD_64: Final = struct.Struct(">BBQ")
-# What either side says that has waited in vain for a pong, and a client that gives the socket up for another.
-_DROPPED: Final = (CloseCode.OUR_FAULT, CloseCode.COMING_BACK)
 _PONG_FIRST_BYTE: Final = bytes([0x80 | Opcode.PONG])
 
 
@@ -84,7 +82,7 @@ class BoundedSocket(ServerConnection):
     def was_dropped(self) -> bool:
         """It ended without a word, or with one that means the socket and not what it was for."""
         word = self.protocol.close_rcvd or self.protocol.close_sent
-        return word is None or word.code in _DROPPED
+        return means_only_the_socket(None if word is None else word.code)
 
     # --- the connection -----------------------------------------------------------------------------------
 

@@ -1,6 +1,8 @@
 """What a server has before it listens, of its settings and its files. Raises GatewayError."""
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from voicegate.gateway.auth.key_file import read_keys
@@ -30,19 +32,15 @@ def keyring_of(config: GatewayConfig) -> Keyring | None:
                 "or --api-keys-file; --require-key false lets everybody in who reaches the port"
             )
         return None
-    try:
+    with _files_are_good():
         keys = () if config.api_keys_file is None else read_keys(config.api_keys_file).keys
-    except ConfigError as error:
-        raise GatewayError(str(error)) from error
     own = () if config.api_key is None else (Key(_OWN_KEY_NAME, digest_of(config.api_key)),)
     return Keyring((*keys, *own))
 
 
 def pronunciations_of(config: GatewayConfig) -> Pronunciations:
-    try:
+    with _files_are_good():
         return Pronunciations(config.pronunciations_file)
-    except ConfigError as error:
-        raise GatewayError(str(error)) from error
 
 
 def token_secret_of(config: GatewayConfig) -> bytes:
@@ -84,7 +82,14 @@ def certificate_of(config: GatewayConfig) -> Certificate | None:
     """None: no TLS. Raises GatewayError."""
     if config.tls_cert is None or config.tls_key is None:
         return None
-    try:
+    with _files_are_good():
         return Certificate(config.tls_cert, config.tls_key)
+
+
+@contextmanager
+def _files_are_good() -> Iterator[None]:
+    """Or the server does not start."""
+    try:
+        yield
     except ConfigError as error:
         raise GatewayError(str(error)) from error

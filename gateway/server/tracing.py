@@ -7,6 +7,7 @@ users.
 import asyncio
 import threading
 import time
+from dataclasses import dataclass
 from typing import Final
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -17,7 +18,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from voicegate import __version__
 from voicegate.gateway.session.context import Context
-from voicegate.gateway.session.witness import CANCELLED, DISCONNECTED, DONE, Witness
+from voicegate.gateway.session.witness import CANCELLED, DISCONNECTED, DONE, Nobody, Witness
 
 _WELL: Final = (DONE, CANCELLED, DISCONNECTED)
 # For the last spans to leave in. Where nobody takes them the exporter tries for ten seconds; an exit has no such time.
@@ -81,21 +82,10 @@ class Tracing:
         span.end(now_ns)
 
 
-class _Spans:
-    """A Witness."""
-
-    def __init__(self, tracing: Tracing, carrier: dict[str, str]) -> None:
-        self._tracing = tracing
-        self._carrier = carrier
-
-    def began(self, context: Context) -> None:
-        pass
-
-    def sounded(self, context: Context) -> None:
-        pass
-
-    def underruns(self, number: int) -> None:
-        pass
+@dataclass(frozen=True, slots=True)
+class _Spans(Nobody):
+    tracing: Tracing
+    carrier: dict[str, str]
 
     def ended(self, context: Context, outcome: str) -> None:
-        self._tracing.record(context, outcome, self._carrier)
+        self.tracing.record(context, outcome, self.carrier)

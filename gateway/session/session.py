@@ -186,12 +186,7 @@ class Session:
 
     def slow_consumer(self) -> list[Action]:
         """The peer read nothing for too long; no message would reach it either."""
-        if self._is_closed:
-            return []
-        return [
-            *self._cancel_all(ErrorCode.SLOW_CONSUMER),
-            Close(CloseCode.POLICY, ErrorCode.SLOW_CONSUMER.value),
-        ]
+        return self._cut_off(ErrorCode.SLOW_CONSUMER)
 
     def over_rate(self) -> list[Action]:
         """The peer sends more than it may, and is read more slowly from here on."""
@@ -201,23 +196,16 @@ class Session:
 
     def flooded(self) -> list[Action]:
         """It went on for longer than anybody has patience."""
-        if self._is_closed:
-            return []
-        return [
-            flooded(self._limits),
-            *self._cancel_all(ErrorCode.RATE_LIMITED),
-            Close(CloseCode.POLICY, ErrorCode.RATE_LIMITED.value),
-        ]
+        return self._cut_off(ErrorCode.RATE_LIMITED, flooded(self._limits))
 
     def revoked(self) -> list[Action]:
         """The key that it came with is none any more."""
+        return self._cut_off(ErrorCode.UNAUTHORIZED, revoked())
+
+    def _cut_off(self, reason: ErrorCode, *last_words: Send) -> list[Action]:
         if self._is_closed:
             return []
-        return [
-            revoked(),
-            *self._cancel_all(ErrorCode.UNAUTHORIZED),
-            Close(CloseCode.POLICY, ErrorCode.UNAUTHORIZED.value),
-        ]
+        return [*last_words, *self._cancel_all(reason), Close(CloseCode.POLICY, reason.value)]
 
     def reach(self, is_reachable: bool) -> list[Action]:
         """False: what is sent has waited for the peer for a while, so that more of it would only wait too."""

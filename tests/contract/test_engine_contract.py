@@ -475,6 +475,7 @@ async def test_a_voice_is_overwritten_only_if_asked(listener: Listener) -> None:
     await engine.add_voice("guest", RECORDING, description="third", replace=True)
     assert [voice.description for voice in engine.info.voices if voice.name == "guest"] == ["third"]
     await engine.remove_voice("guest")
+    await listener.until_end(listener.submit("u", text="One.", end=True))  # by then it is taken away
 
 
 async def test_what_makes_no_voice_changes_nothing(listener: Listener) -> None:

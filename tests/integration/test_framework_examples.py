@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.integration.processes import python
 from tests.integration.stub_llm import StubLlm
 from tests.integration.wire_client import Served, native_turns, serving
 from voicegate.engine.fake.engine import Script
@@ -29,18 +30,10 @@ async def run(framework: str, module: str, plan: dict[str, object]) -> Any:
     if not folder.is_dir():
         pytest.fail(f"no {framework} in {folder}: `make unit` puts it there")
     path = os.pathsep.join((str(folder), os.getcwd()))
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", f"tests.integration.{module}"),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": path, "LOGURU_LEVEL": "ERROR"},
-    )
-    try:
+    environment = {**os.environ, "PYTHONPATH": path, "LOGURU_LEVEL": "ERROR"}
+    pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
+    async with python("-m", f"tests.integration.{module}", env=environment, **pipes) as process:
         out, _ = await process.communicate(json.dumps(plan).encode())
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
     assert process.returncode == 0
     return json.loads(out)
 

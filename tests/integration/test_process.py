@@ -14,6 +14,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
+from tests.integration.processes import python
 from tests.integration.raw_client import get
 from tests.integration.wire_client import TIMEOUT_S, closed_with, connect_to
 from voicegate.gateway.server.descriptors import OWN_FILES, SPARE_CONNECTIONS
@@ -87,23 +88,16 @@ async def server_process(
     prepare: Callable[[], None] | None = None, **settings: Any
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, str, list[dict[str, Any]]]]:
     """`prepare` runs in the process before the server does."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", SERVER, json.dumps(settings), stderr=asyncio.subprocess.PIPE, preexec_fn=prepare
-    )
-    assert process.stderr is not None
-    lines: list[dict[str, Any]] = []
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            while not lines or lines[-1]["event"] != "ready":
-                lines.append(json.loads(await process.stderr.readline()))
-            (url,) = [line["url"] for line in lines if line["event"] == "listening"]
-            yield process, url, lines
-            lines += [json.loads(line) for line in (await process.stderr.read()).splitlines()]
-            await process.wait()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.communicate()  # `wait` alone would not see its end past a full pipe
+    words = ("-c", SERVER, json.dumps(settings))
+    async with python(*words, within_s=TIMEOUT_S, stderr=asyncio.subprocess.PIPE, preexec_fn=prepare) as process:
+        assert process.stderr is not None
+        lines: list[dict[str, Any]] = []
+        while not lines or lines[-1]["event"] != "ready":
+            lines.append(json.loads(await process.stderr.readline()))
+        (url,) = [line["url"] for line in lines if line["event"] == "listening"]
+        yield process, url, lines
+        lines += [json.loads(line) for line in (await process.stderr.read()).splitlines()]
+        await process.wait()
 
 
 async def test_sigterm_ends_the_process_and_no_user_text_is_in_its_log() -> None:
@@ -125,37 +119,24 @@ async def test_sigterm_ends_the_process_and_no_user_text_is_in_its_log() -> None
 
 
 async def test_sigterm_while_loading_does_not_wait_for_the_load() -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", LOADING_SERVER, stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            assert await process.stdout.readline() == b"loading\n"
-            process.terminate()
-            _, stderr = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    pipes = {"stderr": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
+    async with python("-c", LOADING_SERVER, within_s=TIMEOUT_S, **pipes) as process:
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"loading\n"
+        process.terminate()
+        _, stderr = await process.communicate()
     assert process.returncode == EXIT_OK
     events = [json.loads(line)["event"] for line in stderr.splitlines()]
     assert events[-2:] == ["stopped while the engine was loading", "stopped"]
 
 
 async def test_sigterm_does_not_wait_for_an_engine_that_hangs() -> None:
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", HANGING_SERVER, stderr=asyncio.subprocess.PIPE)
-    assert process.stderr is not None
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            while json.loads(await process.stderr.readline())["event"] != "engine hangs":
-                pass
-            process.terminate()
-            _, stderr = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    async with python("-c", HANGING_SERVER, within_s=TIMEOUT_S, stderr=asyncio.subprocess.PIPE) as process:
+        assert process.stderr is not None
+        while json.loads(await process.stderr.readline())["event"] != "engine hangs":
+            pass
+        process.terminate()
+        _, stderr = await process.communicate()
     assert process.returncode == EXIT_OK
     assert json.loads(stderr.splitlines()[-1])["event"] == "stopped"
 

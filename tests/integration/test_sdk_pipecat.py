@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.integration.processes import python
 from tests.integration.wire_client import Served, native_turns, serving
 from voicegate.engine.fake.engine import Script
 
@@ -40,15 +41,9 @@ async def bots(plans: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     if not PACKAGES.is_dir():
         pytest.fail(f"no pipecat in {PACKAGES}: `make unit` puts it there")
     environment = {**os.environ, "PYTHONPATH": str(PACKAGES), "LOGURU_LEVEL": "ERROR"}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, str(BOT), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment
-    )
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            out, _ = await process.communicate(json.dumps(plans).encode())
-    finally:
-        if process.returncode is None:
-            process.kill()
+    pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
+    async with python(str(BOT), within_s=PATIENCE_S, env=environment, **pipes) as process:
+        out, _ = await process.communicate(json.dumps(plans).encode())
     assert process.returncode == 0
     heard: list[list[dict[str, Any]]] = json.loads(out)
     return heard

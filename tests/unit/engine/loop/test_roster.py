@@ -183,7 +183,7 @@ def answers(engine: HandDrivenEngine) -> tuple[Any, ...]:
     roster, now_s = engine.core._roster, engine.now_s
     return (
         {view.key: view for view in roster.due(now_s)},
-        roster.due(now_s).ranks,
+        {key: rank for key, (rank, _) in roster.due(now_s)._all.items()},
         {each: sorted(getattr(roster.due(now_s), each).items()) for each in ("decodes", "prompts", "lacking")},
         roster.waiting(now_s, only_pressing=False),
         roster.waiting(now_s, only_pressing=True),
