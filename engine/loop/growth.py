@@ -29,12 +29,11 @@ class Growth:
         self._lookahead_tokens = lookahead_tokens
         self.turn = TurnTime()
 
-    def next_reading(self, utterance: Utterance, now_s: float, *, is_room_tight: bool) -> _Moment:
+    def next_reading(self, utterance: Utterance, now_s: float) -> _Moment:
         """The clause to begin or to read again, and when; infinite: not before more text has come.
 
-        A later sentence waits for its end behind the audio before it, unless its listener runs dry. And where room is
-        tight, none is begun that would hold some while it is written, and be read again and again; nor where the engine
-        is so slow that its second block could not follow the first in time.
+        A later sentence waits for its end behind the audio before it, unless its listener runs dry. And none is begun
+        where the engine is so slow that its second block could not follow the first in time.
         """
         if not utterance.feed.is_incremental:
             return _NEVER
@@ -49,9 +48,7 @@ class Growth:
             return _NEVER
         if not utterance.feed.has_growing or (target is None and any(map(_comes_first, utterance.clauses))):
             return _NEVER
-        if target is None and is_room_tight:
-            return _NEVER
-        if target is not None and self._has_block(target):
+        if target is not None and _has_block(target):
             return _NEVER  # by the time that this one is heard, more is known, and its listener has a block more
         due_s, dry_s = self._due_s(utterance, now_s)
         if due_s > now_s:
@@ -68,7 +65,7 @@ class Growth:
         """Speech tokens in all that the next block of the clause, and what it looks ahead at, needs of its pass."""
         if clause is None or clause.rendering is None or clause.llm_pass is None:
             return utterance.voice.flow_prompt.first_block_tokens + self._lookahead_tokens
-        return clause.llm_pass.silent_filter.num_seen + max(clause.rendering.flow.num_missing_tokens, 1)
+        return clause.llm_pass.silent_filter.num_seen + clause.rendering.flow.num_missing_tokens
 
     def _due_s(self, utterance: Utterance, now_s: float) -> tuple[float, float]:
         """When its next block is due, and from when on its listener is about to run dry."""
@@ -101,9 +98,10 @@ class Growth:
             turn_s=self.turn.later_s(now_s),
         )
 
-    def _has_block(self, clause: Clause) -> bool:
-        """Whether a block is being made, or can be, of the tokens it has."""
-        return clause.rendering is not None and (clause.batch is not None or clause.rendering.flow.is_ready)
+
+def _has_block(clause: Clause) -> bool:
+    """Whether one is being made, or can be, of the tokens it has."""
+    return clause.rendering is not None and (clause.batch is not None or clause.rendering.flow.is_ready)
 
 
 def _comes_first(clause: Clause) -> bool:

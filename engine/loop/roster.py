@@ -29,8 +29,7 @@ from voicegate.engine.policy.urgency import (
 _Args = TypeVarTuple("_Args")
 _Result = TypeVar("_Result")
 
-# Of the models' room, free: with less, what is begun is finished ahead of its listener, and no sentence is begun
-# while it is written, until there is more again.
+# Of the models' room, free: with less, what is begun is finished ahead of its listener, until there is more again.
 # Higher -> more is made that a barge-in throws away; lower -> newcomers find no room when more of them come.
 _TIGHT_SHARE = 0.3
 _EASED_SHARE = 0.4
@@ -220,7 +219,7 @@ class Roster:
         is_tight = self.is_room_short or self._pipeline.free_share < least_share
         if is_tight is not self._is_room_tight:
             self._is_room_tight = is_tight
-            self._changed.update(self._utterances)  # who was held back within a clause, or not begun, and who will be
+            self._changed.update(self._utterances)  # who was held back within a clause, and who will be
 
     # --- looking ----------------------------------------------------------------------------------------------
 
@@ -234,7 +233,7 @@ class Roster:
     def _look_at(self, utterance: Utterance, now_s: float) -> None:
         """Ask all that there is to ask of it; what is not due yet sets its alarm."""
         key = utterance.entry.key
-        growing, reads_s = self._growth.next_reading(utterance, now_s, is_room_tight=self._is_room_tight)
+        growing, reads_s = self._growth.next_reading(utterance, now_s)
         generating, roomless = self._next_clauses(utterance, growing if reads_s <= now_s else None)
         if generating is not None:
             self._generating[key] = generating
