@@ -169,8 +169,11 @@ class ClauseFeed:
 
     @property
     def num_pending_letters(self) -> int:
-        """About what the open sentence is said with, as far as it has come: cheaper than `grow`."""
-        return sum(map(written_letters, self._segmenter.pending_text))
+        """About what can be said of the open sentence, all words but the last: cheaper than `grow`."""
+        pending = self._segmenter.pending_text
+        if pending and not is_wide(pending[-1]):
+            pending = (["", *pending.rsplit(maxsplit=1)])[-2]
+        return sum(written_letters(char) for char in pending if not char.isspace())
 
     def grow(self) -> Clause | None:
         """The open clause of a sentence that is not finished, with all that is known of it; None: nothing is.
