@@ -191,7 +191,9 @@ def test_a_sentence_is_not_read_again_before_the_last_block_is_heard() -> None:
         while not engine.core.step().is_idle:
             (utterance,) = engine.core._roster
             for clause in utterance.clauses:
-                has_block = clause.rendering is not None and (clause.batch is not None or clause.rendering.flow.is_ready)
+                has_block = clause.rendering is not None and (
+                    clause.batch is not None or clause.rendering.flow.is_ready
+                )
                 if clause.is_paused and has_block:
                     num_with_block += utterance.deadline_s is not None
                     assert engine.core._growth.next_reading(utterance, engine.now_s + 60) == (None, math.inf)
