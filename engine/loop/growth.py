@@ -33,7 +33,8 @@ class Growth:
         """The clause to begin or to read again, and when; infinite: not before more text has come.
 
         A later sentence waits for its end behind the audio before it, unless its listener runs dry. And none is begun
-        where the engine is so slow that its second block could not follow the first in time.
+        where the engine is strained, or so slow that its second block could not follow the first in time: the readings
+        would cost the others.
         """
         if not utterance.feed.is_incremental:
             return _NEVER
@@ -53,7 +54,7 @@ class Growth:
         due_s, dry_s = self._due_s(utterance, now_s)
         if due_s > now_s:
             return target, due_s
-        if target is None and utterance.deadline_s is None and self._covered_s(utterance, now_s) < 0:
+        if target is None and utterance.deadline_s is None and not self._bears_newcomers(utterance, now_s):
             return _NEVER
         num_letters = self._letters_needed(utterance, target, now_s, is_dry=dry_s <= now_s)
         growing = utterance.feed.grow() if utterance.feed.num_pending_letters >= num_letters else None
@@ -90,6 +91,9 @@ class Growth:
         pace = utterance.voice.voice.pace
         share = self._share or (UNTUNED_SHARE if pace is None else pace.growing_share)
         return Worth(utterance.tokens_per_letter, share)
+
+    def _bears_newcomers(self, utterance: Utterance, now_s: float) -> bool:
+        return self._covered_s(utterance, now_s) >= 0 and not self.turn.is_strained(now_s)
 
     def _covered_s(self, utterance: Utterance, now_s: float) -> float:
         return covered_s(

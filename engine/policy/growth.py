@@ -35,6 +35,10 @@ _HELD_BACK_S: Final = 0.1
 # After so long, half of what a slow block took is forgotten. Higher -> one slow block makes the next ones early for
 # longer; lower -> load that comes in waves is met late.
 _HALF_LIFE_S: Final = 1.0
+# A first block that takes longer, and so many times what one takes at the quickest: whoever begins now would only have
+# all wait longer. Higher -> listeners have gaps before newcomers wait; lower -> who could be heard early is not.
+_STRAINED_S: Final = 0.35
+_STRAINED_TIMES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +96,16 @@ class TurnTime:
     def __init__(self) -> None:
         self._first = _Fading()
         self._later = _Fading()
+        self._quickest_first_s = math.inf
 
     def took(self, seconds: float, now_s: float, *, is_first: bool) -> None:
         (self._first if is_first else self._later).rise(seconds, now_s)
+        if is_first:
+            self._quickest_first_s = min(self._quickest_first_s, seconds)
+
+    def is_strained(self, now_s: float) -> bool:
+        """Whether there is more to do than can be done in time: so much that newcomers feel it."""
+        return self._first.is_known and self.first_s(now_s) > max(_STRAINED_S, _STRAINED_TIMES * self._quickest_first_s)
 
     def first_s(self, now_s: float) -> float:
         return self._first.at(now_s)

@@ -185,3 +185,4 @@ def test_what_a_pass_is_given_as_it_comes_waits_from_its_last_word_on() -> None:
     wake_s = until_idle(engine)
     assert wake_s is not None
     assert wake_s >= engine.now_s + 1.0
+    engine.core.cancel(utterance_id, None)

@@ -180,6 +180,19 @@ def test_no_sentence_is_begun_while_it_is_written_where_its_second_block_would_c
     assert not begins_now(engine, utterance)
 
 
+def test_no_sentence_is_begun_while_it_is_written_where_the_engine_is_strained() -> None:
+    engine = HandDrivenEngine(CONFIG, hollow().stages)
+    utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
+    engine.core.push_text(utterance_id, "The train to the coast leaves at nine ")
+    (utterance,) = engine.core._roster
+    utterance.feed.read_all()
+    assert begins_now(engine, utterance)
+    turn = engine.core._growth.turn
+    turn.took(0.02, engine.now_s, is_first=True)
+    turn.took(0.4, engine.now_s, is_first=True)
+    assert not begins_now(engine, utterance)
+
+
 def test_a_sentence_is_not_read_again_before_the_last_block_is_heard() -> None:
     """However little its listener has: a reading for less than a block would be one more that others wait for."""
     engine = HandDrivenEngine(CONFIG, hollow().stages)

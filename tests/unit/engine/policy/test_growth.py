@@ -75,3 +75,23 @@ def test_until_a_later_block_was_made_a_first_one_tells_how_long_it_will_take() 
     assert (turn.first_s(0.0), turn.later_s(0.0)) == (0.5, 0.5)
     turn.took(0.3, 0.0, is_first=False)
     assert (turn.first_s(0.0), turn.later_s(0.0)) == (0.5, 0.3)
+
+
+def test_newcomers_who_wait_long_are_a_sign_of_strain_until_it_is_forgotten() -> None:
+    turn = TurnTime()
+    assert not turn.is_strained(0.0)
+    turn.took(0.02, 0.0, is_first=True)
+    turn.took(0.3, 0.0, is_first=True)
+    assert not turn.is_strained(0.0)
+    turn.took(0.7, 0.0, is_first=True)
+    assert turn.is_strained(0.9)
+    assert not turn.is_strained(1.1)
+
+
+def test_a_slow_engine_is_no_strained_one() -> None:
+    turn = TurnTime()
+    turn.took(0.4, 0.0, is_first=True)
+    turn.took(1.2, 0.0, is_first=True)
+    assert not turn.is_strained(0.0)
+    turn.took(1.7, 0.0, is_first=True)
+    assert turn.is_strained(0.0)
