@@ -193,26 +193,6 @@ def test_no_sentence_is_begun_while_it_is_written_where_the_engine_is_strained()
     assert not begins_now(engine, utterance)
 
 
-def test_a_sentence_is_not_read_again_before_the_last_block_is_heard() -> None:
-    """However little its listener has: a reading for less than a block would be one more that others wait for."""
-    engine = HandDrivenEngine(CONFIG, hollow().stages)
-    utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
-    num_with_block = 0
-    for words in (LONG[:40], LONG[40:140]):
-        engine.core.push_text(utterance_id, words)
-        engine.now_s += 0.2
-        while not engine.core.step().is_idle:
-            (utterance,) = engine.core._roster
-            for clause in utterance.clauses:
-                has_block = clause.rendering is not None and (
-                    clause.batch is not None or clause.rendering.flow.is_ready
-                )
-                if clause.is_paused and has_block:
-                    num_with_block += utterance.deadline_s is not None
-                    assert engine.core._growth.next_reading(utterance, engine.now_s + 60) == (None, math.inf)
-    assert num_with_block  # of one that has been heard
-
-
 def test_a_sentence_is_not_read_again_before_its_first_block_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = HandDrivenEngine(CONFIG, hollow().stages)
     utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
