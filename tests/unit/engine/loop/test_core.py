@@ -1,6 +1,5 @@
 """The loop on hollow models: who is served when, on a clock of ours, and what becomes of too much at once."""
 
-import math
 from dataclasses import replace
 from typing import Any
 
