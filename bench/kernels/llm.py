@@ -7,16 +7,18 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from voicegate.bench.full_size.stepaudio2 import StepAudio2Sizes, stepaudio2_config
 from voicegate.bench.kernels.floors import llm_kernels, llm_prefill, llm_step
-from voicegate.bench.kernels.llm_model import FULL_SIZE, fill_work, random_state_dict
+from voicegate.bench.kernels.llm_model import FULL_SIZE, fill_work, make_body, random_state_dict
 from voicegate.bench.kernels.timing import back_to_back_us
 from voicegate.engine.llm.backend import LlmPrompt, SequenceRequest
 from voicegate.engine.llm.cuda.body import DecoderBody
-from voicegate.engine.llm.cuda.config import CudaLlmConfig
+from voicegate.engine.llm.cuda.config import CudaLlmConfig, TileTable
 from voicegate.engine.llm.cuda.runner import CudaLlmRunner
-from voicegate.engine.model.config import SamplingConfig
+from voicegate.engine.llm.cuda.weights import DecoderWeights
+from voicegate.engine.model.config import PenaltySamplingConfig, Sampling, SamplingConfig
 
-SECTIONS: Final = ("device", "host")
+SECTIONS: Final = ("device", "host", "samplings")
 
 BATCHES: Final = (1, 8, 32, 64, 128, 256, 384, 512)
 NUM_SLOTS: Final = 512
@@ -169,10 +171,27 @@ def host_part(runner: CudaLlmRunner) -> dict[str, Any]:
     return {"host_us": figures}
 
 
+def samplings_part() -> dict[str, Any]:
+    """The second family's decode step, its head with bias, by either of the ways that it can be sampled."""
+    config = stepaudio2_config(StepAudio2Sizes()).llm
+    weights = DecoderWeights(config, random_state_dict(config), device=torch.device("cuda"), dtype=torch.bfloat16)
+    kinds: dict[str, Sampling] = {"repetition-aware": SamplingConfig(), "repetition-penalty": PenaltySamplingConfig()}
+    figures: dict[str, dict[int, float]] = {}
+    for name, sampling in kinds.items():
+        body = make_body(config, weights, TileTable(), sampling=sampling)
+        figures[name] = {batch: step_us(body, batch, batch, CONTEXT) for batch in BATCHES}
+    rows = [(batch, *(figures[name][batch] for name in kinds)) for batch in BATCHES]
+    print_table(f"second family's decode step: batch, us by {', '.join(kinds)}", rows)
+    return {"sampling_us": figures}
+
+
 def measure(sections: Sequence[str]) -> dict[str, Any]:
     """Pairs are [measured, floor]."""
+    report: dict[str, Any] = samplings_part() if "samplings" in sections else {}
+    if set(sections) <= {"samplings"}:
+        return report
     runner = make_runner(random_state_dict(FULL_SIZE))
-    report: dict[str, Any] = {"num_graphs": runner.graphs.num_graphs}
+    report["num_graphs"] = runner.graphs.num_graphs
     if "device" in sections:
         report |= device_part(runner)
     if "host" in sections:

@@ -10,9 +10,10 @@ from voicegate.engine.llm.cuda.body import DecoderBody
 from voicegate.engine.llm.cuda.config import TileTable
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 from voicegate.engine.llm.model import llm_shapes
-from voicegate.engine.model.config import LlmConfig, SamplingConfig
+from voicegate.engine.model.config import LlmConfig, Sampling, SamplingConfig
 
 FULL_SIZE = FULL.llm
+REPETITION_AWARE = SamplingConfig()
 
 
 def random_state_dict(config: LlmConfig, *, dtype: torch.dtype = torch.bfloat16) -> dict[str, torch.Tensor]:
@@ -43,10 +44,11 @@ def make_body(
     *,
     max_lines: int = 1024,
     max_positions: int = 512,
+    sampling: Sampling = REPETITION_AWARE,
 ) -> DecoderBody:
     return DecoderBody(
         config,
-        SamplingConfig(),
+        sampling,
         weights,
         num_slots=512,
         max_positions=max_positions,

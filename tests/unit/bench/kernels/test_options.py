@@ -19,7 +19,7 @@ def test_a_part_is_all_its_sections_and_a_section_is_itself() -> None:
     assert chosen_sections(parser().parse_args([]).part) == {name: part.sections for name, part in PARTS.items()}
     assert chosen_sections(["flow"]) == {"flow": PARTS["flow"].sections}
     assert chosen_sections(["vocoder.parts", "llm.host", "llm", "vocoder.batches"]) == {
-        "llm": ("device", "host"),
+        "llm": ("device", "host", "samplings"),
         "vocoder": ("batches", "parts"),
     }
 
