@@ -34,7 +34,7 @@ def load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, *, st
     """Raises WeightsError, ValueError."""
     match model.flow:
         case StepAudio2FlowConfig():
-            return load_stepaudio2_vocoder(config, model, device)
+            return load_stepaudio2_vocoder(config, model, device, start=start)
         case FlowConfig():
             return _load_cosyvoice3_vocoder(config, model, device, start)
         case _:

@@ -1,4 +1,4 @@
-"""Step-Audio2's flow and vocoder on their device, the same runners on each."""
+"""Step-Audio2's flow and vocoder on their device: the same operations on each, on a GPU in fixed shapes and graphs."""
 
 from typing import Final
 
@@ -12,6 +12,7 @@ from voicegate.engine.loop.stages import VoiceRoom
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
 from voicegate.engine.model.weights import load_state_dict
+from voicegate.engine.token2wav.stepaudio2.flow.bucket_solver import BucketConfig, BucketSolver
 from voicegate.engine.token2wav.stepaudio2.flow.chunking import (
     CHUNK_TOKENS,
     ChunkSchedule,
@@ -22,7 +23,8 @@ from voicegate.engine.token2wav.stepaudio2.flow.memory import FlowMemory
 from voicegate.engine.token2wav.stepaudio2.flow.model import StepAudio2Flow
 from voicegate.engine.token2wav.stepaudio2.flow.plain_solver import PlainSolver
 from voicegate.engine.token2wav.stepaudio2.flow.runner import StepAudio2FlowRunner
-from voicegate.engine.token2wav.stepaudio2.flow.stream import ContextRule, StreamRules
+from voicegate.engine.token2wav.stepaudio2.flow.stream import ContextRule, Solver, StreamRules
+from voicegate.engine.token2wav.stepaudio2.vocoder.calls import BucketCaller, CallConfig, Caller, PlainCaller
 from voicegate.engine.token2wav.stepaudio2.vocoder.model import StepAudio2Vocoder
 from voicegate.engine.token2wav.stepaudio2.vocoder.renderer import OverlapRenderer
 from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
@@ -31,7 +33,9 @@ from voicegate.engine.units import SAMPLES_PER_TOKEN
 _CONTEXTS: Final[dict[str, ContextRule]] = {"whole": whole_context, "trimmed": trimmed_context}
 
 
-def load_stepaudio2_vocoder(config: EngineConfig, model: ModelConfig, device: Device) -> VocoderRunner:
+def load_stepaudio2_vocoder(
+    config: EngineConfig, model: ModelConfig, device: Device, *, start: ModelStart
+) -> VocoderRunner:
     """Raises WeightsError, ValueError."""
     loaded = StepAudio2Vocoder(
         model.vocoder,
@@ -39,8 +43,13 @@ def load_stepaudio2_vocoder(config: EngineConfig, model: ModelConfig, device: De
         max_samples=2 * config.max_clause_tokens * SAMPLES_PER_TOKEN,  # at half speed
         device=device.device,
     )
+    caller: Caller = (
+        BucketCaller(loaded, CallConfig(has_graphs=not config.is_eager)) if device.is_cuda else PlainCaller(loaded)
+    )
+    start.add("vocoder", caller.graphs, device.token2wav_lane)
     max_streams = config.max_active_clauses
-    return VocoderRunner(loaded, OverlapRenderer(loaded, max_streams=max_streams), max_streams=max_streams)
+    renderer = OverlapRenderer(caller, device=device.device, max_streams=max_streams)
+    return VocoderRunner(loaded, renderer, max_streams=max_streams)
 
 
 def load_stepaudio2_flow(
@@ -54,7 +63,8 @@ def load_stepaudio2_flow(
 ) -> StepAudio2FlowRunner:
     """Last of the models: on a GPU its blocks take the memory that is left. Raises WeightsError, ValueError."""
     dtype, kv_dtype = flow_dtypes(config, device)
-    rules = StreamRules(_schedule(config, flow), _CONTEXTS[config.flow_context])
+    schedule = _schedule(config, flow)
+    rules = StreamRules(schedule, _CONTEXTS[config.flow_context])
     needs = token2wav_needs(model, dtype=dtype, kv_dtype=kv_dtype)
     num_blocks = num_flow_blocks(config, needs, device, room=room, start=start)
     loaded = StepAudio2Flow(
@@ -65,7 +75,13 @@ def load_stepaudio2_flow(
         noise=stored_noise(config.model_dir),
     )
     memory = FlowMemory(flow, num_blocks=num_blocks, device=device.device, dtype=dtype, kv_dtype=kv_dtype)
-    solver = PlainSolver(loaded, memory, max_batches=config.max_active_clauses)
+    solver: Solver
+    if device.is_cuda:
+        token_buckets = schedule.longest_chunks(lookahead=flow.lookahead_tokens)
+        solver = BucketSolver(loaded, memory, BucketConfig(token_buckets, has_graphs=not config.is_eager))
+    else:
+        solver = PlainSolver(loaded, memory, max_batches=config.max_active_clauses)
+    start.add("flow", solver.graphs, device.token2wav_lane)
     return StepAudio2FlowRunner(loaded, memory, solver, max_streams=config.max_active_clauses, rules=rules)
 
 

@@ -18,6 +18,7 @@ from voicegate.engine import units
 from voicegate.engine.model.config import VocoderConfig, vocoder_config
 from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig, stepaudio2_flow_config
 from voicegate.engine.token2wav.flow.backend import FlowPrompt
+from voicegate.engine.token2wav.stepaudio2.flow.bucket_solver import BucketConfig, BucketSolver
 from voicegate.engine.token2wav.stepaudio2.flow.chunking import CHUNK_TOKENS, ChunkSchedule, whole_context
 from voicegate.engine.token2wav.stepaudio2.flow.memory import FlowMemory
 from voicegate.engine.token2wav.stepaudio2.flow.model import StepAudio2Flow
@@ -25,11 +26,13 @@ from voicegate.engine.token2wav.stepaudio2.flow.plain_solver import PlainSolver
 from voicegate.engine.token2wav.stepaudio2.flow.runner import StepAudio2FlowRunner
 from voicegate.engine.token2wav.stepaudio2.flow.stream import ChunkStream, ContextRule, StreamRules
 from voicegate.engine.token2wav.stepaudio2.flow.weights import flow_shapes
+from voicegate.engine.token2wav.stepaudio2.vocoder.calls import BucketCaller, CallConfig, PlainCaller
 from voicegate.engine.token2wav.stepaudio2.vocoder.model import StepAudio2Vocoder
 from voicegate.engine.token2wav.stepaudio2.vocoder.renderer import OverlapRenderer
 from voicegate.engine.token2wav.stepaudio2.vocoder.weights import vocoder_shapes
 from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
 
+CPU = torch.device("cpu")
 STEPAUDIO2_DIR = GOLDEN_DIR / "stepaudio2_dit"
 
 
@@ -111,10 +114,8 @@ class GoldenFlow:
 
 
 @cache
-def flow_model() -> StepAudio2Flow:
-    return StepAudio2Flow(
-        flow_config(), flow_state(), device=torch.device("cpu"), dtype=torch.float32, noise=flow_noise()
-    )
+def flow_model(device: torch.device = CPU) -> StepAudio2Flow:
+    return StepAudio2Flow(flow_config(), flow_state(), device=device, dtype=torch.float32, noise=flow_noise())
 
 
 def golden_flow(
@@ -124,16 +125,20 @@ def golden_flow(
     num_blocks: int = 120,
     max_streams: int = 8,
     kv_dtype: torch.dtype = torch.float32,
+    buckets: BucketConfig | None = None,
+    device: torch.device = CPU,
 ) -> GoldenFlow:
     """Free blocks are full of NaN: whoever reads one shows it."""
-    model = flow_model()
+    model = flow_model(device)
     memory = FlowMemory(
         model.config, num_blocks=num_blocks, device=model.device, dtype=torch.float32, kv_dtype=kv_dtype, poison=True
     )
+    plain = PlainSolver(model, memory, max_batches=max_streams)
+    solver = plain if buckets is None else BucketSolver(model, memory, buckets)
     runner = StepAudio2FlowRunner(
         model,
         memory,
-        PlainSolver(model, memory, max_batches=max_streams),
+        solver,
         max_streams=max_streams,
         rules=StreamRules(ChunkSchedule(chunk_tokens), context),
     )
@@ -161,13 +166,22 @@ def source_noise(tag: str, num_rows: int, num_frames: int) -> torch.Tensor:
     return normal(f"noise:{tag}:0", (num_rows, num_frames * units.SAMPLES_PER_FRAME, 9))
 
 
-def golden_vocoder(*, max_frames: int = 400, noise: torch.Tensor | None = None, max_streams: int = 4) -> VocoderRunner:
+def golden_vocoder(
+    *,
+    max_frames: int = 400,
+    noise: torch.Tensor | None = None,
+    max_streams: int = 4,
+    calls: CallConfig | None = None,
+    device: torch.device = CPU,
+) -> VocoderRunner:
     """`noise` [480 * max_frames, 9]."""
     model = StepAudio2Vocoder(
         golden_vocoder_config(),
         vocoder_state(),
         max_samples=max_frames * units.SAMPLES_PER_FRAME,
-        device=torch.device("cpu"),
+        device=device,
         noise=noise,
     )
-    return VocoderRunner(model, OverlapRenderer(model, max_streams=max_streams), max_streams=max_streams)
+    caller = PlainCaller(model) if calls is None else BucketCaller(model, calls)
+    renderer = OverlapRenderer(caller, device=device, max_streams=max_streams)
+    return VocoderRunner(model, renderer, max_streams=max_streams)

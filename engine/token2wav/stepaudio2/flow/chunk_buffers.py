@@ -130,12 +130,14 @@ class ChunkBuffers:
             known[index, : len(row.known)] = row.known
             context[index, : len(row.context)] = row.context
         self._send(host)
+        self.step.zero_()
         if rows:
             tails = [row.tails for row in rows]
             self.token_tails[: len(rows)] = torch.stack([each.tokens for each in tails])
             self.frame_tails[: len(rows)] = torch.stack([each.frames for each in tails])
             self.estimator_tails[: len(rows)] = torch.stack([each.estimator for each in tails])
             self.speaker_bias[: len(rows)] = torch.stack([row.speaker_bias for row in rows])
+        self.cond = None
         if any(row.prompt_mel is not None for row in rows):
             self.cond = torch.zeros_like(self.x)
             for each, row in zip(self.cond, rows, strict=False):

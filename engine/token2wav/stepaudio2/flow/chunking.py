@@ -25,6 +25,10 @@ class ChunkSchedule:
 
     sizes: tuple[int, ...] = CHUNK_TOKENS
 
+    def longest_chunks(self, *, lookahead: int) -> tuple[int, ...]:
+        """Tokens that a chunk may have which is a stream's last, ascending: none that is not is longer."""
+        return tuple(sorted({size + lookahead - 1 for size in self.sizes}))
+
     def size(self, chunk: int) -> int:
         return self.sizes[min(chunk, len(self.sizes) - 1)]
 

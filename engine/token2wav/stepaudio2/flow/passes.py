@@ -26,7 +26,6 @@ class ChunkPasses:
         frames = buffers.noise_starts[:, None] + torch.arange(buffers.x.shape[1], device=buffers.x.device)
         # Padding may run past the noise's end; what it finds there is garbage anyway.
         buffers.x.copy_(model.noise[frames.clamp(max=len(model.noise) - 1)])
-        buffers.step.zero_()
 
     @torch.inference_mode()
     def advance(self, buffers: ChunkBuffers) -> None:

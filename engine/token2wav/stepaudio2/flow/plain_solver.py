@@ -1,5 +1,6 @@
 """Solves chunks in tensors as large as the batch: runs anywhere."""
 
+import sys
 from collections.abc import Sequence
 
 import torch
@@ -18,6 +19,7 @@ class PlainSolver:
 
     def __init__(self, model: StepAudio2Flow, memory: FlowMemory, *, max_batches: int) -> None:
         self.num_free_batches = max_batches
+        self.max_rows = sys.maxsize
         self._model = model
         self._memory = memory
         self._passes = ChunkPasses(model, memory)

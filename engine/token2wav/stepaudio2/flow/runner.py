@@ -70,7 +70,7 @@ class StepAudio2FlowRunner:
     def batch_size(self, max_rows: int) -> BatchSize:
         longest = max(self._rules.schedule.sizes) + self.lookahead_tokens
         num_frames = max(max_rows * _FRAMES_PER_ROW, longest * units.FRAMES_PER_TOKEN)
-        return BatchSize(min(max_rows, self._max_streams), num_frames)
+        return BatchSize(min(max_rows, self._solver.max_rows, self._max_streams), num_frames)
 
     def num_prompt_blocks(self, num_tokens: int) -> int:
         return memory.num_token_blocks(num_tokens)

@@ -56,6 +56,10 @@ class Solver(Protocol):
     def graphs(self) -> Capturable: ...
 
     @property
+    def max_rows(self) -> int:
+        """Of a batch."""
+
+    @property
     def num_free_batches(self) -> int:
         """How many more batches may run at the same time."""
 

@@ -7,6 +7,7 @@ import torch
 
 from tests.support.stepaudio2 import golden_vocoder, normal
 from voicegate.engine import units
+from voicegate.engine.token2wav.stepaudio2.vocoder.calls import CallConfig
 from voicegate.engine.token2wav.vocoder.backend import (
     VocoderJob,
     VocoderStreamEnded,
@@ -100,3 +101,33 @@ def test_what_is_refused_leaves_streams_as_they_were() -> None:
     assert len(samples) == 18 * FRAME
     with pytest.raises(VocoderStreamEnded):
         vocoder.run([VocoderJob(stream, mel_of("rest", 1), False)])
+
+
+CALLS = CallConfig(frame_buckets=(12, 40), row_buckets=(1, 2), has_graphs=False)
+
+
+def test_fixed_buffers_make_the_same_samples() -> None:
+    """Three rows where two fit, lengths of either bucket and beyond, and what other calls left in the buffers."""
+    streams = {"a": [10, 20, 4], "b": [12, 31, 1], "c": [9, 50, 30]}
+    mels = {name: mel_of(name, sum(parts)) for name, parts in streams.items()}
+    vocoder = golden_vocoder(calls=CALLS)
+    assert vocoder.graphs.num_buckets == 4
+    places = {name: vocoder.open() for name in streams}
+    together: dict[str, list[torch.Tensor]] = {name: [] for name in streams}
+    for call in range(3):
+        vocoder.graphs.capture()  # runs padding alone
+        jobs = [
+            VocoderJob(places[name], mels[name].split(parts, dim=1)[call], call == 2) for name, parts in streams.items()
+        ]
+        for name, samples in zip(streams, vocoder.run(jobs), strict=True):
+            together[name].append(samples)
+    for name, parts in streams.items():
+        alone = torch.cat(rendered(golden_vocoder(), mels[name], parts))
+        torch.testing.assert_close(torch.cat(together[name]), alone, rtol=0, atol=1e-4)
+
+
+def test_graphs_need_a_gpu() -> None:
+    with pytest.raises(ValueError, match="CUDA graphs were asked for on cpu"):
+        golden_vocoder(calls=CallConfig())
+    with pytest.raises(ValueError, match=r"row_buckets are \(2, 2\)"):
+        CallConfig(row_buckets=(2, 2))
