@@ -18,7 +18,8 @@ from voicegate.engine.replicas.site import Site
 
 log = structlog.get_logger()
 
-_LOOK_S: Final = 1.0
+# Below the shortest time for which an engine may be said to hang (--engine-timeout-s, 1 s): see RoutingEngine.pulse.
+_LOOK_S: Final = 0.5
 # From the end of a process's channel to its own; what takes longer is killed.
 _EXIT_S: Final = 10.0
 # For the processes to fail what they speak, and end. Higher -> the end waits longer for one that hangs.
@@ -105,21 +106,25 @@ class Crew:
     async def _tend(self, seat: Seat) -> None:
         """Keep a process in the seat until the end."""
         while not self._closing.is_set():
-            served_s = 0.0
-            try:
-                served_s = await self._accompany(seat)
-            except OSError as error:  # no memory, no file descriptors
-                log.error("engine_process_not_started", replica=seat.name, reason=str(error))
+            replica = await self._launch(seat)
+            served_s = 0.0 if replica is None else await self._accompany(seat, replica)
             seat.decide(ReplicaLost(f"{seat.name}: the engine process has ended"))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), seat.backoff.delay_s(served_s))
         seat.decide(ReplicaLost(f"{seat.name}: no engine process is wanted any more"))
 
-    async def _accompany(self, seat: Seat) -> float:
-        """One process from its start to its end: for how long it served. Raises OSError where there was none."""
+    async def _launch(self, seat: Seat) -> Replica | None:
         progress = SILENT if seat.first_outcome.done() else self._progress.of(seat.name)
         replica = Replica(seat.site, patience_looks=self._patience_looks, publish=self._publish, progress=progress)
-        await replica.launch()
+        try:
+            await replica.launch()
+        except (OSError, RuntimeError) as error:  # no memory, no file descriptors, no thread
+            log.error("engine_process_not_started", replica=seat.name, reason=str(error))
+            return None
+        return replica
+
+    async def _accompany(self, seat: Seat, replica: Replica) -> float:
+        """One process from its start to its end: for how long it served."""
         seat.replica = replica
         if self._closing.is_set():
             replica.kill()

@@ -15,7 +15,7 @@ from voicegate.engine.interface import Engine, EngineError, EngineStopped
 from voicegate.engine.loading.progress import Progress
 from voicegate.engine.replicas.channel import Channel
 from voicegate.engine.replicas.orders import Orders
-from voicegate.engine.replicas.wire import Command, Share, State, Told, pack_room
+from voicegate.engine.replicas.wire import Command, Share, State, Told, pack_room, pack_state
 
 # Between two states. Higher makes what the front knows of memory and queue older; lower takes the process more time.
 _STATE_S: Final = 0.25
@@ -31,7 +31,7 @@ class FrontGone(Exception):
 
 
 async def serve_engine(end: socket.socket, make_engine: MakeEngine) -> int:
-    """Returns the exit status. Raises FrontGone, and what building or starting the engine raises but EngineError."""
+    """Returns the exit status. Raises FrontGone; what goes wrong but EngineError, as an ExceptionGroup."""
     service = EngineService(make_engine)
     await service.channel.open(end)
     running = asyncio.create_task(service.run())
@@ -67,21 +67,25 @@ class EngineService:
     async def run(self) -> int:
         """Until the engine has ended; returns the exit status."""
         engine = self._make_engine(await self._greeting, ToldProgress(self._loop, self.channel))
-        telling = asyncio.create_task(self._tell_states(engine))
-        try:
-            try:
-                await engine.start()
-            except EngineError as error:
-                self.channel.send(Told.REFUSED, 0, str(error).encode())
-                return EXIT_FAILED
-            self._orders = Orders(engine, self.channel, on_room=self._note_room)
-            self._tell_state(engine)
-            self.channel.send(Told.READY, 0, msgspec.json.encode(engine.info))
-            await self._tell_events(engine, self._orders)
-        finally:
+        async with asyncio.TaskGroup() as tasks:
+            telling = tasks.create_task(self._tell_states(engine))
+            has_started = await self._start(engine)
+            if has_started:
+                self._orders = Orders(engine, self.channel, on_room=self._note_room)
+                self._tell_state(engine)
+                self.channel.send(Told.READY, 0, msgspec.json.encode(engine.info))
+                await self._tell_events(engine, self._orders)
             telling.cancel()
         await engine.close()
         return EXIT_OK if self._is_closing else EXIT_FAILED
+
+    async def _start(self, engine: Engine) -> bool:
+        try:
+            await engine.start()
+        except EngineError as error:
+            self.channel.send(Told.REFUSED, 0, str(error).encode())
+            return False
+        return True
 
     # --- to the front -----------------------------------------------------------------------------------------
 
@@ -104,7 +108,7 @@ class EngineService:
         if not self.channel.is_full:
             self._tell_room()
             state = State(engine.pulse, engine.unready_reason, engine.stats())
-            self.channel.send(Told.STATE, 0, msgspec.json.encode(state))
+            self.channel.send(Told.STATE, 0, pack_state(state))
 
     def _note_room(self) -> None:
         """It may have changed: told once for all that happens in this turn of the loop."""

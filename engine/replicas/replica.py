@@ -115,7 +115,7 @@ class Replica:
         self._channel.send(Command.GREETING, 0, self._site.greeting)
 
     def look(self) -> None:
-        """Kill it if it hangs. Once a second."""
+        """Kill it if it hangs. Once for each look of `patience_looks`."""
         if (trouble := self._vitals.look()) is not None and not self._is_given_up:
             self._is_given_up = True
             log.error("engine_process_hangs", replica=self.name, pid=self.pid, reason=trouble)

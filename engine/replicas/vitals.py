@@ -3,11 +3,11 @@
 from typing import Final
 
 # Of a process that loads: Python's lock may be held for long while weights come from a cold disk.
-START_PATIENCE_LOOKS: Final = 300
+START_PATIENCE_LOOKS: Final = 600
 
 
 class Vitals:
-    """Told of every state that the process tells, and looked at once a second."""
+    """Told of every state that the process tells, and looked at twice a second."""
 
     def __init__(self, patience_looks: int) -> None:
         self._patience_looks = patience_looks

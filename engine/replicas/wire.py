@@ -185,6 +185,10 @@ def unpack_event(kind: Told, utterance_id: UtteranceId, body: bytes) -> EngineEv
     return _DECODERS[kind].decode(body)
 
 
+def pack_state(state: State) -> bytes:
+    return msgspec.json.encode(state, enc_hook=float)  # an engine's numbers may be numpy's
+
+
 def pack_room(num_seen: int, room: int) -> bytes:
     return _ROOM.pack(num_seen, room)
 

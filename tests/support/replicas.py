@@ -37,7 +37,7 @@ class LoopProcess:
     async def _serve(self) -> int:
         try:
             return await serve_engine(self._end, lambda _greeting, _progress: self._engine)
-        except (FrontGone, RuntimeError):  # what a device raises ends a process
+        except (FrontGone, ExceptionGroup):  # what a device raises ends a process
             return EXIT_FAILED
         finally:
             await self._engine.close()

@@ -18,6 +18,7 @@ from voicegate.engine.interface import (
     Engine,
     EngineEvent,
     EngineInfo,
+    EngineStats,
     Failed,
     ListenerReport,
     UtteranceId,
@@ -203,6 +204,19 @@ async def test_calls_on_what_has_ended_are_nothing() -> None:
         await front.submit("again")
         _, end = await front.until_end()
         assert isinstance(end, Done)
+
+
+async def test_a_fault_in_what_it_tells_of_itself_ends_it_at_once() -> None:
+    class Untold(FakeEngine):
+        def stats(self) -> EngineStats:
+            if self.requests:
+                raise ZeroDivisionError
+            return EngineStats()
+
+    async with serving(Untold()) as front:
+        await front.submit("")
+        with pytest.raises(ExceptionGroup, match="unhandled errors"):
+            await front.serving
 
 
 class Filling(FakeEngine):

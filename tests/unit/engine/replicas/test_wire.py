@@ -2,6 +2,8 @@
 
 from itertools import pairwise
 
+import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from voicegate.engine.interface import (
     Done,
     EngineError,
     EngineEvent,
+    EngineStats,
     EngineStopped,
     Failed,
     Flushed,
@@ -26,7 +29,7 @@ from voicegate.engine.interface import (
     VoiceRefused,
 )
 from voicegate.engine.replicas import wire
-from voicegate.engine.replicas.wire import Frames, NewVoice, WireError, frame
+from voicegate.engine.replicas.wire import Frames, NewVoice, State, WireError, frame
 
 pytestmark = pytest.mark.unit
 
@@ -63,6 +66,12 @@ def test_what_is_no_frame_is_told_before_it_is_waited_for() -> None:
 def test_events_come_back_as_they_were(event: EngineEvent) -> None:
     kind, body = wire.pack_event(event)
     assert wire.unpack_event(kind, ID, body) == event
+
+
+def test_numbers_of_an_engine_may_be_of_any_type() -> None:
+    stats = EngineStats({"steps": np.float32(0.5), "rows": np.int64(3)}, {"free": 2}, {"llm": [1, 0]})
+    state = msgspec.json.decode(wire.pack_state(State(7, "why", stats)), type=State)
+    assert state == State(7, "why", EngineStats({"steps": 0.5, "rows": 3.0}, {"free": 2.0}, {"llm": [1, 0]}))
 
 
 def test_a_voice_comes_with_its_recording() -> None:
