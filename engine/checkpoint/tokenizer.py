@@ -52,6 +52,8 @@ def rebuild_tokenizer(path: Path, *, specials: Sequence[str]) -> Tokenizer:
         vocab = _checked_vocab(model["vocab"], path)
         pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
         merges = [(str(left), str(right)) for left, right in pairs]
+    except CheckpointError:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{path} is no byte-level BPE tokenizer: it lacks or garbles {error}") from error
     return _build(vocab, merges, specials, str(path))
@@ -59,8 +61,9 @@ def rebuild_tokenizer(path: Path, *, specials: Sequence[str]) -> Tokenizer:
 
 def added_ids(path: Path) -> dict[str, int]:
     """Of the added tokens of a tokenizer.json, by their text. Raises CheckpointError."""
+    content = _read_json(path)
     try:
-        return {entry["content"]: int(entry["id"]) for entry in _read_json(path).get("added_tokens", ())}
+        return {entry["content"]: int(entry["id"]) for entry in content.get("added_tokens", ())}
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: added_tokens lacks or garbles {error}") from error
 

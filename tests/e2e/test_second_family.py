@@ -149,6 +149,7 @@ async def test_the_bench_measures_it(url: str, tmp_path: Path, capsys: pytest.Ca
 async def test_as_deployed(tmp_path: Path) -> None:
     made = write_second_family(tmp_path / "two", Decoding.DEPLOYED)
     async with running_gateway(GatewayConfig(), create_engine(config_of(made))) as url, connect_to(url) as client:
-        heard = await spoken(client, "a", mode="clause")
-        assert words(heard) == TEXT.split()
-        assert len(pcm(heard)) > 48 * 1000
+        for mode in ("clause", "incremental", "bistream"):
+            heard = await spoken(client, mode, mode=mode)
+            assert words(heard) == TEXT.split(), mode
+            assert len(pcm(heard)) > 48 * 1000, mode

@@ -202,6 +202,8 @@ def renamed(old: str, new: str) -> Callable[[dict[str, Any]], None]:
         (changed("tokenizer.json", renamed("<|s_0|>", "<|t_0|>")), r"has no token <\|s_0\|>"),
         (changed("tokenizer.json", renamed("<|sos|>", "<|zos|>")), r"has <\|sos\|> as None; behind <\|s_6560\|> it"),
         (changed("tokenizer.json", lambda content: content.pop("model")), "is no byte-level BPE tokenizer"),
+        (lambda source: (source / "cosyvoice2_llm" / "tokenizer.json").write_text("[]"), r"tokenizer\.json holds no m"),
+        (changed("tokenizer.json", lambda content: content["model"]["vocab"].pop("a")), "the ids are not 0 to 298"),
         (changed("tokenizer.json", lambda content: content["model"].update(merges=["a b c"])), "no byte-level BPE"),
         (changed("tokenizer.json", lambda content: content.update(added_tokens=[{"id": 5}])), "garbles 'content'"),
         (changed("config.json", lambda content: content.update(vocab_size=6_800)), "vocab_size of 6800; .* needs 6886"),
