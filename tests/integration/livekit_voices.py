@@ -8,21 +8,26 @@ import base64
 import json
 import logging
 import sys
+from typing import Any
 
 from livekit.agents import tts
 from livekit.agents.utils import http_context
 from livekit.plugins import cartesia, deepgram, elevenlabs, openai
 
+from tests.integration.configurations import configurations
+
 _PATIENCE_S = 60.0
 
 
-def voices_at(gateway: str) -> dict[str, tts.TTS]:
-    return {
-        "elevenlabs": elevenlabs.TTS(api_key="none", base_url=f"http://{gateway}/v1", encoding="pcm_24000"),
-        "cartesia": cartesia.TTS(api_key="none", base_url=f"http://{gateway}"),
-        "deepgram": deepgram.TTS(api_key="none", base_url=f"http://{gateway}/v1/speak"),
-        "openai": openai.TTS(api_key="none", base_url=f"http://{gateway}/v1", response_format="pcm"),
-    }
+PLUGINS = {"elevenlabs": elevenlabs, "cartesia": cartesia, "deepgram": deepgram, "openai": openai}
+
+
+def voice_of(configuration: str) -> tts.TTS:
+    """As docs/compatibility.md has it."""
+    names: dict[str, Any] = {**PLUGINS}
+    exec(configuration, names)
+    voice: tts.TTS = names["tts"]
+    return voice
 
 
 async def said(voice: tts.TTS, text: str) -> bytes:
@@ -40,7 +45,9 @@ async def said(voice: tts.TTS, text: str) -> bytes:
 async def main(gateway: str, texts: list[str]) -> dict[str, list[str]]:
     heard = {}
     async with asyncio.timeout(_PATIENCE_S), http_context.open():
-        for name, voice in voices_at(gateway).items():
+        for configuration in configurations("livekit", gateway):
+            voice = voice_of(configuration)
+            name = type(voice).__module__.split(".")[-2]
             heard[name] = [base64.b64encode(await said(voice, text)).decode() for text in texts]
             await voice.aclose()
     return heard

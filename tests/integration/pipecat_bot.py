@@ -87,26 +87,20 @@ class Ear(FrameProcessor):
         await self.push_frame(frame, direction)
 
 
-def service_of(name: str, base: str) -> FrameProcessor:
-    """`base`: host and port."""
-    match name:
-        case "elevenlabs":
-            settings = ElevenLabsTTSService.Settings(voice="any")
-            return ElevenLabsTTSService(api_key="none", url=f"ws://{base}", settings=settings)
-        case "cartesia":
-            settings = CartesiaTTSService.Settings(voice="any")
-            return CartesiaTTSService(api_key="none", url=f"ws://{base}/tts/websocket", settings=settings)
-        case "deepgram":
-            return DeepgramTTSService(api_key="none", base_url=f"ws://{base}")
-        case "openai":
-            return OpenAITTSService(api_key="none", base_url=f"http://{base}/v1")
-        case _:
-            raise ValueError(name)
+SERVICES = (CartesiaTTSService, DeepgramTTSService, ElevenLabsTTSService, OpenAITTSService)
+
+
+def service_of(configuration: str) -> FrameProcessor:
+    """As docs/compatibility.md has it."""
+    names: dict[str, Any] = {service.__name__: service for service in SERVICES}
+    exec(configuration, names)
+    tts: FrameProcessor = names["tts"]
+    return tts
 
 
 async def carry_out(plan: dict[str, Any]) -> list[dict[str, Any]]:
     ear = Ear()
-    worker = PipelineWorker(Pipeline([service_of(plan["service"], plan["base"]), ear]), cancel_on_idle_timeout=False)
+    worker = PipelineWorker(Pipeline([service_of(plan["configuration"]), ear]), cancel_on_idle_timeout=False)
     has_started = asyncio.Event()
     errors: list[str] = []
 

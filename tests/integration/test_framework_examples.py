@@ -84,6 +84,7 @@ async def test_livekits_voices_hear_what_a_native_client_hears() -> None:
     async with serving() as served, asyncio.timeout(PATIENCE_S):
         plan: dict[str, object] = {"gateway": urlsplit(served.url).netloc, "texts": texts}
         heard = await run("livekit", "livekit_voices", plan)
+    assert heard.keys() == {"elevenlabs", "cartesia", "deepgram", "openai"}
     spoken = await native_turns(texts * len(heard))
     for number, (plugin, turns) in enumerate(heard.items()):
         for turn, audio in enumerate(map(base64.b64decode, turns)):

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.integration.configurations import configurations
 from tests.integration.processes import python
 from tests.integration.wire_client import Served, native_turns, serving
 from voicegate.engine.fake.engine import Script
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.integration
 
 PACKAGES = Path(sys.prefix) / "pipecat"
 BOT = Path(__file__).with_name("pipecat_bot.py")
+# In the order of docs/compatibility.md.
 SERVICES = ("elevenlabs", "cartesia", "deepgram", "openai")
 PATIENCE_S = 90
 # In real time, so that there is something to interrupt.
@@ -84,4 +86,5 @@ async def test_bots_converse_barge_in_and_keep_to_themselves() -> None:
 
 
 def plan_of(service: str, served: Served, turns: Sequence[dict[str, str]]) -> dict[str, Any]:
-    return {"service": service, "base": urlsplit(served.url).netloc, "turns": list(turns)}
+    blocks = configurations("pipecat", urlsplit(served.url).netloc)
+    return {"configuration": blocks[SERVICES.index(service)], "turns": list(turns)}

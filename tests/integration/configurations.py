@@ -1,0 +1,16 @@
+"""The lines of configuration that docs/compatibility.md gives for each client, to be run by tests."""
+
+import re
+from pathlib import Path
+
+_DOCUMENT = Path(__file__).parents[2] / "docs/compatibility.md"
+_PLACEHOLDER = "HOST:8080"
+
+
+def configurations(client: str, address: str) -> list[str]:
+    """Python, in the document's order. `address`: host and port of the server to speak to."""
+    _, _, section = _DOCUMENT.read_text().partition(f"\n### {client}\n")
+    section = re.split(r"^##", section, maxsplit=1, flags=re.MULTILINE)[0]
+    blocks = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    assert blocks, f"the document says nothing of {client}"
+    return [block.replace(_PLACEHOLDER, address) for block in blocks]
