@@ -17,6 +17,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.integration.http_client import post
+from tests.integration.raw_client import raw_peer
 from tests.integration.wire_client import TIMEOUT_S, Served, running, serving
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.gateway.formats.encoder import StreamEncoder
@@ -357,6 +358,30 @@ async def test_a_url_that_asks_amiss_is_refused_with_what_there_is() -> None:
                 pytest.fail("let in")
         assert caught.value.response.status_code == 400
         assert b"linear16" in caught.value.response.body
+
+
+async def test_what_is_not_known_is_no_matter() -> None:
+    more = {"unheard_of": {"deep": [1]}, "metadata": None}
+    async with serving() as served:
+        async with peer(served.url, ELEVENLABS.format("pcm_24000") + "&unheard_of=1&enable_logging=maybe") as client:
+            await client.send(*({**message, **more} for message in turn()), {"context_id": "a", "close_context": True})
+            assert audio_of(await client.until(is_final))
+        async with peer(served.url, "/v1/speak?unheard_of=1&mip_opt_out=maybe") as client:
+            await client.send({"type": "Speak", "text": TEXT, **more}, {"type": "Flush", **more})
+            heard = await client.until(lambda frame: isinstance(frame, dict) and frame["type"] == "Flushed")
+            assert any(isinstance(frame, bytes) for frame in heard)
+        async with peer(served.url, "/tts/websocket?unheard_of=1") as client:
+            await client.send({"context_id": "c", "transcript": TEXT, **more})
+            assert audio_of(await client.until(lambda message: message["type"] == "done"), "data")
+
+
+async def test_sockets_are_pinged_by_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voicegate.gateway.server.listener._PING_S", 0.05)
+    async with serving() as served:
+        for path in (*("/tts/websocket", "/v1/speak", "/v1/audio/speech/stream"), wire.STREAM_PATH):
+            url = served.url.removesuffix(wire.STREAM_PATH) + path
+            async with raw_peer(url) as client:
+                await client.read_until(b"\x89\x04")  # a ping with four bytes of its own
 
 
 async def test_deepgram_names_its_requests() -> None:

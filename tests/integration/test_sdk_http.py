@@ -2,6 +2,8 @@
 
 import asyncio
 import base64
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 
 import cartesia
 import elevenlabs
@@ -15,7 +17,7 @@ from elevenlabs.client import AsyncElevenLabs, ElevenLabs
 from elevenlabs.core.api_error import ApiError
 
 from tests.integration.http_client import audio_of_events, base_url, native_pcm, post
-from tests.integration.wire_client import Served, serving
+from tests.integration.wire_client import Served, native_turns, serving
 from voicegate.engine.fake.engine import Fault, FaultKind, Script
 from voicegate.engine.interface import Overloaded
 
@@ -249,17 +251,57 @@ async def test_cartesia_errors_are_its_own() -> None:
             )
 
 
-async def test_different_clients_at_once() -> None:
-    async with serving() as served, openai_of(served) as one, cartesia_of(served) as two:
-        three = elevenlabs_of(served).text_to_speech.stream("any", text=TEXT, output_format="pcm_24000")
-        raw = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24000}
-        heard = await asyncio.gather(
-            one.audio.speech.create(model="m", voice="v", input=TEXT, response_format="pcm"),
-            two.tts.generate(model_id="m", transcript=TEXT, voice={"mode": "id", "id": "v"}, output_format=raw),
-            _joined(three),
-        )
-        lengths = {len(heard[0].content), len(await heard[1].read()), len(heard[2])}
-        assert len(lengths) == 1
+# --- conversations ----------------------------------------------------------------------------------------
+
+TURNS = (TEXT, "A second turn.", "The third.")
+LONG = "word " * 100
+
+
+async def openai_hearing(served: Served, text: str) -> AsyncIterator[bytes]:
+    asked = {"model": "tts-1", "voice": "v", "input": text, "response_format": "pcm"}
+    async with openai_of(served) as client, client.audio.speech.with_streaming_response.create(**asked) as streamed:
+        async for part in streamed.iter_bytes():
+            yield part
+
+
+async def elevenlabs_hearing(served: Served, text: str) -> AsyncIterator[bytes]:
+    parts = elevenlabs_of(served).text_to_speech.stream("v", text=text, output_format="pcm_24000")
+    async with aclosing(parts):
+        async for part in parts:
+            yield part
+
+
+async def cartesia_hearing(served: Served, text: str) -> AsyncIterator[bytes]:
+    raw = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24000}
+    asked = {"model_id": "m", "transcript": text, "voice": {"mode": "id", "id": "v"}, "output_format": raw}
+    async with cartesia_of(served) as client, client.tts.with_streaming_response.generate(**asked) as streamed:
+        async for part in streamed.iter_bytes():
+            yield part
+
+
+async def deepgram_hearing(served: Served, text: str) -> AsyncIterator[bytes]:
+    url = base_url(served.url)
+    environment = DeepgramClientEnvironment(base=url, production=url, agent=url, agent_rest=url)
+    client = AsyncDeepgramClient(api_key="none", environment=environment)
+    parts = client.speak.v1.audio.generate(text=text, encoding="linear16", container="none")
+    async with aclosing(parts):
+        async for part in parts:
+            yield part
+
+
+@pytest.mark.filterwarnings("ignore:websockets:DeprecationWarning")  # of what Deepgram's uses
+@pytest.mark.parametrize("hearing", [openai_hearing, elevenlabs_hearing, cartesia_hearing, deepgram_hearing])
+async def test_turns_an_interruption_and_two_at_once(hearing: Callable[[Served, str], AsyncIterator[bytes]]) -> None:
+    async with serving(Script(real_time_factor=0.5)) as served:
+        assert [await _joined(hearing(served, text)) for text in TURNS] == await native_turns(TURNS)
+    async with serving(Script(real_time_factor=1.0)) as served:
+        async with aclosing(hearing(served, LONG)) as parts:
+            assert await anext(parts)
+        await served.until(lambda engine: engine.num_live == 0 and len(engine.cancels) == 1)
+        assert await _joined(hearing(served, TURNS[1])) == (await native_turns(TURNS))[1]
+    async with serving() as served:
+        heard = await asyncio.gather(*(_joined(hearing(served, TEXT)) for _ in range(2)))
+    assert set(heard) == set(await native_turns([TEXT, TEXT]))
 
 
 async def _joined(parts: object) -> bytes:
