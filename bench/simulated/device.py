@@ -1,0 +1,144 @@
+"""A GPU that only takes time: two lanes side by side on a clock of their own, with step times that were measured.
+
+A step is slower while the other lane is at work. All numbers are of one H200 (bench/results): bfloat16, 300 positions
+of context in the LLM, 150 to 450 frames in the flow.
+"""
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from voicegate.engine.device import lanes
+from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
+
+# kernels-h200.json, llm: decode by rows, and prefill of 180 lines a prompt, in one pass with what else is fed; so few
+# lines that the weights take longer cost nothing.
+_LLM_S = 0.66e-3
+_LLM_S_PER_ROW = 2.5e-6
+_LLM_S_PER_LINE = 2.6e-6
+_FREE_LINES = 40
+# The same, flow: ten Euler steps by whole blocks; between the two contexts that were measured.
+_BLOCKS = (1, 2, 4, 8, 12, 18, 24, 34, 42, 50, 62, 74, 84)
+_BLOCKS_MS = (7.3, 9.1, 10.2, 13.0, 16.0, 22.2, 27.1, 36.4, 45.2, 51.0, 65.3, 75.1, 84.8)
+# engine-h200.json, `stages`: calls of 1 to 46 rows.
+_VOCODER_S, _VOCODER_S_PER_ROW = 0.33e-3, 0.11e-3
+# Beside the other lane: what `stages` of live-128, sustain-300, sustain-400 and burst-400 take above the times of each
+# stage alone. The LLM's loss grows with the blocks beside it.
+_BESIDE_BLOCKS = (1, 2, 6, 12, 34, 84)
+_LLM_SLOWDOWN = (1.5, 1.6, 2.2, 2.5, 3.0, 3.1)
+_FLOW_SLOWDOWN = 1.25
+
+
+def llm_step_s(num_rows: int, num_prompt_lines: int) -> float:
+    return _LLM_S + _LLM_S_PER_ROW * num_rows + _LLM_S_PER_LINE * max(num_prompt_lines - _FREE_LINES, 0)
+
+
+def euler_step_s(num_frames: int) -> float:
+    return float(np.interp(num_frames / FRAMES_PER_BLOCK, _BLOCKS, _BLOCKS_MS)) / 10_000
+
+
+def vocoder_call_s(num_rows: int) -> float:
+    return _VOCODER_S + _VOCODER_S_PER_ROW * num_rows
+
+
+@dataclass(slots=True, eq=False)
+class Mark:
+    """Behind the work that its lane was given before; see engine.device.lanes."""
+
+    lane: "Lane"
+    reached_s: float = math.inf
+
+    @property
+    def is_reached(self) -> bool:
+        return self.reached_s < math.inf
+
+    def seconds_since(self, earlier: lanes.Mark) -> float:
+        assert isinstance(earlier, Mark)
+        return self.reached_s - earlier.reached_s
+
+    def wait(self) -> None:
+        raise RuntimeError("nobody waits on a simulated device")
+
+
+@dataclass(slots=True)
+class _Work:
+    """Left to do, of a lane that has the device alone; `marks` are behind it."""
+
+    left_s: float
+    num_blocks: float
+    marks: list[Mark] = field(default_factory=list)
+
+
+class Lane:
+    """Implements engine.device.lanes.Lane. `busy_s`: in which it had work."""
+
+    def __init__(self, device: "Device") -> None:
+        self.busy_s = 0.0
+        self.works: deque[_Work] = deque()
+        self._device = device
+
+    def launch(self, seconds: float, *, num_blocks: float = 0.0) -> None:
+        self.works.append(_Work(seconds, num_blocks))
+
+    def active(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def mark(self) -> Mark:
+        mark = Mark(self)
+        if self.works:
+            self.works[-1].marks.append(mark)
+        else:
+            mark.reached_s = self._device.now_s
+        return mark
+
+    def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor
+
+
+class Device:
+    """A clock, and the lanes whose work it moves on."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.llm, self.token2wav = Lane(self), Lane(self)
+
+    @property
+    def next_mark_s(self) -> float:
+        """When something that is under way will be done, if nothing else is launched."""
+        return min((each.works[0].left_s * slow + self.now_s for each, slow in self._running()), default=math.inf)
+
+    def run(self, until_s: float) -> None:
+        while self.now_s < until_s:
+            running = list(self._running())
+            end_s = min(self.next_mark_s, until_s)
+            for lane, slow in running:
+                work = lane.works[0]
+                work.left_s -= (end_s - self.now_s) / slow
+                lane.busy_s += end_s - self.now_s
+            self.now_s = end_s
+            for lane, _ in running:
+                if lane.works[0].left_s <= 1e-9:
+                    for mark in lane.works.popleft().marks:
+                        mark.reached_s = end_s
+
+    def _running(self) -> Iterator[tuple[Lane, float]]:
+        """Lanes at work, and how much longer their work takes than alone."""
+        llm, flow = self.llm.works, self.token2wav.works
+        if llm:
+            slow = float(np.interp(flow[0].num_blocks, _BESIDE_BLOCKS, _LLM_SLOWDOWN)) if flow else 1.0
+            yield self.llm, slow
+        if flow:
+            yield self.token2wav, _FLOW_SLOWDOWN if llm else 1.0
+
+
+def host_step_s(*, num_llm_rows: int, num_blocks: int, num_commands: int) -> float:
+    """Of the engine's thread: `stages.host` of engine-h200.json and `host_us` of kernels-h200.json, where nothing else
+    runs in its process; a command is a client's."""
+    llm_s = 0.2e-3 + 0.03e-3 * num_llm_rows if num_llm_rows else 0.0
+    flow_s = 0.1e-3 + 0.02e-3 * num_blocks if num_blocks else 0.0
+    return 0.14e-3 + llm_s + flow_s + 0.1e-3 * num_commands

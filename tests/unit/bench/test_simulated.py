@@ -1,0 +1,65 @@
+"""bench.simulated: the device's clock and lanes, and a short load on them that is the same every time."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from voicegate.bench.simulated import __main__ as command
+from voicegate.bench.simulated.device import Device, euler_step_s, llm_step_s
+
+pytestmark = pytest.mark.unit
+
+
+def test_work_is_done_in_order_and_marks_are_reached_behind_it() -> None:
+    device = Device()
+    assert device.llm.mark().is_reached, "nothing is before it"
+    device.llm.launch(0.002)
+    first = device.llm.mark()
+    device.llm.launch(0.003)
+    second = device.llm.mark()
+    assert device.next_mark_s == pytest.approx(0.002)
+    device.run(0.0025)
+    assert (first.is_reached, second.is_reached) == (True, False)
+    device.run(0.01)
+    assert second.reached_s == pytest.approx(0.005)
+    assert second.seconds_since(first) == pytest.approx(0.003)
+    assert (device.now_s, device.llm.busy_s) == (0.01, pytest.approx(0.005))
+
+
+def test_lanes_slow_each_other_down_for_as_long_as_both_work() -> None:
+    device = Device()
+    device.llm.launch(0.001)
+    device.token2wav.launch(0.010, num_blocks=34)
+    llm, flow = device.llm.mark(), device.token2wav.mark()
+    device.run(0.1)
+    assert llm.reached_s == pytest.approx(0.003), "three times its own"
+    assert flow.reached_s == pytest.approx(0.010 + 0.003 * (1 - 1 / 1.25))
+
+
+def test_steps_take_what_they_were_measured_to_take() -> None:
+    """bench/results/kernels-h200.json, in milliseconds."""
+    assert llm_step_s(1, 0) == pytest.approx(0.67e-3, rel=0.05)
+    assert llm_step_s(256, 0) == pytest.approx(1.29e-3, rel=0.05)
+    assert llm_step_s(4, 4 * 180) == pytest.approx(2.34e-3, rel=0.1)
+    assert 10 * euler_step_s(34 * 50) == pytest.approx(36.4e-3)
+    assert 10 * euler_step_s(20) == pytest.approx(7.3e-3), "less than a block takes as long"
+
+
+def test_a_load_is_served_and_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "configure_logs", lambda *_: None)  # logging is the whole process's
+    runs = []
+    for name in ("a.json", "b.json"):
+        arguments = ["--scenarios", "live:3:20", "--duration-s", "1", "--json", str(tmp_path / name)]
+        assert command.main(arguments) == 0
+        runs.append(json.loads((tmp_path / name).read_text())["scenarios"]["live:3:20"])
+    assert runs[0] == runs[1]
+    assert runs[0]["num"] >= 3
+    assert (runs[0]["num_failed"], runs[0]["num_unheard"], runs[0]["c100"]) == (0, 0, 1.0)
+    assert 100 < runs[0]["first_audio_ms"]["p50"] < 400
+    assert runs[0]["llm"]["readings_per_s"] > 0
+
+
+def test_what_cannot_be_simulated_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--scenarios", "mixed:400"]) == 1
+    assert "mixed:400: only alone and live are simulated" in capsys.readouterr().err
