@@ -29,15 +29,15 @@ _TEXTS: Final = (*sentences.EVERYDAY, *sentences.AGENT)
 
 
 def cases(modes: Sequence[SpeakingMode], rates: Sequence[float], *, pieces: Pieces, has_rough: bool) -> Iterator[Case]:
-    """Steady at every rate; then, with `has_rough`, jitter and a stall at the rate in the middle."""
+    """Steady at every rate and, with `has_rough`, jittery; then a stall at the rate in the middle."""
     yield Case(SpeakingMode.CLAUSE, Pace(1.0, pieces=Pieces.WHOLE))
     for mode in modes:
         for rate in rates:
             yield Case(mode, Pace(rate, pieces=pieces))
+            if has_rough:
+                yield Case(mode, Pace(rate, jitter=1.0, pieces=pieces))
         if has_rough:
-            middle = sorted(rates)[len(rates) // 2]
-            yield Case(mode, Pace(middle, jitter=1.0, pieces=pieces))
-            yield Case(mode, Pace(middle, stall_s=1.5, pieces=pieces))
+            yield Case(mode, Pace(sorted(rates)[len(rates) // 2], stall_s=1.5, pieces=pieces))
 
 
 def report(case: Case, outcomes: Sequence[Outcome]) -> dict[str, Any]:
