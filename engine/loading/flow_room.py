@@ -32,7 +32,7 @@ def num_flow_blocks(
         return num_blocks
     free_bytes = free_gpu_bytes(device.device)
     weight_bytes = 2 * 4 * needs.num_flow_weights  # as stored, and packed for the kernels
-    num_fitting = (free_bytes - SPARE_GPU_BYTES - weight_bytes) // needs.block_bytes
+    num_fitting = (free_bytes - SPARE_GPU_BYTES - needs.working_bytes - weight_bytes) // needs.block_bytes
     if num_fitting < num_voice_blocks + blocks_per_clause:
         raise EngineError(
             f"{free_bytes >> 20} MiB are free on the GPU: too little for the voices and one clause "

@@ -35,6 +35,12 @@ _VOCODER_CHANNELS: Final = 512
 _VOCODER_BUFFER_BYTES: Final = 2006 << 20
 _VOCODER_STREAM_BYTES: Final = 300 << 10
 
+# Of Step-Audio2's flow and vocoder, which are torch's operations: what the largest batches compute on the way (32 rows
+# of 52 tokens behind 2048 frames: 1.3 GB; 32 rows of 112 frames: 1.5 GB), once where they are compiled and once where
+# captured. By arithmetic, not measured; at 512 channels.
+_STEPAUDIO2_WORKING_BYTES: Final = 6 << 30
+_STEPAUDIO2_DIM: Final = 512
+
 # What a process has taken of an H200 before the flow is loaded, beside the parts below: the CUDA context and what the
 # allocator rounds up. 1382 to 1384 blocks of 88 MiB were left there; tests hold the formula to that.
 PROCESS_BYTES: Final = 1200 << 20
@@ -48,6 +54,7 @@ class Token2wavNeeds:
 
     num_flow_weights: int
     num_vocoder_weights: int
+    working_bytes: int  # on a GPU, beyond what SPARE_GPU_BYTES has room for
     block_frames: int  # of the flow's memory
     block_bytes: int
     num_blocks: Callable[[int], int]  # of a prompt with so many tokens
@@ -68,6 +75,7 @@ class GpuMemory:
     llm_slot_bytes: int  # of all
     vocoder_bytes: int
     flow_weight_bytes: int  # twice: as stored, and packed for the kernels
+    working_bytes: int  # what is computed on the way, beyond SPARE_GPU_BYTES
     block_bytes: int
     block_frames: int
     voice_blocks: int
@@ -76,7 +84,13 @@ class GpuMemory:
     @property
     def fixed_bytes(self) -> int:
         """All but the flow's blocks."""
-        parts = (self.llm_weight_bytes, self.llm_slot_bytes, self.vocoder_bytes, self.flow_weight_bytes)
+        parts = (
+            self.llm_weight_bytes,
+            self.llm_slot_bytes,
+            self.vocoder_bytes,
+            self.flow_weight_bytes,
+            self.working_bytes,
+        )
         return sum(parts) + SPARE_GPU_BYTES
 
     @property
@@ -104,6 +118,7 @@ def gpu_memory(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> Gpu
         llm_slot_bytes=num_bytes * num_slots * llm.num_layers * 2 * positions * llm.num_kv_heads * llm.head_dim,
         vocoder_bytes=4 * vocoder_weights + int(vocoder_bytes),
         flow_weight_bytes=2 * 4 * flow_weights,
+        working_bytes=needs.working_bytes,
         block_bytes=needs.block_bytes,
         block_frames=needs.block_frames,
         voice_blocks=sum(map(needs.num_blocks, room.prompt_tokens)),
@@ -122,6 +137,7 @@ def token2wav_needs(model: ModelConfig, *, dtype: torch.dtype, kv_dtype: torch.d
             return Token2wavNeeds(
                 num_flow_weights=_num_weights(flow_shapes(flow)),
                 num_vocoder_weights=_num_weights(vocoder_shapes(model.vocoder)),
+                working_bytes=0,
                 block_frames=chunking.FRAMES_PER_BLOCK,
                 block_bytes=bytes_per_block(
                     flow.estimator, num_steps=flow.num_euler_steps, dtype=dtype, kv_dtype=kv_dtype
@@ -133,6 +149,7 @@ def token2wav_needs(model: ModelConfig, *, dtype: torch.dtype, kv_dtype: torch.d
             return Token2wavNeeds(
                 num_flow_weights=_num_weights(stepaudio2_flow_shapes(flow)),
                 num_vocoder_weights=_num_weights(stepaudio2_vocoder_shapes(model.vocoder)),
+                working_bytes=_STEPAUDIO2_WORKING_BYTES * flow.encoder.dim // _STEPAUDIO2_DIM,
                 block_frames=stepaudio2_memory.FRAMES_PER_BLOCK,
                 block_bytes=stepaudio2_memory.bytes_per_block(flow, dtype=dtype, kv_dtype=kv_dtype),
                 num_blocks=stepaudio2_memory.num_token_blocks,
@@ -169,7 +186,7 @@ def _told(memory: GpuMemory) -> str:
         "the vocoder": memory.vocoder_bytes,
         "the flow's weights": memory.flow_weight_bytes,
         f"{num_seconds} s of context for voices and one clause": num_blocks * memory.block_bytes,
-        "kernels, graphs and activations": SPARE_GPU_BYTES,
+        "kernels, graphs and activations": SPARE_GPU_BYTES + memory.working_bytes,
     }
     return ", ".join(f"{name} {num_bytes / GIB:.1f}" for name, num_bytes in parts.items())
 

@@ -70,7 +70,11 @@ class EngineCore:
             is_concurrent=stages.is_concurrent,
         )
         self._voices = VoiceShelf(stages)
-        self._growth = Growth(config, lookahead_tokens=stages.flow.lookahead_tokens)
+        self._growth = Growth(
+            config,
+            lookahead_tokens=stages.flow.lookahead_tokens,
+            held_back_frames=stages.vocoder.held_back_frames,
+        )
         self._roster = Roster(config, self._limits, self._pipeline, self._growth, self._attempt)
         self._reading = Reading(self._roster, clock, self._read_bite)
         self._admission = Admission(config, self._pipeline, self._roster, self._attempt)

@@ -23,10 +23,12 @@ _NEVER: _Moment = (None, math.inf)
 
 
 class Growth:
-    def __init__(self, config: EngineConfig, *, lookahead_tokens: int) -> None:
+    def __init__(self, config: EngineConfig, *, lookahead_tokens: int, held_back_frames: int) -> None:
+        """`held_back_frames`: by the vocoder."""
         self._share = config.growing_share
         self._lead_s = config.growing_lead_ms / 1000
         self._lookahead_tokens = lookahead_tokens
+        self._held_back_frames = held_back_frames + 1  # and one by its packet
         self.turn = TurnTime()
 
     def next_reading(self, utterance: Utterance, now_s: float) -> _Moment:
@@ -98,6 +100,7 @@ class Growth:
     def _covered_s(self, utterance: Utterance, now_s: float) -> float:
         return covered_s(
             utterance.voice.flow_prompt.first_block_tokens,
+            held_back_frames=self._held_back_frames,
             first_turn_s=self.turn.first_s(now_s),
             turn_s=self.turn.later_s(now_s),
         )

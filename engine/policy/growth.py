@@ -30,8 +30,6 @@ DRY_SHARE: Final = 1.0
 PROMISED_SHARE: Final = 0.9
 # How soon "about to" is. Higher -> speech is made early more often; lower -> the block comes too late.
 _DRY_S: Final = 0.05
-# Of a first block, what vocoder and packets hold back: its listener runs dry so much sooner.
-_HELD_BACK_S: Final = 0.1
 # After so long, half of what a slow block took is forgotten. Higher -> one slow block makes the next ones early for
 # longer; lower -> load that comes in waves is met late.
 _HALF_LIFE_S: Final = 1.0
@@ -58,13 +56,15 @@ def next_block_s(deadline_s: float, *, lead_s: float, turn_s: float) -> tuple[fl
     return deadline_s - turn_s - max(lead_s, _DRY_S), deadline_s - turn_s - _DRY_S
 
 
-def covered_s(num_first_tokens: int, *, first_turn_s: float, turn_s: float) -> float:
+def covered_s(num_first_tokens: int, *, held_back_frames: int, first_turn_s: float, turn_s: float) -> float:
     """From a first block's beginning until the second one's has to be, so that its listener has no gap.
 
     It is heard a turn after its beginning, and the second has to be begun a turn before it has been heard. Below 0: who
-    begins with this block will have a gap.
+    begins with this block will have a gap. What vocoder and packets hold back of a first block, its listener runs dry
+    sooner.
     """
-    return num_first_tokens * units.MS_PER_TOKEN / 1000 - _HELD_BACK_S + first_turn_s - turn_s
+    num_heard_frames = num_first_tokens * units.FRAMES_PER_TOKEN - held_back_frames
+    return num_heard_frames / units.FRAME_RATE_HZ + first_turn_s - turn_s
 
 
 class WriterPace:

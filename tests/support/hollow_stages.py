@@ -230,7 +230,7 @@ def hollow(*, num_slots: int = 8, num_blocks: int = 200) -> Hollow:
     voice = hollow_voice()
     runner = HollowRunner(model, num_slots=num_slots)
     flow = _hollow_flow(num_blocks=num_blocks + _NUM_PROMPT_TOKENS // chunking.TOKENS_PER_BLOCK, max_streams=num_slots)
-    checks_length: Any = SimpleNamespace(check_length=lambda _: None)
+    checks_length: Any = SimpleNamespace(check_length=lambda _: None, held_back_frames=4)
     vocoder = VocoderRunner(checks_length, _HollowRenderer(), max_streams=num_slots)
     prompt = voice_prompt(voice, tiny_tokenizer(), instruct_prefix=model.instruct_prefix)
     ready = ReadyVoice(voice, prompt, flow.prepare(FlowPrompt(voice.speech_tokens, voice.mel, voice.embedding)))

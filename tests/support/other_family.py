@@ -253,6 +253,7 @@ class OtherVocoder:
     """A VocoderBackend."""
 
     graphs: Capturable = NOTHING_TO_CAPTURE
+    held_back_frames = 1
 
     def __init__(self, *, max_streams: int) -> None:
         self._free = list(range(max_streams))

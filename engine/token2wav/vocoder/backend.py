@@ -59,6 +59,10 @@ class VocoderBackend(Protocol):
     @property
     def graphs(self) -> Capturable: ...
 
+    @property
+    def held_back_frames(self) -> int:
+        """Of the frames of a stream that are known, those whose samples wait for more, or for its end."""
+
     def open(self) -> VocoderStream:
         """A stream at its start. Raises VocoderStreamsExhausted."""
 

@@ -37,6 +37,10 @@ class VocoderModel:
         # A frame more: a final call looks one frame past the end, where only mirrored samples are used.
         self.noise = functional.pad(project(blocks, merge_weight), (0, units.SAMPLES_PER_FRAME)).to(device)
 
+    @property
+    def held_back_frames(self) -> int:
+        return self.config.look_right_frames
+
     def check_length(self, num_frames: int) -> None:
         """Of a stream. Raises VocoderStreamTooLong."""
         if num_frames > self._max_frames:

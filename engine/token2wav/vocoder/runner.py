@@ -18,6 +18,10 @@ from voicegate.engine.token2wav.vocoder.backend import (
 class BoundedModel(Protocol):
     """Of a network, what does not depend on how it is run."""
 
+    @property
+    def held_back_frames(self) -> int:
+        """As VocoderBackend has it."""
+
     def check_length(self, num_frames: int) -> None:
         """Of a stream. Raises VocoderStreamTooLong."""
 
@@ -47,6 +51,10 @@ class VocoderRunner:
     @property
     def graphs(self) -> Capturable:
         return self._renderer.graphs
+
+    @property
+    def held_back_frames(self) -> int:
+        return self.model.held_back_frames
 
     def open(self) -> VocoderStream:
         if not self._free_slots:

@@ -15,10 +15,9 @@ import torch
 from voicegate.engine import units
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE, Capturable
 from voicegate.engine.device.cuda_graphs import BucketedWork, bucket_for, check_buckets
-from voicegate.engine.token2wav.stepaudio2.vocoder.model import StepAudio2Vocoder
+from voicegate.engine.token2wav.stepaudio2.vocoder.model import OVERLAP_FRAMES, StepAudio2Vocoder
 from voicegate.engine.token2wav.stepaudio2.vocoder.network import RowLengths
 
-OVERLAP_FRAMES: Final = 8
 OVERLAP_SAMPLES: Final = OVERLAP_FRAMES * units.SAMPLES_PER_FRAME
 
 # Rows of one padded call are at least this full. Lower -> fewer calls, more of each spent on padding.

@@ -11,6 +11,9 @@ from voicegate.engine.token2wav.stepaudio2.vocoder.network import StepAudio2Netw
 from voicegate.engine.token2wav.stepaudio2.vocoder.weights import load_vocoder_weights
 from voicegate.engine.token2wav.vocoder.backend import VocoderStreamTooLong
 
+# Of each call, that are rendered again in the next, and faded.
+OVERLAP_FRAMES: Final = 8
+
 _ROWS_PER_DRAW: Final = 65_536
 
 
@@ -39,6 +42,10 @@ class StepAudio2Vocoder:
         merge_weight = weights["m_source.l_linear.weight"][0].cpu()
         drawn = _drawn(max_samples, merge_weight) if noise is None else noise[:max_samples] @ merge_weight
         self.noise = drawn.to(device)  # merged over harmonics: one number a sample
+
+    @property
+    def held_back_frames(self) -> int:
+        return OVERLAP_FRAMES
 
     def check_length(self, num_frames: int) -> None:
         """Of a stream. Raises VocoderStreamTooLong."""

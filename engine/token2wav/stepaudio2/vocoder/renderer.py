@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import torch
 
 from voicegate.engine.device.capture import Capturable
-from voicegate.engine.token2wav.stepaudio2.vocoder.calls import OVERLAP_FRAMES, OVERLAP_SAMPLES, Caller, CallRow
+from voicegate.engine.token2wav.stepaudio2.vocoder.calls import OVERLAP_SAMPLES, Caller, CallRow
+from voicegate.engine.token2wav.stepaudio2.vocoder.model import OVERLAP_FRAMES
 from voicegate.engine.token2wav.vocoder.backend import VocoderJob, VocoderStream
 
 

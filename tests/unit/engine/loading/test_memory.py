@@ -123,4 +123,5 @@ def test_a_second_of_the_second_familys_context_takes_a_third() -> None:
     assert (needs.bytes_per_second, first.bytes_per_second) == (33_484_800, 92_569_600)
     assert needs.num_speech_blocks(750) == 150
     memory = gpu_memory(resolved(H200_BYTES), model, MEASURED_ROOM)
+    assert memory.working_bytes == 6 * GIB
     assert (memory.block_frames, memory.voice_blocks, memory.clause_blocks) == (10, 25 + 50 + 50, 150)

@@ -50,7 +50,9 @@ class Desk:
 
     def __init__(self, free: int) -> None:
         self.room: Any = Room(free)
-        self.roster = Roster(CONFIG, LIMITS, self.room, Growth(CONFIG, lookahead_tokens=3), trusting)
+        self.roster = Roster(
+            CONFIG, LIMITS, self.room, Growth(CONFIG, lookahead_tokens=3, held_back_frames=4), trusting
+        )
         self.admission = Admission(CONFIG, self.room, self.roster, trusting)
 
     def arrive(self, size: int, *, since_s: float, deadline_s: float | None = None) -> Any:

@@ -96,6 +96,7 @@ class WatchedVocoder:
         self.mels: list[weakref.ref[torch.Tensor]] = []
         self.fails = False
         self.graphs = SimpleNamespace(num_launches=0)
+        self.held_back_frames = vocoder.held_back_frames
 
     def open(self) -> VocoderStream:
         return self._vocoder.open()

@@ -31,7 +31,7 @@ class Watched(Roster):
 
     def __init__(self) -> None:
         self.models: Any = StubModels()
-        super().__init__(CONFIG, LIMITS, self.models, Growth(CONFIG, lookahead_tokens=3), trusting)
+        super().__init__(CONFIG, LIMITS, self.models, Growth(CONFIG, lookahead_tokens=3, held_back_frames=4), trusting)
 
     def joined(self, *states: ClauseState, num_tokens: int = 0, **options: Any) -> Any:
         utterance = stub_utterance(self, **options)

@@ -27,10 +27,15 @@ def test_the_next_block_is_due_a_lead_and_a_turn_before_the_listener_runs_dry() 
 
 
 def test_a_first_block_covers_its_own_turn_and_what_is_heard_of_it_less_the_time_of_the_second() -> None:
-    assert covered_s(12, first_turn_s=0.0, turn_s=0.0) == pytest.approx(0.38)
-    assert covered_s(12, first_turn_s=0.0, turn_s=0.3) == pytest.approx(0.08)
-    assert covered_s(12, first_turn_s=0.5, turn_s=0.5) == pytest.approx(0.38), "it is heard half a second later"
-    assert covered_s(2, first_turn_s=0.0, turn_s=0.0) < 0, "who begins with so little will have a gap"
+    assert covered_s(12, held_back_frames=5, first_turn_s=0.0, turn_s=0.0) == pytest.approx(0.38)
+    assert covered_s(12, held_back_frames=5, first_turn_s=0.0, turn_s=0.3) == pytest.approx(0.08)
+    assert covered_s(12, held_back_frames=5, first_turn_s=0.5, turn_s=0.5) == pytest.approx(0.38), (
+        "it is heard half a second later"
+    )
+    assert covered_s(12, held_back_frames=9, first_turn_s=0.0, turn_s=0.3) == pytest.approx(0.0)
+    assert covered_s(2, held_back_frames=5, first_turn_s=0.0, turn_s=0.0) < 0, (
+        "who begins with so little will have a gap"
+    )
 
 
 def test_before_there_is_a_pace_an_ordinary_one_is_assumed_and_most_of_it_counted_on() -> None:
