@@ -1,6 +1,7 @@
 """The tiny model through the whole engine: however text arrives and whoever else speaks, the samples are the same."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,15 @@ pytestmark = pytest.mark.parity
 TEXT = "Good morning, how are you today? Fine."
 
 
+@cache
+def alone(*, mode: SpeakingMode = SpeakingMode.CLAUSE, seed: int = 1, speed: float = 1.0) -> Heard:
+    """TEXT, given whole to an engine of its own."""
+    heard = HandDrivenEngine().speak("alone", [TEXT], mode=mode, seed=seed, speed=speed)
+    assert isinstance(heard.end, Done)
+    assert heard.end.audio_ms > 1000
+    return heard
+
+
 def samples(heard: Heard) -> npt.NDArray[np.float64]:
     return np.frombuffer(heard.pcm, "<i2").astype(np.float64)
 
@@ -34,17 +44,14 @@ def assert_same_speech(heard: npt.NDArray[np.float64], expected: npt.NDArray[np.
 @given(cuts=st.lists(st.integers(1, len(TEXT) - 1), max_size=6, unique=True).map(sorted))
 @pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
 def test_any_split_of_the_text_gives_the_same_samples(mode: SpeakingMode, cuts: list[int]) -> None:
-    whole = HandDrivenEngine().speak("whole", [TEXT], mode=mode)
     pieces = [TEXT[a:b] for a, b in zip([0, *cuts], [*cuts, len(TEXT)], strict=True)]
     split = HandDrivenEngine().speak("split", pieces, mode=mode)
-    assert isinstance(whole.end, Done)
-    assert whole.end.audio_ms > 1000
-    assert split.pcm == whole.pcm
+    assert split.pcm == alone(mode=mode).pcm
 
 
 def test_lanes_side_by_side_say_what_one_processor_says() -> None:
     side_by_side = HandDrivenEngine(CONFIG, replace(tiny_stages(), is_concurrent=True))
-    assert side_by_side.speak("u", [TEXT]).pcm == HandDrivenEngine().speak("u", [TEXT]).pcm
+    assert side_by_side.speak("u", [TEXT]).pcm == alone().pcm
 
 
 def test_an_llm_launch_that_fails_beside_a_running_batch_ends_those_it_was_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +67,7 @@ def test_an_llm_launch_that_fails_beside_a_running_batch_ends_those_it_was_for(m
         engine.step()
     assert isinstance(engine.heard[broken].end, Failed)
     assert isinstance(engine.heard[newcomer].end, Failed)
-    assert engine.speak("v", [TEXT], seed=1).pcm == HandDrivenEngine().speak("v", [TEXT], seed=1).pcm
+    assert engine.speak("v", [TEXT]).pcm == alone().pcm
 
 
 def test_speech_at_once_with_others_is_the_speech_alone() -> None:
@@ -69,7 +76,7 @@ def test_speech_at_once_with_others_is_the_speech_alone() -> None:
         "b": ("slt", "It is a fine day for a walk."),
         "c": ("rms", "Yes."),
     }
-    alone = {
+    by_themselves = {
         name: samples(HandDrivenEngine().speak(name, [text], voice=voice, seed=seed))
         for seed, (name, (voice, text)) in enumerate(texts.items())
     }
@@ -82,14 +89,14 @@ def test_speech_at_once_with_others_is_the_speech_alone() -> None:
         for _ in range(7):
             engine.step()
     engine.run()
-    for name, expected in alone.items():
+    for name, expected in by_themselves.items():
         assert_same_speech(samples(engine.heard[ids[name]]), expected)
 
 
 def test_cancel_frees_everything_at_once_and_changes_nobody_else() -> None:
     stages = tiny_stages()
     before = (stages.llm.num_free_slots, stages.flow.num_free_blocks)
-    expected = samples(HandDrivenEngine().speak("other", [TEXT], seed=3))
+    expected = samples(alone(seed=3))
     for steps in (1, 12, 20, 27, 60):
         engine = HandDrivenEngine()
         cancelled, other = engine.submit("cancelled"), engine.submit("other", seed=3)
@@ -189,7 +196,7 @@ def test_nothing_to_say_ends_in_done_without_audio(mode: SpeakingMode, text: str
 
 @pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
 def test_alignment_covers_the_words_in_order_and_comes_before_them(mode: SpeakingMode) -> None:
-    heard = HandDrivenEngine().speak("u", [TEXT], mode=mode)
+    heard = alone(mode=mode)
     assert isinstance(heard.end, Done)
     items = words_in_time(heard.events)
     assert [TEXT[item.char_start : item.char_end].strip(" ,.?") for item in items] == TEXT.replace(",", "").replace(
@@ -199,8 +206,7 @@ def test_alignment_covers_the_words_in_order_and_comes_before_them(mode: Speakin
 
 
 def test_faster_speech_is_shorter() -> None:
-    plain = HandDrivenEngine().speak("plain", [TEXT]).end
-    fast = HandDrivenEngine().speak("fast", [TEXT], speed=1.5).end
+    plain, fast = alone().end, alone(speed=1.5).end
     assert isinstance(plain, Done)
     assert isinstance(fast, Done)
     assert fast.audio_ms == pytest.approx(plain.audio_ms / 1.5, rel=0.02)
@@ -239,7 +245,6 @@ PAUSES = st.lists(
 def test_whenever_a_listener_pauses_the_samples_are_the_same(
     mode: SpeakingMode, pauses: list[tuple[int, ListenerReport]]
 ) -> None:
-    whole = HandDrivenEngine().speak("whole", [TEXT], mode=mode)
     engine = HandDrivenEngine(replace(CONFIG, lead_ms=600))
     utterance_id = engine.submit("u", mode=mode)
     engine.core.push_text(utterance_id, TEXT)
@@ -251,8 +256,7 @@ def test_whenever_a_listener_pauses_the_samples_are_the_same(
     while engine.heard[utterance_id].end is None:
         decision = engine.core.step()
         engine.now_s = max(engine.now_s, decision.wake_at_s or 0.0) + 0.001
-    assert isinstance(whole.end, Done)
-    assert engine.heard[utterance_id].pcm == whole.pcm
+    assert engine.heard[utterance_id].pcm == alone(mode=mode).pcm
 
 
 def test_for_a_listener_who_has_paused_nothing_is_made_but_what_it_can_hold() -> None:
