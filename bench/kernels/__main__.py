@@ -1,4 +1,4 @@
-"""Each captured piece of the three models against its byte and FLOP floor, at full size with random weights on a GPU.
+"""Each captured piece of the models against its byte and FLOP floor, at full size with random weights on a GPU.
 
 python -m voicegate.bench.kernels [--part llm flow vocoder] [--json bench/results/kernels-h200.json]
 
@@ -16,7 +16,7 @@ from typing import Any, Final
 import torch
 
 from voicegate.bench import environment, results_file
-from voicegate.bench.kernels import flow, llm, vocoder
+from voicegate.bench.kernels import flow, llm, stepaudio2, vocoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ PARTS: Final = {
     "llm": Part(llm.measure, llm.SECTIONS),
     "flow": Part(flow.measure, flow.SECTIONS),
     "vocoder": Part(vocoder.measure, vocoder.SECTIONS),
+    "stepaudio2": Part(stepaudio2.measure, stepaudio2.SECTIONS),  # the second family's flow and vocoder
 }
 
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 
 def test_a_part_is_all_its_sections_and_a_section_is_itself() -> None:
-    assert list(PARTS) == ["llm", "flow", "vocoder"]
+    assert list(PARTS) == ["llm", "flow", "vocoder", "stepaudio2"]
     assert chosen_sections(parser().parse_args([]).part) == {name: part.sections for name, part in PARTS.items()}
     assert chosen_sections(["flow"]) == {"flow": PARTS["flow"].sections}
     assert chosen_sections(["vocoder.parts", "llm.host", "llm", "vocoder.batches"]) == {
@@ -27,7 +27,7 @@ def test_a_part_is_all_its_sections_and_a_section_is_itself() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("dance", "no part 'dance'; there are llm, flow, vocoder"),
+        ("dance", "no part 'dance'; there are llm, flow, vocoder, stepaudio2"),
         ("llm.flow", "llm has no section 'flow'; it has device"),
     ],
 )
