@@ -73,6 +73,28 @@ async def test_a_token_in_its_address_lets_the_page_in(page: Page) -> None:
             await expect(page.locator("#connection")).to_have_text("Connected to fake")
 
 
+async def test_a_page_whose_name_was_made_to_resolve_here_reads_nothing(page: Page) -> None:
+    async with serving() as (origin, engine):
+        rebound = origin.replace("127.0.0.1", "insecure.test")  # the browser resolves it to this machine
+        response = await page.goto(f"{rebound}/healthz")
+        assert response is not None
+        assert response.status == 200, "which tells nothing"
+        statuses = await page.evaluate(
+            """() => Promise.all([
+                fetch("/v1/voices"), fetch("/"), fetch("/v1/audio/speech", { method: "POST", body: '{"input": "x"}' }),
+            ].map(async (asked) => (await asked).status))"""
+        )
+        assert (statuses, engine.requests) == ([403, 403, 403], [])
+        told = """() => new Promise((resolve) => {
+            const socket = new WebSocket(`ws://${location.host}/v1/stream`);
+            socket.onopen = () => resolve("open");
+            socket.onerror = () => resolve("refused");
+        })"""
+        assert await page.evaluate(told) == "refused"
+        await page.goto("about:blank")
+    complaints_of(page).clear()
+
+
 async def test_words_are_marked_as_they_are_heard(page: Page) -> None:
     async with visiting(page, AT_1X):
         await write(page, "first second third fourth fifth")

@@ -292,7 +292,7 @@ async def deepgram_hearing(served: Served, text: str) -> AsyncIterator[bytes]:
 @pytest.mark.filterwarnings("ignore:websockets:DeprecationWarning")  # of what Deepgram's uses
 @pytest.mark.parametrize("hearing", [openai_hearing, elevenlabs_hearing, cartesia_hearing, deepgram_hearing])
 async def test_turns_an_interruption_and_two_at_once(hearing: Callable[[Served, str], AsyncIterator[bytes]]) -> None:
-    async with serving(Script(real_time_factor=0.5)) as served:
+    async with serving() as served:
         assert [await _joined(hearing(served, text)) for text in TURNS] == await native_turns(TURNS)
     async with serving(Script(real_time_factor=1.0)) as served:
         async with aclosing(hearing(served, LONG)) as parts:
