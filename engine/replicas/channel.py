@@ -35,7 +35,12 @@ class Channel(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._waiting: list[bytes] = []  # for the end of this turn, or for the other side to read
-        self.is_full = False
+        self.writable = asyncio.Event()  # unless the other side does not read
+        self.writable.set()
+
+    @property
+    def is_full(self) -> bool:
+        return not self.writable.is_set()
 
     async def open(self, end: socket.socket) -> None:
         """`end` is the channel's from here on."""
@@ -64,6 +69,7 @@ class Channel(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._waiting.clear()
+        self.writable.set()  # for nothing
         self._on_end()
 
     def data_received(self, data: bytes) -> None:
@@ -76,11 +82,11 @@ class Channel(asyncio.Protocol):
                 self._transport.abort()
 
     def pause_writing(self) -> None:
-        self.is_full = True
+        self.writable.clear()
         self._on_full(True)
 
     def resume_writing(self) -> None:
-        self.is_full = False
+        self.writable.set()
         self._flush()
         if not self.is_full:
             self._on_full(False)

@@ -125,7 +125,7 @@ class Crew:
 
     async def _accompany(self, seat: Seat, replica: Replica) -> float:
         """One process from its start to its end: for how long it served."""
-        seat.replica = replica
+        seat.seat(replica)
         if self._closing.is_set():
             replica.kill()
         async with asyncio.TaskGroup() as tasks:

@@ -54,13 +54,11 @@ class EngineService:
     def __init__(self, make_engine: MakeEngine) -> None:
         self._make_engine = make_engine
         self._loop = asyncio.get_running_loop()
-        self.channel = Channel(self._take, on_end=self._end, on_full=self._note_full)
         self.front_gone = asyncio.Event()
+        self.channel = Channel(self._take, on_end=self.front_gone.set, on_full=self._note_full)
         self._greeting: asyncio.Future[bytes] = self._loop.create_future()
         self._orders: Orders | None = None  # once the engine runs
         self._is_closing = False
-        self._writable = asyncio.Event()
-        self._writable.set()
         self._told_room: tuple[int, int] | None = None
         self._is_room_due = False
 
@@ -91,7 +89,7 @@ class EngineService:
 
     async def _tell_events(self, engine: Engine, orders: Orders) -> None:
         while True:
-            await self._writable.wait()
+            await self.channel.writable.wait()
             try:
                 event = await engine.next_event()
             except EngineStopped:
@@ -137,16 +135,8 @@ class EngineService:
         self._orders.carry_out(command, number, body)
 
     def _note_full(self, is_full: bool) -> None:
-        if is_full:
-            self._writable.clear()
-        else:
-            self._writable.set()
         if self._orders is not None:
             self._orders.hold(is_full)
-
-    def _end(self) -> None:
-        self.front_gone.set()
-        self._writable.set()
 
 
 class ToldProgress:

@@ -27,11 +27,11 @@ from voicegate.engine.replicas.latecomers import Latecomer, Latecomers
 from voicegate.engine.replicas.wire import (
     Answer,
     Command,
+    NewVoice,
     Submission,
     Told,
     pack_event,
     refusal,
-    unpack_new_voice,
 )
 
 log = structlog.get_logger()
@@ -54,6 +54,7 @@ class Orders:
         self._numbers: dict[UtteranceId, int] = {}
         self._reports: dict[UtteranceId, ListenerReport] = {}
         self._dictionaries: dict[int, Dictionary] = {}
+        self._recordings: dict[int, bytearray] = {}  # of voices to be added, as far as they have come
         self._tasks: set[asyncio.Task[None]] = set()  # what takes time
 
     @property
@@ -101,8 +102,11 @@ class Orders:
                 self._dictionaries[number] = Dictionary(msgspec.json.decode(body))
             case Command.FORGET:
                 del self._dictionaries[number]
+            case Command.RECORDING:
+                self._take_recording(number, body)
             case Command.ADD_VOICE:
-                self._begin(self._answer(number, self._add_voice(body)))
+                recording = bytes(self._recordings.pop(number, b""))
+                self._begin(self._answer(number, self._add_voice(msgspec.json.decode(body, type=NewVoice), recording)))
             case Command.REMOVE_VOICE:
                 self._begin(self._answer(number, engine.remove_voice(body.decode())))
             case Command.CLOSE:
@@ -181,8 +185,13 @@ class Orders:
             answer = Answer(error=EngineError.__name__, message=f"{type(error).__name__}: {error}")
         self._channel.send(Told.ANSWER, number, msgspec.json.encode(answer))
 
-    async def _add_voice(self, body: bytes) -> VoiceInfo:
-        voice, recording = unpack_new_voice(body)
+    def _take_recording(self, number: int, part: bytes) -> None:
+        if part:
+            self._recordings.setdefault(number, bytearray()).extend(part)
+        else:
+            self._recordings.pop(number, None)
+
+    async def _add_voice(self, voice: NewVoice, recording: bytes) -> VoiceInfo:
         return await self._engine.add_voice(
             voice.name,
             recording,

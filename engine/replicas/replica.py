@@ -41,7 +41,6 @@ from voicegate.engine.replicas.wire import (
     Submission,
     Told,
     error_of,
-    pack_new_voice,
     unpack_event,
     unpack_room,
 )
@@ -49,6 +48,9 @@ from voicegate.engine.replicas.wire import (
 log = structlog.get_logger()
 
 _Result = TypeVar("_Result")
+
+# Of a recording, sent at a time. Higher -> speech is late by more while a voice is added; lower -> that takes longer.
+_PART_BYTES: Final = 64 * 1024
 
 # What a client is told; the log has the rest.
 _LOST: Final = "the engine process that spoke this has ended; try again"
@@ -200,18 +202,26 @@ class Replica:
 
     async def add_voice(self, voice: NewVoice, recording: bytes) -> VoiceInfo:
         """Raises what the engine raises, ReplicaLost."""
-        added = await self._ask(Command.ADD_VOICE, pack_new_voice(voice, recording))
+        number = next(self._next_number)
+        try:
+            for start in range(0, len(recording), _PART_BYTES):
+                self._channel.send(Command.RECORDING, number, recording[start : start + _PART_BYTES])
+                await asyncio.sleep(0)  # others' calls and events have their turn
+                await self._channel.writable.wait()
+            added = await self._ask(Command.ADD_VOICE, number, msgspec.json.encode(voice))
+        except asyncio.CancelledError:
+            self._channel.send(Command.RECORDING, number)
+            raise
         assert added is not None
         return added
 
     async def remove_voice(self, name: str) -> None:
         """Raises as `add_voice`."""
-        await self._ask(Command.REMOVE_VOICE, name.encode())
+        await self._ask(Command.REMOVE_VOICE, next(self._next_number), name.encode())
 
-    async def _ask(self, command: Command, body: bytes) -> VoiceInfo | None:
+    async def _ask(self, command: Command, number: int, body: bytes) -> VoiceInfo | None:
         if self.lost.is_set():
             raise ReplicaLost(_LOST)
-        number = next(self._next_number)
         answer: asyncio.Future[VoiceInfo | None] = asyncio.get_running_loop().create_future()
         self._questions[number] = answer
         self._channel.send(command, number, body)

@@ -108,6 +108,8 @@ class RoutingEngine:
         if error is not None:
             await self.close()
             raise error
+        if self._running.done():  # it died in the same moment
+            raise EngineStopped(self._stop_reason or "the engine died; see the log")
         self._stop_reason = None
 
     async def close(self) -> None:

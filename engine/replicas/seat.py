@@ -16,14 +16,19 @@ class Seat:
         self.site = site
         self.name = site.name
         self.backoff = Backoff()
-        self.replica: Replica | None = None  # it loads, or serves
+        # What those counted who were here before, and who is: in one, for whoever adds them up in another thread.
+        self._counted: tuple[EngineStats, Replica | None] = (EngineStats(), None)
         self.max_utterances: int | None = None  # None: no process was ever ready here
         # Of the first process here: None once it serves, or why it does not.
         self.first_outcome: asyncio.Future[EngineError | None] = asyncio.get_running_loop().create_future()
         self._serves_since_s: float | None = None
         self._num_lost = 0
         self._num_utterances_lost = 0
-        self._before = EngineStats()  # counted by those before
+
+    @property
+    def replica(self) -> Replica | None:
+        """It loads, or serves."""
+        return self._counted[1]
 
     @property
     def serving(self) -> Replica | None:
@@ -35,6 +40,9 @@ class Seat:
         if not self.first_outcome.done():
             self.first_outcome.set_result(outcome)
 
+    def seat(self, replica: Replica) -> None:
+        self._counted = (self._counted[0], replica)
+
     def admit(self, replica: Replica, info: EngineInfo, now_s: float) -> None:
         """It serves from now on, unless it is lost already."""
         if not replica.lost.is_set():
@@ -43,17 +51,17 @@ class Seat:
 
     def note_loss(self, replica: Replica, now_s: float) -> float:
         """For how long it served. What it counted goes on counting: a sum that falls would be taken for a new one."""
-        since_s, self._serves_since_s, self.replica = self._serves_since_s, None, None
+        since_s, self._serves_since_s = self._serves_since_s, None
         self._num_lost += 1
         self._num_utterances_lost += replica.num_failed
-        self._before = _sum(self._before, dataclasses.replace(replica.state.stats, gauges={}))
+        self._counted = (_sum(self._counted[0], dataclasses.replace(replica.state.stats, gauges={})), None)
         return 0.0 if since_s is None else now_s - since_s
 
     @property
     def stats(self) -> EngineStats:
         """Of all processes that were here, and how it stands with the one that is. From any thread."""
-        replica, serving = self.replica, self.serving
-        stats = self._before if replica is None else _sum(self._before, replica.state.stats)
+        (before, replica), serving = self._counted, self.serving
+        stats = before if replica is None else _sum(before, replica.state.stats)
         lost = {"replicas_lost": self._num_lost, "replica_utterances_lost": self._num_utterances_lost}
         now = {
             "replica_ready": 0 if serving is None else 1,

@@ -2,8 +2,8 @@
 
 frame     length of the body (4 bytes), kind (1), number of an utterance, a dictionary or a question (4), body
 to        GREETING: whatever the process takes for one · SUBMIT: JSON of Submission · PUSH, FLUSH: UTF-8 · NOTE, CANCEL:
-          JSON · END, FORGET, CLOSE: nothing · DEFINE: JSON of a dictionary's entries · ADD_VOICE: length of the JSON of
-          NewVoice (4), that, the recording · REMOVE_VOICE: UTF-8
+          JSON · END, FORGET, CLOSE: nothing · DEFINE: JSON of a dictionary's entries · RECORDING: a part of a
+          file, or nothing: drop it · ADD_VOICE: JSON of NewVoice, behind its recording · REMOVE_VOICE: UTF-8
 from      READY: JSON of EngineInfo · REFUSED, LINE: UTF-8 · SHARE: JSON · STATE: JSON of State · ROOM: submits seen
           (4), room (4) · AUDIO: pts (8), how many packets (2), their
           lengths (2 each), they · other events, ANSWER: JSON
@@ -40,10 +40,9 @@ from voicegate.engine.interface import (
 _HEADER: Final = struct.Struct("<IBI")
 _AUDIO: Final = struct.Struct("<qH")
 _ROOM: Final = struct.Struct("<II")
-_LENGTH: Final = struct.Struct("<I")
 
-# Above what a recording, a text or a dictionary may be; more is no frame of ours.
-_MAX_BODY_BYTES: Final = 256 << 20
+# Above what a text or a dictionary may be; more is no frame of ours.
+_MAX_BODY_BYTES: Final = 64 << 20
 
 
 class WireError(Exception):
@@ -60,9 +59,10 @@ class Command(IntEnum):
     CANCEL = 6
     DEFINE = 7
     FORGET = 8
-    ADD_VOICE = 9
-    REMOVE_VOICE = 10
-    CLOSE = 11
+    RECORDING = 9
+    ADD_VOICE = 10
+    REMOVE_VOICE = 11
+    CLOSE = 12
 
 
 class Told(IntEnum):
@@ -196,17 +196,6 @@ def pack_room(num_seen: int, room: int) -> bytes:
 def unpack_room(body: bytes) -> tuple[int, int]:
     num_seen, room = _ROOM.unpack(body)
     return num_seen, room
-
-
-def pack_new_voice(voice: NewVoice, recording: bytes) -> bytes:
-    described = msgspec.json.encode(voice)
-    return _LENGTH.pack(len(described)) + described + recording
-
-
-def unpack_new_voice(body: bytes) -> tuple[NewVoice, bytes]:
-    (length,) = _LENGTH.unpack_from(body)
-    end = _LENGTH.size + length
-    return msgspec.json.decode(body[_LENGTH.size : end], type=NewVoice), body[end:]
 
 
 def refusal(error: EngineError) -> Answer:

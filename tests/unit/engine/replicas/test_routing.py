@@ -5,10 +5,12 @@ The processes are tasks of the test's own loop behind real sockets; real ones ar
 
 import asyncio
 import itertools
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from typing import ClassVar
 
 import pytest
 from structlog.testing import capture_logs
@@ -292,6 +294,30 @@ async def test_voices_that_change_while_a_process_restarts_are_there_when_it_is_
         assert isinstance(await listener.until_end(other), Done)
         assert [len(engine.host.fake(number).requests) for number in (0, 1)] == [1, 1]
         engine.cancel(guest)
+
+
+async def test_a_long_recording_comes_whole_beside_speech_and_is_dropped_where_it_is_given_up() -> None:
+    class Keeping(FakeEngine):
+        recordings: ClassVar[list[bytes]] = []
+
+        async def add_voice(
+            self, name: str, recording: bytes, *, transcript: str = "", description: str = "", replace: bool = False
+        ) -> VoiceInfo:
+            self.recordings.append(recording)
+            return await super().add_voice(name, recording, description=description, replace=replace)
+
+    recording = RECORDING + random.Random(0).randbytes(5_000_000)
+    async with running(Keeping) as listener:
+        adding = asyncio.create_task(listener.engine.add_voice("guest", recording))
+        await asyncio.sleep(0)
+        assert isinstance(await listener.until_end(listener.submit("u", text=TALK, end=True)), Done)
+        await adding
+        given_up = asyncio.create_task(listener.engine.add_voice("other", recording))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.wait({given_up})
+        await listener.engine.add_voice("last", RECORDING)
+        assert Keeping.recordings == [recording, RECORDING]
 
 
 async def test_who_does_not_take_a_voice_is_not_asked_for_it() -> None:

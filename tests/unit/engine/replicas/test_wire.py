@@ -29,7 +29,7 @@ from voicegate.engine.interface import (
     VoiceRefused,
 )
 from voicegate.engine.replicas import wire
-from voicegate.engine.replicas.wire import Frames, NewVoice, State, WireError, frame
+from voicegate.engine.replicas.wire import Frames, State, WireError, frame
 
 pytestmark = pytest.mark.unit
 
@@ -72,11 +72,6 @@ def test_numbers_of_an_engine_may_be_of_any_type() -> None:
     stats = EngineStats({"steps": np.float32(0.5), "rows": np.int64(3)}, {"free": 2}, {"llm": [1, 0]})
     state = msgspec.json.decode(wire.pack_state(State(7, "why", stats)), type=State)
     assert state == State(7, "why", EngineStats({"steps": 0.5, "rows": 3.0}, {"free": 2.0}, {"llm": [1, 0]}))
-
-
-def test_a_voice_comes_with_its_recording() -> None:
-    voice = NewVoice("anna", "Was sie sagt.", "", is_replacing=True)
-    assert wire.unpack_new_voice(wire.pack_new_voice(voice, b"RIFF\x00")) == (voice, b"RIFF\x00")
 
 
 @pytest.mark.parametrize("kind", [UnknownVoice, Unsupported, BadRequest, VoiceRefused, EngineStopped, EngineError])
