@@ -33,10 +33,9 @@ async def left_behind(target: Target) -> dict[str, Any] | None:
 
 
 def _capacity(target: Target) -> dict[str, Any] | None:
-    url = stream_url(target.url)
-    parts = urlsplit(url)
     try:
-        context = target.tls_for(url)
+        url = stream_url(target.url)
+        context, parts = target.tls_for(url), urlsplit(url)
         connection = (
             HTTPConnection(parts.netloc, timeout=_TIMEOUT_S)
             if context is None

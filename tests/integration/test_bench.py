@@ -3,20 +3,24 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from unittest.mock import ANY
 
 import pytest
 
+from tests.integration.wire_client import serving
 from tests.unit.clients.deadline import deadline
 from voicegate.clients.bench.crew import BenchFailed
 from voicegate.clients.bench.dialects import DIALECTS
+from voicegate.clients.bench.leftovers import left_behind
 from voicegate.clients.bench.plan import Outcome, Record, Target
 from voicegate.clients.bench.scenario import Scenario, parse
 from voicegate.clients.bench.schedule import Settings
 from voicegate.clients.bench.sentences import Texts
 from voicegate.clients.bench.session import Bench
-from voicegate.engine.fake.engine import FakeEngine, Script
+from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.run import running_gateway
+from voicegate.protocol import messages as wire
 from voicegate.protocol.messages import STREAM_PATH
 
 pytestmark = pytest.mark.integration
@@ -117,6 +121,19 @@ async def test_every_dialect_can_be_interrupted() -> None:
             assert outcomes == [Outcome.CANCELLED] * 2, (dialect, [r.message for r in records])
             are_told = [record.stopped_s is not None for record in records]
             assert are_told == [dialect in {"native", "deepgram"}] * 2, dialect
+
+
+async def test_what_a_server_still_does_for_nobody_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voicegate.clients.bench.leftovers._PATIENCE_S", 0.0)
+    stall = Script(faults={0: Fault(FaultKind.STALL, after_ms=240)})
+    async with serving(stall) as served, served.client() as client:
+        assert await left_behind(Target(served.url)) == {"utterances": 0, "contexts": 0, "after_ms": ANY}
+        await client.send(wire.Open(context="a"), wire.Text("a", "goes on and on"))
+        await served.until(lambda engine: engine.num_live == 1)
+        left = await left_behind(Target(served.url.replace("ws://", "http://").replace("/stream", "/audio/speech")))
+        assert left == {"utterances": 1, "contexts": 1, "after_ms": ANY}
+    for other in (served.url, "http://"):  # nobody there, no address
+        assert await left_behind(Target(other)) is None
 
 
 async def test_nobody_there_is_one_line() -> None:
