@@ -82,6 +82,11 @@ class GpuMemory:
     clause_blocks: int  # of the longest clause
 
     @property
+    def block_s(self) -> float:
+        """Of context."""
+        return self.block_frames / FRAME_RATE_HZ
+
+    @property
     def fixed_bytes(self) -> int:
         """All but the flow's blocks."""
         parts = (

@@ -91,14 +91,15 @@ def _computed(card: Card) -> Speed:
     )
 
 
-# Blocks, a second each, for a stream whose clauses take about four: on an H200 with 1384 of them nobody waited for
+# Seconds of context for a stream whose clauses take about four: on an H200 with 1384 s nobody waited for
 # memory at 300 streams, and one newcomer in twenty at 400 (docs/adr/0015). Lower -> more streams are promised, of which
 # some wait; longer clauses want more.
-BLOCKS_PER_STREAM: Final = 4.5
+SECONDS_PER_STREAM: Final = 4.5
 
 
-def streams_by_memory(num_blocks: int, *, num_voice_blocks: int, num_slots: int) -> int:
-    return max(min(int((num_blocks - num_voice_blocks) / BLOCKS_PER_STREAM), num_slots), 0)
+def streams_by_memory(context_s: float, *, num_slots: int) -> int:
+    """`context_s`: that there is room for, beside the voices."""
+    return max(min(int(context_s / SECONDS_PER_STREAM), num_slots), 0)
 
 
 @dataclass(frozen=True, slots=True)

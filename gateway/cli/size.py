@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _GIB: Final = 1 << 30
 # Letters and blanks of English prose to a second of speech: docs/adr/0015's clauses of 240 take 17 s.
 _CHARACTERS_PER_S: Final = 14.0
+_MEASURED_FAMILY: Final = "cosyvoice3"
 _WEIGHTS_TOLERANCE: Final = 0.1  # a model so much larger or smaller has another speed than the measured one
 _SETTINGS: Final = ("model_dir", "precision", "kv_dtype", "max_active_clauses")
 
@@ -118,7 +119,8 @@ def size(card: Card, config: GatewayConfig, model: "ModelConfig") -> Sized:
     free_bytes = card.gpu.memory_bytes - PROCESS_BYTES
     fits = memory.least_bytes <= free_bytes
     blocks = memory.num_blocks_in(free_bytes) if fits else 0
-    has_known_speed = abs(memory.num_weights / MEASURED_WEIGHTS - 1) < _WEIGHTS_TOLERANCE
+    is_of_that_size = abs(memory.num_weights / MEASURED_WEIGHTS - 1) < _WEIGHTS_TOLERANCE
+    has_known_speed = is_of_that_size and model.family == _MEASURED_FAMILY
     speed = speed_of(card) if has_known_speed else None
     return Sized(
         card=card.name,
@@ -129,7 +131,7 @@ def size(card: Card, config: GatewayConfig, model: "ModelConfig") -> Sized:
         blocks=blocks,
         slots=resolved.max_active_clauses,
         streams_by_memory=streams_by_memory(
-            blocks, num_voice_blocks=memory.voice_blocks, num_slots=resolved.max_active_clauses
+            (blocks - memory.voice_blocks) * memory.block_s, num_slots=resolved.max_active_clauses
         ),
         calm_streams_by_arithmetic=None if speed is None else speed.calm_streams,
         most_streams_by_arithmetic=None if speed is None else speed.most_streams,

@@ -114,8 +114,8 @@ class GoldenFlow:
 
 
 @cache
-def flow_model(device: torch.device = CPU) -> StepAudio2Flow:
-    return StepAudio2Flow(flow_config(), flow_state(), device=device, dtype=torch.float32, noise=flow_noise())
+def flow_model(device: torch.device = CPU, dtype: torch.dtype = torch.float32) -> StepAudio2Flow:
+    return StepAudio2Flow(flow_config(), flow_state(), device=device, dtype=dtype, noise=flow_noise())
 
 
 def golden_flow(
@@ -124,14 +124,15 @@ def golden_flow(
     context: ContextRule = whole_context,
     num_blocks: int = 120,
     max_streams: int = 8,
-    kv_dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype = torch.float32,
+    kv_dtype: torch.dtype | None = None,
     buckets: BucketConfig | None = None,
     device: torch.device = CPU,
 ) -> GoldenFlow:
     """Free blocks are full of NaN: whoever reads one shows it."""
-    model = flow_model(device)
+    model = flow_model(device, dtype)
     memory = FlowMemory(
-        model.config, num_blocks=num_blocks, device=model.device, dtype=torch.float32, kv_dtype=kv_dtype, poison=True
+        model.config, num_blocks=num_blocks, device=model.device, dtype=dtype, kv_dtype=kv_dtype, poison=True
     )
     plain = PlainSolver(model, memory, max_batches=max_streams)
     solver = plain if buckets is None else BucketSolver(model, memory, buckets)

@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.golden import TINY_MODEL_DIR
 from voicegate.bench.full_size.source import Sizes, raw_model_json
+from voicegate.bench.full_size.stepaudio2 import StepAudio2Sizes, stepaudio2_raw_json
+from voicegate.engine.checkpoint.options import Decoding
 from voicegate.gateway.cli import main
 from voicegate.gateway.cli.cards import CARDS, H100, H200, MEASURED, cost, speed_of, streams_by_memory
 
@@ -61,7 +63,7 @@ def test_memory_bounds_what_arithmetic_could_do(released: str, capsys: Captured)
     wide = sized(capsys, "--model-dir", released, "--kv-dtype", "bfloat16", "--card", "H200")
     # As measured: nobody waited for memory at 300 streams, some did at 400.
     assert wide["H200"]["streams_by_memory"] == pytest.approx(300, rel=0.02)
-    assert streams_by_memory(10, num_voice_blocks=20, num_slots=16) == 0
+    assert streams_by_memory(-10.0, num_slots=16) == 0
 
 
 def test_cost(released: str, capsys: Captured) -> None:
@@ -111,3 +113,19 @@ def test_nonsense_is_refused_in_one_line(arguments: list[str], message: str, cap
     shown = capsys.readouterr().err
     assert message in shown
     assert shown.count("\n") == 1
+
+
+def test_of_the_second_family_nothing_was_measured_and_memory_is_counted_in_its_own_blocks(
+    capsys: Captured, released: str, tmp_path: Path
+) -> None:
+    """It has nearly as many weights as the first, and blocks of a fifth of a second, whose second takes a third."""
+    other = tmp_path / "second"
+    other.mkdir()
+    raw = stepaudio2_raw_json(StepAudio2Sizes(), name="second", decoding=Decoding.ORIGINAL)
+    (other / "model.json").write_text(json.dumps(raw))
+    settings = ("--max-active-clauses", "200", "--kv-dtype", "bfloat16", "--card", "L40S")
+    first = sized(capsys, "--model-dir", released, *settings)["L40S"]
+    second = sized(capsys, "--model-dir", str(other), *settings)["L40S"]
+    assert second["audio_s_per_s"] is None
+    assert first["audio_s_per_s"] is not None
+    assert 2 * first["streams_by_memory"] < second["streams_by_memory"] < 2.8 * first["streams_by_memory"]
