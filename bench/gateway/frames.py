@@ -4,6 +4,7 @@ import json
 import struct
 from typing import Final
 
+TEXT: Final = 0x81
 BINARY: Final = 0x82
 PING: Final = 0x89
 _LENGTH16: Final = struct.Struct(">H")
@@ -25,7 +26,7 @@ def client_frame(first_byte: int, payload: bytes) -> bytes:
 
 
 def text_frame(message: dict[str, str]) -> bytes:
-    return client_frame(0x81, json.dumps(message).encode())
+    return client_frame(TEXT, json.dumps(message).encode())
 
 
 def frame_at(buffer: bytes, position: int) -> tuple[int, int, int] | None:

@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import uvloop
 
-from voicegate.bench.gateway.frames import BINARY, frame_at, handshake, text_frame
+from voicegate.bench.gateway.frames import BINARY, TEXT, frame_at, handshake, text_frame
 
 # Lower holds the visits back where the server is slow; higher has more of them there at once.
 _MOST_VISITS_AT_ONCE: Final = 100
@@ -51,7 +51,7 @@ class Stranger(asyncio.Protocol):
         self._request = handshake(url.path, url.netloc)
         self._buffer = b""
         self._is_upgraded = False
-        self._awaited: tuple[int, bytes] | None = None
+        self._awaited: tuple[int, bytes] | None = (TEXT, b'"ready"')
         self._news = asyncio.get_running_loop().create_future()
         self._may_write = asyncio.Event()
         self._may_write.set()
@@ -103,13 +103,23 @@ class Stranger(asyncio.Protocol):
         self.transport.write(data)
 
     async def until(self, first_byte: int, part: bytes) -> None:
-        """Raises ConnectionError, TimeoutError."""
+        """To be called before it can have come. Raises ConnectionError, TimeoutError."""
         if self.is_over:
             raise ConnectionError("the server closed the connection")
         self._news = asyncio.get_running_loop().create_future()
         self._awaited = (first_byte, part)
-        async with asyncio.timeout(_PATIENCE_S):
-            await self._news
+        await self._wait()
+
+    async def until_greeted(self) -> None:
+        """Raises ConnectionError, TimeoutError."""
+        await self._wait()
+
+    async def _wait(self) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                await self._news
+        finally:
+            self._awaited = None
 
 
 class Strangers:
@@ -127,7 +137,7 @@ class Strangers:
             *self._where,
             local_addr=(f"127.0.0.{random.choice(self._addresses)}", 0),
         )
-        await stranger.until(0x81, b'"ready"')
+        await stranger.until_greeted()
         return stranger
 
     async def _visit(self) -> None:
@@ -136,7 +146,7 @@ class Strangers:
             stranger = await self._arrive()
             try:
                 stranger.transport.write(_OPEN_AND_SPEAK + _CANCEL)
-                await stranger.until(0x81, b'"cancelled"')
+                await stranger.until(TEXT, b'"cancelled"')
             finally:
                 stranger.transport.close()
         except (OSError, TimeoutError):
@@ -168,8 +178,16 @@ class Strangers:
             self.tally.num_floods_over += self.tally.is_counting
 
     async def ask(self) -> None:
-        """One who wants to hear something: from the first word to the first packet, turn after turn."""
-        stranger = await self._arrive()
+        """One who wants to hear something, and comes again where that fails."""
+        while True:
+            try:
+                await self._ask_again_and_again(await self._arrive())
+            except (OSError, TimeoutError):
+                self.tally.num_failed += self.tally.is_counting
+                await asyncio.sleep(_TICK_S)
+
+    async def _ask_again_and_again(self, stranger: Stranger) -> None:
+        """From the first word to the first packet, turn after turn."""
         while True:
             asked_s = time.monotonic()
             stranger.transport.write(_OPEN_AND_SPEAK)
@@ -177,7 +195,7 @@ class Strangers:
             if self.tally.is_counting:
                 self.tally.first_audio_ms.append(round((time.monotonic() - asked_s) * 1000, 3))
             stranger.transport.write(_CANCEL)
-            await stranger.until(0x81, b'"cancelled"')
+            await stranger.until(TEXT, b'"cancelled"')
             await asyncio.sleep(_ASK_EVERY_S)
 
 

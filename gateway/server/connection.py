@@ -29,7 +29,7 @@ _WRITES_PER_TURN: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _DirectOutlet:
+class _DirectTaker:
     websocket: BoundedSocket
     frame_of: Callable[[ServerMessage | AudioMessage], str | bytes]
 
@@ -105,7 +105,7 @@ class Connection:
     def _let_go(self) -> None:
         self._websocket.on_held_up = lambda _: None
         self._websocket.on_text = lambda _: False
-        self.conversation.outlet = None
+        self.conversation.taker = None
 
     def dismiss(self) -> None:
         """Its client is on another socket."""
@@ -222,7 +222,7 @@ class Connection:
         """From here on, what its engine makes while nothing else waits."""
         frame_of = sitting.translator.frame_of
         if frame_of is not None:
-            sitting.conversation.outlet = _DirectOutlet(self._websocket, frame_of)
+            sitting.conversation.taker = _DirectTaker(self._websocket, frame_of)
 
     async def _write_owed(self, sitting: Sitting) -> bool:
         """What an earlier socket of this session was sent; False when this one is closed."""

@@ -64,7 +64,7 @@ class Services:
     pronunciations: Pronunciations = field(default_factory=lambda: Pronunciations(None))
 
 
-class Outlet(Protocol):
+class Taker(Protocol):
     """Where output goes without a wait, while nothing else waits to go out."""
 
     @property
@@ -81,7 +81,7 @@ def new_session_id(instance: str | None = None) -> str:
 
 
 class Conversation:
-    """`outlet`: None where all output is taken by `next_output`.
+    """`taker`: None where all output is taken by `next_output`.
 
     `verdict`: how it ends, whatever is still to be said or taken."""
 
@@ -120,7 +120,7 @@ class Conversation:
         self._holding_up: asyncio.TimerHandle | None = None
         self._is_reachable = True
         self._outgoing = Outgoing()
-        self.outlet: Outlet | None = None
+        self.taker: Taker | None = None
         self.on_backlog: Callable[[int], None] = lambda _num_bytes: None  # told what waits when it has grown
         self.verdict: asyncio.Future[Close] = self._loop.create_future()
         self._is_over = False
@@ -196,8 +196,8 @@ class Conversation:
         """Take an engine event; it reaches the session when nothing else waits to go out. Returns at once."""
         if self._is_over:
             return
-        if self.outlet is not None and self._outgoing.is_empty and self.outlet.takes_at_once:
-            self._pass_on(event, self.outlet)
+        if self.taker is not None and self._outgoing.is_empty and self.taker.takes_at_once:
+            self._pass_on(event, self.taker)
             return
         self._outgoing.put_event(event)
         if self._outgoing.is_too_much:
@@ -205,10 +205,10 @@ class Conversation:
         else:
             self.on_backlog(self._outgoing.num_event_bytes)
 
-    def _pass_on(self, event: EngineEvent, outlet: "Outlet") -> None:
+    def _pass_on(self, event: EngineEvent, taker: Taker) -> None:
         """To wake whoever waits in `next_output` costs as much as all else that is done for a packet."""
         try:
-            self._perform(self._session.engine_event(event, self._loop.time()), outlet.take)
+            self._perform(self._session.engine_event(event, self._loop.time()), taker.take)
             if self._session.is_paced:
                 self._watch_sending()
         except Exception:
