@@ -7,6 +7,7 @@ from typing import Final
 TEXT: Final = 0x81
 BINARY: Final = 0x82
 PING: Final = 0x89
+PONG: Final = 0x8A
 _LENGTH16: Final = struct.Struct(">H")
 _ZERO_MASK: Final = bytes(4)
 

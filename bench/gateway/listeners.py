@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from voicegate.bench.gateway.frames import BINARY, PING, client_frame, frame_at, handshake, text_frame
+from voicegate.bench.gateway.frames import BINARY, PING, PONG, client_frame, frame_at, handshake, text_frame
 from voicegate.bench.gateway.metronome import STAMP
 
 # Behind the audio message's head and the length of its first packet (docs/protocol.md section 5).
@@ -86,7 +86,7 @@ class Listener(asyncio.Protocol):
                 self._tally.latencies_ns.append(now_ns - STAMP.unpack_from(buffer, start + _STAMP_OFFSET)[0])
         elif first_byte == PING:
             assert self._transport is not None
-            self._transport.write(client_frame(0x8A, buffer[start:end]))
+            self._transport.write(client_frame(PONG, buffer[start:end]))
         else:
             self._tally.num_other_messages += self._tally.is_counting
 

@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import uvloop
 
-from voicegate.bench.gateway.frames import BINARY, TEXT, frame_at, handshake, text_frame
+from voicegate.bench.gateway.frames import BINARY, PING, PONG, TEXT, client_frame, frame_at, handshake, text_frame
 
 # Lower holds the visits back where the server is slow; higher has more of them there at once.
 _MOST_VISITS_AT_ONCE: Final = 100
@@ -45,7 +45,7 @@ class Tally:
 
 
 class Stranger(asyncio.Protocol):
-    """Greeted by `until_greeted`; `until` waits for a frame that holds something."""
+    """Who answers pings, and waits for one frame at a time, the server's greeting first."""
 
     def __init__(self, url: SplitResult) -> None:
         self._request = handshake(url.path, url.netloc)
@@ -89,14 +89,17 @@ class Stranger(asyncio.Protocol):
         position = 0
         while (frame := frame_at(buffer, position)) is not None:
             first_byte, start, position = frame
-            if (
-                self._awaited is not None
-                and first_byte == self._awaited[0]
-                and self._awaited[1] in buffer[start:position]
-            ):
-                self._awaited = None
+            if first_byte == PING:
+                self.transport.write(client_frame(PONG, buffer[start:position]))
+            elif self._is_awaited(first_byte, buffer[start:position]):
                 self._news.set_result(None)
         self._buffer = buffer[position:]
+
+    def _is_awaited(self, first_byte: int, payload: bytes) -> bool:
+        """Not where nobody waits any more: their time is over."""
+        if self._awaited is None or self._news.done():
+            return False
+        return first_byte == self._awaited[0] and self._awaited[1] in payload
 
     async def write(self, data: bytes) -> None:
         await self._may_write.wait()
