@@ -62,6 +62,8 @@ def load_stepaudio2_flow(
     start: ModelStart,
 ) -> StepAudio2FlowRunner:
     """Last of the models: on a GPU its blocks take the memory that is left. Raises WeightsError, ValueError."""
+    if config.flow_products != "precision":
+        raise EngineError(f"flow_products {config.flow_products} is not for {model.family} models")
     dtype, kv_dtype = flow_dtypes(config, device)
     schedule = _schedule(config, flow)
     rules = StreamRules(schedule, _CONTEXTS[config.flow_context])

@@ -15,7 +15,12 @@ from tests.support.tiny_engine import HandDrivenEngine, Heard
 from voicegate.engine import units
 from voicegate.engine.interface import Alignment, Cancelled, Done, EngineError, SpeakingMode, UtteranceId
 from voicegate.engine.loading.build import load_engine
-from voicegate.engine.loop.stages import ReadyVoice, Stages
+from voicegate.engine.loading.devices import open_device
+from voicegate.engine.loading.progress import SILENT
+from voicegate.engine.loading.runners import load_flow
+from voicegate.engine.loading.startup import ModelStart
+from voicegate.engine.loop.stages import ReadyVoice, Stages, VoiceRoom
+from voicegate.engine.model.config import load_model_config
 from voicegate.engine.token2wav.stepaudio2.flow.stream import ChunkPrompt, ChunkStream
 from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 
@@ -203,6 +208,13 @@ def test_what_upstream_trims_can_be_trimmed(model_dir: Path, stages: Stages) -> 
     assert num_alike >= (17 + 25) * units.SAMPLES_PER_TOKEN
     with pytest.raises(EngineError, match="flow_context trimmed is not for cosyvoice3 models"):
         load_engine(config_for(TINY_MODEL_DIR, flow_context="trimmed", threads=1), lambda _: None)
+
+
+def test_products_that_the_family_has_not_are_refused(model_dir: Path) -> None:
+    config, model = config_for(model_dir, flow_products="float8"), load_model_config(model_dir)
+    start = ModelStart(torch.device("cpu"), SILENT)
+    with pytest.raises(EngineError, match="flow_products float8 is not for cosyvoice2-stepaudio2 models"):
+        load_flow(config, model, open_device(config_for(model_dir)), room=VoiceRoom(), start=start)
 
 
 def test_an_llm_that_is_held_too_short_is_refused(model_dir: Path) -> None:

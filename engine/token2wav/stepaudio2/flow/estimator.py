@@ -109,7 +109,9 @@ class Estimator:
         self, hidden: torch.Tensor, weights: EstimatorLayer, block: BlockModulation, layer: int, context: FrameContext
     ) -> torch.Tensor:
         first = context.with_history(_norm(hidden, block.conv_scale, block.conv_shift), layer=layer, conv=0)
-        between = F.layer_norm(convolve(first, *weights.conv_in), (self.config.dim,), *weights.conv_norm)
+        between = F.layer_norm(
+            convolve(first, *weights.conv_in), (self.config.dim,), *weights.conv_norm, INNER_NORM_EPS
+        )
         second = context.with_history(F.mish(between), layer=layer, conv=1)
         return convolve(second, *weights.conv_out)
 
