@@ -42,6 +42,9 @@ from voicegate.gateway.session.stall import StallWatch
 from voicegate.protocol.messages import STREAM_PATH, SUBPROTOCOL
 
 _PING_S: Final = 20.0
+# Connections that the kernel holds for a busy event loop. Lower drops those of a crowd, whose clients try again after
+# seconds; higher makes so many wait for their turn, and takes them in one.
+_BACKLOG: Final = 512
 # Time for which a socket may send more than its allowance and be read more slowly, before it is closed.
 _FLOOD_PATIENCE_S: Final = 10.0
 # A peer that connected and sent no request would keep a close waiting for the whole handshake timeout.
@@ -93,6 +96,7 @@ class Listener:
                 max_size=self._config.max_message_bytes,
                 max_queue=MAX_QUEUED_FRAMES,
                 write_limit=WRITE_LIMIT_BYTES,
+                backlog=_BACKLOG,
                 create_connection=self._receive,  # type: ignore[arg-type]  # a factory does as well as a class
             )
         except OSError as error:

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from structlog.testing import capture_logs
@@ -184,3 +186,17 @@ async def test_one_address_has_so_many_sockets() -> None:
         assert caught.value.response.status_code == 429
         assert "Retry-After" in caught.value.response.headers
         assert (await get(served.url, "/readyz"))[0] == 200
+
+
+async def test_who_comes_while_the_loop_is_busy_is_kept_by_the_kernel() -> None:
+    """Else their clients are told that they are connected, and find out otherwise after seconds."""
+    async with serving() as served:
+        address = urlsplit(served.url)
+        with contextlib.ExitStack() as connected:
+            for _ in range(200):  # nothing else runs on this loop meanwhile
+                stranger = connected.enter_context(socket.socket())
+                stranger.settimeout(0.5)
+                stranger.connect((address.hostname, address.port))
+        async with served.client() as client:
+            await client.speak("a", "after them")
+            assert (await client.until_done("a")).packets
