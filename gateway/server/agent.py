@@ -5,9 +5,15 @@ A line a connection, unasked: no HTTP, and no key. It must not know who connects
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.http.status import Load, Status
+
+# Of all that a server has, what is free where its share of new sockets begins to fall. Higher -> the chance of who
+# speaks at the moment moves sockets to and fro; lower -> one that is full before others are tells it by refusals.
+# docs/adr/0044.
+NEARLY_FULL: Final = 0.1
 
 
 class Agent:
@@ -48,10 +54,10 @@ def agent_line(status: Status) -> str:
         return "down"
     if status.refusal is not None:
         return "drain"
-    return f"ready up {max(1, round(100 * free_share(status.load)))}%"
+    return f"ready up {max(1, round(100 * min(1.0, free_share(status.load) / NEARLY_FULL)))}%"
 
 
 def free_share(load: Load) -> float:
-    """Of what runs out first: places for speech, or sockets. Equal shares are equal waits on servers of any size."""
+    """Of what runs out first: places for speech, or sockets."""
     speech = load.room / (load.room + load.utterances) if load.room else 0.0
     return min(speech, 1 - load.sockets / load.max_sockets)

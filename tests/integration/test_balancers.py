@@ -131,7 +131,7 @@ async def test_a_session_whose_gateway_is_gone_is_told_so_by_another(
 async def test_haproxy_gives_most_to_whom_has_most_room(fleet: Fleet, tmp_path: Path) -> None:
     async with haproxy(fleet, tmp_path) as balancer, AsyncExitStack() as connected:
         direct = await connected.enter_async_context(connect(fleet.hosts[0].gateway.url))
-        for _ in range(12):
+        for _ in range(SCRIPT.max_utterances):
             context = await direct.open()
             await context.say("Said to a gateway itself, past the balancer, and without an end")
         await until_weight(balancer, "gw1", lambda weight: 0 < weight < 50)

@@ -23,8 +23,9 @@ def load(*, utterances: int = 0, room: int = 10, sockets: int = 0) -> Load:
     ("status", "line"),
     [
         (Status(None, None, load()), "ready up 100%"),
-        (Status(None, None, load(utterances=30, room=10)), "ready up 25%"),
-        (Status(None, None, load(sockets=90)), "ready up 10%"),
+        (Status(None, None, load(utterances=80, room=20)), "ready up 100%"),
+        (Status(None, None, load(utterances=195, room=5)), "ready up 25%"),
+        (Status(None, None, load(sockets=96)), "ready up 40%"),
         (Status(None, None, load(utterances=500, room=0)), "ready up 1%"),  # the next may wait in line
         (Status(None, None, load(sockets=100)), "drain"),
         (Status("draining", None, load()), "drain"),
