@@ -255,7 +255,7 @@ def simulated(config: EngineConfig, device: Device, speech: Speech) -> Simulated
         config.model_dir / "tokenizer.json", end_of_prompt_id=model.llm.end_of_prompt_id
     )
     flow = _flow(config, device.token2wav)
-    checks: Any = SimpleNamespace(check_length=lambda _: None)
+    checks: Any = SimpleNamespace(check_length=lambda _: None, held_back_frames=_LOOK_RIGHT_FRAMES)
     vocoder = VocoderRunner(checks, _Renderer(device.token2wav), max_streams=config.max_active_clauses)
     llm = SimulatedLlm(device.llm, num_slots=config.max_active_clauses, worth=speech.tokens_per_text_token)
     voices = [_voice(num_tokens, speech) for num_tokens in PROMPT_TOKENS]
