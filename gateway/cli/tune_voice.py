@@ -77,10 +77,12 @@ def _path(config: GatewayConfig, name: str | None) -> Path:
     if config.voices_dir is not None:
         directories.insert(0, config.voices_dir)
     paths = {path.stem: path for each in reversed(directories) for path in sorted(each.glob("*.safetensors"))}
-    where = " and ".join(map(str, directories))
-    if name is None and paths:
+    if not paths:
+        raise CommandError(f"{directories[-1]} holds no voice (*.safetensors); a start makes them of recordings")
+    if name is None:
         return paths[min(paths)]
     if name not in paths:
+        where = " and ".join(map(str, directories))
         raise CommandError(f"there is no file of a voice {name!r} in {where}; there are {', '.join(sorted(paths))}")
     return paths[name]
 

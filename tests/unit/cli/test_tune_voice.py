@@ -130,6 +130,11 @@ def test_refusals_are_one_line_and_change_nothing(
     assert path.read_bytes() == before
 
 
+def test_a_model_without_voices_is_told(capsys: Captured, copy: Path) -> None:
+    shutil.rmtree(copy / "voices")
+    assert f"{copy / 'voices'} holds no voice (*.safetensors)" in run(capsys, "--model", copy)[2]
+
+
 def test_a_voice_in_a_language_without_sentences_needs_texts(capsys: Captured, copy: Path) -> None:
     path = copy / "model.json"
     content = path.read_text().replace('"en"', '"fr"')
