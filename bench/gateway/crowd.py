@@ -50,7 +50,9 @@ async def measure(*, visits_per_s: float = 0.0, num_flooders: int = 0, seconds: 
         for process in (asker, *crowd):
             await ask(process)
         before = await asked(server)
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(seconds / 2)
+        halfway = await asked(server)
+        await asyncio.sleep(seconds / 2)
         after = await asked(server)
         counted = [await asked(process) for process in (asker, *crowd)]
     return {
@@ -63,7 +65,7 @@ async def measure(*, visits_per_s: float = 0.0, num_flooders: int = 0, seconds: 
         "floods_closed": sum(each["num_floods_over"] for each in counted),
         "first_audio_ms": summary(counted[0]["first_audio_ms"], digits=3),
         "event_loop_cores": round((after["event_loop_s"] - before["event_loop_s"]) / seconds, 3),
-        "server_rss_mib": [round(before["rss_mib"], 1), round(after["rss_mib"], 1)],
+        "server_rss_mib": [round(used["rss_mib"], 1) for used in (before, halfway, after)],
         "busiest_client_cores": round(max(each["cpu"] for each in counted), 3),
     }
 

@@ -22,9 +22,11 @@ async def line_of(process: Process) -> str:
     try:
         line = await asyncio.wait_for(process.stdout.readline(), _PATIENCE_S)
     except TimeoutError:
-        line = b""
+        raise SystemExit(f"a process of the bench has said nothing for {_PATIENCE_S:g} s") from None
     if not line:
-        raise SystemExit("a process of the bench has ended or hangs; run it alone to see why")
+        raise SystemExit(
+            f"a process of the bench has ended with status {await process.wait()}; run it alone to see why"
+        )
     return line.decode().strip()
 
 

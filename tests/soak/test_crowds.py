@@ -58,10 +58,10 @@ async def test_a_thousand_a_second_come_and_go_for_a_minute(keep: Keep) -> None:
     """As many as there is CPU for: clients in processes of their own, a server on one core."""
     row = await measure(visits_per_s=1000.0, seconds=60.0)
     keep(**row)
-    before_mib, after_mib = row["server_rss_mib"]
-    assert after_mib - before_mib < 12.0
+    _, halfway_mib, after_mib = row["server_rss_mib"]  # in the first half allocators find their size
+    assert after_mib - halfway_mib < 12.0
     assert row["first_audio_ms"]["num"] > 0
-    assert row["visits_failed"] < 0.05 * row["visits"], "those are whose place at the door others needed"
+    assert row["visits_failed"] + row["askers_failed"] == 0
 
 
 async def stay_and_say_nothing(num_sockets: int, keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
