@@ -20,7 +20,8 @@ from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkRow, T
 from voicegate.engine.token2wav.stepaudio2.flow.memory import FlowMemory
 from voicegate.engine.token2wav.stepaudio2.flow.model import StepAudio2Flow
 from voicegate.engine.token2wav.stepaudio2.flow.weights import flow_shapes
-from voicegate.engine.token2wav.stepaudio2.vocoder.calls import BucketCaller, CallConfig, CallRow
+from voicegate.engine.token2wav.stepaudio2.vocoder.bucket_caller import BucketCaller, CallConfig
+from voicegate.engine.token2wav.stepaudio2.vocoder.calls import CallRow
 from voicegate.engine.token2wav.stepaudio2.vocoder.model import StepAudio2Vocoder
 from voicegate.engine.token2wav.stepaudio2.vocoder.weights import vocoder_shapes
 

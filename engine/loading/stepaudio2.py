@@ -1,4 +1,7 @@
-"""Step-Audio2's flow and vocoder on their device: the same operations on each, on a GPU in fixed shapes and graphs."""
+"""Step-Audio2's flow and vocoder on their device: the same operations on each, on a GPU in fixed shapes and graphs.
+
+What makes these is imported when a GPU is used.
+"""
 
 from typing import Final
 
@@ -12,7 +15,6 @@ from voicegate.engine.loop.stages import VoiceRoom
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
 from voicegate.engine.model.weights import load_state_dict
-from voicegate.engine.token2wav.stepaudio2.flow.bucket_solver import BucketConfig, BucketSolver
 from voicegate.engine.token2wav.stepaudio2.flow.chunking import (
     CHUNK_TOKENS,
     ChunkSchedule,
@@ -24,7 +26,7 @@ from voicegate.engine.token2wav.stepaudio2.flow.model import StepAudio2Flow
 from voicegate.engine.token2wav.stepaudio2.flow.plain_solver import PlainSolver
 from voicegate.engine.token2wav.stepaudio2.flow.runner import StepAudio2FlowRunner
 from voicegate.engine.token2wav.stepaudio2.flow.stream import ContextRule, Solver, StreamRules
-from voicegate.engine.token2wav.stepaudio2.vocoder.calls import BucketCaller, CallConfig, Caller, PlainCaller
+from voicegate.engine.token2wav.stepaudio2.vocoder.calls import Caller, PlainCaller
 from voicegate.engine.token2wav.stepaudio2.vocoder.model import StepAudio2Vocoder
 from voicegate.engine.token2wav.stepaudio2.vocoder.renderer import OverlapRenderer
 from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
@@ -43,9 +45,13 @@ def load_stepaudio2_vocoder(
         max_samples=2 * config.max_clause_tokens * SAMPLES_PER_TOKEN,  # at half speed
         device=device.device,
     )
-    caller: Caller = (
-        BucketCaller(loaded, CallConfig(has_graphs=not config.is_eager)) if device.is_cuda else PlainCaller(loaded)
-    )
+    caller: Caller
+    if device.is_cuda:
+        from voicegate.engine.token2wav.stepaudio2.vocoder import bucket_caller  # noqa: PLC0415 - see above
+
+        caller = bucket_caller.BucketCaller(loaded, bucket_caller.CallConfig(has_graphs=not config.is_eager))
+    else:
+        caller = PlainCaller(loaded)
     start.add("vocoder", caller.graphs, device.token2wav_lane)
     max_streams = config.max_active_clauses
     renderer = OverlapRenderer(caller, device=device.device, max_streams=max_streams)
@@ -79,6 +85,11 @@ def load_stepaudio2_flow(
     memory = FlowMemory(flow, num_blocks=num_blocks, device=device.device, dtype=dtype, kv_dtype=kv_dtype)
     solver: Solver
     if device.is_cuda:
+        from voicegate.engine.token2wav.stepaudio2.flow.bucket_solver import (  # noqa: PLC0415 - see above
+            BucketConfig,
+            BucketSolver,
+        )
+
         token_buckets = schedule.longest_chunks(lookahead=flow.lookahead_tokens)
         solver = BucketSolver(loaded, memory, BucketConfig(token_buckets, has_graphs=not config.is_eager))
     else:

@@ -20,7 +20,7 @@ from voicegate.engine.loading.build import load_stages
 from voicegate.engine.model.config import load_model_config
 from voicegate.engine.token2wav.stepaudio2.flow.bucket_solver import BucketConfig
 from voicegate.engine.token2wav.stepaudio2.flow.chunking import ChunkSchedule, trimmed_context
-from voicegate.engine.token2wav.stepaudio2.vocoder.calls import CallConfig
+from voicegate.engine.token2wav.stepaudio2.vocoder.bucket_caller import CallConfig
 from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
 from voicegate.engine.voices.store import load_voices

@@ -26,7 +26,8 @@ from voicegate.engine.token2wav.stepaudio2.flow.plain_solver import PlainSolver
 from voicegate.engine.token2wav.stepaudio2.flow.runner import StepAudio2FlowRunner
 from voicegate.engine.token2wav.stepaudio2.flow.stream import ChunkStream, ContextRule, StreamRules
 from voicegate.engine.token2wav.stepaudio2.flow.weights import flow_shapes
-from voicegate.engine.token2wav.stepaudio2.vocoder.calls import BucketCaller, CallConfig, PlainCaller
+from voicegate.engine.token2wav.stepaudio2.vocoder.bucket_caller import BucketCaller, CallConfig
+from voicegate.engine.token2wav.stepaudio2.vocoder.calls import PlainCaller
 from voicegate.engine.token2wav.stepaudio2.vocoder.model import StepAudio2Vocoder
 from voicegate.engine.token2wav.stepaudio2.vocoder.renderer import OverlapRenderer
 from voicegate.engine.token2wav.stepaudio2.vocoder.weights import vocoder_shapes

@@ -3,10 +3,8 @@
 What a call does with overlaps is part of it, so that it is one piece of work: a CUDA graph, where captured.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Final, Protocol
 
 import numpy as np
@@ -14,7 +12,6 @@ import torch
 
 from voicegate.engine import units
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE, Capturable
-from voicegate.engine.device.cuda_graphs import BucketedWork, bucket_for, check_buckets
 from voicegate.engine.token2wav.stepaudio2.vocoder.model import OVERLAP_FRAMES, StepAudio2Vocoder
 from voicegate.engine.token2wav.stepaudio2.vocoder.network import RowLengths
 
@@ -122,7 +119,7 @@ class CallPass:
 
 
 class Caller(Protocol):
-    """Two implementations: tensors as large as the rows, and fixed buffers for CUDA graphs."""
+    """Two implementations: tensors as large as the rows, and fixed buffers for CUDA graphs (bucket_caller.py)."""
 
     @property
     def graphs(self) -> Capturable: ...
@@ -150,75 +147,11 @@ class PlainCaller:
                 batches.append([index])
         for batch in batches:
             buffers = CallBuffers(CallShape(len(batch), rows[batch[0]].num_frames), device=self._device)
-            _run(self._pass.run, buffers, rows, batch, made)
+            run_batch(self._pass.run, buffers, rows, batch, made)
         return [made[index] for index in range(len(rows))]
 
 
-@dataclass(frozen=True, slots=True)
-class CallConfig:
-    """Calls are padded to the next of each. More -> less is computed in vain, and a longer start.
-
-    Raises ValueError naming the one that does not fit.
-    """
-
-    # A first chunk; one of 25 tokens behind repeated frames; one of 50, or a stream's last. Longer ones, of slow
-    # speech, run without a graph.
-    frame_buckets: tuple[int, ...] = (32, 64, 112)
-    row_buckets: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
-    has_graphs: bool = True  # False: the same work launched call by call
-
-    def __post_init__(self) -> None:
-        check_buckets("frame_buckets", self.frame_buckets)
-        check_buckets("row_buckets", self.row_buckets)
-
-
-class BucketCaller:
-    """Rows of one bucket together, each call a CUDA graph replay, or the same eagerly."""
-
-    def __init__(self, model: StepAudio2Vocoder, config: CallConfig) -> None:
-        """Raises ValueError for graphs on a device without."""
-        if config.has_graphs and model.device.type != "cuda":
-            raise ValueError(f"CUDA graphs were asked for on {model.device}: set has_graphs=False")
-        self._config = config
-        self._plain = PlainCaller(model)
-        self._pass = CallPass(model)
-        storage: dict[str, torch.Tensor] = {}
-
-        def allocate(name: str, shape: tuple[int, ...]) -> torch.Tensor:
-            """Of the largest bucket's memory, which comes first; only one bucket is in use."""
-            size = math.prod(shape)
-            if name not in storage:
-                storage[name] = torch.zeros(size, device=model.device)
-            return storage[name][:size].view(shape)
-
-        shapes = [CallShape(*each) for each in product(reversed(config.row_buckets), reversed(config.frame_buckets))]
-        self._buffers = {shape: CallBuffers(shape, device=model.device, allocate=allocate) for shape in shapes}
-        self.graphs = BucketedWork(
-            lambda shape: self._pass.run(self._buffers[shape]),
-            shapes,
-            pad=lambda shape: self._buffers[shape].fill(()),
-            is_eager=not config.has_graphs,
-        )
-
-    def run(self, rows: Sequence[CallRow]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        by_bucket: dict[int, list[int]] = {}
-        longest = self._config.frame_buckets[-1]
-        for index, row in enumerate(rows):
-            if row.num_frames <= longest:
-                by_bucket.setdefault(bucket_for(self._config.frame_buckets, row.num_frames), []).append(index)
-            else:
-                (made[index],) = self._plain.run([row])
-        most = self._config.row_buckets[-1]
-        for num_frames, indices in by_bucket.items():
-            for start in range(0, len(indices), most):
-                batch = indices[start : start + most]
-                buffers = self._buffers[CallShape(bucket_for(self._config.row_buckets, len(batch)), num_frames)]
-                _run(lambda each: self.graphs.run(each.shape), buffers, rows, batch, made)
-        return [made[index] for index in range(len(rows))]
-
-
-def _run(
+def run_batch(
     run: Callable[[CallBuffers], None],
     buffers: CallBuffers,
     rows: Sequence[CallRow],

@@ -7,7 +7,7 @@ import torch
 
 from tests.support.stepaudio2 import golden_vocoder, normal
 from voicegate.engine import units
-from voicegate.engine.token2wav.stepaudio2.vocoder.calls import CallConfig
+from voicegate.engine.token2wav.stepaudio2.vocoder.bucket_caller import CallConfig
 from voicegate.engine.token2wav.vocoder.backend import (
     VocoderJob,
     VocoderStreamEnded,
