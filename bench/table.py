@@ -3,11 +3,13 @@
     python -m voicegate.bench.table
 
 Replaces what stands between `<!-- NAME -->` and `<!-- /NAME -->` in README.md, for NAME headline and bench. What was
-measured on a GPU comes first, where it was: socket-h200.json, through sockets, and engine-h200.json, which explains it.
+measured on a GPU comes first, where it was: through sockets (socket-h200.json; -apart with the engine in a process of
+its own, socket-2xh200.json on two GPUs), and engine-h200.json, which explains it.
 docs/images/latency.svg is drawn of latency-h200.json, first audio at many numbers of streams, or else of the former.
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 
 from voicegate.bench.engine.flattery import flattery
@@ -18,6 +20,7 @@ from voicegate.clients.bench import html_report
 from voicegate.clients.bench.table import LOST
 
 _RESULTS: Final = REPOSITORY / "bench" / "results"
+_SOCKETS: Final = ("socket-h200.json", "socket-h200-apart.json", "socket-2xh200.json")
 _THREADS: Final = ("event_loop", "busiest_other_thread")
 _PLAIN_LLMS: Final = (
     ("transformers", "where Hugging Face's Qwen2 decodes, as in the reference"),
@@ -91,12 +94,18 @@ def gpu_headline(run: dict[str, Any]) -> str:
     return f"**{_capitalised(', '.join(parts))}**, on one {run['environment']['gpu']}, {_weights(run)}."
 
 
-def socket_table(run: dict[str, Any]) -> list[str]:
+def socket_tables(runs: Sequence[dict[str, Any]]) -> list[str]:
     """Of bench.socket."""
+    lines = [line for run in runs for line in _socket_table(run)]
+    return [*lines, f"What flatters these figures: {'; '.join(runs[0]['flattery'])}.", ""] if runs else []
+
+
+def _socket_table(run: dict[str, Any]) -> list[str]:
     machine = run["environment"]
+    served = f"`voicegate serve {' '.join(run['serve'])}`" if run["serve"] else "`voicegate serve` as shipped"
     lines = [
-        f"Through sockets, against `voicegate serve` as shipped: one {machine['gpu']}, torch {machine['torch']}, "
-        f"commit {machine['commit']}; {len(run['voices'])} voices; first audio counts from the first text sent "
+        f"Through sockets, against {served}: {_gpus(run)}, torch {machine['torch']}, commit {machine['commit']}; "
+        f"{len(run['voices'])} voices; first audio counts from the first text sent "
         "([what the loads are](docs/operations.md#measuring)).",
         "",
         "| load | turns | first audio p50 / p95 / p99 | C50 / C100 | longest gap | lost | event loop, engine | power |",
@@ -108,7 +117,13 @@ def socket_table(run: dict[str, Any]) -> list[str]:
     late = [name for name, row in run["scenarios"].items() if row is not None and row["clients"]["are_late"]]
     if late:
         lines += ["", f"The clients themselves were late in {', '.join(late)}."]
-    return [*lines, "", f"What flatters these figures: {'; '.join(run['flattery'])}.", ""]
+    return [*lines, ""]
+
+
+def _gpus(run: dict[str, Any]) -> str:
+    flags = run["serve"]
+    num = len(flags[flags.index("--gpus") + 1].split(",")) if "--gpus" in flags else 1
+    return f"{'one' if num == 1 else num} {run['environment']['gpu']}"
 
 
 def _socket_row(name: str, row: dict[str, Any]) -> str:
@@ -240,17 +255,16 @@ def replace_section(text: str, name: str, lines: list[str]) -> str:
 
 
 def sections(
-    gpu: dict[str, Any] | None, cpu: dict[str, Any], quality: dict[str, Any], sockets: dict[str, Any] | None = None
+    gpu: dict[str, Any] | None, cpu: dict[str, Any], quality: dict[str, Any], sockets: Sequence[dict[str, Any]] = ()
 ) -> dict[str, list[str]]:
-    """Lines of the README by the name of their section."""
-    served = socket_table(sockets) if sockets is not None else []
-    felt = socket_headline(sockets) if sockets is not None else None
+    """Lines of the README by the name of their section. `sockets`: the first of them is of `serve` as shipped."""
+    felt = socket_headline(sockets[0]) if sockets else None
     explained = gpu_headline(gpu) if gpu is not None else None
     first = [line, ""] if (line := felt or explained) is not None else []
     table = gpu_table(gpu) if gpu is not None else []
     return {
         "headline": [*first, headline(cpu)],
-        "bench": [*served, *table, *speed_table(cpu), "", quality_line(quality)],
+        "bench": [*socket_tables(sockets), *table, *speed_table(cpu), "", quality_line(quality)],
     }
 
 
@@ -262,7 +276,8 @@ def main() -> None:
             f"{_RESULTS} lacks engine-cpu.json (make bench) or quality.json (python -m voicegate.bench.quality)"
         )
     text = readme.read_text()
-    for name, lines in sections(results("engine-h200.json"), cpu, quality, results("socket-h200.json")).items():
+    sockets = [run for name in _SOCKETS if (run := results(name)) is not None]
+    for name, lines in sections(results("engine-h200.json"), cpu, quality, sockets).items():
         text = replace_section(text, name, lines)
     readme.write_text(text)
     swept = results("latency-h200.json") or results("socket-h200.json")

@@ -76,6 +76,7 @@ def test_a_gpus_result_comes_first_and_says_what_its_weights_are() -> None:
 def test_what_sockets_saw_comes_before_what_the_engine_alone_did() -> None:
     run = {
         "environment": gpu()["environment"],
+        "serve": [],
         "voices": ["one", "two"],
         "flattery": ["the loopback is their network"],
         "scenarios": {
@@ -88,8 +89,12 @@ def test_what_sockets_saw_comes_before_what_the_engine_alone_did() -> None:
             "live:500:whole": None,
         },
     }
-    lines = sections(gpu(), cpu(), QUALITY, run)["bench"]
+    apart = {**run, "serve": ["--gpus", "0,1"]}
+    lines = sections(gpu(), cpu(), QUALITY, [run, apart])["bench"]
+    assert "`voicegate serve` as shipped: one NVIDIA H200" in lines[0]
     assert "2 voices" in lines[0]
+    assert any("`voicegate serve --gpus 0,1`: 2 NVIDIA H200" in line for line in lines)
+    assert sum("their network" in line for line in lines) == 1
     row = "| mixed:400 | 1 | 100 / 100 / - ms | 100.0 % / 100.0 % | 0 ms | 0 | 21 % / - | 512 W |"
     assert lines.index(row) < next(number for number, line in enumerate(lines) if line.startswith("| sustain-300"))
     assert "The clients themselves were late in mixed:400." in lines
@@ -100,11 +105,12 @@ def test_the_headline_is_what_a_user_feels_and_the_picture_shows_it_against_the_
     row = {**figures([RECORD], window_s=(5.0, 20.0)), "server_cpu": None, "gpu": None, "clients": {"are_late": False}}
     run = {
         "environment": gpu()["environment"],
+        "serve": [],
         "voices": ["one"],
         "flattery": [],
         "scenarios": dict.fromkeys(("alone:whole", "alone:20", "live:64:whole", "live:400:whole"), row),
     }
-    assert sections(gpu(), cpu(), QUALITY, run)["headline"][0] == (
+    assert sections(gpu(), cpu(), QUALITY, [run])["headline"][0] == (
         "**First audio 100 ms after a text is given whole and 100 ms after the first of 20 words a second; 400 streams "
         "of whole texts without a gap**, through sockets as shipped, on one NVIDIA H200, with generated weights of the "
         "released size (they speak noise; speed is the same)."
