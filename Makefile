@@ -5,6 +5,7 @@ READY := $(VENV)/.ready
 CHROMIUM := $(VENV)/.chromium
 BALANCERS := $(VENV)/.balancers
 TYPESCRIPT := $(VENV)/.typescript
+RAY := $(VENV)/ray
 FRAMEWORKS := $(VENV)/pipecat $(VENV)/livekit
 
 .PHONY: help demo test lint format types imports unit soak wheels serve doctor bench clean
@@ -52,10 +53,15 @@ $(FRAMEWORKS): $(VENV)/%: tests/integration/%.txt $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ -r $<
 	@touch $@
 
+$(RAY): tests/soak/ray.txt $(READY)
+	@rm -rf $@
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ -r $<
+	@touch $@
+
 unit: $(READY) $(CHROMIUM) $(BALANCERS) $(TYPESCRIPT) $(FRAMEWORKS)
 	$(BIN)/pytest -m "not gpu and not soak" --numprocesses auto --maxprocesses 8 --dist loadfile
 
-soak: $(READY) $(BALANCERS)  ## the long tests, some minutes
+soak: $(READY) $(BALANCERS) $(RAY)  ## the long tests, some minutes
 	ONEDNN_PRIMITIVE_CACHE_CAPACITY=1 $(BIN)/pytest -m soak # torch's kernels by shape, which would look like a leak
 
 wheels: $(READY)  ## what README installs, into dist/
