@@ -3,9 +3,10 @@
 A graph has fixed shapes, so they are captured for a few sizes, the buckets, and work is padded to the next of them.
 """
 
+import gc
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import pairwise
 from typing import Generic, TypeVar
 
@@ -87,7 +88,7 @@ class BucketedWork(Generic[Key]):
         pool = torch.cuda.graph_pool_handle()
         stream = self._stream if self._stream is not None else torch.cuda.Stream()  # type: ignore[no-untyped-call]
         # Not torch.cuda.graph(): it collects garbage and empties the allocator's cache at every capture.
-        with torch.cuda.stream(stream):
+        with torch.cuda.stream(stream), _no_garbage_collected():
             for key in self._keys:
                 graph = torch.cuda.CUDAGraph()
                 # thread_local: other threads may use CUDA meanwhile.
@@ -102,6 +103,18 @@ class BucketedWork(Generic[Key]):
     def on_stream(self) -> AbstractContextManager[object]:
         """Work launched inside runs where this was made for; on the current stream where that does not matter."""
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+
+
+@contextmanager
+def _no_garbage_collected() -> Iterator[None]:
+    """To free what another engine of this process has left on the device, amid a capture, would invalidate it."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def check_buckets(name: str, buckets: Sequence[int]) -> None:

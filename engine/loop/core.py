@@ -261,7 +261,9 @@ class EngineCore:
     def run_until_idle(self) -> None:
         """Step until nothing is left to do now, waiting for what is done beside this thread."""
         while True:
-            if self.step().is_idle and not self._roster.has_readers:
+            num_fetched = self.num_fetched
+            is_idle = self.step().is_idle and not self._roster.has_readers
+            if is_idle and self.num_fetched == num_fetched:  # else what it has fetched behind its decision is news
                 if not self.is_busy:
                     return
                 self.wait()

@@ -169,7 +169,8 @@ class HandDrivenEngine:
 
     def step(self) -> bool:
         """One engine step; False when there was nothing to do. Where a GPU is still at work it is waited for."""
-        did_work = not self.core.step().is_idle
+        num_fetched = self.core.num_fetched
+        did_work = not self.core.step().is_idle or self.core.num_fetched != num_fetched
         if not did_work and self.core.is_busy:
             self.core.wait()
             did_work = True

@@ -12,6 +12,7 @@ from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from tests.support.word_times import words_in_time
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import AudioReady, Done, Failed, SpeakingMode, UtteranceId
+from voicegate.engine.llm.backend import SequenceOutput
 from voicegate.engine.loop.clause import Clause
 from voicegate.engine.loop.stages import ReadyVoice
 from voicegate.engine.loop.utterance import Utterance
@@ -234,3 +235,23 @@ def test_a_sentence_is_not_read_again_while_a_block_of_it_is_made(monkeypatch: p
             engine.step()
     assert not engine.heard[utterance_id].end
     assert num_readings >= 2
+
+
+def test_what_comes_behind_the_decision_of_a_step_is_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU may be done between the two looks of one step: it is neither busy then nor anything launched."""
+    engine = HandDrivenEngine(CONFIG, hollow().stages)
+    pipeline, num_looks = engine.core._pipeline, 0
+    fetch_tokens = pipeline.fetch_tokens
+
+    def late() -> list[tuple[Clause, SequenceOutput]]:
+        """At the second look of every third step: by then all is launched that may be launched ahead."""
+        nonlocal num_looks
+        num_looks += 1
+        return [] if num_looks % 6 else fetch_tokens()
+
+    monkeypatch.setattr(pipeline, "fetch_tokens", late)
+    utterance_id = engine.submit("u")
+    engine.core.push_text(utterance_id, SENTENCE)
+    engine.core.end_text(utterance_id)
+    engine.core.run_until_idle()
+    assert isinstance(engine.heard[utterance_id].end, Done)
