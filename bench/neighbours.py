@@ -52,7 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    num_cores = os.cpu_count() or 1
+    num_cores = len(os.sched_getaffinity(0))  # fewer, under taskset
     rows: list[dict[str, Any]] = []
     for threads, policy in ((1, "sleep"), (num_cores, "sleep"), (num_cores, "spin")):
         for num in (0, 1, 2):
