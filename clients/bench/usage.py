@@ -69,7 +69,7 @@ def cpu_report(pid: int, before: CpuSample, after: CpuSample) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class GpuMeter:
-    """Power and utilisation of the machine's GPUs; nothing where there is no nvidia-smi."""
+    """Power and utilisation of a GPU, the mean of all that may be used; nothing where there is no nvidia-smi."""
 
     samples: list[tuple[float, float, float]] = field(default_factory=list)  # when, watts, per cent
     _process: asyncio.subprocess.Process | None = None
@@ -78,7 +78,9 @@ class GpuMeter:
     async def __aenter__(self) -> "GpuMeter":
         command = shutil.which("nvidia-smi")
         if command is not None:
-            query = ("--query-gpu=power.draw,utilization.gpu", "--format=csv,noheader,nounits")
+            query = ["--query-gpu=power.draw,utilization.gpu", "--format=csv,noheader,nounits"]
+            if visible := os.environ.get("CUDA_VISIBLE_DEVICES"):  # nvidia-smi itself looks at all of the machine
+                query.append(f"--id={visible}")
             self._process = await asyncio.create_subprocess_exec(
                 command, *query, f"--loop-ms={_GPU_INTERVAL_MS}", stdout=asyncio.subprocess.PIPE
             )
