@@ -27,10 +27,13 @@ if not torch.cuda.is_available():
 
 
 @pytest.fixture(autouse=True)
-def nothing_of_the_shared_models_is_held() -> Iterator[None]:
-    """Tests share the tiny model's stages (tests/support/tiny_engine.py): each leaves them as it found them."""
+def nothing_that_tests_share_is_left_changed() -> Iterator[None]:
+    """The tiny model's stages (tests/support/tiny_engine.py); torch's threads, with more of which sums round anew."""
     before = _free_of_the_shared_models()
     yield
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    assert num_threads == 1
     if before is not None:
         assert _free_of_the_shared_models() == before
 

@@ -172,7 +172,8 @@ class ClauseFeed:
         """About what can be said of the open sentence, all words but the last: cheaper than `grow`."""
         pending = self._segmenter.pending_text
         if pending and not is_wide(pending[-1]):
-            pending = (["", *pending.rsplit(maxsplit=1)])[-2]
+            words = pending.rsplit(maxsplit=1)
+            pending = words[0] if len(words) > 1 else ""
         return sum(written_letters(char) for char in pending if not char.isspace())
 
     def grow(self) -> Clause | None:

@@ -60,6 +60,9 @@ def test_a_load_is_served_and_told_of(tmp_path: Path, monkeypatch: pytest.Monkey
     assert runs[0]["llm"]["readings_per_s"] > 0
 
 
-def test_what_cannot_be_simulated_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_simulated_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "configure_logs", lambda *_: None)
     assert command.main(["--scenarios", "mixed:400"]) == 1
     assert "mixed:400: only alone and live are simulated" in capsys.readouterr().err

@@ -23,6 +23,7 @@ WORDS = ("Yes, that works for me.", "One moment.", "I see.", "Thank you.", "No, 
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What of the tiny model the LLM speaks with."""
     monkeypatch.setattr("voicegate.gateway.logs.configure_logs", lambda *_: None)  # logging is the whole process's
+    monkeypatch.setenv("VOICEGATE_THREADS", "1")  # so are torch's threads
     directory = tmp_path / "model"
     (directory / "voices").mkdir(parents=True)
     for name in FILES:
@@ -45,10 +46,7 @@ def run(capsys: Captured, *arguments: object) -> tuple[int, str, str]:
     return status, shown.out, shown.err
 
 
-def test_a_voice_is_measured_and_written_where_the_engine_reads_it(
-    capsys: Captured, copy: Path, texts: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("VOICEGATE_THREADS", "1")
+def test_a_voice_is_measured_and_written_where_the_engine_reads_it(capsys: Captured, copy: Path, texts: Path) -> None:
     path = copy / "voices" / "slt.safetensors"
     status, out, _ = run(capsys, "slt", "--model", copy, "--texts", texts, "--seeds", 4, "--write")
     assert status == 0

@@ -260,3 +260,13 @@ def test_of_a_phrase_that_is_being_written_nothing_is_decided() -> None:
         clause = feed.grow()
         decided.append("" if clause is None else clause.decided_text.strip())
     assert decided == ["I", "I love", "I love", "I love New York", "I love New York in"]
+
+
+def test_what_can_be_said_of_a_sentence_is_guessed_without_its_last_word() -> None:
+    feed = new_feed(SpeakingMode.INCREMENTAL)
+    guesses = []
+    for piece in (" ", "Well, ", "the", " train", " to the", "  "):
+        feed.push(piece)
+        feed.read_all()
+        guesses.append(feed.num_pending_letters)
+    assert guesses == [0, 0, 5, 8, 15, 15]
