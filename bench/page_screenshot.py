@@ -1,6 +1,6 @@
 """The picture of the README: the tiny model speaks on the browser client's page, in a real Chromium.
 
-python -m voicegate.bench.page_screenshot [--output docs/images/page.png] [--dark] [--width 1200] [--after-s 3]
+python -m voicegate.bench.page_screenshot [--output FILE] [--dark] [--width 1200] [--after-s 3] [--threads 1]
 """
 
 import argparse
@@ -29,7 +29,7 @@ async def take(options: argparse.Namespace) -> float:
     from voicegate.gateway.logs import configure_logs  # noqa: PLC0415
 
     configure_logs("warning", "console")
-    async with local_gateway(GatewayConfig()) as url, async_playwright() as playwright:
+    async with local_gateway(GatewayConfig(threads=options.threads)) as url, async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=options.chromium, args=["--no-sandbox"])
         page = await browser.new_page(
             color_scheme="dark" if options.dark else "light", viewport={"width": options.width, "height": 400}
@@ -51,6 +51,7 @@ def main() -> int:
     parser.add_argument("--dark", action="store_true")
     parser.add_argument("--width", type=int, default=1200)
     parser.add_argument("--after-s", type=float, default=3.0, help="of speech")
+    parser.add_argument("--threads", type=int, help="of the engine (default: one a core; fewer leave Chromium some)")
     parser.add_argument("--chromium", default=next(filter(None, map(shutil.which, _CHROMIUMS)), None))
     options = parser.parse_args()
     if options.chromium is None:
