@@ -10,18 +10,16 @@ words a second come in. `fine` is 25 messages of 2 packets a second and no text:
 import argparse
 import asyncio
 import json
-import os
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from voicegate.bench import results_file
-from voicegate.bench.gateway.processes import ask, asked, end, line_of, start
+from voicegate.bench.gateway.processes import SERVER_CORE, ask, asked, conditions, end, line_of, start
 from voicegate.clients.bench import environment
 from voicegate.clients.bench.stats import summary
 
-_SERVER_CORE: Final = 0
 _STREAMS_PER_PROCESS: Final = 100
 _WARM_UP_S: Final = 2.0
 
@@ -37,7 +35,7 @@ LOADS: Final = {"served": Load(1000, 20), "fine": Load(40, 0)}
 
 async def measure(name: str, num_streams: int, *, seconds: float) -> dict[str, Any]:
     load = LOADS[name]
-    core = ("--core", str(_SERVER_CORE))
+    core = ("--core", str(SERVER_CORE))
     async with AsyncExitStack() as processes:
         server = await start("server", "--chunk-ms", str(load.chunk_ms), "--max-streams", str(num_streams), *core)
         processes.push_async_callback(end, server)
@@ -45,7 +43,7 @@ async def measure(name: str, num_streams: int, *, seconds: float) -> dict[str, A
         clients = []
         for first in range(0, num_streams, _STREAMS_PER_PROCESS):
             size = min(_STREAMS_PER_PROCESS, num_streams - first)
-            words = ("--texts-per-s", str(load.texts_per_s), "--not-on-core", str(_SERVER_CORE))
+            words = ("--texts-per-s", str(load.texts_per_s), "--not-on-core", str(SERVER_CORE))
             client = await start("listeners", url, "--streams", str(size), *words)
             processes.push_async_callback(end, client)
             clients.append(client)
@@ -92,13 +90,7 @@ def main() -> None:
     parser.add_argument("--loads", nargs="+", choices=LOADS, default=list(LOADS))
     parser.add_argument("--seconds", type=float, default=10.0, help="measured, of each row (default: 10)")
     options = parser.parse_args()
-    conditions = {
-        "server_core": _SERVER_CORE,
-        "cores_of_clients": len(os.sched_getaffinity(0) - {_SERVER_CORE}),
-        "load_average_before": os.getloadavg()[0],
-        "network": "loopback",
-    }
-    report: dict[str, Any] = {"environment": environment.describe(), "conditions": conditions, "rows": []}
+    report: dict[str, Any] = {"environment": environment.describe(), "conditions": conditions(), "rows": []}
     for name in options.loads:
         for num_streams in options.streams:
             row = asyncio.run(measure(name, num_streams, seconds=options.seconds))

@@ -10,18 +10,16 @@ a second (a socket, a context, a word, a cancel, and gone), and beside so many f
 import argparse
 import asyncio
 import json
-import os
 from asyncio.subprocess import Process
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
 from voicegate.bench import results_file
-from voicegate.bench.gateway.processes import ask, asked, end, line_of, start
+from voicegate.bench.gateway.processes import SERVER_CORE, ask, asked, conditions, end, line_of, start
 from voicegate.clients.bench import environment
 from voicegate.clients.bench.stats import summary
 
-_SERVER_CORE: Final = 0
 _NUM_CROWD_PROCESSES: Final = 4
 _MOST_AT_ONCE: Final = 1024
 _WARM_UP_S: Final = 3.0
@@ -35,11 +33,11 @@ async def measure(*, visits_per_s: float = 0.0, num_flooders: int = 0, seconds: 
             processes.push_async_callback(end, process)
             return process, await line_of(process)
 
-        core = ("--core", str(_SERVER_CORE))
+        core = ("--core", str(SERVER_CORE))
         server, url = await begin(
             "server", "--chunk-ms", "1000", "--max-streams", str(_MOST_AT_ONCE), "--prompt", *core
         )
-        others = ("--not-on-core", str(_SERVER_CORE))
+        others = ("--not-on-core", str(SERVER_CORE))
         asker, _ = await begin("strangers", url, "--askers", "1", *others)
         crowd = []
         for number in range(_NUM_CROWD_PROCESSES if visits_per_s or num_flooders else 0):
@@ -77,13 +75,7 @@ def main() -> None:
     parser.add_argument("--visits-per-s", type=float, default=1000.0)
     parser.add_argument("--flooders", type=int, default=16)
     options = parser.parse_args()
-    conditions = {
-        "server_core": _SERVER_CORE,
-        "cores_of_clients": len(os.sched_getaffinity(0) - {_SERVER_CORE}),
-        "load_average_before": os.getloadavg()[0],
-        "network": "loopback",
-    }
-    report: dict[str, Any] = {"environment": environment.describe(), "conditions": conditions, "rows": []}
+    report: dict[str, Any] = {"environment": environment.describe(), "conditions": conditions(), "rows": []}
     for crowd in ({}, {"visits_per_s": options.visits_per_s}, {"num_flooders": options.flooders}):
         report["rows"].append(asyncio.run(measure(**crowd, seconds=options.seconds)))
         print(json.dumps(report["rows"][-1]), flush=True)

@@ -9,15 +9,13 @@ begins to count, for the second prints what it counted, and ends.
 import argparse
 import asyncio
 import json
-import os
 import random
-import sys
 import time
+from dataclasses import dataclass, field
 from typing import Final, cast
 from urllib.parse import urlsplit
 
-import uvloop
-
+from voicegate.bench.gateway.clients import Counting, run
 from voicegate.bench.gateway.frames import BINARY, PING, PONG, client_frame, frame_at, handshake, text_frame
 from voicegate.bench.gateway.metronome import STAMP
 
@@ -30,12 +28,11 @@ _OPEN: Final = text_frame({"type": "open", "context": "a"})
 _WORD: Final = text_frame({"type": "text", "context": "a", "text": "word, "})
 
 
-class Tally:
-    def __init__(self) -> None:
-        self.is_counting = False
-        self.latencies_ns: list[int] = []
-        self.num_texts = 0
-        self.num_other_messages = 0
+@dataclass(slots=True)
+class Tally(Counting):
+    latencies_ns: list[int] = field(default_factory=list)
+    num_texts: int = 0
+    num_other_messages: int = 0
 
 
 class Listener(asyncio.Protocol):
@@ -118,35 +115,22 @@ async def _listen(options: argparse.Namespace) -> None:
     await asyncio.gather(*(listener.speaks for listener in listeners))
     writing = asyncio.create_task(_write_words(listeners, options.texts_per_s, tally))
     print("all speak", flush=True)
-    await asyncio.to_thread(sys.stdin.readline)
-    tally.is_counting = True
-    began_s, cpu_before_s = time.monotonic(), time.process_time()
-    await asyncio.to_thread(sys.stdin.readline)
-    tally.is_counting = False
-    window_s = time.monotonic() - began_s
+    window = await tally.window()
     writing.cancel()
     counted = {
         "latencies_ms": [round(each / 1e6, 4) for each in tally.latencies_ns],
         "num_texts": tally.num_texts,
         "num_other_messages": tally.num_other_messages,
-        "cpu": (time.process_time() - cpu_before_s) / window_s,
-        "window_s": window_s,
+        **window,
     }
     print(json.dumps(counted), flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("url")
     parser.add_argument("--streams", type=int, required=True)
     parser.add_argument("--texts-per-s", type=float, required=True, help="of each")
-    parser.add_argument("--not-on-core", type=int, help="a core that is left to the server")
-    options = parser.parse_args()
-    cores = os.sched_getaffinity(0) - {options.not_on_core}
-    if cores:
-        os.sched_setaffinity(0, cores)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_listen(options))
+    run(parser, _listen)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,24 @@
 
 import asyncio
 import json
+import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from typing import Any, Final
 
+SERVER_CORE: Final = 0
 _PATIENCE_S: Final = 30.0
 _LONGEST_LINE_BYTES: Final = 256 * 1024 * 1024
+
+
+def conditions() -> dict[str, Any]:
+    """Of a report, beside its environment."""
+    return {
+        "server_core": SERVER_CORE,
+        "cores_of_clients": len(os.sched_getaffinity(0) - {SERVER_CORE}),
+        "load_average_before": os.getloadavg()[0],
+        "network": "loopback",
+    }
 
 
 async def start(module: str, *arguments: str) -> Process:

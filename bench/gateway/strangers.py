@@ -9,15 +9,13 @@ counted, and ends.
 import argparse
 import asyncio
 import json
-import os
 import random
-import sys
 import time
+from dataclasses import dataclass, field
 from typing import Final, cast
 from urllib.parse import SplitResult, urlsplit
 
-import uvloop
-
+from voicegate.bench.gateway.clients import Counting, run
 from voicegate.bench.gateway.frames import BINARY, PING, PONG, TEXT, client_frame, frame_at, handshake, text_frame
 
 # Lower holds the visits back where the server is slow; higher has more of them there at once.
@@ -35,13 +33,12 @@ _CANCEL: Final = text_frame({"type": "cancel", "context": "a"})
 _CHEAP: Final = 200 * text_frame({"type": "ping"})
 
 
-class Tally:
-    def __init__(self) -> None:
-        self.is_counting = False
-        self.num_visits = 0
-        self.num_failed = 0
-        self.num_floods_over = 0
-        self.first_audio_ms: list[float] = []
+@dataclass(slots=True)
+class Tally(Counting):
+    num_visits: int = 0
+    num_failed: int = 0
+    num_floods_over: int = 0
+    first_audio_ms: list[float] = field(default_factory=list)
 
 
 class Stranger(asyncio.Protocol):
@@ -211,19 +208,13 @@ async def _be(options: argparse.Namespace) -> None:
         if options.visits_per_s:
             running.append(tasks.create_task(strangers.visit(options.visits_per_s)))
         print("begun", flush=True)
-        await asyncio.to_thread(sys.stdin.readline)
-        tally.is_counting = True
-        began_s, cpu_before_s = time.monotonic(), time.process_time()
-        await asyncio.to_thread(sys.stdin.readline)
-        tally.is_counting = False
-        window_s = time.monotonic() - began_s
+        window = await tally.window()
         counted = {
             "num_visits": tally.num_visits,
             "num_failed": tally.num_failed,
             "num_floods_over": tally.num_floods_over,
             "first_audio_ms": tally.first_audio_ms,
-            "cpu": (time.process_time() - cpu_before_s) / window_s,
-            "window_s": window_s,
+            **window,
         }
         print(json.dumps(counted), flush=True)
         for task in running:
@@ -232,17 +223,10 @@ async def _be(options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("url")
     parser.add_argument("--visits-per-s", type=float, default=0.0)
     parser.add_argument("--flooders", type=int, default=0)
     parser.add_argument("--askers", type=int, default=0)
-    parser.add_argument("--not-on-core", type=int, help="a core that is left to the server")
-    options = parser.parse_args()
-    cores = os.sched_getaffinity(0) - {options.not_on_core}
-    if cores:
-        os.sched_setaffinity(0, cores)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_be(options))
+    run(parser, _be)
 
 
 if __name__ == "__main__":

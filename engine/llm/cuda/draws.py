@@ -11,8 +11,6 @@ from voicegate.engine.model.config import LlmConfig, PenaltySamplingConfig, Samp
 
 # A draw compares twice as many candidates with each other, all in registers.
 _MAX_TOP_K = 64
-# What both kernels call the flags of a sample.
-_FLAGS = {"IS_IGNORING_EOS": packing.IS_IGNORING_EOS, "FORBIDS_END": packing.FORBIDS_END}
 
 
 class Draws(Protocol):
@@ -71,21 +69,14 @@ class RepetitionAwareDraws:
         self.history = torch.zeros(num_slots, triton.next_power_of_2(sampling.window), device=device, dtype=torch.int32)
         self._candidates = _candidates(sampling.top_k, max_samples, device)
         self._constants = {
-            "NUM_IDS": config.num_speech_rows,
-            "SPEECH_TOKEN_SIZE": config.speech_token_size,
+            **_constants(config, self._candidates, sampling.top_p, sampling.top_k, num_warps),
             "FILL_ID": config.fill_id,
             "WINDOW": sampling.window,
             "HISTORY_STRIDE": self.history.stride(0),
-            "TOP_P": sampling.top_p,
-            "TOP_K": sampling.top_k,
             "MIN_REPEATS": math.ceil(sampling.window * sampling.tau_r),
-            "BLOCK_IDS": triton.next_power_of_2(config.num_speech_rows),
-            "NUM_CANDIDATES": self._candidates.shape[2],
             "IS_FORCED_FILL": packing.IS_FORCED_FILL,
             "COUNTS_AS_FILL": packing.COUNTS_AS_FILL,
             "IS_FRESH": packing.IS_FRESH,
-            **_FLAGS,
-            "num_warps": num_warps,
         }
 
     def note_fed(self, records: torch.Tensor, last_token: torch.Tensor, num_lines: int) -> None:
@@ -131,17 +122,10 @@ class RepetitionPenaltyDraws:
         self._candidates = _candidates(top_k, max_samples, device)
         self._first_speech_row = config.vocab_size
         self._constants = {
-            "NUM_IDS": config.num_speech_rows,
-            "SPEECH_TOKEN_SIZE": config.speech_token_size,
+            **_constants(config, self._candidates, sampling.top_p, top_k, num_warps),
             "FED_STRIDE": self.fed_by.stride(0),
             "PENALTY": sampling.repetition_penalty,
             "TEMPERATURE": sampling.temperature,
-            "TOP_P": sampling.top_p,
-            "TOP_K": top_k,
-            "BLOCK_IDS": triton.next_power_of_2(config.num_speech_rows),
-            "NUM_CANDIDATES": self._candidates.shape[2],
-            **_FLAGS,
-            "num_warps": num_warps,
         }
 
     def note_fed(self, records: torch.Tensor, last_token: torch.Tensor, num_lines: int) -> None:
@@ -172,6 +156,23 @@ class RepetitionPenaltyDraws:
             SCORES_STRIDE=scores.stride(0),
             **self._constants,
         )
+
+
+def _constants(
+    config: LlmConfig, candidates: torch.Tensor, top_p: float, top_k: int, num_warps: int
+) -> dict[str, float | int]:
+    """What both kernels are compiled with."""
+    return {
+        "NUM_IDS": config.num_speech_rows,
+        "SPEECH_TOKEN_SIZE": config.speech_token_size,
+        "TOP_P": top_p,
+        "TOP_K": top_k,
+        "BLOCK_IDS": triton.next_power_of_2(config.num_speech_rows),
+        "NUM_CANDIDATES": candidates.shape[2],
+        "IS_IGNORING_EOS": packing.IS_IGNORING_EOS,
+        "FORBIDS_END": packing.FORBIDS_END,
+        "num_warps": num_warps,
+    }
 
 
 def _candidates(top_k: int, max_samples: int, device: torch.device) -> torch.Tensor:

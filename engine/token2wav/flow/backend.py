@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 
 import torch
 
+from voicegate.engine import units
 from voicegate.engine.device.capture import Capturable
 from voicegate.engine.policy.batch_size import BatchSize
 
@@ -53,6 +54,15 @@ class FlowPrompt:
     speech_ids: torch.Tensor  # [P] int64; P may be 0
     mel: torch.Tensor  # [2P, 80] float32
     embedding: torch.Tensor  # [192] float32, before normalisation
+
+    def check_shapes(self, *, speaker_dim: int) -> None:
+        """Raises ValueError."""
+        num_frames = len(self.speech_ids) * units.FRAMES_PER_TOKEN
+        if self.mel.shape != (num_frames, units.NUM_MELS):
+            wanted = f"a prompt of {len(self.speech_ids)} tokens needs mel [{num_frames}, {units.NUM_MELS}]"
+            raise ValueError(f"{wanted}, not {list(self.mel.shape)}")
+        if self.embedding.shape != (speaker_dim,):
+            raise ValueError(f"embedding is {list(self.embedding.shape)}, not [{speaker_dim}]")
 
 
 class PreparedPrompt(Protocol):
@@ -99,6 +109,12 @@ class FlowStream(Protocol):
     @property
     def next_num_blocks(self) -> int:
         """Of the memory, that the next block takes when it is begun."""
+
+
+def check_batch(streams: Sequence[FlowStream]) -> None:
+    """What may be begun together. Raises ValueError."""
+    if not streams or len(set(streams)) != len(streams) or not all(stream.is_ready for stream in streams):
+        raise ValueError("a batch takes one or more different streams that are ready")
 
 
 class FlowBatch(Protocol):

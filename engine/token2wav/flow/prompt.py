@@ -42,12 +42,7 @@ def load_prompt(model: FlowModel, prompt: FlowPrompt, *, num_lead_in_tokens: int
 
     The lead-in is so many tokens of the prompt's own end in front of it, with their mel: a recording played in a loop.
     """
-    num_frames = len(prompt.speech_ids) * units.FRAMES_PER_TOKEN
-    if prompt.mel.shape != (num_frames, units.NUM_MELS):
-        wanted = f"a prompt of {len(prompt.speech_ids)} tokens needs mel [{num_frames}, 80]"
-        raise ValueError(f"{wanted}, not {list(prompt.mel.shape)}")
-    if prompt.embedding.shape != (model.config.speaker_dim,):
-        raise ValueError(f"embedding is {list(prompt.embedding.shape)}, not [{model.config.speaker_dim}]")
+    prompt.check_shapes(speaker_dim=model.config.speaker_dim)
     order = torch.arange(-num_lead_in_tokens, len(prompt.speech_ids)) % max(len(prompt.speech_ids), 1)
     tokens = model.checked_tokens(prompt.speech_ids[order].tolist())
     num_frames = len(tokens) * units.FRAMES_PER_TOKEN

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from voicegate.engine.device.capture import Capturable
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.token2wav.flow import chunking
-from voicegate.engine.token2wav.flow.backend import FlowPrompt, StreamsExhausted
+from voicegate.engine.token2wav.flow.backend import FlowPrompt, StreamsExhausted, check_batch
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.prompt import BlockPrompt, load_prompt
@@ -99,8 +99,7 @@ class FlowRunner:
             self._abandon(stream)
 
     def begin(self, streams: Sequence[BlockStream]) -> BlockBatch:
-        if not streams or len(set(streams)) != len(streams) or not all(stream.is_ready for stream in streams):
-            raise ValueError("a batch takes one or more different streams that are ready")
+        check_batch(streams)
         return BlockBatch(self.model, self._pool, self._solver, streams)
 
     def _lead_in(self, num_prompt_tokens: int) -> int:

@@ -13,7 +13,7 @@ import torch
 from voicegate.engine import units
 from voicegate.engine.device.capture import Capturable
 from voicegate.engine.policy.batch_size import BatchSize
-from voicegate.engine.token2wav.flow.backend import FlowPrompt, StreamsExhausted, StreamTooLong
+from voicegate.engine.token2wav.flow.backend import FlowPrompt, StreamsExhausted, StreamTooLong, check_batch
 from voicegate.engine.token2wav.stepaudio2.flow import memory
 from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkRow, Tails
 from voicegate.engine.token2wav.stepaudio2.flow.chunking import ChunkSchedule, whole_context
@@ -131,18 +131,13 @@ class StepAudio2FlowRunner:
         stream.blocks.clear()
 
     def begin(self, streams: Sequence[ChunkStream]) -> ChunkBatch:
-        if not streams or len(set(streams)) != len(streams) or not all(stream.is_ready for stream in streams):
-            raise ValueError("a batch takes one or more different streams that are ready")
+        check_batch(streams)
         return ChunkBatch(self.model, self._pool, self._solver, streams)
 
     def _checked(self, prompt: FlowPrompt) -> list[int]:
         """Its tokens. Raises ValueError or StreamTooLong."""
+        prompt.check_shapes(speaker_dim=self.model.config.speaker_dim)
         num_frames = len(prompt.speech_ids) * units.FRAMES_PER_TOKEN
-        if prompt.mel.shape != (num_frames, units.NUM_MELS):
-            wanted = f"a prompt of {len(prompt.speech_ids)} tokens needs mel [{num_frames}, {units.NUM_MELS}]"
-            raise ValueError(f"{wanted}, not {list(prompt.mel.shape)}")
-        if prompt.embedding.shape != (self.model.config.speaker_dim,):
-            raise ValueError(f"embedding is {list(prompt.embedding.shape)}, not [{self.model.config.speaker_dim}]")
         if num_frames > self.model.max_frames:
             raise StreamTooLong(f"the prompt has {num_frames} frames; the flow takes {self.model.max_frames}")
         return self.model.checked_tokens(prompt.speech_ids.tolist())
