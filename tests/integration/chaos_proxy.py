@@ -23,11 +23,19 @@ class ChaosProxy:
         self.url = ""
         self.is_wild = False
         self.num_cuts = 0
+        self._is_closed = False
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Called as the connection is made: a task that `cut` cancels before it first ran would leave its writer open.
+        if self._is_closed:
+            writer.transport.abort()
+            return
+        task = asyncio.create_task(self._serve(reader, writer))
         self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+        task.add_done_callback(lambda _: writer.transport.abort())
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         back_reader, back_writer = await asyncio.open_connection(*self._target)
         life = [self._random.expovariate(1 / _MEAN_LIFE_BYTES)]
         there = asyncio.create_task(self._pump(reader, back_writer, life))
@@ -42,7 +50,6 @@ class ChaosProxy:
                 side.transport.abort()
                 with suppress(OSError):
                     await side.wait_closed()
-            self._connections.discard(task)
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, life: list[float]) -> None:
         """Returns when the connection is to be cut; what has come by then and was not passed on is lost."""
@@ -73,11 +80,12 @@ class ChaosProxy:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["ChaosProxy"]:
-        server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}{self._path}"
         try:
             yield self
         finally:
+            self._is_closed = True
             server.close()
             await self.cut()
             await server.wait_closed()
