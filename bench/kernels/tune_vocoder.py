@@ -8,7 +8,7 @@ from typing import Final
 
 import torch
 
-from voicegate.bench.kernels.vocoder import busy_rows, convolution_works, replay_us
+from voicegate.bench.kernels.vocoder import busy_rows, convolution_works, kernels_of, replay_us
 from voicegate.bench.kernels.vocoder_model import BATCHES, VocoderFixture
 from voicegate.engine.token2wav.vocoder.cuda.config import MATRIX_UNIT_TILES, Tile, VocoderCudaConfig
 from voicegate.engine.token2wav.vocoder.cuda.convolutions import Convolutions
@@ -34,7 +34,7 @@ def tune(fixture: VocoderFixture, precision: str) -> None:
     busy_rows(network, fixture.mel, max(BATCHES), 50)
     for tile in TILES:
         tiles = (replace(tile, cost=0.0), *MATRIX_UNIT_TILES)  # where it fits, none is cheaper
-        network.convolve = Convolutions(replace(cuda, tiles=tiles), network.rows)
+        kernels_of(network).convolve = Convolutions(replace(cuda, tiles=tiles), network.rows)
         shape = ",".join(str(number) for number in astuple(replace(tile, cost=0.0)))
         for num_streams, num_frames in _SHAPES:
             works = convolution_works(network, num_streams, num_frames)

@@ -14,6 +14,7 @@ from voicegate.bench.kernels.timing import DEVICE, captured_us, device_ms
 from voicegate.bench.kernels.vocoder_model import BATCHES, FULL_SIZE, VocoderFixture
 from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 from voicegate.engine.token2wav.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
+from voicegate.engine.token2wav.vocoder.cuda.kernel_filter import KernelFilter
 from voicegate.engine.token2wav.vocoder.cuda.network import CudaNetwork
 from voicegate.engine.token2wav.vocoder.cuda.rows import Row
 from voicegate.engine.token2wav.vocoder.offline import OfflineVocoder
@@ -145,15 +146,21 @@ def _part_us(fixture: VocoderFixture, network: CudaNetwork, num_streams: int, nu
 
 
 def convolution_works(network: CudaNetwork, num_streams: int, num_frames: int) -> dict[str, Callable[[], None]]:
-    space = network.workspace(num_streams, num_frames)
-    works: dict[str, Callable[[], None]] = {"enter": partial(network.enter_filter, space)}
-    for number, stage in enumerate(network.stages):
-        works[f"excite{number}"] = partial(network.excite, space, number)
+    space, kernels = network.workspace(num_streams, num_frames), kernels_of(network)
+    works: dict[str, Callable[[], None]] = {"enter": partial(kernels.enter, space)}
+    for number, stage in enumerate(kernels.stages):
+        works[f"excite{number}"] = partial(kernels.excite, space, number)
         if number:
-            works[f"up{number}"] = lambda stage=stage: stage.upsample(network.convolve, space)  # type: ignore[misc]
-        works[f"filter{number}"] = partial(network.filter_stage, space, number)
-    works["leave"] = partial(network.leave_filter, space)
+            works[f"up{number}"] = lambda stage=stage: stage.upsample(kernels.convolve, space)  # type: ignore[misc]
+        works[f"filter{number}"] = partial(kernels.run_stage, space, number)
+    works["leave"] = partial(kernels.leave, space)
     return works
+
+
+def kernels_of(network: CudaNetwork) -> KernelFilter:
+    """Our own."""
+    assert isinstance(network.filter, KernelFilter)
+    return network.filter
 
 
 def parts(fixture: VocoderFixture) -> dict[str, Any]:

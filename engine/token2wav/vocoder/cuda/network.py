@@ -1,11 +1,11 @@
 """One call of the vocoder on CUDA: gather, excite, filter, synthesise, keep the tails. Owns memory, but no stream.
 
 The same computation as network.VocoderNetwork, laid out for few launches; every shape is the bucket's, every number of
-a stream comes from the table of rows, and nothing waits for the device, so a call is one CUDA graph.
+a stream comes from the table of rows, and nothing waits for the device, so a call is one CUDA graph. What the filter
+between spectra and spectra is computed with, it does not know.
 """
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -16,15 +16,12 @@ from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.token2wav.vocoder.cuda import rows as row_fields
 from voicegate.engine.token2wav.vocoder.cuda.buffers import BufferSpec, Memory, Workspace
 from voicegate.engine.token2wav.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
-from voicegate.engine.token2wav.vocoder.cuda.convolutions import Columns, Convolutions, Epilogue
+from voicegate.engine.token2wav.vocoder.cuda.filter import NetworkFilter
 from voicegate.engine.token2wav.vocoder.cuda.packing import Packer
 from voicegate.engine.token2wav.vocoder.cuda.pitch import PitchBranch
 from voicegate.engine.token2wav.vocoder.cuda.pitch_kernels import gather_mel_kernel
-from voicegate.engine.token2wav.vocoder.cuda.side_streams import SideStreams
 from voicegate.engine.token2wav.vocoder.cuda.spectrum_kernels import analysis_kernel, synthesis_kernel
-from voicegate.engine.token2wav.vocoder.cuda.stage import CudaStage
 from voicegate.engine.token2wav.vocoder.cuda.state_kernels import WORDS_PER_PIECE, load_tails_kernel, save_tails_kernel
-from voicegate.engine.token2wav.vocoder.network import POST_SLOPE
 from voicegate.engine.token2wav.vocoder.stft import Analysis, Synthesis
 from voicegate.engine.token2wav.vocoder.weights import source_stride
 
@@ -41,11 +38,11 @@ class CudaNetwork:
         *,
         max_streams: int,
         device: torch.device,
-        priority: int = 0,
+        filter_of: Callable[[torch.Tensor], NetworkFilter],
     ) -> None:
         """`noise`: one number a sample of the longest utterance and of the frame after it.
 
-        `priority`: CUDA's, of the stream that calls run on.
+        `filter_of` makes the filter, given the table of rows.
         """
         self._config = config
         self._noise = noise
@@ -57,15 +54,14 @@ class CudaNetwork:
         self._mel_channels = packer.channels(units.NUM_MELS)
         self._spectrum_channels = packer.channels(config.stft_size + 2)
         self.pitch = PitchBranch(config, weights, max_batch=cuda.max_batch, max_frames=cuda.max_frames, device=device)
-        self._pre = packer.conv(["conv_pre"])
-        self.stages = [CudaStage(config, stage, packer, cuda) for stage in range(len(config.upsample_rates))]
-        self._post = packer.conv(["conv_post"])
         self._spectra_margin = source_stride(config, 0) - 1
         self._analysis_basis = Analysis(config, device=device).padded_basis(self._spectrum_channels)
         synthesis = Synthesis(config, device=device)
         self._synthesis_basis = synthesis.block_bases()
         self._end_gains = synthesis.end_gains()
         self._spectra_tail = synthesis.num_tail_frames
+        self.rows = torch.zeros(cuda.max_batch, row_fields.NUM_FIELDS, dtype=torch.int64, device=device)
+        self.filter = filter_of(self.rows)
         self._memory = Memory(
             self._specs(),
             max_streams=max_streams,
@@ -73,18 +69,12 @@ class CudaNetwork:
             max_frames=cuda.max_frames,
             device=device,
         )
-        shape = (cuda.max_batch, row_fields.NUM_FIELDS)
-        self.rows = torch.zeros(shape, dtype=torch.int64, device=device)
-        self.convolve = Convolutions(cuda, self.rows)
-        num_side_streams = len(self.stages) if cuda.has_side_streams and device.type == "cuda" else 0
-        self._side = SideStreams(num_side_streams, priority=priority)
         num_samples = cuda.max_frames * units.SAMPLES_PER_FRAME + config.stft_hop
         self._samples = torch.zeros(cuda.max_batch * num_samples, device=device)
 
     def _specs(self) -> list[BufferSpec]:
         dtype = self._precision.dtype
         per_frame = self._spectra_per_frame
-        (post_tail,) = self._post.tails
         return [
             *self.pitch.specs,
             BufferSpec("mel", self._mel_channels, dtype, 1, self._look_right),
@@ -97,11 +87,10 @@ class CudaNetwork:
                 self._spectra_margin,
                 tails=(self._spectra_margin,),
             ),
-            *(spec for stage in self.stages for spec in stage.specs),
-            BufferSpec("post", self._post.channels, dtype, per_frame, 1, post_tail, tails=(post_tail,)),
+            *self.filter.specs,
             BufferSpec(
                 "frames",
-                self._post.num_outputs,
+                self._spectrum_channels,
                 torch.float32,
                 per_frame,
                 1,
@@ -121,7 +110,9 @@ class CudaNetwork:
         return self._memory.arena.nbytes + self._memory.state.nbytes
 
     def workspace(self, num_streams: int, num_frames: int) -> Workspace:
-        return self._memory.workspace(num_streams, num_frames)
+        space = self._memory.workspace(num_streams, num_frames)
+        self.filter.prepare(space)
+        return space
 
     def samples(self, space: Workspace) -> torch.Tensor:
         """[streams, 480 frames + 4] float32, as network.VocoderNetwork.advance gives them; the next call's too."""
@@ -132,18 +123,10 @@ class CudaNetwork:
         """The rows of `self.rows` -> `samples`, and the slots moved on."""
         self.load_tails(space)
         self.gather(space)
-        self._side.fork(0, partial(self.enter_filter, space))
+        self.filter.begin(space)
         self.pitch.run(space, self.rows)
         self.analyse(space)
-        for number in range(1, len(self.stages)):
-            self._side.fork(number, partial(self.excite, space, number))
-        self.excite(space, 0)
-        for number, stage in enumerate(self.stages):
-            if number > 0:
-                stage.upsample(self.convolve, space)
-            self._side.join(number)
-            self.filter_stage(space, number)
-        self.leave_filter(space)
+        self.filter.finish(space)
         self.synthesise(space)
         self.save_tails(space)
 
@@ -183,14 +166,6 @@ class CudaNetwork:
             num_warps=1,
         )
 
-    def enter_filter(self, space: Workspace) -> None:
-        first = self.stages[0]
-        epilogue = Epilogue(active=first.input(space), leaky_slope=self._config.leaky_relu_slope)
-        self.convolve.run(
-            space.views["mel"], self._pre, Columns(1), space.num_frames, epilogue, origin=self._look_right
-        )
-        first.upsample(self.convolve, space)
-
     def analyse(self, space: Workspace) -> None:
         levels, spectra = space.views["levels"], space.views["spectra"][:, :, self._spectra_margin :]
         analysis_kernel[(self._num_spectrum_tiles(space), space.num_streams)](
@@ -209,25 +184,6 @@ class CudaNetwork:
             num_warps=4,
         )
 
-    def excite(self, space: Workspace, number: int) -> None:
-        self.stages[number].excite(self.convolve, space, self._spectra_margin)
-
-    def filter_stage(self, space: Workspace, number: int) -> None:
-        stage = self.stages[number]
-        if stage.is_last:
-            (post_tail,) = self._post.tails
-            following, slope = space.views["post"][:, :, post_tail:], POST_SLOPE
-        else:
-            following, slope = self.stages[number + 1].input(space), self._config.leaky_relu_slope
-        stage.filter(self.convolve, space, self.rows, following, slope)
-
-    def leave_filter(self, space: Workspace) -> None:
-        (post_tail,) = self._post.tails
-        post = space.views["post"]
-        frames = space.views["frames"][:, :, self._spectra_tail :]
-        columns = Columns(self._spectra_per_frame, 1)
-        self.convolve.run(post, self._post, columns, space.num_frames, Epilogue(raw=frames), origin=post_tail)
-
     def synthesise(self, space: Workspace) -> None:
         frames, samples = space.views["frames"], self.samples(space)
         synthesis_kernel[(self._num_spectrum_tiles(space), space.num_streams)](
@@ -240,7 +196,7 @@ class CudaNetwork:
             samples.stride(0),
             self._spectra_per_frame,
             self._config.audio_limit,
-            CHANNELS=self._post.num_outputs,
+            CHANNELS=self._spectrum_channels,
             NUM_BINS=self._num_bins,
             BLOCK_M=SPECTRUM_COLUMNS,
             IS_FAST=self._precision.has_fast_sine,

@@ -4,7 +4,8 @@ It only launches, on the current CUDA stream, the same one for every call. Mel f
 on the device are read where they lie.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import torch
@@ -16,6 +17,8 @@ from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 from voicegate.engine.token2wav.vocoder.cuda.buffers import Workspace
 from voicegate.engine.token2wav.vocoder.cuda.calls import PlannedRow, group_calls, plan_rows
 from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
+from voicegate.engine.token2wav.vocoder.cuda.filter import NetworkFilter
+from voicegate.engine.token2wav.vocoder.cuda.kernel_filter import KernelFilter
 from voicegate.engine.token2wav.vocoder.cuda.network import CudaNetwork
 from voicegate.engine.token2wav.vocoder.cuda.rows import idle_row
 from voicegate.engine.token2wav.vocoder.cuda.staging import RowStaging
@@ -37,8 +40,11 @@ class CudaRenderer:
         *,
         max_streams: int,
         stream: torch.cuda.Stream | None = None,
+        filter_of: Callable[[torch.Tensor], NetworkFilter] | None = None,
     ) -> None:
         """`stream`: the one that jobs will run on, whose priority the graphs' kernels get; None: any, without priority.
+
+        `filter_of`: makes what computes the filter, given the table of rows; None: our kernels.
 
         Raises WeightsError for a model that the kernels cannot run.
         """
@@ -46,6 +52,8 @@ class CudaRenderer:
         self._model = model
         self._cuda = cuda
         self._idle_slot = max_streams
+        priority = stream.priority if stream is not None else 0
+        kernels = partial(KernelFilter, model.config, model.weights, cuda, priority=priority)
         self.network = CudaNetwork(
             model.config,
             model.weights,
@@ -53,7 +61,7 @@ class CudaRenderer:
             cuda,
             max_streams=max_streams,
             device=model.device,
-            priority=stream.priority if stream is not None else 0,
+            filter_of=kernels if filter_of is None else filter_of,
         )
         self._staging = RowStaging(self.network.rows)
         # They compute in the same buffers, one after the other.

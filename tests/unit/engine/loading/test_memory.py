@@ -20,7 +20,7 @@ from voicegate.engine.loop.stages import VoiceRoom
 from voicegate.engine.model.config import load_model_config, vocoder_config
 from voicegate.engine.model.stepaudio2 import stepaudio2_flow_config
 from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
-from voicegate.engine.token2wav.vocoder.cuda.network import CudaNetwork
+from voicegate.engine.token2wav.vocoder.cuda.renderer import CudaRenderer
 from voicegate.engine.token2wav.vocoder.model import VocoderModel
 from voicegate.engine.token2wav.vocoder.weights import vocoder_shapes
 
@@ -50,8 +50,8 @@ def test_the_vocoders_share_is_what_it_lays_out() -> None:
     config, num_streams = RELEASED.vocoder, 16
     state = {name: torch.ones(shape) for name, shape in vocoder_shapes(config).items()}
     model = VocoderModel(config, state, max_samples=960, device=torch.device("cpu"))
-    cuda = VocoderCudaConfig(batch_buckets=(1,))
-    network = CudaNetwork(config, model.weights, model.noise, cuda, max_streams=num_streams, device=model.device)
+    cuda = VocoderCudaConfig(batch_buckets=(1,), has_graphs=False)
+    network = CudaRenderer(model, cuda, max_streams=num_streams).network
     memory = gpu_memory(resolved(H200_BYTES, max_active_clauses=num_streams), RELEASED, MEASURED_ROOM)
     weight_bytes = 4 * sum(tensor.numel() for tensor in state.values())
     slack_bytes = 4 << 20  # behind the buffers of any call
