@@ -11,6 +11,7 @@ import asyncio
 import json
 import random
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, cast
 from urllib.parse import SplitResult, urlsplit
@@ -98,9 +99,16 @@ class Stranger(asyncio.Protocol):
             return False
         return first_byte == self._awaited[0] and self._awaited[1] in payload
 
-    async def write(self, data: bytes) -> None:
-        await self._may_write.wait()
+    def write(self, data: bytes) -> None:
+        """Raises ConnectionError: uvloop has no better word than RuntimeError for a transport that is gone."""
+        if self.is_over:
+            raise ConnectionError("the server closed the connection")
         self.transport.write(data)
+
+    async def write_in_turn(self, data: bytes) -> None:
+        """When what was written before is nearly gone. Raises ConnectionError."""
+        await self._may_write.wait()
+        self.write(data)
 
     async def until(self, first_byte: int, part: bytes) -> None:
         """To be called before it can have come. Raises ConnectionError, TimeoutError."""
@@ -137,7 +145,11 @@ class Strangers:
             *self._where,
             local_addr=(f"127.0.0.{random.choice(self._addresses)}", 0),
         )
-        await stranger.until_greeted()
+        try:
+            await stranger.until_greeted()
+        except BaseException:
+            stranger.transport.abort()
+            raise
         return stranger
 
     async def _visit(self) -> None:
@@ -145,7 +157,7 @@ class Strangers:
         try:
             stranger = await self._arrive()
             try:
-                stranger.transport.write(_OPEN_AND_SPEAK + _CANCEL)
+                stranger.write(_OPEN_AND_SPEAK + _CANCEL)
                 await stranger.until(TEXT, b'"cancelled"')
             finally:
                 stranger.transport.close()
@@ -170,11 +182,13 @@ class Strangers:
         while True:
             try:
                 stranger = await self._arrive()
-                while not stranger.is_over:
-                    await stranger.write(_CHEAP)
-                    await asyncio.sleep(0)
             except (OSError, TimeoutError):
                 await asyncio.sleep(_TICK_S)
+                continue
+            with suppress(OSError):
+                while True:
+                    await stranger.write_in_turn(_CHEAP)
+                    await asyncio.sleep(0)
             self.tally.num_floods_over += self.tally.is_counting
 
     async def ask(self) -> None:
@@ -190,11 +204,11 @@ class Strangers:
         """From the first word to the first packet, turn after turn."""
         while True:
             asked_s = time.monotonic()
-            stranger.transport.write(_OPEN_AND_SPEAK)
+            stranger.write(_OPEN_AND_SPEAK)
             await stranger.until(BINARY, b"")
             if self.tally.is_counting:
                 self.tally.first_audio_ms.append(round((time.monotonic() - asked_s) * 1000, 3))
-            stranger.transport.write(_CANCEL)
+            stranger.write(_CANCEL)
             await stranger.until(TEXT, b'"cancelled"')
             await asyncio.sleep(_ASK_EVERY_S)
 

@@ -1,13 +1,16 @@
 """The bench's strangers against a real gateway: those who come and go do, and who asks beside a flood is answered."""
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+import uvloop
 
 from tests.integration.wire_client import TIMEOUT_S, serving
-from voicegate.bench.gateway.strangers import Strangers
+from voicegate.bench.gateway.strangers import Stranger, Strangers
 from voicegate.engine.fake.engine import Script
 
 pytestmark = pytest.mark.integration
@@ -40,6 +43,27 @@ async def test_who_asks_beside_a_flood_is_answered_and_the_flood_is_closed(monke
         await run_until(
             lambda: tally.num_floods_over >= 1 and len(tally.first_audio_ms) >= 2, strangers.flood(), strangers.ask()
         )
+
+
+def test_who_writes_to_a_server_that_is_gone_hears_of_a_lost_connection() -> None:
+    """On the bench's own loop, whose transports raise RuntimeError where asyncio's take what nobody will read."""
+
+    async def write_to_who_is_gone() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            host, port = listening.getsockname()
+            _, stranger = await asyncio.get_running_loop().create_connection(
+                lambda: Stranger(urlsplit(f"ws://{host}:{port}/v1/stream")), host, port
+            )
+            listening.accept()[0].close()
+            with pytest.raises(ConnectionError):
+                await stranger.until_greeted()
+            with pytest.raises(ConnectionError):
+                stranger.write(b"still there?")
+            with pytest.raises(ConnectionError):
+                await stranger.write_in_turn(b"and now?")
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(write_to_who_is_gone())
 
 
 async def test_who_is_not_let_in_has_failed() -> None:
