@@ -24,6 +24,11 @@ class LineBounds:
         self._num_kinds_left_out = 0
 
     @property
+    def has_report(self) -> bool:
+        """Whether lines were left out that `take_report` has not told of."""
+        return self._num_kinds_left_out > 0
+
+    @property
     def next_report_s(self) -> float | None:
         """When `take_report` is due; None: nothing was left out."""
         if not self._num_kinds_left_out:

@@ -51,13 +51,17 @@ class DetachedHandler(logging.Handler):
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if not self._is_admitted(record):
+        """Of a library: its messages may differ each time, so all of a logger's are one kind."""
+        if not self.admits(record.name):
             return
         try:
-            line = self._as_bytes(record)
+            self.put(self.format(record))
         except Exception:  # noqa: BLE001 - logging's own way with a record that cannot be formatted
             self.handleError(record)
-            return
+
+    def put(self, text: str) -> None:
+        """A line, if there is room for it."""
+        line = _as_line(text)
         with self._counting:
             if not self._room_lines or self._room_bytes < len(line):
                 self._num_dropped += 1
@@ -72,18 +76,16 @@ class DetachedHandler(logging.Handler):
         self._waiting.put(is_written)
         is_written.wait(_FLUSH_S)
 
-    def _is_admitted(self, record: logging.LogRecord) -> bool:
+    def admits(self, kind: str) -> bool:
+        """Whether a line of that kind may leave; if not, it is counted."""
         if self._bounds is None:
             return True
         with self._counting:
-            had_report = self._bounds.next_report_s is not None
-            is_admitted = self._bounds.admits(_kind_of(record), time.monotonic())
+            had_report = self._bounds.has_report
+            is_admitted = self._bounds.admits(kind, time.monotonic())
         if not (is_admitted or had_report):
             self._waiting.put(None)
         return is_admitted
-
-    def _as_bytes(self, record: logging.LogRecord) -> bytes:
-        return f"{self.format(record)}\n".encode(errors="backslashreplace")
 
     def _write_all(self) -> None:
         while True:
@@ -123,7 +125,7 @@ class DetachedHandler(logging.Handler):
 
     def _write_account(self, event: str, fields: dict[str, object]) -> None:
         record = {"name": __name__, "levelno": logging.WARNING, "levelname": "WARNING", "msg": event}
-        self._write(self._as_bytes(logging.makeLogRecord({**record, **fields})))
+        self._write(_as_line(self.format(logging.makeLogRecord({**record, **fields}))))
 
     def _write(self, line: bytes) -> None:
         """Past Python's own buffer, whose lock would hold up an exit while nobody reads. Errors end nothing."""
@@ -140,6 +142,5 @@ class DetachedHandler(logging.Handler):
                     select.select([], [descriptor], [])
 
 
-def _kind_of(record: logging.LogRecord) -> str:
-    """Of our lines, what they tell; a library's messages may differ each time, so it is one kind."""
-    return str(record.msg["event"]) if isinstance(record.msg, dict) and "event" in record.msg else record.name
+def _as_line(text: str) -> bytes:
+    return f"{text}\n".encode(errors="backslashreplace")

@@ -1,21 +1,26 @@
-"""Structured logs on stderr: one event name, and fields. Never user text at info level and above."""
+"""Structured logs on stderr: one event name, and fields. Never user text at info level and above.
 
+Our own lines go straight to the writer; those of libraries come by way of `logging`. Both leave in the same form.
+"""
+
+import json
 import logging
 import sys
-from collections.abc import MutableMapping
-from typing import Any
+from collections.abc import Callable, MutableMapping
+from typing import Any, Final
 
+import orjson
 import structlog
 
 from voicegate.gateway.config import LogFormat, LogLevel
 from voicegate.gateway.log_bounds import LineBounds
 from voicegate.gateway.log_writer import KIND, LINES, DetachedHandler
 
-_SHARED: list[Any] = [
-    structlog.contextvars.merge_contextvars,
+_SHARED: Final[list[Any]] = [
     structlog.stdlib.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
 ]
+Event = MutableMapping[str, Any]
 
 
 def configure_logs(
@@ -25,24 +30,24 @@ def configure_logs(
 
     `replica`: the engine process that this is, which its lines name.
     """
+    handler = DetachedHandler(sys.stderr, bounds=None if lines_per_s is None else LineBounds(lines_per_s))
 
-    def name_replica(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    def admit(_logger: Any, _method: str, event: Event) -> Event:
+        if not handler.admits(event["event"]):
+            raise structlog.DropEvent
+        return event
+
+    def name_replica(_logger: Any, _method: str, event: Event) -> Event:
         return {**event, "replica": replica}
 
     shared = _SHARED if replica is None else [*_SHARED, name_replica]
+    last = _last_of(log_format)
     structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[admit, *shared, lambda _logger, _method, event: ((event,), {})],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.stdlib.LoggerFactory(),
+        logger_factory=lambda *_: _Lines(handler, last),
         cache_logger_on_first_use=False,
     )
-    # Tracebacks without local variables: those hold what users said.
-    to_dict = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
-    last: list[Any] = [structlog.processors.ExceptionRenderer(to_dict), structlog.processors.JSONRenderer()]
-    if log_format == "console":
-        plain = structlog.dev.plain_traceback
-        last = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
-    handler = DetachedHandler(sys.stderr, bounds=None if lines_per_s is None else LineBounds(lines_per_s))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder(allow=[LINES, KIND])],
@@ -58,6 +63,46 @@ def configure_logs(
     # These warn of everything in a request that they cannot read.
     for library in ("uvicorn", "python_multipart"):
         logging.getLogger(library).setLevel(logging.DEBUG if level == "debug" else logging.ERROR)
+
+
+def _last_of(log_format: LogFormat) -> list[Any]:
+    """What makes a line of an event."""
+    if log_format == "console":
+        plain = structlog.dev.plain_traceback
+        return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
+    # Tracebacks without local variables: those hold what users said.
+    to_dict = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+    return [structlog.processors.ExceptionRenderer(to_dict), structlog.processors.JSONRenderer(_to_json)]
+
+
+def _to_json(event: Event, default: Callable[[Any], Any]) -> str:
+    """ASCII, so that nothing in a line does more to a terminal than to be shown."""
+    try:
+        # A dataclass by its repr, which leaves out what is secret.
+        line = orjson.dumps(event, default=default, option=orjson.OPT_PASSTHROUGH_DATACLASS)
+    except TypeError:  # what only Python's own can write: lone surrogates, numbers beyond 64 bits
+        return json.dumps(event, default=default)
+    return line.decode() if line.isascii() else json.dumps(event, default=default)
+
+
+class _Lines:
+    """Where our lines go: past `logging`, whose record of each and search for its caller cost more than all else."""
+
+    def __init__(self, handler: DetachedHandler, processors: list[Any]) -> None:
+        self._handler = handler
+        self._processors = processors
+
+    def info(self, event: Event) -> None:
+        """A line that cannot be made is told of, as `logging` does, and ends nothing."""
+        try:
+            line: Any = event
+            for process in self._processors:
+                line = process(self, "info", line)
+            self._handler.put(line)
+        except Exception:  # noqa: BLE001 - a field's own repr may raise what it likes
+            self._handler.handleError(logging.makeLogRecord({"msg": event.get("event")}))
+
+    debug = warning = error = critical = info
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:

@@ -53,16 +53,19 @@ async def measure(*, visits_per_s: float = 0.0, num_flooders: int = 0, seconds: 
         await asyncio.sleep(seconds / 2)
         after = await asked(server)
         counted = [await asked(process) for process in (asker, *crowd)]
+    visited_per_s = sum(each["num_visits"] / each["window_s"] for each in counted)
+    event_loop_cores = (after["event_loop_s"] - before["event_loop_s"]) / seconds
     return {
         "visits_per_s_asked": visits_per_s,
-        "visits_per_s": round(sum(each["num_visits"] / each["window_s"] for each in counted), 1),
+        "visits_per_s": round(visited_per_s, 1),
         "visits": sum(each["num_visits"] for each in counted),
         "visits_failed": sum(each["num_failed"] for each in counted[1:]),
         "askers_failed": counted[0]["num_failed"],
         "flooders": num_flooders,
         "floods_closed": sum(each["num_floods_over"] for each in counted),
         "first_audio_ms": summary(counted[0]["first_audio_ms"], digits=3),
-        "event_loop_cores": round((after["event_loop_s"] - before["event_loop_s"]) / seconds, 3),
+        "event_loop_cores": round(event_loop_cores, 3),
+        "event_loop_ms_per_visit": round(event_loop_cores / visited_per_s * 1000, 3) if visited_per_s else None,
         "server_rss_mib": [round(used["rss_mib"], 1) for used in (before, halfway, after)],
         "busiest_client_cores": round(max(each["cpu"] for each in counted), 3),
     }

@@ -52,7 +52,7 @@ async def test_ready_line_and_sigterm() -> None:
     process.terminate()
     _, log = await process.communicate()
     assert process.returncode == 0
-    assert b'"event": "starting"' in log
+    assert b'"event":"starting"' in log
 
 
 async def test_a_port_that_cannot_be_had_is_one_line() -> None:

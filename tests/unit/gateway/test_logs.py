@@ -14,6 +14,7 @@ from voicegate.gateway.config import LogFormat
 from voicegate.gateway.log_bounds import LineBounds
 from voicegate.gateway.log_writer import DetachedHandler
 from voicegate.gateway.logs import configure_logs, get_logger
+from voicegate.gateway.server.callers import Caller
 
 pytestmark = pytest.mark.unit
 
@@ -192,3 +193,37 @@ def test_a_line_that_cannot_be_written_as_utf8_is_written_somehow() -> None:
     with open(read_end) as reader, open(write_end, "w") as stream:
         DetachedHandler(stream).handle(logging.makeLogRecord({"msg": "\ud83d"}))
         assert reader.readline() == "\\ud83d\n"
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_a_line_that_cannot_be_made_ends_nothing(log_format: LogFormat, capsys: pytest.CaptureFixture[str]) -> None:
+    class Unspeakable:
+        def __repr__(self) -> str:
+            raise ValueError("no word for it")
+
+    configure_logs("info", log_format)
+    log = get_logger("gateway.test")
+    log.info("socket opened", peer=Unspeakable())
+    log.info("socket closed")
+    err = written(capsys).err
+    assert "no word for it" in err
+    assert "socket closed" in err
+
+
+@pytest.mark.parametrize("value", ["über", "\x9b31m", "\ud83d", 2**80, ("a", 1), {1: "one"}])
+def test_json_lines_are_ascii_and_as_pythons_own_writer_means_them(
+    value: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_logs("info", "json")
+    get_logger("gateway.test").info("said", value=value)
+    (line,) = written(capsys).err.splitlines()
+    assert line.isascii()
+    assert str(json.loads(line)["value"]) == str(json.loads(json.dumps(value)))
+
+
+def test_what_a_dataclass_does_not_show_stays_out_of_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("info", "json")
+    get_logger("gateway.test").info("said", caller=Caller(tag="kiosk", keys=("secret",)))
+    err = written(capsys).err
+    assert "kiosk" in err
+    assert "secret" not in err
