@@ -6,6 +6,7 @@ The listener opens before the engine is loaded and closes last, so that /healthz
 import asyncio
 import contextlib
 import signal
+from dataclasses import replace
 from enum import Enum
 from typing import Final
 
@@ -101,6 +102,7 @@ class Gateway:
             trace,
             pronunciations,
         )
+        self._dialect_services = replace(self._services, limits=limits.of_a_dialect())
         self._watchdog = Watchdog(
             engine,
             config.engine_timeout_s,
@@ -292,12 +294,14 @@ class Gateway:
         target, headers = websocket.request.path, websocket.request.headers
         caller, owner = caller_of(headers.get_all, target), websocket.owner
 
+        make_dialect = find_dialect(target)
+        services = self._services if make_dialect is None else self._dialect_services
+
         def converse(token: str = "") -> Conversation:
             return Conversation(
-                self._services, session_id=websocket.session_id, info=info, owner=owner, caller=caller, token=token
+                services, session_id=websocket.session_id, info=info, owner=owner, caller=caller, token=token
             )
 
-        make_dialect = find_dialect(target)
         if make_dialect is None:
             sitting = self._resumption.begin(converse)
         else:

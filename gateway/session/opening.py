@@ -1,6 +1,6 @@
 """What an `open` asks for, checked against what the engine and this socket can do. Pure: no state, no I/O."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
@@ -42,6 +42,10 @@ class SessionLimits:
     context_life_s: float = 14_400.0  # of a context, whatever it does
     messages_per_s: int = 1000  # over this they are not refused, but read more slowly
     resume_s: int = 30  # for which a session waits for a client whose socket dropped
+
+    def of_a_dialect(self) -> "SessionLimits":
+        """Other vendors' clients do not know of our limit on one text; those on a context and a frame hold."""
+        return replace(self, text_bytes=self.context_text_bytes)
 
 
 @dataclass(frozen=True, slots=True)

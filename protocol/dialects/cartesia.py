@@ -13,7 +13,16 @@ from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.backlog import RecentNames
 from voicegate.protocol.dialects.dialect import FindVoice, Reply, Speech, Step
 from voicegate.protocol.dialects.format_names import cartesia_format
-from voicegate.protocol.dialects.reading import check_name, convert, load, native_name, reply, speed_of, status_of
+from voicegate.protocol.dialects.reading import (
+    check_name,
+    convert,
+    load,
+    native_name,
+    reply,
+    shown_name,
+    speed_of,
+    status_of,
+)
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.formats import OutputFormat
 from voicegate.protocol.messages import ServerMessage
@@ -94,7 +103,8 @@ class Cartesia:
             name = value["context_id"] if isinstance(value.get("context_id"), str) else None
             return self._take(convert(value, _Request))
         except ProtocolViolation as violation:
-            return [_error(violation.code.value, violation.message, name, name)]
+            shown = shown_name(name)
+            return [_error(violation.code.value, violation.message, shown, shown)]
 
     def _take(self, request: _Request) -> list[Step]:
         name = request.context_id

@@ -11,7 +11,7 @@ from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.backlog import RecentNames
 from voicegate.protocol.dialects.dialect import FindVoice, Hangup, Reply, Speech, Step
 from voicegate.protocol.dialects.elevenlabs_speaker import NO_AUDIO, Context, Message, Settings, Speaker
-from voicegate.protocol.dialects.reading import read, reply, status_of
+from voicegate.protocol.dialects.reading import read, reply, shown_name, status_of
 from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
 from voicegate.protocol.formats import OutputFormat
 from voicegate.protocol.messages import ServerMessage
@@ -45,7 +45,7 @@ class MultiStream:
             name = _DEFAULT_CONTEXT if message.context_id is None else message.context_id
             return self._take(message, name)
         except ProtocolViolation as violation:
-            return [_error(violation.message, violation.code.value, name)]
+            return [_error(violation.message, violation.code.value, shown_name(name))]
 
     def _take(self, message: Message, name: str) -> list[Step]:
         if message.close_socket:

@@ -86,6 +86,8 @@ def deepgram_format(
     """`encoding`, `sample_rate`, `container` and `bit_rate` of a query."""
     if encoding in _DEEPGRAM_OTHERS:
         usual = _DEEPGRAM_OTHERS[encoding]
+        if usual.coding is Coding.FLAC and rate_hz is not None:  # the others have one rate there
+            return OutputFormat(usual.coding, _rate(rate_hz, "sample_rate"))
         return OutputFormat(usual.coding, usual.rate_hz, _bitrate(bitrate_bps, "bit_rate") or usual.bitrate_bps)
     if encoding not in _DEEPGRAM_RAW:
         raise _unknown(encoding, "encoding", (*_DEEPGRAM_RAW, *_DEEPGRAM_OTHERS))

@@ -13,6 +13,8 @@ from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 T = TypeVar("T")
 
 MAX_NAME_CHARS: Final = 256
+# Higher -> an error may be larger than the 1 MiB at which clients hang up.
+_SHOWN_NAME_CHARS: Final = 4096
 _ACCOUNT_CHARS: Final = 200
 _NATIVE_NAME_CHARS: Final = 48
 _SPEEDS: Final = (0.5, 2.0)  # of `open`
@@ -62,6 +64,11 @@ def check_name(name: str) -> None:
     """It is sent back with every message of its context. Raises ProtocolViolation."""
     if len(name) > MAX_NAME_CHARS:
         raise ProtocolViolation(ErrorCode.BAD_MESSAGE, f"context_id is longer than {MAX_NAME_CHARS} characters")
+
+
+def shown_name(name: str | None) -> str | None:
+    """As an error may carry it: one that no client would know again is left out, or the error outgrows its cause."""
+    return None if name is None or len(name) > _SHOWN_NAME_CHARS else name
 
 
 def native_name(name: str, number: int) -> str:

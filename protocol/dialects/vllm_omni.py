@@ -20,6 +20,7 @@ from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.formats import OutputFormat
 from voicegate.protocol.messages import ServerMessage
 
+_DEFAULT_FORMAT: Final = "wav"
 # Of the text, with `audio.start`. Higher -> a message over 1 MiB, at which many clients hang up: a character takes up
 # to 6 bytes in JSON.
 _SHOWN_CHARS: Final = 65_536
@@ -33,8 +34,8 @@ class _Message(Struct, frozen=True):
     voice: str | None = None
     speaker: str | None = None
     instructions: str | None = None
-    response_format: str = "wav"
-    speed: float = 1.0
+    response_format: str | None = None
+    speed: float | None = None
     stream_audio: bool = False
     word_timestamps: bool = False
     language: str | None = None
@@ -47,7 +48,7 @@ class _Utterance:
     index: int
     config: _Message
     output: OutputFormat
-    text: str = ""
+    text: str = ""  # as much as is shown
     has_started: bool = False
     has_failed: bool = False
     is_ending: bool = False
@@ -102,7 +103,7 @@ class VllmOmni:
                 self._has_failed = message.type == "input.text"
                 return []
             case "session.config":
-                openai_format(message.response_format)  # raises here rather than at the first text
+                _output(message)  # raises here rather than at the first text
                 self._config = message
                 return []
             case "input.text":
@@ -117,12 +118,14 @@ class VllmOmni:
         if self._utterance is None:
             self._utterance, opening = self._open()
             steps.append(opening)
-        self._utterance.text += text
+        room = _SHOWN_CHARS - len(self._utterance.text)
+        if room > 0 and not self._utterance.has_started:
+            self._utterance.text += text[:room]
         return [*steps, wire.Text(self._utterance.native, text)] if text else steps
 
     def _open(self) -> tuple[_Utterance, wire.Open]:
         config, index = self._config, next(self._numbers)
-        output = openai_format(config.response_format)
+        output = _output(config)
         name = config.voice or config.speaker
         opening = wire.Open(
             context=native_name("utterance", index),
@@ -190,8 +193,8 @@ class VllmOmni:
             return []
         utterance.has_started = True
         fields: dict[str, Any] = {
-            "sentence_text": utterance.text[:_SHOWN_CHARS],
-            "format": utterance.config.response_format,
+            "sentence_text": utterance.text,
+            "format": _format_name(utterance.config),
         }
         fields["sample_rate"] = utterance.output.rate_hz
         if utterance.config.word_timestamps:
@@ -225,6 +228,15 @@ class VllmOmni:
         while len(self._backlog) and not (self._utterance is not None and self._utterance.is_ending):
             steps += self._take(self._backlog.take())
         return steps
+
+
+def _format_name(config: _Message) -> str:
+    return config.response_format or _DEFAULT_FORMAT
+
+
+def _output(config: _Message) -> OutputFormat:
+    """Raises ProtocolViolation."""
+    return openai_format(_format_name(config))
 
 
 def _indexed(kind: str, utterance: _Utterance, fields: dict[str, Any]) -> Reply:

@@ -21,6 +21,11 @@ LONG_TEXT = "x" * 700
 CARTESIA_LARGEST = {"container": "raw", "encoding": "pcm_f32le", "sample_rate": 48_000}
 
 
+def is_end(frame: Any) -> bool:
+    ends = ("done", "Flushed", "session.done")
+    return isinstance(frame, dict) and (bool(frame.get("isFinal")) or frame.get("type") in ends)
+
+
 @pytest.mark.parametrize(
     ("path", "said"),
     [
@@ -49,10 +54,6 @@ CARTESIA_LARGEST = {"container": "raw", "encoding": "pcm_f32le", "sample_rate": 
     ],
 )
 async def test_no_message_is_larger_than_clients_take(path: str, said: list[dict[str, Any]]) -> None:
-    def is_end(frame: Any) -> bool:
-        ends = ("done", "Flushed", "session.done")
-        return isinstance(frame, dict) and (bool(frame.get("isFinal")) or frame.get("type") in ends)
-
     async with serving(AT_ONCE) as served, peer(served.url, path) as client:
         if "tts_streaming" in path:
             for message in said:
@@ -63,6 +64,37 @@ async def test_no_message_is_larger_than_clients_take(path: str, said: list[dict
             await client.send(*said)
             await client.until(is_end)
         assert client.websocket.close_code in (None, 1000)
+
+
+# Of one message, as much as the native protocol takes in many: nobody else's clients know of its limit.
+WIDE_TEXT = "Hello" + " " * 200_000 + "there"
+CARTESIA_NATIVE = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24_000}
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (SINGLE.format("pcm_24000"), [{"text": WIDE_TEXT}, {"text": ""}]),
+        (ELEVENLABS.format("pcm_24000"), [*turn("a", WIDE_TEXT), {"context_id": "a", "close_context": True}]),
+        ("/tts/websocket", [{"context_id": "c", "transcript": WIDE_TEXT, "output_format": CARTESIA_NATIVE}]),
+        ("/v1/speak", [{"type": "Speak", "text": WIDE_TEXT}, {"type": "Flush"}]),
+        (
+            "/v1/audio/speech/stream",
+            [
+                {"type": "session.config", "response_format": "pcm", "stream_audio": True},
+                {"type": "input.text", "text": WIDE_TEXT},
+                {"type": "input.done"},
+            ],
+        ),
+    ],
+)
+async def test_a_long_text_may_come_in_one_message(path: str, said: list[dict[str, Any]]) -> None:
+    async with serving() as served, peer(served.url, path, max_size=None) as client:
+        await client.send(*said)
+        heard = await client.until(is_end)
+    raw = b"".join(frame for frame in heard if isinstance(frame, bytes))
+    frames = [frame for frame in heard if isinstance(frame, dict)]
+    assert len(raw or audio_of(frames) or audio_of(frames, "data")) == 60 * len("Hellothere") * 48  # ms of FakeEngine's
 
 
 @pytest.mark.parametrize(

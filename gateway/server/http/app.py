@@ -12,11 +12,12 @@ from starlette.types import ASGIApp
 from voicegate.gateway.server.http.gatekeeper import Gatekeeper, methods_at
 from voicegate.gateway.server.http.lists import Lists
 from voicegate.gateway.server.http.openapi import document
-from voicegate.gateway.server.http.pages import KNOWN, Pages, json, text
+from voicegate.gateway.server.http.pages import KNOWN, Pages, json, no_upgrade, text
 from voicegate.gateway.server.http.requests import speech_routes
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.tokens import Tokens
 from voicegate.gateway.server.http.voices import Voices
+from voicegate.protocol.dialects.catalogue import has_dialect
 
 
 def build_app(stage: Stage) -> ASGIApp:
@@ -27,11 +28,14 @@ def build_app(stage: Stage) -> ASGIApp:
 
     async def answer_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
+        path = request.url.path
         match error.status_code:
+            case HTTPStatus.NOT_FOUND | HTTPStatus.METHOD_NOT_ALLOWED if request.method == "GET" and has_dialect(path):
+                return no_upgrade(path)
             case HTTPStatus.NOT_FOUND:
                 return text(HTTPStatus.NOT_FOUND, f"nothing here; there are {KNOWN}")
             case HTTPStatus.METHOD_NOT_ALLOWED:
-                allowed = methods_at(request.url.path, routes)
+                allowed = methods_at(path, routes)
                 return text(HTTPStatus.METHOD_NOT_ALLOWED, f"only {allowed} here", Allow=allowed)
             case code:
                 return text(HTTPStatus(code), error.detail)

@@ -14,6 +14,7 @@ from voicegate import __version__
 from voicegate.engine.interface import EngineStats
 from voicegate.gateway.server import pages_static
 from voicegate.gateway.server.http.status import RETRY_AFTER_S, Status
+from voicegate.gateway.server.http.vendors import VENDORS
 from voicegate.gateway.server.pages_static import StaticFile
 from voicegate.protocol.dialects.catalogue import PATHS as DIALECT_PATHS
 from voicegate.protocol.messages import STREAM_PATH
@@ -28,7 +29,9 @@ PAGES: Final = (
     "/v1/capacity",
     "/openapi.json",
 )
-KNOWN: Final = f"{', '.join(PAGES)}, and WebSocket at {', '.join((STREAM_PATH, *DIALECT_PATHS))}"
+KNOWN: Final = (
+    f"{', '.join(PAGES)}, POST at {', '.join(VENDORS)}, and WebSocket at {', '.join((STREAM_PATH, *DIALECT_PATHS))}"
+)
 
 
 class Pages:
@@ -68,8 +71,7 @@ class Pages:
         return json({"accepts": refusal is None, "reason": refusal, **asdict(status.load), "replicas": replicas})
 
     async def _stream(self, _request: Request) -> Response:
-        line = f"{STREAM_PATH} is a WebSocket (RFC 6455); this request asks for none"
-        return text(HTTPStatus.UPGRADE_REQUIRED, line, Upgrade="websocket")
+        return no_upgrade(STREAM_PATH)
 
 
 def _replica(name: str, gauges: Mapping[str, float]) -> dict[str, object]:
@@ -114,6 +116,11 @@ def json(body: object, status: HTTPStatus = HTTPStatus.OK, **headers: str) -> Re
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     named |= {"Cache-Control": "no-store", "Content-Type": "application/json"}
     return Response(orjson.dumps(body), status, headers=named)
+
+
+def no_upgrade(path: str) -> Response:
+    line = f"{path} is a WebSocket (RFC 6455); this request asks for none, or a proxy has taken its Upgrade away"
+    return text(HTTPStatus.UPGRADE_REQUIRED, line, Upgrade="websocket")
 
 
 def problem(status: HTTPStatus, code: str, message: str, **headers: str) -> Response:

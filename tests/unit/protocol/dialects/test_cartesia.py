@@ -218,3 +218,8 @@ def test_a_request_without_a_context_has_one() -> None:
 def test_troubles_of_the_socket_name_no_context() -> None:
     (answer,) = told(cartesia(), error("rate_limited", "slower", None, fatal=False))
     assert (answer["context_id"], answer["status_code"]) == (None, 429)
+
+
+def test_an_error_is_no_larger_than_clients_take() -> None:
+    (answer,) = said(cartesia(), {"transcript": "Hi.", "context_id": "x" * 700_000})
+    assert (answer["error_code"], answer["context_id"]) == ("bad_message", None)

@@ -190,6 +190,14 @@ def test_what_is_no_message_is_answered(frame: str | bytes, text: str) -> None:
     assert said(dialect, {"text": "Hi ", "context_id": "a"}), "and nothing is over"
 
 
+def test_an_error_is_no_larger_than_clients_take() -> None:
+    dialect = multi()
+    (answer,) = said(dialect, {"text": "Hi ", "context_id": "x" * 300})
+    assert answer["contextId"] == "x" * 300, "or its client could not tell whose it is"
+    (answer,) = said(dialect, {"text": "Hi ", "context_id": "x" * 700_000})
+    assert (answer["error"], "contextId" in answer) == ("bad_message", False)
+
+
 def test_a_voice_that_there_is_not_is_the_default() -> None:
     dialect = multi(Settings("21m00Tcm4TlvDq8ikWAM", PCM.output))
     (opening, _) = said(dialect, {"text": "Hi ", "context_id": "a"})

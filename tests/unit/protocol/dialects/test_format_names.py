@@ -35,6 +35,7 @@ pytestmark = pytest.mark.unit
         (deepgram_format("linear16", 48_000), OutputFormat(rate_hz=48_000)),
         (deepgram_format("mulaw"), OutputFormat(Coding.MULAW, 8_000)),
         (deepgram_format("linear16", 16_000, container="wav"), OutputFormat(rate_hz=16_000, is_wav=True)),
+        (deepgram_format("flac", 16_000), OutputFormat(Coding.FLAC, 16_000)),
         (deepgram_format("mp3", bitrate_bps=32_000), OutputFormat(Coding.MP3, 22_050, 32_000)),
         (openai_format("pcm"), OutputFormat()),
         (openai_format("wav"), OutputFormat(is_wav=True)),

@@ -172,3 +172,19 @@ def test_what_a_config_says() -> None:
 def test_close() -> None:
     dialect = omni()
     assert said(dialect, {"type": "session.close"}, text("Hi.")) == [("hangup", 1000)]
+
+
+def test_of_a_text_no_more_is_kept_than_is_shown() -> None:
+    dialect = omni(**STREAMED)
+    for _ in range(4):
+        said(dialect, text("x" * 60_000))
+    (start, *_rest) = told(dialect, Speech("utterance#0", b"ab", 0, 1))
+    assert len(start["sentence_text"]) == 65_536
+    assert dialect._utterance is not None
+    assert len(dialect._utterance.text) == 65_536
+
+
+def test_null_is_what_is_not_said() -> None:
+    dialect = omni(response_format=None, speed=None, instructions=None, language=None, seed=None)
+    assert said(dialect, text("hi")) == [opened(), wire.Text("utterance#0", "hi")]
+    assert told(dialect, Speech("utterance#0", b"RIFF", 0, 1), done("utterance#0"))[0]["format"] == "wav"

@@ -11,6 +11,7 @@ from voicegate.gateway.server.http.app import build_app
 from voicegate.gateway.server.http.gatekeeper import Gatekeeper
 from voicegate.gateway.server.http.pages import PAGES
 from voicegate.gateway.server.http.status import Load, Status
+from voicegate.gateway.server.http.vendors import VENDORS
 from voicegate.gateway.server.pages_static import HEADERS, static_file
 from voicegate.gateway.server.sites import Sites
 from voicegate.protocol.messages import STREAM_PATH
@@ -107,7 +108,7 @@ async def test_root_and_404_name_all_that_there_is() -> None:
     for path, expected in (("/", 200), ("/nothing", 404), ("/v1/stream/", 404), ("/player/../LICENSE", 404)):
         answer = await get(path)
         assert answer.status == expected
-        assert all(known in answer.text for known in (*PAGES, STREAM_PATH))
+        assert all(known in answer.text for known in (*PAGES, *VENDORS, STREAM_PATH))
         assert answer.text.count("\n") == 1
     assert __version__ in (await get("/")).text
 
@@ -136,8 +137,10 @@ async def test_capacity() -> None:
         assert reason in answer.json["reason"]
 
 
-async def test_the_stream_wants_an_upgrade() -> None:
-    answer = await get(STREAM_PATH)
+@pytest.mark.parametrize("path", [STREAM_PATH, "/tts/websocket", "/v1/speak", "/v1/text-to-speech/a/stream-input"])
+async def test_a_socket_wants_an_upgrade(path: str) -> None:
+    answer = await get(path)
+    assert path in answer.text
     assert (answer.status, answer.headers["Upgrade"]) == (426, "websocket")
 
 
