@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from voicegate.gateway.server.accepting import stop_accepting
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.http.status import Load, Status
 
@@ -33,8 +34,9 @@ class Agent:
         bound_port: int = self._server.sockets[0].getsockname()[1]
         return bound_port
 
-    def close(self) -> None:
+    async def close(self) -> None:
         if self._server is not None:
+            await stop_accepting(self._server.sockets)
             self._server.close()
 
 

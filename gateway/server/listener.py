@@ -19,6 +19,7 @@ from voicegate.gateway.auth.keyring import Key
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server import upgrades
+from voicegate.gateway.server.accepting import stop_accepting
 from voicegate.gateway.server.bounded_socket import CLOSE_TIMEOUT_S, MAX_QUEUED_FRAMES, BoundedSocket
 from voicegate.gateway.server.callers import KEY_SUBPROTOCOLS, caller_of
 from voicegate.gateway.server.conversation import new_session_id
@@ -116,6 +117,7 @@ class Listener:
         """What is still connected is cut."""
         if self._server is None:
             return
+        await stop_accepting(self._server.sockets)
         self._server.close()
         for transport in self._door.connections:
             transport.abort()

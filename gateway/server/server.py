@@ -213,7 +213,7 @@ class Gateway:
                 self.agent_port = await self._agent.open(self._config.agent_host, self._config.agent_port)
             self.url = await self._listener.open()
         except GatewayError:
-            self._agent.close()
+            await self._agent.close()
             self._exporter.close()
             raise
 
@@ -349,7 +349,7 @@ class Gateway:
     async def _close(self) -> None:
         for guest in self.guests:
             guest.abort()
-        self._agent.close()
+        await self._agent.close()
         await self._listener.close()
         await asyncio.to_thread(self._exporter.close)
         if self._owns_process and self._watchdog.trouble is not None:

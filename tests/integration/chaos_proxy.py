@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import urlsplit
 
+from voicegate.gateway.server.accepting import stop_accepting
+
 # Of one connection, in both directions together, until it is cut: so a listener's second of Opus is 4 kB.
 _MEAN_LIFE_BYTES = 8_000
 _DELAY_S = 0.002
@@ -23,13 +25,9 @@ class ChaosProxy:
         self.url = ""
         self.is_wild = False
         self.num_cuts = 0
-        self._is_closed = False
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Called as the connection is made: a task that `cut` cancels before it first ran would leave its writer open.
-        if self._is_closed:
-            writer.transport.abort()
-            return
         task = asyncio.create_task(self._serve(reader, writer))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
@@ -85,7 +83,7 @@ class ChaosProxy:
         try:
             yield self
         finally:
-            self._is_closed = True
+            await stop_accepting(server.sockets)
             server.close()
             await self.cut()
             await server.wait_closed()

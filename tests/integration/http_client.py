@@ -56,11 +56,13 @@ class RawRequest:
         """All that comes."""
         address = urlsplit(url)
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
-        writer.write(request)
-        answer = await reader.read()
-        writer.close()
-        await writer.wait_closed()
-        return answer
+        try:
+            writer.write(request)
+            async with asyncio.timeout(TIMEOUT_S):
+                return await reader.read()
+        finally:
+            writer.close()
+            await writer.wait_closed()
 
     async def head(self) -> tuple[int, dict[str, str]]:
         async with asyncio.timeout(TIMEOUT_S):

@@ -45,10 +45,13 @@ async def exchange(url: str, request: str) -> tuple[int, Headers, str]:
     """Over a bare socket, what a load balancer sees: status, headers, body."""
     address = urlsplit(url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
-    writer.write(request.encode())
-    raw = (await reader.read()).decode()
-    writer.close()
-    await writer.wait_closed()
+    try:
+        writer.write(request.encode())
+        async with asyncio.timeout(TIMEOUT_S):
+            raw = (await reader.read()).decode()
+    finally:
+        writer.close()
+        await writer.wait_closed()
     head, _, body = raw.partition("\r\n\r\n")
     status, *lines = head.split("\r\n")
     return int(status.split()[1]), Headers([line.split(": ", 1) for line in lines]), body

@@ -9,6 +9,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
+from voicegate.gateway.server.accepting import stop_accepting
 from voicegate.protocol import audio_message, codec
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
@@ -96,6 +97,9 @@ async def stub_gateway(
         play, "127.0.0.1", 0, process_request=refuse, subprotocols=[Subprotocol(wire.SUBPROTOCOL)], compression=None
     ) as server:
         host, port = server.sockets[0].getsockname()[:2]
-        yield f"ws://{host}:{port}"
+        try:
+            yield f"ws://{host}:{port}"
+        finally:
+            await stop_accepting(server.sockets)
     assert not failures, failures
     assert not remaining, "connections that never came"
