@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.patience import PATIENCE_S
 from tests.support.replicas import RoutedEngine
 from tests.support.tensorrt_llm.standin import installed
 from tests.support.tensorrt_llm.tiny import babbling, failing_tensorrt_llm_of, tensorrt_llm_of
@@ -32,7 +33,7 @@ class Case:
     # An engine that runs and can serve nobody; None where that cannot be arranged.
     troubled_engine: Engine | None = None
     text: str = "One two three, four five six. "  # takes the engine long enough to be cancelled within
-    timeout_s: float = 10.0
+    timeout_s: float = PATIENCE_S
 
 
 class NoEncoders(LocalEncoders):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.contract.listener import Listener
+from tests.support.patience import PATIENCE_S
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script, tone_hz
 from voicegate.engine.interface import (
     AudioFormat,
@@ -24,7 +25,7 @@ PCM = AudioFormat(codec=Codec.PCM_S16LE)
 
 async def listen_to(engine: FakeEngine) -> Listener:
     await engine.start()
-    return Listener(engine, timeout_s=5.0)
+    return Listener(engine, timeout_s=PATIENCE_S)
 
 
 async def test_each_utterance_hums_its_own_pitch() -> None:

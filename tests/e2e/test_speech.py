@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.support.patience import PATIENCE_S
 from tests.support.tiny_engine import tiny_engine
 from voicegate.bench.recogniser import Recogniser, words_of
 from voicegate.bench.word_errors import word_errors
@@ -38,7 +39,7 @@ async def hear(context: Context, text: str) -> list[Audio]:
             await context.say(text[start : start + 5])
         await context.end()
 
-    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(2 * PATIENCE_S), asyncio.TaskGroup() as tasks:
         tasks.create_task(write())
         return [audio async for audio in context]
 
@@ -74,7 +75,7 @@ async def test_one_seed_gives_the_same_speech_as_opus_and_as_pcm(gate: Gate) -> 
 async def test_barge_in_stops_one_context_and_no_other(gate: Gate) -> None:
     stopped, other = await gate.open(seed=1), await gate.open(seed=2, lead_ms=60_000)
     await stopped.say(TEXT)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(2 * PATIENCE_S):
         async for _ in stopped:
             break
         result = await stopped.cancel()

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-PATIENCE_S = 5
+from tests.support.patience import PATIENCE_S
 
 
 def chunk(delta: dict[str, str]) -> bytes:

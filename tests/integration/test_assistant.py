@@ -12,6 +12,7 @@ import pytest
 
 from tests.integration.stub_llm import StubLlm
 from tests.integration.wire_client import serving
+from tests.support.patience import PATIENCE_S
 from tests.unit.clients.deadline import deadline
 from voicegate.clients.examples.assistant import Assistant, Player
 from voicegate.clients.examples.chat import Llm, LlmError
@@ -28,7 +29,7 @@ MS_PER_CHARACTER = 60
 
 @pytest.fixture(autouse=True)
 def no_hang() -> Iterator[None]:
-    with deadline(20):
+    with deadline():
         yield
 
 
@@ -170,7 +171,7 @@ class Typist(io.StringIO):
             raise StopIteration
         line = self._lines.pop(0)
         if line != "Hi\n":
-            self._may_type.wait(5)
+            self._may_type.wait(PATIENCE_S)
         return line
 
 

@@ -12,6 +12,7 @@ from websockets.exceptions import ConnectionClosedError
 from websockets.protocol import State
 
 from tests.integration.wire_client import Served, WireClient, serving
+from tests.support.patience import PATIENCE_S
 from voicegate.engine.fake.engine import Fault, FaultKind, Script
 from voicegate.protocol import messages as wire
 
@@ -99,7 +100,7 @@ async def test_answers_that_nobody_reads_stop_the_reading(monkeypatch: pytest.Mo
     monkeypatch.setattr("voicegate.gateway.server.connection.CLOSE_TIMEOUT_S", 0.2)
     async with serving(write_stall_s=0.2) as served, narrow_client(served) as client:
         with contextlib.suppress(ConnectionClosedError):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 while True:
                     await client.send(wire.Ping("x" * 64))
         assert client.websocket.state is State.CLOSED

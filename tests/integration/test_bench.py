@@ -32,7 +32,7 @@ SETTINGS = Settings(texts=TEXTS, duration_s=0.6, num_alone=3, alone_limit_s=20.0
 
 @pytest.fixture(autouse=True)
 def no_hang() -> Iterator[None]:
-    with deadline(60):
+    with deadline():
         yield
 
 

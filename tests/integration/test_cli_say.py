@@ -26,7 +26,7 @@ MS_PER_CHARACTER = Script().ms_per_character
 
 @pytest.fixture(autouse=True)
 def no_hang() -> Iterator[None]:
-    with deadline(15):
+    with deadline():
         yield
 
 

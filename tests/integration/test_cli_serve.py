@@ -24,7 +24,7 @@ sys.exit(run(sys.argv[1:]))
 
 @pytest.fixture(autouse=True)
 def no_hang() -> Iterator[None]:
-    with deadline(60):  # importing torch on a busy machine takes its time
+    with deadline():
         yield
 
 

@@ -34,7 +34,7 @@ MS_PER_CHARACTER = Script().ms_per_character
 
 @pytest.fixture(autouse=True)
 def no_hang() -> Iterator[None]:
-    with deadline(10):
+    with deadline():
         yield
 
 

@@ -23,7 +23,7 @@ AT_ONCE = Backoff(first_s=0.0, max_s=0.0, num_retries=2)
 
 @pytest.fixture(autouse=True)
 def no_hang() -> Iterator[None]:
-    with deadline(10):
+    with deadline():
         yield
 
 
@@ -226,8 +226,8 @@ async def test_a_server_that_says_nothing_times_out() -> None:
         await peer.socket.wait_closed()
 
     async with stub_gateway([mute]) as url:
-        with pytest.raises(ConnectFailed, match=r"no answer within 0\.05 s") as caught:
-            async with connect(url, link_options=LinkOptions(connect_timeout_s=0.05)):
+        with pytest.raises(ConnectFailed, match=r"no answer within 1 s") as caught:
+            async with connect(url, link_options=LinkOptions(connect_timeout_s=1.0)):
                 pass
     assert caught.value.is_transient
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 
 import msgspec
@@ -24,28 +25,28 @@ from voicegate.protocol.messages import STREAM_PATH, ClientMessage
 pytestmark = pytest.mark.integration
 
 AT_ONCE = Backoff(first_s=0.0, max_s=0.0, num_retries=2)
-RESUMABLE = msgspec.structs.replace(LIMITS, resume_seconds=1)
+RESUMABLE = msgspec.structs.replace(LIMITS, resume_seconds=60)
 
 
 @pytest.fixture(autouse=True)
 def no_hang() -> Iterator[None]:
-    with deadline(10):
+    with deadline():
         yield
 
 
-async def greet(peer: Peer) -> None:
-    await peer.send(wire.Ready("s", "t", "stub", ("hum",), "hum", ("clause",), RESUMABLE))
+async def greet(peer: Peer, limits: wire.Limits = RESUMABLE) -> None:
+    await peer.send(wire.Ready("s", "t", "stub", ("hum",), "hum", ("clause",), limits))
 
 
-async def begin(peer: Peer) -> None:
-    await greet(peer)
+async def begin(peer: Peer, limits: wire.Limits = RESUMABLE) -> None:
+    await greet(peer, limits)
     assert await peer.receive() == wire.Ack(0)
     await peer.accept()
     await peer.send(AudioMessage(0, 0, 0, (PACKET,), is_first=True))
 
 
-async def begin_and_drop(peer: Peer) -> None:
-    await begin(peer)
+async def begin_and_drop(peer: Peer, limits: wire.Limits = RESUMABLE) -> None:
+    await begin(peer, limits)
     assert await peer.receive() == wire.Text("c0", "drop now")
     peer.drop()
 
@@ -131,7 +132,7 @@ async def test_a_server_that_does_not_answer_is_tried_again() -> None:
         await finish(peer)
 
     scripts = [begin_and_drop, hear_and_say_nothing, resume]
-    options = LinkOptions(connect_timeout_s=0.2)
+    options = LinkOptions(connect_timeout_s=1.0)
     async with stub_gateway(scripts) as url, connect(url, backoff=AT_ONCE, link_options=options) as gate:
         context = await gate.open()
         await context.say("drop now")
@@ -178,7 +179,8 @@ async def test_a_session_that_cannot_be_resumed_is_lost_with_the_reason(
 
 
 async def test_time_runs_out() -> None:
-    async with stub_gateway([begin_and_drop]) as url, connect(url, backoff=Backoff(first_s=60, max_s=60)) as gate:
+    soon_over = partial(begin_and_drop, limits=msgspec.structs.replace(LIMITS, resume_seconds=1))
+    async with stub_gateway([soon_over]) as url, connect(url, backoff=Backoff(first_s=60, max_s=60)) as gate:
         context = await gate.open()
         await context.say("drop now")
         with pytest.raises(ConnectionLost):

@@ -7,6 +7,7 @@ from itertools import cycle
 import pytest
 
 from tests.integration.wire_client import serving
+from tests.support.patience import PATIENCE_S
 from voicegate.engine.fake.engine import Script
 from voicegate.protocol import messages as wire
 
@@ -28,6 +29,6 @@ async def test_a_wall_clock_that_jumps_is_not_noticed(monkeypatch: pytest.Monkey
         await client.speak("amid", text, format=pcm)
         amid = (await client.until_done("amid")).packets
         assert sum(map(len, amid)) == sum(map(len, before))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             expired = await client.until(wire.Error, "idle")
         assert expired.code == "expired", "by the time that has passed, and no other"

@@ -12,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.contract.listener import Listener
+from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
 from voicegate.engine.interface import AudioReady, Cancelled, Done, EngineError, Failed
 from voicegate.engine.replicas import crew
@@ -21,7 +22,6 @@ from voicegate.engine.replicas.site import Site, launched
 pytestmark = pytest.mark.integration
 
 MODULE = "tests.support.fake_engine_process"
-PATIENCE_S = 30.0
 TALK = "One two three, four five six. " * 4
 
 

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(autouse=True)
 def no_hang() -> Iterator[None]:
-    with deadline(20):
+    with deadline():
         yield
 
 

@@ -14,6 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 from websockets.protocol import State
 
+from tests.support.patience import PATIENCE_S
 from voicegate.engine.fake.engine import FakeEngine, Script
 from voicegate.engine.interface import Engine
 from voicegate.gateway.config import GatewayConfig
@@ -23,8 +24,7 @@ from voicegate.protocol import audio_message, codec
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 
-# Against tests that hang: nothing that works takes so long, however busy the machine is.
-TIMEOUT_S = 60.0
+TIMEOUT_S = PATIENCE_S
 OPUS_CLOCK_HZ = 48_000
 
 T = TypeVar("T")

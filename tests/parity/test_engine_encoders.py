@@ -10,6 +10,7 @@ import pytest
 
 from tests.contract.listener import Listener
 from tests.support.encoders import children, kill, until_whole
+from tests.support.patience import PATIENCE_S
 from tests.support.tiny_engine import CONFIG
 from voicegate.engine.audio.encoder_pool import EncoderProcesses
 from voicegate.engine.audio.head_start import HeadStarts
@@ -88,7 +89,7 @@ async def test_an_utterance_that_waits_for_text_fails_with_its_encoder_and_gives
     await engine.start()
     assert isinstance(engine, ThreadedEngine)
     pool = cast(EncoderProcesses, cast(HeadStarts, engine._encoders).encoders)
-    listener = Listener(engine, timeout_s=60.0)
+    listener = Listener(engine, timeout_s=PATIENCE_S)
     try:
         waiting = listener.submit("waiting", mode=SpeakingMode.BISTREAM)
         engine.flush_text(waiting, "")

@@ -4,10 +4,9 @@ import os
 import signal
 from collections.abc import Callable
 
+from tests.support.patience import PATIENCE_S
 from voicegate.engine.audio.encoder_child import EncoderChild
 from voicegate.engine.audio.encoder_pool import EncoderProcesses
-
-PATIENCE_S = 30.0
 
 
 def children(pool: EncoderProcesses) -> list[EncoderChild]:

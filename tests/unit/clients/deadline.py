@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from tests.support.patience import PATIENCE_S
+
 
 @contextmanager
-def deadline(seconds: float) -> Iterator[None]:
+def deadline(seconds: float = 2 * PATIENCE_S) -> Iterator[None]:
     """Raises TimeoutError in the main thread, out of whatever it waits for."""
 
     def give_up(_signal: int, _frame: FrameType | None) -> None:

@@ -59,7 +59,7 @@ class StandInStream:
 
 @pytest.fixture(autouse=True)
 def no_hang() -> Iterator[None]:
-    with deadline(5):
+    with deadline():
         yield
 
 

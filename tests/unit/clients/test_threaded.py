@@ -6,6 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
+from tests.support.patience import PATIENCE_S
 from tests.unit.clients.deadline import deadline
 from voicegate.clients.python.threaded import iterate_in_thread
 
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture(autouse=True)
 def no_hang() -> Iterator[None]:
-    with deadline(5):
+    with deadline():
         yield
 
 
@@ -62,5 +63,5 @@ async def test_leaving_early_ends_a_source_that_was_read_ahead() -> None:
     async with aclosing(iterate_in_thread(source)) as items:
         async for _ in items:
             break
-    assert ended.wait(5)
+    assert ended.wait(PATIENCE_S)
     assert len(made) < 100

@@ -27,7 +27,7 @@ LOAD = Load(scripts=[TEXT], short_scripts=[TEXT], voices=["ada"], num_samples=6,
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(scenarios, "_SETTLE_S", 0.1)
     monkeypatch.setattr(scenarios, "_CANCEL_AFTER_S", (0.0, 0.02))
-    with deadline(15):
+    with deadline():
         yield
 
 

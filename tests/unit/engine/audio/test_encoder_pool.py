@@ -9,6 +9,7 @@ from io import BytesIO
 import numpy as np
 import pytest
 
+from tests.support.patience import PATIENCE_S
 from voicegate.engine import units
 from voicegate.engine.audio.encoder_pool import EncoderProcesses
 from voicegate.engine.audio.encoder_process import EncoderServer
@@ -57,7 +58,7 @@ def spoken(encoders: Encoders, audio: AudioFormat) -> list[EngineEvent]:
         if index == 3:
             way_out.flush()
     way_out.finish(lambda delivered: Done(NAME, delivered.num_samples, delivered.num_packets, 0))
-    assert has_ended.wait(20)
+    assert has_ended.wait(PATIENCE_S)
     return events
 
 

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 import pytest
 import torch
 
+from tests.support.patience import PATIENCE_S
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
 from voicegate.engine.device.lanes import HOST_LANE, HostLane
 from voicegate.engine.loading import startup
@@ -16,7 +17,6 @@ from voicegate.engine.loading.startup import ModelStart
 pytestmark = pytest.mark.unit
 
 CPU = torch.device("cpu")
-_PATIENCE_S = 20.0
 
 
 class ThreadLane(HostLane):
@@ -87,7 +87,7 @@ def test_all_compile_at_the_same_time_and_are_captured_in_turn() -> None:
     events: list[tuple[str, int]] = []
     reports = Reports()
     start = ModelStart(CPU, reports)
-    meeting = threading.Barrier(3, timeout=_PATIENCE_S)
+    meeting = threading.Barrier(3, timeout=PATIENCE_S)
     for name in ("LLM", "vocoder", "flow"):
         lane = ThreadLane()
         start.add(name, FakeModel(name, events, lane, meeting.wait), lane)
@@ -119,12 +119,12 @@ def test_the_first_error_is_raised_when_the_others_are_done() -> None:
         raise first
 
     def fail_later() -> None:
-        failed.wait(_PATIENCE_S)
+        failed.wait(PATIENCE_S)
         threading.Event().wait(0.2)
         raise second
 
     def work_on() -> None:
-        failed.wait(_PATIENCE_S)
+        failed.wait(PATIENCE_S)
         threading.Event().wait(0.4)
 
     start = ModelStart(CPU, reports)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.patience import PATIENCE_S
 from voicegate.engine.interface import ListenerReport, UtteranceId
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.inbox import Inbox
@@ -101,7 +102,7 @@ def test_whoever_waits_is_woken(event: str) -> None:
     waiter = threading.Thread(target=lambda: results.append(inbox.take(None)))
     waiter.start()
     {"wake": inbox.wake, "close": inbox.close, "push": lambda: inbox.push(A, "x")}[event]()
-    waiter.join(20.0)
+    waiter.join(PATIENCE_S)
     assert len(results) == 1
     assert bool(results[0]) == (event == "push")
     assert inbox.is_closed == (event == "close")

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
 from voicegate.engine.interface import EngineEvent, Failed, UtteranceId
 from voicegate.engine.loop.outbox import Outbox
@@ -34,7 +35,7 @@ async def test_of_many_threads_nothing_is_lost_and_each_ones_stay_in_order() -> 
     threads = [threading.Thread(target=post, args=(thread,)) for thread in range(8)]
     for thread in threads:
         thread.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         await has_all.wait()
     for thread in threads:
         thread.join()

@@ -14,6 +14,7 @@ import pytest
 
 from tests.contract.listener import Listener
 from tests.support.other_family import OtherFlow, other_stages
+from tests.support.patience import PATIENCE_S
 from tests.support.self_scheduling import PLAIN, SelfSchedulingLlm
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, tiny_engine, tiny_runner, tiny_stages
 from tests.support.word_times import words_in_time
@@ -240,7 +241,7 @@ def test_a_dead_llm_ends_the_engine_and_tells_everybody_why() -> None:
     async def speak() -> None:
         engine = tiny_engine(llm_of=make)
         await engine.start()
-        listener = Listener(engine, timeout_s=60.0)
+        listener = Listener(engine, timeout_s=PATIENCE_S)
         (llm,) = llms
         with llm.held():
             utterances = [listener.submit(name, text=TEXT) for name in ("a", "b")]
@@ -311,7 +312,7 @@ def test_a_sleeping_engine_is_woken_by_the_llms_own_thread() -> None:
     async def speak() -> None:
         engine = tiny_engine(llm_of=make)
         await engine.start()
-        listener = Listener(engine, timeout_s=60.0)
+        listener = Listener(engine, timeout_s=PATIENCE_S)
         with llms[0].held():
             utterance = listener.submit("u", text="It rains.", end=True)
             await listener.until_quiet()  # the engine's thread has done what it could, and sleeps

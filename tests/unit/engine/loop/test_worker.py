@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from tests.support.hollow_stages import Hollow, hollow, hollow_voice
+from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
 from tests.support.tiny_engine import CONFIG, PCM
 from voicegate.engine.audio.outlet import Sink
@@ -38,8 +39,6 @@ from voicegate.engine.voices.keeper import VoiceKeeper
 
 pytestmark = pytest.mark.unit
 
-_PATIENCE_S = 20.0
-
 
 @pytest.mark.parametrize("is_failing", [False, True])
 def test_a_start_that_nobody_waits_for_any_more_ends_quietly(is_failing: bool) -> None:
@@ -48,7 +47,7 @@ def test_a_start_that_nobody_waits_for_any_more_ends_quietly(is_failing: bool) -
 
     def load(_sink: Sink, _waker: Waker) -> LoadedEngine:
         begun.set()
-        assert released.wait(_PATIENCE_S)
+        assert released.wait(PATIENCE_S)
         if is_failing:
             raise EngineError("no such model")
         core = SimpleNamespace(fail_all=lambda _: ends.append("utterances failed"), num_welcome=0)
@@ -61,7 +60,7 @@ def test_a_start_that_nobody_waits_for_any_more_ends_quietly(is_failing: bool) -
         asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
         engine = ThreadedEngine(load)
         start = asyncio.create_task(engine.start())
-        await asyncio.to_thread(begun.wait, _PATIENCE_S)
+        await asyncio.to_thread(begun.wait, PATIENCE_S)
         start.cancel()
         with pytest.raises(asyncio.CancelledError):
             await start
@@ -102,7 +101,7 @@ class HeldEngine:
 
         def held_step() -> Decision:
             self.has_begun.set()
-            assert self._go.wait(_PATIENCE_S)
+            assert self._go.wait(PATIENCE_S)
             self.num_steps += 1
             return step()
 
@@ -127,7 +126,7 @@ class HeldEngine:
     async def ends(self, number: int) -> dict[UtteranceId, EngineEvent]:
         ends: dict[UtteranceId, EngineEvent] = {}
         while len(ends) < number:
-            event = await asyncio.wait_for(self.engine.next_event(), _PATIENCE_S)
+            event = await asyncio.wait_for(self.engine.next_event(), PATIENCE_S)
             if isinstance(event, Done | Cancelled | Failed):
                 assert event.utterance_id not in ends
                 ends[event.utterance_id] = event
@@ -137,7 +136,9 @@ class HeldEngine:
 async def test_a_burst_is_refused_from_the_first_that_finds_no_place() -> None:
     held = HeldEngine(max_active_clauses=8, max_waiting_utterances=5, max_utterances=64)
     await held.engine.start()
-    for number in range(8 + 5):
+    await held.submit("0", "Good morning.")
+    await asyncio.to_thread(held.has_begun.wait, PATIENCE_S)  # the others wait before it
+    for number in range(1, 8 + 5):
         await held.submit(str(number), "Good morning.")
     with pytest.raises(Overloaded, match="no room"):
         await held.submit("one too many")
@@ -214,7 +215,7 @@ class StuckLane(HostLane):
                 return 0.0
 
             def wait(self) -> None:
-                event.wait(_PATIENCE_S)
+                event.wait(PATIENCE_S)
 
         return StuckMark()
 
@@ -257,7 +258,7 @@ async def test_a_thread_that_is_killed_is_heard_of() -> None:
     held = HeldEngine()
     await held.engine.start()
     await held.submit("known", "Good morning.")
-    await asyncio.to_thread(held.has_begun.wait, _PATIENCE_S)
+    await asyncio.to_thread(held.has_begun.wait, PATIENCE_S)
     thread = held.engine._thread
     assert thread is not None
     assert thread.ident is not None
@@ -266,7 +267,7 @@ async def test_a_thread_that_is_killed_is_heard_of() -> None:
     (end,) = (await held.ends(1)).values()
     assert end == Failed(UtteranceId("known"), "the engine died; see the log")
     with pytest.raises(EngineStopped, match="died"):
-        await asyncio.wait_for(held.engine.next_event(), _PATIENCE_S)
+        await asyncio.wait_for(held.engine.next_event(), PATIENCE_S)
     assert held.engine.unready_reason is not None
     await held.engine.close()
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
+from tests.support.patience import PATIENCE_S
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import (
     AudioFormat,
@@ -33,7 +34,6 @@ pytestmark = pytest.mark.unit
 
 ID = UtteranceId("u")
 REQUEST = UtteranceRequest(ID, "hum", AudioFormat(codec=Codec.PCM_S16LE))
-PATIENCE_S = 20.0
 
 
 class Front:

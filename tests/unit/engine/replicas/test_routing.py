@@ -16,6 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.contract.listener import Listener
+from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
 from tests.support.replicas import KILLED, RoutedEngine
 from voicegate.engine.dictionary import Dictionary
@@ -58,7 +59,7 @@ async def running(*makes: Callable[[], FakeEngine], patience_s: float = 60.0) ->
     engine = RoutedEngine(*makes, patience_s=patience_s)
     await engine.start()
     try:
-        yield Listener(engine, timeout_s=20.0)
+        yield Listener(engine, timeout_s=PATIENCE_S)
     finally:
         await engine.close()
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.support.patience import PATIENCE_S
 from voicegate.engine.fake.engine import FakeEngine, Script
 from voicegate.engine.interface import (
     EngineError,
@@ -43,7 +44,7 @@ class Desk:
         self.admission.note_end()
 
     async def until_answered(self, name: str) -> EngineError | None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while not self.answers[name]:
                 self._has_answered.clear()
                 await self._has_answered.wait()

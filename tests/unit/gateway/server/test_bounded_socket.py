@@ -10,6 +10,8 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
+from tests.support.patience import PATIENCE_S
+from tests.support.virtual_time import run_virtually
 from voicegate.gateway.server.bounded_socket import MAX_QUEUED_FRAMES, BoundedSocket, Trouble
 from voicegate.gateway.session.inflow import Inflow
 from voicegate.gateway.session.stall import StallWatch
@@ -274,7 +276,7 @@ async def test_no_pong_follows_the_close(new_peer: NewPeer) -> None:
 async def test_a_peer_that_takes_nothing_is_told_of(new_peer: NewPeer) -> None:
     peer = new_peer(stall_s=0.05)
     peer.stop_reading()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         assert await peer.troubles.get() is Trouble.STALLED
     assert peer.transport.raw_socket.num_asked > 2
 
@@ -283,20 +285,23 @@ async def test_what_the_kernel_took_is_no_progress(new_peer: NewPeer) -> None:
     peer = new_peer(stall_s=0.05)
     peer.stop_reading()
     peer.transport.num_waiting_bytes = 100  # all but these bytes went into the kernel's buffer
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         assert await peer.troubles.get() is Trouble.STALLED
 
 
-async def test_a_byte_that_the_peer_acknowledged_is(new_peer: NewPeer) -> None:
-    peer = new_peer(stall_s=0.05)
-    raw_socket = peer.transport.raw_socket
-    peer.stop_reading()
-    async with asyncio.timeout(5):
+def test_a_byte_that_the_peer_acknowledged_is() -> None:
+    async def main() -> None:
+        peer = Peer(stall_s=0.05)
+        raw_socket = peer.transport.raw_socket
+        peer.stop_reading()
         while raw_socket.num_asked < 60:  # three times the limit
             raw_socket.num_acked_bytes += 1
             await asyncio.sleep(0.001)
         assert peer.troubles.empty()
         assert await peer.troubles.get() is Trouble.STALLED
+        peer.socket.connection_lost(None)
+
+    run_virtually(main())  # a busy machine may itself hold a loop up for longer than the limit
 
 
 async def test_without_the_kernels_word_what_left_for_it_counts(
@@ -305,7 +310,7 @@ async def test_without_the_kernels_word_what_left_for_it_counts(
     monkeypatch.setattr(StubRawSocket, "getsockopt", lambda *_: b"")
     peer = new_peer(stall_s=0.05)
     peer.stop_reading()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         assert await peer.troubles.get() is Trouble.STALLED
 
 
@@ -316,7 +321,7 @@ async def test_nothing_is_watched_while_nothing_waits(new_peer: NewPeer) -> None
     num_asked = peer.transport.raw_socket.num_asked
     other = new_peer(stall_s=0.1)
     other.stop_reading()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await other.troubles.get()
     assert peer.troubles.empty()
     assert peer.transport.raw_socket.num_asked == num_asked
@@ -347,7 +352,7 @@ async def test_a_read_full_of_pings_leaves_others_their_turn(new_peer: NewPeer) 
 async def test_one_large_message_comes_whole(new_peer: NewPeer) -> None:
     peer = new_peer()
     peer.send(text(b"x" * 300_000))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         assert await peer.socket.recv() == "x" * 300_000
 
 
@@ -361,7 +366,7 @@ async def test_what_is_left_when_the_peer_ends_is_still_heard(new_peer: NewPeer)
 async def test_over_its_allowance_a_socket_is_read_no_faster(new_peer: NewPeer) -> None:
     peer = new_peer(messages_per_s=100.0)
     peer.send(*[ping(b"")] * 1000)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         assert await peer.troubles.get() is Trouble.OVER_RATE
     assert len(peer.pongs) < 400
     assert not peer.transport.is_reading
@@ -371,7 +376,7 @@ async def test_over_its_allowance_a_socket_is_read_no_faster(new_peer: NewPeer) 
 async def test_who_goes_on_is_told_of_as_a_flood(new_peer: NewPeer) -> None:
     peer = new_peer(messages_per_s=5000.0, patience_s=0.05)
     peer.send(*[ping(b"")] * 20_000)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         assert await peer.troubles.get() is Trouble.OVER_RATE
         assert await peer.troubles.get() is Trouble.FLOODED
 
@@ -388,6 +393,6 @@ async def test_a_peer_that_said_goodbye_and_stays_is_cut(new_peer: NewPeer, monk
 async def test_before_anybody_listens_trouble_cuts_the_socket(new_peer: NewPeer) -> None:
     peer = new_peer(stall_s=0.01, is_heard=False)
     peer.stop_reading()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not peer.transport.is_aborted:
             await turns(1)

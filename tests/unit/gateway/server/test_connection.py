@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from websockets.exceptions import ConnectionClosedOK
 from websockets.protocol import State
 
+from tests.support.patience import PATIENCE_S
 from voicegate.engine.fake.engine import FakeEngine
 from voicegate.engine.interface import AudioReady, Cancelled, UtteranceId
 from voicegate.gateway.server.admission import Admission
@@ -74,7 +75,7 @@ class StubWebsocket:
         self.messages.put_nowait(None)
 
     async def until_frames(self, num_frames: int) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while len(self.frames) < num_frames:
                 self._has_sent.clear()
                 await self._has_sent.wait()
@@ -253,7 +254,7 @@ async def test_who_lost_its_socket_is_taken_to_listen_again(monkeypatch: pytest.
     connection = await new_connection(websocket, engine)
     running = asyncio.create_task(connection.run())
     await engine.until(lambda: len(engine.requests) == 1)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         connection.conversation.hold_up(True)
         assert await told.get() is False
         connection.conversation.lose_socket()

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from websockets.frames import Frame, Opcode
 
+from tests.support.patience import PATIENCE_S
 from tests.support.virtual_time import VirtualLoop, run_virtually
 from tests.unit.gateway.server.served import serve
 from tests.unit.gateway.server.test_bounded_socket import Peer
@@ -62,7 +63,7 @@ async def first_audio_s(num_flooders: int) -> float:
         began_s = loop.time()
         for message in (wire.Open(context="a"), wire.Text("a", "first audio, please. ")):
             listener.send(Frame(Opcode.TEXT, codec.encode(message).encode()))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             await listener.has_audio.wait()
         took_s = loop.time() - began_s
         for task in running:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.unit
 
 PROMPT = LlmPrompt((1, 2, CONFIG.end_of_prompt_id or 0, 9, 8), (5, 6, 7))
 TEXT = (10, 11, 12, 13)
-SOON_S = 0.05
+SOON_S = 0.5  # within which a busy machine runs the stand-in's thread
 
 
 def request(sequence_id: int = 0, *, seed: int = 1, max_tokens: int = 12, is_growing: bool = False) -> SequenceRequest:
@@ -327,7 +327,7 @@ def test_an_executor_that_dies_without_a_word_is_found_out(is_begun: bool) -> No
         if is_begun:
             made.backend.wait()
         made.llm.die()
-        with pytest.raises(LlmDied, match=r"nothing has come of it for 0.05 s, of any sequence"):
+        with pytest.raises(LlmDied, match=r"nothing has come of it for 0.5 s, of any sequence"):
             outputs(made)
         assert bell.rung.is_set()
         made.backend.add(request(1))  # comes to nothing
@@ -337,7 +337,7 @@ def test_an_executor_that_dies_without_a_word_is_found_out(is_begun: bool) -> No
 
 
 def test_a_sequence_that_is_lost_fails_alone() -> None:
-    with running(first_token_timeout_s=60.0, token_timeout_s=0.4, stream_interval=1) as made:
+    with running(first_token_timeout_s=60.0, token_timeout_s=1.0, stream_interval=1) as made:
         made.backend.add(request(max_tokens=150))
         made.backend.wait()
         made.llm.behaviour.lost.add(0)
@@ -347,7 +347,7 @@ def test_a_sequence_that_is_lost_fails_alone() -> None:
             lost += [each for each in until_end(made, other) if each.sequence_id == 0 and each.error]
             if lost:
                 break
-    assert lost == [SequenceOutput(0, error="the LLM made no token for 0.4 s")]
+    assert lost == [SequenceOutput(0, error="the LLM made no token for 1 s")]
 
 
 def test_an_error_that_is_not_one_requests_own_is_its_death() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from tests.support.patience import PATIENCE_S
 from tests.unit.gateway.server.test_bounded_socket import StubTransport, turns
 from voicegate.gateway.server.http.connection import HttpConnection, HttpServer
 
@@ -106,7 +107,7 @@ async def test_a_peer_that_takes_nothing_is_cut() -> None:
     peer = Peer()
     peer.connection.data_received(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     peer.connection.pause_writing()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not peer.transport.is_aborted:
             await turns(1)
     peer.connection.connection_lost(None)
