@@ -212,6 +212,29 @@ def luminance(color: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
+async def test_a_long_text_leaves_the_figures_in_sight_and_the_word_too(page: Page) -> None:
+    async with visiting(page, Script(ms_per_character=2)):
+        await write(page, LONG * 10)
+        await page.get_by_role("button", name="Speak").click()
+        await expect(page.locator("#heard")).to_be_in_viewport()
+        await expect(page.locator("#timeline")).to_be_in_viewport()
+        scrolled = page.locator("#transcript").evaluate
+        await page.wait_for_selector("#transcript mark:not(:empty)")
+        while not await scrolled("element => element.scrollTop"):
+            await expect(page.locator("#transcript mark")).to_be_in_viewport()
+        await expect(page.locator("#transcript mark")).to_be_in_viewport()
+        await page.get_by_role("button", name="Interrupt").click()
+
+
+async def test_text_runs_as_its_script_does(page: Page) -> None:
+    async with visiting(page):
+        await write(page, "\u05e9\u05dc\u05d5\u05dd, hello.")
+        await page.get_by_role("button", name="Speak").click()
+        await expect(page.locator("#transcript")).to_contain_text("hello")
+        for shown in ("#text", "#transcript"):
+            assert await page.locator(shown).evaluate("element => getComputedStyle(element).direction") == "rtl"
+
+
 async def test_on_a_narrow_phone(page: Page) -> None:
     await page.set_viewport_size({"width": 320, "height": 640})
     async with visiting(page, AT_1X):

@@ -18,12 +18,21 @@ export class Transcript {
     const heardUpTo = begun === undefined ? 0 : isSounding ? begun.start : begun.end;
     this.#fill(text, heardUpTo, isSounding ? begun.end : heardUpTo);
     this.#element.classList.remove("over");
+    if (isSounding) this.#follow();
   }
 
   /** How it ended: what was heard, and what never will be. */
   end(text, spokenText) {
     this.#fill(text, spokenText.length, spokenText.length);
     this.#element.classList.add("over");
+  }
+
+  /** Of a long text. Who points at it, or has put the focus there, reads at a pace of their own. */
+  #follow() {
+    const box = this.#element;
+    const top = this.#current.offsetTop;
+    const isInSight = top >= box.scrollTop && top + this.#current.offsetHeight <= box.scrollTop + box.clientHeight;
+    if (!isInSight && !box.matches(":hover, :focus")) box.scrollTop = top - box.clientHeight / 3;
   }
 
   #fill(text, heardUpTo, soundingUpTo) {
