@@ -68,4 +68,5 @@ def _read(path: Path) -> str:
 
 
 def _unusable(path: Path, error: OSError) -> ConfigError:
-    return ConfigError(f"the key file {path} cannot be used: {error.strerror or error}; `voicegate keys add` makes one")
+    remedy = "`voicegate keys add` makes one" if path.parent.is_dir() else f"there is no directory {path.parent}"
+    return ConfigError(f"the key file {path} cannot be used: {error.strerror or error}; {remedy}")

@@ -16,6 +16,7 @@ from voicegate.clients.bench.scenario import FORMS, Scenario, UnknownScenario, p
 from voicegate.clients.bench.schedule import Settings
 from voicegate.clients.bench.sentences import LANGUAGES, Texts, read_texts
 from voicegate.clients.python.address import key_headers
+from voicegate.gateway.cli.ranges import in_range
 from voicegate.gateway.cli.terminal import Bar, CommandError, note, say
 from voicegate.gateway.config import from_environment
 
@@ -34,8 +35,12 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--scenarios", nargs="+", type=_scenario, metavar="NAME", help=f"(default: {' '.join(_SCENARIOS)})"
     )
-    parser.add_argument("--duration-s", type=float, default=10.0, help="what begins in it is measured (default: 10)")
-    parser.add_argument("--num-alone", type=int, default=20, help="sentences of a stream alone (default: 20)")
+    parser.add_argument(
+        "--duration-s", type=in_range(float, 0.1), default=10.0, help="what begins in it is measured (default: 10)"
+    )
+    parser.add_argument(
+        "--num-alone", type=in_range(int, 1), default=20, help="sentences of a stream alone (default: 20)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="the same load again (default: 0)")
     parser.add_argument("--server-pid", type=int, help="of the gateway on this machine: its CPU time is measured too")
     parser.add_argument(
@@ -53,10 +58,14 @@ def add_parser(subparsers: Any) -> None:
 
 def _add_ramp(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("how many streams are carried")
-    group.add_argument("--max-streams", type=int, metavar="N", help="find out, up to N")
+    group.add_argument("--max-streams", type=in_range(int, 1), metavar="N", help="find out, up to N")
     group.add_argument("--ramp", default="mixed", metavar="KIND", help="mixed, live:20j, closed, ... (default: mixed)")
-    group.add_argument("--first-audio-ms", type=float, default=300.0, help="which 95 %% are to have (default: 300)")
-    group.add_argument("--c100", type=float, default=0.995, help="share without a gap over 100 ms (default: 0.995)")
+    group.add_argument(
+        "--first-audio-ms", type=in_range(float, 0), default=300.0, help="which 95 %% are to have (default: 300)"
+    )
+    group.add_argument(
+        "--c100", type=in_range(float, 0, 1), default=0.995, help="share without a gap over 100 ms (default: 0.995)"
+    )
 
 
 def _add_speech(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from voicegate.gateway.auth.key_file import add_key, read_keys, remove_key
 from voicegate.gateway.auth.keyring import Allowance, Key, check_name, digest_of, new_secret
+from voicegate.gateway.cli.ranges import in_range
 from voicegate.gateway.cli.terminal import CommandError, note, say
 from voicegate.gateway.config import from_environment
 
@@ -33,7 +34,12 @@ def add_parser(subparsers: Any) -> None:
     for action in (add, remove):
         action.add_argument("name", metavar="NAME", help="of the key, for you and for the log")
     for what in ("sockets", "contexts", "utterances"):
-        add.add_argument(f"--{what}", type=_allowance, metavar="N", help="at once (default: no limit of its own)")
+        add.add_argument(
+            f"--{what}",
+            type=in_range(int, 1, _MAX_ALLOWANCE),
+            metavar="N",
+            help="at once (default: no limit of its own)",
+        )
 
 
 def _add(options: argparse.Namespace) -> int:
@@ -67,10 +73,3 @@ def _path(options: argparse.Namespace) -> Path:
     if path is None:
         raise CommandError("no file is named: give --api-keys-file FILE, or set VOICEGATE_API_KEYS_FILE")
     return path
-
-
-def _allowance(text: str) -> int:
-    limit = int(text)
-    if not 1 <= limit <= _MAX_ALLOWANCE:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 to {_MAX_ALLOWANCE}")
-    return limit

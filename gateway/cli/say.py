@@ -24,6 +24,7 @@ from voicegate.clients.python.recording import record
 from voicegate.clients.python.report import timeline_lines, timeline_of
 from voicegate.clients.python.threaded import iterate_in_thread
 from voicegate.gateway.cli.extras import server_imports
+from voicegate.gateway.cli.ranges import in_range
 from voicegate.gateway.cli.terminal import StartProgress, note
 from voicegate.gateway.config import GatewayConfig, from_environment
 from voicegate.protocol.messages import Format, Ready
@@ -55,8 +56,10 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--mode", choices=("auto", "incremental", "clause", "bistream"), default="auto", help="(default: auto)"
     )
-    parser.add_argument("--speed", type=float, default=1.0, help="0.5 to 2 (default: 1)")
-    parser.add_argument("--seed", type=int, help="makes the same speech again (default: another every time)")
+    parser.add_argument("--speed", type=in_range(float, 0.5, 2), default=1.0, help="0.5 to 2 (default: 1)")
+    parser.add_argument(
+        "--seed", type=in_range(int, 0, 2**63 - 1), help="makes the same speech again (default: another every time)"
+    )
     parser.set_defaults(run=run)
 
 

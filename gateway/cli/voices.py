@@ -81,6 +81,7 @@ def add_parser(subparsers: Any) -> None:
 def _add_source(parser: argparse.ArgumentParser, *, default: Any) -> None:
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--url", default=default, help="of a running gateway")
+    parser.add_argument("--api-key", default=default, metavar="KEY", help="of it (default: VOICEGATE_API_KEY)")
     signers = "who signs the gateway's certificate, in PEM"
     parser.add_argument("--ca-file", type=Path, default=default, metavar="FILE", help=signers)
     _add_model_dir(source, default=default)
@@ -98,7 +99,10 @@ def _add_model_dir(parser: Any, *, default: Any) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    found = read_voices(_model_dir(options)) if options.url is None else fetch_voices(options.url, options.ca_file)
+    if options.url is None:
+        found = read_voices(_model_dir(options))
+    else:
+        found = fetch_voices(options.url, options.api_key, options.ca_file)
     width = max((len(voice.name) for voice in found.voices), default=0)
     for voice in found.voices:
         mark = "*" if voice.name == found.default else " "
@@ -245,7 +249,7 @@ def read_voices(model_dir: Path) -> Voices:
     return Voices(model.default_voice or voices[0].name, voices)
 
 
-def fetch_voices(url: str, ca_file: Path | None = None) -> Voices:
+def fetch_voices(url: str, api_key: str | None = None, ca_file: Path | None = None) -> Voices:
     """Raises CommandError, InvalidInput."""
     parts = urlsplit(stream_url(url))
     host, context = parts.hostname or "", tls_for(parts.geturl(), ca_file)
@@ -255,7 +259,7 @@ def fetch_voices(url: str, ca_file: Path | None = None) -> Voices:
         connection = http.client.HTTPSConnection(host, parts.port, timeout=_TIMEOUT_S, context=context)
     where = f"{parts.netloc}/v1/voices"
     try:
-        connection.request("GET", "/v1/voices", headers=key_headers(None))
+        connection.request("GET", "/v1/voices", headers=key_headers(api_key))
         response = connection.getresponse()
         body = response.read()
     except (OSError, http.client.HTTPException) as error:

@@ -3,6 +3,7 @@
 Clients that are no browsers send no Origin, and none of this concerns them.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -10,9 +11,12 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from voicegate.gateway.config import GatewayConfig, listed
+from voicegate.gateway.config_fields import ConfigError
 
 ANY: Final = "*"
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_ORIGIN: Final = re.compile(r"(?!https://.*:443$|http://.*:80$)[a-z][a-z0-9+.-]*://[^\s/?#@*]+")
+_HOST: Final = re.compile(r"[^\s/?#@*:]+")
 _ECHO_CHARS: Final = 80
 
 
@@ -76,12 +80,26 @@ class Sites:
 
 
 def sites_of(config: GatewayConfig) -> Sites:
-    hosts = frozenset(name.lower() for name in listed(config.allowed_hosts))
+    """Raises ConfigError for what is not as browsers write it: it would let nobody in, without a word."""
+    origins, hosts = _lowered(config.allowed_origins), _lowered(config.allowed_hosts)
+    for origin in origins - {ANY, "null"}:
+        if not _ORIGIN.fullmatch(origin):
+            raise ConfigError(
+                f"allowed_origins has {origin!r}; a site is https://app.example or https://app.example:8443, "
+                "with neither a path nor the usual port; or *, or null"
+            )
+    for host in hosts:
+        if not _HOST.fullmatch(host):
+            raise ConfigError(f"allowed_hosts has {host!r}; a name is gate.example, with neither scheme, port nor path")
     return Sites(
-        origins=frozenset(origin.lower() for origin in listed(config.allowed_origins)),
+        origins=origins,
         hosts=hosts,
         takes_other_names=not hosts and not is_loopback(config.host),
     )
+
+
+def _lowered(setting: str) -> frozenset[str]:
+    return frozenset(item.lower() for item in listed(setting))
 
 
 def _is_same(origins: Sequence[str], hosts: Sequence[str]) -> bool:

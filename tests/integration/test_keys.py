@@ -22,6 +22,7 @@ from voicegate.clients.python.errors import ConnectFailed
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.gateway.auth.key_file import add_key, remove_key
 from voicegate.gateway.auth.keyring import Allowance, Key, digest_of
+from voicegate.gateway.cli import main
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.protocol import messages as wire
 from voicegate.protocol.messages import SUBPROTOCOL
@@ -396,3 +397,11 @@ async def test_the_python_client(key_file: Path, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setenv("VOICEGATE_API_KEY", SECRET)
         async with python_client.connect(served.url) as gate:
             assert SECRET not in repr(gate.__dict__)
+
+
+async def test_voices_of_a_gateway_with_keys(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VOICEGATE_API_KEY", raising=False)
+    async with serving(api_keys_file=key_file) as served:
+        for key, status in (("wrong", 1), (SECRET, 0)):
+            arguments = ("voices", "--url", served.url, "--api-key", key)
+            assert await asyncio.to_thread(main.run, arguments) == status

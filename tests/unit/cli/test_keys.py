@@ -37,6 +37,7 @@ def test_errors_are_one_line(tmp_path: Path, capsys: Captured, monkeypatch: pyte
         (["list"], "no file is named"),
         (["add", "a b", "--api-keys-file", str(tmp_path / "keys")], "is no name of a key"),
         (["remove", "ann", "--api-keys-file", str(tmp_path / "keys")], "No such file"),
+        (["add", "ann", "--api-keys-file", str(tmp_path / "none" / "keys")], "there is no directory"),
     ):
         assert main.run(["keys", *arguments]) == main.EXIT_FAILED
         shown = capsys.readouterr().err

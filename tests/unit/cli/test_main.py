@@ -21,6 +21,11 @@ Captured = pytest.CaptureFixture[str]
         (["voices", "extra"], "voicegate voices: argument action: invalid choice: 'extra' (choose from"),
         (["voices", "show", "x", "y"], "voicegate voices: y is unknown here; see voicegate voices --help"),
         (["say", "x", "--speed", "fast"], "voicegate say: argument --speed: invalid float value: 'fast'; see"),
+        (["say", "x", "--speed", "nan"], "voicegate say: argument --speed: nan is not 0.5 to 2; see"),
+        (["say", "x", "--seed", "-1"], "voicegate say: argument --seed: -1 is not 0 to 9223372036854775807; see"),
+        (["bench", "--max-streams", "0"], "voicegate bench: argument --max-streams: 0 is not at least 1; see"),
+        (["bench", "--duration-s", "inf"], "voicegate bench: argument --duration-s: inf is not at least 0.1; see"),
+        (["bench", "--c100", "99.5"], "voicegate bench: argument --c100: 99.5 is not 0 to 1; see"),
         (["sing"], "voicegate: argument command: invalid choice: 'sing' (choose from"),
     ],
 )

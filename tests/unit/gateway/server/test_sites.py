@@ -3,6 +3,7 @@
 import pytest
 
 from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.config_fields import ConfigError
 from voicegate.gateway.server.sites import Sites, sites_of
 
 pytestmark = pytest.mark.unit
@@ -109,3 +110,30 @@ def test_an_answer_is_for_the_pages_that_are_let_in() -> None:
     assert allowed["Access-Control-Allow-Origin"] == "https://app.example"
     for origin in ("https://evil.example", None):
         assert NAMED.cors_headers(*headers(origin, "gate.example")) == {"Vary": "Origin"}
+
+
+@pytest.mark.parametrize(
+    "origins",
+    [
+        "app.example",
+        "https://app.example/",
+        "https://app.example:443",
+        "https://*.example",
+        "https://a b",
+        "localhost:3000",
+    ],
+)
+def test_a_site_that_no_browser_would_name_is_an_error(origins: str) -> None:
+    with pytest.raises(ConfigError, match=r"allowed_origins has .*; a site is https://app.example or"):
+        sites_of(GatewayConfig(allowed_origins=f"https://ok.example:8443,{origins}"))
+
+
+@pytest.mark.parametrize("hosts", ["https://gate.example", "gate.example:8080", "gate.example/", "*"])
+def test_a_name_that_is_none_is_an_error(hosts: str) -> None:
+    with pytest.raises(ConfigError, match=r"allowed_hosts has .*; a name is gate.example"):
+        sites_of(GatewayConfig(allowed_hosts=f"ok.example,{hosts}"))
+
+
+def test_pages_of_extensions_are_sites_too() -> None:
+    origin = "chrome-extension://abcdefghijklmnop"
+    assert sites_of(GatewayConfig(allowed_origins=origin)).refusal([origin], ["localhost:8080"]) is None
