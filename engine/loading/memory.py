@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 import torch
@@ -103,6 +103,16 @@ class GpuMemory:
         """With blocks for the voices and for one clause."""
         return self.fixed_bytes + self.block_bytes * (self.voice_blocks + self.clause_blocks)
 
+    @property
+    def of_llm(self) -> "GpuMemory":
+        """Of a GPU with the LLM alone."""
+        return replace(self, vocoder_bytes=0, flow_weight_bytes=0, working_bytes=0, voice_blocks=0, clause_blocks=0)
+
+    @property
+    def of_token2wav(self) -> "GpuMemory":
+        """Of a GPU with flow and vocoder alone."""
+        return replace(self, llm_weight_bytes=0, llm_slot_bytes=0)
+
     def num_blocks_in(self, free_bytes: int) -> int:
         return max(free_bytes - self.fixed_bytes, 0) // self.block_bytes
 
@@ -164,20 +174,20 @@ def token2wav_needs(model: ModelConfig, *, dtype: torch.dtype, kv_dtype: torch.d
             assert_never(model.flow)
 
 
-def check_room(memory: GpuMemory, config: EngineConfig, free_bytes: int) -> None:
+def check_room(memory: GpuMemory, config: EngineConfig, free_bytes: int, *, where: str = "the GPU") -> None:
     """Before anything is loaded. Raises EngineError with the parts and what to change."""
     if memory.least_bytes <= free_bytes:
         return
     slot_bytes = memory.llm_slot_bytes // config.max_active_clauses
     excess = memory.least_bytes - free_bytes
-    num_fitting = config.max_active_clauses - math.ceil(excess / slot_bytes)
+    num_fitting = config.max_active_clauses - math.ceil(excess / slot_bytes) if slot_bytes else 0
     remedies = ["free its memory", "take a larger one"]
     if num_fitting > 0:
         remedies.insert(0, f"set max_active_clauses to {num_fitting} or less (it is {config.max_active_clauses})")
     if config.kv_dtype != "float8" and config.precision == "bfloat16":
         remedies.insert(0, "use kv_dtype float8 where the GPU has it")
     raise EngineError(
-        f"{free_bytes / GIB:.1f} GiB are free on the GPU and this model takes {memory.least_bytes / GIB:.1f} at the "
+        f"{free_bytes / GIB:.1f} GiB are free on {where} and this model takes {memory.least_bytes / GIB:.1f} at the "
         f"least: {_told(memory)}; {', or '.join(remedies)} (`voicegate size` tells what fits)"
     )
 
@@ -193,7 +203,7 @@ def _told(memory: GpuMemory) -> str:
         f"{num_seconds} s of context for voices and one clause": num_blocks * memory.block_bytes,
         "kernels, graphs and activations": SPARE_GPU_BYTES + memory.working_bytes,
     }
-    return ", ".join(f"{name} {num_bytes / GIB:.1f}" for name, num_bytes in parts.items())
+    return ", ".join(f"{name} {num_bytes / GIB:.1f}" for name, num_bytes in parts.items() if num_bytes)
 
 
 def _num_weights(shapes: Mapping[str, Shape]) -> int:
