@@ -31,7 +31,7 @@ from voicegate.engine.interface import (
 from voicegate.engine.llm.backend import LlmDied
 from voicegate.engine.loading.devices import Device, Placement, free_gpu_bytes, open_placement, resolved_for_device
 from voicegate.engine.loading.llm import load_llm
-from voicegate.engine.loading.memory import GpuMemory, check_room, gpu_memory
+from voicegate.engine.loading.memory import check_room, gpu_memory, memory_apart
 from voicegate.engine.loading.progress import SILENT, Progress
 from voicegate.engine.loading.runners import load_flow, load_vocoder
 from voicegate.engine.loading.startup import ModelStart, freeze_heap, timed
@@ -39,7 +39,7 @@ from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.driven import DrivenCore
 from voicegate.engine.loop.prompting import MAX_INSTRUCT_CHARS
 from voicegate.engine.loop.reception import speaking_modes
-from voicegate.engine.loop.stages import Stages
+from voicegate.engine.loop.stages import Stages, VoiceRoom
 from voicegate.engine.loop.voice_shelf import ready_voice, voice_room
 from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.model.config import ModelConfig, load_model_config
@@ -115,7 +115,7 @@ def load_all_stages(
     room = voice_room(config, voices.values())
     # The LLM has slots for all token2wavs.
     llm_config = replace(config, max_active_clauses=config.max_active_clauses * len(placement.token2wavs))
-    _check_rooms(placement, config, gpu_memory(llm_config, model, room))
+    _check_rooms(placement, config, model, room)
     with timed("text", progress):
         tokenizer = TextTokenizer.from_file(
             config.model_dir / "tokenizer.json", end_of_prompt_id=model.llm.end_of_prompt_id
@@ -160,17 +160,17 @@ def load_all_stages(
     )
 
 
-def _check_rooms(placement: Placement, config: EngineConfig, memory: GpuMemory) -> None:
+def _check_rooms(placement: Placement, config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> None:
     """Before anything is loaded. Raises EngineError."""
-    if not placement.is_llm_apart:
-        (device,) = placement.token2wavs
-        if device.is_cuda:
-            check_room(memory, config, free_gpu_bytes(device.device))
+    if not placement.llm.is_cuda:
         return
-    of_each = ((placement.llm, memory.of_llm), *((each, memory.of_token2wav) for each in placement.token2wavs))
-    for device, share in of_each:
-        if device.is_cuda:
-            check_room(share, config, free_gpu_bytes(device.device), where=str(device.device))
+    if not placement.is_llm_apart:
+        check_room(gpu_memory(config, model, room), config, free_gpu_bytes(placement.llm.device))
+        return
+    of_llm, of_token2wav = memory_apart(config, model, room)
+    for device in placement.devices:
+        memory = of_llm if device is placement.llm else of_token2wav
+        check_room(memory, config, free_gpu_bytes(device.device), where=str(device.device))
 
 
 def _where(device: Device, placement: Placement) -> str:

@@ -103,16 +103,6 @@ class GpuMemory:
         """With blocks for the voices and for one clause."""
         return self.fixed_bytes + self.block_bytes * (self.voice_blocks + self.clause_blocks)
 
-    @property
-    def of_llm(self) -> "GpuMemory":
-        """Of a GPU with the LLM alone."""
-        return replace(self, vocoder_bytes=0, flow_weight_bytes=0, working_bytes=0, voice_blocks=0, clause_blocks=0)
-
-    @property
-    def of_token2wav(self) -> "GpuMemory":
-        """Of a GPU with flow and vocoder alone."""
-        return replace(self, llm_weight_bytes=0, llm_slot_bytes=0)
-
     def num_blocks_in(self, free_bytes: int) -> int:
         return max(free_bytes - self.fixed_bytes, 0) // self.block_bytes
 
@@ -138,6 +128,17 @@ def gpu_memory(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> Gpu
         block_frames=needs.block_frames,
         voice_blocks=sum(map(needs.num_blocks, room.prompt_tokens)),
         clause_blocks=needs.num_speech_blocks(config.max_clause_tokens),
+    )
+
+
+def memory_apart(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> tuple[GpuMemory, GpuMemory]:
+    """Of a disaggregated one: of the GPU with the LLM, which has slots for all token2wavs, and of one with these."""
+    num_slots = config.max_active_clauses * len(config.token2wav_devices)
+    llm = gpu_memory(replace(config, max_active_clauses=num_slots), model, room)
+    token2wav = gpu_memory(config, model, room)
+    return (
+        replace(llm, vocoder_bytes=0, flow_weight_bytes=0, working_bytes=0, voice_blocks=0, clause_blocks=0),
+        replace(token2wav, llm_weight_bytes=0, llm_slot_bytes=0),
     )
 
 

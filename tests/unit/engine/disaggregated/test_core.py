@@ -1,7 +1,8 @@
 """Several token2wavs behind one LLM, on hollow models: the same speech, and each with its own room and faults."""
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -9,12 +10,13 @@ from structlog.testing import capture_logs
 
 from tests.support.disaggregated import Driven, HollowToken2wavs, hollow_token2wavs
 from tests.support.hollow_stages import hollow, hollow_voice
+from tests.support.self_scheduling import PLAIN, SelfSchedulingLlm
 from tests.support.tiny_engine import CONFIG, PCM
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.disaggregated.core import DisaggregatedCore
 from voicegate.engine.interface import Done, EngineError, Failed, SpeakingMode, UtteranceId, UtteranceRequest
-from voicegate.engine.llm.backend import LlmDied, SequenceOutput
+from voicegate.engine.llm.backend import LlmBackend, LlmDied, SequenceOutput
 from voicegate.engine.loading.build import engine_info
 from voicegate.engine.loop.stages import ReadyVoice
 from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
@@ -228,20 +230,32 @@ def test_a_voice_that_one_device_has_no_room_for_is_on_none() -> None:
 # --- in the engine's thread ---------------------------------------------------------------------------------------
 
 
-def threaded(models: HollowToken2wavs) -> ThreadedEngine:
+def threaded(models: HollowToken2wavs, llm: LlmBackend) -> ThreadedEngine:
+    all_stages = [replace(stages, llm=llm) for stages in models.all_stages]
+
     def load(sink: Sink, waker: Waker) -> LoadedEngine:
-        core = DisaggregatedCore(CONFIG, models.all_stages, lambda: 0.0, sink, waker=waker)
-        return LoadedEngine(core, engine_info(CONFIG, *models.all_stages))
+        core = DisaggregatedCore(CONFIG, all_stages, time.monotonic, sink, waker=waker)
+        return LoadedEngine(core, engine_info(CONFIG, *all_stages), close=llm.close)
 
     return ThreadedEngine(load)
 
 
-def test_an_engines_thread_drives_it() -> None:
+def stepped(models: HollowToken2wavs) -> LlmBackend:
+    return models.all_stages[0].llm
+
+
+def self_scheduling(models: HollowToken2wavs) -> LlmBackend:
+    """In a thread of its own, as TensorRT-LLM has."""
+    return SelfSchedulingLlm(models.runner, models.all_stages[0].model.llm, traits=PLAIN)
+
+
+@pytest.mark.parametrize("llm_of", [stepped, self_scheduling])
+def test_an_engines_thread_drives_it(llm_of: Callable[[HollowToken2wavs], LlmBackend]) -> None:
     models = hollow_token2wavs()
     before = models.held
 
     async def speak() -> list[object]:
-        engine = threaded(models)
+        engine = threaded(models, llm_of(models))
         await engine.start()
         try:
             assert engine.info.max_utterances == 2 * CONFIG.max_utterances
