@@ -1,7 +1,6 @@
 """How this process runs a model: device, room and pace. What the model is stands in model_config. No torch."""
 
 import os
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -12,12 +11,9 @@ KV_DTYPES: Final = ("auto", "bfloat16", "float32", "float8")
 FLOW_PRODUCTS: Final = ("precision", "float8")
 VOCODER_PRECISIONS: Final = ("float16", "bfloat16", "tf32", "float32")
 FLOW_CONTEXTS: Final = ("whole", "trimmed")
+VOCODER_BACKENDS: Final = ("auto", "cuda", "tensorrt")
 LLM_BACKENDS: Final = ("auto", "cuda", "tensorrt-llm", "torch")
 TENSORRT_LLM_SAMPLINGS: Final = ("nvidia", "repetition-aware")
-
-# Of `llm_device` and `token2wav_devices`. Of CPUs any number is the one there is: to try it without GPUs.
-_CPU: Final = "cpu"
-_GPU: Final = re.compile(r"cuda:(0|[1-9][0-9]*)")
 
 # Of the 25 tokens of a flow block; the three before are the lookahead of the prompt's last whole block.
 MAX_FIRST_BLOCK_TOKENS: Final = 22
@@ -29,6 +25,7 @@ _CHOICES: Final = {
     "flow_products": FLOW_PRODUCTS,
     "vocoder_precision": VOCODER_PRECISIONS,
     "flow_context": FLOW_CONTEXTS,
+    "vocoder_backend": VOCODER_BACKENDS,
     "llm_backend": LLM_BACKENDS,
     "tensorrt_llm_sampling": TENSORRT_LLM_SAMPLINGS,
 }
@@ -60,10 +57,6 @@ class EngineConfig:
 
     model_dir: Path
     device: str = "auto"  # of DEVICES
-    # Disaggregated (docs/adr/0051): the speech LLM on a device of its own, and flow and vocoder on each of these. Such
-    # as cuda:0 and cuda:1, cuda:2. Both are set, or neither.
-    llm_device: str | None = None
-    token2wav_devices: tuple[str, ...] = ()
     threads: int | None = None  # of torch's CPU kernels; None: one per core
 
     # On a GPU alone (a CPU computes in float32). Weights and activations of LLM and flow.
@@ -92,6 +85,12 @@ class EngineConfig:
     tensorrt_llm_stream_interval: int = 2
     tensorrt_llm_overlap: bool = True
     tensorrt_llm_reuse: bool = True
+
+    # What runs the vocoder on a GPU; a CPU has torch's operations. cuda: our kernels; tensorrt: the engines of
+    # `voicegate build` (docs/adr/0052). auto: where there are engines the quicker of both, measured at every start.
+    vocoder_backend: str = "auto"  # of VOCODER_BACKENDS
+    # Of `voicegate build`; None: `tensorrt` in the model's directory.
+    tensorrt_dir: Path | None = None
 
     # Utterances open at once. An idle one costs no model memory, so agents may open theirs early.
     max_utterances: int = 0
@@ -172,7 +171,6 @@ class EngineConfig:
             value = getattr(self, name)
             if value not in choices:
                 raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
-        self._check_devices()
         if self.tensorrt_llm_stream_interval < 1:
             raise ValueError(
                 f"tensorrt_llm_stream_interval is {self.tensorrt_llm_stream_interval}; it must be at least 1"
@@ -182,33 +180,6 @@ class EngineConfig:
                 f"first_block_tokens is {self.first_block_tokens}; a flow block has room for 1 to "
                 f"{MAX_FIRST_BLOCK_TOKENS} behind a prompt, and 0 leaves it to the device"
             )
-
-    @property
-    def is_disaggregated(self) -> bool:
-        return self.llm_device is not None
-
-    def _check_devices(self) -> None:
-        """Of a disaggregated one. Raises ValueError."""
-        llm, token2wavs = self.llm_device, self.token2wav_devices
-        if llm is None and not token2wavs:
-            return
-        if llm is None or not token2wavs:
-            names = ("llm_device", "token2wav_devices")
-            given, missing = reversed(names) if llm is None else names
-            raise ValueError(f"{given} is set and {missing} is not: they go together, such as cuda:0 and cuda:1,cuda:2")
-        if self.device != "auto":
-            raise ValueError(f"llm_device and device ({self.device}) are both set: llm_device says where the LLM runs")
-        for name, device in (("llm_device", llm), *(("token2wav_devices", each) for each in token2wavs)):
-            if device != _CPU and not _GPU.fullmatch(device):
-                raise ValueError(f"{name} names {device!r}; a device is cuda:0, cuda:1, ... or cpu")
-        gpus = [device for device in (llm, *token2wavs) if device != _CPU]
-        if 0 < len(gpus) <= len(token2wavs):
-            raise ValueError("llm_device and token2wav_devices mix cpu with GPUs: all are GPUs, or all are cpu")
-        if llm in gpus[1:]:
-            raise ValueError(f"token2wav_devices names {llm}, which is the LLM's: leave it out, or use device cuda")
-        twice = next((device for device in gpus if gpus.count(device) > 1), None)
-        if twice is not None:
-            raise ValueError(f"token2wav_devices names {twice} twice: a GPU has one token2wav")
 
     def resolved(self, device_type: str, gpu: Gpu = REFERENCE_GPU) -> "EngineConfig":
         """With the device's own numbers where this has 0; `device_type` is cpu or cuda."""

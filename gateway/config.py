@@ -38,6 +38,7 @@ KvDtype = Literal["auto", "bfloat16", "float32", "float8"]
 FlowProducts = Literal["precision", "float8"]
 FlowContext = Literal["whole", "trimmed"]
 Networks = tuple[IPv4Network | IPv6Network, ...]
+VocoderBackend = Literal["auto", "cuda", "tensorrt"]
 LlmBackend = Literal["auto", "cuda", "tensorrt-llm", "torch"]
 TensorrtLlmSampling = Literal["nvidia", "repetition-aware"]
 VocoderPrecision = Literal["float16", "bfloat16", "tf32", "float32"]
@@ -209,16 +210,6 @@ class GatewayConfig:
             "engine runs in this process"
         ),
     )
-    llm_device: str | None = field(
-        default=None,
-        metadata=_help("disaggregated: the speech LLM's own GPU, such as cuda:0, see --token2wav-devices; unset: none"),
-    )
-    token2wav_devices: str = field(
-        default="",
-        metadata=_help(
-            "disaggregated: GPUs with a flow and a vocoder each, with commas: cuda:1,cuda:2; cpu,cpu to try it without"
-        ),
-    )
     llm_backend: LlmBackend = field(
         default="auto",
         metadata=_help("what runs the speech LLM; auto: cuda (our kernels) on a GPU, torch on a CPU"),
@@ -240,6 +231,16 @@ class GatewayConfig:
     )
     tensorrt_llm_reuse: bool = field(
         default=True, metadata=_help("TensorRT-LLM's prefix cache; off: for finding faults")
+    )
+    vocoder_backend: VocoderBackend = field(
+        default="auto",
+        metadata=_help(
+            "what runs the vocoder on a GPU: cuda (our kernels) or tensorrt, the engines of `voicegate build`; auto: "
+            "where there are engines the quicker one, measured at the start"
+        ),
+    )
+    tensorrt_dir: Path | None = field(
+        default=None, metadata=_help("directory of TensorRT's engines; unset: `tensorrt` in the model's directory")
     )
     max_active_clauses: int | None = field(
         default=None,
@@ -334,11 +335,6 @@ class GatewayConfig:
             raise ConfigError(f"gpus is {self.gpus!r}; it must be numbers of GPUs such as 0,1, or cpu,cpu")
         if places and self.device != "auto":
             raise ConfigError(f"gpus and device ({self.device}) are both set: gpus says where the engines run")
-        if places and (self.llm_device is not None or self.token2wav_devices):
-            raise ConfigError(
-                "gpus is set, and llm_device or token2wav_devices too: have a whole engine on each GPU, or one with "
-                "its models on several"
-            )
         return places
 
     def found_model_dir(self) -> Path:

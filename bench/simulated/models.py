@@ -213,6 +213,7 @@ class _Solver:
 
 
 class _Renderer:
+    name = "simulated"
     graphs = NOTHING_TO_CAPTURE
 
     def __init__(self, lane: Lane) -> None:

@@ -1,16 +1,19 @@
-"""TensorRT in place of our kernels, for the flow's Euler step and the vocoder's filter: worth it or not?
+"""TensorRT in place of our kernels, for the flow's Euler step and the vocoder: worth it or not?
 
     python -m voicegate.bench.tensorrt export --model DIR --out ONNX_DIR    # the graphs alone, on any machine
     python -m voicegate.bench.tensorrt measure --json FILE                  # a GPU and the tensorrt package
 
-`measure` builds strongly typed engines of the released sizes (random weights), replays them in CUDA graphs beside ours,
-on the same shapes, and compares one against float32 on the CPU. The flow's times leave out what TensorRT would need on
-top: our kernels read finished blocks where they lie, an engine wants each stream's in one piece (docs/adr/0036).
+`measure` builds engines of the released sizes (random weights) and compares them with float32 on the CPU.
+The vocoder's run where `voicegate serve --vocoder-backend tensorrt` has them: whole calls, in CUDA graphs, beside ours.
+The flow's run alone, in CUDA graphs, and leave out what TensorRT would need on top: our kernels read finished blocks
+where they lie, an engine wants each stream's in one piece (docs/adr/0036, 0052).
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -20,24 +23,38 @@ import onnxruntime
 import torch
 
 from voicegate.bench import environment, results_file
-from voicegate.bench.tensorrt import flow_step, graph, vocoder_filter
+from voicegate.bench.tensorrt import flow_step
 from voicegate.bench.tensorrt.flow_step import FlowShape, flow_step_model
-from voicegate.bench.tensorrt.graph import Array
-from voicegate.bench.tensorrt.library import Session, TensorrtError, build_plan, load_tensorrt
-from voicegate.bench.tensorrt.vocoder_filter import VocoderShape, vocoder_filter_model
+from voicegate.engine.device.tensorrt import graph
+from voicegate.engine.device.tensorrt.graph import Array
+from voicegate.engine.device.tensorrt.library import LoadedEngine, TensorrtError, build_plan, load_tensorrt
+from voicegate.engine.loading.vocoder_engines import filter_shapes
 from voicegate.engine.model.config import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.model import FlowModel
+from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
+from voicegate.engine.token2wav.vocoder.tensorrt.filter_graph import filter_model
 from voicegate.engine.token2wav.vocoder.weights import load_vocoder_weights
 
 _CPU: Final = torch.device("cpu")
+_CUDA: Final = torch.device("cuda")
 # As the engine computes by default.
 FLOW_LOW: Final = "bfloat16"
-VOCODER_LOW: Final = "float16"
 FLOW_SHAPES: Final = tuple(FlowShape(rows, FRAMES_PER_BLOCK, 450) for rows in (1, 8, 34))
-VOCODER_SHAPES: Final = tuple(VocoderShape(rows, 50) for rows in (1, 8, 32))
+VOCODER: Final = VocoderCudaConfig(precision="float16", batch_buckets=(1, 8, 32), frame_buckets=(20, 56))
 _NUM_RUNS: Final = 30
+
+
+class OwnTensors:
+    """An engine with tensors of its own for all that goes in and out."""
+
+    def __init__(self, engine: LoadedEngine) -> None:
+        self.tensors = {
+            name: torch.zeros(spec.shape, dtype=spec.dtype, device=_CUDA) for name, spec in engine.tensors.items()
+        }
+        scratch = torch.empty(max(engine.scratch_bytes, 1), dtype=torch.uint8, device=_CUDA)
+        self.enqueue = engine.bind(self.tensors, scratch).enqueue
 
 
 def export(model_dir: Path, out: Path, low: str | None) -> list[Path]:
@@ -54,14 +71,15 @@ def export(model_dir: Path, out: Path, low: str | None) -> list[Path]:
         made = flow_step_model(flow.estimator, shape, cfg_rate=config.cosyvoice3_flow.cfg_rate, low=low or FLOW_LOW)
         paths.append(out / f"{shape.name}.{low or FLOW_LOW}.onnx")
         graph.save(made, paths[-1])
-    for vocoder_shape in VOCODER_SHAPES:
-        made = vocoder_filter_model(config.vocoder, vocoder, vocoder_shape, low=low or VOCODER_LOW)
-        paths.append(out / f"{vocoder_shape.name}.{low or VOCODER_LOW}.onnx")
+    cuda = replace(VOCODER, precision=low or VOCODER.precision)
+    for vocoder_shape in filter_shapes(config, cuda).values():
+        made = filter_model(config.vocoder, vocoder, vocoder_shape, low=cuda.precision)
+        paths.append(out / f"{vocoder_shape.name}.{cuda.precision}.onnx")
         graph.save(made, paths[-1])
     return paths
 
 
-def engine_ms(session: Session) -> float:
+def engine_ms(session: OwnTensors) -> float:
     """Of one call, replayed in a CUDA graph."""
     from voicegate.bench.kernels.timing import device_ms  # noqa: PLC0415 - beside the GPU's kernels
 
@@ -91,11 +109,11 @@ def expected_output(model: onnx.ModelProto, fed: dict[str, Array], name: str) ->
         return output
 
 
-def build(trt: Any, model: onnx.ModelProto) -> Session:
+def build(trt: Any, model: onnx.ModelProto) -> LoadedEngine:
     with TemporaryDirectory() as directory:
         path = Path(directory) / "model.onnx"
         graph.save(model, path)
-        return Session(trt, build_plan(trt, path), torch.device("cuda"))
+        return LoadedEngine(trt, build_plan(trt, path), _CUDA)
 
 
 def measure_flow(trt: Any) -> dict[str, Any]:
@@ -112,7 +130,7 @@ def measure_flow(trt: Any) -> dict[str, Any]:
     for shape in FLOW_SHAPES:
         ours_ms = block_ms(solver, fixture, shape.num_rows, shape.context_frames) / FULL_SIZE.num_euler_steps
         model = flow_step_model(estimator, shape, cfg_rate=FULL_SIZE.cfg_rate, low=FLOW_LOW)
-        session = build(trt, model)
+        session = OwnTensors(build(trt, model))
         results[shape.name] = result = {"ours_ms": ours_ms, "tensorrt_ms": engine_ms(session)}
         if shape == FLOW_SHAPES[0]:
             fed = dict(flow_step.empty_inputs(estimator, shape, low="float32"))
@@ -124,30 +142,35 @@ def measure_flow(trt: Any) -> dict[str, Any]:
 
 
 def measure_vocoder(trt: Any) -> dict[str, Any]:
-    from voicegate.bench.kernels.vocoder import busy_rows, convolution_works, replay_us  # noqa: PLC0415
-    from voicegate.bench.kernels.vocoder_model import FULL_SIZE, VocoderFixture  # noqa: PLC0415
-    from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig  # noqa: PLC0415
+    """Whole calls, as the engine would make them."""
+    from voicegate.bench.kernels.floors import FULL  # noqa: PLC0415 - beside the GPU's kernels
+    from voicegate.bench.kernels.vocoder_model import VocoderFixture  # noqa: PLC0415
+    from voicegate.engine.token2wav.vocoder.cuda.renderer import CudaRenderer  # noqa: PLC0415
+    from voicegate.engine.token2wav.vocoder.cuda.trial import call_ms  # noqa: PLC0415
+    from voicegate.engine.token2wav.vocoder.tensorrt.check import FilterCheck  # noqa: PLC0415
+    from voicegate.engine.token2wav.vocoder.tensorrt.filter import TensorrtFilter  # noqa: PLC0415
 
     fixture = VocoderFixture()
-    network = fixture.renderer(VocoderCudaConfig(precision=VOCODER_LOW, has_graphs=False)).network
-    weights = fixture.model.weights
+    shapes, max_streams = filter_shapes(FULL, VOCODER), VOCODER.max_batch
+    weights = fixture.load(_CPU).weights
+    check = FilterCheck(FULL.vocoder, weights)
+    engines, errors = {}, {}
+    for bucket, shape in shapes.items():
+        engines[bucket] = build(trt, filter_model(FULL.vocoder, weights, shape, low=VOCODER.precision))
+        errors[bucket] = check.error(engines[bucket], shape)
+    buckets = list(shapes)
+    ours = call_ms(CudaRenderer(fixture.model, VOCODER, max_streams=max_streams), buckets)
+    filter_of = partial(TensorrtFilter, FULL.vocoder, engines, max_streams=max_streams)
+    theirs = call_ms(CudaRenderer(fixture.model, VOCODER, max_streams=max_streams, filter_of=filter_of), buckets)
     results: dict[str, Any] = {}
-    for shape in VOCODER_SHAPES:
-        busy_rows(network, fixture.mel, shape.num_rows, shape.num_frames)
-        works = convolution_works(network, shape.num_rows, shape.num_frames)
-        ours_ms = sum(map(replay_us, works.values())) / 1e3
-        session = build(trt, vocoder_filter_model(FULL_SIZE, weights, shape, low=VOCODER_LOW))
-        results[shape.name] = result = {"ours_ms": ours_ms, "tensorrt_ms": engine_ms(session)}
-        if shape == VOCODER_SHAPES[0]:
-            fed = vocoder_filter.empty_inputs(FULL_SIZE, weights, shape)
-            fed |= {name: torch.randn(fed[name].shape).numpy() for name in ("mel", "spectra")}
-            reference = vocoder_filter_model(FULL_SIZE, weights, shape, low="float32")
-            result["error"] = _error(session, fed, expected_output(reference, fed, "filtered"), "filtered")
-        _tell(shape.name, result)
+    for bucket, ours_ms, tensorrt_ms in zip(buckets, ours, theirs, strict=True):
+        result = {"ours_ms": ours_ms, "tensorrt_ms": tensorrt_ms, "error": errors[bucket]}
+        results[shapes[bucket].name] = result
+        _tell(shapes[bucket].name, result)
     return results
 
 
-def _error(session: Session, fed: dict[str, Array], expected: Array, name: str) -> float:
+def _error(session: OwnTensors, fed: dict[str, Array], expected: Array, name: str) -> float:
     for each, numbers in fed.items():
         session.tensors[each].copy_(torch.from_numpy(numbers))
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -172,7 +195,7 @@ def parser() -> argparse.ArgumentParser:
     exporting = commands.add_parser("export", help="write the ONNX graphs")
     exporting.add_argument("--model", type=Path, default=environment.REPOSITORY / "models" / "tiny")
     exporting.add_argument("--out", type=Path, required=True, metavar="DIR")
-    exporting.add_argument("--precision", choices=tuple(graph.DTYPES), help="of products (default: the engine's)")
+    exporting.add_argument("--precision", choices=graph.PRODUCT_TYPES, help="of products (default: the engine's)")
     measuring = commands.add_parser("measure", help="engines against our kernels, on a GPU")
     measuring.add_argument("--json", type=Path, metavar="FILE")
     return parser

@@ -12,8 +12,8 @@ import numpy as np
 import onnx
 import torch
 
-from voicegate.bench.tensorrt.graph import DTYPES, Array, Graph, Value
 from voicegate.engine import units
+from voicegate.engine.device.tensorrt.graph import DTYPES, Array, Graph, Value
 from voicegate.engine.token2wav.flow.estimator import CONV_HISTORY, NORM_EPS, Estimator, EstimatorLayer
 from voicegate.engine.token2wav.flow.modulation import ROWS_PER_LAYER
 from voicegate.engine.token2wav.flow.weights import CONV_GROUPS

@@ -6,9 +6,8 @@ CUDA's runners need Triton, which CPU installations lack, so they are imported w
 from typing import Any, assert_never
 
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.device.lanes import CudaLane
 from voicegate.engine.interface import EngineError
-from voicegate.engine.loading.devices import PRODUCT_DTYPES, Device, gpu_of
+from voicegate.engine.loading.devices import PRODUCT_DTYPES, Device
 from voicegate.engine.loading.flow_room import flow_dtypes, num_flow_blocks, stored_noise
 from voicegate.engine.loading.memory import token2wav_needs
 from voicegate.engine.loading.startup import ModelStart
@@ -31,9 +30,16 @@ from voicegate.engine.units import SAMPLES_PER_TOKEN
 
 
 def load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, *, start: ModelStart) -> VocoderBackend:
-    """Raises WeightsError, ValueError."""
+    """Raises WeightsError, ValueError, and EngineError for a backend that cannot be had here."""
+    if config.vocoder_backend != "auto" and not device.is_cuda:
+        raise EngineError(f"--vocoder-backend {config.vocoder_backend} needs a GPU; on a CPU use auto")
     match model.flow:
         case StepAudio2FlowConfig():
+            if config.vocoder_backend != "auto":
+                raise EngineError(
+                    f"--vocoder-backend {config.vocoder_backend} runs CosyVoice3's vocoder alone; "
+                    f"{model.name} is a {model.family} model: use auto"
+                )
             return load_stepaudio2_vocoder(config, model, device, start=start)
         case FlowConfig():
             return _load_cosyvoice3_vocoder(config, model, device, start)
@@ -50,21 +56,15 @@ def _load_cosyvoice3_vocoder(
         max_samples=2 * config.max_clause_tokens * SAMPLES_PER_TOKEN,  # at half speed
         device=device.device,
     )
-    lane, max_streams = device.token2wav_lane, config.max_active_clauses
+    max_streams = config.max_active_clauses
     renderer: Renderer
-    if isinstance(lane, CudaLane):
-        from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig  # noqa: PLC0415 - see above
-        from voicegate.engine.token2wav.vocoder.cuda.renderer import CudaRenderer  # noqa: PLC0415
+    if device.is_cuda:
+        from voicegate.engine.loading.vocoder_choice import gpu_renderer  # noqa: PLC0415 - see above
 
-        cuda = VocoderCudaConfig(
-            precision=config.vocoder_precision,
-            has_graphs=not config.is_eager,
-            num_multiprocessors=gpu_of(device.device).num_multiprocessors,
-        )
-        renderer = CudaRenderer(loaded, cuda, max_streams=max_streams, stream=lane.stream)
+        renderer = gpu_renderer(config, model, loaded, device, start.progress)
     else:
         renderer = PlainRenderer(loaded, max_streams=max_streams)
-    start.add("vocoder", renderer.graphs, lane)
+    start.add("vocoder", renderer.graphs, device.token2wav_lane)
     return VocoderRunner(loaded, renderer, max_streams=max_streams)
 
 

@@ -20,6 +20,8 @@ log = structlog.get_logger()
 
 # Below the shortest time for which an engine may be said to hang (--engine-timeout-s, 1 s): see RoutingEngine.pulse.
 _LOOK_S: Final = 0.5
+# Of what processes tell: each has room of its own, and chooses its vocoder by its own measurement.
+_MAY_DIFFER: Final = ("voices", "max_utterances", "vocoder")
 # From the end of a process's channel to its own; what takes longer is killed.
 _EXIT_S: Final = 10.0
 # For the processes to fail what they speak, and end. Higher -> the end waits longer for one that hangs.
@@ -171,6 +173,6 @@ def _difference(info: EngineInfo, first: EngineInfo) -> str | None:
     """What of a process is not as of the first: its files may have been exchanged meanwhile."""
     for field in dataclasses.fields(EngineInfo):
         ours, theirs = getattr(first, field.name), getattr(info, field.name)
-        if field.name not in ("voices", "max_utterances") and ours != theirs:
+        if field.name not in _MAY_DIFFER and ours != theirs:
             return f"{field.name} is {theirs!r}, and was {ours!r}"
     return None

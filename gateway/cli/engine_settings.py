@@ -3,24 +3,14 @@
 import dataclasses
 
 from voicegate.engine.config import EngineConfig
-from voicegate.gateway.config import GatewayConfig, listed
-from voicegate.gateway.config_fields import ConfigError
+from voicegate.gateway.config import GatewayConfig
 
 
 def engine_config(config: GatewayConfig) -> EngineConfig:
-    """What is unset stays the engine's own default. Raises ConfigError for what does not go together."""
-    try:
-        return _engine_config(config)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
-
-
-def _engine_config(config: GatewayConfig) -> EngineConfig:
+    """What is unset stays the engine's own default."""
     chosen = EngineConfig(
         model_dir=config.found_model_dir(),
         device=config.device,
-        llm_device=config.llm_device,
-        token2wav_devices=listed(config.token2wav_devices),
         threads=config.threads,
         lead_ms=config.lead_ms,
         stall_ms=config.stall_ms,
@@ -31,6 +21,8 @@ def _engine_config(config: GatewayConfig) -> EngineConfig:
         flow_products=config.flow_products,
         vocoder_precision=config.vocoder_precision,
         flow_context=config.flow_context,
+        vocoder_backend=config.vocoder_backend,
+        tensorrt_dir=config.tensorrt_dir,
         is_eager=config.eager,
         llm_backend=config.llm_backend,
         merged_hf_dir=config.merged_hf_dir,

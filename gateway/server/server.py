@@ -227,7 +227,7 @@ class Gateway:
             self._phase = Phase.READY
             self._manager.ready()
             self.settled.set()
-            log.info("ready", model=self._info.model, voices=len(self._info.voices))
+            log.info("ready", model=self._info.model, voices=len(self._info.voices), vocoder=self._info.vocoder)
             await self._dispatcher.run()
         except EngineError as error:
             log.error("engine failed", reason=str(error))

@@ -96,7 +96,7 @@ def test_whatever_is_imported_is_declared(distributions: Distributions) -> None:
     ours = {"voicegate", "voicegate_tiny_model"}
     imported -= {"_typeshed", "tensorrt_llm"}  # of type checkers, and of NVIDIA's image
     homes = {"pipecat": ["pipecat-ai"], "livekit": ["livekit-agents"], **packages_distributions()}  # in no environment
-    extras = (None, "server", "play", "gpu", "otel", "pipecat", "livekit")
+    extras = (None, "server", "play", "gpu", "tensorrt", "otel", "pipecat", "livekit")
     declared = {name.lower() for extra in extras for name in needs(distributions.wheel, extra)}
     for root in imported - sys.stdlib_module_names - ours:  # some have several homes, as `opentelemetry`
         assert declared & {home.lower().replace("_", "-") for home in homes[root]}, root

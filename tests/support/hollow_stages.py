@@ -162,6 +162,7 @@ class _HollowSolver:
 class _HollowRenderer:
     """Every sample of a frame is the frame's first bin; four frames are looked ahead at."""
 
+    name = "hollow"
     graphs = NOTHING_TO_CAPTURE
 
     def __init__(self) -> None:

@@ -57,6 +57,10 @@ class VocoderBackend(Protocol):
     """A stream lives from `open` to `close`."""
 
     @property
+    def name(self) -> str:
+        """What computes: torch, cuda (our kernels) or tensorrt."""
+
+    @property
     def graphs(self) -> Capturable: ...
 
     @property

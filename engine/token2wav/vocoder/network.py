@@ -116,7 +116,7 @@ class VocoderNetwork:
         """
         samples = self._source_samples(mel, noise, tails, rows)
         spectra = self._analysis.spectra(samples)  # [B, 120 n + 1, 18]
-        x = self._filter(mel.to(self._dtype), spectra.to(self._dtype), tails, rows)
+        x = self.filter(mel.to(self._dtype), spectra.to(self._dtype), tails, rows)
         return self._synthesise(x.to(torch.float32), tails, rows)
 
     def _source_samples(self, mel: torch.Tensor, noise: torch.Tensor, tails: Tails, rows: BatchRows) -> torch.Tensor:
@@ -140,7 +140,7 @@ class VocoderNetwork:
         source = torch.where(rows.is_final[:, None], mirrored, after)
         return extended.scatter_(1, after, extended.gather(1, source))
 
-    def _filter(self, mel: torch.Tensor, spectra: torch.Tensor, tails: Tails, rows: BatchRows) -> torch.Tensor:
+    def filter(self, mel: torch.Tensor, spectra: torch.Tensor, tails: Tails, rows: BatchRows) -> torch.Tensor:
         """mel [B, n + 4, 80] and spectra [B, 120 n + 1, 18] -> [B, 120 n + 1, 18]."""
         context = tails[_SPECTRA].shape[1]
         known = behind_tail(tails[_SPECTRA], spectra, rows, self._spectra_per_frame)

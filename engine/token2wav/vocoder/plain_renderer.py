@@ -31,6 +31,7 @@ class _Advance:
 class PlainRenderer:
     """Implements Renderer."""
 
+    name = "torch"
     graphs = NOTHING_TO_CAPTURE
 
     def __init__(self, model: VocoderModel, *, max_streams: int, dtype: torch.dtype = torch.float32) -> None:

@@ -29,6 +29,8 @@ class BoundedModel(Protocol):
 class Renderer(Protocol):
     """Computes jobs and keeps what streams carry from call to call, by slot."""
 
+    name: str
+
     @property
     def graphs(self) -> Capturable: ...
 
@@ -47,6 +49,10 @@ class VocoderRunner:
         self._renderer = renderer
         self._max_streams = max_streams
         self._free_slots = list(reversed(range(max_streams)))
+
+    @property
+    def name(self) -> str:
+        return self._renderer.name
 
     @property
     def graphs(self) -> Capturable:

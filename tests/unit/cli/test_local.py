@@ -13,6 +13,7 @@ from voicegate.engine.config import (
     LLM_BACKENDS,
     PRECISIONS,
     TENSORRT_LLM_SAMPLINGS,
+    VOCODER_BACKENDS,
     VOCODER_PRECISIONS,
     EngineConfig,
 )
@@ -34,14 +35,6 @@ def test_settings_of_the_engine() -> None:
     assert (unset.max_utterances, unset.threads) == (EngineConfig(Path("m")).max_utterances, None)
 
 
-def test_devices_of_a_disaggregated_engine() -> None:
-    config = GatewayConfig(model_dir=Path("m"), llm_device="cuda:0", token2wav_devices="cuda:1, cuda:2")
-    chosen = engine_config(config)
-    assert (chosen.llm_device, chosen.token2wav_devices) == ("cuda:0", ("cuda:1", "cuda:2"))
-    with pytest.raises(ConfigError, match="they go together"):
-        engine_config(replace(config, llm_device=None))
-
-
 def test_settings_of_a_gpu() -> None:
     config = GatewayConfig(
         model_dir=Path("m"),
@@ -50,6 +43,8 @@ def test_settings_of_a_gpu() -> None:
         flow_products="float8",
         vocoder_precision="tf32",
         flow_context="trimmed",
+        vocoder_backend="tensorrt",
+        tensorrt_dir=Path("engines"),
         eager=True,
         llm_backend="tensorrt-llm",
         merged_hf_dir=Path("hf"),
@@ -69,6 +64,8 @@ def test_settings_of_a_gpu() -> None:
         flow_products="float8",
         vocoder_precision="tf32",
         flow_context="trimmed",
+        vocoder_backend="tensorrt",
+        tensorrt_dir=Path("engines"),
         is_eager=True,
         llm_backend="tensorrt-llm",
         merged_hf_dir=Path("hf"),
@@ -92,6 +89,7 @@ def test_choices_and_limits_are_the_engines() -> None:
     assert choices["flow_products"] == FLOW_PRODUCTS
     assert choices["flow_context"] == FLOW_CONTEXTS
     assert choices["vocoder_precision"] == VOCODER_PRECISIONS
+    assert choices["vocoder_backend"] == VOCODER_BACKENDS
     assert choices["llm_backend"] == LLM_BACKENDS
     assert choices["tensorrt_llm_sampling"] == TENSORRT_LLM_SAMPLINGS
     for name, limit in (("max_active_clauses", LINE_BUCKETS[-1]), ("max_flow_batch", FlowCudaConfig().max_batch)):

@@ -28,6 +28,8 @@ class _Held:
 class OverlapRenderer:
     """Implements Renderer."""
 
+    name = "torch"
+
     def __init__(self, caller: Caller, *, device: torch.device, max_streams: int) -> None:
         self._caller = caller
         self._device = device

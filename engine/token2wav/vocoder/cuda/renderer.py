@@ -20,7 +20,7 @@ from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
 from voicegate.engine.token2wav.vocoder.cuda.filter import NetworkFilter
 from voicegate.engine.token2wav.vocoder.cuda.kernel_filter import KernelFilter
 from voicegate.engine.token2wav.vocoder.cuda.network import CudaNetwork
-from voicegate.engine.token2wav.vocoder.cuda.rows import idle_row
+from voicegate.engine.token2wav.vocoder.cuda.rows import busy_row, idle_row
 from voicegate.engine.token2wav.vocoder.cuda.staging import RowStaging
 from voicegate.engine.token2wav.vocoder.model import VocoderModel
 
@@ -41,16 +41,19 @@ class CudaRenderer:
         max_streams: int,
         stream: torch.cuda.Stream | None = None,
         filter_of: Callable[[torch.Tensor], NetworkFilter] | None = None,
+        name: str = "cuda",
     ) -> None:
         """`stream`: the one that jobs will run on, whose priority the graphs' kernels get; None: any, without priority.
 
-        `filter_of`: makes what computes the filter, given the table of rows; None: our kernels.
+        `filter_of`: makes what computes the filter, given the table of rows; None: our kernels. `name`: theirs.
 
         Raises WeightsError for a model that the kernels cannot run.
         """
         check_config(model.config)
         self._model = model
         self._cuda = cuda
+        self.name = name
+        self._stream = stream
         self._idle_slot = max_streams
         priority = stream.priority if stream is not None else 0
         kernels = partial(KernelFilter, model.config, model.weights, cuda, priority=priority)
@@ -114,6 +117,16 @@ class CudaRenderer:
         if len(parts) == 1:
             return parts[0]
         return torch.cat(tuple(parts)) if parts else torch.zeros(0, device=self._model.device)
+
+    def trial(self, buckets: Sequence[_Bucket]) -> BucketedWork[_Bucket]:
+        """The work of some buckets, apart from `graphs`, for measuring it before there are streams."""
+        return BucketedWork(
+            self._work, buckets, pad=self.occupy, stream=self._stream, is_eager=not self._cuda.has_graphs
+        )
+
+    def occupy(self, bucket: _Bucket) -> None:
+        """Have every row of the bucket advance by all of its frames, for streams that are nobody's."""
+        self._staging.send([busy_row(self._idle_slot, bucket[1])] * bucket[0])
 
     def _work(self, bucket: _Bucket) -> None:
         self.network.run(self._workspaces[bucket])

@@ -34,3 +34,8 @@ NUM_FIELDS: Final = len(Row._fields)
 def idle_row(slot: int) -> Row:
     """Fills a call up to its bucket: advances by nothing; `slot` is one that no stream has."""
     return Row(slot, 0, 1, 0, 0, 0, 0, 0, 0, 0)
+
+
+def busy_row(slot: int, num_frames: int) -> Row:
+    """Advances by so many frames, all of them silence, in the middle of a stream."""
+    return Row(slot, num_frames, 0, 0, 0, 0, 0, 0, 0, 0)

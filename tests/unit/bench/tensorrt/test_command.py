@@ -1,5 +1,6 @@
 """The command: graphs are written for any machine, and without a GPU or the package it says so."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -9,7 +10,6 @@ import pytest
 from voicegate.bench.tensorrt import __main__ as command
 from voicegate.bench.tensorrt.__main__ import main
 from voicegate.bench.tensorrt.flow_step import FlowShape
-from voicegate.bench.tensorrt.vocoder_filter import VocoderShape
 
 pytestmark = pytest.mark.unit
 
@@ -17,13 +17,13 @@ pytestmark = pytest.mark.unit
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "FLOW_SHAPES", (FlowShape(1, 50, 50),))
-    monkeypatch.setattr(command, "VOCODER_SHAPES", (VocoderShape(1, 4),))
+    monkeypatch.setattr(command, "VOCODER", replace(command.VOCODER, batch_buckets=(1,), frame_buckets=(4,)))
 
 
 def test_files_are_what_onnxruntime_loads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):  # a second time over the first
         assert main(["export", "--out", str(tmp_path), "--precision", "float32"]) == 0
-    names = {"flow_step_1x50_behind_50.float32.onnx", "vocoder_filter_1x4.float32.onnx"}
+    names = {"flow_step_1x50_behind_50.float32.onnx", "vocoder_1x4.float32.onnx"}
     assert {Path(line).name for line in capsys.readouterr().out.splitlines()} == names
     assert {path.name for path in tmp_path.iterdir()} == names | {f"{name}.data" for name in names}
     for name in names:

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from tests.support.flow import flow_config, flow_state, short_noise
-from tests.unit.bench.tensorrt.support import runner_of, types_of
+from tests.support.tensorrt.graphs import runner_of, types_of
 from voicegate.bench.tensorrt.flow_step import FlowShape, empty_inputs, flow_step_model, mask_of
-from voicegate.bench.tensorrt.graph import OPSET, Array
+from voicegate.engine.device.tensorrt.graph import OPSET, Array
 from voicegate.engine.token2wav.flow.block_context import BlockContext, BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.euler import euler_step

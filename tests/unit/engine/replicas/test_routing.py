@@ -211,6 +211,12 @@ class Renamed(FakeEngine):
         return replace(super().info, model="another")
 
 
+class OtherVocoder(FakeEngine):
+    @property
+    def info(self) -> EngineInfo:
+        return replace(super().info, vocoder="tensorrt")
+
+
 @pytest.mark.parametrize("makes", [(Refusing, FakeEngine), (FakeEngine, Refusing), (FakeEngine, FakeEngine, Refusing)])
 async def test_what_does_not_fit_stops_the_start_with_its_remedy(makes: tuple[type[FakeEngine], ...]) -> None:
     engine = RoutedEngine(*makes)
@@ -246,6 +252,16 @@ async def test_a_process_that_became_another_is_not_let_in() -> None:
             await until_served(engine, num_lost=2)
     (told,) = [entry for entry in logs if entry["event"] == "engine_process_differs"]
     assert told["what"] == "model is 'another', and was 'fake'"
+
+
+async def test_processes_may_have_measured_different_vocoders() -> None:
+    engines = iter([FakeEngine(), OtherVocoder()])
+    with capture_logs() as logs:
+        async with running(lambda: next(engines)) as listener:
+            engine = routed(listener)
+            engine.host.kill(0)
+            await until_served(engine, num_lost=1)
+    assert "engine_process_differs" not in {entry["event"] for entry in logs}
 
 
 async def test_the_end_while_it_starts_leaves_nothing_behind() -> None:

@@ -27,12 +27,15 @@ DTYPES: Final = {
     "float32": (TensorProto.FLOAT, np.dtype(np.float32)),
     "float16": (TensorProto.FLOAT16, np.dtype(np.float16)),
     "bfloat16": (TensorProto.BFLOAT16, np.dtype(ml_dtypes.bfloat16)),
+    "int32": (TensorProto.INT32, np.dtype(np.int32)),
+    "bool": (TensorProto.BOOL, np.dtype(np.bool_)),
 }
+PRODUCT_TYPES: Final = ("float32", "float16", "bfloat16")
 
 
 class Graph:
     def __init__(self, low: str) -> None:
-        """`low`: of DTYPES, what products take."""
+        """`low`: of PRODUCT_TYPES."""
         self.low = low
         self._nodes: list[onnx.NodeProto] = []
         self._inputs: list[onnx.ValueInfoProto] = []
@@ -52,7 +55,7 @@ class Graph:
     def constant(self, numbers: Array | torch.Tensor | float, dtype: str | None = None) -> Value:
         """One of `dtype`; integers as they are. Equal ones are kept once."""
         array = numbers.detach().float().cpu().numpy() if isinstance(numbers, torch.Tensor) else np.asarray(numbers)
-        if array.dtype != np.int64:
+        if array.dtype not in (np.int32, np.int64):
             array = array.astype(DTYPES[dtype or "float32"][1])
         array = np.array(array, order="C")
         key = (str(array.dtype), hashlib.sha256(array.tobytes()).digest(), array.shape)

@@ -7,7 +7,7 @@ import onnx
 import onnxruntime
 from onnx.reference import ReferenceEvaluator
 
-from voicegate.bench.tensorrt.graph import Array
+from voicegate.engine.device.tensorrt.graph import Array
 
 Run = Callable[[Mapping[str, Array]], dict[str, Array]]
 

@@ -1,0 +1,145 @@
+"""TensorRT engines on disk: a file for each, and a manifest that says what they were built of and for. No TensorRT.
+
+An engine does for one model, one version of TensorRT and one kind of GPU. A file appears whole or not at all, and is
+taken for whole where it is what the manifest has its hash of.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+_MANIFEST: Final = "manifest.json"
+REBUILD: Final = "run `voicegate build`"
+
+
+class EngineFilesError(Exception):
+    """There are no engines, or not those that are wanted; the message says which, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What engines depend on."""
+
+    graph: str  # how they compute, as the code counts it
+    model: str  # hash of the weights and their configuration
+    precision: str
+    tensorrt: str  # version
+    gpu: str
+
+    def differences(self, built: "Fingerprint") -> list[str]:
+        """Where engines that were `built` so do not do for this."""
+        pairs = ((field.name, getattr(built, field.name), getattr(self, field.name)) for field in fields(self))
+        return [f"{name} {_short(then)} then, {_short(now)} now" for name, then, now in pairs if then != now]
+
+
+@dataclass(frozen=True, slots=True)
+class _Manifest:
+    fingerprint: Fingerprint
+    engines: dict[str, str]  # name -> sha256 of its file
+
+
+class EngineFiles:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def are_there(self) -> bool:
+        """Whatever they are worth."""
+        return (self.directory / _MANIFEST).exists()
+
+    def check(self, names: Sequence[str], wanted: Fingerprint) -> None:
+        """Without reading them. Raises EngineFilesError."""
+        manifest = self._manifest()
+        differences = wanted.differences(manifest.fingerprint)
+        if differences:
+            raise EngineFilesError(f"the engines in {self.directory} are stale ({'; '.join(differences)}): {REBUILD}")
+        missing = [name for name in names if name not in manifest.engines]
+        if missing:
+            raise EngineFilesError(f"{self.directory} lacks {len(missing)} engines, such as {missing[0]}: {REBUILD}")
+
+    def read(self, name: str) -> bytes:
+        """One that `check` found. Raises EngineFilesError."""
+        path = self._path(name)
+        try:
+            plan = path.read_bytes()
+        except OSError as error:
+            raise EngineFilesError(f"{path} cannot be read ({error.strerror}): {REBUILD}") from error
+        if hashlib.sha256(plan).hexdigest() != self._manifest().engines.get(name):
+            raise EngineFilesError(f"{path} is torn, or not what was built: {REBUILD}")
+        return plan
+
+    def is_whole(self, name: str, wanted: Fingerprint) -> bool:
+        """Whether there is nothing to build."""
+        try:
+            self.check([name], wanted)
+            self.read(name)
+        except EngineFilesError:
+            return False
+        return True
+
+    def keep(self, name: str, plan: Any, fingerprint: Fingerprint) -> int:
+        """Its bytes. `plan`: something with a buffer. Engines of another fingerprint are given up."""
+        try:
+            manifest = self._manifest()
+        except EngineFilesError:
+            manifest = None
+        engines: dict[str, str] = {}
+        if manifest is not None and manifest.fingerprint == fingerprint:
+            engines = manifest.engines
+        elif manifest is not None:
+            (self.directory / _MANIFEST).unlink()
+            for old in manifest.engines:
+                self._path(old).unlink(missing_ok=True)
+        view = memoryview(plan)
+        _write(self._path(name), view)
+        engines[name] = hashlib.sha256(view).hexdigest()
+        described = {"fingerprint": asdict(fingerprint), "engines": engines}
+        _write(self.directory / _MANIFEST, json.dumps(described, indent=1).encode())
+        return view.nbytes
+
+    @contextmanager
+    def being_built(self) -> Iterator[None]:
+        """By this process alone. Raises EngineFilesError, OSError."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with (self.directory / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise EngineFilesError(f"another process builds in {self.directory}: wait for its end") from None
+            yield
+
+    def _manifest(self) -> _Manifest:
+        path = self.directory / _MANIFEST
+        try:
+            found = json.loads(path.read_bytes())
+            engines = {str(name): str(digest) for name, digest in found["engines"].items()}
+            return _Manifest(Fingerprint(**found["fingerprint"]), engines)
+        except FileNotFoundError:
+            raise EngineFilesError(f"no engines in {self.directory}: {REBUILD}") from None
+        except OSError as error:
+            raise EngineFilesError(f"{path} cannot be read: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise EngineFilesError(f"{path} is torn, or of another version: {REBUILD}") from error
+
+    def _path(self, name: str) -> Path:
+        return self.directory / f"{name}.engine"
+
+
+def _write(path: Path, content: bytes | memoryview) -> None:
+    """Whole or not at all, also where the machine stops."""
+    partial = path.with_name(f"{path.name}.partial")
+    with partial.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def _short(value: str) -> str:
+    """Hashes are long."""
+    return value if len(value) < 64 else value[:12]

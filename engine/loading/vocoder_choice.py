@@ -1,0 +1,146 @@
+"""What runs CosyVoice3's vocoder: torch's operations on a CPU; our kernels or TensorRT on a GPU, as the user chose.
+
+`auto` takes TensorRT where its engines lie beside the model and were the quicker ones, measured here and now. What is
+named and cannot be had is an error; what `auto` does not take, it says.
+"""
+
+import gc
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import structlog
+import torch
+
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.device.lanes import CudaLane
+from voicegate.engine.device.tensorrt.engine_files import EngineFilesError
+from voicegate.engine.device.tensorrt.library import TensorrtError
+from voicegate.engine.interface import EngineError
+from voicegate.engine.loading.devices import Device, gpu_of
+from voicegate.engine.loading.progress import Progress
+from voicegate.engine.loading.vocoder_engines import Bucket, engine_files, find_engines
+from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
+from voicegate.engine.token2wav.vocoder.cuda.renderer import CudaRenderer
+from voicegate.engine.token2wav.vocoder.cuda.trial import call_ms
+from voicegate.engine.token2wav.vocoder.model import VocoderModel
+from voicegate.engine.token2wav.vocoder.tensorrt.filter import TensorrtFilter
+
+log = structlog.get_logger()
+
+CUDA: Final = "cuda"
+TENSORRT: Final = "tensorrt"
+
+
+@dataclass(frozen=True, slots=True)
+class VocoderParts:
+    """What every way of running it is made of."""
+
+    config: EngineConfig
+    model: ModelConfig
+    loaded: VocoderModel
+    device: Device
+    cuda: VocoderCudaConfig
+
+    def kernels(self) -> CudaRenderer:
+        return CudaRenderer(self.loaded, self.cuda, max_streams=self._max_streams, stream=self._stream)
+
+    def engines(self) -> CudaRenderer:
+        """Raises TensorrtError, EngineFilesError, OSError."""
+        device = self.device.device
+        engines = find_engines(self.config, self.model, self.cuda, device).load(device)
+        filter_of = partial(TensorrtFilter, self.model.vocoder, engines, max_streams=self._max_streams)
+        return CudaRenderer(
+            self.loaded,
+            self.cuda,
+            max_streams=self._max_streams,
+            stream=self._stream,
+            filter_of=filter_of,
+            name=TENSORRT,
+        )
+
+    @property
+    def _max_streams(self) -> int:
+        return self.config.max_active_clauses
+
+    @property
+    def _stream(self) -> torch.cuda.Stream | None:
+        lane = self.device.token2wav_lane
+        return lane.stream if isinstance(lane, CudaLane) else None
+
+
+def gpu_renderer(
+    config: EngineConfig, model: ModelConfig, loaded: VocoderModel, device: Device, progress: Progress
+) -> CudaRenderer:
+    """Raises EngineError for a backend that was named and cannot be had; WeightsError."""
+    cuda = VocoderCudaConfig(
+        precision=config.vocoder_precision,
+        has_graphs=not config.is_eager,
+        num_multiprocessors=gpu_of(device.device).num_multiprocessors,
+    )
+    return choose(VocoderParts(config, model, loaded, device, cuda), progress)
+
+
+def choose(parts: VocoderParts, progress: Progress) -> CudaRenderer:
+    """As `gpu_renderer`."""
+    match parts.config.vocoder_backend:
+        case "cuda":
+            return parts.kernels()
+        case "tensorrt":
+            try:
+                return parts.engines()
+            except (TensorrtError, EngineFilesError, OSError) as error:
+                raise EngineError(f"--vocoder-backend tensorrt: {error}, or use auto or cuda") from error
+        case _:
+            return _quicker(parts, progress) if engine_files(parts.config).are_there() else parts.kernels()
+
+
+def _quicker(parts: VocoderParts, progress: Progress) -> CudaRenderer:
+    try:
+        engines = parts.engines()
+    except (TensorrtError, EngineFilesError, OSError) as error:
+        log.warning("vocoder_engines_unused", reason=str(error), vocoder=CUDA)
+        progress.line(f"vocoder: TensorRT's engines are not used: {error}")
+        return parts.kernels()
+    buckets = measured_buckets(parts.cuda)
+    progress.line("vocoder: TensorRT and our kernels are measured")
+    measured = {TENSORRT: call_ms(engines, buckets)}
+    renderers = {TENSORRT: engines, CUDA: parts.kernels()}
+    measured[CUDA] = call_ms(renderers[CUDA], buckets)
+    chosen = quicker_of(measured)
+    for number, bucket in enumerate(buckets):
+        shown = {f"{name}_ms": round(times[number], 3) for name, times in measured.items()}
+        log.info("vocoder_measured", streams=bucket[0], frames=bucket[1], **shown)
+    ratio = mean_ratio(measured[TENSORRT], measured[CUDA])
+    log.info("vocoder_chosen", vocoder=chosen, tensorrt_to_cuda=round(ratio, 3))
+    progress.line(f"vocoder: {chosen}; TensorRT's calls take {ratio:.2f} times ours")
+    del engines
+    return _alone(renderers, chosen)
+
+
+def _alone(renderers: dict[str, CudaRenderer], chosen: str) -> CudaRenderer:
+    """The other one's memory is given back: the flow takes what is left."""
+    kept = renderers[chosen]
+    renderers.clear()
+    gc.collect()  # a renderer and its graphs hold each other
+    torch.cuda.empty_cache()
+    return kept
+
+
+def measured_buckets(cuda: VocoderCudaConfig) -> list[Bucket]:
+    """One stream, some and many; a first block and a later one."""
+    batches, frames = cuda.batch_buckets, cuda.frame_buckets
+    rows = sorted({batches[0], batches[len(batches) // 2], batches[-1]})
+    return [(each, length) for each in rows for length in sorted({frames[len(frames) // 3], frames[-1]})]
+
+
+def mean_ratio(theirs: Sequence[float], ours: Sequence[float]) -> float:
+    """Geometric: a lone stream's call counts as much as a crowd's."""
+    return math.exp(sum(math.log(one / other) for one, other in zip(theirs, ours, strict=True)) / len(ours))
+
+
+def quicker_of(measured: Mapping[str, Sequence[float]]) -> str:
+    return TENSORRT if mean_ratio(measured[TENSORRT], measured[CUDA]) < 1 else CUDA

@@ -1,0 +1,105 @@
+"""The CUDA vocoder with TensorRT's filter equals the CPU's layers, with the golden weights, through the seam.
+
+The package is a stand-in that computes with onnxruntime; the kernels around it run in Triton's interpreter.
+"""
+
+from collections.abc import Sequence
+from functools import cache, partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.support.tensorrt.computing import computing_package
+from tests.support.tensorrt.package import VERSIONS
+from tests.support.vocoder import golden_model, plain_runner
+from voicegate.engine import units
+from voicegate.engine.device.tensorrt import graph
+from voicegate.engine.device.tensorrt.library import LoadedEngine, TensorrtError, build_plan
+from voicegate.engine.token2wav.vocoder.backend import VocoderJob
+from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
+from voicegate.engine.token2wav.vocoder.cuda.renderer import CudaRenderer
+from voicegate.engine.token2wav.vocoder.model import VocoderModel
+from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
+from voicegate.engine.token2wav.vocoder.tensorrt.filter import TensorrtFilter
+from voicegate.engine.token2wav.vocoder.tensorrt.filter_graph import filter_model
+from voicegate.engine.token2wav.vocoder.tensorrt.shape import FilterShape
+
+pytestmark = pytest.mark.unit
+
+CPU = torch.device("cpu")
+MAX_FRAMES = 4
+NUM_STREAMS = 2
+BUCKETS = {"batch_buckets": (1, 2), "frame_buckets": (1, 3)}
+MEL = torch.randn(NUM_STREAMS, units.NUM_MELS, MAX_FRAMES, generator=torch.Generator().manual_seed(4))
+# Of a sample, of audio up to 0.99. The lower precisions' kernels do not run in the interpreter: test_filter_graph.py.
+TOLERANCE = 2e-4
+
+
+@cache
+def model() -> VocoderModel:
+    return golden_model(MAX_FRAMES * units.SAMPLES_PER_FRAME)
+
+
+def renderer(directory: Path) -> CudaRenderer:
+    package = computing_package(VERSIONS[-1])
+    engines = {}
+    for num_rows in BUCKETS["batch_buckets"]:
+        for num_frames in BUCKETS["frame_buckets"]:
+            shape = FilterShape(num_rows, num_frames, mel_channels=128, spectrum_channels=32)
+            path = directory / f"{shape.name}.onnx"
+            graph.save(filter_model(model().config, model().weights, shape, low="float32"), path)
+            engines[num_rows, num_frames] = LoadedEngine(package, build_plan(package, path), CPU)
+    made = CudaRenderer(
+        model(),
+        VocoderCudaConfig(precision="float32", has_graphs=False, **BUCKETS),
+        max_streams=NUM_STREAMS,
+        filter_of=partial(TensorrtFilter, model().config, engines, max_streams=NUM_STREAMS),
+        name="tensorrt",
+    )
+    forget(made)
+    return made
+
+
+def forget(made: CudaRenderer) -> None:
+    """NaN in every type: what is not written must not be read."""
+    made.network.state.fill_(-1)
+    assert isinstance(made.network.filter, TensorrtFilter)
+    for kept in made.network.filter.kept.values():
+        kept.fill_(torch.nan)
+
+
+def feed(runner: VocoderRunner, plans: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+    """Call number i takes piece number i of each stream that has one; streams leave when they end."""
+    streams = [runner.open() for _ in plans]
+    outputs: list[list[torch.Tensor]] = [[] for _ in plans]
+    chunks = [torch.split(MEL[index, :, : sum(plan)], list(plan), dim=1) for index, plan in enumerate(plans)]
+    for number in range(max(map(len, plans))):
+        members = [index for index, plan in enumerate(plans) if number < len(plan)]
+        jobs = [
+            VocoderJob(streams[index], chunks[index][number], is_final=number == len(plans[index]) - 1)
+            for index in members
+        ]
+        for index, samples in zip(members, runner.run(jobs), strict=True):
+            outputs[index].append(samples)
+    for stream in streams:
+        runner.close(stream)
+    return [torch.cat(each) for each in outputs]
+
+
+def test_streams_of_any_age_in_one_batch(tmp_path: Path) -> None:
+    """First, later and last calls, one that waits for its lookahead, one over several calls; slots are used again."""
+    made = renderer(tmp_path)
+    runner = VocoderRunner(model(), made, max_streams=NUM_STREAMS)
+    reference = plain_runner(model(), max_streams=NUM_STREAMS)
+    for plans in ([[3, 1], [2, 0]], [[4]]):
+        for samples, wanted in zip(feed(runner, plans), feed(reference, plans), strict=True):
+            assert samples.shape == wanted.shape
+            assert torch.allclose(samples, wanted, atol=TOLERANCE, rtol=0)
+    assert runner.name == "tensorrt"
+
+
+def test_a_bucket_without_an_engine(tmp_path: Path) -> None:
+    made = renderer(tmp_path)
+    with pytest.raises(TensorrtError, match="no engine for 2 streams and 2 frames"):
+        made.network.workspace(2, 2)
