@@ -210,6 +210,16 @@ class GatewayConfig:
             "engine runs in this process"
         ),
     )
+    llm_device: str | None = field(
+        default=None,
+        metadata=_help("disaggregated: the speech LLM's own GPU, such as cuda:0, see --token2wav-devices; unset: none"),
+    )
+    token2wav_devices: str = field(
+        default="",
+        metadata=_help(
+            "disaggregated: GPUs with a flow and a vocoder each, with commas: cuda:1,cuda:2; cpu,cpu to try it without"
+        ),
+    )
     llm_backend: LlmBackend = field(
         default="auto",
         metadata=_help("what runs the speech LLM; auto: cuda (our kernels) on a GPU, torch on a CPU"),
@@ -335,6 +345,11 @@ class GatewayConfig:
             raise ConfigError(f"gpus is {self.gpus!r}; it must be numbers of GPUs such as 0,1, or cpu,cpu")
         if places and self.device != "auto":
             raise ConfigError(f"gpus and device ({self.device}) are both set: gpus says where the engines run")
+        if places and (self.llm_device is not None or self.token2wav_devices):
+            raise ConfigError(
+                "gpus is set, and llm_device or token2wav_devices too: have a whole engine on each GPU, or one with "
+                "its models on several"
+            )
         return places
 
     def found_model_dir(self) -> Path:

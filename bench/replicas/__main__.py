@@ -2,8 +2,11 @@
 
     python -m voicegate.bench.replicas hop [--streams 1 100 400] [--chunk-ms 200] [--seconds 10] [--json FILE]
     python -m voicegate.bench.replicas scale --model DIR --gpus 0,1 [--streams 300 400] [--json FILE] [--serve FLAGS...]
+    python -m voicegate.bench.replicas placements --model DIR --gpus 0,1,2 [--streams 1 2 4 10] [--mixed 200 300]
+        [--json FILE] [--serve FLAGS...]
 
-`hop` needs no GPU. `scale` measures the first GPU alone, then all with as many streams for each.
+`hop` needs no GPU. `scale` measures the first GPU alone, then all with as many streams for each. `placements` measures
+engine processes on all GPUs, then one engine with its LLM on the first (docs/adr/0051); cpu,cpu tries it without GPUs.
 """
 
 import argparse
@@ -11,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from voicegate.bench import environment, results_file
-from voicegate.bench.replicas import hop, scale
+from voicegate.bench.replicas import hop, placements, scale
 
 
 def _hop(options: argparse.Namespace) -> None:
@@ -41,6 +44,21 @@ def _scale(options: argparse.Namespace) -> None:
     print(f"held: {one} streams by one, {all_of_them} by {len(gpus)}{ratio}")
 
 
+def _placements(options: argparse.Namespace) -> None:
+    gpus = options.gpus.split(",")
+    rows: list[dict[str, Any]] = []
+    try:
+        for row in placements.measure(options.model, gpus, options.streams, options.mixed, options.serve):
+            rows.append(row)
+            report = {"environment": environment.describe(), "gpus": gpus, "serve": options.serve, "rows": rows}
+            results_file.save(report, options.json)
+    except ValueError as error:
+        raise SystemExit(f"bench.replicas: {error}") from error
+    print(placements.heading())
+    for row in rows:
+        print(placements.line(row))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
@@ -55,7 +73,14 @@ def main() -> None:
     scaling.add_argument("--streams", type=int, nargs="+", default=[300, 400], help="for each GPU")
     scaling.add_argument("--serve", nargs=argparse.REMAINDER, default=[], help="flags of `voicegate serve`; last")
     scaling.set_defaults(run=_scale)
-    for command in (hopping, scaling):
+    placing = commands.add_parser("placements")
+    placing.add_argument("--model", type=Path, required=True, metavar="DIR")
+    placing.add_argument("--gpus", default="0,1")
+    placing.add_argument("--streams", type=int, nargs="*", default=[1, 2, 4, 10], help="at any time, for each GPU")
+    placing.add_argument("--mixed", type=int, nargs="*", default=[200, 300], help="live ones, for each GPU")
+    placing.add_argument("--serve", nargs=argparse.REMAINDER, default=[], help="flags of `voicegate serve`; last")
+    placing.set_defaults(run=_placements)
+    for command in (hopping, scaling, placing):
         command.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     options.run(options)

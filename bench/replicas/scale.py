@@ -11,10 +11,25 @@ from typing import Any
 from voicegate.clients.bench.ramp import Objective
 
 
-def command(model: Path, gpus: Sequence[str], num_streams: int, flags: Sequence[str], report: Path) -> list[str]:
-    serve = ["--gpus", ",".join(gpus), "--max-sockets", str(max(2 * num_streams, 1024)), *flags]
-    options = ["--model", str(model), "--json", str(report), "--scenarios", "alone:20j", f"mixed:{num_streams}"]
+def command(
+    model: Path, where: Sequence[str], scenarios: Sequence[str], *, max_streams: int, flags: Sequence[str], report: Path
+) -> list[str]:
+    """`where`: flags that say which devices."""
+    serve = [*where, "--max-sockets", str(max(2 * max_streams, 1024)), *flags]
+    options = ["--model", str(model), "--json", str(report), "--scenarios", *scenarios]
     return [sys.executable, "-m", "voicegate.bench.socket", *options, "--serve", *serve]
+
+
+def serve(
+    model: Path, where: Sequence[str], scenarios: Sequence[str], *, max_streams: int, flags: Sequence[str]
+) -> Mapping[str, Any]:
+    """Each scenario's row, None where it was left out. Raises CalledProcessError."""
+    with tempfile.TemporaryDirectory() as directory:
+        report = Path(directory, "socket.json")
+        asked = command(model, where, scenarios, max_streams=max_streams, flags=flags, report=report)
+        subprocess.run(asked, check=True)
+        told: Mapping[str, Any] = json.loads(report.read_text())["scenarios"]
+    return told
 
 
 def measure(model: Path, gpus: Sequence[str], streams_per_gpu: Sequence[int], flags: Sequence[str]) -> Iterator[Any]:
@@ -30,11 +45,8 @@ def best(rows: Sequence[Mapping[str, Any]], num_gpus: int) -> int:
 
 
 def _run(model: Path, gpus: Sequence[str], num_streams: int, flags: Sequence[str]) -> Mapping[str, Any]:
-    with tempfile.TemporaryDirectory() as directory:
-        report = Path(directory, "socket.json")
-        subprocess.run(command(model, gpus, num_streams, flags, report), check=True)
-        told: Mapping[str, Any] = json.loads(report.read_text())["scenarios"]
-    return told
+    scenarios = ["alone:20j", f"mixed:{num_streams}"]
+    return serve(model, ["--gpus", ",".join(gpus)], scenarios, max_streams=num_streams, flags=flags)
 
 
 def _row(scenarios: Mapping[str, Any], num_gpus: int, streams_per_gpu: int) -> Mapping[str, Any]:

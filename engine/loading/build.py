@@ -5,6 +5,8 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
+from itertools import count
 
 import torch
 
@@ -15,6 +17,7 @@ from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.audio.packets import pre_skip_48k
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.watcher import NO_WAKER, Waker
+from voicegate.engine.disaggregated.core import DisaggregatedCore
 from voicegate.engine.interface import (
     AudioFormat,
     Done,
@@ -26,16 +29,17 @@ from voicegate.engine.interface import (
     UtteranceRequest,
 )
 from voicegate.engine.llm.backend import LlmDied
-from voicegate.engine.loading.devices import free_gpu_bytes, open_device, resolved_for_device
+from voicegate.engine.loading.devices import Device, Placement, free_gpu_bytes, open_placement, resolved_for_device
 from voicegate.engine.loading.llm import load_llm
-from voicegate.engine.loading.memory import check_room, gpu_memory
+from voicegate.engine.loading.memory import check_room, gpu_memory, memory_apart
 from voicegate.engine.loading.progress import SILENT, Progress
 from voicegate.engine.loading.runners import load_flow, load_vocoder
 from voicegate.engine.loading.startup import ModelStart, freeze_heap, timed
 from voicegate.engine.loop.core import EngineCore
+from voicegate.engine.loop.driven import DrivenCore
 from voicegate.engine.loop.prompting import MAX_INSTRUCT_CHARS
 from voicegate.engine.loop.reception import speaking_modes
-from voicegate.engine.loop.stages import Stages
+from voicegate.engine.loop.stages import Stages, VoiceRoom
 from voicegate.engine.loop.voice_shelf import ready_voice, voice_room
 from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.model.config import ModelConfig, load_model_config
@@ -65,22 +69,27 @@ def load_engine(
         with timed("configuration and voices", on_progress):
             model = load_model_config(config.model_dir)
             voices = load_voices(config.model_dir, model, config.voices_dir)
-        stages = load_stages(config, model, voices, on_progress)
+        all_stages = load_all_stages(config, model, voices, on_progress)
     except (ValueError, OSError) as error:
         raise EngineError(f"cannot load the model in {config.model_dir}: {error}") from error
-    info = engine_info(config, stages)
+    info = engine_info(config, *all_stages)
     keeper = VoiceKeeper(config.model_dir, model, config.voices_dir)
     with ExitStack() as running:  # beside this thread; ended if anything here fails
-        running.callback(stages.llm.close)
+        running.callback(all_stages[0].llm.close)
         with timed("warm-up", on_progress):
-            _warm_up(config, stages, info)
+            for stages in all_stages:
+                _warm_up(config, stages, info)
         encoders: Encoders | None = None
         if config.encoder_processes:
             with timed("encoder processes", on_progress):
                 processes = EncoderProcesses(config.encoder_processes, opus_complexity=config.opus_complexity)
                 encoders = HeadStarts(processes, time.monotonic, opus_complexity=config.opus_complexity)
             running.callback(encoders.close)
-        core = EngineCore(config, stages, time.monotonic, sink, encoders=encoders, waker=waker)
+        core: DrivenCore
+        if len(all_stages) == 1:
+            core = EngineCore(config, all_stages[0], time.monotonic, sink, encoders=encoders, waker=waker)
+        else:
+            core = DisaggregatedCore(config, all_stages, time.monotonic, sink, encoders=encoders, waker=waker)
         freeze_heap()
         running.callback(gc.unfreeze)
         return LoadedEngine(core, info, close=running.pop_all().close, voices=keeper, encoders=encoders)
@@ -89,39 +98,84 @@ def load_engine(
 def load_stages(
     config: EngineConfig, model: ModelConfig, voices: Mapping[str, Voice], progress: Progress = SILENT
 ) -> Stages:
-    """The models on their device, and every voice prepared for them. Raises ValueError for unfit files."""
-    device = open_device(config)
-    start = ModelStart(device.device, progress)
+    """The models on their devices, one of which has flow and vocoder. Raises as `load_all_stages`."""
+    (stages,) = load_all_stages(config, model, voices, progress)
+    return stages
+
+
+def load_all_stages(
+    config: EngineConfig, model: ModelConfig, voices: Mapping[str, Voice], progress: Progress = SILENT
+) -> tuple[Stages, ...]:
+    """The models on their devices, and every voice prepared for them: stages for each token2wav, with one LLM.
+
+    Raises ValueError for unfit files, and EngineError for devices that cannot hold or run them.
+    """
+    placement = open_placement(config)
+    starts = {each: ModelStart(each.device, progress) for each in placement.devices}
     room = voice_room(config, voices.values())
-    if device.is_cuda:
-        check_room(gpu_memory(config, model, room), config, free_gpu_bytes(device.device))
+    # The LLM has slots for all token2wavs.
+    llm_config = replace(config, max_active_clauses=config.max_active_clauses * len(placement.token2wavs))
+    _check_rooms(placement, config, model, room)
     with timed("text", progress):
         tokenizer = TextTokenizer.from_file(
             config.model_dir / "tokenizer.json", end_of_prompt_id=model.llm.end_of_prompt_id
         )
-    with timed("speech LLM", progress):
-        llm = load_llm(config, model, device, num_prompt_tokens=room.longest_tokens, start=start)
+    with timed("speech LLM", progress), placement.llm.current():
+        start = starts[placement.llm]
+        llm = load_llm(llm_config, model, placement.llm, num_prompt_tokens=room.longest_tokens, start=start)
     with ExitStack() as running:
         running.callback(llm.close)
-        with timed("vocoder", progress):
-            vocoder = load_vocoder(config, model, device, start=start)
-        with timed("flow", progress):
-            flow = load_flow(config, model, device, room=room, start=start)
-        start.finish()
-        with timed("voice prompts", progress), device.token2wav_lane.active():
-            ready = {name: ready_voice(voice, model, tokenizer, flow) for name, voice in voices.items()}
+        parts = []
+        for device in placement.token2wavs:
+            start, where = starts[device], _where(device, placement)
+            with timed(f"vocoder{where}", progress), device.current():
+                vocoder = load_vocoder(config, model, device, start=start)
+            with timed(f"flow{where}", progress), device.current():
+                flow = load_flow(config, model, device, room=room, start=start)
+            parts.append((device, flow, vocoder))
+        for device, start in starts.items():  # one device after the other: see startup.py of equal kernels
+            with device.current():
+                start.finish()
+        ready = []
+        for device, flow, _ in parts:
+            with timed(f"voice prompts{_where(device, placement)}", progress), device.token2wav_lane.active():
+                ready.append({name: ready_voice(voice, model, tokenizer, flow) for name, voice in voices.items()})
         running.pop_all()
-    return Stages(
-        model,
-        tokenizer,
-        llm,
-        flow,
-        vocoder,
-        ready,
-        voice_room=room,
-        token2wav_lane=device.token2wav_lane,
-        is_concurrent=device.is_cuda,
+    names = count()  # of the LLM's sequences
+    return tuple(
+        Stages(
+            model,
+            tokenizer,
+            llm,
+            flow,
+            vocoder,
+            prepared,
+            voice_room=room,
+            token2wav_lane=device.token2wav_lane,
+            is_concurrent=device.is_cuda,
+            is_llm_apart=placement.is_llm_apart,
+            sequence_ids=names,
+        )
+        for (device, flow, vocoder), prepared in zip(parts, ready, strict=True)
     )
+
+
+def _check_rooms(placement: Placement, config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> None:
+    """Before anything is loaded. Raises EngineError."""
+    if not placement.llm.is_cuda:
+        return
+    if not placement.is_llm_apart:
+        check_room(gpu_memory(config, model, room), config, free_gpu_bytes(placement.llm.device))
+        return
+    of_llm, of_token2wav = memory_apart(config, model, room)
+    for device in placement.devices:
+        memory = of_llm if device is placement.llm else of_token2wav
+        check_room(memory, config, free_gpu_bytes(device.device), where=str(device.device))
+
+
+def _where(device: Device, placement: Placement) -> str:
+    """Where there are several to tell apart."""
+    return f" on {device.device}" if len(placement.token2wavs) > 1 else ""
 
 
 def set_threads(config: EngineConfig) -> None:
@@ -129,7 +183,8 @@ def set_threads(config: EngineConfig) -> None:
     torch.set_num_threads(config.threads or os.cpu_count() or 1)
 
 
-def engine_info(config: EngineConfig, stages: Stages) -> EngineInfo:
+def engine_info(config: EngineConfig, stages: Stages, *others: Stages) -> EngineInfo:
+    """`others`: of further token2wavs with the same LLM, each of which takes as many utterances."""
     model, traits = stages.model, stages.llm.traits
     return EngineInfo(
         model=model.name,
@@ -137,7 +192,7 @@ def engine_info(config: EngineConfig, stages: Stages) -> EngineInfo:
         default_voice=model.default_voice or min(stages.voices),
         modes=speaking_modes(traits),
         pre_skip_48k=pre_skip_48k(AudioFormat()),
-        max_utterances=config.max_utterances,
+        max_utterances=config.max_utterances * (1 + len(others)),
         max_lead_ms=config.max_lead_ms,
         max_text_chars=config.max_text_chars,
         max_instruct_chars=MAX_INSTRUCT_CHARS if model.supports_instruct else 0,

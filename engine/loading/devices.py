@@ -1,7 +1,9 @@
-"""The device that the models run on, its lanes, and the precisions that a configuration may name."""
+"""The devices that the models run on, their lanes, and the precisions that a configuration may name."""
 
 import importlib.util
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
@@ -17,9 +19,9 @@ KV_DTYPES: Final = {**DTYPES, "float8": torch.float8_e4m3fn}
 PRODUCT_DTYPES: Final = {"precision": None, "float8": torch.float8_e4m3fn}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Device:
-    """Where the models run, and on which lanes."""
+    """Where models run, and on which lanes."""
 
     device: torch.device
     llm_lane: Lane
@@ -28,6 +30,26 @@ class Device:
     @property
     def is_cuda(self) -> bool:
         return self.device.type == "cuda"
+
+    def current(self) -> AbstractContextManager[object]:
+        """What is made inside without naming a device is made on this one. Inside a lane's `active` it is so too."""
+        return torch.cuda.device(self.device) if self.is_cuda else nullcontext()
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Which device has which models."""
+
+    llm: Device
+    token2wavs: tuple[Device, ...]  # each with a flow and a vocoder
+
+    @property
+    def is_llm_apart(self) -> bool:
+        return self.llm not in self.token2wavs
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        return (self.llm, *self.token2wavs) if self.is_llm_apart else self.token2wavs
 
 
 def choose_device(name: str) -> torch.device:
@@ -41,10 +63,49 @@ def choose_device(name: str) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
+def named_device(name: str) -> torch.device:
+    """Of a disaggregated configuration: cpu, or cuda:N. Raises EngineError for a GPU that is not there."""
+    device = torch.device(name)
+    if device.type == "cuda":
+        num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if device.index >= num_gpus:
+            raise EngineError(f"there is no {name}: torch sees {num_gpus} GPUs, counted from 0")
+    return device
+
+
 def resolved_for_device(config: EngineConfig) -> EngineConfig:
-    """With what suits the device where `config` leaves it open. Raises as `choose_device`."""
-    device = choose_device(config.device)
-    return config.resolved("cuda", gpu_of(device)) if device.type == "cuda" else config.resolved(device.type)
+    """With what suits the device where `config` leaves it open. Raises as `choose_device` and `named_device`.
+
+    Of several token2wavs each takes as much as suits the smallest of their GPUs.
+    """
+    if not config.is_disaggregated:
+        device = choose_device(config.device)
+        return config.resolved("cuda", gpu_of(device)) if device.type == "cuda" else config.resolved(device.type)
+    gpus = [gpu_of(device) for device in map(named_device, config.token2wav_devices) if device.type == "cuda"]
+    return _with_slots_for_all(config, config.resolved("cuda", smallest(gpus))) if gpus else config.resolved("cpu")
+
+
+def _with_slots_for_all(config: EngineConfig, resolved: EngineConfig) -> EngineConfig:
+    """Raises EngineError where one LLM cannot have as many slots as were asked for."""
+    from voicegate.engine.llm.cuda.config import LINE_BUCKETS  # noqa: PLC0415 - a CPU imports nothing of CUDA's
+
+    num_token2wavs = len(config.token2wav_devices)
+    most = LINE_BUCKETS[-1] // num_token2wavs
+    if config.max_active_clauses > most:
+        raise EngineError(
+            f"max_active_clauses is {config.max_active_clauses} for each of {num_token2wavs} token2wavs; one LLM "
+            f"takes {LINE_BUCKETS[-1]} at once, which is {most} for each"
+        )
+    return replace(resolved, max_active_clauses=min(resolved.max_active_clauses, most))
+
+
+def smallest(gpus: Sequence[Gpu]) -> Gpu:
+    """What all of them have."""
+    return Gpu(
+        memory_bytes=min(gpu.memory_bytes for gpu in gpus),
+        num_multiprocessors=min(gpu.num_multiprocessors for gpu in gpus),
+        has_float8=all(gpu.has_float8 for gpu in gpus),
+    )
 
 
 def gpu_of(device: torch.device) -> Gpu:
@@ -65,10 +126,26 @@ def _has_float8(device: torch.device) -> bool:
     return torch.cuda.get_device_capability(device) >= (8, 9)
 
 
+def open_placement(config: EngineConfig) -> Placement:
+    """Raises as `named_device` and `open_device`."""
+    if config.llm_device is None:
+        only = open_device(config)
+        return Placement(only, (only,))
+    chosen = [named_device(name) for name in (config.llm_device, *config.token2wav_devices)]
+    for token2wav in chosen[1:]:
+        _check_products(config, token2wav)
+    llm, *token2wavs = map(_opened, chosen)
+    return Placement(llm, tuple(token2wavs))
+
+
 def open_device(config: EngineConfig) -> Device:
     """Raises as `choose_device`, and EngineError for a GPU without Triton, or without what `config` asks of it."""
     device = choose_device(config.device)
     _check_products(config, device)
+    return _opened(device)
+
+
+def _opened(device: torch.device) -> Device:
     if device.type == "cpu":
         return Device(device, HOST_LANE, HOST_LANE)
     if importlib.util.find_spec("triton") is None:

@@ -88,6 +88,11 @@ def _tensorrt_llm(config: EngineConfig, model: ModelConfig, device: Device, num_
     from voicegate.engine.llm.tensorrt_llm.requirements import check_requirements  # noqa: PLC0415
 
     sampling = _repetition_aware(model)
+    if device.device.index:
+        raise EngineError(
+            f"TensorRT-LLM runs on the first GPU, not on {device.device}: use llm_device cuda:0 "
+            "(CUDA_VISIBLE_DEVICES says which GPU that is)"
+        )
     check_requirements(device.device)
     if config.merged_hf_dir is None:
         raise EngineError(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 import torch
@@ -131,6 +131,17 @@ def gpu_memory(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> Gpu
     )
 
 
+def memory_apart(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> tuple[GpuMemory, GpuMemory]:
+    """Of a disaggregated one: of the GPU with the LLM, which has slots for all token2wavs, and of one with these."""
+    num_slots = config.max_active_clauses * len(config.token2wav_devices)
+    llm = gpu_memory(replace(config, max_active_clauses=num_slots), model, room)
+    token2wav = gpu_memory(config, model, room)
+    return (
+        replace(llm, vocoder_bytes=0, flow_weight_bytes=0, working_bytes=0, voice_blocks=0, clause_blocks=0),
+        replace(token2wav, llm_weight_bytes=0, llm_slot_bytes=0),
+    )
+
+
 def spare_room(config: EngineConfig) -> VoiceRoom:
     """For voices that may come: where those that are there are not known."""
     return VoiceRoom((config.spare_voice_tokens,) * config.spare_voices)
@@ -164,20 +175,20 @@ def token2wav_needs(model: ModelConfig, *, dtype: torch.dtype, kv_dtype: torch.d
             assert_never(model.flow)
 
 
-def check_room(memory: GpuMemory, config: EngineConfig, free_bytes: int) -> None:
+def check_room(memory: GpuMemory, config: EngineConfig, free_bytes: int, *, where: str = "the GPU") -> None:
     """Before anything is loaded. Raises EngineError with the parts and what to change."""
     if memory.least_bytes <= free_bytes:
         return
     slot_bytes = memory.llm_slot_bytes // config.max_active_clauses
     excess = memory.least_bytes - free_bytes
-    num_fitting = config.max_active_clauses - math.ceil(excess / slot_bytes)
+    num_fitting = config.max_active_clauses - math.ceil(excess / slot_bytes) if slot_bytes else 0
     remedies = ["free its memory", "take a larger one"]
     if num_fitting > 0:
         remedies.insert(0, f"set max_active_clauses to {num_fitting} or less (it is {config.max_active_clauses})")
     if config.kv_dtype != "float8" and config.precision == "bfloat16":
         remedies.insert(0, "use kv_dtype float8 where the GPU has it")
     raise EngineError(
-        f"{free_bytes / GIB:.1f} GiB are free on the GPU and this model takes {memory.least_bytes / GIB:.1f} at the "
+        f"{free_bytes / GIB:.1f} GiB are free on {where} and this model takes {memory.least_bytes / GIB:.1f} at the "
         f"least: {_told(memory)}; {', or '.join(remedies)} (`voicegate size` tells what fits)"
     )
 
@@ -193,7 +204,7 @@ def _told(memory: GpuMemory) -> str:
         f"{num_seconds} s of context for voices and one clause": num_blocks * memory.block_bytes,
         "kernels, graphs and activations": SPARE_GPU_BYTES + memory.working_bytes,
     }
-    return ", ".join(f"{name} {num_bytes / GIB:.1f}" for name, num_bytes in parts.items())
+    return ", ".join(f"{name} {num_bytes / GIB:.1f}" for name, num_bytes in parts.items() if num_bytes)
 
 
 def _num_weights(shapes: Mapping[str, Shape]) -> int:

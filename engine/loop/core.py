@@ -68,6 +68,7 @@ class EngineCore:
             guard_s=config.guard_ms / 1000,
             room_guard_s=config.room_guard_ms / 1000,
             is_concurrent=stages.is_concurrent,
+            is_llm_apart=stages.is_llm_apart,
         )
         self._voices = VoiceShelf(stages)
         self._growth = Growth(
@@ -230,6 +231,11 @@ class EngineCore:
     def num_submitted(self) -> int:
         """Utterances so far."""
         return self._roster.num_entries
+
+    @property
+    def num_live(self) -> int:
+        """Utterances that have not ended."""
+        return self._roster.num_live
 
     @property
     def num_welcome(self) -> int:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
 from voicegate.engine.interface import ListenerReport, UtteranceId
-from voicegate.engine.loop.core import EngineCore
+from voicegate.engine.loop.driven import DrivenCore
 
-Command = Callable[[EngineCore], None]
+Command = Callable[[DrivenCore], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class _Push:
     utterance_id: UtteranceId
     texts: list[str]
 
-    def __call__(self, core: EngineCore) -> None:
+    def __call__(self, core: DrivenCore) -> None:
         core.push_text(self.utterance_id, "".join(self.texts))
 
 
@@ -31,7 +31,7 @@ class _Note:
     utterance_id: UtteranceId
     report: ListenerReport
 
-    def __call__(self, core: EngineCore) -> None:
+    def __call__(self, core: DrivenCore) -> None:
         core.note_listener(self.utterance_id, self.report)
 
 

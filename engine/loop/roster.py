@@ -103,6 +103,10 @@ class Roster:
     def __contains__(self, utterance: Utterance) -> bool:
         return utterance.entry.key in self._utterances
 
+    @property
+    def num_live(self) -> int:
+        return len(self._utterances)
+
     def named(self, utterance_id: UtteranceId) -> Utterance | None:
         return self._by_id.get(utterance_id)
 

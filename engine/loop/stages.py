@@ -45,6 +45,7 @@ class Stages:
     voices: Mapping[str, ReadyVoice]  # at the start; see engine.voice_shelf
     token2wav_lane: Lane = HOST_LANE  # flow and vocoder
     is_concurrent: bool = False  # the lanes run side by side
+    is_llm_apart: bool = False  # and the LLM's on a device of its own
     voice_room: VoiceRoom = VoiceRoom()
     # Names of LLM passes, none used twice with this LLM: what is made of a released one may still come.
     sequence_ids: Iterator[int] = field(default_factory=count)

@@ -38,7 +38,7 @@ from voicegate.engine.interface import (
     check_removable,
 )
 from voicegate.engine.llm.backend import LlmDied
-from voicegate.engine.loop.core import EngineCore
+from voicegate.engine.loop.driven import DrivenCore
 from voicegate.engine.loop.inbox import Inbox
 from voicegate.engine.loop.outbox import Outbox
 from voicegate.engine.loop.requests import check_request
@@ -59,7 +59,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class LoadedEngine:
-    core: EngineCore
+    core: DrivenCore
     info: EngineInfo
     voices: VoiceKeeper | None = None  # makes new ones; None: the voices are fixed
     close: Callable[[], None] = lambda: None  # ends what loading started: all encoded audio has left when it returns
@@ -67,7 +67,7 @@ class LoadedEngine:
 
 
 class ThreadedEngine:
-    """`engine.interface.Engine` over an EngineCore that `load` builds, in the thread that will run it.
+    """`engine.interface.Engine` over a core that `load` builds, in the thread that will run it.
 
     `load` is given the sink for the core's events, and what wakes the thread that then runs it.
     """
@@ -91,7 +91,7 @@ class ThreadedEngine:
         self._is_at_rest = True
         self._keeper: VoiceKeeper | None = None
         self._encoders: Encoders | None = None
-        self._core: EngineCore | None = None  # to look at from outside its thread
+        self._core: DrivenCore | None = None  # to look at from outside its thread
         self._voice_change = asyncio.Lock()  # one at a time
         self._arriving: asyncio.Future[ReadyVoice] | None = None
 
@@ -312,7 +312,7 @@ class ThreadedEngine:
                 log.exception("engine_died")
                 reason = "the engine died; see the log"
 
-    def _serve(self, core: EngineCore) -> None:
+    def _serve(self, core: DrivenCore) -> None:
         wait_s: float | None = None
         num_steps, num_moves = count(1), 0
         while self._take_commands(core, wait_s):
@@ -329,7 +329,7 @@ class ThreadedEngine:
             self._welcome = (core.num_submitted, core.num_welcome)
             self._counters = {**core.counters, "host_seconds": time.thread_time(), "host_steps": next(num_steps)}
 
-    def _take_commands(self, core: EngineCore, wait_s: float | None) -> bool:
+    def _take_commands(self, core: DrivenCore, wait_s: float | None) -> bool:
         """Apply what has come, for a moment at most, waiting up to `wait_s` (None: for ever) for it. False: stop."""
         commands = self._inbox.take(wait_s)
         self._is_at_rest = False

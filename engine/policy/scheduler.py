@@ -71,7 +71,8 @@ def decide(due: Due, limits: Limits, room: Room = _EMPTY_ROOM) -> Decision:
     firsts.sort(key=_first)
     flow = _flow_work([side for _, side in firsts], limits, room) if room.takes_flow_step else None
     is_flow_busy = flow is not None or not room.takes_flow_step
-    yields = limits.is_concurrent and is_flow_busy and _has_right_of_way(due, limits)
+    shares_device = limits.is_concurrent and not limits.is_llm_apart
+    yields = shares_device and is_flow_busy and _has_right_of_way(due, limits)
     llm = _llm_work(due, limits, yields=yields) if room.takes_llm_step else None
     if limits.is_concurrent or llm is None or flow is None:
         return Decision(llm, flow)

@@ -58,6 +58,7 @@ class Limits:
     # waits long for it.
     max_prefills: int = 8
     is_concurrent: bool = False  # the device runs an LLM step and an Euler step side by side
+    is_llm_apart: bool = False  # so do two devices, and neither slows the other down
 
 
 def due_at_s(view: StreamView) -> float:

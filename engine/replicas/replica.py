@@ -27,9 +27,9 @@ from voicegate.engine.interface import (
     VoiceInfo,
 )
 from voicegate.engine.loading.progress import Progress
+from voicegate.engine.policy.placement import Load
 from voicegate.engine.replicas.channel import Channel
 from voicegate.engine.replicas.lexicon import Lexicon
-from voicegate.engine.replicas.placement import Load
 from voicegate.engine.replicas.site import EngineProcess, Site
 from voicegate.engine.replicas.vitals import Vitals
 from voicegate.engine.replicas.wire import (

@@ -29,8 +29,8 @@ from voicegate.engine.interface import (
 )
 from voicegate.engine.loading.progress import SILENT, Progress
 from voicegate.engine.loop.requests import check_request
+from voicegate.engine.policy.placement import choose
 from voicegate.engine.replicas.crew import Crew
-from voicegate.engine.replicas.placement import choose
 from voicegate.engine.replicas.replica import Replica, settle
 from voicegate.engine.replicas.seat import total
 from voicegate.engine.replicas.shared_voices import SharedVoices

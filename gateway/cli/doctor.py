@@ -28,6 +28,7 @@ from voicegate.gateway.cli.model_files import (
     unmade_pairs,
 )
 from voicegate.gateway.cli.terminal import say
+from voicegate.gateway.cli.wanted_devices import WantedDevices, wanted_devices
 from voicegate.gateway.config import CPU, GatewayConfig, from_environment
 from voicegate.gateway.config_fields import ConfigError
 from voicegate.gateway.server.descriptors import FileLimits, file_limits
@@ -41,9 +42,12 @@ _SETTINGS: Final = (
     "port",
     "device",
     "gpus",
+    "llm_device",
+    "token2wav_devices",
     "llm_backend",
     "merged_hf_dir",
     "vocoder_backend",
+    "vocoder_precision",
     "tensorrt_dir",
 )
 
@@ -72,6 +76,8 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--port", help="that it would listen on")
     parser.add_argument("--device", metavar="auto|cpu|cuda", help="where the engine would run")
     parser.add_argument("--gpus", metavar="0,1,...", help="where engine processes would run")
+    parser.add_argument("--llm-device", metavar="cuda:0", help="where the speech LLM alone would run")
+    parser.add_argument("--token2wav-devices", metavar="cuda:1,...", help="where a flow and a vocoder each would run")
     parser.add_argument("--llm-backend", metavar="NAME", help="what would run the speech LLM")
     parser.add_argument("--merged-hf-dir", metavar="DIR", type=Path, help="for tensorrt-llm: its checkpoint")
     parser.add_argument("--vocoder-backend", metavar="NAME", help="what would run the vocoder")
@@ -143,17 +149,22 @@ def check_torch(config: GatewayConfig) -> Iterator[Finding]:
         yield Finding(Level.WARN, "torch", text)
     else:
         yield Finding(Level.OK, "torch", f"{torch.__version__}, {threads} threads on {cores} cores")
+    try:
+        wanted = wanted_devices(config)
+    except ValueError as error:
+        yield Finding(Level.FAIL, "devices", str(error))
+        return
     if torch.cuda.is_available():
-        yield from _check_gpu(config)
-    elif config.device == "cuda" or any(place != CPU for place in config.engine_places):
-        wanted = "device is cuda" if config.device == "cuda" else f"gpus is {config.gpus}"
-        text = f"{wanted}, and torch sees none: install a driver and a torch for CUDA, or use device cpu"
+        yield from _check_gpu(config, wanted)
+    elif config.device == "cuda" or wanted.gpus:
+        named = "device is cuda" if config.device == "cuda" else wanted.text
+        text = f"{named}, and torch sees none: install a driver and a torch for CUDA, or use device cpu"
         yield Finding(Level.FAIL, "cuda", text)
     else:
         yield Finding(Level.OK, "cuda", "none; models run on the CPU")
 
 
-def _check_gpu(config: GatewayConfig) -> Iterator[Finding]:
+def _check_gpu(config: GatewayConfig, wanted: WantedDevices) -> Iterator[Finding]:
     """Of a machine with one: those that would be used, and what their kernels need."""
     try:
         import torch  # noqa: PLC0415 - as above
@@ -162,18 +173,16 @@ def _check_gpu(config: GatewayConfig) -> Iterator[Finding]:
     except ImportError as error:
         yield Finding(Level.FAIL, "engine", f"cannot be imported ({error}): {INSTALL_SERVER}")
         return
-    places = config.engine_places
-    if config.device == "cpu" or (places and set(places) == {CPU}):
-        where = "device" if config.device == "cpu" else "gpus"
-        yield Finding(Level.OK, "cuda", f"{torch.cuda.get_device_name(0)}, not used: {where} is {CPU}")
+    if wanted.is_cpu_alone:
+        yield Finding(Level.OK, "cuda", f"{torch.cuda.get_device_name(0)}, not used: {wanted.setting} is {CPU}")
         return
     num_gpus = torch.cuda.device_count()
-    for number in sorted({int(place) for place in places if place != CPU}) or [torch.cuda.current_device()]:
+    for number in wanted.gpus or (torch.cuda.current_device(),):
         if number < num_gpus:
-            yield _check_memory(config, number)
+            yield _check_memory(config, number, wanted)
         else:
-            text = f"gpus names GPU {number}, and torch sees {num_gpus}, counted from 0"
-            yield Finding(Level.FAIL, "cuda", text)
+            named = "gpus names GPU" if wanted.setting == "gpus" else f"{wanted.text}: there is no GPU"
+            yield Finding(Level.FAIL, "cuda", f"{named} {number}, and torch sees {num_gpus}, counted from 0")
     try:
         import triton  # noqa: PLC0415
     except ImportError as error:
@@ -182,28 +191,33 @@ def _check_gpu(config: GatewayConfig) -> Iterator[Finding]:
         yield Finding(Level.OK, "triton", triton.__version__)
 
 
-def _check_memory(config: GatewayConfig, number: int) -> Finding:
-    """Whether the configuration's model would find room on this GPU."""
+def _check_memory(config: GatewayConfig, number: int, wanted: WantedDevices) -> Finding:
+    """Whether the configuration's model, or its part, would find room on this GPU."""
     import torch  # noqa: PLC0415 - as above
 
     from voicegate.engine.config import REFERENCE_GPU  # noqa: PLC0415
-    from voicegate.engine.loading.memory import gpu_memory, spare_room  # noqa: PLC0415
+    from voicegate.engine.loading.memory import gpu_memory, memory_apart, spare_room  # noqa: PLC0415
     from voicegate.gateway.cli.engine_settings import engine_config  # noqa: PLC0415
 
     free_bytes, total_bytes = torch.cuda.mem_get_info(number)
-    named = f"GPU {number}: " if config.engine_places else ""
+    named = f"GPU {number}: " if wanted.gpus else ""
     name = torch.cuda.get_device_name(number)
     text = f"{named}{name}, {free_bytes / _GIB:.1f} of {total_bytes / _GIB:.1f} GiB free"
     try:
         resolved = engine_config(config).resolved("cuda", replace(REFERENCE_GPU, memory_bytes=total_bytes))
         model = check_config(config.found_model_dir())
-        needed_bytes = gpu_memory(resolved, model, spare_room(resolved)).least_bytes
+        if resolved.is_disaggregated:
+            of_llm, of_token2wav = memory_apart(resolved, model, spare_room(resolved))
+            memory = of_llm if resolved.llm_device == f"cuda:{number}" else of_token2wav
+        else:
+            memory = gpu_memory(resolved, model, spare_room(resolved))
+        needed_bytes = memory.least_bytes
     except (ConfigError, UnfitFile):  # told where the model is checked
         needed_bytes = 0
     if free_bytes >= needed_bytes:
         return Finding(Level.OK, "cuda", text)
-    wanted = f"at least {needed_bytes / _GIB:.1f} wanted: end what else uses it, or lower max_active_clauses"
-    return Finding(Level.WARN, "cuda", f"{text}, {wanted}")
+    remedy = f"at least {needed_bytes / _GIB:.1f} wanted: end what else uses it, or lower max_active_clauses"
+    return Finding(Level.WARN, "cuda", f"{text}, {remedy}")
 
 
 def check_tensorrt_llm(config: GatewayConfig) -> Finding:

@@ -3,14 +3,24 @@
 import dataclasses
 
 from voicegate.engine.config import EngineConfig
-from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.config import GatewayConfig, listed
+from voicegate.gateway.config_fields import ConfigError
 
 
 def engine_config(config: GatewayConfig) -> EngineConfig:
-    """What is unset stays the engine's own default."""
+    """What is unset stays the engine's own default. Raises ConfigError for what does not go together."""
+    try:
+        return _engine_config(config)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _engine_config(config: GatewayConfig) -> EngineConfig:
     chosen = EngineConfig(
         model_dir=config.found_model_dir(),
         device=config.device,
+        llm_device=config.llm_device,
+        token2wav_devices=listed(config.token2wav_devices),
         threads=config.threads,
         lead_ms=config.lead_ms,
         stall_ms=config.stall_ms,

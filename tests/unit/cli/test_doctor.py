@@ -108,9 +108,12 @@ def test_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (torch.level, "pip install" in torch.text) == (Level.FAIL, True)
 
 
+APART = GatewayConfig(llm_device="cuda:0", token2wav_devices="cuda:1", threads=1)
+
+
 def test_cuda_that_was_asked_for_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    for config in (GatewayConfig(device="cuda", threads=1), GatewayConfig(gpus="0,1", threads=1)):
+    for config in (GatewayConfig(device="cuda", threads=1), GatewayConfig(gpus="0,1", threads=1), APART):
         assert [finding.level for finding in check_torch(config)] == [Level.OK, Level.FAIL]
 
 
@@ -181,6 +184,23 @@ def test_each_card_of_several_is_looked_at() -> None:
     assert list(check_torch(GatewayConfig(gpus="cpu,cpu", threads=1)))[1:] == [
         Finding(Level.OK, "cuda", "a card, not used: gpus is cpu")
     ]
+
+
+@pytest.mark.usefixtures("card")
+def test_each_device_of_a_disaggregated_engine_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    apart = GatewayConfig(llm_device="cuda:0", token2wav_devices="cuda:1,cuda:2", threads=1)
+    _, first, second, third, _ = check_torch(apart)
+    assert first == Finding(Level.OK, "cuda", "GPU 0: a card, 79.0 of 80.0 GiB free")
+    assert second == Finding(Level.OK, "cuda", "GPU 1: a card, 78.0 of 80.0 GiB free")
+    assert (third.level, "there is no GPU 2, and torch sees 2" in third.text) == (Level.FAIL, True)
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda _: (2 << 30, 80 << 30))
+    _, first, second, _ = check_torch(replace(apart, token2wav_devices="cuda:1"))
+    wanted = [float(found.text.partition("at least ")[2].split()[0]) for found in (first, second)]
+    assert wanted[0] != wanted[1], "each is asked for its own models"
+    on_cpu = replace(apart, llm_device="cpu", token2wav_devices="cpu")
+    assert list(check_torch(on_cpu))[1:] == [Finding(Level.OK, "cuda", "a card, not used: llm_device is cpu")]
+    _, found = check_torch(replace(apart, token2wav_devices=""))
+    assert (found.level, "they go together" in found.text) == (Level.FAIL, True)
 
 
 @pytest.mark.usefixtures("card")

@@ -35,6 +35,14 @@ def test_settings_of_the_engine() -> None:
     assert (unset.max_utterances, unset.threads) == (EngineConfig(Path("m")).max_utterances, None)
 
 
+def test_devices_of_a_disaggregated_engine() -> None:
+    config = GatewayConfig(model_dir=Path("m"), llm_device="cuda:0", token2wav_devices="cuda:1, cuda:2")
+    chosen = engine_config(config)
+    assert (chosen.llm_device, chosen.token2wav_devices) == ("cuda:0", ("cuda:1", "cuda:2"))
+    with pytest.raises(ConfigError, match="they go together"):
+        engine_config(replace(config, llm_device=None))
+
+
 def test_settings_of_a_gpu() -> None:
     config = GatewayConfig(
         model_dir=Path("m"),

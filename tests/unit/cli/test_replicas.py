@@ -60,3 +60,9 @@ def test_where_engines_run_is_said_once() -> None:
     with pytest.raises(ConfigError, match="gpus says where"):
         GatewayConfig(gpus="0", device="cpu")
     assert GatewayConfig().engine_places == ()
+
+
+def test_an_engine_with_its_models_apart_is_another_way() -> None:
+    for apart in ({"llm_device": "cuda:0"}, {"token2wav_devices": "cuda:1"}):
+        with pytest.raises(ConfigError, match="a whole engine on each GPU, or one with its models on several"):
+            GatewayConfig(gpus="0,1", **apart)  # type: ignore[arg-type]

@@ -43,7 +43,7 @@ class KernelFilter:
         self._frames_margin = Synthesis(config, device=rows.device).num_tail_frames
         self.convolve = Convolutions(cuda, rows)
         num_side_streams = len(self.stages) if cuda.has_side_streams and rows.device.type == "cuda" else 0
-        self._side = SideStreams(num_side_streams, priority=priority)
+        self._side = SideStreams(num_side_streams, device=rows.device, priority=priority)
 
     @property
     def specs(self) -> list[BufferSpec]:

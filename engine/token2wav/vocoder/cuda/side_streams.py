@@ -6,10 +6,10 @@ import torch
 
 
 class SideStreams:
-    def __init__(self, num_streams: int, *, priority: int = 0) -> None:
+    def __init__(self, num_streams: int, *, device: torch.device, priority: int = 0) -> None:
         """With none, work that is forked runs where it stands. `priority`: CUDA's, of the stream they branch off."""
         self._streams = [
-            torch.cuda.Stream(priority=priority)  # type: ignore[no-untyped-call]
+            torch.cuda.Stream(device, priority=priority)  # type: ignore[no-untyped-call]
             for _ in range(num_streams)
         ]
 

@@ -133,6 +133,12 @@ def test_what_tensorrt_llm_is_not_given(
     assert not standin.llms
 
 
+def test_a_gpu_that_is_not_the_first(standin: Standin, config: EngineConfig) -> None:
+    with pytest.raises(EngineError, match="runs on the first GPU, not on cuda:1: use llm_device cuda:0"):
+        load(config, Device(torch.device("cuda", 1), HOST_LANE, HOST_LANE))
+    assert not standin.llms
+
+
 def test_a_checkpoint_that_it_cannot_load(standin: Standin, config: EngineConfig) -> None:
     with pytest.raises(EngineError, match=f"TensorRT-LLM cannot load {config.merged_hf_dir}"):
         load(replace(config, tensorrt_llm_stream_interval=1, max_active_clauses=0), GPU)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from voicegate.engine.policy.placement import Load, choose
 from voicegate.engine.replicas.backoff import Backoff
-from voicegate.engine.replicas.placement import Load, choose
 from voicegate.engine.replicas.vitals import START_PATIENCE_LOOKS, Vitals
 
 pytestmark = pytest.mark.unit

@@ -1,4 +1,4 @@
-"""Which engine process takes a newcomer. Pure."""
+"""Which of several engine processes, or token2wavs of one, takes a newcomer. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Of an engine process: what the front knows at once, and what it was told a moment ago."""
+    """Of one of them: what its chooser knows at once, and (of a process) what it was told a moment ago."""
 
     room: int  # so many more it would take
-    num_live: int  # utterances, those among them that it has not heard of yet
+    num_live: int  # utterances, those among them that a process has not heard of yet
     max_live: int  # that it speaks well at once: clauses on a GPU
     num_waiting: int = 0  # clauses that wait for room in its models
     num_blocks_free: float = 0.0  # of the flow, and not expected to be filled
@@ -28,6 +28,6 @@ class Load:
 
 
 def choose(loads: Iterable[tuple[int, Load]]) -> int | None:
-    """Of processes by number; None: nobody has room. Among equals it is the one with the fewest, then the first."""
+    """By number; None: nobody has room. Among equals it is the one with the fewest, then the first."""
     open_ones = [(load.taken, load.num_live, number) for number, load in loads if load.room > 0]
     return min(open_ones)[2] if open_ones else None

@@ -1,0 +1,61 @@
+"""What an engine's thread drives: one core, or several behind one LLM. See EngineCore for the promises."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from voicegate.engine.interface import ListenerReport, UtteranceId, UtteranceRequest
+from voicegate.engine.loop.stages import ReadyVoice
+from voicegate.engine.loop.voice_shelf import Answer
+from voicegate.engine.policy.scheduler import Decision
+from voicegate.engine.voices.voice import Voice
+
+
+class DrivenCore(Protocol):
+    def submit(self, request: UtteranceRequest, *, seed: int) -> None: ...
+
+    def push_text(self, utterance_id: UtteranceId, text: str) -> None: ...
+
+    def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None: ...
+
+    def end_text(self, utterance_id: UtteranceId) -> None: ...
+
+    def note_listener(self, utterance_id: UtteranceId, report: ListenerReport) -> None: ...
+
+    def cancel(self, utterance_id: UtteranceId, played_ms: int | None) -> None: ...
+
+    def fail(self, utterance_id: UtteranceId, message: str) -> None: ...
+
+    def fail_all(self, message: str) -> None: ...
+
+    def prepare_voice(self, voice: Voice, answer: Answer) -> None: ...
+
+    def put_up_voice(self, ready: ReadyVoice) -> None: ...
+
+    def discard_voice(self, ready: ReadyVoice) -> None: ...
+
+    def remove_voice(self, name: str) -> None: ...
+
+    def step(self) -> Decision: ...
+
+    @property
+    def is_busy(self) -> bool: ...
+
+    @property
+    def num_fetched(self) -> int: ...
+
+    @property
+    def num_submitted(self) -> int: ...
+
+    @property
+    def num_welcome(self) -> int: ...
+
+    @property
+    def counters(self) -> Mapping[str, float]: ...
+
+    @property
+    def gauges(self) -> Mapping[str, float]:
+        """From any thread."""
+
+    @property
+    def batch_sizes(self) -> Mapping[str, Sequence[int]]:
+        """From any thread."""

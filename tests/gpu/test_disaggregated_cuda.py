@@ -1,0 +1,106 @@
+"""The LLM on one GPU, token2wav on the others: the tiny models of both families speak there as on one.
+
+Needs two GPUs; with three or more there are two token2wavs.
+"""
+
+import gc
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+
+from tests.contract.listener import Listener
+from tests.support.golden import TINY_MODEL_DIR
+from tests.support.polling import until
+from tests.support.stepaudio2_engine import write_model
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.interface import AudioFormat, Cancelled, Codec, Done, SpeakingMode, UtteranceId
+from voicegate.engine.loading.build import create_engine
+from voicegate.engine.loop.worker import ThreadedEngine
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")]
+
+TEXT = "Good morning, and welcome back. The train to the coast leaves at nine."
+PCM = AudioFormat(codec=Codec.PCM_S16LE)
+# Float rounding of other batches, in an engine whose weights are bfloat16: of int16.
+TOLERANCE = 1500
+
+
+def first_family(_: Path) -> Path:
+    return TINY_MODEL_DIR
+
+
+def second_family(tmp_path: Path) -> Path:
+    return write_model(tmp_path / "model")
+
+
+def config_of(model_dir: Path) -> EngineConfig:
+    return EngineConfig(model_dir, device="cuda", max_active_clauses=8, encoder_processes=0, stall_ms=0)
+
+
+def apart(config: EngineConfig) -> EngineConfig:
+    num_gpus = min(torch.cuda.device_count(), 3)
+    token2wavs = tuple(f"cuda:{number}" for number in range(1, num_gpus))
+    return replace(config, device="auto", llm_device="cuda:0", token2wav_devices=token2wavs)
+
+
+@asynccontextmanager
+async def listening(config: EngineConfig) -> AsyncIterator[Listener]:
+    engine = create_engine(config)
+    await engine.start()
+    try:
+        yield Listener(engine, timeout_s=120.0)
+    finally:
+        await engine.close()
+
+
+async def spoken(listener: Listener, names: list[str]) -> list[npt.NDArray[np.int16]]:
+    """All at once."""
+    said = [listener.submit(name, text=TEXT, end=True, audio=PCM, mode=SpeakingMode.CLAUSE) for name in names]
+    assert all([isinstance(await listener.until_end(name), Done) for name in said])
+    return [np.frombuffer(b"".join(listener.packets(name)), np.int16) for name in said]
+
+
+@pytest.mark.parametrize("family", [first_family, second_family])
+async def test_speech_is_what_one_gpu_speaks(family: Callable[[Path], Path], tmp_path: Path) -> None:
+    config = config_of(family(tmp_path))
+    async with listening(config) as listener:
+        (alone,) = await spoken(listener, ["alone"])
+    async with listening(apart(config)) as listener:
+        for _ in range(2):
+            together = await spoken(listener, [f"u{number}" for number in range(4)])
+            for samples in together:
+                assert len(samples) == len(alone)
+                print("largest difference", int(np.abs(samples.astype(int) - alone).max()))
+                assert np.abs(samples.astype(int) - alone).max() <= TOLERANCE
+
+
+async def test_a_cancel_gives_all_back_on_both_gpus() -> None:
+    async with listening(apart(config_of(TINY_MODEL_DIR))) as listener:
+        engine = listener.engine
+        assert isinstance(engine, ThreadedEngine)
+        before = dict(engine.stats().gauges)
+        names = [listener.submit(f"u{number}", text=TEXT, audio=PCM) for number in range(6)]
+        await heard_of(listener, names[0])
+        for name in names:
+            engine.cancel(name)
+        ends = [await listener.until_end(name) for name in names]
+        assert all(isinstance(end, Cancelled) for end in ends)
+        await until(lambda: dict(engine.stats().gauges) == before, timeout_s=30.0)
+
+
+async def heard_of(listener: Listener, name: UtteranceId) -> None:
+    while not listener.events[name]:
+        await listener.next()
+
+
+async def test_each_gpu_holds_models() -> None:
+    gc.collect()
+    before = [torch.cuda.memory_allocated(number) for number in range(2)]
+    async with listening(apart(config_of(TINY_MODEL_DIR))):
+        assert all(torch.cuda.memory_allocated(number) > before[number] for number in range(2))

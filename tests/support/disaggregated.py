@@ -1,0 +1,91 @@
+"""Hollow stages of several token2wavs behind one LLM, and what drives a core by hand with no clock but its own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+from tests.support.golden import TINY_MODEL_DIR
+from tests.support.hollow_stages import Hollow, HollowRunner, hollow
+from tests.support.tiny_engine import CONFIG, PCM, Heard
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.device.lanes import HOST_LANE
+from voicegate.engine.disaggregated.core import DisaggregatedCore
+from voicegate.engine.interface import EngineEvent, SpeakingMode, UtteranceId, UtteranceRequest
+from voicegate.engine.llm.stepped import SteppedLlm
+from voicegate.engine.loop.core import EngineCore
+from voicegate.engine.loop.stages import Stages
+from voicegate.engine.model.config import load_model_config
+
+
+@dataclass(frozen=True)
+class HollowToken2wavs:
+    """Each with slots for as many clauses, and all with one LLM, which has slots for all."""
+
+    runner: HollowRunner
+    parts: tuple[Hollow, ...]
+
+    @property
+    def all_stages(self) -> list[Stages]:
+        return [part.stages for part in self.parts]
+
+    @property
+    def held(self) -> list[tuple[int, ...]]:
+        """Of the LLM, then of each: as at the start where nobody holds any."""
+        return [(self.runner.num_free_slots,), *(part.held[1:] for part in self.parts)]
+
+
+def hollow_token2wavs(
+    number: int = 2, *, num_slots: int = 8, num_blocks: int | Sequence[int] = 200
+) -> HollowToken2wavs:
+    blocks = [num_blocks] * number if isinstance(num_blocks, int) else num_blocks
+    runner = HollowRunner(load_model_config(TINY_MODEL_DIR), num_slots=number * num_slots)
+    llm, names = SteppedLlm(runner, HOST_LANE), count()
+    parts = [hollow(num_slots=num_slots, num_blocks=each) for each in blocks]
+    return HollowToken2wavs(
+        runner,
+        tuple(replace(part, stages=replace(part.stages, llm=llm, sequence_ids=names)) for part in parts),
+    )
+
+
+class Driven:
+    """A core of either kind."""
+
+    def __init__(self, all_stages: Sequence[Stages], config: EngineConfig = CONFIG) -> None:
+        self.now_s = 0.0
+        self.heard: dict[UtteranceId, Heard] = {}
+        self.core: EngineCore | DisaggregatedCore
+        if len(all_stages) == 1:
+            self.core = EngineCore(config, all_stages[0], lambda: self.now_s, self._hear)
+        else:
+            self.core = DisaggregatedCore(config, all_stages, lambda: self.now_s, self._hear)
+
+    def say(
+        self, name: str, text: str, *, voice: str = "rms", seed: int = 1, mode: SpeakingMode = SpeakingMode.CLAUSE
+    ) -> UtteranceId:
+        utterance_id = UtteranceId(name)
+        self.heard[utterance_id] = Heard()
+        self.core.submit(UtteranceRequest(utterance_id, voice, PCM, mode), seed=seed)
+        self.core.push_text(utterance_id, text)
+        self.core.end_text(utterance_id)
+        return utterance_id
+
+    def step(self) -> bool:
+        """False when there was nothing to do."""
+        num_fetched = self.core.num_fetched
+        did_work = not self.core.step().is_idle or self.core.num_fetched != num_fetched
+        self.now_s += 0.001
+        return did_work
+
+    def run(self, max_steps: int = 20_000) -> None:
+        """Until nothing is left to do."""
+        for _ in range(max_steps):
+            if not self.step():
+                return
+        raise AssertionError("the engine is still busy")
+
+    def ends(self) -> list[str]:
+        return [type(heard.end).__name__ for heard in self.heard.values()]
+
+    def _hear(self, events: list[EngineEvent]) -> None:
+        for event in events:
+            self.heard[event.utterance_id].events.append(event)
