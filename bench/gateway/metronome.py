@@ -68,16 +68,13 @@ class Metronome:
         self._is_closed = False
         self._random = random.Random(0)
         self.cpu_s = 0.0  # of its thread
-
-    @property
-    def info(self) -> EngineInfo:
-        return EngineInfo(
+        self.info = EngineInfo(
             model="metronome",
             voices=(VoiceInfo("tick", "Packets of no sound"),),
             default_voice="tick",
             modes=(SpeakingMode.AUTO, SpeakingMode.CLAUSE),
             pre_skip_48k=312,
-            max_utterances=self._max_utterances,
+            max_utterances=max_utterances,
             max_lead_ms=5_000,
         )
 

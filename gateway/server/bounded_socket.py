@@ -14,9 +14,11 @@ from typing import Any, Final
 
 from websockets.asyncio.server import ServerConnection
 from websockets.frames import Frame, Opcode
-from websockets.protocol import Event, State
+from websockets.protocol import Event, Protocol, State
 
+from voicegate.gateway.server.callers import ANYBODY
 from voicegate.gateway.server.peer_watch import PeerWatch, keep_kernel_buffer_small
+from voicegate.gateway.server.reception import Asked
 from voicegate.gateway.session.inflow import Inflow
 from voicegate.gateway.session.quota import NOBODY
 from voicegate.gateway.session.stall import StallWatch
@@ -49,18 +51,23 @@ class BoundedSocket(ServerConnection):
     def __init__(
         self,
         *args: Any,
+        asked: Asked,
         inflow: Inflow,
         stall: StallWatch,
         on_departure: Callable[[], None],
         **options: Any,
     ) -> None:
+        """`asked`: what its first bytes were found to be."""
         super().__init__(*args, **options)
+        # These three once it has asked.
         self.owner = NOBODY
-        self.session_id = ""  # once it has asked
+        self.caller = ANYBODY
+        self.session_id = ""
         self.on_trouble: Callable[[Trouble], None] = lambda _: self.transport.abort()
         self.on_held_up: Callable[[bool], None] = lambda _: None  # what is written waits for the peer, or no more
         # Given a text message that is whole while none is queued; False: it is to be queued for `recv`.
         self.on_text: Callable[[str], bool] = lambda _: False
+        self._asked: Asked | None = asked  # None: that is done
         self._on_departure = on_departure
         self._inflow = inflow
         self._stall = stall
@@ -108,6 +115,10 @@ class BoundedSocket(ServerConnection):
     # --- reading ------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
+        if self._asked is not None:
+            data = self._begin(self._asked)
+            if not data:
+                return
         is_held = self._is_queue_full or self._reading_on is not None
         if not is_held and not self._unread and len(data) <= _PIECE_BYTES:  # nearly always
             wait_s = self._parse(data)
@@ -119,6 +130,16 @@ class BoundedSocket(ServerConnection):
             self.transport.pause_reading()
         else:
             self._parse_unread()
+
+    def _begin(self, asked: Asked) -> bytes:
+        """As the library does with a request that it has read; returns what came behind it."""
+        self._asked = None
+        self.protocol.parser = Protocol.parse(
+            self.protocol
+        )  # of frames, which a server's own begins behind the request
+        next(self.protocol.parser)
+        self.process_event(asked.request)
+        return asked.rest
 
     def eof_received(self) -> None:
         while self._unread:  # no more than one read brought

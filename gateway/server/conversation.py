@@ -155,7 +155,9 @@ class Conversation:
         if isinstance(message, wire.Open):
             with suppress(EngineStopped):  # the dispatcher will say so
                 self._session.learn(self._engine.info, self._pronunciations.dictionary)
-        self._perform(self._session.receive(message, self._loop.time()))
+        taker = self.taker
+        is_passed_on = taker is not None and self._outgoing.is_empty and taker.takes_at_once
+        self._perform(self._session.receive(message, self._loop.time()), taker.take if taker and is_passed_on else None)
         self._watch_deadline()
         self._watch_sending()
 

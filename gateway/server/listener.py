@@ -34,7 +34,7 @@ from voicegate.gateway.server.http.vendors import naming_headers
 from voicegate.gateway.server.http.visitor import Visitor
 from voicegate.gateway.server.peer_watch import WRITE_LIMIT_BYTES
 from voicegate.gateway.server.peers import client_address, owner_of, parse_address
-from voicegate.gateway.server.reception import Reception
+from voicegate.gateway.server.reception import Asked, Reception
 from voicegate.gateway.server.seldom import SeldomLog
 from voicegate.gateway.server.tls import Certificate, TlsHandshake
 from voicegate.gateway.session.inflow import Inflow
@@ -130,13 +130,14 @@ class Listener:
     def _receive(self, protocol: ServerProtocol, *args: Any, **options: Any) -> asyncio.Protocol:
         """Where the library would make a WebSocket of every connection."""
 
-        def successor(transport: asyncio.Transport, request: Request | None) -> asyncio.Protocol:
+        def successor(transport: asyncio.Transport, asked: Asked | None) -> asyncio.Protocol:
             leave = functools.partial(self._door.leave, transport)
-            if request is None or not upgrades.is_upgrade(request):
+            if asked is None or not upgrades.is_upgrade(asked.request):
                 return HttpConnection(self._http, self._visitor(transport), on_departure=leave)
             return BoundedSocket(
                 protocol,
                 *args,
+                asked=asked,
                 inflow=Inflow(self._config.messages_per_s, patience_s=_FLOOD_PATIENCE_S),
                 stall=StallWatch(self._config.write_stall_s),
                 on_departure=leave,
@@ -164,9 +165,10 @@ class Listener:
     def _respond(self, websocket: ServerConnection, request: Request) -> Response | None:
         assert isinstance(websocket, BoundedSocket)
         websocket.session_id = new_session_id(self._config.instance)
+        websocket.caller = caller_of(request.headers.get_all, request.path)
         key, unauthorized = None, None
         try:
-            key = self._access.identify(caller_of(request.headers.get_all, request.path).keys, time.time())
+            key = self._access.identify(websocket.caller.keys, time.time())
         except Unauthorized as refusal:
             unauthorized = refusal
         response = upgrades.find_refusal(request, self._status(), self._sites, unauthorized)

@@ -1,6 +1,7 @@
 """Who is at the other end: the client's address, behind proxies too, and whom it counts as. Pure."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
 
@@ -11,6 +12,9 @@ from voicegate.gateway.session.quota import Owner
 IPAddress = IPv4Address | IPv6Address
 # One line of a provider's customer: whoever has an IPv6 address has 2^64 of them.
 _IPV6_PREFIX_BITS: Final = 64
+# Those who come again and again, and proxies. Lower parses them anew, higher keeps strangers' addresses for longer.
+_NUM_REMEMBERED: Final = 256
+_ip_address: Final = lru_cache(maxsize=_NUM_REMEMBERED)(ip_address)
 
 
 def client_address(peer: IPAddress, forwarded_for: Sequence[str], trusted: Networks) -> IPAddress:
@@ -37,7 +41,7 @@ def owner_of(address: IPAddress, key: Key | None = None) -> Owner:
 
 def parse_address(host: str) -> IPAddress:
     """`host` as a socket tells it; an IPv4 address inside an IPv6 one is the IPv4 address. Raises ValueError."""
-    address = ip_address(host.partition("%")[0])
+    address = _ip_address(host.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address
 

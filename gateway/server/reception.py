@@ -5,6 +5,7 @@ Every request has a connection of its own, so whoever has it keeps it. It must n
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, cast
 
@@ -21,13 +22,21 @@ _MAX_HEAD_LINES: Final = 130  # the last one, which is blank, included: the WebS
 _HEAD_ENDS: Final = (b"\r\n\r\n", b"\n\n", b"\n\r\n")
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that a WebSocket may begin with."""
+
+    request: Request
+    rest: bytes  # of what was read: behind its head
+
+
 class Reception(asyncio.Protocol):
-    """`successor` is asked who has the connection, with the request if it is one that a WebSocket may begin with."""
+    """`successor` is asked who has the connection, which is given the bytes that were read in any case."""
 
     def __init__(
         self,
         *,
-        successor: Callable[[asyncio.Transport, Request | None], asyncio.Protocol],
+        successor: Callable[[asyncio.Transport, Asked | None], asyncio.Protocol],
         on_arrival: Callable[[asyncio.Transport], None],
         on_departure: Callable[[asyncio.Transport], None],
     ) -> None:
@@ -67,7 +76,7 @@ class Reception(asyncio.Protocol):
 
     def _hand_over(self, head: bytes) -> None:
         self._waiting.cancel()
-        successor = self._successor(self._transport, _request_in(head))
+        successor = self._successor(self._transport, asked_in(head))
         self._transport.set_protocol(successor)
         successor.connection_made(self._transport)
         successor.data_received(head)
@@ -84,7 +93,7 @@ def _is_http(head: bytearray) -> bool:
     return head[:1].isalpha()
 
 
-def _request_in(head: bytes) -> Request | None:
+def asked_in(head: bytes) -> Asked | None:
     """As the WebSocket library reads it; None: it would not."""
     reader = StreamReader()
     reader.feed_data(head)
@@ -92,8 +101,7 @@ def _request_in(head: bytes) -> Request | None:
     try:
         next(parsing)
     except StopIteration as stop:
-        request: Request = stop.value
-        return request
+        return Asked(stop.value, bytes(reader.buffer))
     except Exception:  # noqa: BLE001 - it raises what it likes; whatever is wrong with it, it is no handshake
         return None
     return None

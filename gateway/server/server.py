@@ -17,7 +17,6 @@ from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.admission import Admission
 from voicegate.gateway.server.agent import Agent
 from voicegate.gateway.server.bounded_socket import BoundedSocket
-from voicegate.gateway.server.callers import caller_of
 from voicegate.gateway.server.connection import Connection
 from voicegate.gateway.server.conversation import Conversation, Services, Trace
 from voicegate.gateway.server.dispatch import Dispatcher
@@ -291,15 +290,18 @@ class Gateway:
         info = self._info_now
         assert info is not None, "no socket is let in before the engine is ready"
         assert websocket.request is not None, "nor before it was read"
-        target, headers = websocket.request.path, websocket.request.headers
-        caller, owner = caller_of(headers.get_all, target), websocket.owner
 
-        make_dialect = find_dialect(target)
+        make_dialect = find_dialect(websocket.request.path)
         services = self._services if make_dialect is None else self._dialect_services
 
         def converse(token: str = "") -> Conversation:
             return Conversation(
-                services, session_id=websocket.session_id, info=info, owner=owner, caller=caller, token=token
+                services,
+                session_id=websocket.session_id,
+                info=info,
+                owner=websocket.owner,
+                caller=websocket.caller,
+                token=token,
             )
 
         if make_dialect is None:

@@ -24,6 +24,8 @@ NOBODY: Final = Owner("")
 class Holding(Enum):
     """The value says of what there are too many."""
 
+    __hash__ = object.__hash__  # an Enum's own is written in Python, and asked for at every count
+
     SOCKET = "sockets are open"
     CONTEXT = "contexts are open"
     UTTERANCE = "contexts have something to say"
@@ -32,6 +34,8 @@ class Holding(Enum):
 
 class Bound(Enum):
     """Whose limit it is. The value says where there are too many."""
+
+    __hash__ = object.__hash__
 
     ADDRESS = "from your address"
     KEY = "with your key"

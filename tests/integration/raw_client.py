@@ -95,10 +95,11 @@ class RawPeer:
         await self.send(head.encode() + b"\r\n".join([*_UPGRADE_LINES, b"Content-Length: 0", b"", b""]))
         self._raw.shutdown(socket.SHUT_WR)
 
-    async def shake_hands(self, url: str) -> None:
+    async def shake_hands(self, url: str, behind: bytes = b"") -> None:
+        """`behind`: sent with the request, of one who does not wait for the answer."""
         address = urlsplit(url)
         lines = [f"GET {address.path} HTTP/1.1".encode(), f"Host: {address.netloc}".encode(), *_UPGRADE_LINES]
-        await self.send(b"\r\n".join([*lines, b"", b""]))
+        await self.send(b"\r\n".join([*lines, b"", b""]) + behind)
         assert (await self._loop.sock_recv(self._raw, 12)).startswith(b"HTTP/1.1 101")
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from websockets.frames import Opcode
 
-from tests.integration.raw_client import frame, raw_peer, text_frame
+from tests.integration.raw_client import frame, raw_connection, raw_peer, text_frame
 from tests.integration.wire_client import Served, serving
 from voicegate.protocol import messages as wire
 
@@ -163,6 +163,16 @@ async def test_frames_that_come_in_drops_are_frames(size: int) -> None:
         raw = ALLOWED["5.6 a ping between parts"] + ALLOWED["a character in two parts"]
         answer = await answers_to(served, *[raw[at : at + size] for at in range(0, len(raw), size)])
         assert answer.count(b'"pong"') == 3
+
+
+@pytest.mark.parametrize("num_bytes_behind", [1, 7, len(PING), len(PING) + 1, 40 * len(PING)])
+async def test_frames_that_come_with_the_request_are_frames(num_bytes_behind: int) -> None:
+    async with untouched() as served, raw_connection(served.url) as peer:
+        raw = 40 * PING
+        await peer.shake_hands(served.url, behind=raw[:num_bytes_behind])
+        await peer.send(raw[num_bytes_behind:] + text_frame(wire.Ping("the last")))
+        answer = await peer.read_until(b'"the last"')
+        assert answer.count(b'"still here"') == 40
 
 
 # --- noise --------------------------------------------------------------------------------------------------

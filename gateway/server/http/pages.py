@@ -1,11 +1,11 @@
 """What GET answers: probes, capacity, voices, and the browser client's files."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from http import HTTPStatus
 from typing import Final
 
 import orjson
+from msgspec.structs import asdict
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route

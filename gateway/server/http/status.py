@@ -1,8 +1,9 @@
 """How the server stands, as probes, balancers and refusals tell it. Pure."""
 
-from dataclasses import dataclass
 from math import ceil
 from typing import Final
+
+import msgspec
 
 from voicegate.engine.interface import EngineInfo
 
@@ -10,8 +11,7 @@ from voicegate.engine.interface import EngineInfo
 RETRY_AFTER_S: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(msgspec.Struct, frozen=True):
     """How much of the server is taken. Fields are the names in /v1/capacity."""
 
     sockets: int = 0
@@ -26,8 +26,7 @@ class Load:
     retry_after_ms: int = 0  # for who is turned away now
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(msgspec.Struct, frozen=True):
     """What the pages show, at the moment of the request."""
 
     unready_reason: str | None  # None: ready

@@ -13,6 +13,7 @@ from websockets.server import ServerProtocol
 from tests.support.patience import PATIENCE_S
 from tests.support.virtual_time import run_virtually
 from voicegate.gateway.server.bounded_socket import MAX_QUEUED_FRAMES, BoundedSocket, Trouble
+from voicegate.gateway.server.reception import asked_in
 from voicegate.gateway.session.inflow import Inflow
 from voicegate.gateway.session.stall import StallWatch
 
@@ -96,9 +97,16 @@ class Peer:
     ) -> None:
         self.transport = StubTransport()
         protocol = ServerProtocol()
+        head = (
+            b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+        )
+        asked = asked_in(head)
+        assert asked is not None
         self.socket = BoundedSocket(
             protocol,
             StubServer(),
+            asked=asked,
             inflow=Inflow(messages_per_s, patience_s=patience_s),
             stall=StallWatch(stall_s),
             on_departure=lambda: None,
@@ -108,10 +116,7 @@ class Peer:
         if is_heard:
             self.socket.on_trouble = self.troubles.put_nowait
         self.socket.connection_made(self.transport)
-        self.send_raw(
-            b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-        )
+        self.send_raw(head)
         assert self.socket.request is not None
         protocol.send_response(protocol.accept(self.socket.request))
         self.socket.send_data()

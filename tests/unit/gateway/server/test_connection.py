@@ -226,6 +226,30 @@ async def test_what_the_engine_makes_goes_out_at_once_and_keeps_its_place() -> N
     await engine.close()
 
 
+async def test_an_answer_goes_out_at_once_unless_another_waits() -> None:
+    engine = FakeEngine()
+    websocket = StubWebsocket([wire.Ping(0)])
+    connection = await new_connection(websocket, engine)
+    running = asyncio.create_task(connection.run())
+    for _ in range(20):
+        websocket.may_send.release()
+    await websocket.until_frames(2)  # the greeting, `pong`
+    for _ in range(5):
+        await asyncio.sleep(0)  # gives way; the writer comes to rest
+    websocket.takes_at_once = True
+    connection.conversation.receive(wire.Ping(1))
+    assert len(websocket.frames) == 3, "no task was waited for"
+    websocket.takes_at_once = False
+    connection.conversation.receive(wire.Ping(2))
+    websocket.takes_at_once = True
+    connection.conversation.receive(wire.Ping(3))
+    await websocket.until_frames(5)
+    assert [codec.decode_server(frame) for frame in websocket.frames[1:]] == [wire.Pong(t=n) for n in range(4)]
+    websocket.messages.put_nowait(None)
+    await running
+    await engine.close()
+
+
 async def test_a_bug_on_the_way_out_ends_this_socket_and_not_who_delivers(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = FakeEngine()
     websocket = StubWebsocket([wire.Open(context="a"), wire.Text("a", "hi")])

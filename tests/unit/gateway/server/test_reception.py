@@ -6,10 +6,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from websockets.http11 import Request
 
 from tests.unit.gateway.server.test_bounded_socket import StubTransport, turns
-from voicegate.gateway.server.reception import MAX_HEAD_BYTES, Reception
+from voicegate.gateway.server.reception import MAX_HEAD_BYTES, Asked, Reception
 
 pytestmark = pytest.mark.unit
 
@@ -30,15 +29,15 @@ class Desk:
 
     def __init__(self) -> None:
         self.transport = HandedOver()
-        self.requests: list[Request | None] = []
+        self.asked: list[Asked | None] = []
         self.departed: list[asyncio.Transport] = []
         self.reception = Reception(
             successor=self._successor, on_arrival=lambda _: None, on_departure=self.departed.append
         )
         self.reception.connection_made(self.transport)
 
-    def _successor(self, _transport: asyncio.Transport, request: Request | None) -> asyncio.Protocol:
-        self.requests.append(request)
+    def _successor(self, _transport: asyncio.Transport, asked: Asked | None) -> asyncio.Protocol:
+        self.asked.append(asked)
         return Heir()
 
     def receive(self, data: bytes) -> None:
@@ -65,8 +64,13 @@ def test_any_cut_of_the_bytes(data: bytes, cuts: list[int]) -> None:
         for part in (data[start:stop] for start, stop in pairwise(edges) if start < stop):
             desk.receive(part)
         assert desk.received == data
-        (request,) = desk.requests
-        assert (request is None) == (data is POST)  # a handshake has no body
+        (asked,) = desk.asked
+        if data is POST:
+            assert asked is None  # a handshake has no body
+        else:
+            assert asked is not None
+            assert asked.request.path == "/v1/stream"
+            assert b"\x81\x80".startswith(asked.rest)
 
     asyncio.run(run())
 
@@ -74,7 +78,7 @@ def test_any_cut_of_the_bytes(data: bytes, cuts: list[int]) -> None:
 async def test_a_head_that_is_no_http_is_not_waited_for() -> None:
     desk = Desk()
     desk.receive(b"\x16\x03\x01\x02")
-    assert (desk.received, desk.requests) == (b"\x16\x03\x01\x02", [None])
+    assert (desk.received, desk.asked) == (b"\x16\x03\x01\x02", [None])
 
 
 async def test_bare_line_feeds_end_a_head_too() -> None:

@@ -1,8 +1,7 @@
 """Which handshakes are let in, and what the others are told."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from websockets.datastructures import Headers
 from websockets.http11 import Request
 

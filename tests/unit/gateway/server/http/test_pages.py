@@ -1,8 +1,7 @@
 """What is answered to every request but a synthesis, as a function of the request and of what is to be shown."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.gateway.server.asgi import Answer, ask, stage_of
 from voicegate import __version__
