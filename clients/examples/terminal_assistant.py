@@ -86,6 +86,7 @@ def main() -> int:
             find_sound_device()
             open_player: OpenPlayer = sound_card
         else:
+            options.output.mkdir(parents=True, exist_ok=True)
             open_player = partial(recorder, folder=options.output, numbers=count(1))
         print("Type and press Enter; an empty line silences the answer, the end of input (Ctrl-D) ends.")
         asyncio.run(converse(options.url, open_player, iterate_in_thread(lambda: sys.stdin), voice=options.voice))

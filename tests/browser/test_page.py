@@ -73,6 +73,16 @@ async def test_a_token_in_its_address_lets_the_page_in(page: Page) -> None:
             await expect(page.locator("#connection")).to_have_text("Connected to fake")
 
 
+async def test_a_page_without_a_good_token_says_what_it_needs(page: Page) -> None:
+    async with serving(AT_1X, api_key="a-key-for-the-page") as (origin, _):
+        for query in ("", "?access_token=stale"):
+            await page.goto(f"{origin}/{query}")
+            needed = "The gateway asks for a key: open this page with ?access_token=TOKEN behind its address"
+            await expect(page.locator("#connection")).to_have_text(needed)
+        await page.goto("about:blank")
+    complaints_of(page).clear()  # of the refusals
+
+
 async def test_a_page_whose_name_was_made_to_resolve_here_reads_nothing(page: Page) -> None:
     async with serving() as (origin, engine):
         rebound = origin.replace("127.0.0.1", "insecure.test")  # the browser resolves it to this machine

@@ -178,13 +178,14 @@ class Typist(io.StringIO):
 async def test_the_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    folder = tmp_path / "new"
     with StubLlm(["word " * 200], ["Yes, of course."]).serving() as stub:
         async with serving(Script(real_time_factor=1.0)) as served:
             may_type = threading.Event()
             monkeypatch.setenv("OPENAI_BASE_URL", stub.base_url)
             monkeypatch.setenv("OPENAI_MODEL", "stub")
             monkeypatch.setattr("sys.stdin", Typist(["Hi\n", "\n", "Really?\n"], may_type))
-            monkeypatch.setattr("sys.argv", ["terminal_assistant", "--url", served.url, "-o", str(tmp_path)])
+            monkeypatch.setattr("sys.argv", ["terminal_assistant", "--url", served.url, "-o", str(folder)])
             running = asyncio.create_task(asyncio.to_thread(main))
             await served.until(lambda engine: engine.num_live == 1)
             stub.may_go_on.set()
@@ -192,10 +193,10 @@ async def test_the_terminal(
             assert await running == 0
     shown = capsys.readouterr().out
     assert "Yes, of course." in shown
-    with av.open(str(tmp_path / "answer-2.opus")) as container:
+    with av.open(str(folder / "answer-2.opus")) as container:
         num_samples = sum(frame.samples for frame in container.decode(audio=0))
     assert num_samples == spoken_ms("Yes, of course.") * 48
-    assert (tmp_path / "answer-1.opus").stat().st_size > 0
+    assert (folder / "answer-1.opus").stat().st_size > 0
 
 
 def test_the_terminal_without_a_gateway(

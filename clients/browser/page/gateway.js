@@ -32,13 +32,15 @@ export class GatewayStatus {
   }
 }
 
-/** WebSockets do not tell why they were refused; /readyz does. */
+/** WebSockets do not tell why they were refused; /readyz does, and what needs a key as they do. */
 async function whyNotReady() {
   try {
     const answer = await fetch("/readyz");
-    return answer.ok
-      ? "Connection lost, connecting again"
-      : `The gateway is not ready: ${(await answer.text()).trim()}`;
+    if (!answer.ok) return `The gateway is not ready: ${(await answer.text()).trim()}`;
+    const { status } = await fetch(`/v1/voices${location.search}`);
+    return status === 401
+      ? "The gateway asks for a key: open this page with ?access_token=TOKEN behind its address"
+      : "Connection lost, connecting again";
   } catch {
     return "The gateway cannot be reached, trying again";
   }
