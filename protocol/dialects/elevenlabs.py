@@ -50,10 +50,12 @@ class MultiStream:
     def _take(self, message: Message, name: str) -> list[Step]:
         if message.close_socket:
             return self._close_socket()
-        if message.close_context:
-            return self._close(name)
         if name in self._failed:
-            return []
+            return self._close(name) if message.close_context else []
+        steps = self._say(message, name)
+        return steps + self._close(name) if message.close_context else steps
+
+    def _say(self, message: Message, name: str) -> list[Step]:
         steps: list[Step] = []
         context = self._open.get(name)
         if message.text:  # an empty one keeps the socket open, which stays open anyway
@@ -67,7 +69,9 @@ class MultiStream:
                 text = message.text
             if text:
                 steps += self._speaker.say(context, text)
-        if message.flush and context is not None:
+        # Text that comes with the end of its context is to be heard: an interruption has none.
+        is_last = bool(message.close_context and message.text and not message.text.isspace())
+        if context is not None and (message.flush or is_last):
             steps += self._speaker.flush(context)
         return steps
 

@@ -90,7 +90,7 @@ class VllmOmni:
         match message.type:
             case "session.close":
                 self._is_closed = True
-                return [Hangup()]
+                return self._hang_up_if_over()
             case "input.cancel":
                 self._backlog.clear()
                 return [] if self._utterance is None else self._end(wire.Cancel(self._utterance.native))
@@ -227,7 +227,12 @@ class VllmOmni:
         self._utterance = None
         while len(self._backlog) and not (self._utterance is not None and self._utterance.is_ending):
             steps += self._take(self._backlog.take())
-        return steps
+        return [*steps, *(self._hang_up_if_over() if self._is_closed else ())]
+
+    def _hang_up_if_over(self) -> list[Step]:
+        """What was said to its `input.done` is heard first: over there a message is read once that is sent."""
+        is_speaking = self._utterance is not None and self._utterance.is_ending
+        return [] if is_speaking else [Hangup()]
 
 
 def _format_name(config: _Message) -> str:

@@ -190,6 +190,16 @@ def test_what_is_no_message_is_answered(frame: str | bytes, text: str) -> None:
     assert said(dialect, {"text": "Hi ", "context_id": "a"}), "and nothing is over"
 
 
+def test_text_that_comes_with_the_end_of_its_context_is_heard() -> None:
+    dialect = multi()
+    whole = {"text": "Hi.", **CLOSE}
+    assert said(dialect, whole)[1:] == [wire.Text("a#0", "Hi."), wire.Flush("a#0"), wire.End("a#0")]
+    said(dialect, {"text": "Hi ", "context_id": "a"})
+    assert said(dialect, {"text": "there.", "flush": True, **CLOSE})[1:] == [wire.Flush("a#1"), wire.End("a#1")]
+    said(dialect, {"text": "Hi ", "context_id": "a"})
+    assert said(dialect, {"text": " ", **CLOSE})[-1] == wire.Cancel("a#2"), "a blank is no text, so this interrupts"
+
+
 def test_an_error_is_no_larger_than_clients_take() -> None:
     dialect = multi()
     (answer,) = said(dialect, {"text": "Hi ", "context_id": "x" * 300})

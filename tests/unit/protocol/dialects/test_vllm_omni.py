@@ -174,6 +174,25 @@ def test_close() -> None:
     assert said(dialect, {"type": "session.close"}, text("Hi.")) == [("hangup", 1000)]
 
 
+def test_a_close_lets_what_is_done_be_heard() -> None:
+    dialect = omni(**STREAMED)
+    said(dialect, text("One."), DONE, text("Two."), DONE, text("never done"))
+    assert said(dialect, {"type": "session.close"}, CANCEL) == []
+    heard = told(dialect, done("utterance#0"))
+    assert heard[-3:] == [opened(1), wire.Text("utterance#1", "Two."), wire.End("utterance#1")]
+    assert told(dialect, done("utterance#1"))[-3:] == [
+        opened(2),
+        wire.Text("utterance#2", "never done"),
+        ("hangup", 1000),
+    ]
+
+
+def test_a_close_amid_a_text_ends_it() -> None:
+    dialect = omni(**STREAMED)
+    said(dialect, text("never done"))
+    assert said(dialect, {"type": "session.close"}) == [("hangup", 1000)]
+
+
 def test_of_a_text_no_more_is_kept_than_is_shown() -> None:
     dialect = omni(**STREAMED)
     for _ in range(4):
