@@ -1,7 +1,7 @@
 """How an H200 would serve a load: the real engine core, on models and a device that only take the measured times.
 
     python -m voicegate.bench.simulated [--scenarios live:128:20 live:400:20] [--set NAME=VALUE] [--host-slowdown 1.6]
-        [--duration-s 3] [--json FILE]
+        [--llm-apart] [--duration-s 3] [--json FILE]
 
 For rules of the engine, without a GPU: what it predicts is then to be measured (docs/adr/0048).
 """
@@ -46,9 +46,11 @@ def speech_of(config: EngineConfig) -> Speech:
     )
 
 
-def measure(scenario: Scenario, config: EngineConfig, *, duration_s: float, host_slowdown: float) -> dict[str, Any]:
+def measure(
+    scenario: Scenario, config: EngineConfig, *, duration_s: float, host_slowdown: float, is_llm_apart: bool = False
+) -> dict[str, Any]:
     """`config`: resolved for a GPU. Raises ValueError for a time in which nobody is heard."""
-    device = Device()
+    device = Device(is_llm_apart=is_llm_apart)
     run = Run(config, device, simulated(config, device, speech_of(config)), host_slowdown=host_slowdown)
     planned = schedule(scenario, Settings(duration_s=duration_s))
     run.plan(planned)
@@ -85,6 +87,9 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help="of the engine's thread beside a gateway's in one process (default: %(default)s; 1: alone in its own)",
     )
+    parser.add_argument(
+        "--llm-apart", action="store_true", help="two GPUs: the LLM on one, flow and vocoder on the other (ADR 0051)"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a field of EngineConfig")
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser
@@ -105,6 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 name: str(value) if isinstance(value, Path) else value for name, value in asdict(config).items()
             },
             "host_slowdown": options.host_slowdown,
+            "is_llm_apart": options.llm_apart,
             "duration_s": options.duration_s,
             "scenarios": rows,
         }
@@ -113,7 +119,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f" {'flow x rows':>13} {'host':>5}"
         )
         for scenario in scenarios:
-            found = measure(scenario, config, duration_s=options.duration_s, host_slowdown=options.host_slowdown)
+            found = measure(
+                scenario,
+                config,
+                duration_s=options.duration_s,
+                host_slowdown=options.host_slowdown,
+                is_llm_apart=options.llm_apart,
+            )
             rows[str(scenario)] = found
             print(line(scenario, found), flush=True)
             results_file.save(described, options.json)

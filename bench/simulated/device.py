@@ -103,8 +103,10 @@ class Lane:
 class Device:
     """A clock, and the lanes whose work it moves on."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_llm_apart: bool = False) -> None:
+        """`is_llm_apart`: on a GPU of its own, where neither lane slows the other down."""
         self.now_s = 0.0
+        self.is_llm_apart = is_llm_apart
         self.llm, self.token2wav = Lane(self), Lane(self)
 
     @property
@@ -129,11 +131,12 @@ class Device:
     def _running(self) -> Iterator[tuple[Lane, float]]:
         """Lanes at work, and how much longer their work takes than alone."""
         llm, flow = self.llm.works, self.token2wav.works
+        is_shared = bool(llm and flow) and not self.is_llm_apart
         if llm:
-            slow = float(np.interp(flow[0].num_blocks, _BESIDE_BLOCKS, _LLM_SLOWDOWN)) if flow else 1.0
+            slow = float(np.interp(flow[0].num_blocks, _BESIDE_BLOCKS, _LLM_SLOWDOWN)) if is_shared else 1.0
             yield self.llm, slow
         if flow:
-            yield self.token2wav, _FLOW_SLOWDOWN if llm else 1.0
+            yield self.token2wav, _FLOW_SLOWDOWN if is_shared else 1.0
 
 
 def host_step_s(*, num_llm_rows: int, num_blocks: int, num_commands: int) -> float:

@@ -272,6 +272,7 @@ def simulated(config: EngineConfig, device: Device, speech: Speech) -> Simulated
         voice_room=voice_room(config, voices),
         token2wav_lane=device.token2wav,
         is_concurrent=True,
+        is_llm_apart=device.is_llm_apart,
     )
     return Simulated(stages, llm)
 

@@ -29,7 +29,7 @@ from voicegate.engine.interface import (
     UtteranceRequest,
 )
 from voicegate.engine.llm.backend import LlmDied
-from voicegate.engine.loading.devices import Device, Placement, free_gpu_bytes, open_placement, resolved_for_device
+from voicegate.engine.loading.devices import Device, Devices, free_gpu_bytes, open_devices, resolved_for_device
 from voicegate.engine.loading.llm import load_llm
 from voicegate.engine.loading.memory import check_room, gpu_memory, memory_apart
 from voicegate.engine.loading.progress import SILENT, Progress
@@ -110,24 +110,24 @@ def load_all_stages(
 
     Raises ValueError for unfit files, and EngineError for devices that cannot hold or run them.
     """
-    placement = open_placement(config)
-    starts = {each: ModelStart(each.device, progress) for each in placement.devices}
+    devices = open_devices(config)
+    starts = {each: ModelStart(each.device, progress) for each in devices.all}
     room = voice_room(config, voices.values())
     # The LLM has slots for all token2wavs.
-    llm_config = replace(config, max_active_clauses=config.max_active_clauses * len(placement.token2wavs))
-    _check_rooms(placement, config, model, room)
+    llm_config = replace(config, max_active_clauses=config.max_active_clauses * len(devices.token2wavs))
+    _check_rooms(devices, config, model, room)
     with timed("text", progress):
         tokenizer = TextTokenizer.from_file(
             config.model_dir / "tokenizer.json", end_of_prompt_id=model.llm.end_of_prompt_id
         )
-    with timed("speech LLM", progress), placement.llm.current():
-        start = starts[placement.llm]
-        llm = load_llm(llm_config, model, placement.llm, num_prompt_tokens=room.longest_tokens, start=start)
+    with timed("speech LLM", progress), devices.llm.current():
+        start = starts[devices.llm]
+        llm = load_llm(llm_config, model, devices.llm, num_prompt_tokens=room.longest_tokens, start=start)
     with ExitStack() as running:
         running.callback(llm.close)
         parts = []
-        for device in placement.token2wavs:
-            start, where = starts[device], _where(device, placement)
+        for device in devices.token2wavs:
+            start, where = starts[device], _where(device, devices)
             with timed(f"vocoder{where}", progress), device.current():
                 vocoder = load_vocoder(config, model, device, start=start)
             with timed(f"flow{where}", progress), device.current():
@@ -138,7 +138,7 @@ def load_all_stages(
                 start.finish()
         ready = []
         for device, flow, _ in parts:
-            with timed(f"voice prompts{_where(device, placement)}", progress), device.token2wav_lane.active():
+            with timed(f"voice prompts{_where(device, devices)}", progress), device.token2wav_lane.active():
                 ready.append({name: ready_voice(voice, model, tokenizer, flow) for name, voice in voices.items()})
         running.pop_all()
     names = count()  # of the LLM's sequences
@@ -153,29 +153,29 @@ def load_all_stages(
             voice_room=room,
             token2wav_lane=device.token2wav_lane,
             is_concurrent=device.is_cuda,
-            is_llm_apart=placement.is_llm_apart,
+            is_llm_apart=devices.is_llm_apart,
             sequence_ids=names,
         )
         for (device, flow, vocoder), prepared in zip(parts, ready, strict=True)
     )
 
 
-def _check_rooms(placement: Placement, config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> None:
+def _check_rooms(devices: Devices, config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> None:
     """Before anything is loaded. Raises EngineError."""
-    if not placement.llm.is_cuda:
+    if not devices.llm.is_cuda:
         return
-    if not placement.is_llm_apart:
-        check_room(gpu_memory(config, model, room), config, free_gpu_bytes(placement.llm.device))
+    if not devices.is_llm_apart:
+        check_room(gpu_memory(config, model, room), config, free_gpu_bytes(devices.llm.device))
         return
     of_llm, of_token2wav = memory_apart(config, model, room)
-    for device in placement.devices:
-        memory = of_llm if device is placement.llm else of_token2wav
+    for device in devices.all:
+        memory = of_llm if device is devices.llm else of_token2wav
         check_room(memory, config, free_gpu_bytes(device.device), where=str(device.device))
 
 
-def _where(device: Device, placement: Placement) -> str:
+def _where(device: Device, devices: Devices) -> str:
     """Where there are several to tell apart."""
-    return f" on {device.device}" if len(placement.token2wavs) > 1 else ""
+    return f" on {device.device}" if len(devices.token2wavs) > 1 else ""
 
 
 def set_threads(config: EngineConfig) -> None:

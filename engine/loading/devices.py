@@ -37,7 +37,7 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class Devices:
     """Which device has which models."""
 
     llm: Device
@@ -48,7 +48,7 @@ class Placement:
         return self.llm not in self.token2wavs
 
     @property
-    def devices(self) -> tuple[Device, ...]:
+    def all(self) -> tuple[Device, ...]:
         return (self.llm, *self.token2wavs) if self.is_llm_apart else self.token2wavs
 
 
@@ -126,16 +126,16 @@ def _has_float8(device: torch.device) -> bool:
     return torch.cuda.get_device_capability(device) >= (8, 9)
 
 
-def open_placement(config: EngineConfig) -> Placement:
+def open_devices(config: EngineConfig) -> Devices:
     """Raises as `named_device` and `open_device`."""
     if config.llm_device is None:
         only = open_device(config)
-        return Placement(only, (only,))
+        return Devices(only, (only,))
     chosen = [named_device(name) for name in (config.llm_device, *config.token2wav_devices)]
     for token2wav in chosen[1:]:
         _check_products(config, token2wav)
     llm, *token2wavs = map(_opened, chosen)
-    return Placement(llm, tuple(token2wavs))
+    return Devices(llm, tuple(token2wavs))
 
 
 def open_device(config: EngineConfig) -> Device:

@@ -8,7 +8,7 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import EngineError
 from voicegate.engine.llm.backend import LlmBackend, SequenceRequest
 from voicegate.engine.loading.build import set_threads
-from voicegate.engine.loading.devices import open_placement, resolved_for_device
+from voicegate.engine.loading.devices import open_devices, resolved_for_device
 from voicegate.engine.loading.llm import load_llm
 from voicegate.engine.loading.progress import SILENT
 from voicegate.engine.loading.startup import ModelStart
@@ -61,7 +61,7 @@ def measure_pace(
         prompt = voice_prompt(voice, tokenizer, instruct_prefix=model.instruct_prefix)
         reader = SpanReader(voice.info(model.languages[0]).language or model.languages[0], tags=tokenizer.tags)
         sentences = [_read(text, reader, tokenizer, max_letters(config.max_clause_tokens)) for text in texts]
-        device = open_placement(config).llm
+        device = open_devices(config).llm
         start = ModelStart(device.device, SILENT)
         llm = load_llm(config, model, device, num_prompt_tokens=voice.num_tokens, start=start)
     except (ValueError, OSError) as error:

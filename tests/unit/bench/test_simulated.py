@@ -37,6 +37,15 @@ def test_lanes_slow_each_other_down_for_as_long_as_both_work() -> None:
     assert flow.reached_s == pytest.approx(0.010 + 0.003 * (1 - 1 / 1.25))
 
 
+def test_an_llm_apart_and_the_flow_take_their_own_time() -> None:
+    device = Device(is_llm_apart=True)
+    device.llm.launch(0.001)
+    device.token2wav.launch(0.010, num_blocks=34)
+    llm, flow = device.llm.mark(), device.token2wav.mark()
+    device.run(0.1)
+    assert (llm.reached_s, flow.reached_s) == (pytest.approx(0.001), pytest.approx(0.010))
+
+
 def test_steps_take_what_they_were_measured_to_take() -> None:
     """bench/results/kernels-h200.json, in milliseconds."""
     assert llm_step_s(1, 0) == pytest.approx(0.67e-3, rel=0.05)

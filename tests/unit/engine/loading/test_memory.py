@@ -15,7 +15,7 @@ from voicegate.bench.full_size.source import Sizes, model_config
 from voicegate.engine.config import EngineConfig, Gpu
 from voicegate.engine.interface import EngineError
 from voicegate.engine.loading import build
-from voicegate.engine.loading.devices import Placement
+from voicegate.engine.loading.devices import Devices
 from voicegate.engine.loading.memory import GIB, PROCESS_BYTES, check_room, gpu_memory, spare_room, token2wav_needs
 from voicegate.engine.loop.stages import VoiceRoom
 from voicegate.engine.model.config import load_model_config, vocoder_config
@@ -101,7 +101,7 @@ def test_what_does_not_fit_is_told_with_its_parts_and_remedies() -> None:
 
 def test_a_start_refuses_before_it_loads_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     device = gpu_lanes(monkeypatch)
-    monkeypatch.setattr(build, "open_placement", lambda _: Placement(device, (device,)))
+    monkeypatch.setattr(build, "open_devices", lambda _: Devices(device, (device,)))
     monkeypatch.setattr(build, "free_gpu_bytes", lambda _: GIB)
     monkeypatch.delattr(build, "load_llm")
     config = resolved(16 * GIB, model_dir=TINY_MODEL_DIR)

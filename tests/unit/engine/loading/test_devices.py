@@ -14,7 +14,7 @@ from voicegate.engine.config import EngineConfig, Gpu
 from voicegate.engine.device.lanes import CudaLane
 from voicegate.engine.interface import EngineError
 from voicegate.engine.loading import build, devices
-from voicegate.engine.loading.devices import open_placement, resolved_for_device, smallest
+from voicegate.engine.loading.devices import open_devices, resolved_for_device, smallest
 from voicegate.engine.loading.memory import GIB, SPARE_GPU_BYTES, gpu_memory, memory_apart, spare_room
 from voicegate.engine.model.config import load_model_config
 
@@ -46,11 +46,11 @@ def test_what_does_not_go_together_is_refused(settings: dict[str, Any], message:
 
 def test_cpus_stand_in_for_any_number_of_devices() -> None:
     config = replace(APART, llm_device="cpu", token2wav_devices=("cpu", "cpu"))
-    placement = open_placement(resolved_for_device(config))
-    assert (placement.is_llm_apart, len(placement.devices)) == (True, 3)
-    assert not any(device.is_cuda for device in placement.devices)
-    alone = open_placement(CONFIG)
-    assert (alone.is_llm_apart, alone.devices) == (False, (alone.llm,))
+    opened = open_devices(resolved_for_device(config))
+    assert (opened.is_llm_apart, len(opened.all)) == (True, 3)
+    assert not any(device.is_cuda for device in opened.all)
+    alone = open_devices(CONFIG)
+    assert (alone.is_llm_apart, alone.all) == (False, (alone.llm,))
 
 
 def gpus(monkeypatch: pytest.MonkeyPatch, *gib: int) -> None:
@@ -62,9 +62,9 @@ def gpus(monkeypatch: pytest.MonkeyPatch, *gib: int) -> None:
 
 def test_each_device_has_a_lane_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     gpus(monkeypatch, 80, 80, 80)
-    placement = open_placement(resolved_for_device(APART))
-    assert [str(device.device) for device in placement.devices] == ["cuda:0", "cuda:1", "cuda:2"]
-    lanes = [placement.llm.llm_lane, *(device.token2wav_lane for device in placement.token2wavs)]
+    opened = open_devices(resolved_for_device(APART))
+    assert [str(device.device) for device in opened.all] == ["cuda:0", "cuda:1", "cuda:2"]
+    lanes = [opened.llm.llm_lane, *(device.token2wav_lane for device in opened.token2wavs)]
     assert len({id(lane) for lane in lanes}) == 3
     assert all(isinstance(lane, CudaLane) for lane in lanes)
 
@@ -72,12 +72,12 @@ def test_each_device_has_a_lane_of_its_own(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_gpu_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     gpus(monkeypatch, 80, 80)
     with pytest.raises(EngineError, match="there is no cuda:2: torch sees 2 GPUs, counted from 0"):
-        open_placement(APART)
+        open_devices(APART)
     with pytest.raises(EngineError, match="there is no cuda:2"):
         resolved_for_device(APART)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(EngineError, match="there is no cuda:0: torch sees 0 GPUs"):
-        open_placement(APART)
+        open_devices(APART)
 
 
 def test_sizes_follow_the_smallest_token2wav_and_what_one_llm_takes(monkeypatch: pytest.MonkeyPatch) -> None:
