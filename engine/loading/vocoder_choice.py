@@ -92,42 +92,51 @@ def choose(parts: VocoderParts, progress: Progress) -> CudaRenderer:
         case "tensorrt":
             try:
                 return parts.engines()
-            except (TensorrtError, EngineFilesError, OSError) as error:
-                raise EngineError(f"--vocoder-backend tensorrt: {error}, or use auto or cuda") from error
+            except (TensorrtError, EngineFilesError, OSError, torch.OutOfMemoryError) as error:
+                reason = str(error).partition("\n")[0]
+                raise EngineError(f"--vocoder-backend tensorrt: {reason}, or use auto or cuda") from error
         case _:
             return _quicker(parts, progress) if engine_files(parts.config).are_there() else parts.kernels()
 
 
 def _quicker(parts: VocoderParts, progress: Progress) -> CudaRenderer:
     try:
-        engines = parts.engines()
-    except (TensorrtError, EngineFilesError, OSError) as error:
-        log.warning("vocoder_engines_unused", reason=str(error), vocoder=CUDA)
-        progress.line(f"vocoder: TensorRT's engines are not used: {error}")
-        return parts.kernels()
+        renderers, measured = _measured(parts, progress)
+    except (EngineError, EngineFilesError, OSError, RuntimeError) as error:  # of CUDA: what it has no memory for
+        reason = str(error).partition("\n")[0]
+    else:
+        chosen = quicker_of(measured)
+        ratio = mean_ratio(measured[TENSORRT], measured[CUDA])
+        log.info("vocoder_chosen", vocoder=chosen, tensorrt_to_cuda=round(ratio, 3))
+        progress.line(f"vocoder: {chosen}; TensorRT's calls take {ratio:.2f} times ours")
+        kept = renderers[chosen]
+        renderers.clear()
+        _give_back()
+        return kept
+    _give_back()
+    log.warning("vocoder_engines_unused", reason=reason, vocoder=CUDA)
+    progress.line(f"vocoder: TensorRT's engines are not used: {reason}")
+    return parts.kernels()
+
+
+def _measured(parts: VocoderParts, progress: Progress) -> tuple[dict[str, CudaRenderer], dict[str, list[float]]]:
+    """Both, and how long each of `measured_buckets` takes them. Raises what either does."""
+    renderers, measured = {TENSORRT: parts.engines()}, {}
     buckets = measured_buckets(parts.cuda)
     progress.line("vocoder: TensorRT and our kernels are measured")
-    measured = {TENSORRT: call_ms(engines, buckets)}
-    renderers = {TENSORRT: engines, CUDA: parts.kernels()}
+    measured[TENSORRT] = call_ms(renderers[TENSORRT], buckets)
+    renderers[CUDA] = parts.kernels()
     measured[CUDA] = call_ms(renderers[CUDA], buckets)
-    chosen = quicker_of(measured)
-    for number, bucket in enumerate(buckets):
+    for number, (streams, frames) in enumerate(buckets):
         shown = {f"{name}_ms": round(times[number], 3) for name, times in measured.items()}
-        log.info("vocoder_measured", streams=bucket[0], frames=bucket[1], **shown)
-    ratio = mean_ratio(measured[TENSORRT], measured[CUDA])
-    log.info("vocoder_chosen", vocoder=chosen, tensorrt_to_cuda=round(ratio, 3))
-    progress.line(f"vocoder: {chosen}; TensorRT's calls take {ratio:.2f} times ours")
-    del engines
-    return _alone(renderers, chosen)
+        log.info("vocoder_measured", streams=streams, frames=frames, **shown)
+    return renderers, measured
 
 
-def _alone(renderers: dict[str, CudaRenderer], chosen: str) -> CudaRenderer:
-    """The other one's memory is given back: the flow takes what is left."""
-    kept = renderers[chosen]
-    renderers.clear()
+def _give_back() -> None:
+    """The memory of what is not used any more: the flow takes all that is left."""
     gc.collect()  # a renderer and its graphs hold each other
     torch.cuda.empty_cache()
-    return kept
 
 
 def measured_buckets(cuda: VocoderCudaConfig) -> list[Bucket]:

@@ -257,15 +257,15 @@ def check_vocoder(config: GatewayConfig) -> Iterator[Finding]:
         from voicegate.engine.loading.vocoder_engines import usable_engines  # noqa: PLC0415
         from voicegate.gateway.cli.engine_settings import engine_config  # noqa: PLC0415
     except (ImportError, OSError) as error:
-        yield Finding(unusable, "vocoder", f"cannot be imported ({error}): {INSTALL_SERVER}")
+        yield Finding(unusable, "engines", f"cannot be imported ({error}): {INSTALL_SERVER}")
         return
     try:
         described = usable_engines(engine_config(config), model, choose_device(config.device))
     except EngineError as error:
-        yield Finding(unusable, "vocoder", str(error))
+        yield Finding(unusable, "engines", str(error))
         return
     chosen = "are used" if is_wanted else "are measured against our kernels at the start, and used if quicker"
-    yield Finding(Level.OK, "vocoder", f"{described}: {chosen}")
+    yield Finding(Level.OK, "engines", f"{described}: {chosen}")
 
 
 def check_model(model_dir: Path, voices_dir: Path | None = None) -> Iterator[Finding]:

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import torch
 
+from voicegate.engine.interface import EngineError
+
 # NVIDIA's bindings of these were looked at (docs/adr/0036): 10.14, 11.0, 11.4.
 LEAST_VERSION: Final = (10, 14)
 FIRST_UNKNOWN_VERSION: Final = (12, 0)
@@ -20,7 +22,7 @@ INSTALL: Final = "pip install tensorrt-cu13 (or -cu12, as torch's CUDA is), 10.1
 _WORKSPACE_BYTES: Final = 4 << 30
 
 
-class TensorrtError(RuntimeError):
+class TensorrtError(EngineError):
     """The package is not there, or refuses what it was given; the message says which, and its own reasons."""
 
 

@@ -147,10 +147,11 @@ def test_tensorrts_engines_are_looked_at_where_they_are_chosen_or_there(
     engines = "voicegate.engine.loading.vocoder_engines.usable_engines"
     monkeypatch.setattr(engines, lambda *_: "24 engines of TensorRT 10.14 in d")
     (found,) = check_vocoder(replace(config, vocoder_backend="tensorrt"))
-    assert found == Finding(Level.OK, "vocoder", "24 engines of TensorRT 10.14 in d: are used")
+    assert found == Finding(Level.OK, "engines", "24 engines of TensorRT 10.14 in d: are used")
     (found,) = check_vocoder(config)
     assert "measured against our kernels at the start" in found.text
-    assert "vocoder" in {finding.subject for finding in doctor.examine(config)}
+    assert "engines" in {finding.subject for finding in doctor.examine(config)}
+    assert "engines" not in {finding.subject for finding in doctor.examine(GatewayConfig())}
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 import torch
 
@@ -20,8 +21,10 @@ from voicegate.engine.loading import vocoder_build, vocoder_engines
 from voicegate.engine.loading.progress import SILENT, Lines
 from voicegate.engine.loading.vocoder_build import Built, build_vocoder
 from voicegate.engine.loading.vocoder_engines import find_engines, usable_engines
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.config import VocoderConfig, load_model_config
 from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
+from voicegate.engine.token2wav.vocoder.tensorrt import filter_graph
+from voicegate.engine.token2wav.vocoder.tensorrt.shape import FilterShape
 
 pytestmark = pytest.mark.unit
 
@@ -36,11 +39,27 @@ class GpuInName:
     type = "cuda"
 
 
+@pytest.fixture(scope="module")
+def graphs() -> Callable[..., onnx.ModelProto]:
+    """Each is written once."""
+    written: dict[FilterShape, onnx.ModelProto] = {}
+
+    def filter_model(config: VocoderConfig, weights: Any, shape: FilterShape, *, low: str) -> onnx.ModelProto:
+        if shape not in written:
+            written[shape] = filter_graph.filter_model(config, weights, shape, low=low)
+        copied = onnx.ModelProto()
+        copied.CopyFrom(written[shape])  # to save one moves its weights into a file
+        return copied
+
+    return filter_model
+
+
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Package]:
+def machine(monkeypatch: pytest.MonkeyPatch, graphs: Callable[..., onnx.ModelProto]) -> Callable[[str], Package]:
     """Of a version of the package: with one kind of GPU, whose memory is the CPU's."""
     monkeypatch.setattr(vocoder_build, "choose_device", lambda name: GpuInName)
     monkeypatch.setattr(vocoder_build, "LoadedEngine", lambda trt, plan, _: library.LoadedEngine(trt, plan, CPU))
+    monkeypatch.setattr(vocoder_build, "filter_model", graphs)
     monkeypatch.setattr(vocoder_build, "on_device", lambda _: library.on_device(CPU))
     for module in (vocoder_build, vocoder_engines):
         monkeypatch.setattr(module, "gpu_name", lambda _: "a GPU")

@@ -98,7 +98,14 @@ def test_without_engines_nothing_is_measured(monkeypatch: pytest.MonkeyPatch, tm
 
 
 @pytest.mark.parametrize(
-    "failure", [EngineFilesError("they are stale"), TensorrtError("not installed"), OSError("no disk")], ids=repr
+    "failure",
+    [
+        EngineFilesError("they are stale"),
+        TensorrtError("not installed"),
+        OSError("no disk"),
+        torch.OutOfMemoryError("CUDA out of memory"),
+    ],
+    ids=repr,
 )
 def test_engines_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch, config: EngineConfig, failure: Exception) -> None:
     """`auto` goes on, and says why; who named them is refused."""
@@ -112,6 +119,17 @@ def test_engines_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch, config: Eng
     with pytest.raises(EngineError, match=f"--vocoder-backend tensorrt: {failure}"):
         scripted.choose(replace(config, vocoder_backend="tensorrt"))
     assert scripted.choose(replace(config, vocoder_backend="cuda")) == "cuda"
+
+
+@pytest.mark.parametrize("failure", [TensorrtError("could not launch"), RuntimeError("no capture\nCUDA's advice")])
+def test_engines_that_cannot_be_run(monkeypatch: pytest.MonkeyPatch, config: EngineConfig, failure: Exception) -> None:
+    def fail(*_: object) -> None:
+        raise failure
+
+    scripted = Scripted(monkeypatch)
+    monkeypatch.setattr(vocoder_choice, "call_ms", fail)
+    assert scripted.choose(config) == "cuda"
+    assert scripted.lines[-1] == f"vocoder: TensorRT's engines are not used: {str(failure).splitlines()[0]}"
 
 
 def test_what_was_named_is_not_measured(monkeypatch: pytest.MonkeyPatch, config: EngineConfig) -> None:

@@ -28,9 +28,9 @@ from voicegate.engine.token2wav.vocoder.tensorrt.shape import FilterShape
 pytestmark = pytest.mark.unit
 
 CPU = torch.device("cpu")
-MAX_FRAMES = 4
+MAX_FRAMES = 3
 NUM_STREAMS = 2
-BUCKETS = {"batch_buckets": (1, 2), "frame_buckets": (1, 3)}
+BUCKETS = {"batch_buckets": (1, 2), "frame_buckets": (1, 2)}
 MEL = torch.randn(NUM_STREAMS, units.NUM_MELS, MAX_FRAMES, generator=torch.Generator().manual_seed(4))
 # Of a sample, of audio up to 0.99. The lower precisions' kernels do not run in the interpreter: test_filter_graph.py.
 TOLERANCE = 2e-4
@@ -64,9 +64,13 @@ def renderer(directory: Path) -> CudaRenderer:
 def forget(made: CudaRenderer) -> None:
     """NaN in every type: what is not written must not be read."""
     made.network.state.fill_(-1)
-    assert isinstance(made.network.filter, TensorrtFilter)
-    for kept in made.network.filter.kept.values():
+    for kept in kept_by(made).values():
         kept.fill_(torch.nan)
+
+
+def kept_by(made: CudaRenderer) -> dict[str, torch.Tensor]:
+    assert isinstance(made.network.filter, TensorrtFilter)
+    return made.network.filter.kept
 
 
 def feed(runner: VocoderRunner, plans: Sequence[Sequence[int]]) -> list[torch.Tensor]:
@@ -92,14 +96,21 @@ def test_streams_of_any_age_in_one_batch(tmp_path: Path) -> None:
     made = renderer(tmp_path)
     runner = VocoderRunner(model(), made, max_streams=NUM_STREAMS)
     reference = plain_runner(model(), max_streams=NUM_STREAMS)
-    for plans in ([[3, 1], [2, 0]], [[4]]):
+    for plans in ([[2, 1], [1, 0]], [[1]]):
         for samples, wanted in zip(feed(runner, plans), feed(reference, plans), strict=True):
             assert samples.shape == wanted.shape
             assert torch.allclose(samples, wanted, atol=TOLERANCE, rtol=0)
     assert runner.name == "tensorrt"
 
 
-def test_a_bucket_without_an_engine(tmp_path: Path) -> None:
+def test_a_trial_is_nobodys_and_a_bucket_needs_an_engine(tmp_path: Path) -> None:
     made = renderer(tmp_path)
-    with pytest.raises(TensorrtError, match="no engine for 2 streams and 2 frames"):
-        made.network.workspace(2, 2)
+    kept = kept_by(made)["state"]
+    made.network.state.zero_()
+    kept.zero_()
+    made.trial([(1, 1)]).compile()
+    assert kept[NUM_STREAMS].any(), "every row computes"
+    assert not kept[:NUM_STREAMS].any()
+    assert not made.network.state[:NUM_STREAMS].any()
+    with pytest.raises(TensorrtError, match="no engine for 2 streams and 3 frames"):
+        made.network.workspace(2, 3)
