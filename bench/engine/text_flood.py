@@ -3,14 +3,16 @@
     python -m voicegate.bench.engine.text_flood [--json FILE]
 
 `marks` has nothing to say: all that it costs is reading. Of `numbers` every sign is said, so those contexts speak, too;
-beside `sentences` eight speak as much and have sent no more: the difference between these two is the text's. The tiny
-model on one thread, at the engine's seam. Needs a machine with nothing else to do.
+beside `sentences` eight speak as much and have sent no more: the difference between these two is the text's. Numbers
+come to no end, and nine share one thread: a round that has not ended after `--round-s` is cut off, and counts with what
+was heard by then. The tiny model on one thread, at the engine's seam. Needs a machine with nothing else to do.
 """
 
 import argparse
 import asyncio
 import json
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,44 +51,71 @@ async def _flood(driver: Driver, kind: str) -> None:
             await asyncio.sleep(0)
 
 
-async def measure(kind: str, *, rounds: int) -> dict[str, Any]:
+@dataclass
+class Heard:
+    gaps_ms: list[float] = field(default_factory=list)
+    first_audio_ms: list[float] = field(default_factory=list)
+    num_unheard: int = 0  # newcomers who had heard nothing when their round was cut off
+    num_cut_off: int = 0  # rounds
+
+    async def round(self, driver: Driver, kind: str, round_s: float) -> None:
+        listener = _begin(driver, _LISTENED)
+        newcomers: list[Stream] = []
+        try:
+            async with asyncio.timeout(round_s):
+                await asyncio.sleep(_SETTLE_S)
+                if kind == "sentences":
+                    for sentence in AGENT[4 : 4 + _NUM_FLOODING]:
+                        _begin(driver, sentence)
+                elif kind != "nobody":
+                    await _flood(driver, kind)
+                for _ in range(_NUM_NEWCOMERS):
+                    newcomers.append(_begin(driver, SHORT))
+                    await asyncio.shield(newcomers[-1].ended)
+                await asyncio.shield(listener.ended)
+        except TimeoutError:
+            self.num_cut_off += 1
+        self._judge(listener, newcomers)
+        await driver.cancel_all()
+
+    def _judge(self, listener: Stream, newcomers: list[Stream]) -> None:
+        now_s = time.monotonic()
+        self.gaps_ms.append(listener.judged(now_s).worst_buffered_underrun_ms or 0.0)
+        heard = [newcomer for newcomer in newcomers if newcomer.arrivals]
+        self.num_unheard += len(newcomers) - len(heard)
+        self.first_audio_ms += [newcomer.judged(now_s).first_audio_ms for newcomer in heard]
+
+
+async def measure(kind: str, *, rounds: int, round_s: float) -> dict[str, Any]:
     """`kind`: nobody, sentences, or a flood."""
-    gaps_ms: list[float] = []
-    first_audio_ms: list[float] = []
+    heard = Heard()
     engine = create_engine(EngineConfig(environment.REPOSITORY / "models" / "tiny", device="cpu", threads=1))
     await engine.start()
     try:
         async with driving(engine, Speech(SpeakingMode.CLAUSE)) as driver:
             for _ in range(rounds):
-                listener = _begin(driver, _LISTENED)
-                await asyncio.sleep(_SETTLE_S)
-                if kind == "sentences":
-                    for sentence in AGENT[4 : 4 + _NUM_FLOODING]:
-                        _begin(driver, sentence, is_written=True)
-                elif kind != "nobody":
-                    await _flood(driver, kind)
-                for _ in range(_NUM_NEWCOMERS):
-                    newcomer = _begin(driver, SHORT)
-                    await newcomer.ended
-                    first_audio_ms.append(newcomer.judged(time.monotonic()).first_audio_ms)
-                await listener.ended
-                gaps_ms.append(listener.judged(time.monotonic()).worst_buffered_underrun_ms or 0.0)
-                await driver.cancel_all()
+                await heard.round(driver, kind, round_s)
     finally:
         await engine.close()
-    return {"worst_gap_ms": round(max(gaps_ms), 1), "newcomer_first_audio_ms": summary(first_audio_ms)}
+    return {
+        "worst_gap_ms": round(max(heard.gaps_ms), 1),
+        "newcomer_first_audio_ms": summary(heard.first_audio_ms),
+        "newcomers_unheard": heard.num_unheard,
+        "rounds_cut_off": heard.num_cut_off,
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="of a listener and its newcomers (default: 3)")
+    parser.add_argument("--round-s", type=float, default=60.0, help="after which a round is cut off (default: 60)")
     parser.add_argument("--kinds", nargs="+", default=["nobody", "marks", "sentences", "numbers"])
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     configure_logs("error", "console")
     report: dict[str, Any] = {"environment": environment.describe(), "beside": {}}
     for kind in options.kinds:
-        report["beside"][kind] = asyncio.run(measure(kind, rounds=options.rounds))
+        report["beside"][kind] = asyncio.run(measure(kind, rounds=options.rounds, round_s=options.round_s))
         print(kind, json.dumps(report["beside"][kind]), flush=True)
         results_file.save(report, options.json)
 
