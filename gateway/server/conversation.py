@@ -155,11 +155,16 @@ class Conversation:
         if isinstance(message, wire.Open):
             with suppress(EngineStopped):  # the dispatcher will say so
                 self._session.learn(self._engine.info, self._pronunciations.dictionary)
-        taker = self.taker
-        is_passed_on = taker is not None and self._outgoing.is_empty and taker.takes_at_once
-        self._perform(self._session.receive(message, self._loop.time()), taker.take if taker and is_passed_on else None)
+        self._perform(self._session.receive(message, self._loop.time()), self._answer)
         self._watch_deadline()
         self._watch_sending()
+
+    def _answer(self, output: Output) -> None:
+        """At once where nothing else waits: to wake whoever waits in `next_output` costs more than the answer."""
+        if self.taker is not None and self._outgoing.is_empty and self.taker.takes_at_once:
+            self.taker.take(output)
+        else:
+            self._outgoing.put(output)
 
     def violation(self, violation: ProtocolViolation) -> None:
         """It sent what is no message."""

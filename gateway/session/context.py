@@ -40,6 +40,8 @@ _MAX_AUDIO_MESSAGE_MS: Final = 1000
 
 
 class ContextState(Enum):
+    __hash__ = object.__hash__  # an Enum's own is written in Python, and asked for at every message
+
     OPEN = "open"
     DRAINING = "draining"  # the text has ended, audio goes on
     CANCELLING = "cancelling"  # no audio any more; the engine's end event is on its way
