@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import inspect
 import signal
+import socket
 import ssl
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
@@ -178,6 +179,28 @@ async def test_a_page_of_this_server_is_its_own_under_https_too(authority: Autho
         async with connect_to(served.url, ssl=authority.context, origin=origin) as client:
             await client.speak("a", "Hello.")
             await client.until_done("a")
+
+
+@on_both_loops
+async def test_who_says_goodbye_in_tls_leaves_no_line_in_the_log(
+    authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    def ask(address: tuple[str, int]) -> bytes:
+        with (
+            socket.create_connection(address, timeout=TIMEOUT_S) as plain,
+            authority.context.wrap_socket(plain, server_hostname="localhost") as secure,
+        ):
+            secure.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            answer = b"".join(iter(lambda: secure.recv(4096), b""))
+            with contextlib.suppress(OSError):  # as curl does: its side ends in TLS too
+                secure.unwrap()
+            return answer
+
+    async with serving(**authority.settings) as served:
+        parts = urlsplit(served.url)
+        answer = await asyncio.to_thread(ask, (str(parts.hostname), parts.port or 0))
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
 @on_both_loops

@@ -57,6 +57,7 @@ class HttpConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
+        self._is_in_tls = transport.get_extra_info("sslcontext") is not None
         transport.set_write_buffer_limits(high=WRITE_LIMIT_BYTES)
         keep_kernel_buffer_small(transport)
         self._watch = PeerWatch(transport, StallWatch(self._write_stall_s), transport.abort)
@@ -71,7 +72,11 @@ class HttpConnection(H11Protocol):
         self._on_departure()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio asks whether to leave the transport open
-        """Who has asked for a page and says no more may still read it; who sends anything else and goes has left."""
+        """Who has asked for a page and says no more may still read it; who sends anything else and goes has left.
+
+        In TLS there are no halves, and loops complain of who asks for one."""
+        if self._is_in_tls:
+            return False
         is_complete = self.conn.their_state in (h11.DONE, h11.MUST_CLOSE)
         return is_complete and self.scope["method"] in ("GET", "HEAD")
 
