@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Callable
-from math import inf, isfinite
+from math import inf
 from typing import TypeVar
 
 N = TypeVar("N", int, float)
@@ -13,7 +13,7 @@ def in_range(kind: type[N], minimum: float, maximum: float = inf) -> Callable[[s
 
     def read(text: str) -> N:
         value = kind(text)
-        if not (minimum <= value <= maximum and isfinite(value)):
+        if not minimum <= value <= maximum or value == inf:
             limits = f"at least {minimum}" if maximum == inf else f"{minimum} to {maximum}"
             raise argparse.ArgumentTypeError(f"{text} is not {limits}")
         return value
