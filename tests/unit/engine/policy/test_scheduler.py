@@ -274,6 +274,14 @@ def test_the_llm_yields_only_to_work_that_is_done() -> None:
     assert decide(views, 0.0, LANES, Room(num_blocks=0)) == Decision(llm=LlmStep((2,)))
 
 
+def test_an_llm_on_a_device_of_its_own_makes_way_for_nobody() -> None:
+    apart = replace(LANES, is_llm_apart=True)
+    starting = IDLE._replace(key=1, block_frames=50, wants_llm=True)
+    assert decide([starting, calm(2)], 0.0, apart) == Decision(LlmStep((1, 2)), BeginBlocks((1,)))
+    backlog = [calm(key, block_frames=50) for key in range(4)]
+    assert decide([*backlog, calm(9)], 0.0, apart).llm == LlmStep((0, 1, 2, 3, 9))
+
+
 def test_batches_are_larger_where_all_have_plenty_left() -> None:
     limits = replace(LANES, calm_flow_batch=whole(3))
     views = [IDLE._replace(key=key, deadline_s=2.0 + key, block_frames=50) for key in range(4)]
