@@ -1,13 +1,11 @@
 """The wall clock is set while speech runs, forwards, backwards and to 1970: nobody hears it, and no deadline moves."""
 
-import asyncio
 import time
 from itertools import cycle
 
 import pytest
 
 from tests.integration.wire_client import serving
-from tests.support.patience import PATIENCE_S
 from voicegate.engine.fake.engine import Script
 from voicegate.protocol import messages as wire
 
@@ -29,6 +27,6 @@ async def test_a_wall_clock_that_jumps_is_not_noticed(monkeypatch: pytest.Monkey
         await client.speak("amid", text, format=pcm)
         amid = (await client.until_done("amid")).packets
         assert sum(map(len, amid)) == sum(map(len, before))
-        async with asyncio.timeout(PATIENCE_S):
-            expired = await client.until(wire.Error, "idle")
-        assert expired.code == "expired", "by the time that has passed, and no other"
+        while not (told := [each for each in client.heard["idle"][0].messages if isinstance(each, wire.Error)]):
+            await client.receive()  # a busy machine may have been told long ago
+        assert [each.code for each in told] == ["expired"], "by the time that has passed, and no other"
