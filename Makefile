@@ -1,6 +1,7 @@
 # Two commands: `make demo` (hear it) and `make test` (what CI runs). Both set up everything they need first.
 VENV ?= .venv
 BIN := $(VENV)/bin
+BASE := $(VENV)/.base
 READY := $(VENV)/.ready
 CHROMIUM := $(VENV)/.chromium
 BALANCERS := $(VENV)/.balancers
@@ -8,19 +9,27 @@ TYPESCRIPT := $(VENV)/.typescript
 RAY := $(VENV)/ray
 FRAMEWORKS := $(VENV)/pipecat $(VENV)/livekit
 
-.PHONY: help demo test lint format types imports unit soak wheels serve doctor bench clean
+.PHONY: help demo test setup lint format types imports unit soak wheels serve doctor bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-$(READY): pyproject.toml models/pyproject.toml constraints.txt deploy/setup.sh
+$(BASE): deploy/setup.sh
 	@deploy/setup.sh $(VENV)
+	@touch $@
+
+$(READY): pyproject.toml models/pyproject.toml constraints.txt deploy/setup_packages.sh | $(BASE)
+	@deploy/setup_packages.sh $(VENV)
 	@touch $@
 
 demo: $(READY)  ## stream a paragraph into the tiny model and hear it: demo.wav, demo.opus, a timeline
 	@$(BIN)/python -m voicegate.bench.demo
 
-test: lint types imports unit  ## everything that needs no GPU
+test:  ## everything that needs no GPU
+	@$(MAKE) --no-print-directory --jobs=3 setup # downloads wait for different things
+	@$(MAKE) --no-print-directory lint types imports unit
+
+setup: $(READY) $(CHROMIUM) $(BALANCERS) $(TYPESCRIPT) $(FRAMEWORKS)
 
 lint: $(READY)
 	$(BIN)/ruff check
@@ -36,15 +45,16 @@ types: $(READY)
 imports: $(READY)
 	$(BIN)/lint-imports
 
-$(CHROMIUM): deploy/setup_chromium.sh
+# One behind the other: apt-get is locked while it works.
+$(CHROMIUM): deploy/setup_chromium.sh | $(BASE)
 	@deploy/setup_chromium.sh
 	@touch $@
 
-$(BALANCERS): deploy/setup_balancers.sh
+$(BALANCERS): deploy/setup_balancers.sh | $(CHROMIUM)
 	@deploy/setup_balancers.sh
 	@touch $@
 
-$(TYPESCRIPT): deploy/setup_typescript.sh
+$(TYPESCRIPT): deploy/setup_typescript.sh | $(BASE)
 	@deploy/setup_typescript.sh $(VENV)
 	@touch $@
 
@@ -58,7 +68,7 @@ $(RAY): tests/soak/ray.txt $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ -r $<
 	@touch $@
 
-unit: $(READY) $(CHROMIUM) $(BALANCERS) $(TYPESCRIPT) $(FRAMEWORKS)
+unit: setup
 	$(BIN)/pytest -m "not gpu and not soak" --numprocesses auto --maxprocesses 8 --dist loadfile
 
 soak: $(READY) $(BALANCERS) $(RAY)  ## the long tests, some minutes

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the virtual environment that the Makefile's targets run in, and checks for libopus. Says what it does;
-# stops with the command to run where it needs the user.
+# Makes the virtual environment that the Makefile's targets run in ($1), still empty, and checks for libopus. Says what it
+# does; stops with the command to run where it needs the user.
 set -eu
 
 venv=${1:-.venv}
@@ -44,8 +44,3 @@ if [ ! -x "$venv/bin/python" ]; then
     say "making a virtual environment in $venv with $("$python" --version)"
     "$python" -m venv "$venv" || stop "python cannot make environments. On Debian, Ubuntu: sudo apt-get install -y python3-venv"
 fi
-say "installing Python packages (torch is the big one: some minutes the first time)"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-    -e models -e '.[server,dev]' ||
-    stop "pip could not install the packages; its message above says why"
-say "done"
