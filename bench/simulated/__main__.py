@@ -1,12 +1,13 @@
 """How an H200 would serve a load: the real engine core, on models and a device that only take the measured times.
 
     python -m voicegate.bench.simulated [--scenarios live:128:20 live:400:20] [--set NAME=VALUE] [--host-slowdown 1.6]
-        [--llm-apart] [--duration-s 3] [--json FILE]
+        [--llm-apart] [--duration-s 3] [--host-time] [--json FILE]
 
 For rules of the engine, without a GPU: what it predicts is then to be measured (docs/adr/0048).
 """
 
 import argparse
+import gc
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,6 +17,7 @@ from typing import Any, Final
 from voicegate.bench import environment, results_file
 from voicegate.bench.engine.__main__ import UsageError, with_settings
 from voicegate.bench.simulated.device import Device
+from voicegate.bench.simulated.host_time import host_time
 from voicegate.bench.simulated.models import Speech, simulated
 from voicegate.bench.simulated.run import Run, figures
 from voicegate.clients.bench.scenario import FORMS, Kind, Scenario, UnknownScenario, parse
@@ -47,15 +49,28 @@ def speech_of(config: EngineConfig) -> Speech:
 
 
 def measure(
-    scenario: Scenario, config: EngineConfig, *, duration_s: float, host_slowdown: float, is_llm_apart: bool = False
+    scenario: Scenario,
+    config: EngineConfig,
+    *,
+    duration_s: float,
+    host_slowdown: float,
+    is_llm_apart: bool = False,
+    has_host_time: bool = False,
 ) -> dict[str, Any]:
     """`config`: resolved for a GPU. Raises ValueError for a time in which nobody is heard."""
     device = Device(is_llm_apart=is_llm_apart)
     run = Run(config, device, simulated(config, device, speech_of(config)), host_slowdown=host_slowdown)
     planned = schedule(scenario, Settings(duration_s=duration_s))
     run.plan(planned)
-    run.run(min(planned.window_s[1] + _TAIL_S, planned.stop_s))
-    return figures(run, planned.window_s)
+    gc.freeze()  # as an engine does when it is loaded
+    try:
+        run.run(min(planned.window_s[1] + _TAIL_S, planned.stop_s))
+    finally:
+        gc.unfreeze()
+    found = figures(run, planned.window_s)
+    if has_host_time:
+        found["host"] |= host_time(run.step_times)
+    return found
 
 
 def line(scenario: Scenario, found: dict[str, Any]) -> str:
@@ -67,6 +82,11 @@ def line(scenario: Scenario, found: dict[str, Any]) -> str:
         f"{flow['share_of_time']:>6.2f} x{flow['rows_per_step']:<5.1f} {found['host']['share_of_time']:>5.2f}",
     )
     return " ".join(cells)
+
+
+def _host_line(host: dict[str, Any]) -> str:
+    added = ", ".join(f"{name} {us:.1f}" for name, us in host["us"].items())
+    return f"{'':<16} host: {host['cpu_s']:.2f} s of CPU; us a {added}"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -89,6 +109,11 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--llm-apart", action="store_true", help="two GPUs: the LLM on one, flow and vocoder on the other (ADR 0051)"
+    )
+    parser.add_argument(
+        "--host-time",
+        action="store_true",
+        help="also what the core's own Python took here, in CPU time: by step, row and command",
     )
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a field of EngineConfig")
     parser.add_argument("--json", type=Path, metavar="FILE")
@@ -125,9 +150,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 duration_s=options.duration_s,
                 host_slowdown=options.host_slowdown,
                 is_llm_apart=options.llm_apart,
+                has_host_time=options.host_time,
             )
             rows[str(scenario)] = found
             print(line(scenario, found), flush=True)
+            if options.host_time:
+                print(_host_line(found["host"]), flush=True)
             results_file.save(described, options.json)
     except (UsageError, UnknownScenario, ValueError) as error:
         print(f"bench.simulated: {error}", file=sys.stderr)

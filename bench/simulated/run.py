@@ -2,6 +2,7 @@
 
 import heapq
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,6 +10,8 @@ from itertools import count
 from typing import Any, Final
 
 from voicegate.bench.simulated.device import Device, host_step_s
+from voicegate.bench.simulated.encoders import SilentEncoders
+from voicegate.bench.simulated.host_time import StepTime
 from voicegate.bench.simulated.models import Simulated
 from voicegate.clients.bench.plan import Turn
 from voicegate.clients.bench.schedule import Schedule
@@ -51,7 +54,8 @@ class Run:
         self.simulated = simulated
         self.host_s = 0.0
         self.listeners: dict[UtteranceId, Listener] = {}
-        self.core = EngineCore(config, simulated.stages, lambda: device.now_s, self._take)
+        self.step_times: list[StepTime] = []
+        self.core = EngineCore(config, simulated.stages, lambda: device.now_s, self._take, encoders=SilentEncoders())
         self._host_slowdown = host_slowdown
         self._commands: list[tuple[float, int, Callable[[], None]]] = []  # of clients: when, in which order, what
         self._numbers = count()
@@ -88,19 +92,20 @@ class Run:
 
     def run(self, until_s: float) -> None:
         while self.device.now_s < until_s:
-            num_commands = 0
+            num_commands, begun_s = 0, time.thread_time()
             while self._commands and self._commands[0][0] <= self.device.now_s:
                 heapq.heappop(self._commands)[2]()
                 num_commands += 1
             decision = self.core.step()
-            self._spend(decision, num_commands)
+            self._spend(decision, num_commands, time.thread_time() - begun_s)
             if decision.is_idle:
                 self._sleep(decision.wake_at_s, until_s)
 
-    def _spend(self, decision: Decision, num_commands: int) -> None:
-        """The device goes on meanwhile."""
+    def _spend(self, decision: Decision, num_commands: int, cpu_s: float) -> None:
+        """The device goes on meanwhile: for what the step was measured to take beside a GPU, not for `cpu_s`."""
         num_blocks = len(decision.flow.keys) if isinstance(decision.flow, BeginBlocks) else decision.flow is not None
         num_llm_rows = self.simulated.llm.num_last_rows if decision.llm is not None else 0
+        self.step_times.append(StepTime(cpu_s, num_llm_rows, num_blocks, num_commands))
         step_s = host_step_s(num_llm_rows=num_llm_rows, num_blocks=num_blocks, num_commands=num_commands)
         self.host_s += step_s * self._host_slowdown
         self.device.run(self.device.now_s + step_s * self._host_slowdown)

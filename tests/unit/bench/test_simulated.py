@@ -58,11 +58,15 @@ def test_steps_take_what_they_were_measured_to_take() -> None:
 def test_a_load_is_served_and_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "configure_logs", lambda *_: None)  # logging is the whole process's
     runs = []
-    for name in ("a.json", "b.json"):
-        arguments = ["--scenarios", "live:3:20", "--duration-s", "1", "--json", str(tmp_path / name)]
+    for name, flags in (("a.json", []), ("b.json", ["--host-time"])):
+        arguments = ["--scenarios", "live:3:20", "--duration-s", "1", "--json", str(tmp_path / name), *flags]
         assert command.main(arguments) == 0
         runs.append(json.loads((tmp_path / name).read_text())["scenarios"]["live:3:20"])
+    cpu_s, _, num = (runs[1]["host"].pop(name) for name in ("cpu_s", "us", "num"))
     assert runs[0] == runs[1]
+    assert cpu_s > 0
+    assert 0 < num["flow_block"] < num["step"]
+    assert 0 < num["command"] < num["llm_row"]
     assert runs[0]["num"] >= 3
     assert (runs[0]["num_failed"], runs[0]["num_unheard"], runs[0]["c100"]) == (0, 0, 1.0)
     assert 100 < runs[0]["first_audio_ms"]["p50"] < 400
