@@ -17,7 +17,6 @@ from typing import Any, Final
 from voicegate.bench import environment, results_file
 from voicegate.bench.engine.__main__ import UsageError, with_settings
 from voicegate.bench.simulated.device import Device
-from voicegate.bench.simulated.host_time import host_time
 from voicegate.bench.simulated.models import Speech, simulated
 from voicegate.bench.simulated.run import Run, figures
 from voicegate.clients.bench.scenario import FORMS, Kind, Scenario, UnknownScenario, parse
@@ -69,7 +68,7 @@ def measure(
         gc.unfreeze()
     found = figures(run, planned.window_s)
     if has_host_time:
-        found["host"] |= host_time(run.step_times)
+        found["host"] |= run.host_time.figures()
     return found
 
 
@@ -86,7 +85,7 @@ def line(scenario: Scenario, found: dict[str, Any]) -> str:
 
 def _host_line(host: dict[str, Any]) -> str:
     added = ", ".join(f"{name} {us:.1f}" for name, us in host["us"].items())
-    return f"{'':<16} host: {host['cpu_s']:.2f} s of CPU; us a {added}"
+    return f"{'':<16} host: {host['cpu_s']:.2f} s of CPU, {host['yardsticks']} yardsticks; us a {added}"
 
 
 def parser() -> argparse.ArgumentParser:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from voicegate.bench.simulated.device import Device, host_step_s
 from voicegate.bench.simulated.encoders import SilentEncoders
-from voicegate.bench.simulated.host_time import StepTime
+from voicegate.bench.simulated.host_time import HostTime, StepTime
 from voicegate.bench.simulated.models import Simulated
 from voicegate.clients.bench.plan import Turn
 from voicegate.clients.bench.schedule import Schedule
@@ -54,7 +54,7 @@ class Run:
         self.simulated = simulated
         self.host_s = 0.0
         self.listeners: dict[UtteranceId, Listener] = {}
-        self.step_times: list[StepTime] = []
+        self.host_time = HostTime()
         self.core = EngineCore(config, simulated.stages, lambda: device.now_s, self._take, encoders=SilentEncoders())
         self._host_slowdown = host_slowdown
         self._commands: list[tuple[float, int, Callable[[], None]]] = []  # of clients: when, in which order, what
@@ -105,7 +105,7 @@ class Run:
         """The device goes on meanwhile: for what the step was measured to take beside a GPU, not for `cpu_s`."""
         num_blocks = len(decision.flow.keys) if isinstance(decision.flow, BeginBlocks) else decision.flow is not None
         num_llm_rows = self.simulated.llm.num_last_rows if decision.llm is not None else 0
-        self.step_times.append(StepTime(cpu_s, num_llm_rows, num_blocks, num_commands))
+        self.host_time.took(StepTime(cpu_s, num_llm_rows, num_blocks, num_commands))
         step_s = host_step_s(num_llm_rows=num_llm_rows, num_blocks=num_blocks, num_commands=num_commands)
         self.host_s += step_s * self._host_slowdown
         self.device.run(self.device.now_s + step_s * self._host_slowdown)
