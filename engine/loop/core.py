@@ -92,13 +92,13 @@ class EngineCore:
             self._sink([Failed(request.utterance_id, _INTERNAL_FAILURE)])
 
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
-        self._change(self._roster.named(utterance_id), Utterance.push, text, self._clock())
+        self._change_text(utterance_id, Utterance.push, text, self._clock())
 
     def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
-        self._change(self._roster.named(utterance_id), Utterance.flush, flush_id, self._clock())
+        self._change_text(utterance_id, Utterance.flush, flush_id, self._clock())
 
     def end_text(self, utterance_id: UtteranceId) -> None:
-        self._change(self._roster.named(utterance_id), Utterance.end, self._clock())
+        self._change_text(utterance_id, Utterance.end, self._clock())
 
     def note_listener(self, utterance_id: UtteranceId, report: ListenerReport) -> None:
         self._change(self._roster.named(utterance_id), Utterance.note_listener, report, self._clock())
@@ -161,6 +161,14 @@ class EngineCore:
             utterance.entry.report()
             self._attempt(utterance, work, utterance, *args)
 
+    def _change_text(
+        self, utterance_id: UtteranceId, work: Callable[[Utterance, *_Args], None], *args: *_Args
+    ) -> None:
+        utterance = self._roster.named(utterance_id)
+        if utterance is not None:
+            self._change(utterance, work, *args)
+            self._roster.note_text(utterance)
+
     # --- the loop ---------------------------------------------------------------------------------------------
 
     def step(self) -> Decision:
@@ -169,9 +177,9 @@ class EngineCore:
         self._fetch()
         self._voices.prepare_arrivals()
         now_s = self._clock()
+        self._reading.read(now_s, is_lacking=True)
         for utterance in self._roster.stalled(now_s):
             self._change(utterance, self._read, Utterance.stall)
-        self._reading.read(now_s, is_lacking=True)
         for utterance, clause in self._admission.starts(now_s):
             self._change(utterance, self._start, clause)
         for utterance, clause in self._roster.readings(now_s):
@@ -278,6 +286,7 @@ class EngineCore:
 
     def _read_bite(self, utterance: Utterance) -> None:
         self._change(utterance, self._read, Utterance.read)
+        self._roster.note_text(utterance)
 
     def _read(self, utterance: Utterance, read: Callable[[Utterance, float], None]) -> None:
         read(utterance, self._clock())
@@ -330,7 +339,7 @@ class EngineCore:
             self._fail(utterance, output.error)
             return
         self._pipeline.take_tokens(clause, output)
-        self._roster.note_tokens(utterance, clause)
+        self._roster.note_tokens(clause)
         if output.tokens and utterance.stamps.first_token_s is None:
             utterance.stamps.first_token_s = self._clock()
         if output.is_final:

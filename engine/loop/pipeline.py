@@ -239,6 +239,10 @@ class Pipeline:
             return 0
         return clause.rendering.flow.next_num_frames
 
+    def num_missing_tokens(self, clause: Clause) -> int:
+        """To come before its next block is complete; 0 where none is waited for."""
+        return clause.rendering.flow.num_missing_tokens if clause.rendering is not None and clause.batch is None else 0
+
     def num_blocks(self, clause: Clause) -> int:
         """That this block takes of the flow's memory."""
         return clause.rendering.flow.next_num_blocks if clause.rendering is not None else 0

@@ -74,6 +74,7 @@ class Roster:
         self._stalled: set[int] = set()
         self._again: dict[int, Clause] = {}  # paused passes that are to be read again
         self._generating: dict[int, Clause] = {}  # whose LLM passes go on
+        self._news_tokens: dict[int, int] = {}  # with so many of that pass something is new; none: with any
         self._alarms = Alarms()
 
     # --- who there is -----------------------------------------------------------------------------------------
@@ -90,7 +91,7 @@ class Roster:
         key = utterance.entry.key
         del self._utterances[key], self._by_id[utterance.utterance_id]
         self._due.drop(key)
-        for needs in (self._waiting, self._again, self._generating):
+        for needs in (self._waiting, self._again, self._generating, self._news_tokens):
             needs.pop(key, None)
         for keys in (self._pressing, self._readers, self._stalled):
             keys.discard(key)
@@ -139,19 +140,16 @@ class Roster:
                 utterance.entry.report()
         return passes
 
-    def note_tokens(self, utterance: Utterance, clause: Clause) -> None:
+    def note_tokens(self, clause: Clause) -> None:
         """It has some more: most often nothing is new by that. They come to many utterances a step."""
-        view, clauses = self._due.get(utterance.entry.key), utterance.clauses
-        is_news = (
-            view is None
-            or not view.wants_llm
-            or view.needs_prefill
-            or not self._pipeline.can_generate(clause)
-            or sum([each.num_ahead_tokens for each in clauses]) >= self._config.llm_ahead_tokens
-            or (clause is clauses[0] and self._pipeline.block_frames(clause) != view.block_frames)
-        )
-        if is_news:
-            utterance.entry.report()
+        is_news = len(clause.tokens) >= self._news_tokens.get(clause.entry.key, 0)
+        if is_news or not self._pipeline.can_generate(clause):
+            clause.entry.report()
+
+    def note_text(self, utterance: Utterance) -> None:
+        """Some has come, or was read: it is read on before the next look."""
+        if utterance in self:
+            _note(self._readers, utterance.entry.key, utterance.feed.wants_reading)
 
     def waiting(self, now_s: float, *, only_pressing: bool) -> list[Waiting]:
         """Whose next clause waits for room, the most urgent first."""
@@ -188,8 +186,8 @@ class Roster:
         """Whose text is to be read on, the most urgent first: who has nothing that the LLM could read, or the others.
 
         But behind the others whoever has been read in vain more often: text that has nothing to say may be endless.
+        Nobody is looked at for it: who was given text has told (`note_text`), and is looked at when that was read.
         """
-        self._refresh(now_s)
         if not self._readers:
             return []
         readers = [each for each in self.of(self._readers) if each.feed.lacks_clause is is_lacking]
@@ -233,6 +231,7 @@ class Roster:
             utterance = self._utterances.get(self._changed.pop())
             if utterance is not None:
                 self._attempt(utterance, self._look_at, utterance, now_s)
+                self._changed.discard(utterance.entry.key)  # what `_look_at` makes of growing text it knows
 
     def _look_at(self, utterance: Utterance, now_s: float) -> None:
         """Ask all that there is to ask of it; what is not due yet sets its alarm."""
@@ -282,6 +281,7 @@ class Roster:
     def _note_work(self, utterance: Utterance, generating: Clause | None, now_s: float) -> float:
         """Of its front clause, and of the LLM. Returns when that is due, or of another urgency."""
         key = utterance.entry.key
+        self._news_tokens.pop(key, None)
         front = utterance.clauses[0] if utterance.clauses else None
         block_frames = 0 if front is None else self._pipeline.block_frames(front)
         if front is None or not (generating is not None or block_frames or front.batch is not None):
@@ -304,7 +304,17 @@ class Roster:
             self._due.drop(key)
             return due_s
         self._due.put(view, urgency(view, now_s, self._limits))
+        if generating is not None and not view.needs_prefill:
+            self._news_tokens[key] = self._next_news_tokens(utterance, generating)
         return urgency_changes_at_s(view, now_s, self._limits)
+
+    def _next_news_tokens(self, utterance: Utterance, generating: Clause) -> int:
+        """With so many, the pass completes the block that its clause waits for, or is far enough ahead."""
+        num_more = self._config.llm_ahead_tokens - sum([each.num_ahead_tokens for each in utterance.clauses])
+        if generating is utterance.clauses[0]:
+            num_missing = self._pipeline.num_missing_tokens(generating)
+            num_more = min(num_more, num_missing) if num_missing else num_more
+        return generating.num_tokens + num_more
 
     def _note_waiting(self, utterance: Utterance, clause: Clause | None, now_s: float) -> float:
         """For room for this clause, and whether that presses. Returns when the next of the two begins."""

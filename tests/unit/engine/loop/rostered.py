@@ -29,6 +29,9 @@ class StubModels:
     def num_blocks(self, clause: Clause) -> int:
         return 1 if clause.rendering is not None else 0
 
+    def num_missing_tokens(self, clause: Clause) -> int:
+        return 0
+
     free_share = 1.0
 
     def can_generate(self, clause: Clause) -> bool:
