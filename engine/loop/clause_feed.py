@@ -174,7 +174,7 @@ class ClauseFeed:
         if pending and not is_wide(pending[-1]):
             words = pending.rsplit(maxsplit=1)
             pending = words[0] if len(words) > 1 else ""
-        return sum(written_letters(char) for char in pending if not char.isspace())
+        return sum(map(written_letters, "".join(pending.split())))
 
     def grow(self) -> Clause | None:
         """The open clause of a sentence that is not finished, with all that is known of it; None: nothing is.

@@ -161,9 +161,7 @@ class EngineCore:
             utterance.entry.report()
             self._attempt(utterance, work, utterance, *args)
 
-    def _change_text(
-        self, utterance_id: UtteranceId, work: Callable[[Utterance, *_Args], None], *args: *_Args
-    ) -> None:
+    def _change_text(self, utterance_id: UtteranceId, work: Callable[[Utterance, *_Args], None], *args: *_Args) -> None:
         utterance = self._roster.named(utterance_id)
         if utterance is not None:
             self._change(utterance, work, *args)

@@ -91,8 +91,8 @@ def urgency(view: StreamView, now_s: float, limits: Limits) -> Rank:
 
 def urgency_changes_at_s(view: StreamView, now_s: float, limits: Limits) -> float:
     """When it is of another class than now, if nothing happens to it; infinite: never."""
-    moments = (_calm_until_s(view, limits), pressing_at_s(view, limits))
-    return min((moment_s for moment_s in moments if moment_s > now_s), default=math.inf)
+    calm_until_s, presses_s = _calm_until_s(view, limits), pressing_at_s(view, limits)
+    return min(calm_until_s if calm_until_s > now_s else math.inf, presses_s if presses_s > now_s else math.inf)
 
 
 def _calm_until_s(view: StreamView, limits: Limits) -> float:

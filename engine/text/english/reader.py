@@ -20,6 +20,7 @@ _BEFORE_NUMBERS: Final = (
     (re.compile(r"[~≈] ?(?=[$€£]?\d)"), " about "),
     (re.compile(r"(?<=[A-Za-z])\+\+"), " plus plus "),
 )
+_SIGN_BEFORE_NUMBERS: Final = re.compile("[²³^√#&~≈+]")  # every one of these rules needs one
 _SYMBOL_NAMES: Final = {
     "&": "and",
     "@": "at",
@@ -44,8 +45,9 @@ _SYMBOLS: Final = re.compile(r"[&@+=%<>×÷±≈≤≥≠∞§‰°#$€£¥₹�
 
 
 def read_english(text: str, *, is_day_first: bool = False) -> str:
-    for pattern, reading in _BEFORE_NUMBERS:
-        text = pattern.sub(reading, text)
+    if _SIGN_BEFORE_NUMBERS.search(text) is not None:
+        for pattern, reading in _BEFORE_NUMBERS:
+            text = pattern.sub(reading, text)
     text = _SYMBOLS.sub(_symbol, read_quantities(text, is_day_first=is_day_first))
     return tidy(read_letters(tidy(text, keep_inner_stops=True)))
 

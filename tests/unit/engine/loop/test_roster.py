@@ -148,6 +148,42 @@ def test_only_who_has_changed_is_looked_at_and_the_rest_is_remembered(monkeypatc
     assert [view.key for view in roster.due(0.0)] == [second.entry.key]
 
 
+def test_tokens_are_news_when_they_complete_a_block_or_nothing_was_known_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    roster = Watched()
+    clause = roster.joined(GENERATING).clauses[0]
+    monkeypatch.setattr(roster.models, "num_missing_tokens", lambda clause: max(7 - clause.num_tokens, 0))
+
+    def is_news() -> bool:
+        roster.due(0.0)
+        clause.tokens.append(1)  # in place, as the pipeline does
+        roster.note_tokens(clause)
+        return bool(clause.entry.changed)
+
+    assert is_news(), "its prompt was not read, as far as anybody knew"
+    clause.is_prefilled = True
+    assert [is_news() for _ in range(8)] == [False, False, False, False, False, True, False, False]
+    clause.tokens.extend([1] * (CONFIG.llm_ahead_tokens - 10))
+    assert is_news(), "it is far enough ahead"
+
+
+def test_text_that_comes_is_read_before_anybody_is_looked_at() -> None:
+    roster = Watched()
+    utterance = roster.joined()
+    utterance.feed.wants_reading = utterance.feed.lacks_clause = True
+    roster.note_text(utterance)
+    assert roster.readers(0.0, is_lacking=True) == [utterance]
+    assert utterance.entry.changed, "not looked at yet"
+    utterance.feed.wants_reading = False
+    roster.note_text(utterance)
+    assert roster.readers(0.0, is_lacking=True) == []
+    roster.remove(utterance)
+    utterance.feed.wants_reading = True
+    roster.note_text(utterance)
+    assert not roster.has_readers, "who has ended reads nothing"
+
+
 def test_what_is_due_later_comes_back_by_its_alarm() -> None:
     roster = Watched()
     roster.joined(GENERATING, deadline_s=10.0)
