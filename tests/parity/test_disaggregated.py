@@ -20,8 +20,8 @@ from voicegate.engine.loop.stages import Stages
 from voicegate.engine.model.config import load_model_config
 from voicegate.engine.voices.store import load_voices
 
-TEXT = "Good morning."
-MAX_TOKENS = 22  # a block of speech is enough
+TEXT = "No."
+MAX_TOKENS = 20  # less than a second of speech
 
 
 def first_family(_: Path) -> Path:
