@@ -324,7 +324,7 @@ class EngineCore:
 
     def _until(self, utterance: Utterance, clause: Clause) -> int | None:
         is_growing = utterance.feed.is_incremental and not clause.is_text_complete
-        return self._growth.until(utterance, clause) if is_growing else None
+        return self._growth.until(utterance, clause, self._clock()) if is_growing else None
 
     def _launch_llm(self, keys: Iterable[int]) -> None:
         clauses = self._roster.passes(keys)

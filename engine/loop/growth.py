@@ -12,9 +12,10 @@ from voicegate.engine.policy.growth import (
     DRY_SHARE,
     PROMISED_SHARE,
     UNTUNED_SHARE,
+    Beginning,
     TurnTime,
     Worth,
-    covered_s,
+    beginning,
     next_block_s,
 )
 
@@ -35,8 +36,7 @@ class Growth:
         """The clause to begin or to read again, and when; infinite: not before more text has come.
 
         A later sentence waits for its end behind the audio before it, unless its listener runs dry. And none is begun
-        where the engine is strained, or so slow that its second block could not follow the first in time: the readings
-        would cost the others.
+        where the engine is so slow that what follows could not come in time: the readings would cost the others.
         """
         if not utterance.feed.is_incremental:
             return _NEVER
@@ -56,16 +56,33 @@ class Growth:
         due_s, dry_s = self._due_s(utterance, now_s)
         if due_s > now_s:
             return target, due_s
-        if target is None and utterance.deadline_s is None and not self._bears_newcomers(utterance, now_s):
-            return _NEVER
-        num_letters = self._letters_needed(utterance, target, now_s, is_dry=dry_s <= now_s)
+        if target is None and utterance.deadline_s is None:
+            first = self._beginning(utterance, now_s)
+            if first is None:
+                return _NEVER
+            num_letters = self._letters_to_begin(utterance, first, now_s)
+        else:
+            num_letters = self._letters_to_go_on(utterance, target, is_dry=dry_s <= now_s)
         growing = utterance.feed.grow() if utterance.feed.num_pending_letters >= num_letters else None
         if growing is None or growing.num_sayable_letters < num_letters:
             return (target, dry_s) if now_s < dry_s else _NEVER
         return growing, now_s
 
-    def until(self, utterance: Utterance, clause: Clause | None) -> int:
-        """Speech tokens in all that the next block of the clause, and what it looks ahead at, needs of its pass."""
+    def until(self, utterance: Utterance, clause: Clause, now_s: float) -> int:
+        """Speech tokens in all that its next reading may come to: of one block and what that looks ahead at.
+
+        A first reading makes two where the engine is slow and the words are worth it.
+        """
+        num_tokens = self._until_block(utterance, clause)
+        first = self._beginning(utterance, now_s) if utterance.deadline_s is None and not clause.is_begun else None
+        if first is not None:
+            num_first = first.num_tokens + self._lookahead_tokens
+            if self._worth(utterance).letters_for(num_first) <= clause.num_sayable_letters:
+                return num_first
+        return num_tokens
+
+    def _until_block(self, utterance: Utterance, clause: Clause | None) -> int:
+        """That the next block of the clause, and what it looks ahead at, needs of its pass."""
         if clause is None or clause.rendering is None or clause.llm_pass is None:
             return utterance.voice.flow_prompt.first_block_tokens + self._lookahead_tokens
         return clause.llm_pass.silent_filter.num_seen + clause.rendering.flow.num_missing_tokens
@@ -76,33 +93,33 @@ class Growth:
             return -math.inf, math.inf
         return next_block_s(utterance.deadline_s, lead_s=self._lead_s, turn_s=self.turn.later_s(now_s))
 
-    def _letters_needed(self, utterance: Utterance, target: Clause | None, now_s: float, *, is_dry: bool) -> float:
-        """Known, for the next block; and for the first, so many that the second will not have to wait for its words."""
-        until, worth = self.until(utterance, target), self._worth(utterance)
-        num_letters = worth.letters_for(until, least_share=DRY_SHARE if is_dry else 0.0)
-        if target is not None or utterance.deadline_s is not None:
-            return num_letters
-        seconds = self._covered_s(utterance, now_s)
-        num_promised = utterance.pace.letters_within(seconds, now_s)
+    def _letters_to_go_on(self, utterance: Utterance, target: Clause | None, *, is_dry: bool) -> float:
+        """Known, for the next block of a listener who has some."""
+        num_tokens = self._until_block(utterance, target)
+        return self._worth(utterance).letters_for(num_tokens, least_share=DRY_SHARE if is_dry else 0.0)
+
+    def _letters_to_begin(self, utterance: Utterance, first: Beginning, now_s: float) -> float:
+        """Known, for the first reading; so many that the next one will not have to wait for its words."""
+        worth, until = self._worth(utterance), first.num_tokens + self._lookahead_tokens
         num_later = worth.letters_for(
             until + utterance.voice.flow_prompt.second_block_tokens, least_share=PROMISED_SHARE
         )
-        return max(num_letters, num_later - num_promised)
+        return max(worth.letters_for(until), num_later - utterance.pace.letters_within(first.covered_s, now_s))
 
     def _worth(self, utterance: Utterance) -> Worth:
         pace = utterance.voice.voice.pace
         share = self._share or (UNTUNED_SHARE if pace is None else pace.growing_share)
         return Worth(utterance.tokens_per_letter, share)
 
-    def _bears_newcomers(self, utterance: Utterance, now_s: float) -> bool:
-        return self._covered_s(utterance, now_s) >= 0 and not self.turn.is_strained(now_s)
-
-    def _covered_s(self, utterance: Utterance, now_s: float) -> float:
-        return covered_s(
-            utterance.voice.flow_prompt.first_block_tokens,
+    def _beginning(self, utterance: Utterance, now_s: float) -> Beginning | None:
+        prompt = utterance.voice.flow_prompt
+        return beginning(
+            prompt.first_block_tokens,
+            prompt.second_block_tokens,
             held_back_frames=self._held_back_frames,
             first_turn_s=self.turn.first_s(now_s),
             turn_s=self.turn.later_s(now_s),
+            is_strained=self.turn.is_strained(now_s),
         )
 
 

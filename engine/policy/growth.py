@@ -33,8 +33,9 @@ _DRY_S: Final = 0.05
 # After so long, half of what a slow block took is forgotten. Higher -> one slow block makes the next ones early for
 # longer; lower -> load that comes in waves is met late.
 _HALF_LIFE_S: Final = 1.0
-# A first block that takes longer, and so many times what one takes at the quickest: whoever begins now would only have
-# all wait longer. Higher -> listeners have gaps before newcomers wait; lower -> who could be heard early is not.
+# A first block that takes longer, and so many times what one takes at the quickest: whoever begins with few words now
+# would only have all wait longer. Higher -> listeners have gaps before newcomers wait; lower -> who could be heard
+# early is not.
 _STRAINED_S: Final = 0.35
 _STRAINED_TIMES: Final = 4
 
@@ -57,14 +58,43 @@ def next_block_s(deadline_s: float, *, lead_s: float, turn_s: float) -> tuple[fl
 
 
 def covered_s(num_first_tokens: int, *, held_back_frames: int, first_turn_s: float, turn_s: float) -> float:
-    """From a first block's beginning until the second one's has to be, so that its listener has no gap.
+    """From a first reading's beginning until the second one's has to be, so that its listener has no gap.
 
-    It is heard a turn after its beginning, and the second has to be begun a turn before it has been heard. Below 0: who
-    begins with this block will have a gap. What vocoder and packets hold back of a first block, its listener runs dry
+    It is heard a turn after its beginning, and the second has to be begun a turn before all that it has made has been
+    heard. Below 0: who begins with so much will have a gap. What vocoder and packets hold back, its listener runs dry
     sooner.
     """
     num_heard_frames = num_first_tokens * units.FRAMES_PER_TOKEN - held_back_frames
     return num_heard_frames / units.FRAME_RATE_HZ + first_turn_s - turn_s
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What the first reading of a sentence makes while more of it is written."""
+
+    num_tokens: int  # speech tokens of its blocks
+    covered_s: float  # from then until the next reading's block has to be begun
+
+
+def beginning(
+    num_first_tokens: int,
+    num_second_tokens: int,
+    *,
+    held_back_frames: int,
+    first_turn_s: float,
+    turn_s: float,
+    is_strained: bool,
+) -> Beginning | None:
+    """One block, if the second can be read later and follows in time; else the second comes of the same reading.
+
+    That waits for more words, but for no turn, and spares a strained engine a reading. None: the third would be late.
+    """
+    both = num_first_tokens + num_second_tokens
+    for num_tokens in (both,) if is_strained else (num_first_tokens, both):
+        seconds = covered_s(num_tokens, held_back_frames=held_back_frames, first_turn_s=first_turn_s, turn_s=turn_s)
+        if seconds >= 0:
+            return Beginning(num_tokens, seconds)
+    return None
 
 
 class WriterPace:

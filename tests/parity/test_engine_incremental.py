@@ -98,6 +98,20 @@ def test_how_a_word_was_split_between_blocks_changes_nothing() -> None:
     assert whole.end().pcm == split.end().pcm
 
 
+def test_two_blocks_of_one_reading_are_those_of_two_readings_that_know_the_same() -> None:
+    """How slow the engine was does not count, only what it knew."""
+    speeches = []
+    for later_s in (0.1, 1.0):
+        writer = Writer()
+        turn = writer.engine.core._growth.turn
+        turn.took(0.1, 0.0, is_first=True)
+        turn.took(later_s, 0.0, is_first=False)
+        writer.write(["Please put the milk back in the fridge when you "], word_s=0.5)
+        writer.write(["are done."], word_s=0.0)
+        speeches.append(writer.end().pcm)
+    assert speeches[0] == speeches[1]
+
+
 def test_a_sentence_that_is_there_at_once_is_one_whole_pass() -> None:
     incremental, by_clause = Writer(), Writer(mode=SpeakingMode.CLAUSE)
     for writer in (incremental, by_clause):

@@ -168,29 +168,51 @@ def test_a_tuned_voice_begins_when_its_own_pace_allows(pace: VoicePace | None, b
     assert begins_now(engine, utterance) is begins
 
 
-def test_no_sentence_is_begun_while_it_is_written_where_its_second_block_would_come_too_late() -> None:
-    engine = HandDrivenEngine(CONFIG, hollow().stages)
-    utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
-    engine.core.push_text(utterance_id, "The train to the coast leaves at nine ")
-    (utterance,) = engine.core._roster
-    utterance.feed.read_all()
-    assert begins_now(engine, utterance)
-    engine.core._growth.turn.took(0.1, engine.now_s, is_first=True)
-    engine.core._growth.turn.took(2.0, engine.now_s, is_first=False)
-    assert not begins_now(engine, utterance)
+LATE = ((0.1, True), (1.0, False))  # first blocks are quick, later ones would not follow in time
+STRAINED = ((0.02, True), (0.4, True))
+ONE_BLOCK, TWO_BLOCKS = 12 + 3, 12 + 25 + 3  # and what is looked ahead at
 
 
-def test_no_sentence_is_begun_while_it_is_written_where_the_engine_is_strained() -> None:
+def told_of(turns: tuple[tuple[float, bool], ...]) -> HandDrivenEngine:
+    """An engine of which is known what blocks took."""
     engine = HandDrivenEngine(CONFIG, hollow().stages)
+    for seconds, is_first in turns:
+        engine.core._growth.turn.took(seconds, engine.now_s, is_first=is_first)
+    return engine
+
+
+@pytest.mark.parametrize(("turns", "expected"), [((), ONE_BLOCK), (LATE, TWO_BLOCKS), (STRAINED, TWO_BLOCKS)])
+def test_a_slow_engine_makes_two_blocks_of_the_first_reading_once_the_words_are_worth_them(
+    turns: tuple[tuple[float, bool], ...], expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = told_of(turns)
+    start, readings = engine.core._pipeline.start, []
+
+    def spy(clause: Clause, voice: ReadyVoice, *, until: int | None, **options: Any) -> None:
+        readings.append((until, clause.num_sayable_letters))
+        start(clause, voice, until=until, **options)
+
+    monkeypatch.setattr(engine.core._pipeline, "start", spy)
     utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
-    engine.core.push_text(utterance_id, "The train to the coast leaves at nine ")
-    (utterance,) = engine.core._roster
-    utterance.feed.read_all()
-    assert begins_now(engine, utterance)
-    turn = engine.core._growth.turn
-    turn.took(0.02, engine.now_s, is_first=True)
-    turn.took(0.4, engine.now_s, is_first=True)
-    assert not begins_now(engine, utterance)
+    for word in LONG.split()[:-1]:
+        engine.core.push_text(utterance_id, f"{word} ")
+        for _ in range(4):
+            engine.step()
+        engine.now_s += 0.001
+    ((until, num_letters),) = readings
+    assert until == expected
+    tokens_per_letter = engine.core._roster.named(utterance_id).tokens_per_letter
+    assert until <= 0.8 * tokens_per_letter * num_letters, "of no more than the words are worth"
+
+
+def test_no_sentence_is_begun_while_it_is_written_where_what_follows_two_blocks_would_come_too_late() -> None:
+    for later_s, begins in ((1.0, True), (2.0, False)):
+        engine = told_of(((0.1, True), (later_s, False)))
+        utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
+        engine.core.push_text(utterance_id, LONG)
+        (utterance,) = engine.core._roster
+        utterance.feed.read_all()
+        assert begins_now(engine, utterance) is begins
 
 
 def test_a_sentence_is_not_read_again_before_its_first_block_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,10 @@
 """How far speech may run into text that is still being written, and what a writer's pace promises."""
 
+from functools import partial
+
 import pytest
 
-from voicegate.engine.policy.growth import TurnTime, Worth, WriterPace, covered_s, next_block_s
+from voicegate.engine.policy.growth import TurnTime, Worth, WriterPace, beginning, covered_s, next_block_s
 
 pytestmark = pytest.mark.unit
 
@@ -36,6 +38,27 @@ def test_a_first_block_covers_its_own_turn_and_what_is_heard_of_it_less_the_time
     assert covered_s(2, held_back_frames=5, first_turn_s=0.0, turn_s=0.0) < 0, (
         "who begins with so little will have a gap"
     )
+
+
+BEGINNING = partial(beginning, 10, 25, held_back_frames=5, first_turn_s=0.1)
+
+
+def test_a_sentence_begins_with_one_block_where_the_second_can_follow_in_time() -> None:
+    first = BEGINNING(turn_s=0.3, is_strained=False)
+    assert first is not None
+    assert (first.num_tokens, first.covered_s) == (10, pytest.approx(0.1))
+
+
+@pytest.mark.parametrize(("turn_s", "is_strained"), [(0.5, False), (0.3, True)])
+def test_a_slow_or_strained_engine_makes_two_blocks_of_the_first_reading(turn_s: float, is_strained: bool) -> None:
+    first = BEGINNING(turn_s=turn_s, is_strained=is_strained)
+    assert first is not None
+    assert (first.num_tokens, first.covered_s) == (35, pytest.approx(1.4 - turn_s))
+
+
+@pytest.mark.parametrize("is_strained", [False, True])
+def test_nothing_is_begun_where_what_follows_two_blocks_would_be_late_too(is_strained: bool) -> None:
+    assert BEGINNING(turn_s=1.5, is_strained=is_strained) is None
 
 
 def test_before_there_is_a_pace_an_ordinary_one_is_assumed_and_most_of_it_counted_on() -> None:
