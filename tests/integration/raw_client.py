@@ -90,10 +90,14 @@ class RawPeer:
                     received += data
         return bytes(received)
 
+    def stop_sending(self) -> None:
+        with contextlib.suppress(OSError):  # the server has hung up
+            self._raw.shutdown(socket.SHUT_WR)
+
     async def ask_and_go(self, head: str) -> None:
         """A request for a socket or for speech, of one who does not wait for the answer."""
         await self.send(head.encode() + b"\r\n".join([*_UPGRADE_LINES, b"Content-Length: 0", b"", b""]))
-        self._raw.shutdown(socket.SHUT_WR)
+        self.stop_sending()
 
     async def shake_hands(self, url: str, behind: bytes = b"") -> None:
         """`behind`: sent with the request, of one who does not wait for the answer."""
