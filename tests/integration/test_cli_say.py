@@ -155,7 +155,6 @@ async def test_the_gateway_on_the_default_port_is_used(
     ("arguments", "reason"),
     [
         (("--voice", "nobody"), "unknown_voice: "),
-        (("--speed", "7"), "bad_message: open: "),
         (("-o", "say.mp3"), "the name must end in one of .wav, .opus, .ogg"),
     ],
 )

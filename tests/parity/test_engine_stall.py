@@ -42,12 +42,13 @@ def until_idle(engine: HandDrivenEngine) -> float | None:
 def said_at_s(engine: HandDrivenEngine, utterance_id: UtteranceId) -> float | None:
     """When more is heard without more text; None: never. The engine may also wake and find nothing to do."""
     num_events = len(engine.heard[utterance_id].events)
-    while (wake_s := until_idle(engine)) is not None:
-        engine.now_s = wake_s
-        until_idle(engine)
+    while True:
+        wake_s = until_idle(engine)
         if len(engine.heard[utterance_id].events) > num_events:
-            return wake_s
-    return None
+            return engine.now_s
+        if wake_s is None:
+            return None
+        engine.now_s = wake_s
 
 
 @pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
