@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.support import golden
-from tests.support.vocoder import golden_model, offline, plain_runner
+from tests.support.vocoder import feed_together, golden_model, offline, plain_runner
 from voicegate.engine import units
 from voicegate.engine.token2wav.vocoder.backend import (
     VocoderJob,
@@ -162,31 +162,15 @@ def test_a_job_before_capture_says_what_to_do() -> None:
 PLANS: tuple[tuple[int, ...], ...] = ((20, 20, 20), (3, 50), (1, 0, 40, 2), (33,), (60,))
 
 
-def feed_together(runner: VocoderRunner, plans: Sequence[Sequence[int]]) -> list[torch.Tensor]:
-    """Streams that join together and leave at their plans' ends, each with frames of its own."""
-    streams = [runner.open() for _ in plans]
-    outputs: list[list[torch.Tensor]] = [[] for _ in plans]
-    chunks = [torch.split(own_mel(number, sum(plan)), list(plan), dim=1) for number, plan in enumerate(plans)]
-    for step in range(max(len(plan) for plan in plans)):
-        members = [number for number, plan in enumerate(plans) if step < len(plan)]
-        jobs = [
-            VocoderJob(streams[number], chunks[number][step], is_final=step == len(plans[number]) - 1)
-            for number in members
-        ]
-        for number, samples in zip(members, runner.run(jobs), strict=True):
-            outputs[number].append(samples)
-            if step == len(plans[number]) - 1:
-                runner.close(streams[number])
-    return [torch.cat(parts).cpu() for parts in outputs]
-
-
 def own_mel(number: int, num_frames: int) -> torch.Tensor:
     return mel().roll(7 * number, dims=1)[:, :num_frames]
 
 
 def test_a_ragged_batch_equals_each_stream_alone() -> None:
     runner, on_cpu = make().runner, reference()
-    for number, samples in enumerate(feed_together(runner, PLANS)):
+    chunks = [torch.split(own_mel(number, sum(plan)), list(plan), dim=1) for number, plan in enumerate(PLANS)]
+    for number, parts in enumerate(feed_together(runner, chunks)):
+        samples = torch.cat(parts).cpu()
         frames = own_mel(number, sum(PLANS[number]))
         assert_close(samples, offline(on_cpu, frames.cpu(), is_final=True))
         assert_close(samples, render(runner, frames, *PLANS[number]), 1e-6)

@@ -10,7 +10,7 @@ import torch
 
 from tests.support import golden
 from tests.support.tiny_engine import CONFIG
-from tests.support.vocoder import plain_runner
+from tests.support.vocoder import feed_together, plain_runner
 from voicegate.engine import units
 from voicegate.engine.interface import EngineError
 from voicegate.engine.loading.progress import Lines
@@ -18,7 +18,6 @@ from voicegate.engine.loading.vocoder_build import build_vocoder
 from voicegate.engine.loading.vocoder_engines import find_engines, usable_engines
 from voicegate.engine.model.config import load_model_config
 from voicegate.engine.model.weights import load_state_dict
-from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
 from voicegate.engine.token2wav.vocoder.cuda.renderer import CudaRenderer
 from voicegate.engine.token2wav.vocoder.cuda.trial import call_ms
@@ -50,20 +49,8 @@ def vocoder(device: torch.device) -> VocoderModel:
 
 
 def feed(runner: VocoderRunner, plans: Sequence[Sequence[int]], device: torch.device) -> list[torch.Tensor]:
-    streams = [runner.open() for _ in plans]
     chunks = [torch.split(MEL[index, :, : sum(plan)].to(device), list(plan), dim=1) for index, plan in enumerate(plans)]
-    outputs: list[list[torch.Tensor]] = [[] for _ in plans]
-    for number in range(max(map(len, plans))):
-        members = [index for index, plan in enumerate(plans) if number < len(plan)]
-        jobs = [
-            VocoderJob(streams[index], chunks[index][number], is_final=number == len(plans[index]) - 1)
-            for index in members
-        ]
-        for index, samples in zip(members, runner.run(jobs), strict=True):
-            outputs[index].append(samples.cpu())
-    for stream in streams:
-        runner.close(stream)
-    return [torch.cat(each) for each in outputs]
+    return [torch.cat(parts).cpu() for parts in feed_together(runner, chunks)]
 
 
 @pytest.mark.parametrize("precision", TOLERANCES)

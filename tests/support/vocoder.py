@@ -1,11 +1,13 @@
 """The vocoder with the golden weights, streamed and over a whole sequence at once."""
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 import torch
 
 from tests.support import golden
+from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 from voicegate.engine.token2wav.vocoder.model import VocoderModel
 from voicegate.engine.token2wav.vocoder.offline import OfflineVocoder
 from voicegate.engine.token2wav.vocoder.plain_renderer import PlainRenderer
@@ -40,3 +42,23 @@ def offline_vocoder(model: VocoderModel) -> OfflineVocoder:
 def offline(runner: VocoderRunner, mel: torch.Tensor, *, is_final: bool) -> torch.Tensor:
     """What upstream's vocoder gives for mel [80, T], with a runner's weights: [480 T], not final [480 (T - 8)]."""
     return offline_vocoder(runner.model).render(mel, is_final=is_final)
+
+
+def feed_together(runner: VocoderRunner, chunks: Sequence[Sequence[torch.Tensor]]) -> list[list[torch.Tensor]]:
+    """Call number i takes chunk number i, mel [80, n], of each stream that has one; streams leave when they end.
+
+    Returns each call's samples, by stream.
+    """
+    streams = [runner.open() for _ in chunks]
+    outputs: list[list[torch.Tensor]] = [[] for _ in chunks]
+    for number in range(max(map(len, chunks))):
+        members = [index for index, own in enumerate(chunks) if number < len(own)]
+        jobs = [
+            VocoderJob(streams[index], chunks[index][number], is_final=number == len(chunks[index]) - 1)
+            for index in members
+        ]
+        for index, job, samples in zip(members, jobs, runner.run(jobs), strict=True):
+            outputs[index].append(samples)
+            if job.is_final:
+                runner.close(streams[index])
+    return outputs

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import golden
-from tests.support.vocoder import CPU, golden_excitation, golden_model, offline, plain_runner
+from tests.support.vocoder import CPU, feed_together, golden_excitation, golden_model, offline, plain_runner
 from voicegate.engine import units
 from voicegate.engine.token2wav.vocoder.backend import (
     VocoderJob,
@@ -132,24 +132,8 @@ def test_borders_of_pieces_do_not_click(shared_runner: VocoderRunner) -> None:
 # --- batches ----------------------------------------------------------------------------------------------
 
 
-def feed_together(
-    runner: VocoderRunner, mels: Sequence[torch.Tensor], plans: Sequence[Sequence[int]]
-) -> list[torch.Tensor]:
-    """All streams side by side: call number i takes piece number i of each stream that has one."""
-    streams = [runner.open() for _ in plans]
-    outputs: list[list[torch.Tensor]] = [[] for _ in plans]
-    chunks = [torch.split(mel, list(plan), dim=1) for mel, plan in zip(mels, plans, strict=True)]
-    for number in range(max(len(plan) for plan in plans)):
-        members = [index for index, plan in enumerate(plans) if number < len(plan)]
-        jobs = [
-            VocoderJob(streams[index], chunks[index][number], is_final=number == len(plans[index]) - 1)
-            for index in members
-        ]
-        for index, samples in zip(members, runner.run(jobs), strict=True):
-            outputs[index].append(samples)
-    for stream in streams:
-        runner.close(stream)
-    return [torch.cat(parts) for parts in outputs]
+def chunks_of(mels: Sequence[torch.Tensor], plans: Sequence[Sequence[int]]) -> list[Sequence[torch.Tensor]]:
+    return [torch.split(mel, list(plan), dim=1) for mel, plan in zip(mels, plans, strict=True)]
 
 
 PLAN = st.lists(st.integers(0, 20), min_size=1, max_size=4).filter(lambda sizes: 0 < sum(sizes) <= MAX_FRAMES)
@@ -159,7 +143,8 @@ PLAN = st.lists(st.integers(0, 20), min_size=1, max_size=4).filter(lambda sizes:
 @given(plans=st.lists(PLAN, min_size=2, max_size=MAX_STREAMS))
 def test_a_batch_equals_each_stream_alone(shared_runner: VocoderRunner, plans: list[list[int]]) -> None:
     mels = [MEL.roll(7 * index, dims=1)[:, : sum(plan)] for index, plan in enumerate(plans)]
-    for mel, samples in zip(mels, feed_together(shared_runner, mels, plans), strict=True):
+    together = feed_together(shared_runner, chunks_of(mels, plans))
+    for mel, samples in zip(mels, map(torch.cat, together), strict=True):
         assert_same(samples, offline(shared_runner, mel, is_final=True))
 
 
@@ -171,7 +156,8 @@ def test_first_middle_and_final_in_one_padded_call(
     )  # one call, however uneven
     plans = [[10, 5, 30], [1, 20, 3], [5, 44, 0], [0, 6, 1]]
     mels = [MEL.roll(5 * index, dims=1)[:, : sum(plan)] for index, plan in enumerate(plans)]
-    for mel, samples in zip(mels, feed_together(shared_runner, mels, plans), strict=True):
+    together = feed_together(shared_runner, chunks_of(mels, plans))
+    for mel, samples in zip(mels, map(torch.cat, together), strict=True):
         assert_same(samples, offline(shared_runner, mel, is_final=True))
 
 

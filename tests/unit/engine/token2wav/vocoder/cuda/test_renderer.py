@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.support import golden
-from tests.support.vocoder import plain_runner
+from tests.support.vocoder import feed_together, plain_runner
 from voicegate.engine import units
 from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.model.weights import WeightsError
@@ -90,28 +90,14 @@ def runner(model: VocoderModel, renderer: CudaRenderer) -> VocoderRunner:
     return VocoderRunner(model, renderer, max_streams=2)
 
 
-def feed_together(runner: VocoderRunner, plans: Sequence[Sequence[int]]) -> list[list[torch.Tensor]]:
-    """Call number i takes piece number i of each stream that has one; streams leave when they end."""
-    streams = [runner.open() for _ in plans]
-    outputs: list[list[torch.Tensor]] = [[] for _ in plans]
-    chunks = [torch.split(MEL[index, :, : sum(plan)], list(plan), dim=1) for index, plan in enumerate(plans)]
-    for number in range(max(len(plan) for plan in plans)):
-        members = [index for index, plan in enumerate(plans) if number < len(plan)]
-        jobs = [
-            VocoderJob(streams[index], chunks[index][number], is_final=number == len(plans[index]) - 1)
-            for index in members
-        ]
-        for index, samples in zip(members, runner.run(jobs), strict=True):
-            outputs[index].append(samples)
-            if number == len(plans[index]) - 1:
-                runner.close(streams[index])
-    return outputs
+def chunks_of(plans: Sequence[Sequence[int]]) -> list[Sequence[torch.Tensor]]:
+    return [torch.split(MEL[index, :, : sum(plan)], list(plan), dim=1) for index, plan in enumerate(plans)]
 
 
 def test_first_later_last_and_waiting_in_one_batch(runner: VocoderRunner, reference: VocoderRunner) -> None:
     plans = [[6, 1], [2, 0]]
-    expected = feed_together(reference, plans)
-    for samples, wanted in zip(feed_together(runner, plans), expected, strict=True):
+    expected = feed_together(reference, chunks_of(plans))
+    for samples, wanted in zip(feed_together(runner, chunks_of(plans)), expected, strict=True):
         assert [len(each) for each in samples] == [len(each) for each in wanted]
         assert torch.allclose(torch.cat(samples), torch.cat(wanted), atol=TOLERANCE, rtol=0)
 
@@ -119,10 +105,10 @@ def test_first_later_last_and_waiting_in_one_batch(runner: VocoderRunner, refere
 def test_a_slot_full_of_nan_is_a_fresh_one(
     renderer: CudaRenderer, runner: VocoderRunner, reference: VocoderRunner
 ) -> None:
-    (expected,) = feed_together(reference, [[1]])
+    (expected,) = feed_together(reference, chunks_of([[1]]))
     runner.close(runner.open())
     renderer.network.state.fill_(-1)
-    (samples,) = feed_together(runner, [[1]])
+    (samples,) = feed_together(runner, chunks_of([[1]]))
     assert torch.allclose(samples[0], expected[0], atol=TOLERANCE, rtol=0)
 
 
@@ -135,7 +121,7 @@ def test_exhaustion_refuses_the_newcomer_only(runner: VocoderRunner) -> None:
 
 
 def test_a_long_job_takes_several_calls_and_mel_may_be_strided(runner: VocoderRunner, reference: VocoderRunner) -> None:
-    (expected,) = feed_together(reference, [[7]])
+    (expected,) = feed_together(reference, chunks_of([[7]]))
     stream = runner.open()
     by_frame = MEL[0, :, :7].T.contiguous().T
     (samples,) = runner.run([VocoderJob(stream, by_frame, is_final=True)])

@@ -12,11 +12,10 @@ import torch
 
 from tests.support.tensorrt.computing import computing_package
 from tests.support.tensorrt.package import VERSIONS
-from tests.support.vocoder import golden_model, plain_runner
+from tests.support.vocoder import feed_together, golden_model, plain_runner
 from voicegate.engine import units
 from voicegate.engine.device.tensorrt import graph
 from voicegate.engine.device.tensorrt.library import LoadedEngine, TensorrtError, build_plan
-from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
 from voicegate.engine.token2wav.vocoder.cuda.renderer import CudaRenderer
 from voicegate.engine.token2wav.vocoder.model import VocoderModel
@@ -73,22 +72,8 @@ def kept_by(made: CudaRenderer) -> dict[str, torch.Tensor]:
     return made.network.filter.kept
 
 
-def feed(runner: VocoderRunner, plans: Sequence[Sequence[int]]) -> list[torch.Tensor]:
-    """Call number i takes piece number i of each stream that has one; streams leave when they end."""
-    streams = [runner.open() for _ in plans]
-    outputs: list[list[torch.Tensor]] = [[] for _ in plans]
-    chunks = [torch.split(MEL[index, :, : sum(plan)], list(plan), dim=1) for index, plan in enumerate(plans)]
-    for number in range(max(map(len, plans))):
-        members = [index for index, plan in enumerate(plans) if number < len(plan)]
-        jobs = [
-            VocoderJob(streams[index], chunks[index][number], is_final=number == len(plans[index]) - 1)
-            for index in members
-        ]
-        for index, samples in zip(members, runner.run(jobs), strict=True):
-            outputs[index].append(samples)
-    for stream in streams:
-        runner.close(stream)
-    return [torch.cat(each) for each in outputs]
+def chunks_of(plans: Sequence[Sequence[int]]) -> list[Sequence[torch.Tensor]]:
+    return [torch.split(MEL[index, :, : sum(plan)], list(plan), dim=1) for index, plan in enumerate(plans)]
 
 
 def test_streams_of_any_age_in_one_batch(tmp_path: Path) -> None:
@@ -97,7 +82,9 @@ def test_streams_of_any_age_in_one_batch(tmp_path: Path) -> None:
     runner = VocoderRunner(model(), made, max_streams=NUM_STREAMS)
     reference = plain_runner(model(), max_streams=NUM_STREAMS)
     for plans in ([[2, 1], [1, 0]], [[1]]):
-        for samples, wanted in zip(feed(runner, plans), feed(reference, plans), strict=True):
+        chunks = chunks_of(plans)
+        pairs = zip(feed_together(runner, chunks), feed_together(reference, chunks), strict=True)
+        for samples, wanted in ((torch.cat(ours), torch.cat(theirs)) for ours, theirs in pairs):
             assert samples.shape == wanted.shape
             assert torch.allclose(samples, wanted, atol=TOLERANCE, rtol=0)
     assert runner.name == "tensorrt"
