@@ -176,6 +176,10 @@ class Cancelled:
     remaining_text: str
 
 
+# The message where the fault is ours; the log has the rest.
+INTERNAL_FAILURE: Final = "internal error while speaking this utterance"
+
+
 @dataclass(frozen=True, slots=True)
 class Failed:
     utterance_id: UtteranceId

@@ -11,6 +11,11 @@ from typing import Protocol
 import torch
 
 
+def on_device(device: torch.device) -> AbstractContextManager[object]:
+    """What is made inside without naming a device is made on this one. Inside a lane's `active` it is so too."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
 class Mark(Protocol):
     """A point behind all work that its lane was given before."""
 

@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from voicegate.engine.device.watcher import Waker
+from voicegate.engine.interface import INTERNAL_FAILURE
 from voicegate.engine.llm.backend import LlmBackend, LlmTraits, NoFreeSlot, SequenceOutput, SequenceRequest
 from voicegate.engine.loop.tally import Tally
 
 log = structlog.get_logger()
-
-_STEP_FAILED = "internal error while speaking this utterance"
 
 
 class LlmShare:
@@ -137,4 +136,4 @@ class SharedLlm:
             log.exception("shared_step_failed")
             for sequence_id in asked:
                 self._llm.abort(sequence_id)
-                self.owners[sequence_id].deliver(SequenceOutput(sequence_id, error=_STEP_FAILED))
+                self.owners[sequence_id].deliver(SequenceOutput(sequence_id, error=INTERNAL_FAILURE))

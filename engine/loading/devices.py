@@ -2,14 +2,14 @@
 
 import importlib.util
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
 
 from voicegate.engine.config import EngineConfig, Gpu
-from voicegate.engine.device.lanes import HOST_LANE, CudaLane, Lane
+from voicegate.engine.device.lanes import HOST_LANE, CudaLane, Lane, on_device
 from voicegate.engine.interface import EngineError
 
 NO_TRITON: Final = "the GPU's kernels need Triton: `pip install 'voicegate[gpu]'`, or use device cpu"
@@ -32,8 +32,8 @@ class Device:
         return self.device.type == "cuda"
 
     def current(self) -> AbstractContextManager[object]:
-        """What is made inside without naming a device is made on this one. Inside a lane's `active` it is so too."""
-        return torch.cuda.device(self.device) if self.is_cuda else nullcontext()
+        """As `on_device`."""
+        return on_device(self.device)
 
 
 @dataclass(frozen=True, slots=True)

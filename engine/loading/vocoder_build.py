@@ -13,9 +13,10 @@ from typing import Any, Final
 import torch
 
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.device.lanes import on_device
 from voicegate.engine.device.tensorrt import graph
 from voicegate.engine.device.tensorrt.engine_files import EngineFiles, EngineFilesError, Fingerprint
-from voicegate.engine.device.tensorrt.library import LoadedEngine, TensorrtError, build_plan, load_tensorrt, on_device
+from voicegate.engine.device.tensorrt.library import LoadedEngine, TensorrtError, build_plan, load_tensorrt
 from voicegate.engine.interface import EngineError
 from voicegate.engine.loading.devices import choose_device
 from voicegate.engine.loading.progress import Progress

@@ -16,7 +16,7 @@ from voicegate.engine.audio.encoding import Encoders, LocalEncoders
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.watcher import NO_WAKER, Waker
-from voicegate.engine.interface import Failed, ListenerReport, UtteranceId, UtteranceRequest
+from voicegate.engine.interface import INTERNAL_FAILURE, Failed, ListenerReport, UtteranceId, UtteranceRequest
 from voicegate.engine.llm.backend import SequenceOutput
 from voicegate.engine.loop.admission import Admission
 from voicegate.engine.loop.clause import Clause, ClauseState
@@ -34,8 +34,6 @@ from voicegate.engine.voices.voice import Voice
 
 log = structlog.get_logger()
 
-# What a client is told when the fault is ours; the log has the rest.
-_INTERNAL_FAILURE = "internal error while speaking this utterance"
 _TOO_LONG = "a sentence of this utterance needs more memory than the server has; shorter ones need less"
 
 _Args = TypeVarTuple("_Args")
@@ -89,7 +87,7 @@ class EngineCore:
             self._roster.add(self._reception.open(entry, request, self._voices[request.voice], seed=seed))
         except Exception:
             log.exception("utterance_not_opened", utterance=request.utterance_id)
-            self._sink([Failed(request.utterance_id, _INTERNAL_FAILURE)])
+            self._sink([Failed(request.utterance_id, INTERNAL_FAILURE)])
 
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
         self._change_text(utterance_id, Utterance.push, text, self._clock())
@@ -140,7 +138,7 @@ class EngineCore:
         except Exception:
             log.exception("utterance_failed", utterance=utterance.utterance_id)
         if utterance in self._roster:
-            self._attempt(utterance, self._fail, utterance, _INTERNAL_FAILURE)
+            self._attempt(utterance, self._fail, utterance, INTERNAL_FAILURE)
         return None
 
     def _attempt_together(
@@ -152,7 +150,7 @@ class EngineCore:
         except Exception:
             log.exception("shared_step_failed")
         for utterance in self._roster.of({clause.utterance_key for clause in clauses}):
-            self._attempt(utterance, self._fail, utterance, _INTERNAL_FAILURE)
+            self._attempt(utterance, self._fail, utterance, INTERNAL_FAILURE)
         return None
 
     def _change(self, utterance: Utterance | None, work: Callable[[Utterance, *_Args], None], *args: *_Args) -> None:

@@ -6,8 +6,6 @@ table, `prompt_text` (as upstream conventions want it, with <|endofprompt|>; emp
 was tuned, its pace (see pace.py).
 """
 
-import os
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from voicegate.engine.model.weights import load_metadata, load_state_dict
 from voicegate.engine.text.language import detect_language
 from voicegate.engine.text.spoken_length import spoken_letters
 from voicegate.engine.voices.pace import VoicePace, pace_in
+from voicegate.engine.whole_file import write_whole
 
 _TENSORS = ("speech_tokens", "mel", "embedding")
 _TEXTS = ("prompt_text", "transcript", "description")
@@ -112,19 +111,6 @@ def save_pace(path: Path, pace: VoicePace) -> None:
     """Into a voice's file, which is the same otherwise. Raises WeightsError and OSError."""
     tensors, texts = load_state_dict(path), load_metadata(path)
     write_whole(path, save(tensors, metadata=texts | pace.texts()))
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Through a file beside it, which takes its place once it is on the disk. Raises OSError."""
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    try:
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _check_shapes(

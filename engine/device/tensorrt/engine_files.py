@@ -7,12 +7,13 @@ taken for whole where it is what the manifest has its hash of.
 import fcntl
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
+
+from voicegate.engine.whole_file import write_whole
 
 _MANIFEST: Final = "manifest.json"
 REBUILD: Final = "run `voicegate build`"
@@ -96,10 +97,10 @@ class EngineFiles:
             for old in manifest.engines:
                 self._path(old).unlink(missing_ok=True)
         view = memoryview(plan)
-        _write(self._path(name), view)
+        write_whole(self._path(name), view)
         engines[name] = hashlib.sha256(view).hexdigest()
         described = {"fingerprint": asdict(fingerprint), "engines": engines}
-        _write(self.directory / _MANIFEST, json.dumps(described, indent=1).encode())
+        write_whole(self.directory / _MANIFEST, json.dumps(described, indent=1).encode())
         return view.nbytes
 
     @contextmanager
@@ -128,16 +129,6 @@ class EngineFiles:
 
     def _path(self, name: str) -> Path:
         return self.directory / f"{name}.engine"
-
-
-def _write(path: Path, content: bytes | memoryview) -> None:
-    """Whole or not at all, also where the machine stops."""
-    partial = path.with_name(f"{path.name}.partial")
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
 
 
 def _short(value: str) -> str:

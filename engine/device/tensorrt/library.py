@@ -4,7 +4,6 @@ All of its names are here. Networks are strongly typed: precision comes from the
 """
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, Final
 
 import torch
 
+from voicegate.engine.device.lanes import on_device
 from voicegate.engine.interface import EngineError
 
 # NVIDIA's bindings of these were looked at (docs/adr/0036): 10.14, 11.0, 11.4.
@@ -84,7 +84,7 @@ class LoadedEngine:
         """Raises TensorrtError."""
         self._trt = trt
         self.device = device
-        with on_device(device):
+        with on_device(device):  # the package works on the current GPU
             self._runtime = trt.Runtime(trt.Logger(trt.Logger.WARNING))  # outlives what it makes
             self._engine = self._runtime.deserialize_cuda_engine(plan)
         if self._engine is None:
@@ -161,8 +161,3 @@ class BoundEngine:
         """
         if not self._context.execute_async_v3(stream_handle):
             raise TensorrtError("TensorRT could not launch the engine; its log says why")
-
-
-def on_device(device: torch.device) -> AbstractContextManager[object]:
-    """The package works on the current GPU."""
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()

@@ -15,6 +15,7 @@ from tests.support.tensorrt.computing import computing_package
 from tests.support.tensorrt.package import VERSIONS, Package
 from tests.support.tiny_engine import CONFIG
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.device import lanes
 from voicegate.engine.device.tensorrt import library
 from voicegate.engine.interface import EngineError
 from voicegate.engine.loading import vocoder_build, vocoder_engines
@@ -60,7 +61,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, graphs: Callable[..., onnx.ModelPro
     monkeypatch.setattr(vocoder_build, "choose_device", lambda name: GpuInName)
     monkeypatch.setattr(vocoder_build, "LoadedEngine", lambda trt, plan, _: library.LoadedEngine(trt, plan, CPU))
     monkeypatch.setattr(vocoder_build, "filter_model", graphs)
-    monkeypatch.setattr(vocoder_build, "on_device", lambda _: library.on_device(CPU))
+    monkeypatch.setattr(vocoder_build, "on_device", lambda _: lanes.on_device(CPU))
     for module in (vocoder_build, vocoder_engines):
         monkeypatch.setattr(module, "gpu_name", lambda _: "a GPU")
 
