@@ -1,5 +1,7 @@
 // What the page shows of the gateway: whether it is there, why not, and what may be chosen.
 
+const CONNECTION_LOST = "Connection lost, connecting again";
+
 export class GatewayStatus {
   #pill;
   #words;
@@ -14,6 +16,8 @@ export class GatewayStatus {
   async show({ state, reason }, info) {
     // What is said already need not be said again at each try.
     if (state === "connecting" && this.#wasLost) return;
+    // It may be there again before it has been asked why it was not.
+    if (state === "lost" && this.#pill.dataset.state === "ready") this.#words.textContent = CONNECTION_LOST;
     this.#pill.dataset.state = state;
     this.#wasLost = state === "lost";
     if (state !== "ready") this.#roundTrip.textContent = "";
@@ -40,7 +44,7 @@ async function whyNotReady() {
     const { status } = await fetch(`/v1/voices${location.search}`);
     return status === 401
       ? "The gateway asks for a key: open this page with ?access_token=TOKEN behind its address"
-      : "Connection lost, connecting again";
+      : CONNECTION_LOST;
   } catch {
     return "The gateway cannot be reached, trying again";
   }
