@@ -71,6 +71,11 @@ class Listener:
             if event.utterance_id == utterance_id and isinstance(event, kind):
                 return event
 
+    async def until_heard(self, *utterance_ids: UtteranceId) -> None:
+        """Each has had audio by then, whichever had it first."""
+        while not all(self.packets(utterance_id) for utterance_id in utterance_ids):
+            await self.next()
+
     async def until_end(self, utterance_id: UtteranceId) -> EndEvent:
         while (end := self.end_of(utterance_id)) is None:
             await self.next()

@@ -54,8 +54,7 @@ async def test_one_that_is_killed_and_one_that_is_stopped(listener: Listener) ->
     engine = listener.engine
     assert isinstance(engine, RoutingEngine)
     first, second = listener.submit("first", text=TALK), listener.submit("second", text=TALK)
-    for utterance in (first, second):
-        await listener.until(utterance, AudioReady)
+    await listener.until_heard(first, second)
     before = pids(engine)
     with capture_logs() as logs:
         os.kill(before[0], signal.SIGKILL)

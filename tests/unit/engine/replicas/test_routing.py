@@ -86,8 +86,7 @@ async def test_a_lost_process_fails_its_own_utterance_and_is_replaced() -> None:
     async with running(stalled, stalled) as listener:
         engine = routed(listener)
         first, second = listener.submit("first", text=TALK), listener.submit("second", text=TALK)
-        for utterance in (first, second):
-            await listener.until(utterance, AudioReady)
+        await listener.until_heard(first, second)
         assert [engine.host.fake(number).num_live for number in (0, 1)] == [1, 1]
         with capture_logs() as logs:
             engine.host.kill(0)
