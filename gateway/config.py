@@ -1,19 +1,19 @@
 """GatewayConfig: everything that may be set, once, at start. Read from VOICEGATE_* variables and from flags.
 
-Each field carries its help text; its variable and flag are derived from its name. Only `from_environment` reads
+Each field carries its help text and its range; its variable and flag are derived from its name. Only `from_environment` reads
 strings. Engine fields are carried here and mean nothing to the gateway. Raises ConfigError.
 """
 
 import dataclasses
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Final, Literal, get_type_hints
 
-from voicegate.gateway.config_fields import PREFIX, ConfigError, ConfigField, describe, parse, unknown
+from voicegate.gateway.config_fields import PREFIX, ConfigError, ConfigField, check, describe, parse, setting, unknown
 
 # A byte of text may be written as six in JSON (\u001f); the rest of a message is small.
 _JSON_BYTES_PER_BYTE: Final = 6
@@ -49,251 +49,212 @@ def listed(text: str) -> tuple[str, ...]:
     return tuple(item.strip() for item in text.split(",") if item.strip())
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
 @dataclass(frozen=True, slots=True)
 class GatewayConfig:
-    host: str = field(default="127.0.0.1", metadata=_help("address to listen on; 0.0.0.0 for all"))
-    port: int = field(default=8080, metadata=_help("port to listen on; 0 for any free one"))
-    model_dir: Path | None = field(
-        default=None, metadata=_help("directory of the model to serve; unset: the tiny model")
+    host: str = setting("127.0.0.1", "address to listen on; 0.0.0.0 for all")
+    port: int = setting(8080, "port to listen on; 0 for any free one", at_least=0, at_most=65_535)
+    model_dir: Path | None = setting(None, "directory of the model to serve; unset: the tiny model")
+    voices_dir: Path | None = setting(
+        None, "directory of your own voices: NAME.wav with NAME.txt, which says what it says; unset: none"
     )
-    voices_dir: Path | None = field(
-        default=None,
-        metadata=_help("directory of your own voices: NAME.wav with NAME.txt, which says what it says; unset: none"),
+    log_level: LogLevel = setting("info", "least severe log lines shown; debug may contain user text")
+    log_format: LogFormat = setting("json", "json for machines, console for people")
+    log_lines_per_s: int = setting(
+        100, "log lines a second of one kind; of those that come faster the log tells the number", at_least=1
     )
-    log_level: LogLevel = field(
-        default="info", metadata=_help("least severe log lines shown; debug may contain user text")
+    # At most: half of the handles, so that none is used again at once.
+    contexts_per_socket: int = setting(256, "contexts open at once on one socket", at_least=1, at_most=32_768)
+    contexts_per_address: int | None = setting(
+        None, "contexts open at once from one address; unset: no such limit", at_least=1
     )
-    log_format: LogFormat = field(default="json", metadata=_help("json for machines, console for people"))
-    log_lines_per_s: int = field(
-        default=100,
-        metadata=_help("log lines a second of one kind; of those that come faster the log tells the number"),
+    utterances_per_address: int | None = setting(
+        None, "contexts of one address with something to say; unset: no such limit", at_least=1
     )
-    contexts_per_socket: int = field(default=256, metadata=_help("contexts open at once on one socket"))
-    contexts_per_address: int | None = field(
-        default=None, metadata=_help("contexts open at once from one address; unset: no such limit")
+    waiting_contexts: int = setting(
+        64, "contexts that may wait for room in the engine; further ones are refused at once", at_least=0
     )
-    utterances_per_address: int | None = field(
-        default=None, metadata=_help("contexts of one address with something to say; unset: no such limit")
+    waiting_s: float = setting(
+        1.0, "time for which they wait, then they are refused; 0: none wait", at_least=0, at_most=60
     )
-    waiting_contexts: int = field(
-        default=64, metadata=_help("contexts that may wait for room in the engine; further ones are refused at once")
+    max_contexts: int = setting(16_384, "contexts open at once on all sockets together", at_least=1)
+    context_idle_s: float = setting(
+        600.0, "a context with nothing to say ends after hearing nothing for this long", at_least=1, at_most=86_400
     )
-    waiting_s: float = field(
-        default=1.0, metadata=_help("time for which they wait, then they are refused; 0: none wait")
+    # At most: audio messages count their time modulo a day.
+    context_life_s: float = setting(
+        14_400.0, "a context ends after this long, whatever it does", at_least=1, at_most=86_400
     )
-    max_contexts: int = field(default=16_384, metadata=_help("contexts open at once on all sockets together"))
-    context_idle_s: float = field(
-        default=600.0, metadata=_help("a context with nothing to say ends after hearing nothing for this long")
+    enrolment: bool = setting(False, "clients may add, replace and take away voices: POST and DELETE at /v1/voices")
+    max_voices: int = setting(256, "voices until there are so many, those of the model included", at_least=1)
+    voice_aliases: str = setting(
+        "", "voices by the names of other protocols' clients, with commas: alloy=anna,nova=bob"
     )
-    context_life_s: float = field(default=14_400.0, metadata=_help("a context ends after this long, whatever it does"))
-    enrolment: bool = field(
-        default=False, metadata=_help("clients may add, replace and take away voices: POST and DELETE at /v1/voices")
+    pronunciations_file: Path | None = setting(
+        None, 'JSON file of words and how they are said, read again on SIGHUP: {"SQL": "sequel"}; unset: none'
     )
-    max_voices: int = field(default=256, metadata=_help("voices until there are so many, those of the model included"))
-    voice_aliases: str = field(
-        default="",
-        metadata=_help("voices by the names of other protocols' clients, with commas: alloy=anna,nova=bob"),
+    metric_tags: str = setting("", "tags of clients, with commas, that /metrics tells apart; all others count as one")
+    allowed_origins: str = setting(
+        "", "other sites whose pages may connect, with commas: https://app.example; * for all, null too"
     )
-    pronunciations_file: Path | None = field(
-        default=None,
-        metadata=_help(
-            'JSON file of words and how they are said, read again on SIGHUP: {"SQL": "sequel"}; unset: none'
-        ),
+    allowed_hosts: str = setting(
+        "", "names, with commas, by which pages know this server; unset: any, on loopback only localhost"
     )
-    metric_tags: str = field(
-        default="",
-        metadata=_help("tags of clients, with commas, that /metrics tells apart; all others count as one"),
+    trusted_proxies: str = setting(
+        "", "networks, with commas, whose X-Forwarded-For tells the client's address: 10.0.0.0/8"
     )
-    allowed_origins: str = field(
-        default="",
-        metadata=_help("other sites whose pages may connect, with commas: https://app.example; * for all, null too"),
+    api_keys_file: Path | None = setting(
+        None, "file of API keys, read again on SIGHUP; `voicegate keys` makes it; unset: none is asked for"
     )
-    allowed_hosts: str = field(
-        default="",
-        metadata=_help("names, with commas, by which pages know this server; unset: any, on loopback only localhost"),
+    api_key: str | None = setting(None, "an API key that clients must name, beside those of the file", is_secret=True)
+    token_secret: str | None = setting(
+        None,
+        "signs tokens for browsers; the same on all servers behind one address; unset: made at start",
+        is_secret=True,
     )
-    trusted_proxies: str = field(
-        default="",
-        metadata=_help("networks, with commas, whose X-Forwarded-For tells the client's address: 10.0.0.0/8"),
+    tls_cert: Path | None = setting(
+        None, "certificate with its chain, in PEM, read again on SIGHUP: the port speaks TLS; unset: no TLS"
     )
-    api_keys_file: Path | None = field(
-        default=None,
-        metadata=_help("file of API keys, read again on SIGHUP; `voicegate keys` makes it; unset: none is asked for"),
+    tls_key: Path | None = setting(None, "the certificate's key, in PEM without a password")
+    require_key: bool = setting(False, "do not start where no API key is asked for")
+    max_sockets: int = setting(1024, "sockets open at once; further ones get HTTP 503", at_least=1)
+    sockets_per_address: int | None = setting(
+        None, "of those, from one address; further ones get HTTP 429; unset: no such limit", at_least=1
     )
-    api_key: str | None = field(
-        default=None,
-        repr=False,
-        metadata=_help("an API key that clients must name, beside those of the file") | {"secret": True},
+    text_bytes: int = setting(64 * 1024, "UTF-8 bytes of text in one message", at_least=1)
+    context_text_bytes: int = setting(1024 * 1024, "UTF-8 bytes of text over a context's life", at_least=1)
+    max_message_bytes: int = setting(
+        1024 * 1024, "bytes in one WebSocket message; a longer one closes the socket", at_least=1
     )
-    token_secret: str | None = field(
-        default=None,
-        repr=False,
-        metadata=_help("signs tokens for browsers; the same on all servers behind one address; unset: made at start")
-        | {"secret": True},
+    messages_per_s: int = setting(
+        1000, "WebSocket messages and pings a second that a socket may send; more are read more slowly", at_least=1
     )
-    tls_cert: Path | None = field(
-        default=None,
-        metadata=_help("certificate with its chain, in PEM, read again on SIGHUP: the port speaks TLS; unset: no TLS"),
+    write_stall_s: float = setting(
+        10.0, "a peer that reads nothing for this long while data waits is dropped", at_least=0.05, at_most=86_400
     )
-    tls_key: Path | None = field(default=None, metadata=_help("the certificate's key, in PEM without a password"))
-    require_key: bool = field(default=False, metadata=_help("do not start where no API key is asked for"))
-    max_sockets: int = field(default=1024, metadata=_help("sockets open at once; further ones get HTTP 503"))
-    sockets_per_address: int | None = field(
-        default=None, metadata=_help("of those, from one address; further ones get HTTP 429; unset: no such limit")
+    metrics_port: int | None = setting(
+        None,
+        "port for Prometheus, GET /metrics without a key; 0 for any free one; unset: none",
+        at_least=0,
+        at_most=65_535,
     )
-    text_bytes: int = field(default=64 * 1024, metadata=_help("UTF-8 bytes of text in one message"))
-    context_text_bytes: int = field(default=1024 * 1024, metadata=_help("UTF-8 bytes of text over a context's life"))
-    max_message_bytes: int = field(
-        default=1024 * 1024, metadata=_help("bytes in one WebSocket message; a longer one closes the socket")
+    metrics_host: str = setting("127.0.0.1", "address to tell metrics on")
+    tracing: bool = setting(False, "a span for each utterance, by OpenTelemetry (OTLP); OTEL_* say where to")
+    agent_port: int | None = setting(
+        None,
+        "port that tells HAProxy's agent-check how much room is left; 0 for any free one; unset: none",
+        at_least=0,
+        at_most=65_535,
     )
-    messages_per_s: int = field(
-        default=1000,
-        metadata=_help("WebSocket messages and pings a second that a socket may send; more are read more slowly"),
+    agent_host: str = setting("127.0.0.1", "address to tell that on")
+    instance: str | None = setting(
+        None, "this server's name behind a balancer: sessions' ids begin with it, see --resume-s; unset: none"
     )
-    write_stall_s: float = field(
-        default=10.0, metadata=_help("a peer that reads nothing for this long while data waits is dropped")
+    engine_timeout_s: float = setting(
+        10.0,
+        "an engine that gets nothing done is said to hang, within this time: /healthz, and clients, hear so",
+        at_least=1,
+        at_most=3600,
     )
-    metrics_port: int | None = field(
-        default=None, metadata=_help("port for Prometheus, GET /metrics without a key; 0 for any free one; unset: none")
+    resume_s: int = setting(
+        30,
+        "a session waits for so long for a client whose socket dropped; 0: it ends at once",
+        at_least=0,
+        at_most=3600,
     )
-    metrics_host: str = field(default="127.0.0.1", metadata=_help("address to tell metrics on"))
-    tracing: bool = field(
-        default=False, metadata=_help("a span for each utterance, by OpenTelemetry (OTLP); OTEL_* say where to")
+    resume_session_bytes: int = setting(
+        2 * 1024 * 1024,
+        "kept of what one client may have missed; one that has missed more cannot come back",
+        at_least=64 * 1024,
     )
-    agent_port: int | None = field(
-        default=None,
-        metadata=_help("port that tells HAProxy's agent-check how much room is left; 0 for any free one; unset: none"),
+    resume_total_bytes: int = setting(
+        256 * 1024 * 1024, "kept for all clients; above it those who need most cannot come back", at_least=64 * 1024
     )
-    agent_host: str = field(default="127.0.0.1", metadata=_help("address to tell that on"))
-    instance: str | None = field(
-        default=None,
-        metadata=_help(
-            "this server's name behind a balancer: sessions' ids begin with it, see --resume-s; unset: none"
-        ),
+    drain_s: float = setting(30.0, "time from SIGTERM to exit, for contexts to finish in", at_least=0, at_most=86_400)
+    lead_ms: int = setting(
+        3_000, "audio made ahead of real time, where a client names no lead; lower wastes less", at_least=200
     )
-    engine_timeout_s: float = field(
-        default=10.0,
-        metadata=_help(
-            "an engine that gets nothing done is said to hang, within this time: /healthz, and clients, hear so"
-        ),
+    stall_ms: int = setting(
+        350,
+        "a client that pauses for this long has what it sent spoken; 0: only flush does",
+        at_least=0,
+        at_most=60_000,
     )
-    resume_s: int = field(
-        default=30, metadata=_help("a session waits for so long for a client whose socket dropped; 0: it ends at once")
+    max_utterances: int | None = setting(
+        None, "utterances spoken at once; unset: as many as the device carries", at_least=1
     )
-    resume_session_bytes: int = field(
-        default=2 * 1024 * 1024,
-        metadata=_help("kept of what one client may have missed; one that has missed more cannot come back"),
+    threads: int | None = setting(None, "CPU threads of the engine; unset: chosen by the engine", at_least=1)
+    device: Device = setting("auto", "where the engine runs; auto takes CUDA where there is one")
+    gpus: str = setting(
+        "",
+        "an engine process on each of these GPUs, with commas: 0,1; cpu,cpu to try it without; unset: none, the "
+        "engine runs in this process",
     )
-    resume_total_bytes: int = field(
-        default=256 * 1024 * 1024, metadata=_help("kept for all clients; above it those who need most cannot come back")
+    llm_device: str | None = setting(
+        None, "disaggregated: the speech LLM's own GPU, such as cuda:0, see --token2wav-devices; unset: none"
     )
-    drain_s: float = field(default=30.0, metadata=_help("time from SIGTERM to exit, for contexts to finish in"))
-    lead_ms: int = field(
-        default=3_000, metadata=_help("audio made ahead of real time, where a client names no lead; lower wastes less")
+    token2wav_devices: str = setting(
+        "", "disaggregated: GPUs with a flow and a vocoder each, with commas: cuda:1,cuda:2; cpu,cpu to try it without"
     )
-    stall_ms: int = field(
-        default=350, metadata=_help("a client that pauses for this long has what it sent spoken; 0: only flush does")
+    llm_backend: LlmBackend = setting(
+        "auto", "what runs the speech LLM; auto: cuda (our kernels) on a GPU, torch on a CPU"
     )
-    max_utterances: int | None = field(
-        default=None, metadata=_help("utterances spoken at once; unset: as many as the device carries")
+    merged_hf_dir: Path | None = setting(
+        None, "for tensorrt-llm: the checkpoint that `voicegate convert --merged-hf` wrote"
     )
-    threads: int | None = field(default=None, metadata=_help("CPU threads of the engine; unset: chosen by the engine"))
-    device: Device = field(default="auto", metadata=_help("where the engine runs; auto takes CUDA where there is one"))
-    gpus: str = field(
-        default="",
-        metadata=_help(
-            "an engine process on each of these GPUs, with commas: 0,1; cpu,cpu to try it without; unset: none, the "
-            "engine runs in this process"
-        ),
+    tensorrt_llm_worker: bool = setting(
+        False, "run TensorRT-LLM's executor in a process of its own instead of in this one"
     )
-    llm_device: str | None = field(
-        default=None,
-        metadata=_help("disaggregated: the speech LLM's own GPU, such as cuda:0, see --token2wav-devices; unset: none"),
+    tensorrt_llm_sampling: TensorrtLlmSampling = setting(
+        "nvidia", "nvidia: as its CosyVoice runtime; repetition-aware: the model's, slower"
     )
-    token2wav_devices: str = field(
-        default="",
-        metadata=_help(
-            "disaggregated: GPUs with a flow and a vocoder each, with commas: cuda:1,cuda:2; cpu,cpu to try it without"
-        ),
+    tensorrt_llm_stream_interval: int = setting(
+        2, "decode steps between TensorRT-LLM's outputs; higher takes less Python a token", at_least=1
     )
-    llm_backend: LlmBackend = field(
-        default="auto",
-        metadata=_help("what runs the speech LLM; auto: cuda (our kernels) on a GPU, torch on a CPU"),
+    tensorrt_llm_overlap: bool = setting(
+        True, "TensorRT-LLM's overlap scheduler; off: a lone stream hears a step sooner"
     )
-    merged_hf_dir: Path | None = field(
-        default=None, metadata=_help("for tensorrt-llm: the checkpoint that `voicegate convert --merged-hf` wrote")
+    tensorrt_llm_reuse: bool = setting(True, "TensorRT-LLM's prefix cache; off: for finding faults")
+    vocoder_backend: VocoderBackend = setting(
+        "auto",
+        "what runs the vocoder on a GPU: cuda (our kernels) or tensorrt, the engines of `voicegate build`; auto: "
+        "where there are engines the quicker one, measured at the start",
     )
-    tensorrt_llm_worker: bool = field(
-        default=False, metadata=_help("run TensorRT-LLM's executor in a process of its own instead of in this one")
+    tensorrt_dir: Path | None = setting(
+        None, "directory of TensorRT's engines; unset: `tensorrt` in the model's directory"
     )
-    tensorrt_llm_sampling: TensorrtLlmSampling = field(
-        default="nvidia", metadata=_help("nvidia: as its CosyVoice runtime; repetition-aware: the model's, slower")
+    # At most: the largest CUDA graph of the speech LLM.
+    max_active_clauses: int | None = setting(
+        None,
+        "clauses at once, each with memory of its own; unset: 3 a GiB of a GPU, up to 448; 8 on a CPU",
+        at_least=1,
+        at_most=1024,
     )
-    tensorrt_llm_stream_interval: int = field(
-        default=2, metadata=_help("decode steps between TensorRT-LLM's outputs; higher takes less Python a token")
+    # At most: the flow's largest.
+    max_flow_batch: int | None = setting(
+        None, "clauses whose audio is made in one call; unset: up to 34 on a GPU, 4 on a CPU", at_least=1, at_most=84
     )
-    tensorrt_llm_overlap: bool = field(
-        default=True, metadata=_help("TensorRT-LLM's overlap scheduler; off: a lone stream hears a step sooner")
+    encoder_processes: int | None = setting(
+        None,
+        "processes that encode Opus; 0: the engine itself; unset: on a GPU half the cores, at most 8",
+        at_least=0,
+        at_most=64,
     )
-    tensorrt_llm_reuse: bool = field(
-        default=True, metadata=_help("TensorRT-LLM's prefix cache; off: for finding faults")
+    precision: Precision = setting("bfloat16", "on a GPU: of the speech LLM and the flow; a CPU computes in float32")
+    kv_dtype: KvDtype = setting(
+        "auto", "on a GPU: of the context that the flow keeps; auto: float8, half the memory, if it can"
     )
-    vocoder_backend: VocoderBackend = field(
-        default="auto",
-        metadata=_help(
-            "what runs the vocoder on a GPU: cuda (our kernels) or tensorrt, the engines of `voicegate build`; auto: "
-            "where there are engines the quicker one, measured at the start"
-        ),
+    flow_products: FlowProducts = setting(
+        "precision", "on a GPU: what the flow multiplies in large batches; float8 is faster and less precise"
     )
-    tensorrt_dir: Path | None = field(
-        default=None, metadata=_help("directory of TensorRT's engines; unset: `tensorrt` in the model's directory")
+    vocoder_precision: VocoderPrecision = setting("float16", "on a GPU: of the vocoder's products")
+    flow_context: FlowContext = setting(
+        "whole", "of a Step-Audio2 model: trimmed keeps of earlier speech what upstream does, to compare"
     )
-    max_active_clauses: int | None = field(
-        default=None,
-        metadata=_help("clauses at once, each with memory of its own; unset: 3 a GiB of a GPU, up to 448; 8 on a CPU"),
-    )
-    max_flow_batch: int | None = field(
-        default=None, metadata=_help("clauses whose audio is made in one call; unset: up to 34 on a GPU, 4 on a CPU")
-    )
-    encoder_processes: int | None = field(
-        default=None,
-        metadata=_help("processes that encode Opus; 0: the engine itself; unset: on a GPU half the cores, at most 8"),
-    )
-    precision: Precision = field(
-        default="bfloat16", metadata=_help("on a GPU: of the speech LLM and the flow; a CPU computes in float32")
-    )
-    kv_dtype: KvDtype = field(
-        default="auto",
-        metadata=_help("on a GPU: of the context that the flow keeps; auto: float8, half the memory, if it can"),
-    )
-    flow_products: FlowProducts = field(
-        default="precision",
-        metadata=_help("on a GPU: what the flow multiplies in large batches; float8 is faster and less precise"),
-    )
-    vocoder_precision: VocoderPrecision = field(
-        default="float16", metadata=_help("on a GPU: of the vocoder's products")
-    )
-    flow_context: FlowContext = field(
-        default="whole",
-        metadata=_help("of a Step-Audio2 model: trimmed keeps of earlier speech what upstream does, to compare"),
-    )
-    eager: bool = field(default=False, metadata=_help("on a GPU: no CUDA graphs; slower, for finding faults"))
+    eager: bool = setting(False, "on a GPU: no CUDA graphs; slower, for finding faults")
 
     def __post_init__(self) -> None:
-        for check in _RANGES:
-            value = getattr(self, check.name)
-            if value is not None and not check.minimum <= value <= check.maximum:
-                most = "" if check.maximum == float("inf") else f" and at most {check.maximum}"
-                raise ConfigError(f"{check.name} is {value}; it must be at least {check.minimum}{most}")
         for config_field in config_fields():
-            value = getattr(self, config_field.name)
-            choices = (True, False) if config_field.value_type is bool else config_field.choices
-            if choices and value not in choices:
-                raise ConfigError(f"{config_field.name} is {value!r}; it must be one of {config_field.choices_text}")
+            check(config_field, getattr(self, config_field.name))
         if self.instance is not None and not _INSTANCE.fullmatch(self.instance):
             raise ConfigError(f"instance is {self.instance!r}; it must be 1 to 63 letters, digits and hyphens")
         _ = self.trusted_networks, self.named_voices, self.counted_tags, self.engine_places  # raise
@@ -373,50 +334,6 @@ def tiny_model_dir() -> Path:
 
 def _is_strong(key: str) -> bool:
     return len(key) >= _MIN_KEY_CHARS and all("!" <= char <= "~" for char in key)
-
-
-@dataclass(frozen=True, slots=True)
-class _Range:
-    name: str
-    minimum: float
-    maximum: float = float("inf")
-
-
-_RANGES: Final = (
-    _Range("port", 0, 65_535),
-    _Range("log_lines_per_s", 1),
-    _Range("contexts_per_socket", 1, 32_768),  # half of the handles, so that none is used again at once
-    _Range("contexts_per_address", 1),
-    _Range("utterances_per_address", 1),
-    _Range("waiting_contexts", 0),
-    _Range("waiting_s", 0, 60),
-    _Range("max_contexts", 1),
-    _Range("max_voices", 1),
-    _Range("context_idle_s", 1, 86_400),
-    _Range("context_life_s", 1, 86_400),  # audio messages count their time modulo a day
-    _Range("max_sockets", 1),
-    _Range("sockets_per_address", 1),
-    _Range("text_bytes", 1),
-    _Range("context_text_bytes", 1),
-    _Range("max_message_bytes", 1),
-    _Range("messages_per_s", 1),
-    _Range("write_stall_s", 0.05, 86_400),
-    _Range("metrics_port", 0, 65_535),
-    _Range("agent_port", 0, 65_535),
-    _Range("engine_timeout_s", 1, 3600),
-    _Range("resume_s", 0, 3600),
-    _Range("resume_session_bytes", 64 * 1024),
-    _Range("resume_total_bytes", 64 * 1024),
-    _Range("drain_s", 0, 86_400),
-    _Range("lead_ms", 200),
-    _Range("stall_ms", 0, 60_000),
-    _Range("max_utterances", 1),
-    _Range("threads", 1),
-    _Range("tensorrt_llm_stream_interval", 1),
-    _Range("max_active_clauses", 1, 1024),  # the largest CUDA graph of the speech LLM
-    _Range("max_flow_batch", 1, 84),  # the flow's
-    _Range("encoder_processes", 0, 64),
-)
 
 
 def config_fields() -> tuple[ConfigField, ...]:

@@ -6,11 +6,14 @@ ConfigError   a variable or flag is unknown or its value is not possible; the me
 import dataclasses
 import difflib
 from dataclasses import dataclass
+from math import inf
 from types import UnionType
-from typing import Any, Final, Literal, get_args, get_origin
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 
 PREFIX: Final = "VOICEGATE_"
 _BOOLEANS: Final = {"true": True, "false": False}
+
+T = TypeVar("T")
 
 
 class ConfigError(ValueError):
@@ -22,12 +25,14 @@ class ConfigField:
     """One setting as the outside sees it."""
 
     name: str
-    help: str
     default: Any
     value_type: type  # str, int, float, bool or Path
     is_optional: bool  # whether "" or unset means None
     choices: tuple[str, ...]
-    is_secret: bool = False  # it is shown nowhere, and has no flag: other users of the machine see those
+    help: str
+    at_least: float | None
+    at_most: float | None
+    is_secret: bool  # it is shown nowhere, and has no flag: other users of the machine see those
 
     @property
     def env(self) -> str:
@@ -42,16 +47,36 @@ class ConfigField:
         return ", ".join(self.choices)
 
 
+def setting(
+    default: T, help: str, *, at_least: float | None = None, at_most: float | None = None, is_secret: bool = False
+) -> T:
+    """A field of a settings class. Both limits are in the range."""
+    said = {"help": help, "at_least": at_least, "at_most": at_most, "is_secret": is_secret}
+    return dataclasses.field(default=default, repr=not is_secret, metadata=said)
+
+
 def describe(item: "dataclasses.Field[Any]", hint: Any) -> ConfigField:
-    """Of a field of a dataclass, whose metadata hold its help text."""
+    """Of a field that `setting` made."""
     if get_origin(hint) is Literal:
         value_type, is_optional, choices = str, False, get_args(hint)
     elif isinstance(hint, UnionType):
         value_type, is_optional, choices = get_args(hint)[0], True, ()
     else:
         value_type, is_optional, choices = hint, False, tuple(_BOOLEANS) if hint is bool else ()
-    is_secret = item.metadata.get("secret", False)
-    return ConfigField(item.name, item.metadata["help"], item.default, value_type, is_optional, choices, is_secret)
+    return ConfigField(item.name, item.default, value_type, is_optional, choices, **item.metadata)
+
+
+def check(config_field: ConfigField, value: Any) -> None:
+    """Raises ConfigError for one out of its range, or that is no choice."""
+    name, least, most = config_field.name, config_field.at_least, config_field.at_most
+    choices = (True, False) if config_field.value_type is bool else config_field.choices
+    if choices and value not in choices:
+        raise ConfigError(f"{name} is {value!r}; it must be one of {config_field.choices_text}")
+    if least is None or value is None:
+        return
+    if not least <= value <= (inf if most is None else most):
+        also = "" if most is None else f" and at most {most}"
+        raise ConfigError(f"{name} is {value}; it must be at least {least}{also}")
 
 
 def parse(config_field: ConfigField, text: str, *, source: str) -> Any:
