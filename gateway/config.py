@@ -1,7 +1,7 @@
 """GatewayConfig: everything that may be set, once, at start. Read from VOICEGATE_* variables and from flags.
 
-Each field carries its help text and its range; its variable and flag are derived from its name. Only `from_environment` reads
-strings. Engine fields are carried here and mean nothing to the gateway. Raises ConfigError.
+Each field carries its help text and its range; its variable and flag are derived from its name. Only
+`from_environment` reads strings. Engine fields are carried here and mean nothing to the gateway. Raises ConfigError.
 """
 
 import dataclasses
