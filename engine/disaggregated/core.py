@@ -46,13 +46,22 @@ class DisaggregatedCore:
         """`all_stages`: a token2wav's each, with the same LLM and one iterator of its sequences' names."""
         self._max_active = config.max_active_clauses
         self._llm = SharedLlm(all_stages[0].llm, num_shares=len(all_stages))
+        self._owners: dict[UtteranceId, EngineCore] = {}  # of the utterances that live
         self.cores = tuple(
-            EngineCore(config, replace(stages, llm=share), clock, sink, encoders=encoders, waker=waker)
+            EngineCore(
+                config,
+                replace(stages, llm=share),
+                clock,
+                sink,
+                encoders=encoders,
+                waker=waker,
+                on_gone=self._owners.pop,
+            )
             for stages, share in zip(all_stages, self._llm.shares, strict=True)
         )
         self._prepared: dict[int, list[ReadyVoice]] = {}  # voices that nobody has put up yet, by id of the first core's
 
-    # --- commands: whoever has the utterance obeys, for all others it is unknown ---------------------------------
+    # --- commands: for the core that has the utterance; one that nobody has (any more) is a no-op -------------------
 
     def submit(self, request: UtteranceRequest, *, seed: int) -> None:
         """Where there is most room."""
@@ -61,30 +70,31 @@ class DisaggregatedCore:
         if number is None:  # it has come for room that was there a moment ago
             number = choose(enumerate(replace(load, room=1) for load in loads))
         assert number is not None, "there is a core"
+        self._owners[request.utterance_id] = self.cores[number]
         self.cores[number].submit(request, seed=seed)
 
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
-        for core in self.cores:
+        if (core := self._owners.get(utterance_id)) is not None:
             core.push_text(utterance_id, text)
 
     def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
-        for core in self.cores:
+        if (core := self._owners.get(utterance_id)) is not None:
             core.flush_text(utterance_id, flush_id)
 
     def end_text(self, utterance_id: UtteranceId) -> None:
-        for core in self.cores:
+        if (core := self._owners.get(utterance_id)) is not None:
             core.end_text(utterance_id)
 
     def note_listener(self, utterance_id: UtteranceId, report: ListenerReport) -> None:
-        for core in self.cores:
+        if (core := self._owners.get(utterance_id)) is not None:
             core.note_listener(utterance_id, report)
 
     def cancel(self, utterance_id: UtteranceId, played_ms: int | None) -> None:
-        for core in self.cores:
+        if (core := self._owners.get(utterance_id)) is not None:
             core.cancel(utterance_id, played_ms)
 
     def fail(self, utterance_id: UtteranceId, message: str) -> None:
-        for core in self.cores:
+        if (core := self._owners.get(utterance_id)) is not None:
             core.fail(utterance_id, message)
 
     def fail_all(self, message: str) -> None:

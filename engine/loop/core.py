@@ -50,13 +50,16 @@ class EngineCore:
         *,
         encoders: Encoders | None = None,
         waker: Waker = NO_WAKER,
+        on_gone: Callable[[UtteranceId], object] = lambda _: None,
     ) -> None:
         """`sink` takes events as they happen, from this thread and from those of `encoders` (None: none of its own).
 
-        `waker` is told of work that is done beside this thread: step again when it wakes.
+        `waker` is told of work that is done beside this thread: step again when it wakes. `on_gone` is told, once, of
+        every utterance that was submitted and is not known here any more; its last packets may still be on their way.
         """
         self._clock = clock
         self._sink = sink
+        self._on_gone = on_gone
         encoders = encoders or LocalEncoders(opus_complexity=config.opus_complexity)
         self._reception = Reception(stages, encoders, sink, clock, max_clause_tokens=config.max_clause_tokens)
         self._pipeline = Pipeline(config, stages, waker=waker)
@@ -87,6 +90,7 @@ class EngineCore:
             self._roster.add(self._reception.open(entry, request, self._voices[request.voice], seed=seed))
         except Exception:
             log.exception("utterance_not_opened", utterance=request.utterance_id)
+            self._on_gone(request.utterance_id)
             self._sink([Failed(request.utterance_id, INTERNAL_FAILURE)])
 
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
@@ -406,7 +410,7 @@ class EngineCore:
         self._forget(utterance)
 
     def _fail(self, utterance: Utterance, message: str) -> None:
-        self._roster.remove(utterance)
+        self._strike_off(utterance)
         try:
             utterance.fail(message)
         finally:
@@ -414,8 +418,12 @@ class EngineCore:
 
     def _forget(self, utterance: Utterance) -> None:
         """Its end event has left, or will behind its last packet."""
-        self._roster.remove(utterance)
+        self._strike_off(utterance)
         self._give_back(utterance)
+
+    def _strike_off(self, utterance: Utterance) -> None:
+        self._roster.remove(utterance)
+        self._on_gone(utterance.utterance_id)
 
     def _give_back(self, utterance: Utterance) -> None:
         """At once, all that it holds, whatever goes wrong with some of it."""
