@@ -2,17 +2,30 @@
 
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Final
+
+# Of what is not whole yet. A process that is killed leaves one behind.
+UNFINISHED_SUFFIX: Final = ".part"
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """What is written into it takes the place of `path` at the end, once it is on the disk. Raises OSError."""
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED_SUFFIX}")
+    try:
+        with unfinished.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def write_whole(path: Path, content: bytes | memoryview) -> None:
-    """Through a file beside it, which takes its place once it is on the disk. Raises OSError."""
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    try:
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    """Raises OSError."""
+    with whole_file(path) as file:
+        file.write(content)

@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from voicegate.engine.checkpoint.errors import CheckpointError
 from voicegate.engine.checkpoint.progress import Progress
-from voicegate.engine.checkpoint.storage import UNFINISHED_SUFFIX, Advance, Written, hash_file, write_bytes
+from voicegate.engine.checkpoint.storage import Advance, Written, hash_file, write_bytes
 from voicegate.engine.model.config import JOURNAL_FILE, PARTIAL_SUFFIX
+from voicegate.engine.whole_file import UNFINISHED_SUFFIX, write_whole
 
 _FORMAT: Final = 1
 # For what a file system needs beside the data. Lower -> a full disk is found only while writing.
@@ -82,7 +83,7 @@ class Journal:
 
     def _save(self) -> None:
         content = {"format": _FORMAT, "files": self._files}
-        write_bytes(self._path, json.dumps(content, indent=1).encode() + b"\n")
+        write_whole(self._path, json.dumps(content, indent=1).encode() + b"\n")
 
 
 def write_directory(target: Path, items: Sequence[Item], progress: Progress) -> None:

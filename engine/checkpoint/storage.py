@@ -6,8 +6,7 @@ The format: eight bytes of header length, a JSON header of names, dtypes, shapes
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -15,6 +14,7 @@ from typing import IO, Final
 import torch
 
 from voicegate.engine.checkpoint.errors import CheckpointError
+from voicegate.engine.whole_file import whole_file, write_whole
 
 DTYPES: Final[Mapping[str, torch.dtype]] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -24,7 +24,6 @@ _NAMES: Final[Mapping[torch.dtype, str]] = {
     torch.float16: "F16",
     torch.int64: "I64",
 }
-UNFINISHED_SUFFIX: Final = ".part"
 _BLOCK_BYTES: Final = 16 * 1024 * 1024
 _ALIGNMENT_BYTES: Final = 8
 
@@ -86,7 +85,8 @@ def write_safetensors(
     """Atomic: `path` is there only once it is complete and on the disk. `texts` become the header's metadata."""
     # Widest numbers first, so that each tensor is aligned to its own.
     listed = sorted(entries, key=lambda entry: (-entry.dtype.itemsize, entry.name))
-    with _whole_file(path) as out:
+    with whole_file(path) as file:
+        out = _Sink(file)
         out.write(_header(listed, texts or {}))
         for entry in listed:
             tensor = entry.make()
@@ -103,9 +103,8 @@ def write_safetensors(
 
 def write_bytes(path: Path, content: bytes) -> Written:
     """Atomic, as above."""
-    with _whole_file(path) as out:
-        out.write(content)
-    return out.written()
+    write_whole(path, content)
+    return Written(len(content), hashlib.sha256(content).hexdigest())
 
 
 def copy_file(source: Path, path: Path, advance: Advance | None = None) -> Written:
@@ -114,7 +113,8 @@ def copy_file(source: Path, path: Path, advance: Advance | None = None) -> Writt
         path.unlink(missing_ok=True)
         os.link(source.resolve(), path)  # a download cache holds links to its files; link() would link those
     except OSError:  # another file system, or one without links
-        with source.open("rb") as file, _whole_file(path) as out:
+        with source.open("rb") as file, whole_file(path) as copy:
+            out = _Sink(copy)
             while block := file.read(_BLOCK_BYTES):
                 out.write(block)
                 if advance is not None:
@@ -148,21 +148,6 @@ class _Sink:
 
     def written(self) -> Written:
         return Written(self._num_bytes, self._digest.hexdigest())
-
-
-@contextmanager
-def _whole_file(path: Path) -> Iterator[_Sink]:
-    """Written under another name and renamed at the end; what fails half-way leaves nothing."""
-    unfinished = path.with_name(path.name + UNFINISHED_SUFFIX)
-    try:
-        with unfinished.open("wb") as file:
-            yield _Sink(file)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
 
 
 def _header(entries: list[Entry], texts: Mapping[str, str]) -> bytes:

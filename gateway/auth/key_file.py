@@ -43,9 +43,14 @@ def remove_key(path: Path, name: str) -> None:
     try:
         mode = stat.S_IMODE(target.stat().st_mode)
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=target.parent, delete=False) as file:
-            file.write("".join(kept))
-        os.chmod(file.name, mode)
-        os.replace(file.name, target)
+            changed = Path(file.name)
+            try:
+                file.write("".join(kept))
+                file.flush()
+                changed.chmod(mode)
+                changed.replace(target)
+            finally:
+                changed.unlink(missing_ok=True)
     except OSError as error:
         raise _unusable(path, error) from error
 

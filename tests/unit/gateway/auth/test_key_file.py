@@ -1,5 +1,6 @@
 """The file of keys: made, added to, cut down, and refused where it is something else."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -36,6 +37,20 @@ def test_what_people_wrote_stays(tmp_path: Path) -> None:
     assert (link.is_symlink(), stat.S_IMODE(path.stat().st_mode)) == (True, 0o640)
     assert sorted(os.listdir(tmp_path)) == ["keys", "link"]
     assert read_keys(path).keys == (BEN,)
+
+
+def test_a_disk_that_is_full_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "keys"
+    add_key(path, ANN)
+
+    def fail(*_args: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "chmod", fail)
+    with pytest.raises(ConfigError, match="No space left"):
+        remove_key(path, "ann")
+    assert os.listdir(tmp_path) == ["keys"]
+    assert read_keys(path).keys == (ANN,)
 
 
 def test_a_name_is_taken_once_and_removed_once(tmp_path: Path) -> None:
