@@ -36,7 +36,7 @@ from voicegate.engine.interface import (
 from voicegate.engine.loading.build import load_stages, set_threads
 from voicegate.engine.loading.devices import resolved_for_device
 from voicegate.engine.loop.core import EngineCore
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.store import load_voices
 
 

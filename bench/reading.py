@@ -17,7 +17,7 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.loop.clause import Entry
 from voicegate.engine.loop.clause_feed import ClauseFeed
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.text.tokenizer import TextTokenizer
 
 _MODEL_DIR: Final = Path("models/tiny")

@@ -29,7 +29,7 @@ from voicegate.engine.interface import Done, EngineError, SpeakingMode
 from voicegate.engine.loading.build import create_engine
 from voicegate.engine.loading.devices import choose_device
 from voicegate.engine.loading.progress import Lines
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.text.tokenizer import TextTokenizer
 
 ALL_SCENARIOS: Final = ("first-audio", "live-16", "live-128", "sustain-300", "burst-400", "cancel-16", "memory")

@@ -20,7 +20,7 @@ from voicegate.engine.interface import AudioReady, Done, EngineEvent, Failed, Ut
 from voicegate.engine.loading.build import load_stages, set_threads
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.stages import Stages
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.store import load_voices
 
 _NO_LEAD_MS: Final = 3_600_000

@@ -11,7 +11,8 @@ from voicegate.bench.full_size.stepaudio2 import StepAudio2Sizes, stepaudio2_raw
 from voicegate.bench.kernels.timing import DEVICE, device_ms
 from voicegate.engine import units
 from voicegate.engine.checkpoint.options import Decoding
-from voicegate.engine.model.config import ModelConfig, parse_model_config
+from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.model.model_json import parse_model_config
 from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
 from voicegate.engine.model.weights import Shape
 from voicegate.engine.token2wav.stepaudio2.flow import memory

@@ -25,7 +25,7 @@ from voicegate.engine.loading.devices import choose_device
 from voicegate.engine.loop.clause import Entry
 from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.loop.prompting import voice_prompt
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.engine.token2wav.flow.backend import FlowPrompt

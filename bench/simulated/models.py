@@ -20,7 +20,8 @@ from voicegate.engine.device.watcher import Waker
 from voicegate.engine.llm.backend import LlmTraits, NoFreeSlot, SequenceOutput, SequenceRequest
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.loop.voice_shelf import ready_voice, voice_room
-from voicegate.engine.model.config import FLOW_BLOCK_FRAMES, EstimatorConfig, load_model_config
+from voicegate.engine.model.config import FLOW_BLOCK_FRAMES, EstimatorConfig
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.policy.growth import UNTUNED_SHARE
 from voicegate.engine.text.tokenizer import TextTokenizer

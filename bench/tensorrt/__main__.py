@@ -29,7 +29,7 @@ from voicegate.engine.device.tensorrt import graph
 from voicegate.engine.device.tensorrt.graph import Array
 from voicegate.engine.device.tensorrt.library import LoadedEngine, TensorrtError, build_plan, load_tensorrt
 from voicegate.engine.loading.vocoder_engines import filter_shapes
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.model import FlowModel

@@ -15,7 +15,7 @@ from typing import Any, Final
 from voicegate.engine.checkpoint.errors import CheckpointError
 from voicegate.engine.checkpoint.progress import Progress
 from voicegate.engine.checkpoint.storage import Advance, Written, hash_file, write_bytes
-from voicegate.engine.model.config import JOURNAL_FILE, PARTIAL_SUFFIX
+from voicegate.engine.model.model_json import JOURNAL_FILE, PARTIAL_SUFFIX
 from voicegate.engine.whole_file import UNFINISHED_SUFFIX, write_whole
 
 _FORMAT: Final = 1

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from voicegate.engine.checkpoint.errors import CheckpointError
-from voicegate.engine.model.config import ModelConfig, parse_model_config
+from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.model.model_json import parse_model_config
 
 _CLASSES: Final = {
     "llm": "CosyVoice3LM",

@@ -42,7 +42,8 @@ from voicegate.engine.loop.reception import speaking_modes
 from voicegate.engine.loop.stages import Stages, VoiceRoom
 from voicegate.engine.loop.voice_shelf import ready_voice, voice_room
 from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
-from voicegate.engine.model.config import ModelConfig, load_model_config
+from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.engine.voices.keeper import VoiceKeeper
 from voicegate.engine.voices.store import load_voices

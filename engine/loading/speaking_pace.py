@@ -14,7 +14,7 @@ from voicegate.engine.loading.progress import SILENT
 from voicegate.engine.loading.startup import ModelStart
 from voicegate.engine.loop.clause_feed import max_letters
 from voicegate.engine.loop.prompting import PassPrompt, voice_prompt
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.text.normalize import SpanReader
 from voicegate.engine.text.segmenter import TextSpan
 from voicegate.engine.text.spoken_length import spoken_letters

@@ -28,7 +28,8 @@ from voicegate.engine.loading.vocoder_engines import (
     gpu_name,
     product_type,
 )
-from voicegate.engine.model.config import ModelConfig, load_model_config
+from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
 from voicegate.engine.token2wav.vocoder.tensorrt.check import FilterCheck

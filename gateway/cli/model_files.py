@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, assert_never
 
-from voicegate.engine.model.config import Flow, FlowConfig, ModelConfig, ModelConfigError, load_model_config
+from voicegate.engine.model.config import Flow, FlowConfig, ModelConfig, ModelConfigError
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
 from voicegate.engine.units import FRAMES_PER_TOKEN, NUM_MELS
 from voicegate.engine.voices.pace import pace_in

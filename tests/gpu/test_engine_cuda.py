@@ -17,7 +17,7 @@ from voicegate.engine.interface import Cancelled, Done, SpeakingMode
 from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.loading.build import load_stages
 from voicegate.engine.loop.stages import Stages
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.store import load_voices
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]

@@ -18,7 +18,7 @@ from tests.support import flow_reference
 from tests.support.flow import drain, make_prompt, make_runner, make_tokens, offline, render_ready
 from tests.support.flow_reference import REFERENCE_OPS
 from tests.support.golden import GOLDEN_DIR, TINY_MODEL_DIR, load_arrays
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.token2wav.flow.backend import FlowPrompt
 from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig

@@ -17,7 +17,7 @@ from tests.unit.engine.token2wav.stepaudio2.test_flow_runner import SCHEDULE, ST
 from tests.unit.engine.token2wav.stepaudio2.test_vocoder_streams import mel_of
 from voicegate.engine.interface import Done
 from voicegate.engine.loading.build import load_stages
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.token2wav.stepaudio2.flow.bucket_solver import BucketConfig
 from voicegate.engine.token2wav.stepaudio2.flow.chunking import ChunkSchedule, trimmed_context
 from voicegate.engine.token2wav.stepaudio2.vocoder.bucket_caller import CallConfig

@@ -16,7 +16,7 @@ from voicegate.engine.interface import EngineError
 from voicegate.engine.loading.progress import Lines
 from voicegate.engine.loading.vocoder_build import build_vocoder
 from voicegate.engine.loading.vocoder_engines import find_engines, usable_engines
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
 from voicegate.engine.token2wav.vocoder.cuda.renderer import CudaRenderer

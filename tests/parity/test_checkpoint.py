@@ -13,7 +13,8 @@ from voicegate.engine.checkpoint.convert import convert
 from voicegate.engine.checkpoint.options import ConvertOptions
 from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
 from voicegate.engine.llm.model import LlmModel
-from voicegate.engine.model.config import ModelConfig, load_model_config
+from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.engine.token2wav.flow.backend import FlowPrompt

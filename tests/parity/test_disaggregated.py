@@ -17,7 +17,7 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.disaggregated.core import DisaggregatedCore
 from voicegate.engine.loading.build import load_all_stages
 from voicegate.engine.loop.stages import Stages
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.store import load_voices
 
 TEXT = "No."

@@ -20,7 +20,7 @@ from tests.support.flow import (
     render_ready,
 )
 from tests.support.golden import GOLDEN_DIR, TINY_MODEL_DIR, load_arrays
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.token2wav.flow.backend import FlowPrompt
 from voicegate.engine.token2wav.flow.block_context import BlockContext, BlockRow

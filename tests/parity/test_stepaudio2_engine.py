@@ -20,7 +20,7 @@ from voicegate.engine.loading.progress import SILENT
 from voicegate.engine.loading.runners import load_flow
 from voicegate.engine.loading.startup import ModelStart
 from voicegate.engine.loop.stages import ReadyVoice, Stages, VoiceRoom
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.token2wav.stepaudio2.flow.stream import ChunkPrompt, ChunkStream
 from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 

@@ -7,7 +7,7 @@ import torch
 from tests.support import golden
 from tests.support.vocoder import CPU, golden_excitation, golden_model, offline_vocoder, plain_runner
 from voicegate.engine import units
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 from voicegate.engine.token2wav.vocoder.model import VocoderModel

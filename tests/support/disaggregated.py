@@ -14,7 +14,7 @@ from voicegate.engine.interface import EngineEvent, SpeakingMode, UtteranceId, U
 from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.stages import Stages
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from voicegate.engine.model.config import VocoderConfig, vocoder_config
+from voicegate.engine.model.config import VocoderConfig
+from voicegate.engine.model.model_json import vocoder_config
 
 GOLDEN_DIR = Path(__file__).parent.parent / "golden"
 COSYVOICE3_DIR = GOLDEN_DIR / "cosyvoice3"

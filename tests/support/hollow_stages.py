@@ -20,7 +20,8 @@ from voicegate.engine.llm.runner import FinishedStep, LaunchedStep
 from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.loop.prompting import voice_prompt
 from voicegate.engine.loop.stages import ReadyVoice, Stages, VoiceRoom
-from voicegate.engine.model.config import EstimatorConfig, ModelConfig, load_model_config
+from voicegate.engine.model.config import EstimatorConfig, ModelConfig
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.token2wav.flow import chunking
 from voicegate.engine.token2wav.flow.backend import FlowPrompt

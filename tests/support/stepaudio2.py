@@ -15,7 +15,8 @@ import torch
 
 from tests.support.golden import GOLDEN_DIR, name_keyed_generator
 from voicegate.engine import units
-from voicegate.engine.model.config import VocoderConfig, vocoder_config
+from voicegate.engine.model.config import VocoderConfig
+from voicegate.engine.model.model_json import vocoder_config
 from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig, stepaudio2_flow_config
 from voicegate.engine.token2wav.flow.backend import FlowPrompt
 from voicegate.engine.token2wav.stepaudio2.flow.bucket_solver import BucketConfig, BucketSolver

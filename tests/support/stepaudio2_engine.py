@@ -19,7 +19,8 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.loading.build import load_stages
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.loop.voice_shelf import ready_voice
-from voicegate.engine.model.config import Family, load_model_config
+from voicegate.engine.model.config import Family
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.token2wav.stepaudio2.flow.chunking import CHUNK_TOKENS, ChunkSchedule, whole_context
 from voicegate.engine.token2wav.stepaudio2.flow.memory import FlowMemory
 from voicegate.engine.token2wav.stepaudio2.flow.plain_solver import PlainSolver

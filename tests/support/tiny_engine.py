@@ -32,7 +32,7 @@ from voicegate.engine.loading.build import engine_info, load_stages
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.keeper import VoiceKeeper
 from voicegate.engine.voices.store import load_voices
 

@@ -6,7 +6,7 @@ from functools import cache
 from tokenizers import Tokenizer
 
 from tests.support.golden import TINY_MODEL_DIR
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.text.tokenizer import TextTokenizer
 
 _PATH = TINY_MODEL_DIR / "tokenizer.json"

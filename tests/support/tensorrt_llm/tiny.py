@@ -12,7 +12,7 @@ from voicegate.engine.llm.runner import LlmRunner
 from voicegate.engine.llm.tensorrt_llm.backend import TensorrtLlm
 from voicegate.engine.llm.tensorrt_llm.config import TensorrtLlmConfig
 from voicegate.engine.llm.tensorrt_llm.library import open_library
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.qwen2 import MergedVocabulary
 
 _MODEL = load_model_config(TINY_MODEL_DIR)

@@ -8,7 +8,7 @@ import pytest
 from tests.support.golden import TINY_MODEL_DIR
 from voicegate.bench.engine import prompts
 from voicegate.bench.engine.__main__ import UsageError
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.store import load_voices
 from voicegate.engine.voices.voice import Voice
 

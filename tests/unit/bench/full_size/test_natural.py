@@ -15,7 +15,7 @@ from voicegate.engine.checkpoint import constants
 from voicegate.engine.checkpoint.options import ConvertOptions, Decoding
 from voicegate.engine.llm.backend import LlmPrompt, SequenceRequest
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_metadata, load_state_dict
 
 pytestmark = pytest.mark.unit

@@ -9,7 +9,7 @@ import torch
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.stepaudio2 import flow_config, golden_vocoder_config
 from voicegate.bench.kernels import stepaudio2
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.token2wav.stepaudio2.flow.bucket_solver import BucketConfig
 from voicegate.engine.token2wav.stepaudio2.vocoder.bucket_caller import CallConfig
 

@@ -11,7 +11,8 @@ from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
 from voicegate.engine.llm.model import LlmModel
 from voicegate.engine.llm.sampler import RepetitionAwareSampler
 from voicegate.engine.llm.sequence import Item, Table, Unistream
-from voicegate.engine.model.config import ModelConfig, SamplingConfig, load_model_config
+from voicegate.engine.model.config import ModelConfig, SamplingConfig
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 
 pytestmark = pytest.mark.unit

@@ -15,7 +15,8 @@ from voicegate.engine.checkpoint import constants
 from voicegate.engine.checkpoint.convert import convert
 from voicegate.engine.checkpoint.errors import CheckpointError, UnfitTensors
 from voicegate.engine.checkpoint.options import ConvertOptions
-from voicegate.engine.model.config import ModelConfigError, load_model_config
+from voicegate.engine.model.config import ModelConfigError
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.voice import load_voice
 from voicegate.gateway.cli.doctor import Level, check_model
 from voicegate.gateway.cli.main import run

@@ -19,14 +19,8 @@ from voicegate.engine.checkpoint.cosyvoice2_llm import merged_shapes
 from voicegate.engine.checkpoint.errors import CheckpointError, UnfitTensors
 from voicegate.engine.checkpoint.options import ConvertOptions, Decoding
 from voicegate.engine.checkpoint.shapes import expected_shapes
-from voicegate.engine.model.config import (
-    Family,
-    HeadBias,
-    PenaltySamplingConfig,
-    SamplingConfig,
-    StopRule,
-    load_model_config,
-)
+from voicegate.engine.model.config import Family, HeadBias, PenaltySamplingConfig, SamplingConfig, StopRule
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.gateway.cli.doctor import Level, check_model
 from voicegate.gateway.cli.main import run

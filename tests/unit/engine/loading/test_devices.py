@@ -16,7 +16,7 @@ from voicegate.engine.interface import EngineError
 from voicegate.engine.loading import build, devices
 from voicegate.engine.loading.devices import open_devices, resolved_for_device, smallest
 from voicegate.engine.loading.memory import GIB, SPARE_GPU_BYTES, gpu_memory, memory_apart, spare_room
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 
 pytestmark = pytest.mark.unit
 

@@ -24,7 +24,8 @@ from voicegate.engine.loading.devices import Device
 from voicegate.engine.loading.llm import llm_positions, load_llm
 from voicegate.engine.loading.progress import SILENT
 from voicegate.engine.loading.startup import ModelStart
-from voicegate.engine.model.config import Family, ModelConfig, PenaltySamplingConfig, load_model_config
+from voicegate.engine.model.config import Family, ModelConfig, PenaltySamplingConfig
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.qwen2 import MergedVocabulary, qwen2_sizes
 from voicegate.engine.voices.store import load_voices
 

@@ -18,7 +18,7 @@ from voicegate.engine.loading import build
 from voicegate.engine.loading.devices import Devices
 from voicegate.engine.loading.memory import GIB, PROCESS_BYTES, check_room, gpu_memory, spare_room, token2wav_needs
 from voicegate.engine.loop.stages import VoiceRoom
-from voicegate.engine.model.config import load_model_config, vocoder_config
+from voicegate.engine.model.model_json import load_model_config, vocoder_config
 from voicegate.engine.model.stepaudio2 import stepaudio2_flow_config
 from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
 from voicegate.engine.token2wav.vocoder.cuda.renderer import CudaRenderer

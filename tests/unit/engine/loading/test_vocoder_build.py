@@ -22,7 +22,8 @@ from voicegate.engine.loading import vocoder_build, vocoder_engines
 from voicegate.engine.loading.progress import SILENT, Lines
 from voicegate.engine.loading.vocoder_build import Built, build_vocoder
 from voicegate.engine.loading.vocoder_engines import find_engines, usable_engines
-from voicegate.engine.model.config import VocoderConfig, load_model_config
+from voicegate.engine.model.config import VocoderConfig
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
 from voicegate.engine.token2wav.vocoder.tensorrt import filter_graph
 from voicegate.engine.token2wav.vocoder.tensorrt.shape import FilterShape

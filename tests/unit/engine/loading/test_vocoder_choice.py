@@ -22,7 +22,7 @@ from voicegate.engine.loading.progress import SILENT, Lines
 from voicegate.engine.loading.runners import load_vocoder
 from voicegate.engine.loading.startup import ModelStart
 from voicegate.engine.loading.vocoder_choice import VocoderParts, choose, mean_ratio, measured_buckets
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
 
 pytestmark = pytest.mark.unit

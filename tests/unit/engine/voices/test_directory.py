@@ -9,7 +9,8 @@ from tests.support.golden import TINY_MODEL_DIR
 from tests.unit.engine.voices.onnx_models import write_speaker_encoder, write_speech_tokenizer
 from tests.unit.engine.voices.sounds import file_of, speechlike
 from voicegate.engine.interface import Unsupported
-from voicegate.engine.model.config import ModelConfig, load_model_config
+from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_metadata
 from voicegate.engine.voices.store import load_voices
 from voicegate.engine.voices.voice import VoiceError

@@ -12,7 +12,8 @@ from tests.unit.engine.voices.onnx_models import write_speaker_encoder, write_sp
 from tests.unit.engine.voices.sounds import file_of, speechlike
 from voicegate.bench.full_size.stepaudio2 import stepaudio2_config
 from voicegate.engine.interface import EngineError, Unsupported, VoiceRefused
-from voicegate.engine.model.config import ModelConfig, load_model_config
+from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.enrolment import Enroller, load_enroller
 from voicegate.engine.voices.features import PromptAudio, mel_24k, speaker_fbank, whisper_log_mel
 from voicegate.engine.voices.voice import Voice, load_voice, save_voice

@@ -9,7 +9,8 @@ import structlog
 
 from tests.support.golden import TINY_MODEL_DIR
 from voicegate.engine.interface import EngineError, VoiceRefused
-from voicegate.engine.model.config import ModelConfig, load_model_config
+from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.keeper import VoiceKeeper
 from voicegate.engine.voices.store import load_voices
 

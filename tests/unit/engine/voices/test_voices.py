@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from tests.support.golden import TINY_MODEL_DIR
-from voicegate.engine.model.config import load_model_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import WeightsError, load_metadata
 from voicegate.engine.voices.pace import VoicePace
 from voicegate.engine.voices.store import load_voices

@@ -8,7 +8,8 @@ import torch
 
 from tests.support.flow import CPU, flow_config, flow_state
 from tests.support.golden import COSYVOICE3_DIR, TINY_MODEL_DIR
-from voicegate.engine.model.config import EstimatorConfig, load_model_config
+from voicegate.engine.model.config import EstimatorConfig
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import WeightsError, load_state_dict
 from voicegate.engine.token2wav.flow.weights import flow_shapes, load_flow_state
 

@@ -7,13 +7,8 @@ from typing import Any
 import pytest
 
 from tests.support.golden import TINY_MODEL_DIR
-from voicegate.engine.model.config import (
-    HeadBias,
-    ModelConfigError,
-    PenaltySamplingConfig,
-    StopRule,
-    load_model_config,
-)
+from voicegate.engine.model.config import HeadBias, ModelConfigError, PenaltySamplingConfig, StopRule
+from voicegate.engine.model.model_json import load_model_config
 
 pytestmark = pytest.mark.unit
 
