@@ -2,9 +2,9 @@
 
 import pytest
 
-from voicegate.gateway.cli import cores, doctor
-from voicegate.gateway.cli.cores import CpuTimes, quota_cores, shared_cores
-from voicegate.gateway.cli.doctor import Level
+from voicegate.gateway.cli.checks import cores, machine
+from voicegate.gateway.cli.checks.cores import CpuTimes, quota_cores, shared_cores
+from voicegate.gateway.cli.checks.finding import Level
 
 pytestmark = pytest.mark.unit
 
@@ -45,7 +45,7 @@ def test_neighbours_are_told_of(monkeypatch: pytest.MonkeyPatch, tmp_path_factor
 
 @pytest.mark.parametrize(("found", "level"), [(None, Level.OK), ("others keep 90 % busy", Level.WARN)])
 def test_doctor_says_so(monkeypatch: pytest.MonkeyPatch, found: str | None, level: Level) -> None:
-    monkeypatch.setattr(doctor, "shared_cores", lambda: found)
-    finding = doctor.check_cores()
+    monkeypatch.setattr(machine, "shared_cores", lambda: found)
+    finding = machine.check_cores()
     assert (finding.level, finding.subject) == (level, "cores")
     assert (found or "its own") in finding.text

@@ -13,17 +13,11 @@ import pytest
 from tests.support.golden import TINY_MODEL_DIR
 from voicegate.clients.python.errors import MissingDependency
 from voicegate.gateway.cli import doctor
-from voicegate.gateway.cli.doctor import (
-    Finding,
-    Level,
-    check_model,
-    check_open_files,
-    check_port,
-    check_python,
-    check_tensorrt_llm,
-    check_torch,
-    check_vocoder,
-)
+from voicegate.gateway.cli.checks import machine
+from voicegate.gateway.cli.checks.engine import check_tensorrt_llm, check_torch, check_vocoder
+from voicegate.gateway.cli.checks.finding import Finding, Level
+from voicegate.gateway.cli.checks.machine import check_open_files, check_port, check_python
+from voicegate.gateway.cli.checks.model import check_model
 from voicegate.gateway.cli.main import run
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.descriptors import FileLimits
@@ -218,12 +212,12 @@ def test_what_is_missing_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> str:
         raise MissingDependency("install it")
 
-    monkeypatch.setattr(doctor, "check_opus", missing)
-    monkeypatch.setattr(doctor, "find_sound_device", missing)
-    assert doctor.check_libopus() == Finding(Level.FAIL, "libopus", "install it")
-    assert doctor.check_sound().level is Level.WARN
-    monkeypatch.setattr(doctor, "find_sound_device", lambda: "speakers")
-    assert doctor.check_sound() == Finding(Level.OK, "sound", "speakers")
+    monkeypatch.setattr(machine, "check_opus", missing)
+    monkeypatch.setattr(machine, "find_sound_device", missing)
+    assert machine.check_libopus() == Finding(Level.FAIL, "libopus", "install it")
+    assert machine.check_sound().level is Level.WARN
+    monkeypatch.setattr(machine, "find_sound_device", lambda: "speakers")
+    assert machine.check_sound() == Finding(Level.OK, "sound", "speakers")
 
 
 @pytest.mark.parametrize(("level", "status"), [(Level.OK, 0), (Level.WARN, 0), (Level.FAIL, 1)])
@@ -238,7 +232,7 @@ def test_exit_status_and_lines(
 
 
 def test_the_order_is_the_order_of_repair(monkeypatch: pytest.MonkeyPatch, free_port: int) -> None:
-    monkeypatch.setattr(doctor, "find_sound_device", lambda: "speakers")
+    monkeypatch.setattr(machine, "find_sound_device", lambda: "speakers")
     subjects = [finding.subject for finding in doctor.examine(GatewayConfig(port=free_port))]
     assert subjects[:6] == ["python", "libopus", "torch", "cuda", "cores", "model"]
     assert subjects[-3:] == ["port", "open files", "sound"]

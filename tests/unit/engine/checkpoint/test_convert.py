@@ -18,7 +18,8 @@ from voicegate.engine.checkpoint.options import ConvertOptions
 from voicegate.engine.model.config import ModelConfigError
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.voice import load_voice
-from voicegate.gateway.cli.doctor import Level, check_model
+from voicegate.gateway.cli.checks.finding import Level
+from voicegate.gateway.cli.checks.model import check_model
 from voicegate.gateway.cli.main import run
 
 pytestmark = pytest.mark.unit

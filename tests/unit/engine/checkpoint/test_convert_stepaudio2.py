@@ -22,7 +22,8 @@ from voicegate.engine.checkpoint.shapes import expected_shapes
 from voicegate.engine.model.config import Family, HeadBias, PenaltySamplingConfig, SamplingConfig, StopRule
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.text.tokenizer import TextTokenizer
-from voicegate.gateway.cli.doctor import Level, check_model
+from voicegate.gateway.cli.checks.finding import Level
+from voicegate.gateway.cli.checks.model import check_model
 from voicegate.gateway.cli.main import run
 
 pytestmark = pytest.mark.unit

@@ -1,0 +1,151 @@
+"""Checks of what would compute: torch, the GPUs of the configuration, TensorRT-LLM and TensorRT's engines."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from voicegate.gateway.cli.checks.finding import Finding, Level
+from voicegate.gateway.cli.checks.wanted_devices import WantedDevices, wanted_devices
+from voicegate.gateway.cli.extras import INSTALL_SERVER
+from voicegate.gateway.cli.model_files import UnfitFile, check_config
+from voicegate.gateway.config import CPU, GatewayConfig
+from voicegate.gateway.config_fields import ConfigError
+
+_GIB: Final = 1 << 30
+
+
+def check_torch(config: GatewayConfig) -> Iterator[Finding]:
+    try:
+        import torch  # noqa: PLC0415 - takes seconds, and may be what is broken
+    except (ImportError, OSError) as error:
+        yield _not_importable(Level.FAIL, "torch", error)
+        return
+    cores = os.cpu_count() or 1
+    threads = config.threads or cores
+    if threads > cores:
+        text = f"{torch.__version__}, {threads} threads on {cores} cores: fewer are faster, set threads to {cores}"
+        yield Finding(Level.WARN, "torch", text)
+    else:
+        yield Finding(Level.OK, "torch", f"{torch.__version__}, {threads} threads on {cores} cores")
+    try:
+        wanted = wanted_devices(config)
+    except ValueError as error:
+        yield Finding(Level.FAIL, "devices", str(error))
+        return
+    if torch.cuda.is_available():
+        yield from _check_gpu(config, wanted)
+    elif config.device == "cuda" or wanted.gpus:
+        named = "device is cuda" if config.device == "cuda" else wanted.text
+        text = f"{named}, and torch sees none: install a driver and a torch for CUDA, or use device cpu"
+        yield Finding(Level.FAIL, "cuda", text)
+    else:
+        yield Finding(Level.OK, "cuda", "none; models run on the CPU")
+
+
+def _check_gpu(config: GatewayConfig, wanted: WantedDevices) -> Iterator[Finding]:
+    """Of a machine with one: those that would be used, and what their kernels need."""
+    try:
+        import torch  # noqa: PLC0415 - as above
+
+        from voicegate.engine.loading.devices import NO_TRITON  # noqa: PLC0415
+    except ImportError as error:
+        yield _not_importable(Level.FAIL, "engine", error)
+        return
+    if wanted.is_cpu_alone:
+        yield Finding(Level.OK, "cuda", f"{torch.cuda.get_device_name(0)}, not used: {wanted.setting} is {CPU}")
+        return
+    num_gpus = torch.cuda.device_count()
+    for number in wanted.gpus or (torch.cuda.current_device(),):
+        if number < num_gpus:
+            yield _check_memory(config, number, wanted)
+        else:
+            named = "gpus names GPU" if wanted.setting == "gpus" else f"{wanted.text}: there is no GPU"
+            yield Finding(Level.FAIL, "cuda", f"{named} {number}, and torch sees {num_gpus}, counted from 0")
+    try:
+        import triton  # noqa: PLC0415
+    except ImportError as error:
+        yield Finding(Level.FAIL, "triton", f"cannot be imported ({error}): {NO_TRITON}")
+    else:
+        yield Finding(Level.OK, "triton", triton.__version__)
+
+
+def _check_memory(config: GatewayConfig, number: int, wanted: WantedDevices) -> Finding:
+    """Whether the configuration's model, or its part, would find room on this GPU."""
+    import torch  # noqa: PLC0415 - as above
+
+    from voicegate.engine.config import REFERENCE_GPU  # noqa: PLC0415
+    from voicegate.engine.loading.memory import gpu_memory, memory_apart, spare_room  # noqa: PLC0415
+    from voicegate.gateway.cli.engine_settings import engine_config  # noqa: PLC0415
+
+    free_bytes, total_bytes = torch.cuda.mem_get_info(number)
+    named = f"GPU {number}: " if wanted.gpus else ""
+    name = torch.cuda.get_device_name(number)
+    text = f"{named}{name}, {free_bytes / _GIB:.1f} of {total_bytes / _GIB:.1f} GiB free"
+    try:
+        resolved = engine_config(config).resolved("cuda", replace(REFERENCE_GPU, memory_bytes=total_bytes))
+        model = check_config(config.found_model_dir())
+        if resolved.is_disaggregated:
+            of_llm, of_token2wav = memory_apart(resolved, model, spare_room(resolved))
+            memory = of_llm if resolved.llm_device == f"cuda:{number}" else of_token2wav
+        else:
+            memory = gpu_memory(resolved, model, spare_room(resolved))
+        needed_bytes = memory.least_bytes
+    except (ConfigError, UnfitFile):  # told where the model is checked
+        needed_bytes = 0
+    if free_bytes >= needed_bytes:
+        return Finding(Level.OK, "cuda", text)
+    remedy = f"at least {needed_bytes / _GIB:.1f} wanted: end what else uses it, or lower max_active_clauses"
+    return Finding(Level.WARN, "cuda", f"{text}, {remedy}")
+
+
+def check_tensorrt_llm(config: GatewayConfig) -> Finding:
+    """Without importing it, which would start MPI."""
+    try:
+        from voicegate.engine.interface import EngineError  # noqa: PLC0415 - torch comes with the rest, as above
+        from voicegate.engine.llm.tensorrt_llm.checkpoint import read_vocabulary  # noqa: PLC0415
+        from voicegate.engine.llm.tensorrt_llm.requirements import check_requirements  # noqa: PLC0415
+        from voicegate.engine.loading.devices import choose_device  # noqa: PLC0415
+    except (ImportError, OSError) as error:
+        return _not_importable(Level.FAIL, "engine", error)
+    if config.merged_hf_dir is None:
+        return Finding(Level.FAIL, "tensorrt", "it needs a checkpoint: --merged-hf-dir")
+    try:
+        version = check_requirements(choose_device(config.device))
+        read_vocabulary(config.merged_hf_dir, check_config(config.found_model_dir()).llm)
+    except (EngineError, ConfigError, UnfitFile, ValueError) as error:
+        return Finding(Level.FAIL, "tensorrt", str(error))
+    return Finding(Level.OK, "tensorrt", f"{version}, {config.merged_hf_dir}")
+
+
+def check_vocoder(config: GatewayConfig) -> Iterator[Finding]:
+    """Whether TensorRT's engines would be used, where they were asked for or are there."""
+    try:
+        model_dir = config.found_model_dir()
+        model = check_config(model_dir)
+    except (ConfigError, UnfitFile):  # told where the model is checked
+        return
+    is_wanted = config.vocoder_backend == "tensorrt"
+    is_built = (config.tensorrt_dir or model_dir / "tensorrt").exists()
+    if config.vocoder_backend == "cuda" or not (is_wanted or is_built):
+        return
+    unusable = Level.FAIL if is_wanted else Level.WARN
+    try:
+        from voicegate.engine.interface import EngineError  # noqa: PLC0415 - torch comes with the rest, as above
+        from voicegate.engine.loading.devices import choose_device  # noqa: PLC0415
+        from voicegate.engine.loading.vocoder_engines import usable_engines  # noqa: PLC0415
+        from voicegate.gateway.cli.engine_settings import engine_config  # noqa: PLC0415
+    except (ImportError, OSError) as error:
+        yield _not_importable(unusable, "engines", error)
+        return
+    try:
+        described = usable_engines(engine_config(config), model, choose_device(config.device))
+    except EngineError as error:
+        yield Finding(unusable, "engines", str(error))
+        return
+    chosen = "are used" if is_wanted else "are measured against our kernels at the start, and used if quicker"
+    yield Finding(Level.OK, "engines", f"{described}: {chosen}")
+
+
+def _not_importable(level: Level, subject: str, error: Exception) -> Finding:
+    return Finding(level, subject, f"cannot be imported ({error}): {INSTALL_SERVER}")
