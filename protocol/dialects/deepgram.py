@@ -65,7 +65,14 @@ class Deepgram:
         if self._is_closing:
             return []
         try:
-            return self._take(read(raw, _Message))
+            message = read(raw, _Message)
+        except ProtocolViolation as violation:
+            return [_warning(violation.code.value, violation.message)]
+        return self._answer(message)
+
+    def _answer(self, message: _Message) -> list[Step]:
+        try:
+            return self._take(message)
         except ProtocolViolation as violation:
             return [_warning(violation.code.value, violation.message)]
 
@@ -171,7 +178,7 @@ class Deepgram:
         if self._is_closing:
             return [*steps, Hangup()]
         while len(self._backlog) and not self._is_turn_ending():
-            steps += self._take(self._backlog.take())
+            steps += self._answer(self._backlog.take())
         return steps
 
     def _is_turn_ending(self) -> bool:

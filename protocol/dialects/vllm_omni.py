@@ -82,7 +82,14 @@ class VllmOmni:
         if self._is_closed:
             return []
         try:
-            return self._take(read(raw, _Message))
+            message = read(raw, _Message)
+        except ProtocolViolation as violation:
+            return [_error(violation.message)]
+        return self._answer(message)
+
+    def _answer(self, message: _Message) -> list[Step]:
+        try:
+            return self._take(message)
         except ProtocolViolation as violation:
             return [_error(violation.message)]
 
@@ -226,7 +233,7 @@ class VllmOmni:
         steps.append(reply({"type": "session.done", "utterance_index": utterance.index, "total_sentences": 1}))
         self._utterance = None
         while len(self._backlog) and not (self._utterance is not None and self._utterance.is_ending):
-            steps += self._take(self._backlog.take())
+            steps += self._answer(self._backlog.take())
         return [*steps, *(self._hang_up_if_over() if self._is_closed else ())]
 
     def _hang_up_if_over(self) -> list[Step]:

@@ -90,6 +90,16 @@ def test_only_so_much_waits() -> None:
     assert [answer["code"] for answer in answers] == ["rate_limited"]
 
 
+def test_flushes_that_wait_have_their_limit_too() -> None:
+    dialect = deepgram()
+    said(dialect, speak("One. "), FLUSH)
+    told(dialect, wire.Flushed("turn#0", "", 10))
+    assert said(dialect, speak("Two. "), *[FLUSH] * 21, speak("Three. ")) == []
+    *_, last_flush, warning, text = told(dialect, done("turn#0"))
+    assert (last_flush, text) == (wire.Flush("turn#1"), wire.Text("turn#1", "Three. "))
+    assert (warning["type"], warning["code"]) == ("Warning", "rate_limited")
+
+
 def test_clear_is_a_barge_in() -> None:
     dialect = deepgram()
     said(dialect, speak("One. "), FLUSH)

@@ -119,6 +119,15 @@ def test_the_next_utterance_waits_for_the_last() -> None:
     assert told(dialect, done("utterance#1"))[3:][0].context == "utterance#2"
 
 
+def test_a_config_that_cannot_be_is_told_where_it_waited() -> None:
+    dialect = omni(**STREAMED)
+    said(dialect, text("One."), DONE)
+    assert said(dialect, {"type": "session.config", "response_format": "midi"}, text("Two.")) == []
+    complaint, *steps = told(dialect, done("utterance#0"))[3:]
+    assert (complaint["type"], complaint["message"][:26]) == ("error", "response_format is 'midi';")
+    assert steps == [opened(1), wire.Text("utterance#1", "Two.")], "the old one holds"
+
+
 def test_a_cancel_is_ours() -> None:
     dialect = omni(**STREAMED)
     assert said(dialect, CANCEL) == []
