@@ -9,7 +9,7 @@ TYPESCRIPT := $(VENV)/.typescript
 RAY := $(VENV)/ray
 FRAMEWORKS := $(VENV)/pipecat $(VENV)/livekit
 
-.PHONY: help demo test setup lint format types imports unit soak wheels serve doctor bench clean
+.PHONY: help demo test setup lint format types imports unit disturbed soak wheels serve doctor bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -70,6 +70,9 @@ $(RAY): tests/soak/ray.txt $(READY)
 
 unit: setup
 	$(BIN)/pytest -m "not gpu and not soak" --numprocesses auto --maxprocesses 8 --dist loadfile
+
+disturbed: setup  ## the same tests, with sockets' events late and in another order (tests/support/disturbance.py)
+	$(BIN)/pytest -p tests.support.disturbance -m "not gpu and not soak" --numprocesses auto --maxprocesses 8 --dist loadfile
 
 soak: $(READY) $(BALANCERS) $(RAY)  ## the long tests, some minutes
 	ONEDNN_PRIMITIVE_CACHE_CAPACITY=1 $(BIN)/pytest -m soak # torch's kernels by shape, which would look like a leak
