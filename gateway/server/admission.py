@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from voicegate.engine.interface import Engine, EngineError, Overloaded, UtteranceId, UtteranceRequest
+from voicegate.gateway.server.alarm import Alarm
 from voicegate.gateway.session.waiting import WaitingLimits, WaitingLine
 
 # The engine says nothing when it has room again, but that an utterance has ended; there is room at other times too.
@@ -28,7 +29,7 @@ class Admission:
         self._engine = engine
         self._line = WaitingLine(limits)
         self._waiting: dict[UtteranceId, _Waiting] = {}
-        self._asking: asyncio.TimerHandle | None = None
+        self._asking = Alarm()
         self.trouble: str | None = None  # for which everybody is refused, as long as it is there
 
     @property
@@ -96,13 +97,9 @@ class Admission:
         self._ask_later()
 
     def _ask_later(self) -> None:
-        if self._asking is not None:
-            self._asking.cancel()
-            self._asking = None
         deadline_s = self._line.next_deadline_s
-        if deadline_s is not None:
-            at_s = min(deadline_s, _now_s() + _ASK_AGAIN_S)
-            self._asking = asyncio.get_running_loop().call_at(at_s, self._ask)
+        at_s = None if deadline_s is None else min(deadline_s, _now_s() + _ASK_AGAIN_S)
+        self._asking.set(at_s, self._ask)
 
     def _honest(self, error: EngineError | None) -> EngineError | None:
         """With what the gateway knows of when there is room again."""

@@ -14,6 +14,7 @@ from voicegate.engine.interface import Engine, EngineError, EngineEvent, EngineI
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.pronunciations import Pronunciations
 from voicegate.gateway.server.admission import Admission
+from voicegate.gateway.server.alarm import Alarm
 from voicegate.gateway.server.callers import ANYBODY, Caller
 from voicegate.gateway.server.dispatch import Dispatcher
 from voicegate.gateway.server.metrics.meters import Meters
@@ -115,9 +116,7 @@ class Conversation:
             witness=witness,
         )
         self._loop = asyncio.get_running_loop()
-        self._deadline: asyncio.TimerHandle | None = None
-        self._sending: asyncio.TimerHandle | None = None
-        self._holding_up: asyncio.TimerHandle | None = None
+        self._deadline, self._sending, self._holding_up = Alarm(), Alarm(), Alarm()
         self._is_reachable = True
         self._outgoing = Outgoing()
         self.taker: Taker | None = None
@@ -176,12 +175,10 @@ class Conversation:
 
     def hold_up(self, is_held_up: bool) -> None:
         """What is sent waits for the peer, or does not any more: for one who stays so nothing further is made."""
-        if self._holding_up is not None:
-            self._holding_up.cancel()
-            self._holding_up = None
         if is_held_up:
-            self._holding_up = self._loop.call_later(_SLOW_AFTER_S, self._reach, False)
+            self._holding_up.set(self._loop.time() + _SLOW_AFTER_S, lambda: self._reach(False))
         else:
+            self._holding_up.call_off()
             self._reach(True)
 
     def _reach(self, is_reachable: bool) -> None:
@@ -279,9 +276,8 @@ class Conversation:
         self._is_over = True
         self._outgoing.drop_events()
         self._perform(self._session.disconnected())
-        for timer in (self._deadline, self._sending, self._holding_up):
-            if timer is not None:
-                timer.cancel()
+        for alarm in (self._deadline, self._sending, self._holding_up):
+            alarm.call_off()
         self._end_with(Close(CloseCode.DONE, ""))
 
     def _end_with(self, close: Close) -> None:
@@ -317,23 +313,13 @@ class Conversation:
 
     def _watch_sending(self) -> None:
         """For contexts whose audio leaves in time with their listeners."""
-        due_s = self._session.next_send_s
-        if self._sending is not None and due_s != self._sending.when():
-            self._sending.cancel()
-            self._sending = None
-        if due_s is not None and self._sending is None:
-            self._sending = self._loop.call_at(due_s, self._meet_sending)
-
-    def _meet_sending(self) -> None:
-        self._sending = None  # a loop's timer may be early by its grain, and is set anew then
-        self._outgoing.look_again()
+        self._sending.set(self._session.next_send_s, self._outgoing.look_again)
 
     def _watch_deadline(self) -> None:
-        if self._deadline is None and (due_s := self._session.next_deadline_s) is not None:
-            self._deadline = self._loop.call_at(due_s, self._meet_deadline)
+        if not self._deadline.is_set:
+            self._deadline.set(self._session.next_deadline_s, self._meet_deadline)
 
     def _meet_deadline(self) -> None:
-        self._deadline = None
         self._react(lambda: self._session.on_deadline(self._loop.time()))
         self._watch_deadline()
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from voicegate.gateway.server.alarm import Alarm
 from voicegate.gateway.session.stall import StallWatch
 
 # Bytes that wait outside the kernel before a write waits for the peer, so: the least that a stalled peer shows by.
@@ -34,21 +35,20 @@ class PeerWatch:
         self._stall = stall
         self._on_stalled = on_stalled
         self._loop = asyncio.get_running_loop()
-        self._looking: asyncio.TimerHandle | None = None
+        self._looking = Alarm()
 
     def begin(self) -> None:
         self._stall.begin(self._loop.time(), self._num_taken_bytes())
-        self._looking = self._loop.call_at(self._stall.next_look_s, self._look)
+        self._looking.set(self._stall.next_look_s, self._look)
 
     def end(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
+        self._looking.call_off()
 
     def _look(self) -> None:
         if self._stall.look(self._loop.time(), self._num_taken_bytes()):
             self._on_stalled()
         else:
-            self._looking = self._loop.call_at(self._stall.next_look_s, self._look)
+            self._looking.set(self._stall.next_look_s, self._look)
 
     def _num_taken_bytes(self) -> int:
         """What the peer's side acknowledged. Elsewhere than on Linux: what left for the kernel, a weaker sign."""

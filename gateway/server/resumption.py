@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Callable
 
 from voicegate.gateway.logs import get_logger
+from voicegate.gateway.server.alarm import Alarm
 from voicegate.gateway.server.conversation import Conversation
 from voicegate.gateway.server.seldom import SeldomLog
 from voicegate.gateway.server.sitting import Carrier, Sitting
@@ -27,7 +28,7 @@ class Resumption:
         self._sittings: dict[str, Sitting] = {}
         self._absences: Absences[Sitting] = Absences(limits.seconds)
         self._retention: Retention[Sitting] = Retention(limits.total_bytes)
-        self._timer: asyncio.TimerHandle | None = None
+        self._waiting = Alarm()
         self._is_over = not limits.seconds
         self._seldom = SeldomLog(log)
 
@@ -159,12 +160,7 @@ class Resumption:
             self.end(sitting)
 
     def _watch(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        due_s = self._absences.next_end_s
-        if due_s is not None:
-            self._timer = asyncio.get_running_loop().call_at(due_s, self._end_overdue)
+        self._waiting.set(self._absences.next_end_s, self._end_overdue)
 
     def _end_overdue(self) -> None:
         for sitting in self._absences.find_over(_now_s()):
