@@ -2,12 +2,16 @@
 
     python -m voicegate.bench.pace [--modes clause bistream incremental] [--rates 3 5 10 20 40 60] [--json FILE]
     python -m voicegate.bench.pace --modes incremental --set growing_share=0.7 --processes 16
+    python -m voicegate.bench.pace --modes incremental --smooth --turns 0:0 0.4:0 # one block or two at the beginning
 
 On a clock of its own (simulation.py): the figures count the text's time and, where --step-ms says so, the engine's.
 Heard by pocketsphinx: compare rows of one run, over hundreds of words. `whole`: the same text given at once, by clause.
+--turns has the engine begin sentences as among other streams whose blocks take so long (docs/adr/0050).
 """
 
 import argparse
+import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
@@ -19,36 +23,65 @@ import numpy as np
 
 from voicegate.bench import environment, results_file, sentences
 from voicegate.bench.engine.__main__ import with_settings
-from voicegate.bench.pace.simulation import StepTimes
+from voicegate.bench.pace.simulation import IDLE, StepTimes, Turns
 from voicegate.bench.pace.speaker import Case, Job, Outcome, open_speaker, speak
 from voicegate.bench.pace.writer import Pace, Pieces
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import SpeakingMode
 
-_TEXTS: Final = (*sentences.EVERYDAY, *sentences.AGENT)
+_TEXTS: Final = {"everyday": sentences.EVERYDAY, "agent": sentences.AGENT}
 
 
-def cases(modes: Sequence[SpeakingMode], rates: Sequence[float], *, pieces: Pieces, has_rough: bool) -> Iterator[Case]:
+def cases(
+    modes: Sequence[SpeakingMode],
+    rates: Sequence[float],
+    *,
+    pieces: Pieces,
+    has_rough: bool,
+    turns: Sequence[Turns] = (IDLE,),
+) -> Iterator[Case]:
     """Steady at every rate and, with `has_rough`, jittery; then a stall at the rate in the middle."""
     yield Case(SpeakingMode.CLAUSE, Pace(1.0, pieces=Pieces.WHOLE))
     for mode in modes:
         for rate in rates:
-            yield Case(mode, Pace(rate, pieces=pieces))
-            if has_rough:
-                yield Case(mode, Pace(rate, jitter=1.0, pieces=pieces))
+            for others in turns if mode is SpeakingMode.INCREMENTAL else (IDLE,):
+                yield Case(mode, Pace(rate, pieces=pieces), others)
+                if has_rough:
+                    yield Case(mode, Pace(rate, jitter=1.0, pieces=pieces), others)
         if has_rough:
             yield Case(mode, Pace(sorted(rates)[len(rates) // 2], stall_s=1.5, pieces=pieces))
 
 
-def report(case: Case, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Of all sentences of a case."""
+def parse_turns(text: str) -> Turns:
+    """0.4:0.3 -> Turns(0.4, 0.3). Raises ArgumentTypeError."""
+    first, _, later = text.partition(":")
+    try:
+        turns = Turns(float(first), float(later))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not two times in seconds such as 0.4:0.3") from error
+    if not (0 <= turns.first_s < math.inf and 0 <= turns.later_s < math.inf):
+        raise argparse.ArgumentTypeError(f"{text!r}: a block takes no less than 0 s, and some time ends")
+    return turns
+
+
+def compared(outcomes: Sequence[Outcome], others: Sequence[Outcome]) -> tuple[int, float]:
+    """More word errors than others' of the same sentences, and the standard error of that."""
+    more = [one.num_errors - other.num_errors for one, other in zip(outcomes, others, strict=True)]
+    return sum(more), round(math.sqrt(len(more)) * float(np.std(more, ddof=1)), 1)
+
+
+def report(case: Case, outcomes: Sequence[Outcome], whole: Sequence[Outcome]) -> dict[str, Any]:
+    """Of all sentences of a case. `whole`: of the same sentences, given at once."""
     first_ms = 1000 * np.array([each.first_audio_s for each in outcomes])
     rises = [each.rise for each in outcomes if each.rise is not None]
     return {
         "mode": case.mode.value,
         "pace": asdict(case.pace) | {"pieces": case.pace.pieces.value},
+        "turns_of_others": asdict(case.others),
         "errors": sum(each.num_errors for each in outcomes),
         "words": sum(each.num_words for each in outcomes),
+        "more_errors_than_whole": dict(zip(("sum", "standard_error"), compared(outcomes, whole), strict=True)),
+        "begun_with_blocks": dict(sorted(Counter(str(each.num_first_blocks) for each in outcomes).items())),
         "first_audio_ms": {f"p{share}": round(float(np.percentile(first_ms, share))) for share in (50, 95)},
         "with_gap": round(sum(bool(each.gaps_s) for each in outcomes) / len(outcomes), 3),
         "worst_gap_ms": round(1000 * max((gap_s for each in outcomes for gap_s in each.gaps_s), default=0.0)),
@@ -58,11 +91,11 @@ def report(case: Case, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def jobs_of(case: Case, voices: Sequence[str], num_seeds: int) -> Iterator[Job]:
+def jobs_of(case: Case, texts: Sequence[str], voices: Sequence[str], num_seeds: int) -> Iterator[Job]:
     for seed in range(num_seeds):
-        for index, text in enumerate(_TEXTS):
+        for index, text in enumerate(texts):
             for voice in voices:
-                yield Job(case, text, voice, seed * len(_TEXTS) + index)
+                yield Job(case, text, voice, seed * len(texts) + index)
 
 
 def line(name: str, row: dict[str, Any]) -> str:
@@ -82,10 +115,12 @@ def parser() -> argparse.ArgumentParser:
     modes = [mode.value for mode in SpeakingMode if mode is not SpeakingMode.AUTO]
     parser.add_argument("--modes", nargs="+", default=modes, choices=modes)
     parser.add_argument("--rates", nargs="+", type=float, default=[3, 5, 10, 20, 40, 60], help="words a second")
+    parser.add_argument("--texts", nargs="+", default=list(_TEXTS), choices=list(_TEXTS))
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--pieces", default="leading", choices=["leading", "trailing"], help="where words' blanks go")
     parser.add_argument("--smooth", action="store_true", help="leave jitter and stalls out")
     parser.add_argument("--step-ms", nargs=2, type=float, default=[0, 0], metavar=("LLM", "EULER"))
+    parser.add_argument("--turns", nargs="+", type=parse_turns, default=[IDLE], metavar="FIRST_S:LATER_S")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an EngineConfig field")
     parser.add_argument("--processes", type=int, default=1, help="that speak side by side, a thread each")
     parser.add_argument("--json", type=Path)
@@ -103,15 +138,20 @@ def main() -> None:
     print(
         f"{'':<28} {'errors':>10} {'first p50/p95':>13} {'with gap':>9} {'worst':>5} {'audio s':>8} {'pauses':>7} rise"
     )
-    all_cases = list(cases(modes, options.rates, pieces=Pieces(options.pieces), has_rough=not options.smooth))
+    texts = [text for name in options.texts for text in _TEXTS[name]]
+    pieces, has_rough = Pieces(options.pieces), not options.smooth
+    all_cases = cases(modes, options.rates, pieces=pieces, has_rough=has_rough, turns=options.turns)
     start = (config, StepTimes(llm_ms / 1000, euler_ms / 1000))
     with ProcessPoolExecutor(options.processes, get_context("spawn"), open_speaker, start) as pool:
         coming = [
-            (case, [pool.submit(speak, job) for job in jobs_of(case, options.voices, options.seeds)])
+            (case, [pool.submit(speak, job) for job in jobs_of(case, texts, options.voices, options.seeds)])
             for case in all_cases
         ]
+        whole: list[Outcome] = []
         for case, futures in coming:
-            rows[case.name] = report(case, [future.result() for future in futures])
+            outcomes = [future.result() for future in futures]
+            whole = whole or outcomes
+            rows[case.name] = report(case, outcomes, whole)
             print(line(case.name, rows[case.name]), flush=True)
             if options.json is not None:
                 results_file.save(described, options.json)

@@ -6,6 +6,7 @@ So minutes of speech at any pace of text are measured as fast as this machine co
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +25,11 @@ from voicegate.engine.interface import (
     UtteranceId,
     UtteranceRequest,
 )
+from voicegate.engine.loop.clause import Clause
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.stages import Stages
+from voicegate.engine.loop.utterance import Utterance
+from voicegate.engine.policy.scheduler import Decision
 from voicegate.engine.units import SAMPLE_RATE_HZ
 
 # Of a run that hangs: a sentence is over in seconds.
@@ -40,6 +44,36 @@ class StepTimes:
     euler_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """What blocks of others' streams take, as the engine is told at each step; none of it passes on the clock."""
+
+    first_s: float = 0.0
+    later_s: float = 0.0
+
+
+IDLE: Final = Turns()
+
+
+class _BusyCore(EngineCore):
+    """Begins sentences as it would among others' streams, and keeps with how many speech tokens."""
+
+    others = IDLE
+    num_begun_tokens: int | None = None  # of the last first reading of text that grew
+
+    def step(self) -> Decision:
+        now_s = self._clock()
+        self._growth.turn.took(self.others.first_s, now_s, is_first=True)
+        self._growth.turn.took(self.others.later_s, now_s, is_first=False)
+        return super().step()
+
+    def _until(self, utterance: Utterance, clause: Clause) -> int | None:
+        until = super()._until(utterance, clause)
+        if not clause.is_begun:
+            self.num_begun_tokens = until
+        return until
+
+
 @dataclass(slots=True)
 class Spoken:
     """What a listener had, in seconds since the first piece of text came."""
@@ -47,14 +81,18 @@ class Spoken:
     first_audio_s: float = 0.0
     gaps_s: list[float] = field(default_factory=list)  # silences of a player without a prebuffer
     samples: npt.NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
+    num_first_blocks: int = 0  # of the first reading; 0: the sentence was whole by then
 
 
 class Simulation:
-    def __init__(self, config: EngineConfig, stages: Stages, times: StepTimes) -> None:
+    def __init__(self, config: EngineConfig, stages: Stages, times: StepTimes, *, others: Turns = IDLE) -> None:
+        self._stages = stages
         self._now_s = 0.0
         self._times = times
         self._events: list[tuple[float, EngineEvent]] = []
-        self._core = EngineCore(config, stages, lambda: self._now_s, self._take)
+        self._core = _BusyCore(config, stages, lambda: self._now_s, self._take)
+        self._core.step()  # an idle engine has been quick, whatever others are told to take from here on
+        self._core.others = others
         self._numbers = count()
 
     def speak(self, pieces: Sequence[Piece], voice: str, mode: SpeakingMode, *, seed: int) -> Spoken:
@@ -62,6 +100,7 @@ class Simulation:
         utterance_id = UtteranceId(f"paced {next(self._numbers)}")
         begun_s = self._now_s
         self._events.clear()
+        self._core.num_begun_tokens = None
         self._core.submit(UtteranceRequest(utterance_id, voice, AudioFormat(Codec.PCM_S16LE), mode), seed=seed)
         waiting = list(pieces)
         while not (self._events and isinstance(self._events[-1][1], Done | Failed | Cancelled)):
@@ -72,7 +111,16 @@ class Simulation:
             self._step(begun_s + waiting[0].at_s if waiting else None)
             if self._now_s - begun_s > _LIMIT_S:
                 raise RuntimeError("the utterance does not end")
-        return _heard(self._events, begun_s)
+        spoken = _heard(self._events, begun_s)
+        spoken.num_first_blocks = self._num_first_blocks(voice)
+        return spoken
+
+    def _num_first_blocks(self, voice: str) -> int:
+        if self._core.num_begun_tokens is None:
+            return 0
+        prompt, lookahead_tokens = self._stages.voices[voice].flow_prompt, self._stages.flow.lookahead_tokens
+        num_behind_first = self._core.num_begun_tokens - lookahead_tokens - prompt.first_block_tokens
+        return 1 + num_behind_first // prompt.second_block_tokens
 
     def _step(self, next_text_s: float | None) -> None:
         decision = self._core.step()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from voicegate.bench.pace.measures import final_rise, pauses_s
-from voicegate.bench.pace.simulation import Simulation, StepTimes
+from voicegate.bench.pace.simulation import IDLE, Simulation, StepTimes, Turns
 from voicegate.bench.pace.writer import Pace, Pieces, written
 from voicegate.bench.recogniser import Recogniser, words_of
 from voicegate.bench.word_errors import word_errors
@@ -23,6 +23,7 @@ _GAP_S: Final = 0.02  # shorter ones no player's prebuffer lets through
 class Case:
     mode: SpeakingMode
     pace: Pace
+    others: Turns = IDLE
 
     @property
     def name(self) -> str:
@@ -30,6 +31,7 @@ class Case:
             return "whole"
         extras = [f"jitter {self.pace.jitter:g}"] * bool(self.pace.jitter)
         extras += [f"stall {self.pace.stall_s:g} s"] * bool(self.pace.stall_s)
+        extras += [f"turns {self.others.first_s:g}:{self.others.later_s:g} s"] * (self.others != IDLE)
         return " ".join([self.mode.value, f"{self.pace.words_per_s:g}/s", *extras])
 
 
@@ -54,6 +56,7 @@ class Outcome:
     pauses_s: tuple[float, ...]
     rise: float | None  # of a question
     audio_s: float
+    num_first_blocks: int
 
 
 class Speaker:
@@ -62,13 +65,14 @@ class Speaker:
     def __init__(self, config: EngineConfig, times: StepTimes) -> None:
         set_threads(config)
         model = load_model_config(config.model_dir)
-        stages = load_stages(config, model, load_voices(config.model_dir, model))
-        self._simulation = Simulation(config, stages, times)
+        self._config, self._times = config, times
+        self._stages = load_stages(config, model, load_voices(config.model_dir, model))
+        self._simulations: dict[Turns, Simulation] = {}
         self._recogniser = Recogniser()
 
     def speak(self, job: Job) -> Outcome:
         pieces = written(job.text, job.case.pace, random.Random(job.seed))
-        spoken = self._simulation.speak(pieces, job.voice, job.case.mode, seed=job.seed)
+        spoken = self._among(job.case.others).speak(pieces, job.voice, job.case.mode, seed=job.seed)
         wanted, heard = words_of(job.text), self._recogniser.words(spoken.samples, SAMPLE_RATE_HZ)
         return Outcome(
             num_errors=word_errors(wanted, heard),
@@ -78,7 +82,14 @@ class Speaker:
             pauses_s=tuple(pauses_s(spoken.samples)),
             rise=final_rise(spoken.samples) if job.text.endswith("?") else None,
             audio_s=len(spoken.samples) / SAMPLE_RATE_HZ,
+            num_first_blocks=spoken.num_first_blocks,
         )
+
+    def _among(self, others: Turns) -> Simulation:
+        """An engine of its own for each: it remembers what blocks took."""
+        if others not in self._simulations:
+            self._simulations[others] = Simulation(self._config, self._stages, self._times, others=others)
+        return self._simulations[others]
 
 
 _speaker: Speaker | None = None  # of a worker process
