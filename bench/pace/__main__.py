@@ -91,8 +91,8 @@ def report(case: Case, outcomes: Sequence[Outcome], whole: Sequence[Outcome]) ->
     }
 
 
-def jobs_of(case: Case, texts: Sequence[str], voices: Sequence[str], num_seeds: int) -> Iterator[Job]:
-    for seed in range(num_seeds):
+def jobs_of(case: Case, texts: Sequence[str], voices: Sequence[str], seeds: Sequence[int]) -> Iterator[Job]:
+    for seed in seeds:
         for index, text in enumerate(texts):
             for voice in voices:
                 yield Job(case, text, voice, seed * len(texts) + index)
@@ -116,7 +116,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--modes", nargs="+", default=modes, choices=modes)
     parser.add_argument("--rates", nargs="+", type=float, default=[3, 5, 10, 20, 40, 60], help="words a second")
     parser.add_argument("--texts", nargs="+", default=list(_TEXTS), choices=list(_TEXTS))
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=1, help="how many")
+    parser.add_argument("--first-seed", type=int, default=0, help="to go on where another run ended")
     parser.add_argument("--pieces", default="leading", choices=["leading", "trailing"], help="where words' blanks go")
     parser.add_argument("--smooth", action="store_true", help="leave jitter and stalls out")
     parser.add_argument("--step-ms", nargs=2, type=float, default=[0, 0], metavar=("LLM", "EULER"))
@@ -139,12 +140,13 @@ def main() -> None:
         f"{'':<28} {'errors':>10} {'first p50/p95':>13} {'with gap':>9} {'worst':>5} {'audio s':>8} {'pauses':>7} rise"
     )
     texts = [text for name in options.texts for text in _TEXTS[name]]
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
     pieces, has_rough = Pieces(options.pieces), not options.smooth
     all_cases = cases(modes, options.rates, pieces=pieces, has_rough=has_rough, turns=options.turns)
     start = (config, StepTimes(llm_ms / 1000, euler_ms / 1000))
     with ProcessPoolExecutor(options.processes, get_context("spawn"), open_speaker, start) as pool:
         coming = [
-            (case, [pool.submit(speak, job) for job in jobs_of(case, texts, options.voices, options.seeds)])
+            (case, [pool.submit(speak, job) for job in jobs_of(case, texts, options.voices, seeds)])
             for case in all_cases
         ]
         whole: list[Outcome] = []
