@@ -62,9 +62,11 @@ class _BusyCore(EngineCore):
     num_begun_tokens: int | None = None  # of the last first reading of text that grew
 
     def step(self) -> Decision:
-        now_s = self._clock()
-        self._growth.turn.took(self.others.first_s, now_s, is_first=True)
-        self._growth.turn.took(self.others.later_s, now_s, is_first=False)
+        if self.others != IDLE:
+            turn, now_s = self._growth.turn, self._clock()
+            turn.took(0.0, now_s, is_first=True)  # at the quickest; strain is told by the difference
+            turn.took(self.others.first_s, now_s, is_first=True)
+            turn.took(self.others.later_s, now_s, is_first=False)
         return super().step()
 
     def _until(self, utterance: Utterance, clause: Clause) -> int | None:
@@ -91,7 +93,6 @@ class Simulation:
         self._times = times
         self._events: list[tuple[float, EngineEvent]] = []
         self._core = _BusyCore(config, stages, lambda: self._now_s, self._take)
-        self._core.step()  # an idle engine has been quick, whatever others are told to take from here on
         self._core.others = others
         self._numbers = count()
 
