@@ -205,6 +205,24 @@ def test_a_slow_engine_makes_two_blocks_of_the_first_reading_once_the_words_are_
     assert until <= 0.8 * tokens_per_letter * num_letters, "of no more than the words are worth"
 
 
+@pytest.mark.parametrize(("words", "expected"), [(LONG[:30], ONE_BLOCK), (LONG, TWO_BLOCKS)])
+def test_an_engine_that_is_strained_only_when_it_reads_makes_no_more_than_the_words_are_worth(
+    words: str, expected: int
+) -> None:
+    engine = told_of(())
+    utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
+    engine.core.push_text(utterance_id, words)
+    (utterance,) = engine.core._roster
+    utterance.feed.read_all()
+    growth = engine.core._growth
+    clause, _ = growth.next_reading(utterance, engine.now_s)
+    assert clause is not None
+    assert not clause.is_text_complete
+    for seconds, is_first in STRAINED:
+        growth.turn.took(seconds, engine.now_s, is_first=is_first)
+    assert growth.until(utterance, clause, engine.now_s) == expected
+
+
 def test_no_sentence_is_begun_while_it_is_written_where_what_follows_two_blocks_would_come_too_late() -> None:
     for later_s, begins in ((1.0, True), (2.0, False)):
         engine = told_of(((0.1, True), (later_s, False)))
