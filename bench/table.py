@@ -245,7 +245,8 @@ def quality_line(report: dict[str, Any]) -> str:
     rates = ", ".join(
         f"{row['voice']} {row['mode']} {row['wer']:.3f} ({row['errors']}/{row['words']})" for row in report["results"]
     )
-    return f"Word error rate by pocketsphinx over 20 everyday sentences, one seed each: {rates}."
+    commit = report["environment"]["commit"]
+    return f"Word error rate by pocketsphinx over 20 everyday sentences, one seed each, commit {commit}: {rates}."
 
 
 def replace_section(text: str, name: str, lines: list[str]) -> str:

@@ -20,7 +20,10 @@ def cpu() -> dict[str, Any]:
     return loaded
 
 
-QUALITY = {"results": [{"voice": "rms", "mode": "clause", "wer": 0.05, "errors": 10, "words": 200}]}
+QUALITY = {
+    "environment": {"commit": "def"},
+    "results": [{"voice": "rms", "mode": "clause", "wer": 0.05, "errors": 10, "words": 200}],
+}
 
 
 def gpu() -> dict[str, Any]:
@@ -49,7 +52,7 @@ def test_without_a_gpus_result_the_cpus_stands_alone() -> None:
     assert len(made["headline"]) == 1
     assert "without a GPU" in made["headline"][0]
     assert any(line.startswith("| short, ") for line in made["bench"])
-    assert made["bench"][-1].endswith("rms clause 0.050 (10/200).")
+    assert made["bench"][-1].endswith("commit def: rms clause 0.050 (10/200).")
 
 
 def test_a_gpus_result_comes_first_and_says_what_its_weights_are() -> None:
