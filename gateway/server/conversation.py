@@ -7,18 +7,14 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final, Protocol, assert_never
 
-from voicegate.engine.interface import Engine, EngineError, EngineEvent, EngineInfo, EngineStopped, UtteranceRequest
+from voicegate.engine.interface import EngineError, EngineEvent, EngineInfo, EngineStopped, UtteranceRequest
 from voicegate.gateway.logs import get_logger
-from voicegate.gateway.pronunciations import Pronunciations
-from voicegate.gateway.server.admission import Admission
 from voicegate.gateway.server.alarm import Alarm
 from voicegate.gateway.server.callers import ANYBODY, Caller
-from voicegate.gateway.server.dispatch import Dispatcher
-from voicegate.gateway.server.metrics.meters import Meters
 from voicegate.gateway.server.outgoing import Item, Outgoing
+from voicegate.gateway.server.services import Services
 from voicegate.gateway.session.actions import (
     Action,
     CancelUtterance,
@@ -32,10 +28,9 @@ from voicegate.gateway.session.actions import (
     Submit,
     Withdraw,
 )
-from voicegate.gateway.session.opening import SessionLimits
-from voicegate.gateway.session.quota import Owner, Quotas
+from voicegate.gateway.session.quota import Owner
 from voicegate.gateway.session.session import Session
-from voicegate.gateway.session.witness import Both, Witness
+from voicegate.gateway.session.witness import Both
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 from voicegate.protocol.dialects.dialect import Reply
@@ -47,22 +42,6 @@ _SLOW_AFTER_S: Final = 0.5
 
 
 Output = ServerMessage | AudioMessage
-# A witness for a conversation whose client names this trace parent.
-Trace = Callable[[str | None], Witness]
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """What all conversations of a server share."""
-
-    engine: Engine
-    dispatcher: Dispatcher
-    admission: Admission
-    limits: SessionLimits
-    quotas: Quotas
-    meters: Meters
-    trace: Trace | None = None
-    pronunciations: Pronunciations = field(default_factory=lambda: Pronunciations(None))
 
 
 class Taker(Protocol):

@@ -1,12 +1,10 @@
 """SIGHUP: the files of keys, of pronunciations and of the certificate are read again. A bad one changes nothing."""
 
-from voicegate.gateway.auth.access import Access
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.config_fields import ConfigError
 from voicegate.gateway.logs import get_logger
-from voicegate.gateway.pronunciations import Pronunciations
 from voicegate.gateway.server.errors import GatewayError
-from voicegate.gateway.server.guests import Guests
+from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.listener import Listener
 from voicegate.gateway.server.resumption import Resumption
 from voicegate.gateway.server.starting import keyring_of
@@ -15,21 +13,12 @@ log = get_logger(__name__)
 
 
 class Reloading:
-    def __init__(
-        self,
-        config: GatewayConfig,
-        *,
-        access: Access,
-        pronunciations: Pronunciations,
-        listener: Listener,
-        guests: Guests,
-        resumption: Resumption,
-    ) -> None:
+    def __init__(self, config: GatewayConfig, stage: Stage, listener: Listener, resumption: Resumption) -> None:
         self._config = config
-        self._access = access
-        self._pronunciations = pronunciations
+        self._access = stage.access
+        self._pronunciations = stage.services.pronunciations
+        self._guests = stage.guests
         self._listener = listener
-        self._guests = guests
         self._resumption = resumption
 
     @property

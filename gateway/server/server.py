@@ -6,7 +6,6 @@ The listener opens before the engine is loaded and closes last, so that /healthz
 import asyncio
 import contextlib
 import signal
-from dataclasses import replace
 from enum import Enum
 from typing import Final
 
@@ -16,9 +15,7 @@ from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.admission import Admission
 from voicegate.gateway.server.agent import Agent
-from voicegate.gateway.server.bounded_socket import BoundedSocket
-from voicegate.gateway.server.connection import Connection
-from voicegate.gateway.server.conversation import Conversation, Services, Trace
+from voicegate.gateway.server.conversation import Conversation
 from voicegate.gateway.server.dispatch import Dispatcher
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.exposure import exposures_of
@@ -29,25 +26,23 @@ from voicegate.gateway.server.listener import Listener
 from voicegate.gateway.server.metrics.exporter import Exporter
 from voicegate.gateway.server.reloading import Reloading
 from voicegate.gateway.server.resumption import Resumption
+from voicegate.gateway.server.seating import Seating
 from voicegate.gateway.server.service_manager import ServiceManager
+from voicegate.gateway.server.services import Services, Trace
 from voicegate.gateway.server.sites import sites_of
-from voicegate.gateway.server.sitting import Sitting
 from voicegate.gateway.server.starting import (
     certificate_of,
     keyring_of,
     pronunciations_of,
     quota_limits_of,
+    resume_limits_of,
     session_limits_of,
     token_secret_of,
+    waiting_limits_of,
 )
-from voicegate.gateway.server.translation import DialectTranslator
 from voicegate.gateway.server.watchdog import Watchdog
-from voicegate.gateway.session.continuity import ResumeLimits
-from voicegate.gateway.session.opening import spoken_language
 from voicegate.gateway.session.quota import Holding, Quotas
 from voicegate.gateway.session.voice_names import VoiceNames
-from voicegate.gateway.session.waiting import WaitingLimits
-from voicegate.protocol.dialects.catalogue import find_dialect
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
@@ -83,60 +78,38 @@ class Gateway:
         self._owns_process = owns_process
         self._manager = manager or ServiceManager({})
         self._engine = engine
-        waiting = WaitingLimits(num_waiting=config.waiting_contexts, wait_s=config.waiting_s)
-        self._admission = Admission(engine, waiting)
+        self._admission = Admission(engine, waiting_limits_of(config))
         self._dispatcher = Dispatcher(engine, on_end=self._admission.note_end)
-        limits = session_limits_of(config)
         self.quotas = Quotas(quota_limits_of(config))
-        pronunciations = pronunciations_of(config)
         self._exporter = Exporter(self._status, engine.stats, tags=config.counted_tags)
         meters = self._exporter.meters
-        self._services = Services(
-            engine,
-            self._dispatcher,
-            self._admission,
-            limits,
-            self.quotas,
-            meters,
-            trace,
-            pronunciations,
+        limits, pronunciations = session_limits_of(config), pronunciations_of(config)
+        services = Services(
+            engine, self._dispatcher, self._admission, limits, self.quotas, meters, trace, pronunciations
         )
-        self._dialect_services = replace(self._services, limits=limits.of_a_dialect())
         self._watchdog = Watchdog(
-            engine,
-            config.engine_timeout_s,
-            on_change=self.meet_engine,
-            on_lag=meters.note_lag,
-            manager=self._manager,
+            engine, config.engine_timeout_s, on_change=self.meet_engine, on_lag=meters.note_lag, manager=self._manager
         )
         self.guests = Guests()
-        resumable = ResumeLimits(config.resume_s, config.resume_session_bytes, config.resume_total_bytes)
-        self._resumption = Resumption(resumable, self.quotas, on_return=meters.note_return)
+        self._resumption = Resumption(resume_limits_of(config), self.quotas, on_return=meters.note_return)
         meters.show_kept_bytes(lambda: self._resumption.num_kept_bytes)
         self._access = Access(keyring_of(config), token_secret_of(config))
-        self._voice_names = VoiceNames(config.named_voices)
         stage = Stage(
             status=self._status,
             sites=sites_of(config),
             access=self._access,
-            services=self._services,
+            services=services,
             guests=self.guests,
-            voice_names=self._voice_names,
+            voice_names=VoiceNames(config.named_voices),
             max_body_bytes=config.max_message_bytes,
             takes_voices=config.enrolment,
             max_voices=config.max_voices,
         )
+        seating = Seating(stage, self._resumption, lambda: self._info_now)
         self._listener = Listener(
-            config, self.quotas, stage, certificate=certificate_of(config), serve_socket=self._serve_socket
+            config, self.quotas, stage, certificate=certificate_of(config), serve_socket=seating.serve
         )
-        self._reloading = Reloading(
-            config,
-            access=self._access,
-            pronunciations=pronunciations,
-            listener=self._listener,
-            guests=self.guests,
-            resumption=self._resumption,
-        )
+        self._reloading = Reloading(config, stage, self._listener, self._resumption)
         self._agent = Agent(self._status)
         self._phase = Phase.WARMING_UP
         self._info: EngineInfo | None = None
@@ -257,16 +230,18 @@ class Gateway:
         """It hangs, or (None) goes on."""
         self._admission.trouble = trouble
         if trouble is not None:
-            for guest in self.guests:
-                guest.conversation.engine_hangs(trouble)
-            for sitting in self._resumption.absent:
-                sitting.conversation.engine_hangs(trouble)
+            for conversation in self._conversations:
+                conversation.engine_hangs(trouble)
+
+    @property
+    def _conversations(self) -> list[Conversation]:
+        """Of who is here, and of who may come back."""
+        present = [guest.conversation for guest in self.guests]
+        return [*present, *(sitting.conversation for sitting in self._resumption.absent)]
 
     def reload(self) -> None:
         """Read the files that may change while it runs; a bad one changes nothing."""
         self._reloading.read_again()
-
-    # --- sockets ------------------------------------------------------------------------------------------
 
     def _status(self) -> Status:
         info, limits, waiting = self._info_now, self.quotas.limits, self._admission
@@ -285,41 +260,6 @@ class Gateway:
         hang = self._watchdog.trouble
         absent = self.quotas.in_all(Holding.ABSENT)
         return Status(self._phase.value or hang or self._engine.unready_reason, info, load, hang, absent)
-
-    async def _serve_socket(self, websocket: BoundedSocket) -> None:
-        info = self._info_now
-        assert info is not None, "no socket is let in before the engine is ready"
-        assert websocket.request is not None, "nor before it was read"
-
-        make_dialect = find_dialect(websocket.request.path)
-        services = self._services if make_dialect is None else self._dialect_services
-
-        def converse(token: str = "") -> Conversation:
-            return Conversation(
-                services,
-                session_id=websocket.session_id,
-                info=info,
-                owner=websocket.owner,
-                caller=websocket.caller,
-                token=token,
-            )
-
-        if make_dialect is None:
-            sitting = self._resumption.begin(converse)
-        else:
-            sitting = Sitting(converse(), DialectTranslator(make_dialect(self._find_voice), self._find_language))
-        connection = Connection(websocket, sitting, self._resumption)
-        self._services.meters.note_socket()
-        with self.guests.present(connection):
-            await connection.run()
-
-    def _find_voice(self, name: str) -> str | None:
-        info = self._info_now
-        return None if info is None else self._voice_names.resolve(name, info)
-
-    def _find_language(self, tag: str) -> str | None:
-        info = self._info_now
-        return None if info is None else spoken_language(tag, info)
 
     # --- end ----------------------------------------------------------------------------------------------
 
@@ -341,11 +281,9 @@ class Gateway:
 
     async def _tell_failure(self) -> None:
         self._phase = Phase.FAILED
-        for sitting in self._resumption.absent:
-            sitting.conversation.engine_stopped()
+        for conversation in self._conversations:
+            conversation.engine_stopped()
         self._resumption.close()
-        for guest in self.guests:
-            guest.conversation.engine_stopped()
         await self.guests.wait_until_empty(CLOSING_S)
 
     async def _close(self) -> None:

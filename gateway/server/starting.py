@@ -14,8 +14,10 @@ from voicegate.gateway.pronunciations import Pronunciations
 from voicegate.gateway.server.descriptors import file_limits, make_room_for
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.tls import Certificate
+from voicegate.gateway.session.continuity import ResumeLimits
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import QuotaLimits
+from voicegate.gateway.session.waiting import WaitingLimits
 
 # Of the setting's key; no name in a file begins like this.
 _OWN_KEY_NAME: Final = "(api_key)"
@@ -65,6 +67,14 @@ def quota_limits_of(config: GatewayConfig) -> QuotaLimits:
         contexts=config.max_contexts,
         per_address=Allowance(config.sockets_per_address, config.contexts_per_address, config.utterances_per_address),
     )
+
+
+def waiting_limits_of(config: GatewayConfig) -> WaitingLimits:
+    return WaitingLimits(num_waiting=config.waiting_contexts, wait_s=config.waiting_s)
+
+
+def resume_limits_of(config: GatewayConfig) -> ResumeLimits:
+    return ResumeLimits(config.resume_s, config.resume_session_bytes, config.resume_total_bytes)
 
 
 def _room_for_sockets(max_sockets: int) -> int:

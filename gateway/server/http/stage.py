@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from voicegate.gateway.auth.access import Access
-from voicegate.gateway.server.conversation import Services
 from voicegate.gateway.server.guests import Guests
 from voicegate.gateway.server.http.status import Status
+from voicegate.gateway.server.services import Services
 from voicegate.gateway.server.sites import Sites
 from voicegate.gateway.session.voice_names import VoiceNames
 

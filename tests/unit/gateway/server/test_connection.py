@@ -15,10 +15,11 @@ from voicegate.engine.interface import AudioReady, Cancelled, UtteranceId
 from voicegate.gateway.server.admission import Admission
 from voicegate.gateway.server.bounded_socket import Trouble
 from voicegate.gateway.server.connection import Connection
-from voicegate.gateway.server.conversation import Conversation, Services
+from voicegate.gateway.server.conversation import Conversation
 from voicegate.gateway.server.dispatch import Dispatcher
 from voicegate.gateway.server.metrics.meters import Meters
 from voicegate.gateway.server.resumption import Resumption
+from voicegate.gateway.server.services import Services
 from voicegate.gateway.session.continuity import ResumeLimits
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import NOBODY, Quotas

@@ -1,0 +1,61 @@
+"""Gives each socket that is let in a conversation, in the protocol of the path by which it came, and serves it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from voicegate.engine.interface import EngineInfo
+from voicegate.gateway.server.bounded_socket import BoundedSocket
+from voicegate.gateway.server.connection import Connection
+from voicegate.gateway.server.conversation import Conversation
+from voicegate.gateway.server.http.stage import Stage
+from voicegate.gateway.server.resumption import Resumption
+from voicegate.gateway.server.sitting import Sitting
+from voicegate.gateway.server.translation import DialectTranslator
+from voicegate.gateway.session.opening import spoken_language
+from voicegate.protocol.dialects.catalogue import find_dialect
+
+
+class Seating:
+    def __init__(self, stage: Stage, resumption: Resumption, info: Callable[[], EngineInfo | None]) -> None:
+        """`info`: None until the engine is ready."""
+        self._services = stage.services
+        self._dialect_services = replace(stage.services, limits=stage.services.limits.of_a_dialect())
+        self._guests = stage.guests
+        self._voice_names = stage.voice_names
+        self._resumption = resumption
+        self._info = info
+
+    async def serve(self, websocket: BoundedSocket) -> None:
+        info = self._info()
+        assert info is not None, "no socket is let in before the engine is ready"
+        assert websocket.request is not None, "nor before it was read"
+
+        make_dialect = find_dialect(websocket.request.path)
+        services = self._services if make_dialect is None else self._dialect_services
+
+        def converse(token: str = "") -> Conversation:
+            return Conversation(
+                services,
+                session_id=websocket.session_id,
+                info=info,
+                owner=websocket.owner,
+                caller=websocket.caller,
+                token=token,
+            )
+
+        if make_dialect is None:
+            sitting = self._resumption.begin(converse)
+        else:
+            sitting = Sitting(converse(), DialectTranslator(make_dialect(self._find_voice), self._find_language))
+        connection = Connection(websocket, sitting, self._resumption)
+        self._services.meters.note_socket()
+        with self._guests.present(connection):
+            await connection.run()
+
+    def _find_voice(self, name: str) -> str | None:
+        info = self._info()
+        return None if info is None else self._voice_names.resolve(name, info)
+
+    def _find_language(self, tag: str) -> str | None:
+        info = self._info()
+        return None if info is None else spoken_language(tag, info)
