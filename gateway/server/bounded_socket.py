@@ -2,27 +2,30 @@
 
 The library answers pings by itself and hands over all that one read brought. Here pongs do not pile up, a peer that
 reads nothing is noticed whoever writes to it, and what was read reaches the library piece by piece, in turn with
-other sockets and no faster than the socket's allowance. It must not know messages or contexts.
+other sockets and no faster than the socket's allowance. The handshake is answered where it was read, and pings are
+timers: the library has a task for each. It must not know messages or contexts.
 """
 
 import asyncio
-import struct
 from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any, Final
+from typing import Final
 
-from websockets.asyncio.server import ServerConnection
+from websockets.asyncio.connection import Connection
 from websockets.frames import Frame, Opcode
-from websockets.protocol import Event, Protocol, State
+from websockets.http11 import Request, Response
+from websockets.protocol import Event, State
 
 from voicegate.gateway.server.callers import ANYBODY
-from voicegate.gateway.server.peer_watch import PeerWatch, keep_kernel_buffer_small
+from voicegate.gateway.server.frame_protocol import FrameProtocol, whole_frame
+from voicegate.gateway.server.keepalive import Keepalive
+from voicegate.gateway.server.peer_watch import WRITE_LIMIT_BYTES, PeerWatch, keep_kernel_buffer_small
 from voicegate.gateway.server.reception import Asked
 from voicegate.gateway.session.inflow import Inflow
 from voicegate.gateway.session.quota import NOBODY
 from voicegate.gateway.session.stall import StallWatch
-from voicegate.protocol.errors import means_only_the_socket
+from voicegate.protocol.errors import CloseCode, means_only_the_socket
 
 # Frames handed over and not read yet, before reading stops. Each can be as large as a message may be.
 MAX_QUEUED_FRAMES: Final = 4
@@ -31,11 +34,6 @@ CLOSE_TIMEOUT_S: Final = 2.0
 _PIECE_BYTES: Final = 512
 # Time in a row before other sockets have their turn; a piece is not interrupted.
 _TURN_S: Final = 0.001
-_TEXT_FIRST_BYTE: Final = 0x80 | Opcode.TEXT
-_BINARY_FIRST_BYTE: Final = 0x80 | Opcode.BINARY
-_HEAD: Final = struct.Struct(">BB")
-_HEAD_16: Final = struct.Struct(">BBH")
-_HEAD_64: Final = struct.Struct(">BBQ")
 _PONG_FIRST_BYTE: Final = bytes([0x80 | Opcode.PONG])
 
 
@@ -45,20 +43,31 @@ class Trouble(Enum):
     FLOODED = auto()  # it has done so for too long
 
 
-class BoundedSocket(ServerConnection):
+class BoundedSocket(Connection):
     """`on_trouble` is called when trouble begins; until it is set, trouble cuts the socket."""
+
+    protocol: FrameProtocol
 
     def __init__(
         self,
-        *args: Any,
         asked: Asked,
+        *,
+        answer: Callable[["BoundedSocket", Request], Response],
+        on_open: Callable[["BoundedSocket"], None],
+        on_departure: Callable[[], None],
         inflow: Inflow,
         stall: StallWatch,
-        on_departure: Callable[[], None],
-        **options: Any,
+        ping_s: float,
+        max_message_bytes: int,
     ) -> None:
-        """`asked`: what its first bytes were found to be."""
-        super().__init__(*args, **options)
+        """`asked`: what its first bytes were found to be; `on_open` is called where `answer` lets it in."""
+        super().__init__(
+            FrameProtocol(max_size=max_message_bytes),
+            ping_interval=None,
+            close_timeout=CLOSE_TIMEOUT_S,
+            max_queue=MAX_QUEUED_FRAMES,
+            write_limit=WRITE_LIMIT_BYTES,
+        )
         # These three once it has asked.
         self.owner = NOBODY
         self.caller = ANYBODY
@@ -68,7 +77,11 @@ class BoundedSocket(ServerConnection):
         # Given a text message that is whole while none is queued; False: it is to be queued for `recv`.
         self.on_text: Callable[[str], bool] = lambda _: False
         self._asked: Asked | None = asked  # None: that is done
+        self._answer = answer
+        self._on_open = on_open
         self._on_departure = on_departure
+        self._ping_s = ping_s
+        self._keepalive: Keepalive | None = None  # while it is open
         self._inflow = inflow
         self._stall = stall
         self._watch: PeerWatch | None = None  # once there is a connection
@@ -105,12 +118,41 @@ class BoundedSocket(ServerConnection):
         for handle in (self._reading_on, self._cutting):
             if handle is not None:
                 handle.cancel()
-        if self._watch is not None:
-            self._watch.end()
+        for watch in (self._watch, self._keepalive):
+            if watch is not None:
+                watch.end()
         self.on_held_up(False)
         self._unread.clear()
         super().connection_lost(exc)
         self._on_departure()
+
+    def _ping(self, payload: bytes) -> None:
+        if self.state is State.OPEN:
+            self.protocol.send_ping(payload)
+            self.send_data()
+
+    def _meet_silence(self) -> None:
+        if self.state is State.OPEN:
+            self.protocol.fail(CloseCode.OUR_FAULT, "keepalive ping timeout")
+            self.send_data()
+            self._cut_soon()
+
+    async def close(self, code: int = CloseCode.DONE, reason: str = "") -> None:
+        """Returns when the connection is gone. For a peer that does not read, the library would wait without limit."""
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await super().close(code, reason)
+        except TimeoutError:
+            self.abort()
+
+    def abort(self) -> None:
+        """Cut it without a word."""
+        if self.state is not State.CLOSED:  # asyncio's transports cannot be aborted twice
+            self.transport.abort()
+
+    def _cut_soon(self) -> None:
+        if self._cutting is None:
+            self._cutting = self.loop.call_later(CLOSE_TIMEOUT_S, self.transport.abort)
 
     # --- reading ------------------------------------------------------------------------------------------
 
@@ -132,13 +174,17 @@ class BoundedSocket(ServerConnection):
             self._parse_unread()
 
     def _begin(self, asked: Asked) -> bytes:
-        """As the library does with a request that it has read; returns what came behind it."""
+        """Returns what came behind the request."""
         self._asked = None
-        self.protocol.parser = Protocol.parse(
-            self.protocol
-        )  # of frames, which a server's own begins behind the request
-        next(self.protocol.parser)
-        self.process_event(asked.request)
+        self.request = asked.request
+        self.response = self._answer(self, asked.request)
+        self.protocol.send_response(self.response)
+        self.send_data()
+        if self.state is State.OPEN:
+            self._keepalive = Keepalive(self._ping_s, ping=self._ping, on_silence=self._meet_silence)
+            self._on_open(self)
+        else:
+            self._cut_soon()
         return asked.rest
 
     def eof_received(self) -> None:
@@ -151,6 +197,8 @@ class BoundedSocket(ServerConnection):
             self._num_frames += 1
             if event.opcode is Opcode.TEXT and event.fin and not self.recv_messages.frames and self._hand_over(event):
                 return
+            if event.opcode is Opcode.PONG and self._keepalive is not None:
+                self._keepalive.note_pong(bytes(event.data))
         super().process_event(event)
 
     def _hand_over(self, frame: Frame) -> bool:
@@ -165,9 +213,9 @@ class BoundedSocket(ServerConnection):
         """Returns the seconds until more may be parsed."""
         num_frames_before = self._num_frames
         super().data_received(piece)
-        if self.protocol.state is State.CLOSING and self._cutting is None:
+        if self.protocol.state is State.CLOSING:
             # A peer that sent its close frame, or broke the protocol, may leave the TCP connection open for ever.
-            self._cutting = self.loop.call_later(CLOSE_TIMEOUT_S, self.transport.abort)
+            self._cut_soon()
         return self._inflow.take(self._num_frames - num_frames_before, len(piece), self.loop.time())
 
     def _parse_unread(self) -> None:
@@ -216,7 +264,7 @@ class BoundedSocket(ServerConnection):
 
     def write_at_once(self, message: str | bytes) -> None:
         """Where it `takes_at_once`. Without `send`'s care for fragments and deadlines, most of what that costs."""
-        self.transport.write(_whole_frame(message))
+        self.transport.write(whole_frame(message))
 
     async def write(self, message: str | bytes) -> None:
         """As `send`."""
@@ -254,15 +302,3 @@ class BoundedSocket(ServerConnection):
         late_pong, self._late_pong = self._late_pong, b""
         if late_pong and self.state is State.OPEN:
             self.transport.write(late_pong)
-
-
-def _whole_frame(message: str | bytes) -> bytes:
-    """RFC 6455 section 5.2: one frame, not masked."""
-    first_byte, payload = (
-        (_BINARY_FIRST_BYTE, message) if isinstance(message, bytes) else (_TEXT_FIRST_BYTE, message.encode())
-    )
-    size = len(payload)
-    if size < 126:
-        return _HEAD.pack(first_byte, size) + payload
-    head = _HEAD_16.pack(first_byte, 126, size) if size < 1 << 16 else _HEAD_64.pack(first_byte, 127, size)
-    return head + payload

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
 from websockets.exceptions import ConnectionClosed
-from websockets.protocol import State
 
-from voicegate.gateway.server.bounded_socket import CLOSE_TIMEOUT_S, BoundedSocket, Trouble
+from voicegate.gateway.server.bounded_socket import BoundedSocket, Trouble
 from voicegate.gateway.server.conversation import Conversation
 from voicegate.gateway.server.resumption import Resumption
 from voicegate.gateway.server.sitting import Sitting
@@ -67,14 +66,15 @@ class Connection:
             self.conversation.greet()
             await self._read_and_write()
             if self._is_dismissed:
-                await self._close(Close(CloseCode.POLICY, ErrorCode.TAKEN_OVER.value))
+                await self._websocket.close(CloseCode.POLICY, ErrorCode.TAKEN_OVER.value)
             elif self.conversation.verdict.done():
-                await self._close(self.conversation.verdict.result())
+                verdict = self.conversation.verdict.result()
+                await self._websocket.close(verdict.code, verdict.reason)
         except Exception:
             log.exception("socket failed")
             if not self._is_dismissed:
                 self.conversation.break_off()  # before the close, which may take its time
-            await self._close(Close(CloseCode.OUR_FAULT, ""))
+            await self._websocket.close(CloseCode.OUR_FAULT)
         finally:
             self._leave()
             log.info("socket closed", code=int(self._websocket.close_code or 0))
@@ -117,8 +117,7 @@ class Connection:
 
     def abort(self) -> None:
         """Cut the socket without a word."""
-        if self._websocket.state is not State.CLOSED:  # asyncio's transports cannot be aborted twice
-            self._websocket.transport.abort()
+        self._websocket.abort()
 
     def _meet_trouble(self, trouble: Trouble) -> None:
         match trouble:
@@ -213,7 +212,7 @@ class Connection:
                 self._write_at_once_for(sitting)
             item = await sitting.conversation.next_output()
             if isinstance(item, Close):
-                await self._close(item)
+                await self._websocket.close(item.code, item.reason)
                 return
             if not await self._write(sitting, item):
                 return
@@ -251,11 +250,3 @@ class Connection:
         if self._num_written % _WRITES_PER_TURN == 0:
             await asyncio.sleep(0)  # gives way; nothing is waited for
         return True
-
-    async def _close(self, close: Close) -> None:
-        try:
-            # websockets waits without limit for a peer that does not read, before it starts its own timeout.
-            async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                await self._websocket.close(close.code, close.reason)
-        except TimeoutError:
-            self.abort()

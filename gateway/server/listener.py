@@ -7,12 +7,9 @@ import functools
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
-from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.http11 import Request, Response
-from websockets.server import ServerProtocol
-from websockets.typing import Subprotocol
 
 from voicegate.gateway.auth.access import Unauthorized
 from voicegate.gateway.auth.keyring import Key
@@ -20,8 +17,8 @@ from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server import upgrades
 from voicegate.gateway.server.accepting import stop_accepting
-from voicegate.gateway.server.bounded_socket import CLOSE_TIMEOUT_S, MAX_QUEUED_FRAMES, BoundedSocket
-from voicegate.gateway.server.callers import KEY_SUBPROTOCOLS, caller_of
+from voicegate.gateway.server.bounded_socket import BoundedSocket
+from voicegate.gateway.server.callers import caller_of
 from voicegate.gateway.server.conversation import new_session_id
 from voicegate.gateway.server.descriptors import SPARE_CONNECTIONS
 from voicegate.gateway.server.door import Door
@@ -32,7 +29,6 @@ from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.unreadable import SERVER
 from voicegate.gateway.server.http.vendors import naming_headers
 from voicegate.gateway.server.http.visitor import Visitor
-from voicegate.gateway.server.peer_watch import WRITE_LIMIT_BYTES
 from voicegate.gateway.server.peers import client_address, owner_of, parse_address
 from voicegate.gateway.server.reception import Asked, Reception
 from voicegate.gateway.server.seldom import SeldomLog
@@ -40,7 +36,8 @@ from voicegate.gateway.server.tls import Certificate, TlsHandshake
 from voicegate.gateway.session.inflow import Inflow
 from voicegate.gateway.session.quota import Excess, Owner, Quotas
 from voicegate.gateway.session.stall import StallWatch
-from voicegate.protocol.messages import STREAM_PATH, SUBPROTOCOL
+from voicegate.protocol.errors import CloseCode
+from voicegate.protocol.messages import STREAM_PATH
 
 _PING_S: Final = 20.0
 # Connections that the kernel holds for a busy event loop. Lower drops those of a crowd, whose clients try again after
@@ -75,31 +72,16 @@ class Listener:
         self._http = HttpServer(build_app(stage), write_stall_s=config.write_stall_s)
         self._door: Door[asyncio.Transport] = Door(quotas, num_spare=SPARE_CONNECTIONS)
         self._certificate = certificate
-        self._server: Server | None = None
+        self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[None]] = set()  # of each socket that was let in
+        self._all_left: asyncio.Event | None = None  # once it closes
         self._seldom = SeldomLog(log)
 
     async def open(self) -> str:
         """Returns the stream's URL. Raises GatewayError."""
         host, port = self._config.host, self._config.port
         try:
-            self._server = await serve(
-                self._handle,
-                host,
-                port,
-                process_request=self._respond,
-                process_response=_name,
-                select_subprotocol=_select_subprotocol,
-                server_header=SERVER,
-                compression=None,
-                ping_interval=_PING_S,
-                ping_timeout=_PING_S,
-                close_timeout=CLOSE_TIMEOUT_S,
-                max_size=self._config.max_message_bytes,
-                max_queue=MAX_QUEUED_FRAMES,
-                write_limit=WRITE_LIMIT_BYTES,
-                backlog=_BACKLOG,
-                create_connection=self._receive,  # type: ignore[arg-type]  # a factory does as well as a class
-            )
+            self._server = await asyncio.get_running_loop().create_server(self._receive, host, port, backlog=_BACKLOG)
         except OSError as error:
             raise GatewayError(_why_not_listening(error, host, port)) from error
         bound_host, bound_port = self._server.sockets[0].getsockname()[:2]
@@ -119,42 +101,45 @@ class Listener:
             return
         await stop_accepting(self._server.sockets)
         self._server.close()
+        self._all_left = asyncio.Event()
         for transport in self._door.connections:
             transport.abort()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WAIT_S):
+                if self._door.connections:
+                    await self._all_left.wait()
+                if self._serving:
+                    await asyncio.wait(self._serving)
                 await self._server.wait_closed()
 
     # --- connections --------------------------------------------------------------------------------------
 
-    def _receive(self, protocol: ServerProtocol, *args: Any, **options: Any) -> asyncio.Protocol:
-        """Where the library would make a WebSocket of every connection."""
+    def _receive(self) -> asyncio.Protocol:
+        first = Reception(successor=self._succeed, on_arrival=self._arrive, on_departure=self._leave)
+        if self._certificate is None:
+            return first
+        return TlsHandshake(
+            self._certificate.context,
+            successor=first,
+            on_arrival=self._arrive,
+            on_departure=self._leave,
+            on_failure=lambda reason: self._warn("a TLS handshake failed", reason=reason),
+        )
 
-        def successor(transport: asyncio.Transport, asked: Asked | None) -> asyncio.Protocol:
-            leave = functools.partial(self._door.leave, transport)
-            if asked is None or not upgrades.is_upgrade(asked.request):
-                return HttpConnection(self._http, self._visitor(transport), on_departure=leave)
-            return BoundedSocket(
-                protocol,
-                *args,
-                asked=asked,
-                inflow=Inflow(self._config.messages_per_s, patience_s=_FLOOD_PATIENCE_S),
-                stall=StallWatch(self._config.write_stall_s),
-                on_departure=leave,
-                **options,
-            )
-
-        first: asyncio.Protocol = Reception(successor=successor, on_arrival=self._arrive, on_departure=self._door.leave)
-        if self._certificate is not None:
-            first = TlsHandshake(
-                self._certificate.context,
-                successor=first,
-                on_arrival=self._arrive,
-                on_departure=self._door.leave,
-                on_failure=lambda reason: self._warn("a TLS handshake failed", reason=reason),
-            )
-        first.protocol = protocol  # type: ignore[attr-defined]  # the library looks for it there
-        return first
+    def _succeed(self, transport: asyncio.Transport, asked: Asked | None) -> asyncio.Protocol:
+        leave = functools.partial(self._leave, transport)
+        if asked is None or not upgrades.is_upgrade(asked.request):
+            return HttpConnection(self._http, self._visitor(transport), on_departure=leave)
+        return BoundedSocket(
+            asked,
+            answer=self._answer,
+            on_open=self._begin,
+            on_departure=leave,
+            inflow=Inflow(self._config.messages_per_s, patience_s=_FLOOD_PATIENCE_S),
+            stall=StallWatch(self._config.write_stall_s),
+            ping_s=_PING_S,
+            max_message_bytes=self._config.max_message_bytes,
+        )
 
     def _arrive(self, transport: asyncio.Transport) -> None:
         oldest = self._door.arrive(transport)
@@ -162,8 +147,26 @@ class Listener:
             self._warn("too many connections without a request, the oldest is cut")
             oldest.abort()
 
-    def _respond(self, websocket: ServerConnection, request: Request) -> Response | None:
-        assert isinstance(websocket, BoundedSocket)
+    def _leave(self, transport: asyncio.Transport) -> None:
+        self._door.leave(transport)
+        if self._all_left is not None and not self._door.connections:
+            self._all_left.set()
+
+    def _answer(self, websocket: BoundedSocket, request: Request) -> Response:
+        try:
+            response = self._refuse(websocket, request) or websocket.protocol.accept(request)
+        except Exception:
+            log.exception("a handshake failed")
+            response = websocket.protocol.reject(
+                HTTPStatus.INTERNAL_SERVER_ERROR, "the server failed; its log says how\n"
+            )
+        response.headers["Server"] = SERVER
+        is_in = response.status_code == HTTPStatus.SWITCHING_PROTOCOLS
+        refusal = None if is_in else upgrades.reason_of(response)
+        response.headers.update(naming_headers(request.path.partition("?")[0], websocket.session_id, refusal))
+        return response
+
+    def _refuse(self, websocket: BoundedSocket, request: Request) -> Response | None:
         websocket.session_id = new_session_id(self._config.instance)
         websocket.caller = caller_of(request.headers.get_all, request.path)
         key, unauthorized = None, None
@@ -181,9 +184,19 @@ class Listener:
             self._warn("a socket is refused", status=response.status_code, reason=upgrades.reason_of(response))
         return response
 
-    async def _handle(self, websocket: ServerConnection) -> None:
-        assert isinstance(websocket, BoundedSocket)
-        await self._serve_socket(websocket)
+    def _begin(self, websocket: BoundedSocket) -> None:
+        serving = asyncio.get_running_loop().create_task(self._serve(websocket))
+        self._serving.add(serving)
+        serving.add_done_callback(self._serving.discard)
+
+    async def _serve(self, websocket: BoundedSocket) -> None:
+        try:
+            await self._serve_socket(websocket)
+        except Exception:
+            log.exception("socket failed")
+            await websocket.close(CloseCode.OUR_FAULT)
+        finally:
+            websocket.abort()
 
     def _visitor(self, transport: asyncio.Transport) -> Visitor:
         def admit(forwarded_for: Sequence[str], key: Key | None) -> Owner | Excess:
@@ -201,21 +214,6 @@ class Listener:
 
     def _warn(self, event: str, **fields: object) -> None:
         self._seldom.warning(event, sockets=self._door.num_sockets, **fields)
-
-
-def _name(websocket: ServerConnection, request: Request, response: Response) -> None:
-    assert isinstance(websocket, BoundedSocket)
-    is_in = response.status_code == HTTPStatus.SWITCHING_PROTOCOLS
-    refusal = None if is_in else upgrades.reason_of(response)
-    response.headers.update(naming_headers(request.path.partition("?")[0], websocket.session_id, refusal))
-
-
-def _select_subprotocol(_connection: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
-    """Offered, not required: a client that names none, or only others, is let in too.
-
-    A browser hangs up where none that it offers is taken, and a key (of `token, KEY`) is none.
-    """
-    return next((Subprotocol(name) for name in (SUBPROTOCOL, *KEY_SUBPROTOCOLS) if name in offered), None)
 
 
 def _why_not_listening(error: OSError, host: str, port: int) -> str:

@@ -107,6 +107,19 @@ async def test_a_page_of_another_site_is_refused() -> None:
         assert headers["Access-Control-Allow-Origin"] == "https://app.example"
 
 
+async def test_a_fault_at_a_handshake_is_answered_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving() as served:
+        with monkeypatch.context() as broken, capture_logs() as lines:
+            broken.setattr("voicegate.gateway.server.upgrades.find_refusal", lambda *_: 1 / 0)
+            with pytest.raises(InvalidStatus) as caught:
+                await connect(served.url)
+        assert caught.value.response.status_code == 500
+        assert "a handshake failed" in [line["event"] for line in lines]
+        async with served.client() as client:
+            await client.speak("a", "x")
+            await client.until_done("a")
+
+
 async def test_a_rebound_page_reads_nothing() -> None:
     """A browser sends no Origin with what it takes for the page's own site's, so the name that was asked for counts."""
     for settings in ({}, {"allowed_hosts": "gate.example"}):

@@ -2,17 +2,18 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode
+from websockets.http11 import Request, Response
 from websockets.protocol import State
-from websockets.server import ServerProtocol
 
 from tests.support.patience import PATIENCE_S
 from tests.support.virtual_time import run_virtually
-from voicegate.gateway.server.bounded_socket import MAX_QUEUED_FRAMES, BoundedSocket, Trouble
+from voicegate.gateway.server.bounded_socket import BoundedSocket, Trouble
 from voicegate.gateway.server.reception import asked_in
 from voicegate.gateway.session.inflow import Inflow
 from voicegate.gateway.session.stall import StallWatch
@@ -78,49 +79,51 @@ class StubTransport(asyncio.Transport):
         self.is_aborted = True
 
 
-class StubServer:
-    def __init__(self) -> None:
-        self.handler_tasks: set[asyncio.Task[None]] = set()
-
-    async def handler(self, _socket: BoundedSocket) -> None:
-        pass
-
-    def start_connection_handler(self, _socket: BoundedSocket) -> None:
-        """What websockets 16 calls in place of `handler`."""
-
-
 class Peer:
     """One end that a test sends as; `transport` is what the other end sees."""
 
     def __init__(
-        self, *, messages_per_s: float = 1e9, stall_s: float = 10.0, patience_s: float = 10.0, is_heard: bool = True
+        self,
+        *,
+        messages_per_s: float = 1e9,
+        stall_s: float = 10.0,
+        patience_s: float = 10.0,
+        ping_s: float = 3600.0,
+        is_heard: bool = True,
+        refusal: HTTPStatus | None = None,
     ) -> None:
         self.transport = StubTransport()
-        protocol = ServerProtocol()
         head = (
             b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
             b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
         )
         asked = asked_in(head)
         assert asked is not None
+
+        def answer(socket: BoundedSocket, request: Request) -> Response:
+            return socket.protocol.accept(request) if refusal is None else socket.protocol.reject(refusal, "no\n")
+
+        self.num_opened = 0
         self.socket = BoundedSocket(
-            protocol,
-            StubServer(),
-            asked=asked,
+            asked,
+            answer=answer,
+            on_open=self._note_open,
+            on_departure=lambda: None,
             inflow=Inflow(messages_per_s, patience_s=patience_s),
             stall=StallWatch(stall_s),
-            on_departure=lambda: None,
-            max_queue=MAX_QUEUED_FRAMES,
+            ping_s=ping_s,
+            max_message_bytes=2**20,
         )
         self.troubles: asyncio.Queue[Trouble] = asyncio.Queue()
         if is_heard:
             self.socket.on_trouble = self.troubles.put_nowait
         self.socket.connection_made(self.transport)
         self.send_raw(head)
-        assert self.socket.request is not None
-        protocol.send_response(protocol.accept(self.socket.request))
-        self.socket.send_data()
+        self.answered = b"".join(self.transport.written)
         self.transport.written.clear()
+
+    def _note_open(self, _socket: BoundedSocket) -> None:
+        self.num_opened += 1
 
     def send_raw(self, data: bytes) -> None:
         self.socket.data_received(data)
@@ -168,6 +171,29 @@ NewPeer = Callable[..., Peer]
 async def turns(num: int) -> None:
     for _ in range(num):
         await asyncio.sleep(0)  # gives way; nothing is waited for
+
+
+# --- the handshake ----------------------------------------------------------------------------------------
+
+
+async def test_a_request_is_answered_where_it_was_read(new_peer: NewPeer) -> None:
+    peer = new_peer()
+    assert peer.answered.startswith(b"HTTP/1.1 101 ")
+    assert peer.socket.state is State.OPEN
+    assert peer.num_opened == 1
+
+
+async def test_who_is_refused_hears_why_and_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voicegate.gateway.server.bounded_socket.CLOSE_TIMEOUT_S", 0.0)
+    peer = Peer(refusal=HTTPStatus.FORBIDDEN)
+    assert peer.answered.startswith(b"HTTP/1.1 403 ")
+    assert peer.answered.endswith(b"\r\n\r\nno\n")
+    peer.send(text(b"does it hear me?"))
+    async with asyncio.timeout(PATIENCE_S):
+        while not peer.transport.is_aborted:
+            await turns(1)
+    assert peer.num_opened == 0
+    peer.socket.connection_lost(None)
 
 
 # --- writing ----------------------------------------------------------------------------------------------
@@ -273,6 +299,44 @@ async def test_no_pong_follows_the_close(new_peer: NewPeer) -> None:
     assert peer.socket.state is State.CLOSING
     peer.read_all()
     assert peer.pongs == []
+
+
+# --- pings ------------------------------------------------------------------------------------------------
+
+
+def test_who_answers_pings_stays_and_who_does_not_is_closed() -> None:
+    async def main() -> None:
+        lively, silent = Peer(ping_s=20.0), Peer(ping_s=20.0)
+        await asyncio.sleep(10.0)  # so as to look between the pings
+        for num_pings in range(1, 4):
+            await asyncio.sleep(20.0)
+            (*_, latest) = [data for data in lively.transport.written if data[0] == 0x80 | Opcode.PING]
+            lively.send(Frame(Opcode.PONG, b""), Frame(Opcode.PONG, latest[2:]))
+            assert len(lively.transport.written) == num_pings
+        assert lively.socket.state is State.OPEN
+        sent, closed = silent.transport.written[:2]
+        assert (sent[0], closed) == (
+            0x80 | Opcode.PING,
+            Frame(Opcode.CLOSE, b"\x03\xf3keepalive ping timeout").serialize(mask=False),
+        )
+        assert silent.transport.is_aborted
+        assert silent.socket.was_dropped, "its client may come back"
+        for peer in (lively, silent):
+            peer.socket.connection_lost(None)
+
+    run_virtually(main())
+
+
+def test_a_pong_that_nobody_asked_for_is_no_answer() -> None:
+    async def main() -> None:
+        peer = Peer(ping_s=20.0)
+        await asyncio.sleep(30.0)
+        peer.send(Frame(Opcode.PONG, b"here"))
+        await asyncio.sleep(30.0)
+        assert peer.transport.is_aborted
+        peer.socket.connection_lost(None)
+
+    run_virtually(main())
 
 
 # --- stalls -----------------------------------------------------------------------------------------------
@@ -391,8 +455,9 @@ async def test_a_peer_that_said_goodbye_and_stays_is_cut(new_peer: NewPeer, monk
     peer = new_peer()
     peer.send(Frame(Opcode.CLOSE, b"\x03\xe8"))
     assert not peer.transport.is_aborted
-    await turns(3)
-    assert peer.transport.is_aborted
+    async with asyncio.timeout(PATIENCE_S):
+        while not peer.transport.is_aborted:
+            await turns(1)
 
 
 async def test_before_anybody_listens_trouble_cuts_the_socket(new_peer: NewPeer) -> None:
