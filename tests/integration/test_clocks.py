@@ -18,7 +18,7 @@ async def test_a_wall_clock_that_jumps_is_not_noticed(monkeypatch: pytest.Monkey
     text = "it is later than you think. " * 4
     pcm = wire.Format(codec="pcm_s16le")
     script = Script(real_time_factor=0.05, chunk_ms=60)
-    async with serving(script, context_idle_s=3.0, waiting_s=0.5) as served, served.client() as client:
+    async with serving(script, context_idle_s=1.0, waiting_s=0.5) as served, served.client() as client:
         await client.speak("before", text, format=pcm)
         before = (await client.until_done("before")).packets
         real_time, jumps = time.time, cycle(JUMPS_S)

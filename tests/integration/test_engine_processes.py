@@ -105,7 +105,7 @@ async def main():
         asyncio.get_running_loop().add_signal_handler(number, lambda: None)
     engine = RoutingEngine([site("only")])
     await engine.start()
-    listener = Listener(engine, timeout_s=30.0)
+    listener = Listener(engine, timeout_s=60.0)
     print(*pids(engine), flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
         end = await listener.until_end(listener.submit(line, text=line, end=True))

@@ -210,7 +210,7 @@ async def test_a_key_that_is_taken_back_ends_its_sockets_and_no_others(key_file:
             connect_to(url, additional_headers=ben) as other,
         ):
             await theirs.speak("a", "Hello")
-            await theirs.until(wire.Opened)
+            await engine.until(lambda: engine.num_live == 1)
             await other.speak("a", "Hello")
             await other.until_done("a")
             request = await RawRequest.post(url, SPEECH, ASKED, f"Authorization: Bearer {SECRET}")

@@ -215,14 +215,14 @@ def test_small_packets_are_not_held_back(loop_factory: Callable[[], asyncio.Abst
 
 
 async def test_a_drain_lets_contexts_finish_and_refuses_new_ones() -> None:
-    async with running(FakeEngine(), drain_s=8.0) as served:
+    async with running(FakeEngine(), drain_s=60.0) as served:
         await served.gateway.settled.wait()
         url = served.gateway.url
         async with connect_to(url) as client, connect_to(url) as idle:
             await client.send(wire.Open(context="a"), wire.Text("a", "first "))
             await client.until(wire.Alignment)
             served.stop.set()
-            assert (await client.until(wire.Draining)).deadline_ms == 5500
+            assert (await client.until(wire.Draining)).deadline_ms == 57_500
             assert await closed_with(idle) == 1001
             status, _, body = await get(url, "/readyz")
             assert status == 503

@@ -12,7 +12,7 @@ from websockets.exceptions import InvalidStatus
 
 from tests.integration.http_client import post
 from tests.integration.raw_client import get
-from tests.integration.resuming_client import resuming
+from tests.integration.resuming_client import resuming, wait_for_nobody
 from tests.integration.wire_client import TIMEOUT_S, Running, connect_to, running
 from voicegate.engine.fake.engine import FakeEngine, Script
 from voicegate.gateway.config import GatewayConfig
@@ -94,7 +94,7 @@ async def test_what_was_served_is_counted() -> None:
 
 async def test_who_comes_back_or_does_not_is_counted() -> None:
     outcomes = ("resumed", "refused", "expired", "given_up")
-    async with running(FakeEngine(), metrics_port=0, resume_s=1) as served:
+    async with running(FakeEngine(), metrics_port=0) as served:
         await served.gateway.settled.wait()
         async with resuming(served.gateway.url) as client:
             await client.send(wire.Open(context="a"), wire.Text("a", "x" * 100), wire.Flush("a"))
@@ -109,6 +109,7 @@ async def test_who_comes_back_or_does_not_is_counted() -> None:
             await client.dial()
             await client.ask(token="forged")
             await client.until(wire.Error)
+            wait_for_nobody(served)
         while (told := await scrape(served))("session_returns_total", outcome="expired") == 0:
             pass
     assert [told("session_returns_total", outcome=outcome) for outcome in outcomes] == [1, 1, 1, 0]

@@ -35,7 +35,7 @@ async def test_a_lost_engine_process_is_one_clients_error_and_everybodys_number(
             await client.speak("first", "never said to its end")
             await client.until(wire.Alignment)
             await client.speak("second", "never said to its end")
-            await client.until(wire.Alignment)
+            await client.until(wire.Alignment, "second")
             engine.host.kill(0)
             error = await client.until(wire.Error)
             assert (error.context, error.code) == ("first", "engine_failed")
