@@ -296,7 +296,7 @@ class Conversation:
 
     def _watch_deadline(self) -> None:
         if not self._deadline.is_set:
-            self._deadline.set(self._session.next_deadline_s, self._meet_deadline)
+            self._deadline.set(self._session.next_deadline_s(self._loop.time()), self._meet_deadline)
 
     def _meet_deadline(self) -> None:
         self._react(lambda: self._session.on_deadline(self._loop.time()))

@@ -135,12 +135,12 @@ class Session:
         context = self._by_utterance[utterance_id]
         return self._end(context, refused(refusal_of(error), context.context_id))
 
-    @property
-    def next_deadline_s(self) -> float | None:
-        """When `on_deadline` is due; a context that is opened later has none before that."""
+    def next_deadline_s(self, now_s: float) -> float | None:
+        """When `on_deadline` is due at the latest; a context that is opened from now on has none before that."""
         if not self._contexts:
             return None
-        return min(context.deadline_s(self._limits) for context in self._contexts.values())
+        first_s = min(context.deadline_s(self._limits) for context in self._contexts.values())
+        return min(first_s, now_s + self._limits.context_idle_s)
 
     def on_deadline(self, now_s: float) -> list[Action]:
         """Contexts have lived or been idle for too long."""

@@ -379,12 +379,12 @@ def expired(actions: list[Action]) -> list[tuple[str, str, bool]]:
 
 def test_an_idle_context_ends_to_the_second() -> None:
     session = new_session(context_idle_s=10.0)
-    assert session.next_deadline_s is None
+    assert session.next_deadline_s(NOW) is None
     open_context(session, "silent")
-    assert session.next_deadline_s == NOW + 10.0
+    assert session.next_deadline_s(NOW) == NOW + 10.0
     assert session.on_deadline(NOW + 9.9) == []
     assert expired(session.on_deadline(NOW + 10.0)) == [("expired", "silent", True)]
-    assert session.next_deadline_s is None
+    assert session.next_deadline_s(NOW + 10.0) is None
 
 
 @pytest.mark.parametrize(
@@ -396,7 +396,7 @@ def test_whatever_names_a_context_keeps_it(message: Any) -> None:
     begin_context(session)
     session.receive(message, NOW + 9.0)
     assert session.on_deadline(NOW + 10.0) == []
-    assert session.next_deadline_s == NOW + 19.0
+    assert session.next_deadline_s(NOW + 10.0) == NOW + 19.0
 
 
 def test_a_context_that_speaks_is_not_idle() -> None:
@@ -415,6 +415,7 @@ def test_who_waits_for_the_server_is_not_idle(message: Any) -> None:
     session = new_session(context_idle_s=10.0)
     begin_context(session)
     session.receive(message, NOW)
+    assert session.next_deadline_s(NOW + 3.0) == NOW + 13.0, "when one that is opened now may be idle"
     assert session.on_deadline(NOW + 1000.0) == []
 
 
@@ -425,7 +426,7 @@ def test_a_context_has_its_time_whatever_it_does() -> None:
         session.receive(wire.Text(context="a", text="more "), float(at_s))
         session.engine_event(engine.AudioReady(utterance_id, (b"x",), 0), float(at_s))
         assert session.on_deadline(float(at_s)) == []
-    assert session.next_deadline_s == NOW + 25.0
+    assert session.next_deadline_s(NOW + 24.0) == NOW + 25.0
     actions = session.on_deadline(NOW + 25.0)
     assert expired(actions) == [("expired", "a", True)]
     assert "25 s" in sent(actions)[0].message
