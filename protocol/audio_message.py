@@ -15,8 +15,6 @@ FLAG_DISCONTINUITY = 4
 _HEADER = struct.Struct("<BBHII")
 _LENGTH = struct.Struct("<H")
 
-MAX_PACKET_BYTES = 0xFFFF
-
 
 class AudioMessage(msgspec.Struct, frozen=True):
     """`packets` may be empty only in the last message, whose pts is then the exact end of the audio."""

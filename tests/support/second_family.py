@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.support.upstream_source import SMALL_STEPAUDIO2
-from voicegate.bench.full_size.__main__ import Ending, make_engine_dir
+from voicegate.bench.full_size.engine_dir import Ending, make_engine_dir
 from voicegate.engine.checkpoint.options import ConvertOptions, Decoding
 from voicegate.engine.config import EngineConfig
 

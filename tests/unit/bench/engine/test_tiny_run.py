@@ -9,7 +9,7 @@ import pytest
 from tests.support.upstream_source import SMALL
 from voicegate.bench.engine import __main__ as engine
 from voicegate.bench.engine import scenarios
-from voicegate.bench.full_size.__main__ import Ending, make_engine_dir
+from voicegate.bench.full_size.engine_dir import Ending, make_engine_dir
 from voicegate.engine.checkpoint.options import ConvertOptions
 
 pytestmark = pytest.mark.e2e

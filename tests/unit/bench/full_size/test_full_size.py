@@ -15,8 +15,9 @@ from tests.support.upstream_source import (
     make_source,
     make_stepaudio2_source,
 )
-from voicegate.bench.full_size.__main__ import Ending, make_engine_dir, table
+from voicegate.bench.full_size.engine_dir import Ending, make_engine_dir
 from voicegate.bench.full_size.precision import compare_all, log_mel, rounded
+from voicegate.bench.full_size.proof import table
 from voicegate.bench.full_size.source import generate, generated_voice, model_config
 from voicegate.engine.checkpoint import constants
 from voicegate.engine.checkpoint.convert import convert

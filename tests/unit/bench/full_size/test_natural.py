@@ -7,7 +7,7 @@ import pytest
 import tokenizers
 
 from tests.support.upstream_source import SMALL, SMALL_STEPAUDIO2
-from voicegate.bench.full_size.__main__ import Ending, make_engine_dir
+from voicegate.bench.full_size.engine_dir import Ending, make_engine_dir
 from voicegate.bench.full_size.families import AnySizes
 from voicegate.bench.full_size.natural import PROMPT_TOKENS, Worths, english_merges
 from voicegate.clients.bench.sentences import ENGLISH
