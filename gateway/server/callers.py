@@ -32,7 +32,8 @@ ANYBODY: Final = Caller()
 
 def caller_of(headers: Callable[[str], Sequence[str]], target: str) -> Caller:
     """`headers`: all values of a header; `target`: of the request, path and query."""
-    query = parse_qs(target.partition("?")[2])
+    query_text = target.partition("?")[2]
+    query = parse_qs(query_text) if query_text else {}
     tags = [*headers(_TAG_HEADER), *query.get(_TAG_PARAMETER, ())]
     keys = [value for name in _KEY_HEADERS for value in headers(name)]
     keys += [key for value in headers("Authorization") if (key := _credential(value))]

@@ -63,6 +63,7 @@ class Connection:
         self._websocket.on_held_up = lambda is_held_up: self.conversation.hold_up(is_held_up)
         self._websocket.on_text = self._take_at_once
         try:
+            self._write_at_once_for(self._sitting)
             self.conversation.greet()
             await self._read_and_write()
             if self._is_dismissed:
@@ -203,7 +204,6 @@ class Connection:
 
     async def _write_all(self) -> None:
         sitting = self._sitting
-        self._write_at_once_for(sitting)
         while True:
             if sitting is not self._sitting and not sitting.conversation.has_answers:
                 sitting = self._sitting

@@ -127,7 +127,7 @@ class Conversation:
     # --- from the client ----------------------------------------------------------------------------------
 
     def greet(self) -> None:
-        self._perform(self._session.greet())
+        self._perform(self._session.greet(), self._answer)
 
     def receive(self, message: SessionMessage) -> None:
         if isinstance(message, wire.Open):

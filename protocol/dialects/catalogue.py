@@ -16,6 +16,7 @@ from voicegate.protocol.dialects.kyutai import Kyutai
 from voicegate.protocol.dialects.reading import speed_of
 from voicegate.protocol.dialects.vllm_omni import VllmOmni
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
+from voicegate.protocol.messages import STREAM_PATH
 
 PATHS: Final = (
     "/v1/text-to-speech/{voice}/multi-stream-input",
@@ -38,6 +39,8 @@ def has_dialect(path: str) -> bool:
 def find_dialect(target: str) -> Callable[[FindVoice], Dialect] | None:
     """Of a request's target, path and query; None: the path has none. Parameters that are not known are ignored."""
     path, _, query_text = target.partition("?")
+    if path == STREAM_PATH:
+        return None
     query = dict(parse_qsl(query_text, keep_blank_values=True))
     match path:
         case "/tts/websocket":
