@@ -121,7 +121,10 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--pieces", default="leading", choices=["leading", "trailing"], help="where words' blanks go")
     parser.add_argument("--smooth", action="store_true", help="leave jitter and stalls out")
     parser.add_argument("--step-ms", nargs=2, type=float, default=[0, 0], metavar=("LLM", "EULER"))
-    parser.add_argument("--turns", nargs="+", type=parse_turns, default=[IDLE], metavar="FIRST_S:LATER_S")
+    turns_help = "what first and later blocks of others' streams take, each in turn; default: there are no others"
+    parser.add_argument(
+        "--turns", nargs="+", type=parse_turns, default=[IDLE], metavar="FIRST_S:LATER_S", help=turns_help
+    )
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an EngineConfig field")
     parser.add_argument("--processes", type=int, default=1, help="that speak side by side, a thread each")
     parser.add_argument("--json", type=Path)
