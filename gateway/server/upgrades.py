@@ -1,5 +1,6 @@
 """Whether a WebSocket's handshake is let in, and the answer to one that is not. Pure."""
 
+from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
 
@@ -16,6 +17,11 @@ from voicegate.gateway.session.quota import Excess
 from voicegate.protocol.dialects.catalogue import find_dialect, has_dialect
 from voicegate.protocol.errors import ProtocolViolation
 from voicegate.protocol.messages import STREAM_PATH
+
+
+@dataclass
+class _Refusal(Response):
+    reason: str = ""  # for people and logs; the body may be for programs
 
 
 def is_upgrade(request: Request) -> bool:
@@ -35,7 +41,7 @@ def find_refusal(
         response = _text(HTTPStatus.FORBIDDEN, reason)
     elif unauthorized is not None:
         body = orjson.dumps(unauthorized_body(path, str(unauthorized)))
-        response = _answer(HTTPStatus.UNAUTHORIZED, body, "application/json")
+        response = _answer(HTTPStatus.UNAUTHORIZED, body, "application/json", str(unauthorized))
         response.headers.update(UNAUTHORIZED_HEADERS)
     elif status.refusal is not None:
         response = _text(HTTPStatus.SERVICE_UNAVAILABLE, status.refusal, retry_after_s=status.retry_after_s)
@@ -55,7 +61,8 @@ def too_many_sockets(excess: Excess) -> Response:
 
 
 def reason_of(refusal: Response) -> str:
-    return refusal.body.decode().strip()
+    """Also of what the library refuses by itself, in a line of text."""
+    return refusal.reason if isinstance(refusal, _Refusal) else refusal.body.decode().strip()
 
 
 def status_of(excess: Excess) -> HTTPStatus:
@@ -63,13 +70,13 @@ def status_of(excess: Excess) -> HTTPStatus:
 
 
 def _text(status: HTTPStatus, line: str, *, retry_after_s: int | None = None) -> Response:
-    response = _answer(status, f"{line}\n".encode(), "text/plain; charset=utf-8")
+    response = _answer(status, f"{line}\n".encode(), "text/plain; charset=utf-8", line)
     if retry_after_s is not None:
         response.headers["Retry-After"] = str(retry_after_s)
     return response
 
 
-def _answer(status: HTTPStatus, body: bytes, content_type: str) -> Response:
+def _answer(status: HTTPStatus, body: bytes, content_type: str, reason: str) -> _Refusal:
     headers = Headers(
         {
             "Date": formatdate(usegmt=True),
@@ -79,4 +86,4 @@ def _answer(status: HTTPStatus, body: bytes, content_type: str) -> Response:
             "Cache-Control": "no-store",
         }
     )
-    return Response(status.value, status.phrase, headers, body)
+    return _Refusal(status.value, status.phrase, headers, body, reason=reason)

@@ -76,6 +76,7 @@ async def test_pages() -> None:
         ("DELETE /v1/voices HTTP/1.1\r\nHost: x\r\n\r\n", 405),
         ("GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello", 400),
         ("GET /healthz HTTP/3\r\nHost: x\r\n\r\n", 400),
+        (f"GET /v1/stream?session={'x' * 9000} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\r\n", 400),
         ("\x16\x03\x01\x02\r\n\r\n", 400),  # TLS
         ("GET /healthz HTTP/1.1\r\nHost: x\r\nX: " + "x" * 20_000 + "\r\n\r\n", 431),
     ],

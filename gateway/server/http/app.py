@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from voicegate.gateway.server.http.gatekeeper import Gatekeeper, methods_at
 from voicegate.gateway.server.http.lists import Lists
 from voicegate.gateway.server.http.openapi import document
-from voicegate.gateway.server.http.pages import KNOWN, Pages, json, no_upgrade, text
+from voicegate.gateway.server.http.pages import KNOWN, Pages, json, no_handshake, text
 from voicegate.gateway.server.http.requests import speech_routes
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.tokens import Tokens
@@ -31,7 +31,7 @@ def build_app(stage: Stage) -> ASGIApp:
         path = request.url.path
         match error.status_code:
             case HTTPStatus.NOT_FOUND | HTTPStatus.METHOD_NOT_ALLOWED if request.method == "GET" and has_dialect(path):
-                return no_upgrade(path)
+                return no_handshake(request)
             case HTTPStatus.NOT_FOUND:
                 return text(HTTPStatus.NOT_FOUND, f"nothing here; there are {KNOWN}")
             case HTTPStatus.METHOD_NOT_ALLOWED:

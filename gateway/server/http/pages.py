@@ -70,8 +70,8 @@ class Pages:
         replicas = [_replica(name, stats.gauges) for name, stats in self._stats().engines.items()]
         return json({"accepts": refusal is None, "reason": refusal, **asdict(status.load), "replicas": replicas})
 
-    async def _stream(self, _request: Request) -> Response:
-        return no_upgrade(STREAM_PATH)
+    async def _stream(self, request: Request) -> Response:
+        return no_handshake(request)
 
 
 def _replica(name: str, gauges: Mapping[str, float]) -> dict[str, object]:
@@ -118,7 +118,12 @@ def json(body: object, status: HTTPStatus = HTTPStatus.OK, **headers: str) -> Re
     return Response(orjson.dumps(body), status, headers=named)
 
 
-def no_upgrade(path: str) -> Response:
+def no_handshake(request: Request) -> Response:
+    """To a GET where there is a WebSocket, which was not taken for a handshake: it asks for none, or cannot be read."""
+    path = request.url.path
+    if "websocket" in request.headers.get("Upgrade", "").lower():
+        line = "this handshake cannot be read: lines have up to 8190 bytes, no folds and no control characters"
+        return text(HTTPStatus.BAD_REQUEST, line)
     line = f"{path} is a WebSocket (RFC 6455); this request asks for none, or a proxy has taken its Upgrade away"
     return text(HTTPStatus.UPGRADE_REQUIRED, line, Upgrade="websocket")
 

@@ -6,7 +6,8 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request
 
 from tests.unit.gateway.server.http.test_pages import BUSY, DRAINING, EVIL, FULL, LOAD, READY, SITES, WARMING_UP
-from voicegate.gateway.server.upgrades import find_refusal, is_upgrade, too_many_sockets
+from voicegate.gateway.auth.access import Unauthorized
+from voicegate.gateway.server.upgrades import find_refusal, is_upgrade, reason_of, too_many_sockets
 from voicegate.gateway.session.quota import Bound, Excess, Holding
 from voicegate.protocol.messages import STREAM_PATH
 
@@ -63,6 +64,14 @@ def test_a_listed_page_may_read_why() -> None:
     response = find_refusal(listed, WARMING_UP, SITES)
     assert response is not None
     assert response.headers["Access-Control-Allow-Origin"] == "https://app.example"
+
+
+@pytest.mark.parametrize("path", [STREAM_PATH, "/v1/speak", "/tts/websocket"])
+def test_the_reason_is_plain_whatever_the_answer_looks_like(path: str) -> None:
+    response = find_refusal(handshake(path), READY, SITES, Unauthorized("no key"))
+    assert response is not None
+    assert (response.status_code, response.headers["Content-Type"]) == (401, "application/json")
+    assert reason_of(response) == "no key"
 
 
 def test_a_quota_of_the_client_is_its_own_trouble() -> None:

@@ -143,6 +143,14 @@ async def test_a_socket_wants_an_upgrade(path: str) -> None:
     assert (answer.status, answer.headers["Upgrade"]) == (426, "websocket")
 
 
+@pytest.mark.parametrize("path", [STREAM_PATH, "/tts/websocket"])
+async def test_who_asks_for_an_upgrade_is_told_what_a_handshake_is(path: str) -> None:
+    """One that can be read does not come here."""
+    answer = await get(path, Upgrade="WebSocket")
+    assert answer.status == 400
+    assert "8190 bytes" in answer.text
+
+
 # --- methods and pages of other sites ----------------------------------------------------------------------
 
 
