@@ -7,6 +7,7 @@ Prints its URL; for each line on its input, its CPU times; ends with its input.
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import resource
@@ -31,6 +32,8 @@ async def _serve(options: argparse.Namespace) -> None:
     engine = Metronome(chunk_ms=options.chunk_ms, max_utterances=options.max_streams, is_prompt=options.prompt)
     config = GatewayConfig(max_sockets=options.max_streams + 8)
     async with running_gateway(config, engine) as url:
+        gc.collect()
+        gc.freeze()  # as an engine does when it is loaded
         print(url, flush=True)
         while await asyncio.to_thread(sys.stdin.readline):
             kernel_s = resource.getrusage(resource.RUSAGE_THREAD).ru_stime
