@@ -2,6 +2,8 @@
 
 import os
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -66,6 +68,9 @@ class EngineConfig:
     # as cuda:0 and cuda:1, cuda:2. Both are set, or neither.
     llm_device: str | None = None
     token2wav_devices: tuple[str, ...] = ()
+    # One of these that has work and gets none of it done for so long is said to hang. Lower -> slow is taken for
+    # hanging; higher -> its listeners hear nothing for longer before they are told.
+    device_patience_s: float = 10.0
     threads: int | None = None  # of torch's CPU kernels; None: one per core
 
     # On a GPU alone (a CPU computes in float32). Weights and activations of LLM and flow.
@@ -195,6 +200,11 @@ class EngineConfig:
     def is_disaggregated(self) -> bool:
         return self.llm_device is not None
 
+    @property
+    def device_names(self) -> list[str]:
+        """Of a disaggregated one, as logs and metrics have them: the LLM's, then each token2wav's."""
+        return [] if self.llm_device is None else distinct_names([self.llm_device, *self.token2wav_devices])
+
     def _check_devices(self) -> None:
         """Of a disaggregated one. Raises ValueError."""
         llm, token2wavs = self.llm_device, self.token2wav_devices
@@ -240,6 +250,16 @@ class EngineConfig:
         if gpu is None:
             return "float32"
         return "float8" if gpu.has_float8 and self.precision == "bfloat16" else self.precision
+
+
+def distinct_names(devices: Sequence[str]) -> list[str]:
+    """Of what has its place on these: the second on cpu is cpu.2."""
+    seen: Counter[str] = Counter()
+    names = []
+    for device in devices:
+        seen[device] += 1
+        names.append(device if seen[device] == 1 else f"{device}.{seen[device]}")
+    return names
 
 
 def _active_clauses(gpu: Gpu) -> int:

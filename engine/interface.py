@@ -199,6 +199,8 @@ class EngineStats:
     gauges: Mapping[str, float] = field(default_factory=dict)
     batch_sizes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     engines: "Mapping[str, EngineStats]" = field(default_factory=dict)  # of those that this one consists of, by name
+    hangs: Mapping[str, bool] = field(default_factory=dict)  # by device, where one may hang while others work
+    whereabouts: str = ""  # the device that its thread is at, or that all wait for; empty: none, or there is only one
 
 
 EngineEvent = AudioReady | Alignment | Flushed | Done | Cancelled | Failed

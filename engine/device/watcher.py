@@ -4,6 +4,7 @@ CUDA has no way to wait for an event and a queue together: a thread a lane waits
 """
 
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final, Protocol
@@ -13,6 +14,10 @@ import structlog
 from voicegate.engine.device.lanes import Mark
 
 log = structlog.get_logger()
+
+# For what was launched last to be reached: some milliseconds. Higher -> the end of an engine waits longer for a GPU
+# that hangs.
+_CLOSING_S: Final = 2.0
 
 
 class Waker(Protocol):
@@ -63,10 +68,14 @@ class Watcher:
         queue.put(mark)
 
     def close(self) -> None:
+        """A thread whose device hangs is left to wait for it."""
         for queue in self._queues.values():
             queue.put(None)
+        until_s = time.monotonic() + _CLOSING_S
         for thread in self._threads:
-            thread.join()
+            thread.join(max(until_s - time.monotonic(), 0.0))
+        if num_left := sum(thread.is_alive() for thread in self._threads):
+            log.error("watchers_left", num_threads=num_left)
 
     def _wait(self, queue: "SimpleQueue[Mark | None]") -> None:
         while (mark := queue.get()) is not None:

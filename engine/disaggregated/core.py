@@ -1,25 +1,39 @@
 """Several token2wavs behind one LLM: a whole EngineCore for each, and every utterance in one of them.
 
-So room, urgency, batches and failures are a token2wav's own, as with one. Single-threaded, as they are.
+So room, urgency, batches and failures are a token2wav's own, as with one, and a device that hangs is that of its own
+utterances, unless it is the LLM's. Single-threaded, as they are.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 from voicegate.engine.audio.encoding import Encoders
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.watcher import NO_WAKER, Waker
 from voicegate.engine.disaggregated.shared_llm import SharedLlm
-from voicegate.engine.interface import EngineError, ListenerReport, UtteranceId, UtteranceRequest
+from voicegate.engine.disaggregated.watched_device import WatchedDevice
+from voicegate.engine.interface import (
+    EngineError,
+    EngineStats,
+    ListenerReport,
+    UtteranceId,
+    UtteranceRequest,
+    VoiceRefused,
+)
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.stages import ReadyVoice, Stages
 from voicegate.engine.loop.voice_shelf import Answer
 from voicegate.engine.policy.placement import Load, choose
 from voicegate.engine.policy.scheduler import Decision
+from voicegate.engine.pulse import LOOK_S
 from voicegate.engine.voices.voice import Voice
+
+# What a client is told; the log has the rest.
+_HANGS: Final = "the device that spoke this hangs; try again"
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +57,9 @@ class DisaggregatedCore:
         encoders: Encoders | None = None,
         waker: Waker = NO_WAKER,
     ) -> None:
-        """`all_stages`: a token2wav's each, with the same LLM and one iterator of its sequences' names."""
+        """`all_stages`: of each token2wav that `config` names, with the same LLM and one iterator of its sequences'
+        names."""
+        self._clock = clock
         self._max_active = config.max_active_clauses
         self._llm = SharedLlm(all_stages[0].llm, num_shares=len(all_stages))
         self._owners: dict[UtteranceId, EngineCore] = {}  # of the utterances that live
@@ -60,18 +76,25 @@ class DisaggregatedCore:
             for stages, share in zip(all_stages, self._llm.shares, strict=True)
         )
         self._prepared: dict[int, list[ReadyVoice]] = {}  # voices that nobody has put up yet, by id of the first core's
+        devices = [WatchedDevice(name, patience_s=config.device_patience_s) for name in config.device_names]
+        self._llm_device, self._devices = devices[0], tuple(devices[1:])  # these as `cores`
+        self._next_look_s = 0.0
+        self._at: WatchedDevice | None = None  # that this thread may be waiting for
 
     # --- commands: for the core that has the utterance; one that nobody has (any more) is a no-op -------------------
 
     def submit(self, request: UtteranceRequest, *, seed: int) -> None:
-        """Where there is most room."""
-        loads = [_load(core, self._max_active) for core in self.cores]
+        """Where there is most room, and nowhere that hangs."""
+        able = list(self._able)
+        loads = [_load(core, self._max_active) for core in able]
         number = choose(enumerate(loads))
         if number is None:  # it has come for room that was there a moment ago
             number = choose(enumerate(replace(load, room=1) for load in loads))
-        assert number is not None, "there is a core"
-        self._owners[request.utterance_id] = self.cores[number]
-        self.cores[number].submit(request, seed=seed)
+        core = self.cores[0] if number is None else able[number]
+        self._owners[request.utterance_id] = core
+        core.submit(request, seed=seed)
+        if number is None:  # or before all of them were known to hang
+            core.fail(request.utterance_id, _HANGS)
 
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
         if (core := self._owners.get(utterance_id)) is not None:
@@ -104,6 +127,10 @@ class DisaggregatedCore:
     # --- voices: on all token2wavs, or on none --------------------------------------------------------------------
 
     def prepare_voice(self, voice: Voice, answer: Answer) -> None:
+        """While a device hangs none is taken up: that would hold up this thread."""
+        if hanging := [device for device in self._devices if device.hangs]:
+            answer(VoiceRefused(_no_voices(hanging[0])))
+            return
         arrival = _Arrival(answer, {})
         for number, core in enumerate(self.cores):
             core.prepare_voice(voice, partial(self._note_outcome, arrival, number))
@@ -139,23 +166,57 @@ class DisaggregatedCore:
 
     def step(self) -> Decision:
         """A step of every core, and one of the LLM for all of them. Raises LlmDied."""
+        self._at = self._llm_device
         self._llm.collect()
-        decisions = [core.step() for core in self.cores]
+        decisions = []
+        for core, device in zip(self.cores, self._devices, strict=True):
+            self._at = device
+            decisions.append(core.step())
+        self._at = self._llm_device
         self._llm.launch()
+        self._at = None
+        now_s = self._clock()
+        if now_s >= self._next_look_s:
+            self._look(now_s)
         busy = next((decision for decision in decisions if not decision.is_idle), None)
         if busy is not None:
             return busy
-        return Decision(
-            wake_at_s=min((each.wake_at_s for each in decisions if each.wake_at_s is not None), default=None)
+        alarms = [each.wake_at_s for each in decisions if each.wake_at_s is not None]
+        if self._is_to_look_again:
+            alarms.append(self._next_look_s)
+        return Decision(wake_at_s=min(alarms, default=None))
+
+    def _look(self, now_s: float) -> None:
+        """Whether devices hang. What the LLM's had to do waits: it may go on, and nobody could speak elsewhere."""
+        self._next_look_s = now_s + LOOK_S
+        self._llm_device.look(self._llm.pulse, now_s)
+        for core, device in zip(self.cores, self._devices, strict=True):
+            if device.look(core.rendering_pulse, now_s):
+                device.num_utterances_lost += core.num_live
+                core.refuse_voices(_no_voices(device))
+                core.fail_all(_HANGS)
+
+    @property
+    def _able(self) -> Iterable[EngineCore]:
+        """Those that do not hang."""
+        return (core for core, device in zip(self.cores, self._devices, strict=True) if not device.hangs)
+
+    @property
+    def _is_to_look_again(self) -> bool:
+        """Something is under way on a device, or was when it was said to hang."""
+        pulses = (self._llm.pulse, *(core.rendering_pulse for core in self.cores))
+        return any(pulse is not None for pulse in pulses) or any(
+            device.hangs for device in (self._llm_device, *self._devices)
         )
 
     @property
     def is_busy(self) -> bool:
-        return any(core.is_busy for core in self.cores)
+        """Of the LLM, which all need; or all token2wavs hang. Where one does, this looks after it, and others go on."""
+        return self._llm.pulse is not None or self.unready_reason is not None
 
     @property
     def num_fetched(self) -> int:
-        return sum(core.num_fetched for core in self.cores)
+        return self._llm.num_outputs
 
     @property
     def num_submitted(self) -> int:
@@ -163,7 +224,15 @@ class DisaggregatedCore:
 
     @property
     def num_welcome(self) -> int:
-        return sum(core.num_welcome for core in self.cores)
+        return sum(core.num_welcome for core in self._able)
+
+    @property
+    def unready_reason(self) -> str | None:
+        if not all(device.hangs for device in self._devices):
+            return None
+        return f"all devices that could speak hang: {', '.join(device.name for device in self._devices)}"
+
+    # --- what it tells, from any thread ---------------------------------------------------------------------------
 
     @property
     def counters(self) -> Mapping[str, float]:
@@ -182,6 +251,36 @@ class DisaggregatedCore:
             for stage in of_cores[0]
         }
         return {**added, "llm": self._llm.tally.batch_sizes["llm"]}
+
+    @property
+    def stats(self) -> EngineStats:
+        """The sums, and each token2wav's own under the names that engine processes' have."""
+        parts = list(zip(self.cores, self._devices, strict=True))
+        at = self._at or (self._llm_device if self._llm.pulse is not None else None)
+        return EngineStats(
+            self.counters,
+            self.gauges,
+            self.batch_sizes,
+            {device.name: _own_stats(core, device) for core, device in parts},
+            {device.name: device.hangs for device in (self._llm_device, *self._devices)},
+            at.name if at is not None else "",
+        )
+
+
+def _no_voices(device: WatchedDevice) -> str:
+    return f"{device.name} hangs, and a voice is on all devices or on none; try again when it goes on"
+
+
+def _own_stats(core: EngineCore, device: WatchedDevice) -> EngineStats:
+    lost = {"replicas_lost": device.num_hangs, "replica_utterances_lost": device.num_utterances_lost}
+    now = {
+        "replica_ready": 0 if device.hangs else 1,
+        "replica_utterances": core.num_live,
+        "replica_room": 0 if device.hangs else core.num_welcome,
+    }
+    stats = core.stats
+    batch_sizes = {stage: sizes for stage, sizes in stats.batch_sizes.items() if stage != "llm"}  # all cores' together
+    return EngineStats({**stats.counters, **lost}, {**stats.gauges, **now}, batch_sizes)
 
 
 def _load(core: EngineCore, max_active: int) -> Load:

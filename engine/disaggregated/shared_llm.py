@@ -106,6 +106,7 @@ class SharedLlm:
         """An LLM that nobody uses yet."""
         self.tally = Tally()
         self.owners: dict[int, LlmShare] = {}  # of the sequences that live
+        self.num_outputs = 0  # fetched so far
         self._llm = llm
         num_slots = llm.num_free_slots // num_shares
         self.shares = tuple(LlmShare(self, llm, num_slots=num_slots) for _ in range(num_shares))
@@ -114,9 +115,16 @@ class SharedLlm:
     def counters(self) -> Mapping[str, float]:
         return self._llm.counters
 
+    @property
+    def pulse(self) -> int | None:
+        """Changes with all that it gets done; None while it has nothing under way."""
+        return self.num_outputs if self._llm.is_busy else None
+
     def collect(self) -> None:
         """What the LLM has made, to whom it belongs. Raises LlmDied."""
-        for output in self._llm.poll():
+        outputs = self._llm.poll()
+        self.num_outputs += len(outputs)
+        for output in outputs:
             owner = self.owners.get(output.sequence_id)
             if owner is not None:  # else it was aborted
                 owner.deliver(output)

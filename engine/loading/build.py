@@ -87,10 +87,10 @@ def load_engine(
                 encoders = HeadStarts(processes, time.monotonic, opus_complexity=config.opus_complexity)
             running.callback(encoders.close)
         core: DrivenCore
-        if len(all_stages) == 1:
-            core = EngineCore(config, all_stages[0], time.monotonic, sink, encoders=encoders, waker=waker)
-        else:
+        if config.is_disaggregated:
             core = DisaggregatedCore(config, all_stages, time.monotonic, sink, encoders=encoders, waker=waker)
+        else:
+            core = EngineCore(config, all_stages[0], time.monotonic, sink, encoders=encoders, waker=waker)
         freeze_heap()
         running.callback(gc.unfreeze)
         return LoadedEngine(core, info, close=running.pop_all().close, voices=keeper, encoders=encoders)

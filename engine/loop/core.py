@@ -16,7 +16,14 @@ from voicegate.engine.audio.encoding import Encoders, LocalEncoders
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.watcher import NO_WAKER, Waker
-from voicegate.engine.interface import INTERNAL_FAILURE, Failed, ListenerReport, UtteranceId, UtteranceRequest
+from voicegate.engine.interface import (
+    INTERNAL_FAILURE,
+    EngineStats,
+    Failed,
+    ListenerReport,
+    UtteranceId,
+    UtteranceRequest,
+)
 from voicegate.engine.llm.backend import SequenceOutput
 from voicegate.engine.loop.admission import Admission
 from voicegate.engine.loop.clause import Clause, ClauseState
@@ -123,6 +130,10 @@ class EngineCore:
 
     def discard_voice(self, ready: ReadyVoice) -> None:
         self._voices.discard(ready)
+
+    def refuse_voices(self, reason: str) -> None:
+        """Those that wait to be prepared."""
+        self._voices.refuse_arrivals(reason)
 
     def remove_voice(self, name: str) -> None:
         """Utterances that run keep it; submit none with it any more."""
@@ -233,7 +244,12 @@ class EngineCore:
     @property
     def num_fetched(self) -> int:
         """What was fetched so far, of LLM, flow and vocoder."""
-        return self._pipeline.tally.num_fetched
+        return self._pipeline.tally.num_outputs + self._pipeline.tally.num_rendered
+
+    @property
+    def rendering_pulse(self) -> int | None:
+        """Of flow and vocoder alone: changes with all that they get done; None while they have nothing under way."""
+        return self._pipeline.tally.num_rendered if self._pipeline.is_rendering else None
 
     @property
     def num_submitted(self) -> int:
@@ -267,6 +283,15 @@ class EngineCore:
     def batch_sizes(self) -> Mapping[str, Sequence[int]]:
         """By stage, as EngineStats has them. From any thread."""
         return self._pipeline.tally.batch_sizes
+
+    @property
+    def stats(self) -> EngineStats:
+        """From any thread."""
+        return EngineStats(self.counters, self.gauges, self.batch_sizes)
+
+    @property
+    def unready_reason(self) -> None:
+        """It always takes newcomers, if only to let them wait."""
 
     def wait(self) -> None:
         """Until there is something to fetch: for callers without a waker."""

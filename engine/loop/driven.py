@@ -1,9 +1,9 @@
 """What an engine's thread drives: one core, or several behind one LLM. See EngineCore for the promises."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
-from voicegate.engine.interface import ListenerReport, UtteranceId, UtteranceRequest
+from voicegate.engine.interface import EngineStats, ListenerReport, UtteranceId, UtteranceRequest
 from voicegate.engine.loop.stages import ReadyVoice
 from voicegate.engine.loop.voice_shelf import Answer
 from voicegate.engine.policy.scheduler import Decision
@@ -38,10 +38,12 @@ class DrivenCore(Protocol):
     def step(self) -> Decision: ...
 
     @property
-    def is_busy(self) -> bool: ...
+    def is_busy(self) -> bool:
+        """Whether what all need is at work on something whose result is not here."""
 
     @property
-    def num_fetched(self) -> int: ...
+    def num_fetched(self) -> int:
+        """What was fetched of that so far."""
 
     @property
     def num_submitted(self) -> int: ...
@@ -53,9 +55,9 @@ class DrivenCore(Protocol):
     def counters(self) -> Mapping[str, float]: ...
 
     @property
-    def gauges(self) -> Mapping[str, float]:
+    def stats(self) -> EngineStats:
         """From any thread."""
 
     @property
-    def batch_sizes(self) -> Mapping[str, Sequence[int]]:
-        """From any thread."""
+    def unready_reason(self) -> str | None:
+        """Why nobody new could speak. From any thread."""

@@ -295,7 +295,7 @@ class Pipeline:
     def fetch_tokens(self) -> list[tuple[Clause, SequenceOutput]]:
         """What the LLM has made, in order; `take_tokens` hands it on."""
         outputs = self._stages.llm.poll()
-        self.tally.num_fetched += len(outputs)
+        self.tally.num_outputs += len(outputs)
         # Of a sequence that was released nobody wants to know any more.
         return [(self._generating[each.sequence_id], each) for each in outputs if each.sequence_id in self._generating]
 

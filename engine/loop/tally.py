@@ -11,7 +11,8 @@ class Tally:
     def __init__(self) -> None:
         self.counters: defaultdict[str, float] = defaultdict(float)
         self.batch_sizes = {stage: [0] * _NUM_SIZES for stage in ("llm", "flow", "vocoder")}
-        self.num_fetched = 0  # outputs of the LLM, Euler steps and calls of the vocoder that were done
+        self.num_outputs = 0  # of the LLM, fetched
+        self.num_rendered = 0  # Euler steps and calls of the vocoder that were done
 
     def note_batch(self, stage: str, num_rows: int) -> None:
         self.batch_sizes[stage][min((num_rows - 1).bit_length(), _NUM_SIZES - 1)] += 1
@@ -25,5 +26,5 @@ class Tally:
 
     def took(self, stage: str, seconds: float) -> None:
         """It was fetched."""
-        self.num_fetched += 1
+        self.num_rendered += 1
         self.counters[f"{stage}_seconds"] += seconds

@@ -65,6 +65,12 @@ class VoiceShelf:
         if voice is not None:
             self._retired.append(voice.flow_prompt)
 
+    def refuse_arrivals(self, reason: str) -> None:
+        """Nothing was begun of them."""
+        while self._arrivals:
+            _, answer = self._arrivals.popleft()
+            answer(VoiceRefused(reason))
+
     def prepare_arrivals(self) -> None:
         """Renders prompts: what runs waits meanwhile, tens of milliseconds on a GPU."""
         while self._arrivals and self._stages.flow.num_free_batches:

@@ -105,7 +105,10 @@ class ThreadedEngine:
 
     @property
     def unready_reason(self) -> str | None:
-        return self._stop_reason or (None if self._encoders is None else self._encoders.unready_reason)
+        if self._stop_reason is not None:
+            return self._stop_reason
+        parts = (self._encoders, self._core)
+        return next((part.unready_reason for part in parts if part is not None and part.unready_reason), None)
 
     @property
     def room(self) -> int:
@@ -255,7 +258,7 @@ class ThreadedEngine:
         if self._core is None:
             return EngineStats()
         encoders = {} if self._encoders is None else self._encoders.counters
-        return EngineStats({**self._counters, **encoders}, self._core.gauges, self._core.batch_sizes)
+        return dataclasses.replace(self._core.stats, counters={**self._counters, **encoders})
 
     async def next_event(self) -> EngineEvent:
         event = await self._events.get()
@@ -321,11 +324,11 @@ class ThreadedEngine:
                 wait_s = 0.0
             else:
                 wait_s = None if decision.wake_at_s is None else max(decision.wake_at_s - self._clock(), 0.0)
-            # While a device has work and nothing can be launched, only what comes of it is progress: it may hang.
-            is_waiting_for_device = decision.is_idle and core.is_busy
-            num_moves += not is_waiting_for_device
+            # While what all need has work only what comes of it is progress: it may hang.
+            is_busy = core.is_busy
+            num_moves += not is_busy
             self._pulse = num_moves + core.num_fetched
-            self._is_at_rest = decision.is_idle and not is_waiting_for_device
+            self._is_at_rest = decision.is_idle and not is_busy
             self._welcome = (core.num_submitted, core.num_welcome)
             self._counters = {**core.counters, "host_seconds": time.thread_time(), "host_steps": next(num_steps)}
 

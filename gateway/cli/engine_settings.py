@@ -21,6 +21,7 @@ def _engine_config(config: GatewayConfig) -> EngineConfig:
         device=config.device,
         llm_device=config.llm_device,
         token2wav_devices=listed(config.token2wav_devices),
+        device_patience_s=config.engine_timeout_s,
         threads=config.threads,
         lead_ms=config.lead_ms,
         stall_ms=config.stall_ms,

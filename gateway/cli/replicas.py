@@ -3,13 +3,12 @@
 import dataclasses
 import os
 import socket
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 
 import msgspec
 
-from voicegate.engine.config import EngineConfig
+from voicegate.engine.config import EngineConfig, distinct_names
 from voicegate.engine.interface import Engine, EngineError
 from voicegate.engine.loading.progress import SILENT, Progress
 from voicegate.engine.replicas.routing import RoutingEngine
@@ -59,13 +58,7 @@ def sites_of(config: GatewayConfig, environment: Mapping[str, str]) -> list[Site
 
 def names_of(places: Sequence[str]) -> list[str]:
     """As logs and metrics have them: cuda:0, cuda:1; a second engine in the same place is cpu.2."""
-    seen: Counter[str] = Counter()
-    names = []
-    for place in places:
-        device = CPU if place == CPU else f"cuda:{place}"
-        seen[device] += 1
-        names.append(device if seen[device] == 1 else f"{device}.{seen[device]}")
-    return names
+    return distinct_names([CPU if place == CPU else f"cuda:{place}" for place in places])
 
 
 def config_of_one(shared: EngineConfig, num_engines: int, *, is_gpu: bool) -> EngineConfig:

@@ -292,7 +292,7 @@ class Gateway:
         await self._agent.close()
         await self._listener.close()
         await asyncio.to_thread(self._exporter.close)
-        if self._owns_process and self._watchdog.trouble is not None:
+        if self._owns_process and (self._watchdog.trouble is not None or any(self._engine.stats().hangs.values())):
             self.is_engine_left = True  # its thread would be waited for in vain
         if not self.is_engine_left:
             await self._engine.close()

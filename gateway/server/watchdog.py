@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 
 from voicegate.engine.interface import Engine
+from voicegate.engine.pulse import LOOK_S, PulseWatch
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.service_manager import ServiceManager
-from voicegate.gateway.session.pulse import LOOK_S, PulseWatch
 
 log = get_logger(__name__)
 
@@ -51,8 +51,10 @@ class Watchdog:
         if hangs is (self.trouble is not None):
             return
         if hangs:
-            self.trouble = f"the engine hangs: it has got nothing done for {self._limit_s:g} s"
-            log.error("engine hangs", limit_s=self._limit_s)
+            whereabouts = self._engine.stats().whereabouts
+            where = f" at {whereabouts}" if whereabouts else ""
+            self.trouble = f"the engine hangs{where}: it has got nothing done for {self._limit_s:g} s"
+            log.error("engine hangs", limit_s=self._limit_s, device=whereabouts or None)
         else:
             self.trouble = None
             log.warning("engine goes on")

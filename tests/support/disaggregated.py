@@ -6,6 +6,7 @@ from itertools import count
 
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.hollow_stages import Hollow, HollowRunner, hollow
+from tests.support.stuck_lane import StuckLane
 from tests.support.tiny_engine import CONFIG, PCM, Heard
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.lanes import HOST_LANE
@@ -47,17 +48,42 @@ def hollow_token2wavs(
     )
 
 
+@dataclass
+class OnLanes:
+    """Hollow token2wavs, and their LLM, on lanes that can be made to hang."""
+
+    models: HollowToken2wavs
+    llm_lane: StuckLane
+    lanes: list[StuckLane]
+    all_stages: list[Stages]
+
+
+def on_lanes(number: int = 2) -> OnLanes:
+    models, llm_lane = hollow_token2wavs(number), StuckLane(hangs=False)
+    lanes = [StuckLane(hangs=False) for _ in range(number)]
+    llm = SteppedLlm(models.runner, llm_lane)
+    parts = zip(models.all_stages, lanes, strict=True)
+    return OnLanes(models, llm_lane, lanes, [replace(stages, llm=llm, token2wav_lane=lane) for stages, lane in parts])
+
+
+def apart(config: EngineConfig, number: int) -> EngineConfig:
+    """The same with an LLM of its own and so many token2wavs: cpu, and cpu.2, cpu.3 ..."""
+    return replace(config, device="auto", llm_device="cpu", token2wav_devices=("cpu",) * number)
+
+
 class Driven:
     """A core of either kind."""
 
-    def __init__(self, all_stages: Sequence[Stages], config: EngineConfig = CONFIG) -> None:
+    def __init__(self, all_stages: Sequence[Stages], config: EngineConfig = CONFIG, *, is_apart: bool = False) -> None:
+        """`is_apart`: disaggregated also with a lone token2wav."""
         self.now_s = 0.0
         self.heard: dict[UtteranceId, Heard] = {}
         self.core: EngineCore | DisaggregatedCore
-        if len(all_stages) == 1:
+        if len(all_stages) == 1 and not is_apart:
             self.core = EngineCore(config, all_stages[0], lambda: self.now_s, self._hear)
         else:
-            self.core = DisaggregatedCore(config, all_stages, lambda: self.now_s, self._hear)
+            several = apart(config, len(all_stages))
+            self.core = DisaggregatedCore(several, all_stages, lambda: self.now_s, self._hear)
 
     def say(
         self, name: str, text: str, *, voice: str = "rms", seed: int = 1, mode: SpeakingMode = SpeakingMode.CLAUSE
@@ -71,8 +97,8 @@ class Driven:
 
     def step(self) -> bool:
         """False when there was nothing to do."""
-        num_fetched = self.core.num_fetched
-        did_work = not self.core.step().is_idle or self.core.num_fetched != num_fetched
+        num_fetched = self._num_fetched
+        did_work = not self.core.step().is_idle or self._num_fetched != num_fetched
         self.now_s += 0.001
         return did_work
 
@@ -82,6 +108,11 @@ class Driven:
             if not self.step():
                 return
         raise AssertionError("the engine is still busy")
+
+    @property
+    def _num_fetched(self) -> int:
+        cores = self.core.cores if isinstance(self.core, DisaggregatedCore) else [self.core]
+        return sum(core.num_fetched for core in cores)
 
     def ends(self) -> list[str]:
         return [type(heard.end).__name__ for heard in self.heard.values()]

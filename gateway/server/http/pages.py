@@ -57,7 +57,10 @@ class Pages:
 
     async def _health(self, _request: Request) -> Response:
         hang = self._status().hang
-        return text(HTTPStatus.OK, "ok") if hang is None else text(HTTPStatus.SERVICE_UNAVAILABLE, hang)
+        if hang is not None:
+            return text(HTTPStatus.SERVICE_UNAVAILABLE, hang)
+        hanging = [device for device, hangs in self._stats().hangs.items() if hangs]
+        return text(HTTPStatus.OK, f"ok, without {', '.join(hanging)}, which hangs" if hanging else "ok")
 
     async def _readiness(self, _request: Request) -> Response:
         status = self._status()
@@ -75,7 +78,7 @@ class Pages:
 
 
 def _replica(name: str, gauges: Mapping[str, float]) -> dict[str, object]:
-    """An engine process, of an engine that consists of several."""
+    """An engine process, or a token2wav, of an engine that consists of several."""
     return {
         "name": name,
         "ready": bool(gauges["replica_ready"]),

@@ -4,6 +4,7 @@ Called from the exporter's thread, while the event loop and the engine's thread 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -33,17 +34,24 @@ _ENGINE_GAUGES: Final = (
     ("flow_blocks_reserved", "Of these, what active clauses are expected to fill yet", "reserved_flow_blocks"),
     ("flow_blocks_limit", "All blocks beside those of voices' prompts", "max_flow_blocks"),
 )
-# Of each engine process, where there are several. Name without its prefix, help, the engine's own name.
+# Of each engine process, or each token2wav of a disaggregated engine. Name without its prefix, help, the engine's own
+# name.
 _REPLICA_GAUGES: Final = (
-    ("replica_ready", "1: this engine process takes newcomers", "replica_ready"),
+    ("replica_ready", "1: this engine process, or token2wav, takes newcomers", "replica_ready"),
     ("replica_utterances", "Contexts that it speaks", "replica_utterances"),
     ("replica_room", "So many more it would take at once", "replica_room"),
     ("replica_waiting_clauses", "Clauses that wait for room in its models", "waiting_clauses"),
     ("replica_flow_blocks_free", "Blocks of its flow's memory that hold nothing", "free_flow_blocks"),
+    ("replica_flow_blocks_limit", "All of them beside those of voices' prompts", "max_flow_blocks"),
 )
 _REPLICA_COUNTERS: Final = (
-    ("replicas_lost", "Engine processes that ended unasked; each is replaced", "replicas_lost"),
-    ("replica_utterances_lost", "Contexts that failed with them", "replica_utterances_lost"),
+    ("replicas_lost", "Times that an engine process ended unasked, or a token2wav's device hung", "replicas_lost"),
+    ("replica_utterances_lost", "Contexts that failed with it", "replica_utterances_lost"),
+)
+# Of each one's stages.
+_REPLICA_STAGE_COUNTERS: Final = (
+    ("replica_stage_seconds", "Time of a stage's work, of one engine process or token2wav", ("seconds",)),
+    ("replica_stage_runs", "LLM steps, Euler steps of the flow, calls of the vocoder", ("steps", "calls")),
 )
 _STAGE_COUNTERS: Final = (
     ("stage_seconds", "Time of a stage's work", "seconds"),
@@ -81,6 +89,12 @@ class States(Collector):
         for name, text, theirs in _ENGINE_GAUGES:
             yield _gauge(name, text, stats.gauges.get(theirs, 0.0))
         yield from _by_replica(stats.engines)
+        device_hangs = GaugeMetricFamily(
+            "voicegate_device_hangs", "1: this device of several has work and gets nothing done", labels=("device",)
+        )
+        for device, hangs in stats.hangs.items():
+            device_hangs.add_metric((device,), hangs or (status.hang is not None and device == stats.whereabouts))
+        yield device_hangs
         for name, text, theirs in _STAGE_COUNTERS:
             family = CounterMetricFamily(f"voicegate_{name}", text, labels=("stage",))
             for stage in _STAGES:
@@ -103,6 +117,13 @@ def _by_replica(replicas: Mapping[str, EngineStats]) -> Iterator[Metric]:
         counter = CounterMetricFamily(f"voicegate_{name}", text, labels=("replica",))
         for replica, stats in replicas.items():
             counter.add_metric((replica,), stats.counters.get(theirs, 0.0))
+        yield counter
+    for name, text, ends in _REPLICA_STAGE_COUNTERS:
+        counter = CounterMetricFamily(f"voicegate_{name}", text, labels=("replica", "stage"))
+        for replica, stats in replicas.items():
+            for stage, theirs in product(_STAGES, ends):
+                if (number := stats.counters.get(f"{stage}_{theirs}")) is not None:
+                    counter.add_metric((replica, stage), number)
         yield counter
 
 

@@ -39,7 +39,8 @@ DURATION = re.compile(r"\d+[smhd]")
 @cache
 def told() -> dict[str, set[str]]:
     """Names of series, and the labels that each has."""
-    replicated = EngineStats(engines={"cuda:0": EngineStats()})
+    own = EngineStats({"flow_seconds": 1.0, "flow_steps": 1.0})
+    replicated = EngineStats(engines={"cuda:1": own}, hangs={"cuda:1": False})
     registry = Exporter(lambda: Status(None, None), lambda: replicated).registry
     names = {
         f"{family.name}{suffix}": labels_of(family, registry)

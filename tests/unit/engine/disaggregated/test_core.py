@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from tests.support.disaggregated import Driven, HollowToken2wavs, hollow_token2wavs
+from tests.support.disaggregated import Driven, HollowToken2wavs, apart, hollow_token2wavs
 from tests.support.hollow_stages import hollow, hollow_voice
 from tests.support.self_scheduling import PLAIN, SelfSchedulingLlm
 from tests.support.tiny_engine import CONFIG, PCM
@@ -234,7 +234,7 @@ def threaded(models: HollowToken2wavs, llm: LlmBackend) -> ThreadedEngine:
     all_stages = [replace(stages, llm=llm) for stages in models.all_stages]
 
     def load(sink: Sink, waker: Waker) -> LoadedEngine:
-        core = DisaggregatedCore(CONFIG, all_stages, time.monotonic, sink, waker=waker)
+        core = DisaggregatedCore(apart(CONFIG, len(all_stages)), all_stages, time.monotonic, sink, waker=waker)
         return LoadedEngine(core, engine_info(CONFIG, *all_stages), close=llm.close)
 
     return ThreadedEngine(load)

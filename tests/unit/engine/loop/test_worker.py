@@ -14,9 +14,9 @@ import pytest
 from tests.support.hollow_stages import Hollow, hollow, hollow_voice
 from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
+from tests.support.stuck_lane import StuckLane
 from tests.support.tiny_engine import CONFIG, PCM
 from voicegate.engine.audio.outlet import Sink
-from voicegate.engine.device.lanes import HostLane, Mark
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.interface import (
     Cancelled,
@@ -189,35 +189,6 @@ def test_commands_are_applied_for_a_moment_then_speech_has_its_turn() -> None:
 
 
 # --- what hangs -----------------------------------------------------------------------------------------------------
-
-
-class StuckLane(HostLane):
-    """As of a GPU that hangs, until `go_on`."""
-
-    def __init__(self) -> None:
-        self._goes_on = threading.Event()
-
-    def go_on(self) -> None:
-        self._goes_on.set()
-
-    def mark(self) -> Mark:
-        lane, event = self, self._goes_on
-
-        class StuckMark:
-            def __init__(self) -> None:
-                self.lane: object = lane
-
-            @property
-            def is_reached(self) -> bool:
-                return event.is_set()
-
-            def seconds_since(self, _: Mark) -> float:
-                return 0.0
-
-            def wait(self) -> None:
-                event.wait(PATIENCE_S)
-
-        return StuckMark()
 
 
 async def test_a_device_that_hangs_shows_whatever_clients_send() -> None:

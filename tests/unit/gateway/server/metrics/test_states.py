@@ -50,6 +50,27 @@ def test_engine_processes_are_told_by_name() -> None:
         assert registry.get_sample_value(f"voicegate_{name}", {"replica": "cuda:1"}) == second
 
 
+def test_devices_are_told_by_name() -> None:
+    own = {"flow_seconds": 1.5, "flow_steps": 30.0, "vocoder_calls": 3.0}
+    stats = EngineStats(
+        engines={"cuda:1": EngineStats(own, {"max_flow_blocks": 90.0})},
+        hangs={"cuda:0": False, "cuda:1": True},
+        whereabouts="cuda:0",
+    )
+    registry = scraped(Status(None, None), stats)
+    assert registry.get_sample_value("voicegate_device_hangs", {"device": "cuda:0"}) == 0
+    assert registry.get_sample_value("voicegate_device_hangs", {"device": "cuda:1"}) == 1
+    for name, stage, number in (("seconds", "flow", 1.5), ("runs", "flow", 30), ("runs", "vocoder", 3)):
+        labels = {"replica": "cuda:1", "stage": stage}
+        assert registry.get_sample_value(f"voicegate_replica_stage_{name}_total", labels) == number
+    assert (
+        registry.get_sample_value("voicegate_replica_stage_runs_total", {"replica": "cuda:1", "stage": "llm"}) is None
+    )
+    assert registry.get_sample_value("voicegate_replica_flow_blocks_limit", {"replica": "cuda:1"}) == 90
+    all_of_it = scraped(Status(None, None, hang="the engine hangs at cuda:0"), stats)
+    assert all_of_it.get_sample_value("voicegate_device_hangs", {"device": "cuda:0"}) == 1
+
+
 def test_what_only_tensorrt_llm_counts() -> None:
     stats = EngineStats({"llm_prompt_tokens": 9.0, "llm_cached_tokens": 5.0, "llm_strays": 2.0})
     registry = scraped(Status(None, None), stats)

@@ -1,4 +1,4 @@
-"""Whether an engine that has something to do does any of it. Pure: time is an argument."""
+"""Whether an engine, or one of its devices, that has something to do does any of it. Pure: time is an argument."""
 
 from typing import Final
 
@@ -19,7 +19,8 @@ class PulseWatch:
     def look(self, pulse: int | None, now_s: float) -> bool:
         """True: by the next look it may have stayed the same for longer than the limit.
 
-        `pulse`: see engine.interface.Engine. A new one may be as old as the last look.
+        `pulse`: a number that changes with all that gets done; None: there is nothing to do.
+        A new one may be as old as the last look.
         """
         since_s = min(now_s - self._last_look_s, 2 * LOOK_S)
         self._last_look_s = now_s

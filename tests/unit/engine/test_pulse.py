@@ -2,7 +2,7 @@
 
 import pytest
 
-from voicegate.gateway.session.pulse import LOOK_S, PulseWatch
+from voicegate.engine.pulse import LOOK_S, PulseWatch
 
 pytestmark = pytest.mark.unit
 
