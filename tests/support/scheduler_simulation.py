@@ -45,6 +45,7 @@ class SimulatedStream:
     deadline_s: float | None = None
     underrun_s: float = 0.0  # beyond the stalls of its own text
     is_done: bool = False
+    kept_view: StreamView | None = None  # until something of it changes
 
     def is_live(self, now_s: float) -> bool:
         return self.arrives_s <= now_s < self.cancelled_at_s and not self.is_done
@@ -67,6 +68,11 @@ class SimulatedStream:
         return self.batch is None and self.next_block > 0 and self.tokens >= needed
 
     def view(self, now_s: float) -> StreamView:
+        if self.kept_view is None or self.blocked_until_s > 0.0:  # which ends without a word
+            self.kept_view = self._view(now_s)
+        return self.kept_view
+
+    def _view(self, now_s: float) -> StreamView:
         can_decode = not self.is_decoding and self.tokens < self.num_tokens and now_s >= self.blocked_until_s
         return StreamView(
             key=self.key,
@@ -78,13 +84,23 @@ class SimulatedStream:
             batch=self.batch,
         )
 
+    def begin_token(self) -> None:
+        self.is_decoding = True
+        self.kept_view = None
+
+    def begin_block(self, batch: int) -> None:
+        self.batch = batch
+        self.kept_view = None
+
     def take_token(self, now_s: float) -> None:
+        self.kept_view = None
         self.is_decoding = False
         self.tokens += 1
         if self.tokens in self.stalls:
             self.blocked_until_s = now_s + self.stalls[self.tokens]
 
     def take_block(self, now_s: float) -> None:
+        self.kept_view = None
         self.batch = None
         audio_s = self.next_block * TOKEN_S
         self.solved += self.next_block
@@ -108,6 +124,7 @@ class Simulation:
     begun: list[list[int]] = field(default_factory=list)  # batches of the flow, in order: frames of each block
 
     def __post_init__(self) -> None:
+        self._left = list(self.streams)  # neither done nor cancelled
         self._by_key = {stream.key: stream for stream in self.streams}
         self._decoding: list[SimulatedStream] = []
         self._batches: dict[int, tuple[list[SimulatedStream], int]] = {}
@@ -116,9 +133,10 @@ class Simulation:
     def run(self, until_s: float) -> None:
         while self.now_s < until_s:
             self._collect()
-            if all(stream.is_done or stream.cancelled_at_s <= self.now_s for stream in self.streams):
+            self._left = [each for each in self._left if not each.is_done and each.cancelled_at_s > self.now_s]
+            if not self._left:
                 return
-            live = [stream for stream in self.streams if stream.is_live(self.now_s)]
+            live = [stream for stream in self._left if stream.is_live(self.now_s)]
             room = Room(
                 takes_llm_step=self.llm_until_s <= self.now_s,
                 takes_flow_step=self.flow_until_s <= self.now_s,
@@ -139,8 +157,8 @@ class Simulation:
     def _sleep(self) -> None:
         """To the next thing that can change a decision."""
         later = [self.llm_until_s, self.flow_until_s]
-        later += [s.arrives_s for s in self.streams] + [s.cancelled_at_s for s in self.streams]
-        for stream in self.streams:
+        later += [s.arrives_s for s in self._left] + [s.cancelled_at_s for s in self._left]
+        for stream in self._left:
             later.append(stream.blocked_until_s)
             if stream.deadline_s is not None:
                 later.append(stream.deadline_s - stream.max_lead_s)
@@ -149,7 +167,7 @@ class Simulation:
     def _launch_llm(self, step: LlmStep) -> None:
         self._decoding = [self._by_key[key] for key in step.keys]
         for stream in self._decoding:
-            stream.is_decoding = True
+            stream.begin_token()
         num_prefill = sum(stream.tokens == 0 for stream in self._decoding)
         step_s = 0.0007 + 0.000003 * len(self._decoding) + 0.0005 * num_prefill
         self.llm_until_s = self.now_s + step_s * (LLM_SLOWDOWN if self.flow_until_s > self.now_s else 1.0)
@@ -161,7 +179,7 @@ class Simulation:
             self._batches[number] = (rows, 0)
             self.begun.append([stream.block_frames for stream in rows])
             for stream in rows:
-                stream.batch = number
+                stream.begin_block(number)
         else:
             number = work.batch
         rows, _ = self._batches[number]
