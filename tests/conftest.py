@@ -12,10 +12,20 @@ import pytest
 import torch
 from hypothesis import settings
 
-from tests.distribution import pytest_collection_modifyitems, pytest_xdist_make_scheduler
+from tests.distribution import (
+    pytest_collection_modifyitems,
+    pytest_xdist_auto_num_workers,
+    pytest_xdist_make_scheduler,
+)
 from tests.soak.keeping import keep, pytest_runtest_makereport
 
-__all__ = ["keep", "pytest_collection_modifyitems", "pytest_runtest_makereport", "pytest_xdist_make_scheduler"]
+__all__ = [
+    "keep",
+    "pytest_collection_modifyitems",
+    "pytest_runtest_makereport",
+    "pytest_xdist_auto_num_workers",
+    "pytest_xdist_make_scheduler",
+]
 
 torch.set_num_threads(1)
 

@@ -2,8 +2,11 @@
 
 By file for the fixtures of modules and for the browser's event loop; those of packaging are one file to it, else each
 worker would build the wheels and install them for itself. What takes long comes first, else one worker ends alone.
+`--numprocesses auto` is one more than there are cores: a quarter of a worker's time it waits, for speech in real time,
+for a process that starts, for a limit that is over.
 """
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,6 +25,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return _LONG_FIRST.index(folder) if folder in _LONG_FIRST else len(_LONG_FIRST)
 
     items.sort(key=rank)  # within a folder the order stays as it is
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    return 1 + (yield)
 
 
 @pytest.hookimpl(optionalhook=True)
