@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.support.patience import PATIENCE_S
-from tests.support.tiny_engine import tiny_engine
+from tests.support.tiny_engine import shipped_stages, tiny_engine
 from voicegate.bench.recogniser import Recogniser, words_of
 from voicegate.bench.word_errors import word_errors
 from voicegate.clients.python.audio import Audio
@@ -27,7 +27,8 @@ TEXT = "The train to the coast leaves at half past seven. It is going to rain th
 
 @pytest.fixture
 async def gate() -> AsyncIterator[Gate]:
-    async with running_gateway(GatewayConfig(), tiny_engine()) as url, connect(url) as connected:
+    engine = tiny_engine(stages_of=shipped_stages)
+    async with running_gateway(GatewayConfig(), engine) as url, connect(url) as connected:
         yield connected
 
 

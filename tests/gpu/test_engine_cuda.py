@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.support.golden import TINY_MODEL_DIR
-from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard, tiny_stages
+from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard, shipped_stages
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import Cancelled, Done, SpeakingMode
 from voicegate.engine.llm.stepped import SteppedLlm
@@ -58,7 +58,7 @@ def spectral_distance(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) ->
 @pytest.mark.parametrize("voice", ["rms", "slt"])
 def test_float32_says_what_the_cpu_says(voice: str, mode: SpeakingMode) -> None:
     """Same weights, same random numbers: the same tokens, hence the same length, and the same sound."""
-    cpu = HandDrivenEngine(CONFIG, tiny_stages()).speak("u", [TEXT], voice=voice, mode=mode)
+    cpu = HandDrivenEngine(CONFIG, shipped_stages()).speak("u", [TEXT], voice=voice, mode=mode)
     gpu = HandDrivenEngine(config("float32"), stages("float32")).speak("u", [TEXT], voice=voice, mode=mode)
     assert isinstance(gpu.end, Done)
     assert gpu.end.audio_ms == cpu.end.audio_ms  # type: ignore[union-attr]
@@ -125,7 +125,7 @@ def test_graphs_replay_what_eager_launches() -> None:
 
 
 def test_a_changed_speed_is_the_cpus() -> None:
-    cpu = HandDrivenEngine(CONFIG, tiny_stages()).speak("u", [TEXT], speed=1.2)
+    cpu = HandDrivenEngine(CONFIG, shipped_stages()).speak("u", [TEXT], speed=1.2)
     gpu = HandDrivenEngine(config("float32"), stages("float32")).speak("u", [TEXT], speed=1.2)
     assert isinstance(gpu.end, Done)
     assert spectral_distance(pcm(cpu), pcm(gpu)) < 0.15
