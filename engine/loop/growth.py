@@ -66,6 +66,7 @@ class Growth:
         growing = utterance.feed.grow() if utterance.feed.num_pending_letters >= num_letters else None
         if growing is None or growing.num_sayable_letters < num_letters:
             return (target, dry_s) if now_s < dry_s else _NEVER
+        utterance.note_sayable(now_s)
         return growing, now_s
 
     def until(self, utterance: Utterance, clause: Clause, now_s: float) -> int:

@@ -107,9 +107,9 @@ class Utterance:
 
     @property
     def waiting_since_s(self) -> float:
-        """Engine clock: since when there is something to say, or text of which nobody knows yet."""
-        first_text_s = self.stamps.first_text_s
-        return (self._unread_since_s or 0.0) if first_text_s is None else first_text_s
+        """Engine clock: since when there is something to say, or text of which nobody knows yet; infinite: never."""
+        since_s = self._unread_since_s if self.stamps.first_text_s is None else self.stamps.first_text_s
+        return math.inf if since_s is None else since_s
 
     @property
     def is_finished(self) -> bool:
@@ -150,17 +150,26 @@ class Utterance:
         self.feed.stalled()
         self._has_read(now_s)
 
+    def note_sayable(self, now_s: float) -> None:
+        """What is known of a sentence that is being written may be said."""
+        if self.stamps.first_text_s is None:
+            self.stamps.first_text_s = now_s
+
     def _has_come(self, now_s: float) -> None:
         if self._unread_since_s is None:
             self._unread_since_s = now_s
 
     def _has_read(self, now_s: float) -> None:
-        if self.stamps.first_text_s is None and any(clause.text_ids for clause in self.clauses):
-            self.stamps.first_text_s = now_s if self._unread_since_s is None else self._unread_since_s
+        if any(clause.text_ids and not self._is_growing(clause) for clause in self.clauses):
+            self.note_sayable(now_s if self._unread_since_s is None else self._unread_since_s)
         if not self.feed.has_unread:
             self._unread_since_s = None
             if not self.feed.is_waiting:
                 self._buffered_since_s = None
+
+    def _is_growing(self, clause: Clause) -> bool:
+        """Whether the times at which it may be said are policy/growth.py's."""
+        return self.feed.is_incremental and not clause.is_text_complete
 
     def stalls_at_s(self, stall_s: float, lead_s: float) -> float:
         """When text that waits for more is to be said without it; infinite: none waits."""

@@ -16,6 +16,7 @@ from voicegate.engine.llm.backend import SequenceOutput
 from voicegate.engine.loop.clause import Clause
 from voicegate.engine.loop.stages import ReadyVoice
 from voicegate.engine.loop.utterance import Utterance
+from voicegate.engine.policy.urgency import urgency
 from voicegate.engine.voices.pace import VoicePace
 
 pytestmark = pytest.mark.unit
@@ -231,6 +232,53 @@ def test_no_sentence_is_begun_while_it_is_written_where_what_follows_two_blocks_
         (utterance,) = engine.core._roster
         utterance.feed.read_all()
         assert begins_now(engine, utterance) is begins
+
+
+def test_a_sentence_that_is_being_written_waits_since_it_could_be_begun() -> None:
+    """Not since its first word, which is its writer's time, nor since the engine's clock began."""
+    engine = HandDrivenEngine(CONFIG, hollow().stages)
+    engine.now_s = 1000.0
+    utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
+    (utterance,) = engine.core._roster
+    begun_s: float | None = None
+    for word in LONG.split()[:-1]:
+        written_s = engine.now_s
+        engine.core.push_text(utterance_id, f"{word} ")
+        while engine.now_s < written_s + 0.1:
+            engine.step()
+            if begun_s is None and utterance.num_started_clauses:
+                begun_s = written_s
+            for view in engine.core._roster.due(engine.now_s):
+                assert begun_s is not None
+                assert begun_s <= view.waiting_since_s <= begun_s + 0.01
+    assert begun_s is not None
+    assert begun_s > 1000.0, "its first word alone did not begin it"
+    engine.core.end_text(utterance_id)
+    engine.run()
+    end = engine.heard[utterance_id].end
+    assert isinstance(end, Done)
+    timing = end.timing
+    moments_ms = (timing.queue_ms, timing.llm_first_token_ms, timing.first_chunk_ms, timing.first_packet_ms)
+    assert None not in moments_ms
+    assert (0, *moments_ms) == tuple(sorted((0, *moments_ms)))
+
+
+def test_no_listener_runs_dry_behind_sentences_that_are_being_written() -> None:
+    """One who is about to goes before a newcomer, also where the newcomer's sentence is not whole."""
+    engine = HandDrivenEngine(CONFIG, hollow().stages)
+    engine.now_s = 1000.0
+    listener, newcomer = engine.submit("listener"), engine.submit("newcomer", mode=SpeakingMode.INCREMENTAL)
+    engine.core.push_text(listener, LONG)
+    engine.core.end_text(listener)
+    while not engine.heard[listener].pcm:
+        engine.step()
+    engine.core.push_text(newcomer, "The train to the coast leaves at nine from platform ")
+    engine.now_s = engine.core._roster.named(listener).deadline_s - 0.1
+    while not engine.core._roster.named(newcomer).num_started_clauses:
+        engine.core.step()
+    first, second = sorted(engine.core._roster.due(engine.now_s), key=lambda each: each.deadline_s is None)
+    limits = engine.core._limits
+    assert urgency(first, engine.now_s, limits) < urgency(second, engine.now_s, limits)
 
 
 def test_a_sentence_is_not_read_again_before_its_first_block_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
