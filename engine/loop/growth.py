@@ -118,7 +118,7 @@ class Growth:
             prompt.first_block_tokens,
             prompt.second_block_tokens,
             held_back_frames=self._held_back_frames,
-            first_turn_s=self.turn.first_s(now_s),
+            first_turn_s=self.turn.soonest_first_s(now_s),
             turn_s=self.turn.later_s(now_s),
             is_strained=self.turn.is_strained(now_s),
         )

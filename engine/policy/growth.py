@@ -60,9 +60,9 @@ def next_block_s(deadline_s: float, *, lead_s: float, turn_s: float) -> tuple[fl
 def covered_s(num_first_tokens: int, *, held_back_frames: int, first_turn_s: float, turn_s: float) -> float:
     """From a first reading's beginning until the second one's has to be, so that its listener has no gap.
 
-    It is heard a turn after its beginning, and the second has to be begun a turn before all that it has made has been
-    heard. Below 0: who begins with so much will have a gap. What vocoder and packets hold back, its listener runs dry
-    sooner.
+    It is heard `first_turn_s` after its beginning, at the soonest, and the second has to be begun `turn_s`, at most,
+    before all that it has made has been heard. Below 0: who begins with so much will have a gap. What vocoder and
+    packets hold back, its listener runs dry sooner.
     """
     num_heard_frames = num_first_tokens * units.FRAMES_PER_TOKEN - held_back_frames
     return num_heard_frames / units.FRAME_RATE_HZ + first_turn_s - turn_s
@@ -118,7 +118,7 @@ class WriterPace:
 
 
 class TurnTime:
-    """How long a block takes from its reading to its samples: the longest lately, forgotten by and by.
+    """How long a block takes from its reading to its samples: the longest and the soonest lately, forgotten by and by.
 
     First blocks go before others, so theirs is another time; until there is one of a later block, it is both.
     """
@@ -127,11 +127,14 @@ class TurnTime:
         self._first = _Fading()
         self._later = _Fading()
         self._quickest_first_s = math.inf
+        self._soonest_first_s, self._soonest_since_s = 0.0, 0.0
 
     def took(self, seconds: float, now_s: float, *, is_first: bool) -> None:
-        (self._first if is_first else self._later).rise(seconds, now_s)
         if is_first:
+            soonest_s = self.soonest_first_s(now_s) if self._first.is_known else math.inf
+            self._soonest_first_s, self._soonest_since_s = min(seconds, soonest_s), now_s
             self._quickest_first_s = min(self._quickest_first_s, seconds)
+        (self._first if is_first else self._later).rise(seconds, now_s)
 
     def is_strained(self, now_s: float) -> bool:
         """Whether there is more to do than can be done in time: so much that newcomers feel it."""
@@ -139,6 +142,11 @@ class TurnTime:
 
     def first_s(self, now_s: float) -> float:
         return self._first.at(now_s)
+
+    def soonest_first_s(self, now_s: float) -> float:
+        """So soon a listener may be heard, and run dry: the smallest, drifting to the largest as that is forgotten."""
+        kept = _kept(now_s - self._soonest_since_s)
+        return kept * self._soonest_first_s + (1 - kept) * self.first_s(now_s)
 
     def later_s(self, now_s: float) -> float:
         """Of a block behind the first."""
@@ -156,4 +164,9 @@ class _Fading:
         self._value, self._since_s, self.is_known = max(value, self.at(now_s)), now_s, True
 
     def at(self, now_s: float) -> float:
-        return self._value * math.exp2(-max(now_s - self._since_s, 0.0) / _HALF_LIFE_S)
+        return self._value * _kept(now_s - self._since_s)
+
+
+def _kept(seconds: float) -> float:
+    """The share that is not forgotten."""
+    return math.exp2(-max(seconds, 0.0) / _HALF_LIFE_S)

@@ -98,7 +98,7 @@ async def test_end_that_crossed_a_cancel_is_done_without_more_audio(monkeypatch:
 
 async def test_answers_that_nobody_reads_stop_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that sends and never reads costs bounded memory, and is dropped."""
-    monkeypatch.setattr("voicegate.gateway.server.connection.CLOSE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("voicegate.gateway.server.bounded_socket.CLOSE_TIMEOUT_S", 0.2)
     async with serving(write_stall_s=0.2) as served, narrow_client(served) as client:
         with contextlib.suppress(ConnectionClosedError):
             async with asyncio.timeout(PATIENCE_S):

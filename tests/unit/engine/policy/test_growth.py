@@ -105,6 +105,21 @@ def test_until_a_later_block_was_made_a_first_one_tells_how_long_it_will_take() 
     assert (turn.first_s(0.0), turn.later_s(0.0)) == (0.5, 0.3)
 
 
+def test_the_soonest_first_block_is_the_smallest_lately() -> None:
+    turn = TurnTime()
+    assert turn.soonest_first_s(5.0) == 0.0, "nothing is known"
+    turn.took(0.3, 10.0, is_first=True)
+    turn.took(0.1, 10.0, is_first=True)
+    turn.took(0.5, 10.0, is_first=True)
+    turn.took(0.02, 10.0, is_first=False)
+    assert turn.soonest_first_s(10.0) == pytest.approx(0.1)
+    turn.took(0.5, 11.0, is_first=True)
+    assert turn.soonest_first_s(11.0) == pytest.approx((0.1 + 0.25) / 2), "half the way to what the longest came to"
+    assert turn.soonest_first_s(90.0) == pytest.approx(0.0)
+    turn.took(0.4, 90.0, is_first=True)
+    assert turn.soonest_first_s(90.0) <= turn.first_s(90.0)
+
+
 def test_newcomers_who_wait_long_are_a_sign_of_strain_until_it_is_forgotten() -> None:
     turn = TurnTime()
     assert not turn.is_strained(0.0)
