@@ -30,6 +30,8 @@ UtteranceId = NewType("UtteranceId", str)
 MODEL_MARKS: Final = ("<|", "|>")
 _ECHO_CHARS: Final = 80
 _VOICE_NAME: Final = re.compile(r"\w[\w.-]{0,63}")
+# Of the 255 that file systems allow; the rest is for what stands around it while a file is written.
+_MAX_VOICE_NAME_BYTES: Final = 192
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8}){0,3}")
 
 
@@ -280,9 +282,10 @@ def base_language(tag: str) -> str:
 
 def check_voice_name(name: str) -> None:
     """It becomes a file name, and goes over the wire. Raises VoiceRefused."""
-    if not _VOICE_NAME.fullmatch(name):
+    if not _VOICE_NAME.fullmatch(name) or len(name.encode()) > _MAX_VOICE_NAME_BYTES:
         raise VoiceRefused(
-            f"{name[:_ECHO_CHARS]!r} cannot be a voice's name: up to 64 letters, digits, _ . and -, no . or - in front"
+            f"{name[:_ECHO_CHARS]!r} cannot be a voice's name: up to 64 letters, digits, _ . and -, no . or - in front, "
+            f"{_MAX_VOICE_NAME_BYTES} bytes in UTF-8"
         )
 
 

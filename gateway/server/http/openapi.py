@@ -106,7 +106,7 @@ _DEEPGRAM_PARAMETERS: Final = tuple(
 )
 _ENROLMENT: Final = _object(
     ("name", "recording"),
-    name=_about("up to 64 letters, digits, _ . and -"),
+    name=_about("up to 64 letters, digits, _ . and -, 192 bytes"),
     recording=_about("a WAV, FLAC, Ogg or MP3 file of one speaker, best 3 to 10 s", format="binary"),
     transcript=_about("what the recording says; without one the voice resembles it less"),
     description=_STRING,

@@ -156,7 +156,9 @@ def test_a_tiny_model_that_lost_its_voices_makes_none(tmp_path: Path, model: Mod
         load_enroller(tmp_path, model)
 
 
-@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "-x", "x" * 65, "a b"])
+@pytest.mark.parametrize(
+    "name", ["", "../x", "a/b", ".hidden", "-x", "x" * 65, "a b", pytest.param("\U00010428" * 64, id="256 bytes")]
+)
 def test_names_that_are_no_file_names_are_refused(model: ModelConfig, name: str) -> None:
     with pytest.raises(VoiceRefused, match="cannot be a voice's name"):
         load_enroller(TINY_MODEL_DIR, model).enrol(name, RECORDING)

@@ -443,8 +443,8 @@ async def test_over_its_allowance_a_socket_is_read_no_faster(new_peer: NewPeer) 
 
 
 async def test_who_goes_on_is_told_of_as_a_flood(new_peer: NewPeer) -> None:
-    peer = new_peer(messages_per_s=5000.0, patience_s=0.05)
-    peer.send(*[ping(b"")] * 20_000)
+    peer = new_peer(messages_per_s=100.0, patience_s=0.05)  # so few that the slowest machine reads more
+    peer.send(*[ping(b"")] * 2_000)
     async with asyncio.timeout(PATIENCE_S):
         assert await peer.troubles.get() is Trouble.OVER_RATE
         assert await peer.troubles.get() is Trouble.FLOODED
