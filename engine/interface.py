@@ -284,8 +284,8 @@ def check_voice_name(name: str) -> None:
     """It becomes a file name, and goes over the wire. Raises VoiceRefused."""
     if not _VOICE_NAME.fullmatch(name) or len(name.encode()) > _MAX_VOICE_NAME_BYTES:
         raise VoiceRefused(
-            f"{name[:_ECHO_CHARS]!r} cannot be a voice's name: up to 64 letters, digits, _ . and -, no . or - in front, "
-            f"{_MAX_VOICE_NAME_BYTES} bytes in UTF-8"
+            f"{name[:_ECHO_CHARS]!r} cannot be a voice's name: up to 64 letters, digits, _ . and -, no . or - in "
+            f"front, {_MAX_VOICE_NAME_BYTES} bytes in UTF-8"
         )
 
 
