@@ -394,15 +394,18 @@ BREAKING = """
     const Own = globalThis.AudioDecoder;
     const breakAfter = (numPackets) => {
         globalThis.AudioDecoder = class {
-            #left = numPackets; #own; #error;
+            #left = numPackets; #own; #error; #broken;
             constructor({ output, error }) { this.#own = new Own({ output, error }); this.#error = error; }
             get state() { return this.#own.state; }
             configure(config) { this.#own.configure(config); }
             decode(chunk) {
                 if (this.#left-- > 0) return this.#own.decode(chunk);
-                this.#own.flush().then(() => { this.#own.close(); this.#error(new Error("taken away")); });
+                this.#broken ??= this.#own.flush().then(() => {
+                    this.#own.close();
+                    this.#error(new Error("taken away"));
+                });
             }
-            flush() { return new Promise((resolve, reject) => setTimeout(() => reject(new Error("closed")), 50)); }
+            async flush() { await this.#broken; throw new Error("closed"); }
             close() { this.#own.close(); }
         };
     };
