@@ -252,13 +252,12 @@ class DisaggregatedCore:
         }
         return {**added, "llm": self._llm.tally.batch_sizes["llm"]}
 
-    @property
-    def stats(self) -> EngineStats:
+    def stats(self, counters: Mapping[str, float]) -> EngineStats:
         """The sums, and each token2wav's own under the names that engine processes' have."""
         parts = list(zip(self.cores, self._devices, strict=True))
         at = self._at or (self._llm_device if self._llm.pulse is not None else None)
         return EngineStats(
-            self.counters,
+            counters,
             self.gauges,
             self.batch_sizes,
             {device.name: _own_stats(core, device) for core, device in parts},
@@ -278,9 +277,8 @@ def _own_stats(core: EngineCore, device: WatchedDevice) -> EngineStats:
         "replica_utterances": core.num_live,
         "replica_room": 0 if device.hangs else core.num_welcome,
     }
-    stats = core.stats
-    batch_sizes = {stage: sizes for stage, sizes in stats.batch_sizes.items() if stage != "llm"}  # all cores' together
-    return EngineStats({**stats.counters, **lost}, {**stats.gauges, **now}, batch_sizes)
+    batch_sizes = {stage: sizes for stage, sizes in core.batch_sizes.items() if stage != "llm"}  # all cores' together
+    return EngineStats({**core.counters, **lost}, {**core.gauges, **now}, batch_sizes)
 
 
 def _load(core: EngineCore, max_active: int) -> Load:

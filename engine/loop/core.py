@@ -284,10 +284,9 @@ class EngineCore:
         """By stage, as EngineStats has them. From any thread."""
         return self._pipeline.tally.batch_sizes
 
-    @property
-    def stats(self) -> EngineStats:
-        """From any thread."""
-        return EngineStats(self.counters, self.gauges, self.batch_sizes)
+    def stats(self, counters: Mapping[str, float]) -> EngineStats:
+        """From any thread, for which `counters` were read in the engine's."""
+        return EngineStats(counters, self.gauges, self.batch_sizes)
 
     @property
     def unready_reason(self) -> None:

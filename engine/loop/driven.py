@@ -54,9 +54,8 @@ class DrivenCore(Protocol):
     @property
     def counters(self) -> Mapping[str, float]: ...
 
-    @property
-    def stats(self) -> EngineStats:
-        """From any thread."""
+    def stats(self, counters: Mapping[str, float]) -> EngineStats:
+        """From any thread, for which `counters` were read in the engine's."""
 
     @property
     def unready_reason(self) -> str | None:

@@ -258,7 +258,7 @@ class ThreadedEngine:
         if self._core is None:
             return EngineStats()
         encoders = {} if self._encoders is None else self._encoders.counters
-        return dataclasses.replace(self._core.stats, counters={**self._counters, **encoders})
+        return self._core.stats({**self._counters, **encoders})
 
     async def next_event(self) -> EngineEvent:
         event = await self._events.get()

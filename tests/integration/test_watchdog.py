@@ -5,20 +5,18 @@ import contextlib
 import threading
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 
 from tests.integration.http_client import post
 from tests.integration.raw_client import get
 from tests.integration.wire_client import TIMEOUT_S, Running, WireClient, connect_to, running
-from tests.support.disaggregated import OnLanes, apart, on_lanes
+from tests.support.disaggregated import on_lanes, threaded
 from tests.support.hollow_stages import hollow
 from tests.support.polling import until
 from tests.support.tiny_engine import CONFIG
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.device.watcher import Waker
-from voicegate.engine.disaggregated.core import DisaggregatedCore
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import Engine
 from voicegate.engine.loading.build import engine_info
@@ -131,19 +129,9 @@ async def test_a_thread_that_hangs_is_told_and_recovers() -> None:
         await client.until(wire.Done, "next")
 
 
-def disaggregated(made: OnLanes) -> ThreadedEngine:
-    config = replace(apart(CONFIG, len(made.all_stages)), device_patience_s=LIMIT_S)
-
-    def load(sink: Sink, waker: Waker) -> LoadedEngine:
-        core = DisaggregatedCore(config, made.all_stages, time.monotonic, sink, waker=waker)
-        return LoadedEngine(core, engine_info(config, *made.all_stages))
-
-    return ThreadedEngine(load)
-
-
 async def test_one_token2wav_that_hangs_is_told_and_the_other_speaks_on() -> None:
     made = on_lanes()
-    async with watched(disaggregated(made)) as served, connect_to(served.gateway.url) as client:
+    async with watched(threaded(made, patience_s=LIMIT_S)) as served, connect_to(served.gateway.url) as client:
         try:
             made.lanes[0].hang()
             await client.speak("speaks", "Nothing is heard of it.")
@@ -161,7 +149,7 @@ async def test_one_token2wav_that_hangs_is_told_and_the_other_speaks_on() -> Non
 
 async def test_an_llm_that_hangs_is_told_by_the_name_of_its_device() -> None:
     made = on_lanes()
-    async with watched(disaggregated(made)) as served, connect_to(served.gateway.url) as client:
+    async with watched(threaded(made, patience_s=LIMIT_S)) as served, connect_to(served.gateway.url) as client:
         try:
             await client.send(wire.Open(context="idle"))
             made.llm_lane.hang()

@@ -1,5 +1,6 @@
-"""Hollow stages of several token2wavs behind one LLM, and what drives a core by hand with no clock but its own."""
+"""Hollow stages of several token2wavs behind one LLM, and what drives a core by hand, or in a thread."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -8,13 +9,17 @@ from tests.support.golden import TINY_MODEL_DIR
 from tests.support.hollow_stages import Hollow, HollowRunner, hollow
 from tests.support.stuck_lane import StuckLane
 from tests.support.tiny_engine import CONFIG, PCM, Heard
+from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.lanes import HOST_LANE
+from voicegate.engine.device.watcher import Waker
 from voicegate.engine.disaggregated.core import DisaggregatedCore
 from voicegate.engine.interface import EngineEvent, SpeakingMode, UtteranceId, UtteranceRequest
 from voicegate.engine.llm.stepped import SteppedLlm
+from voicegate.engine.loading.build import engine_info
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.stages import Stages
+from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.model.model_json import load_model_config
 
 
@@ -69,6 +74,17 @@ def on_lanes(number: int = 2) -> OnLanes:
 def apart(config: EngineConfig, number: int) -> EngineConfig:
     """The same with an LLM of its own and so many token2wavs: cpu, and cpu.2, cpu.3 ..."""
     return replace(config, device="auto", llm_device="cpu", token2wav_devices=("cpu",) * number)
+
+
+def threaded(made: OnLanes, *, patience_s: float) -> ThreadedEngine:
+    """In a thread of its own, by the machine's clock."""
+    config = replace(apart(CONFIG, len(made.all_stages)), device_patience_s=patience_s)
+
+    def load(sink: Sink, waker: Waker) -> LoadedEngine:
+        core = DisaggregatedCore(config, made.all_stages, time.monotonic, sink, waker=waker)
+        return LoadedEngine(core, engine_info(config, *made.all_stages))
+
+    return ThreadedEngine(load)
 
 
 class Driven:

@@ -1,29 +1,27 @@
 """A device that hangs while others work: noticed as soon as a lone one, and no more is lost than what it spoke."""
 
 import asyncio
-import time
 from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
-from tests.support.disaggregated import Driven, OnLanes, apart, on_lanes
+from tests.support.disaggregated import Driven, on_lanes, threaded
 from tests.support.hollow_stages import hollow_voice
 from tests.support.polling import until
 from tests.support.tiny_engine import CONFIG, PCM
-from voicegate.engine.audio.outlet import Sink
-from voicegate.engine.device.watcher import Waker
 from voicegate.engine.disaggregated.core import DisaggregatedCore
 from voicegate.engine.interface import Done, EngineError, Failed, Overloaded, UtteranceId, UtteranceRequest
-from voicegate.engine.loading.build import engine_info
 from voicegate.engine.loop.stages import ReadyVoice
-from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
+from voicegate.engine.loop.worker import ThreadedEngine
 
 pytestmark = pytest.mark.unit
 
 TEXT = "One two three four five six seven eight nine ten eleven twelve thirteen."
 LIMIT_S = 1.0
 HASTY = replace(CONFIG, device_patience_s=LIMIT_S)
+# Of time that passes by itself: a busy machine that does not get to a device for a while is no device that hangs.
+REAL_LIMIT_S = 5.0
 NAMES = ("cpu.2", "cpu.3")  # of two token2wavs
 
 
@@ -65,7 +63,7 @@ def test_it_is_noticed_while_the_others_work(number: int) -> None:
         assert isinstance(heard.end, Failed if name in lost else Done)
         assert not isinstance(heard.end, Failed) or "hangs" in heard.end.message
     assert made.models.held == before
-    stats = core.stats
+    stats = core.stats(core.counters)
     assert stats.hangs == {"cpu": False, **{each: each == NAMES[number] for each in NAMES}}
     own = stats.engines[NAMES[number]]
     assert (own.gauges["replica_ready"], own.gauges["replica_room"]) == (0, 0)
@@ -116,17 +114,17 @@ def test_where_the_llm_hangs_all_do_however_much_the_others_have_to_render() -> 
             driven.step()
             assert core.is_busy
             assert core.num_fetched == num_fetched, "the pulse of the whole"
-    assert core.stats.whereabouts == "cpu"
+    assert core.stats(core.counters).whereabouts == "cpu"
     assert core.counters["flow_steps"] > num_rendered
     assert [(line["event"], line["device"]) for line in logs] == [("device_hangs", "cpu")]
-    assert core.stats.hangs == {"cpu": True, **dict.fromkeys(NAMES, False)}
+    assert core.stats(core.counters).hangs == {"cpu": True, **dict.fromkeys(NAMES, False)}
     assert driven.ends() == ["NoneType"] * 4, "whoever looks after the engine ends them"
     core.cancel(names[0], None)
     made.llm_lane.go_on()
     driven.run()
     assert driven.ends() == ["Cancelled", "Done", "Done", "Done"]
     assert not core.is_busy
-    assert core.stats.whereabouts == ""
+    assert core.stats(core.counters).whereabouts == ""
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -180,7 +178,7 @@ def test_the_thread_comes_back_to_look() -> None:
     driven.say("u0", "No.")
     driven.run()
     num_looks = 0
-    while not driven.core.stats.hangs[NAMES[0]]:
+    while not driven.core.stats(driven.core.counters).hangs[NAMES[0]]:
         wake_at_s = driven.core.step().wake_at_s
         assert wake_at_s is not None
         assert wake_at_s > driven.now_s
@@ -193,7 +191,7 @@ def test_the_thread_comes_back_to_look() -> None:
     assert wake_at_s is not None
     driven.now_s = wake_at_s
     assert driven.core.step().wake_at_s is None
-    assert not driven.core.stats.hangs[NAMES[0]]
+    assert not driven.core.stats(driven.core.counters).hangs[NAMES[0]]
 
 
 # --- voices -------------------------------------------------------------------------------------------------------
@@ -233,16 +231,6 @@ def test_no_voice_is_taken_up_while_a_device_hangs(monkeypatch: pytest.MonkeyPat
 # --- in the engine's thread ---------------------------------------------------------------------------------------
 
 
-def threaded(made: OnLanes) -> ThreadedEngine:
-    config = apart(HASTY, len(made.all_stages))
-
-    def load(sink: Sink, waker: Waker) -> LoadedEngine:
-        core = DisaggregatedCore(config, made.all_stages, time.monotonic, sink, waker=waker)
-        return LoadedEngine(core, engine_info(config, *made.all_stages))
-
-    return ThreadedEngine(load)
-
-
 async def end_of(engine: ThreadedEngine, name: UtteranceId) -> Done | Failed:
     while True:
         event = await asyncio.wait_for(engine.next_event(), 60.0)
@@ -261,7 +249,7 @@ def speak(engine: ThreadedEngine, name: str) -> UtteranceId:
 async def test_an_engine_goes_on_without_it_and_can_be_closed() -> None:
     made = on_lanes()
     before = made.models.held
-    engine = threaded(made)
+    engine = threaded(made, patience_s=REAL_LIMIT_S)
     await engine.start()
     try:
         made.lanes[0].hang()
@@ -279,7 +267,7 @@ async def test_an_engine_goes_on_without_it_and_can_be_closed() -> None:
 
 async def test_one_that_is_refused_hears_why() -> None:
     made = on_lanes(1)
-    engine = threaded(made)
+    engine = threaded(made, patience_s=REAL_LIMIT_S)
     await engine.start()
     try:
         made.lanes[0].hang()
