@@ -4,7 +4,7 @@ Audio frames have no names, so nothing of a turn follows the `Cleared` that ende
 before the next begins. A turn is a context of its own: between turns the socket takes no room in the engine.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final, Literal
@@ -64,15 +64,11 @@ class Deepgram:
     def receive(self, raw: str | bytes) -> Sequence[Step]:
         if self._is_closing:
             return []
-        try:
-            message = read(raw, _Message)
-        except ProtocolViolation as violation:
-            return [_warning(violation.code.value, violation.message)]
-        return self._answer(message)
+        return self._answer(lambda: read(raw, _Message))
 
-    def _answer(self, message: _Message) -> list[Step]:
+    def _answer(self, message: Callable[[], _Message]) -> list[Step]:
         try:
-            return self._take(message)
+            return self._take(message())
         except ProtocolViolation as violation:
             return [_warning(violation.code.value, violation.message)]
 
@@ -178,7 +174,7 @@ class Deepgram:
         if self._is_closing:
             return [*steps, Hangup()]
         while len(self._backlog) and not self._is_turn_ending():
-            steps += self._answer(self._backlog.take())
+            steps += self._answer(self._backlog.take)
         return steps
 
     def _is_turn_ending(self) -> bool:

@@ -4,7 +4,7 @@ An utterance is one context and one "sentence" of that protocol. Beyond it: `inp
 """
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Annotated, Any, Final, Literal
@@ -81,15 +81,11 @@ class VllmOmni:
     def receive(self, raw: str | bytes) -> Sequence[Step]:
         if self._is_closed:
             return []
-        try:
-            message = read(raw, _Message)
-        except ProtocolViolation as violation:
-            return [_error(violation.message)]
-        return self._answer(message)
+        return self._answer(lambda: read(raw, _Message))
 
-    def _answer(self, message: _Message) -> list[Step]:
+    def _answer(self, message: Callable[[], _Message]) -> list[Step]:
         try:
-            return self._take(message)
+            return self._take(message())
         except ProtocolViolation as violation:
             return [_error(violation.message)]
 
@@ -233,7 +229,7 @@ class VllmOmni:
         steps.append(reply({"type": "session.done", "utterance_index": utterance.index, "total_sentences": 1}))
         self._utterance = None
         while len(self._backlog) and not (self._utterance is not None and self._utterance.is_ending):
-            steps += self._answer(self._backlog.take())
+            steps += self._answer(self._backlog.take)
         return [*steps, *(self._hang_up_if_over() if self._is_closed else ())]
 
     def _hang_up_if_over(self) -> list[Step]:
