@@ -71,7 +71,7 @@ def parse_model_config(raw: Mapping[str, Any], *, name: str) -> ModelConfig:
     return ModelConfig(
         name=raw.get("name", name),
         family=family,
-        llm=_llm_config(raw),
+        llm=llm_config(raw),
         flow=flow,
         vocoder=vocoder,
         sampling=_sampling_config(raw["sampling"]),
@@ -120,7 +120,8 @@ def _sampling_config(raw: Mapping[str, Any]) -> Sampling:
             raise ValueError(f"sampling.kind is {kind!r}; this engine has repetition-aware and repetition-penalty")
 
 
-def _llm_config(raw: Mapping[str, Any]) -> LlmConfig:
+def llm_config(raw: Mapping[str, Any]) -> LlmConfig:
+    """Raises KeyError, TypeError or ValueError."""
     llm = raw["llm"]
     body = llm["qwen2"]
     text_per_mix, speech_per_mix = llm["mix_ratio"]

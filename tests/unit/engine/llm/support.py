@@ -13,6 +13,7 @@ from voicegate.engine.llm.backend import LlmPrompt, SequenceOutput
 from voicegate.engine.llm.runner import LlmRunner
 from voicegate.engine.llm.sequence import Bistream, Feed, LlmSequence, SequenceState, Table, Unistream
 from voicegate.engine.model.config import LlmConfig
+from voicegate.engine.model.model_json import llm_config
 
 SOS, EOS, TASK, FILL = 6561, 6562, 6563, 6564
 END_OF_PROMPT = 151646
@@ -32,26 +33,9 @@ def one_thread() -> Iterator[None]:
 def golden_llm_config() -> LlmConfig:
     """The configuration that the golden traces were made with."""
     raw = tiny_config()
-    body = raw["llm"]
-    return LlmConfig(
-        vocab_size=body["vocab_size"],
-        hidden_size=body["hidden_size"],
-        intermediate_size=body["intermediate_size"],
-        num_layers=body["num_hidden_layers"],
-        num_heads=body["num_attention_heads"],
-        num_kv_heads=body["num_key_value_heads"],
-        head_dim=body["hidden_size"] // body["num_attention_heads"],
-        max_positions=body["max_position_embeddings"],
-        rope_theta=body["rope_theta"],
-        rms_norm_eps=body["rms_norm_eps"],
-        speech_token_size=raw["speech_token_size"],
-        mix_ratio=(raw["mix_ratio"][0], raw["mix_ratio"][1]),
-        sos_id=SOS,
-        eos_id=EOS,
-        task_id=TASK,
-        fill_id=FILL,
-        end_of_prompt_id=END_OF_PROMPT,
-    )
+    llm = {"qwen2": raw["llm"], "speech_token_size": raw["speech_token_size"], "mix_ratio": raw["mix_ratio"]}
+    ids = {"sos_token_id": SOS, "eos_token_id": EOS, "task_token_id": TASK, "fill_token_id": FILL}
+    return llm_config({"llm": llm, **ids, "endofprompt_token_id": END_OF_PROMPT})
 
 
 def small_llm_config() -> LlmConfig:
