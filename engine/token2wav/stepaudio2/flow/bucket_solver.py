@@ -16,7 +16,7 @@ from voicegate.engine.token2wav.flow.backend import BatchesExhausted
 from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkBuffers, ChunkRow, ChunkShape, Tails
 from voicegate.engine.token2wav.stepaudio2.flow.memory import FlowMemory
 from voicegate.engine.token2wav.stepaudio2.flow.model import StepAudio2Flow
-from voicegate.engine.token2wav.stepaudio2.flow.passes import ChunkPasses
+from voicegate.engine.token2wav.stepaudio2.flow.passes import ChunkPasses, EulerStep
 from voicegate.engine.token2wav.stepaudio2.flow.plain_solver import PlainSolve, PlainSolver
 
 
@@ -68,12 +68,14 @@ _Key = tuple[_Place, Pass]
 class BucketSolver:
     """Implements Solver."""
 
-    def __init__(self, model: StepAudio2Flow, memory: FlowMemory, config: BucketConfig) -> None:
-        """Raises ValueError for graphs on a device without."""
+    def __init__(
+        self, model: StepAudio2Flow, memory: FlowMemory, config: BucketConfig, *, step: EulerStep | None = None
+    ) -> None:
+        """`step`: of what is in buckets; None: torch's operations. Raises ValueError for graphs on a device without."""
         if config.has_graphs and model.device.type != "cuda":
             raise ValueError(f"CUDA graphs were asked for on {model.device}: set has_graphs=False")
         self._config = config
-        self._passes = ChunkPasses(model, memory)
+        self._passes = ChunkPasses(model, memory, step)
         # A voice's prompt is as long as it is, and solved once.
         self._plain = PlainSolver(model, memory, max_batches=config.max_batches)
         storages = [_Storage(model.device) for _ in range(config.max_batches)]

@@ -54,16 +54,16 @@ class Estimator:
         """`state` has upstream's names below `decoder.estimator.`; `times` are all that will ever be asked for."""
         self.config = config
         self.dtype = dtype
-        self.modulation_table = modulation_table(state, times, depth=config.depth).to(dtype)  # a time's rows: [_, D]
-        self._layers = tuple(_load_layer(state, f"blocks.{layer}.", dtype) for layer in range(config.depth))
+        self.modulation_table = modulation_table(state, times, depth=config.depth)  # float32; a time's rows: [_, D]
+        self.layers = tuple(_load_layer(state, f"blocks.{layer}.", dtype) for layer in range(config.depth))
         # Columns are x, mu, speaker, cond; only x changes from step to step, and the rest is used once a chunk.
         proj, mels = state["in_proj.weight"], units.NUM_MELS
-        self._x_weight = proj[:, :mels].to(dtype).contiguous()
+        self.x_weight = proj[:, :mels].to(dtype).contiguous()
         self._mu_weight, self._speaker_weight, self._cond_weight = (
             proj[:, part * mels : (part + 1) * mels].contiguous() for part in (1, 2, 3)
         )
         self._input_bias = state["in_proj.bias"]
-        self._out = _linear(state, "final_layer.linear", dtype)
+        self.out = _linear(state, "final_layer.linear", dtype)
 
     def speaker_bias(self, speaker: torch.Tensor) -> torch.Tensor:
         """[..., 80] -> [..., D]: what the conditioned half adds to every frame, bias of the projection included."""
@@ -82,8 +82,8 @@ class Estimator:
         self, x: torch.Tensor, base: torch.Tensor, modulation: Modulation, context: FrameContext
     ) -> torch.Tensor:
         """x [B, n, 80], base [C, B, n, D] -> [C, B, n, 80]. The halves share x, so it is projected once."""
-        hidden = base.to(self.dtype) + F.linear(x.to(self.dtype), self._x_weight)
-        for layer, (weights, block) in enumerate(zip(self._layers, modulation.blocks, strict=True)):
+        hidden = base.to(self.dtype) + F.linear(x.to(self.dtype), self.x_weight)
+        for layer, (weights, block) in enumerate(zip(self.layers, modulation.blocks, strict=True)):
             attended = self._attention(hidden, weights, block, layer, context)
             hidden = torch.addcmul(hidden, attended, block.attn_gate)
             convolved = self._convolution(hidden, weights, block, layer, context)
@@ -92,7 +92,7 @@ class Estimator:
                 F.linear(_norm(hidden, block.mlp_scale, block.mlp_shift), *weights.mlp_in), approximate="tanh"
             )
             hidden = torch.addcmul(hidden, F.linear(wide, *weights.mlp_out), block.mlp_gate)
-        return F.linear(_norm(hidden, modulation.out_scale, modulation.out_shift), *self._out)
+        return F.linear(_norm(hidden, modulation.out_scale, modulation.out_shift), *self.out)
 
     def _attention(
         self, hidden: torch.Tensor, weights: EstimatorLayer, block: BlockModulation, layer: int, context: FrameContext
