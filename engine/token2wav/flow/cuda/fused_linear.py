@@ -1,4 +1,4 @@
-"""The estimator's products: Triton's for few lines, cuBLAS's beyond. See ops.
+"""An estimator's products: Triton's for few lines, cuBLAS's beyond. See ops; Step-Audio2's estimator has the same.
 
 From where cuBLAS is faster, and which tile is fastest, is the outcome of bench/kernels/tune_flow.py on an H200.
 """
@@ -6,19 +6,25 @@ From where cuBLAS is faster, and which tile is fastest, is the outcome of bench/
 # mypy: disable-error-code="no-untyped-call"
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 import triton
 
 from voicegate.engine.token2wav.flow.cuda import linear_kernels
-from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
 
 # Up to this many lines, one stream's block, wide products are Triton's.
 _FEW_LINES: Final = 100
 # Up to this many, two streams' blocks, an update's inputs are split among programs: its outputs alone are too few.
 _FEW_UPDATE_LINES: Final = 200
+
+
+class Launching(Protocol):
+    """What a family's tensors say of how its kernels are launched."""
+
+    @property
+    def is_pdl(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +81,28 @@ def launch_linear(
     return out
 
 
-def linear(tensors: FlowTensors, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    if _is_few(x, weight, _FEW_LINES, _FEW_TILE):
+def linear(
+    tensors: Launching, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, limit: int = _FEW_LINES
+) -> torch.Tensor:
+    if _is_few(x, weight, limit, _FEW_TILE):
         return launch_linear(x, weight, bias, tile=_FEW_TILE, has_gelu=False, is_pdl=tensors.is_pdl)
     return F.linear(x, weight, bias)
 
 
-def widen(tensors: FlowTensors, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    if _is_few(x, weight, _FEW_LINES, _FEW_TILE):
+def widen(
+    tensors: Launching, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, limit: int = _FEW_LINES
+) -> torch.Tensor:
+    if _is_few(x, weight, limit, _FEW_TILE):
         return launch_linear(x, weight, bias, tile=_FEW_TILE, has_gelu=True, is_pdl=tensors.is_pdl)
     # cuBLASLt's epilogue is the tanh form; a CPU's `use_gelu` would be the exact one.
     return torch._addmm_activation(bias, x, weight.t(), use_gelu=True)
 
 
-def update(tensors: FlowTensors, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+def update(
+    tensors: Launching, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, limit: int = _FEW_UPDATE_LINES
+) -> torch.Tensor:
     tile = _update_tile(*x.shape)
-    if _is_few(x, weight, _FEW_UPDATE_LINES, tile):
+    if _is_few(x, weight, limit, tile):
         return launch_linear(x, weight, bias, tile=tile, has_gelu=False, is_pdl=tensors.is_pdl)
     return F.linear(x, weight, bias)
 

@@ -11,6 +11,22 @@ import triton
 import triton.language as tl
 
 
+@triton.jit
+def standardised(values, is_channel, DIM: tl.constexpr, EPS: tl.constexpr):
+    """Layer norm of one line without its weight and bias, in float32; 0 where there is no channel."""
+    centred = tl.where(is_channel, values - tl.sum(values, axis=0) / DIM, 0.0)
+    return centred * tl.rsqrt(tl.sum(centred * centred, axis=0) / DIM + EPS)
+
+
+@triton.jit
+def sum_of_parts(parts_ptr, line, num_lines, channels, is_channel, DIM: tl.constexpr, NUM_PARTS: tl.constexpr):
+    """A line of [parts, lines, D], summed in their order in float32."""
+    sums = tl.zeros(channels.shape, tl.float32)
+    for part in tl.static_range(NUM_PARTS):
+        sums += tl.load(parts_ptr + (part * num_lines + line) * DIM + channels, mask=is_channel, other=0.0)
+    return sums
+
+
 @triton.jit(do_not_specialize=["gate_row", "scale_row", "num_lines"])
 def norm_kernel(
     hidden_ptr,  # [lines, D] float32, updated in place
@@ -41,14 +57,9 @@ def norm_kernel(
         tl.extra.cuda.gdc_launch_dependents()
     hidden = tl.load(hidden_ptr + line * DIM + channels, mask=is_channel, other=0.0)
     if NUM_PARTS > 0:
-        update = tl.zeros([BLOCK_D], tl.float32)
-        for part in tl.static_range(NUM_PARTS):
-            update += tl.load(update_ptr + (part * num_lines + line) * DIM + channels, mask=is_channel, other=0.0)
-        hidden += update * gate
+        hidden += sum_of_parts(update_ptr, line, num_lines, channels, is_channel, DIM, NUM_PARTS) * gate
         tl.store(hidden_ptr + line * DIM + channels, hidden, mask=is_channel)
-    centred = tl.where(is_channel, hidden - tl.sum(hidden, axis=0) / DIM, 0.0)
-    inverse = tl.rsqrt(tl.sum(centred * centred, axis=0) / DIM + EPS)
-    normed = centred * inverse * scale + shift
+    normed = standardised(hidden, is_channel, DIM, EPS) * scale + shift
     tl.store(out_ptr + line * DIM + channels, normed.to(out_ptr.dtype.element_ty), mask=is_channel)
 
 

@@ -1,0 +1,127 @@
+"""Launches of the attention kernels; see step. Importing it imports Triton."""
+
+# mypy: disable-error-code="no-untyped-call"
+
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+import triton
+
+from voicegate.engine import units
+from voicegate.engine.token2wav.flow.cuda.attention_kernels import merge_kernel
+from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkBuffers
+from voicegate.engine.token2wav.stepaudio2.flow.cuda import attention_kernels
+from voicegate.engine.token2wav.stepaudio2.flow.cuda.tensors import StepTensors
+from voicegate.engine.token2wav.stepaudio2.flow.estimator import INNER_NORM_EPS
+from voicegate.engine.token2wav.stepaudio2.flow.memory import CFG_HALVES
+
+_MIN_TILE: Final = 16  # tl.dot takes no smaller side
+_MERGED_LINES: Final = 32  # of a program
+_KEYS: Final = 64  # of a tile
+# A row's context is split until there are so many programs, if it has so many tiles: a GPU's multiprocessors. Lower ->
+# more of them idle at one row; higher -> more to merge.
+_PROGRAMS: Final = 128
+_MAX_SPLITS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class AttendTile:
+    """How frames and what they see are divided among programs; see attention_kernels."""
+
+    frames: int
+    keys: int
+    splits: int
+    num_stages: int
+    num_warps: int
+
+
+def attend_tile(dtype: torch.dtype, *, num_rows: int, num_frames: int, num_known: int, num_heads: int) -> AttendTile:
+    """Not yet tuned on a GPU: bench.kernels.tune_stepaudio2 measures others."""
+    frames = min(max(int(triton.next_power_of_2(num_frames)), _MIN_TILE), 64)
+    num_programs = CFG_HALVES * num_heads * num_rows * triton.cdiv(num_frames, frames)
+    splits = 1
+    while 2 * splits * num_programs <= _PROGRAMS and 2 * splits <= min(triton.cdiv(num_known, _KEYS), _MAX_SPLITS):
+        splits *= 2
+    if dtype.itemsize > 2:  # float32 fills registers and shared memory sooner
+        return AttendTile(frames, _KEYS, splits, num_stages=1, num_warps=8)
+    return AttendTile(frames, _KEYS, splits, num_stages=3, num_warps=4)
+
+
+def attend(
+    tensors: StepTensors, buffers: ChunkBuffers, qkv: torch.Tensor, layer: int, *, tile: AttendTile | None = None
+) -> torch.Tensor:
+    config, memory, shape = tensors.config, tensors.memory, buffers.shape
+    heads, channels = config.num_heads, config.head_dim
+    tile = tile or attend_tile(
+        qkv.dtype,
+        num_rows=shape.num_rows,
+        num_frames=shape.num_frames,
+        num_known=shape.num_known,
+        num_heads=heads,
+    )
+    out = torch.empty(len(qkv), heads * channels, dtype=qkv.dtype, device=qkv.device)
+    if tile.splits == 1:
+        sums = highest = total = out
+    else:
+        sums = torch.empty(tile.splits, *out.shape, dtype=torch.float32, device=qkv.device)
+        highest, total = torch.empty(2, tile.splits, len(qkv) * heads, dtype=torch.float32, device=qkv.device)
+    weights = tensors.layers[layer]
+    num_tiles = triton.cdiv(shape.num_frames, tile.frames)
+    attention_kernels.attend_kernel[(CFG_HALVES * heads, shape.num_rows, num_tiles * tile.splits)](
+        qkv,
+        sums,
+        highest,
+        total,
+        memory.estimator[layer],
+        *weights.query_norm,
+        *weights.key_norm,
+        buffers.new,
+        buffers.context,
+        buffers.num_tokens,
+        buffers.num_context,
+        buffers.step,
+        shape.num_rows,
+        shape.num_frames,
+        shape.num_known,
+        memory.num_places,
+        COUNT_STRIDE=buffers.num_tokens.stride(0),
+        FRAMES_PER_TOKEN=units.FRAMES_PER_TOKEN,
+        HEADS=heads,
+        CHANNELS=channels,
+        SCALE=channels**-0.5,
+        EPS=INNER_NORM_EPS,
+        BLOCK_Q=tile.frames,
+        BLOCK_K=tile.keys,
+        BLOCK_C=max(int(triton.next_power_of_2(channels)), _MIN_TILE),
+        SPLITS=tile.splits,
+        NUM_STAGES=tile.num_stages,
+        IS_PDL=tensors.is_pdl,
+        num_warps=tile.num_warps,
+        launch_pdl=tensors.is_pdl,
+    )
+    if tile.splits > 1:
+        _merge(tensors, sums, highest, total, out=out)
+    return out
+
+
+def _merge(
+    tensors: StepTensors, sums: torch.Tensor, highest: torch.Tensor, total: torch.Tensor, *, out: torch.Tensor
+) -> None:
+    """Sums [splits, lines, H * d], highest and total [splits, lines * H] -> out [lines, H * d]."""
+    splits, num_lines = highest.shape
+    channels = tensors.config.head_dim
+    merge_kernel[(triton.cdiv(num_lines, _MERGED_LINES),)](
+        sums,
+        highest,
+        total,
+        out,
+        num_lines,
+        CHANNELS=channels,
+        SPLITS=splits,
+        BLOCK_L=_MERGED_LINES,
+        BLOCK_C=max(int(triton.next_power_of_2(channels)), _MIN_TILE),
+        IS_PDL=tensors.is_pdl,
+        num_warps=4,
+        launch_pdl=tensors.is_pdl,
+    )

@@ -1,0 +1,86 @@
+"""One Euler step by kernels of our own: what a CUDA graph holds. Importing it imports Triton.
+
+Nothing here depends on the host's numbers but the shape: the step, lengths and places are read on the device, so one
+graph serves all steps of all batches of its bucket.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import torch
+
+from voicegate.engine.token2wav.flow.cuda import fused_linear
+from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkBuffers
+from voicegate.engine.token2wav.stepaudio2.flow.cuda import fused_attention, fused_lines
+from voicegate.engine.token2wav.stepaudio2.flow.cuda.tensors import StepTensors, step_tensors
+from voicegate.engine.token2wav.stepaudio2.flow.memory import FlowMemory
+from voicegate.engine.token2wav.stepaudio2.flow.model import StepAudio2Flow
+from voicegate.engine.token2wav.stepaudio2.flow.weights import MODULATIONS
+
+# Up to this many lines products are Triton's: one row of the longest chunk, both halves. Here they are half as wide as
+# CosyVoice3's, so that twice the lines make as many programs; not yet tuned (bench.kernels.tune_stepaudio2).
+FEW_LINES: Final = 216
+
+# Rows of the modulation table within a layer's; a shift follows its scale, a gate its shift.
+_ATTN, _MLP, _CONV = 0, 3, 6
+_GATE = 2
+
+# x [lines, in], weight [out, in], bias [out] -> [lines, out].
+Product = Callable[[StepTensors, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    linear: Product
+    widen: Product  # linear, then GELU's tanh form
+    update: Product  # linear, perhaps in parts to be summed, one behind the other: what norms take
+
+
+PRODUCTS: Final = Products(
+    linear=partial(fused_linear.linear, limit=FEW_LINES),
+    widen=partial(fused_linear.widen, limit=FEW_LINES),
+    update=partial(fused_linear.update, limit=FEW_LINES),
+)
+
+
+class FusedStep:
+    """Implements EulerStep: 11 launches a layer, 12 where contexts are split, and four."""
+
+    def __init__(
+        self, model: StepAudio2Flow, memory: FlowMemory, *, is_pdl: bool = False, products: Products = PRODUCTS
+    ) -> None:
+        """`is_pdl`: see tensors. Other products are for tests: on a CPU cuBLASLt's GELU is another function."""
+        self._tensors = step_tensors(model, memory, is_pdl=is_pdl)
+        self._products = products
+
+    def advance(self, buffers: ChunkBuffers) -> None:
+        tensors = self._tensors
+        hidden = fused_lines.project_input(tensors, buffers)
+        normed = fused_lines.norm(tensors, buffers, hidden, update=None, gate_row=0, scale_row=_ATTN)
+        for layer in range(len(tensors.layers)):
+            normed = self._layer(buffers, hidden, normed, layer)
+        fused_lines.euler(tensors, buffers, normed)
+        buffers.step.add_(1)
+
+    def _layer(self, buffers: ChunkBuffers, hidden: torch.Tensor, normed: torch.Tensor, layer: int) -> torch.Tensor:
+        """-> the next layer's first norm; behind the last layer's rows of the table are those of the output's."""
+        tensors, products, weights = self._tensors, self._products, self._tensors.layers[layer]
+        row = layer * MODULATIONS
+        attended = fused_attention.attend(tensors, buffers, products.linear(tensors, normed, *weights.qkv), layer)
+        update = products.update(tensors, attended, *weights.attn_out)
+        taps = fused_lines.norm_taps(
+            tensors, buffers, hidden, layer, update=update, gate_row=row + _ATTN + _GATE, scale_row=row + _CONV
+        )
+        convolved = products.update(tensors, taps, *weights.conv_in)
+        taps = fused_lines.mish_taps(tensors, buffers, convolved, layer)
+        update = products.update(tensors, taps, *weights.conv_out)
+        normed = fused_lines.norm(
+            tensors, buffers, hidden, update=update, gate_row=row + _CONV + _GATE, scale_row=row + _MLP
+        )
+        update = products.update(tensors, products.widen(tensors, normed, *weights.mlp_in), *weights.mlp_out)
+        next_row = row + MODULATIONS + _ATTN
+        return fused_lines.norm(
+            tensors, buffers, hidden, update=update, gate_row=row + _MLP + _GATE, scale_row=next_row
+        )
