@@ -84,6 +84,10 @@ class Bench:
             )
 
     @property
+    def shape_of_lines(self) -> tuple[int, int]:
+        return self.shape.num_rows, self.shape.num_frames
+
+    @property
     def tensors(self) -> StepTensors:
         return step_tensors(self.model, self.memory, is_pdl=False)
 
