@@ -1,4 +1,4 @@
-"""Step-Audio2's flow and vocoder on their device: the same operations on each, on a GPU in fixed shapes and graphs.
+"""Step-Audio2's flow and vocoder on their device: on a GPU in fixed shapes and graphs, Euler steps by our own kernels.
 
 What makes these is imported when a GPU is used.
 """
@@ -89,9 +89,11 @@ def load_stepaudio2_flow(
             BucketConfig,
             BucketSolver,
         )
+        from voicegate.engine.token2wav.stepaudio2.flow.cuda.step import FusedStep  # noqa: PLC0415
 
         token_buckets = schedule.longest_chunks(lookahead=flow.lookahead_tokens)
-        solver = BucketSolver(loaded, memory, BucketConfig(token_buckets, has_graphs=not config.is_eager))
+        buckets = BucketConfig(token_buckets, has_graphs=not config.is_eager)
+        solver = BucketSolver(loaded, memory, buckets, step=FusedStep(loaded, memory))
     else:
         solver = PlainSolver(loaded, memory, max_batches=config.max_active_clauses)
     start.add("flow", solver.graphs, device.token2wav_lane)

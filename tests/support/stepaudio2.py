@@ -4,7 +4,7 @@ The rule is in tests/golden/stepaudio2_dit/README.md; the checks are stored ther
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -23,6 +23,7 @@ from voicegate.engine.token2wav.stepaudio2.flow.bucket_solver import BucketConfi
 from voicegate.engine.token2wav.stepaudio2.flow.chunking import CHUNK_TOKENS, ChunkSchedule, whole_context
 from voicegate.engine.token2wav.stepaudio2.flow.memory import FlowMemory
 from voicegate.engine.token2wav.stepaudio2.flow.model import StepAudio2Flow
+from voicegate.engine.token2wav.stepaudio2.flow.passes import EulerStep
 from voicegate.engine.token2wav.stepaudio2.flow.plain_solver import PlainSolver
 from voicegate.engine.token2wav.stepaudio2.flow.runner import StepAudio2FlowRunner
 from voicegate.engine.token2wav.stepaudio2.flow.stream import ChunkStream, ContextRule, StreamRules
@@ -130,14 +131,16 @@ def golden_flow(
     kv_dtype: torch.dtype | None = None,
     buckets: BucketConfig | None = None,
     device: torch.device = CPU,
+    make_step: Callable[[StepAudio2Flow, FlowMemory], EulerStep] | None = None,
 ) -> GoldenFlow:
-    """Free blocks are full of NaN: whoever reads one shows it."""
+    """Free blocks are full of NaN: whoever reads one shows it. `make_step`: of what is in buckets."""
     model = flow_model(device, dtype)
     memory = FlowMemory(
         model.config, num_blocks=num_blocks, device=model.device, dtype=dtype, kv_dtype=kv_dtype, poison=True
     )
     plain = PlainSolver(model, memory, max_batches=max_streams)
-    solver = plain if buckets is None else BucketSolver(model, memory, buckets)
+    step = make_step(model, memory) if make_step is not None else None
+    solver = plain if buckets is None else BucketSolver(model, memory, buckets, step=step)
     runner = StepAudio2FlowRunner(
         model,
         memory,

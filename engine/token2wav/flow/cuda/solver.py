@@ -10,6 +10,7 @@ from itertools import accumulate
 import torch
 
 from voicegate.engine.device.cuda_graphs import BucketedWork
+from voicegate.engine.device.overlap import can_overlap
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.token2wav.flow.backend import BatchesExhausted
 from voicegate.engine.token2wav.flow.block_context import BlockRow
@@ -51,7 +52,7 @@ class CudaSolver:
         if config.has_graphs and model.device.type != "cuda":
             raise ValueError(f"CUDA graphs were asked for on {model.device}: set has_graphs=False")
         self._config = config
-        tensors = flow_tensors(model, pool, is_pdl=_can_overlap(model.device))
+        tensors = flow_tensors(model, pool, is_pdl=can_overlap(model.device))
         self._estimator = FixedShapeEstimator(model, tensors, ops)
         # Of batches of float8_frames and more.
         self._large_estimator = (
@@ -147,11 +148,3 @@ class CudaSolve:
 
     def release(self) -> None:
         self._solver.free(self._place)
-
-
-def _can_overlap(device: torch.device) -> bool:
-    """Whether kernels may start while the one before still runs, and wait inside: programmatic dependent launch.
-
-    It, and the prefetch that goes with it, came with compute capability 9.
-    """
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)

@@ -1,4 +1,4 @@
-"""Triton kernel of attention over what a stream remembers, where it lies, with the norms of heads and the memory's write.
+"""Triton kernel of attention over what a stream remembers, where it lies: with its heads' norms and the memory's write.
 
 Shapes: C = 2 CFG halves, B rows of n frames, H heads of d channels; a line is a frame of a row of a half. How many
 frames a row has and sees, and where they lie, is read on the device. Only the CUDA path imports this module (Triton is

@@ -1,8 +1,8 @@
 """Triton kernels before each causal convolution of an Euler step: norm, and the frames that its product multiplies.
 
-Shapes: C = 2 CFG halves, B rows of n frames, D = dim; a line is a frame of a row of a half. The product of a frame reads
-it and the two before it as one piece: taps [C * B * n, 3 * D], oldest first, so that it is a product like any other.
-Only the CUDA path imports this module (Triton is optional).
+Shapes: C = 2 CFG halves, B rows of n frames, D = dim; a line is a frame of a row of a half. The product of a frame
+reads it and the two before it as one piece: taps [C * B * n, 3 * D], oldest first, so that it is a product like any
+other. Only the CUDA path imports this module (Triton is optional).
 """
 
 # mypy: disable-error-code="untyped-decorator, no-untyped-def, no-untyped-call"

@@ -48,11 +48,9 @@ PRODUCTS: Final = Products(
 class FusedStep:
     """Implements EulerStep: 11 launches a layer, 12 where contexts are split, and four."""
 
-    def __init__(
-        self, model: StepAudio2Flow, memory: FlowMemory, *, is_pdl: bool = False, products: Products = PRODUCTS
-    ) -> None:
-        """`is_pdl`: see tensors. Other products are for tests: on a CPU cuBLASLt's GELU is another function."""
-        self._tensors = step_tensors(model, memory, is_pdl=is_pdl)
+    def __init__(self, model: StepAudio2Flow, memory: FlowMemory, *, products: Products = PRODUCTS) -> None:
+        """Other products are for tests: what is cuBLASLt's GELU on a GPU is another function on a CPU."""
+        self._tensors = step_tensors(model, memory)
         self._products = products
 
     def advance(self, buffers: ChunkBuffers) -> None:

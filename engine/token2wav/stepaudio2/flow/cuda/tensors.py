@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
+from voicegate.engine.device.overlap import can_overlap
 from voicegate.engine.model.stepaudio2 import ConvDitConfig
 from voicegate.engine.token2wav.stepaudio2.flow.estimator import EstimatorLayer, Linear
 from voicegate.engine.token2wav.stepaudio2.flow.memory import FlowMemory
@@ -15,7 +16,7 @@ class StepTensors:
     config: ConvDitConfig
     dtype: torch.dtype  # of weights and activations between products; residual and solver are float32
     cfg_rate: float
-    is_pdl: bool  # kernels may start before the one before has ended
+    is_pdl: bool  # kernels may start before the one before has ended, see overlap
     memory: FlowMemory
     layers: tuple[EstimatorLayer, ...]
     modulations: torch.Tensor  # [Euler steps, MODULATIONS * depth + 2, D] float32: a group is scale, shift and gate
@@ -24,7 +25,7 @@ class StepTensors:
     widths: torch.Tensor  # [Euler steps] float32
 
 
-def step_tensors(model: StepAudio2Flow, memory: FlowMemory, *, is_pdl: bool) -> StepTensors:
+def step_tensors(model: StepAudio2Flow, memory: FlowMemory) -> StepTensors:
     estimator = model.estimator
     table = estimator.modulation_table
     # Upstream's groups are shift, scale and gate, the last one without a gate.
@@ -33,7 +34,7 @@ def step_tensors(model: StepAudio2Flow, memory: FlowMemory, *, is_pdl: bool) -> 
         config=estimator.config,
         dtype=estimator.dtype,
         cfg_rate=model.config.cfg_rate,
-        is_pdl=is_pdl,
+        is_pdl=can_overlap(model.device),
         memory=memory,
         layers=estimator.layers,
         modulations=table[:, order].contiguous(),

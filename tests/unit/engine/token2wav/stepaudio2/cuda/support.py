@@ -89,7 +89,7 @@ class Bench:
 
     @property
     def tensors(self) -> StepTensors:
-        return step_tensors(self.model, self.memory, is_pdl=False)
+        return step_tensors(self.model, self.memory)
 
     def plain_step(self) -> PlainStep:
         return PlainStep(self.model, self.memory)
