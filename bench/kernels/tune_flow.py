@@ -86,27 +86,33 @@ Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 def tune_linear(tensors: FlowTensors) -> None:
     layers = tensors.layers
-    tune_product("qkv", [(layer.qkv_weight, layer.qkv_bias) for layer in layers])
-    tune_product("ff in, gelu", [(layer.ff_in_weight, layer.ff_in_bias) for layer in layers], has_gelu=True)
-    tune_product("out", [(layer.attn_out_weight, layer.attn_out_bias) for layer in layers], has_parts=True)
-    tune_product("ff out", [(layer.ff_out_weight, layer.ff_out_bias) for layer in layers], has_parts=True)
+    lines = [2 * batch * FRAMES_PER_BLOCK for batch in LINEAR_BATCHES]
+    tune_product("qkv", [(layer.qkv_weight, layer.qkv_bias) for layer in layers], lines)
+    tune_product("ff in, gelu", [(layer.ff_in_weight, layer.ff_in_bias) for layer in layers], lines, has_gelu=True)
+    tune_product("out", [(layer.attn_out_weight, layer.attn_out_bias) for layer in layers], lines, has_parts=True)
+    tune_product("ff out", [(layer.ff_out_weight, layer.ff_out_bias) for layer in layers], lines, has_parts=True)
 
 
 def tune_product(
-    name: str, weights: list[tuple[torch.Tensor, torch.Tensor]], *, has_gelu: bool = False, has_parts: bool = False
+    name: str,
+    weights: Sequence[tuple[torch.Tensor, torch.Tensor]],
+    lines: Sequence[int],
+    *,
+    has_gelu: bool = False,
+    has_parts: bool = False,
 ) -> None:
     cublas = partial(torch._addmm_activation, use_gelu=True) if has_gelu else torch.addmm
     products: dict[str, Product] = {"cuBLAS": lambda x, weight, bias: cublas(bias, x, weight.t())}
     for tile in (*LINEAR_TILES, *(SPLIT_TILES if has_parts else ())):
         products[str(astuple(tile))] = partial(fused_linear.launch_linear, tile=tile, has_gelu=has_gelu, is_pdl=True)
-    print(f"{name}: us by tile (lines, outs, depth, stages, warps, parts) and B={LINEAR_BATCHES}")
+    print(f"{name}: us by tile (lines, outs, depth, stages, warps, parts) and lines={lines}")
     width = weights[0][0].shape[1]
-    inputs = [torch.randn(2 * b * FRAMES_PER_BLOCK, width, device=DEVICE).bfloat16() for b in LINEAR_BATCHES]
+    inputs = [torch.randn(num_lines, width, device=DEVICE).bfloat16() for num_lines in lines]
     for label, product in products.items():
         print(f"  {label:24}" + "".join(f"{product_us(product, x, weights):9.2f}" for x in inputs), flush=True)
 
 
-def product_us(product: Product, x: torch.Tensor, weights: list[tuple[torch.Tensor, torch.Tensor]]) -> float:
+def product_us(product: Product, x: torch.Tensor, weights: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> float:
     def work() -> None:
         for weight, bias in weights:
             product(x, weight, bias)

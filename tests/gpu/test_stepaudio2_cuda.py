@@ -20,6 +20,7 @@ from voicegate.engine.loading.build import load_stages
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.token2wav.stepaudio2.flow.bucket_solver import BucketConfig
 from voicegate.engine.token2wav.stepaudio2.flow.chunking import ChunkSchedule, trimmed_context
+from voicegate.engine.token2wav.stepaudio2.flow.cuda.step import FusedStep
 from voicegate.engine.token2wav.stepaudio2.vocoder.bucket_caller import CallConfig
 from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
@@ -40,6 +41,7 @@ def flow_on_gpu(schedule: tuple[int, ...] = SCHEDULE, *, has_graphs: bool = True
         known_buckets=(64, 512),
         has_graphs=has_graphs,
     )
+    options = {"make_step": FusedStep} | options
     flow = golden_flow(schedule, buckets=buckets, device=CUDA, **options)  # type: ignore[arg-type]
     flow.runner.graphs.capture()
     return flow
@@ -94,6 +96,13 @@ def test_graphs_are_what_eager_is_and_what_a_cpu_is() -> None:
         print(f"\ngraphs against eager: max {(replayed - launched).abs().max():.1e}")
         near(replayed, launched, 1e-5)
         near(replayed, expected)
+
+
+def test_kernels_are_what_torchs_operations_are() -> None:
+    kernels, plain = together(flow_on_gpu()), together(flow_on_gpu(make_step=None))
+    for fused, expected in zip(kernels, plain, strict=True):
+        print(f"\nfloat32, kernels against torch's operations: max {(fused - expected).abs().max():.1e}")
+        near(fused, expected)
 
 
 def test_a_stream_is_alone_what_it_is_among_others_and_memory_is_used_again() -> None:

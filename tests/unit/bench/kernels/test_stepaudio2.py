@@ -1,21 +1,18 @@
 """What is timed of the second family: every bucket once, on a CPU, at the golden modules' sizes."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 import torch
 
-from tests.support.golden import TINY_MODEL_DIR
 from tests.support.stepaudio2 import flow_config, golden_vocoder_config
 from voicegate.bench.kernels import stepaudio2
-from voicegate.engine.model.model_json import load_model_config
+from voicegate.bench.kernels.stepaudio2_model import StepAudio2Fixture, full_size_flow
 from voicegate.engine.token2wav.stepaudio2.flow.bucket_solver import BucketConfig
 from voicegate.engine.token2wav.stepaudio2.vocoder.bucket_caller import CallConfig
 
 pytestmark = pytest.mark.unit
 
-MODEL = replace(load_model_config(TINY_MODEL_DIR), flow=flow_config(), vocoder=golden_vocoder_config())
 CPU = torch.device("cpu")
 
 
@@ -26,10 +23,17 @@ def called(work: Callable[[], object]) -> float:
 
 def test_every_bucket_is_timed() -> None:
     buckets = BucketConfig(token_buckets=(4,), row_buckets=(1, 2), known_buckets=(20, 40), has_graphs=False)
-    result = stepaudio2.flow(MODEL, buckets, device=CPU, dtype=torch.float32, timed_ms=called)
-    assert result == {"num_graphs": 0} | {
-        f"{rows} x 4 behind {known}": {"begin_ms": 0.5, "block_ms": 0.5} for rows in (1, 2) for known in (20, 40)
-    }
+    fixture = StepAudio2Fixture(
+        flow_config(), num_rows=2, num_known=40, device=CPU, dtype=torch.float32, kv_dtype=torch.float8_e4m3fn
+    )
+    result = stepaudio2.flow(fixture, buckets, stepaudio2.plain_step, name="flow", timed_ms=called)
+    times = {"begin_ms": 0.5, "block_ms": 0.5, "step_ms": 0.0}
+    assert result == {"num_graphs": 0} | {f"{rows} x 4 behind {known}": times for rows in (1, 2) for known in (20, 40)}
     calls = CallConfig(frame_buckets=(12,), row_buckets=(1, 2), has_graphs=False)
-    result = stepaudio2.vocoder(MODEL, calls, device=CPU, timed_ms=called)
+    result = stepaudio2.vocoder(golden_vocoder_config(), calls, device=CPU, timed_ms=called)
     assert result == {"num_graphs": 0, "1 x 12": 0.5, "2 x 12": 0.5}
+
+
+def test_it_is_measured_at_the_released_size() -> None:
+    estimator = full_size_flow().estimator
+    assert (estimator.dim, estimator.depth, estimator.num_heads, estimator.head_dim) == (512, 16, 8, 64)

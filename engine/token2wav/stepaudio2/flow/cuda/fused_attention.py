@@ -34,6 +34,7 @@ class AttendTile:
     splits: int
     num_stages: int
     num_warps: int
+    max_registers: int | None = None
 
 
 def attend_tile(dtype: torch.dtype, *, num_rows: int, num_frames: int, num_known: int, num_heads: int) -> AttendTile:
@@ -98,6 +99,7 @@ def attend(
         NUM_STAGES=tile.num_stages,
         IS_PDL=tensors.is_pdl,
         num_warps=tile.num_warps,
+        maxnreg=tile.max_registers,
         launch_pdl=tensors.is_pdl,
     )
     if tile.splits > 1:
