@@ -62,7 +62,11 @@ def attend_to_past(
     return highest, total, sums
 
 
-@triton.jit(do_not_specialize=["num_rows", "num_frames", "num_known", "num_places"])
+# Where integers of a bucket begin is as it comes: each alignment would be another kernel.
+@triton.jit(
+    do_not_specialize=["num_rows", "num_frames", "num_known", "num_places"],
+    do_not_specialize_on_alignment=["new_ptr", "context_ptr", "num_tokens_ptr", "num_context_ptr"],
+)
 def attend_kernel(
     qkv_ptr,  # [C, B, n, 3, H, d]
     out_ptr,  # [C, B, n, H, d]; with more than one split [splits, C, B, n, H, d] float32, for merge_kernel
