@@ -21,10 +21,11 @@ from voicegate.engine.token2wav.stepaudio2.flow.passes import EulerStep, PlainSt
 from voicegate.engine.token2wav.stepaudio2.vocoder.bucket_caller import BucketCaller, CallConfig
 from voicegate.engine.token2wav.stepaudio2.vocoder.calls import CallRow
 from voicegate.engine.token2wav.stepaudio2.vocoder.model import StepAudio2Vocoder
+from voicegate.engine.token2wav.stepaudio2.vocoder.resblocks import Resblock, plain_resblock
 from voicegate.engine.token2wav.stepaudio2.vocoder.weights import vocoder_shapes
 
-# The flow by kernels of our own, as the engine runs it, and by torch's operations.
-SECTIONS: Final = ("flow", "flow_plain", "vocoder")
+# With kernels of our own, as the engine runs them, and by torch's operations.
+SECTIONS: Final = ("flow", "flow_plain", "vocoder", "vocoder_plain")
 
 _BUCKETS: Final = BucketConfig(
     token_buckets=(12, 27, 52), row_buckets=(1, 2, 4, 8, 16, 32), known_buckets=(512, 1_024), max_batches=1
@@ -47,8 +48,10 @@ def measure(sections: Sequence[str]) -> dict[str, Any]:
 
 
 def _measured(section: str) -> dict[str, Any]:
-    if section == "vocoder":
-        return vocoder(full_size_model().vocoder, _CALLS, device=DEVICE, timed_ms=device_ms)
+    if section.startswith("vocoder"):
+        resblock = fused_resblock() if section == "vocoder" else plain_resblock
+        config = full_size_model().vocoder
+        return vocoder(config, _CALLS, resblock, name=section, device=DEVICE, timed_ms=device_ms)
     fixture = StepAudio2Fixture(
         full_size_flow(),
         num_rows=_BUCKETS.row_buckets[-1],
@@ -103,7 +106,21 @@ def flow(
     return results
 
 
-def vocoder(config: VocoderConfig, calls: CallConfig, *, device: torch.device, timed_ms: Timer) -> dict[str, Any]:
+def fused_resblock() -> Resblock:
+    from voicegate.engine.token2wav.stepaudio2.vocoder.cuda import fused_resblock as fused  # noqa: PLC0415 - as above
+
+    return fused.fused_resblock
+
+
+def vocoder(
+    config: VocoderConfig,
+    calls: CallConfig,
+    resblock: Resblock,
+    *,
+    name: str,
+    device: torch.device,
+    timed_ms: Timer,
+) -> dict[str, Any]:
     """Milliseconds of a call with all that is copied for it, by rows x frames."""
     max_frames = 1_000
     loaded = StepAudio2Vocoder(
@@ -111,6 +128,7 @@ def vocoder(config: VocoderConfig, calls: CallConfig, *, device: torch.device, t
         random_weights(vocoder_shapes(config), device),
         max_samples=max_frames * units.SAMPLES_PER_FRAME,
         device=device,
+        resblock=resblock,
     )
     caller = BucketCaller(loaded, calls)
     caller.graphs.capture()
@@ -119,5 +137,5 @@ def vocoder(config: VocoderConfig, calls: CallConfig, *, device: torch.device, t
         rows = [CallRow(torch.randn(units.NUM_MELS, num_frames, device=device), 0) for _ in range(num_rows)]
         call_ms = timed_ms(lambda rows=rows: caller.run(rows))  # type: ignore[misc]
         results[f"{num_rows} x {num_frames}"] = round(call_ms, 3)
-        print(f"vocoder, {num_rows} x {num_frames} frames: {call_ms:.2f} ms", flush=True)
+        print(f"{name}, {num_rows} x {num_frames} frames: {call_ms:.2f} ms", flush=True)
     return results

@@ -29,6 +29,7 @@ from voicegate.engine.token2wav.stepaudio2.flow.stream import ContextRule, Solve
 from voicegate.engine.token2wav.stepaudio2.vocoder.calls import Caller, PlainCaller
 from voicegate.engine.token2wav.stepaudio2.vocoder.model import StepAudio2Vocoder
 from voicegate.engine.token2wav.stepaudio2.vocoder.renderer import OverlapRenderer
+from voicegate.engine.token2wav.stepaudio2.vocoder.resblocks import Resblock, plain_resblock
 from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
 from voicegate.engine.units import SAMPLES_PER_TOKEN
 
@@ -39,15 +40,21 @@ def load_stepaudio2_vocoder(
     config: EngineConfig, model: ModelConfig, device: Device, *, start: ModelStart
 ) -> VocoderRunner:
     """Raises WeightsError, ValueError."""
+    resblock: Resblock = plain_resblock
+    if device.is_cuda:
+        from voicegate.engine.token2wav.stepaudio2.vocoder.cuda.fused_resblock import (  # noqa: PLC0415 - see above
+            fused_resblock as resblock,
+        )
     loaded = StepAudio2Vocoder(
         model.vocoder,
         load_state_dict(config.model_dir / "vocoder.safetensors"),
         max_samples=2 * config.max_clause_tokens * SAMPLES_PER_TOKEN,  # at half speed
         device=device.device,
+        resblock=resblock,
     )
     caller: Caller
     if device.is_cuda:
-        from voicegate.engine.token2wav.stepaudio2.vocoder import bucket_caller  # noqa: PLC0415 - see above
+        from voicegate.engine.token2wav.stepaudio2.vocoder import bucket_caller  # noqa: PLC0415
 
         caller = bucket_caller.BucketCaller(loaded, bucket_caller.CallConfig(has_graphs=not config.is_eager))
     else:

@@ -22,6 +22,7 @@ from voicegate.engine.token2wav.stepaudio2.flow.bucket_solver import BucketConfi
 from voicegate.engine.token2wav.stepaudio2.flow.chunking import ChunkSchedule, trimmed_context
 from voicegate.engine.token2wav.stepaudio2.flow.cuda.step import FusedStep
 from voicegate.engine.token2wav.stepaudio2.vocoder.bucket_caller import CallConfig
+from voicegate.engine.token2wav.stepaudio2.vocoder.cuda.fused_resblock import fused_resblock
 from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
 from voicegate.engine.voices.store import load_voices
@@ -48,7 +49,7 @@ def flow_on_gpu(schedule: tuple[int, ...] = SCHEDULE, *, has_graphs: bool = True
 
 
 def vocoder_on_gpu(*, has_graphs: bool = True) -> VocoderRunner:
-    vocoder = golden_vocoder(calls=replace(CALLS, has_graphs=has_graphs), device=CUDA)
+    vocoder = golden_vocoder(calls=replace(CALLS, has_graphs=has_graphs), device=CUDA, resblock=fused_resblock)
     vocoder.graphs.capture()
     return vocoder
 

@@ -32,6 +32,7 @@ from voicegate.engine.token2wav.stepaudio2.vocoder.bucket_caller import BucketCa
 from voicegate.engine.token2wav.stepaudio2.vocoder.calls import PlainCaller
 from voicegate.engine.token2wav.stepaudio2.vocoder.model import StepAudio2Vocoder
 from voicegate.engine.token2wav.stepaudio2.vocoder.renderer import OverlapRenderer
+from voicegate.engine.token2wav.stepaudio2.vocoder.resblocks import Resblock, plain_resblock
 from voicegate.engine.token2wav.stepaudio2.vocoder.weights import vocoder_shapes
 from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
 
@@ -179,6 +180,7 @@ def golden_vocoder(
     max_streams: int = 4,
     calls: CallConfig | None = None,
     device: torch.device = CPU,
+    resblock: Resblock = plain_resblock,
 ) -> VocoderRunner:
     """`noise` [480 * max_frames, 9]."""
     model = StepAudio2Vocoder(
@@ -187,6 +189,7 @@ def golden_vocoder(
         max_samples=max_frames * units.SAMPLES_PER_FRAME,
         device=device,
         noise=noise,
+        resblock=resblock,
     )
     caller = PlainCaller(model) if calls is None else BucketCaller(model, calls)
     renderer = OverlapRenderer(caller, device=device, max_streams=max_streams)

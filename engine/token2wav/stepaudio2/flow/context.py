@@ -1,7 +1,7 @@
 """A batch of chunks seen by encoder and estimator: reads what streams remember, keeps what is new.
 
-The only place that touches the memory's tensors, so a kernel that reads them in place replaces one method. Nothing here
-asks the device for a number: every call can be captured.
+For torch's operations, which want what they read in one piece; the kernels in cuda/ read the memory in place. Nothing
+here asks the device for a number: every call can be captured.
 """
 
 import torch

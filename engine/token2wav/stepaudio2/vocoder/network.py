@@ -4,7 +4,7 @@ Rows are right-padded. Every layer sees zeros behind a row's last column, as it 
 becomes what it would alone. Channels first: [B, channels, columns].
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import torch
@@ -12,6 +12,13 @@ from torch.nn import functional
 
 from voicegate.engine import units
 from voicegate.engine.model.config import VocoderConfig
+from voicegate.engine.token2wav.stepaudio2.vocoder.resblocks import (
+    Columns,
+    Resblock,
+    convolve,
+    filter_of,
+    plain_resblock,
+)
 from voicegate.engine.token2wav.stepaudio2.vocoder.source import F0Predictor, HarmonicSource
 from voicegate.engine.token2wav.vocoder.stft import Analysis, Synthesis
 from voicegate.engine.token2wav.vocoder.weights import source_stride, stage_rate
@@ -31,10 +38,21 @@ class RowLengths:
         columns = torch.arange(self.max_frames * rate + extra, device=self.frames.device)
         return (columns < self.frames[:, None] * rate + extra)[:, None]
 
+    def columns(self, rate: int, *, extra: int = 0) -> Columns:
+        return Columns(self.frames, rate, extra, self.mask(rate, extra=extra))
+
 
 class StepAudio2Network:
-    def __init__(self, config: VocoderConfig, weights: Mapping[str, torch.Tensor], *, device: torch.device) -> None:
+    def __init__(
+        self,
+        config: VocoderConfig,
+        weights: Mapping[str, torch.Tensor],
+        *,
+        device: torch.device,
+        resblock: Resblock = plain_resblock,
+    ) -> None:
         self._config = config
+        self._resblock = resblock
         self._weights = weights
         self._f0 = F0Predictor(weights)
         self._source = HarmonicSource(config, weights)
@@ -67,13 +85,13 @@ class StepAudio2Network:
         num_stages = len(self._config.upsample_rates)
         for stage in range(num_stages):
             is_last = stage == num_stages - 1
-            mask = lengths.mask(stage_rate(self._config, stage), extra=int(is_last))
+            columns = lengths.columns(stage_rate(self._config, stage), extra=int(is_last))
             x = self._upsample(stage, x)
             if is_last:
                 x = functional.pad(x, (1, 0), mode="reflect")
-            x = (x + self._source_branch(stage, spectra, mask)) * mask
-            x = self._filter(stage, x, mask)
-        x = self._conv("conv_post", functional.leaky_relu(x, POST_SLOPE), mask)
+            x = (x + self._source_branch(stage, spectra, columns)) * columns.mask
+            x = self._filter(stage, x, columns)
+        x = self._conv("conv_post", functional.leaky_relu(x, POST_SLOPE), columns.mask)
         return self._synthesise(x.mT, lengths)
 
     def _upsample(self, stage: int, x: torch.Tensor) -> torch.Tensor:
@@ -86,7 +104,7 @@ class StepAudio2Network:
             padding=(kernel - rate) // 2,
         )
 
-    def _source_branch(self, stage: int, spectra: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def _source_branch(self, stage: int, spectra: torch.Tensor, columns: Columns) -> torch.Tensor:
         stride = source_stride(self._config, stage)
         down = functional.conv1d(
             spectra,
@@ -96,32 +114,22 @@ class StepAudio2Network:
             padding=stride // 2,
         )
         dilations = self._config.source_resblock_dilations[stage]
-        return self._resblock(f"source_resblocks.{stage}", down * mask, dilations, mask)
+        return self._resblock(self._weights, f"source_resblocks.{stage}", down * columns.mask, dilations, columns)
 
-    def _filter(self, stage: int, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def _filter(self, stage: int, x: torch.Tensor, columns: Columns) -> torch.Tensor:
         dilations = self._config.resblock_dilations
         first = stage * len(dilations)
-        blocks = [self._resblock(f"resblocks.{first + index}", x, each, mask) for index, each in enumerate(dilations)]
-        return torch.stack(blocks).sum(0) / len(blocks)
+        blocks = [
+            self._resblock(self._weights, f"resblocks.{first + index}", x, each, columns)
+            for index, each in enumerate(dilations)
+        ]
+        total = blocks[0]
+        for block in blocks[1:]:
+            total += block
+        return total.div_(len(blocks))
 
-    def _resblock(self, name: str, x: torch.Tensor, dilations: Sequence[int], mask: torch.Tensor) -> torch.Tensor:
-        for index, dilation in enumerate(dilations):
-            hidden = self._snake(f"{name}.activations1.{index}", x)
-            hidden = self._conv(f"{name}.convs1.{index}", hidden, mask, dilation=dilation)
-            hidden = self._snake(f"{name}.activations2.{index}", hidden)
-            x = x + self._conv(f"{name}.convs2.{index}", hidden, mask)
-        return x
-
-    def _snake(self, name: str, x: torch.Tensor) -> torch.Tensor:
-        """x + sin^2(alpha x) / alpha (arXiv:2006.08195); 0 stays 0."""
-        alpha = self._weights[f"{name}.alpha"][:, None]
-        return torch.addcdiv(x, (x * alpha).sin_().square_(), alpha + 1e-9)
-
-    def _conv(self, name: str, x: torch.Tensor, mask: torch.Tensor, *, dilation: int = 1) -> torch.Tensor:
-        weight = self._weights[f"{name}.weight"]
-        padding = (weight.shape[2] - 1) * dilation // 2
-        out = functional.conv1d(x, weight, self._weights[f"{name}.bias"], padding=padding, dilation=dilation)
-        return out * mask
+    def _conv(self, name: str, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return convolve(x, *filter_of(self._weights, name)) * mask
 
     def _synthesise(self, spectra: torch.Tensor, lengths: RowLengths) -> torch.Tensor:
         """[B, 120 T + 1, 18] -> [B, 480 T]. Block b of 4 samples lies in frames b - 1 .. b + 2, if they exist."""
