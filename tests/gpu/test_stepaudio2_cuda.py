@@ -33,6 +33,7 @@ CUDA = torch.device("cuda")
 # Float32, of two correct implementations of the golden modules.
 FLOAT32_ATOL = 1e-4
 CALLS = CallConfig(row_buckets=(1, 4))
+CALLS_EAGER = replace(CALLS, has_graphs=False)
 
 
 def flow_on_gpu(schedule: tuple[int, ...] = SCHEDULE, *, has_graphs: bool = True, **options: object) -> GoldenFlow:
@@ -157,6 +158,13 @@ def test_the_vocoders_graphs_are_what_eager_is_and_what_a_cpu_is() -> None:
         near(replayed, launched, 1e-5)
         print(f"\nvocoder, float32 against a CPU: max {(replayed - expected).abs().max():.1e}")
         near(replayed, expected, 2e-3)
+
+
+def test_the_vocoders_kernels_are_what_torchs_operations_are() -> None:
+    kernels, plain = rendered(vocoder_on_gpu()), rendered(golden_vocoder(calls=CALLS_EAGER, device=CUDA))
+    for fused, expected in zip(kernels, plain, strict=True):
+        print(f"\nvocoder, kernels against torch's operations: max {(fused - expected).abs().max():.1e}")
+        near(fused, expected, 1e-3)
 
 
 @pytest.fixture(scope="module")
