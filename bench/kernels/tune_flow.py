@@ -98,12 +98,13 @@ def tune_product(
     weights: Sequence[tuple[torch.Tensor, torch.Tensor]],
     lines: Sequence[int],
     *,
+    tiles: Sequence[LinearTile] = (*LINEAR_TILES, *SPLIT_TILES),
     has_gelu: bool = False,
     has_parts: bool = False,
 ) -> None:
     cublas = partial(torch._addmm_activation, use_gelu=True) if has_gelu else torch.addmm
     products: dict[str, Product] = {"cuBLAS": lambda x, weight, bias: cublas(bias, x, weight.t())}
-    for tile in (*LINEAR_TILES, *(SPLIT_TILES if has_parts else ())):
+    for tile in tiles if has_parts else [tile for tile in tiles if tile.num_parts == 1]:
         products[str(astuple(tile))] = partial(fused_linear.launch_linear, tile=tile, has_gelu=has_gelu, is_pdl=True)
     print(f"{name}: us by tile (lines, outs, depth, stages, warps, parts) and lines={lines}")
     width = weights[0][0].shape[1]

@@ -7,6 +7,7 @@ python -m voicegate.bench.kernels.tune_stepaudio2
 """
 
 from dataclasses import astuple
+from functools import partial
 from typing import Final
 
 import torch
@@ -14,7 +15,8 @@ from triton.runtime.errors import OutOfResources
 
 from voicegate.bench.kernels.stepaudio2_model import StepAudio2Fixture, full_size_flow
 from voicegate.bench.kernels.timing import DEVICE, captured_us
-from voicegate.bench.kernels.tune_flow import tune_product
+from voicegate.bench.kernels.tune_flow import LINEAR_TILES, SPLIT_TILES, tune_product
+from voicegate.engine.token2wav.flow.cuda.fused_linear import LinearTile
 from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkBuffers, ChunkShape
 from voicegate.engine.token2wav.stepaudio2.flow.cuda import fused_attention
 from voicegate.engine.token2wav.stepaudio2.flow.cuda.fused_attention import AttendTile
@@ -38,6 +40,15 @@ ATTEND_TILES: Final = [
         (128, 64, 3, 8, None),
     )
     for splits in (1, 2, 4, 8)
+]
+# Narrower ones too: an update has 512 outputs, which are 8 programs of 64 for each 64 lines.
+PRODUCT_TILES: Final = [
+    *LINEAR_TILES,
+    LinearTile(64, 32, 64, 6, 4),
+    LinearTile(64, 32, 128, 4, 4),
+    *SPLIT_TILES,
+    LinearTile(64, 32, 64, 4, 4, num_parts=4),
+    LinearTile(64, 32, 128, 4, 4, num_parts=2),
 ]
 # Both halves of a row of 24, 54 and 104 frames, and of several.
 LINES: Final = (48, 96, 108, 192, 208, 416, 832)
@@ -75,11 +86,12 @@ def attend_us(
 
 def tune_products(tensors: StepTensors) -> None:
     layers = tensors.layers
-    tune_product("qkv", [layer.qkv for layer in layers], LINES)
-    tune_product("mlp in, gelu", [layer.mlp_in for layer in layers], LINES, has_gelu=True)
-    tune_product("attention out", [layer.attn_out for layer in layers], LINES, has_parts=True)
-    tune_product("convolution", [layer.conv_in for layer in layers], LINES, has_parts=True)
-    tune_product("mlp out", [layer.mlp_out for layer in layers], LINES, has_parts=True)
+    tune = partial(tune_product, lines=LINES, tiles=PRODUCT_TILES)
+    tune("qkv", [layer.qkv for layer in layers])
+    tune("mlp in, gelu", [layer.mlp_in for layer in layers], has_gelu=True)
+    tune("attention out", [layer.attn_out for layer in layers], has_parts=True)
+    tune("convolution", [layer.conv_in for layer in layers], has_parts=True)
+    tune("mlp out", [layer.mlp_out for layer in layers], has_parts=True)
 
 
 @torch.inference_mode()

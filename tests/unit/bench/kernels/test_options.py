@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from voicegate.bench.kernels import __main__ as front
-from voicegate.bench.kernels import tune_flow, tune_llm, tune_vocoder
+from voicegate.bench.kernels import tune_flow, tune_llm, tune_stepaudio2, tune_vocoder
 from voicegate.bench.kernels.__main__ import PARTS, Part, UsageError, chosen_sections, main, parser
 
 pytestmark = pytest.mark.unit
@@ -72,4 +72,8 @@ def test_tuners_try_tiles_that_fit_their_kernels() -> None:
         assert len({tile.num_splits for tile in tune_llm.tiles(kind)}) == 1, "one order of summation a weight"
     assert len(set(tune_flow.ATTEND_TILES)) == len(tune_flow.ATTEND_TILES)
     assert len(set(tune_flow.LINEAR_TILES)) == len(tune_flow.LINEAR_TILES)
+    assert len(set(tune_stepaudio2.ATTEND_TILES)) == len(tune_stepaudio2.ATTEND_TILES)
+    for width_out, width_in in ((1536, 512), (2048, 512), (512, 512), (512, 1536), (512, 2048)):
+        weight = torch.empty(width_out, width_in, device="meta")
+        assert all(tile.fits(weight) for tile in tune_stepaudio2.PRODUCT_TILES)
     assert all(tile.outputs & (tile.outputs - 1) == 0 for tile in tune_vocoder.TILES)

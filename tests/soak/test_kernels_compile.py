@@ -1,0 +1,34 @@
+"""The second family's kernels through Triton's real compiler, for a GPU that this machine need not have."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.soak,
+    pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton"),
+]
+
+KERNELS = {
+    *("project_input_kernel", "norm_kernel", "attend_kernel", "merge_kernel", "linear_kernel", "norm_taps_kernel"),
+    *("mish_taps_kernel", "euler_kernel", "snake_kernel"),
+}
+
+
+def test_all_of_a_step_and_a_call_compile_for_hopper(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.support.hopper_compiler"],
+        env=environment | {"TRITON_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert {line.partition(":")[0] for line in ended.stdout.splitlines()} == KERNELS

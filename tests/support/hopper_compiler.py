@@ -1,0 +1,92 @@
+"""Real Triton where there is no GPU: kernels are compiled for a Hopper with a launch's arguments, and not launched.
+
+Triton's interpreter knows neither the compiler's limits nor the device's. Run in a process of its own, since Triton
+decides at its first import which of the two it is: `python -m tests.support.hopper_compiler`.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import product
+from types import SimpleNamespace
+from typing import Any, Final
+from unittest import mock
+
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
+
+from voicegate.bench.kernels.stepaudio2_model import StepAudio2Fixture, full_size_flow, full_size_model, random_weights
+from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkBuffers, ChunkShape
+from voicegate.engine.token2wav.stepaudio2.flow.cuda import tensors
+from voicegate.engine.token2wav.stepaudio2.flow.cuda.step import FusedStep
+from voicegate.engine.token2wav.stepaudio2.vocoder.cuda.fused_resblock import fused_resblock
+from voicegate.engine.token2wav.stepaudio2.vocoder.network import RowLengths
+from voicegate.engine.token2wav.stepaudio2.vocoder.weights import load_vocoder_weights, vocoder_shapes
+
+CPU: Final = torch.device("cpu")
+HOPPER: Final = GPUTarget("cuda", 90, 32)
+SHARED_BYTES: Final = 227 * 1024  # that a program may have there
+KNOWN: Final = 512
+# A first chunk alone, whose contexts are split and whose products are Triton's; and four later ones.
+SHAPES: Final = (ChunkShape(1, 12, KNOWN), ChunkShape(1, 52, KNOWN), ChunkShape(4, 52, KNOWN))
+
+
+@contextmanager
+def compiled_only() -> Iterator[dict[str, int]]:
+    """-> bytes of shared memory by kernel, the most that one of them takes."""
+    shared: dict[str, int] = {}
+    run = JITFunction.run
+
+    def compile_(kernel: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
+        compiled = run(kernel, *args, grid=grid, warmup=True, **options)
+        shared[kernel.__name__] = max(shared.get(kernel.__name__, 0), compiled.metadata.shared)
+        return compiled
+
+    target = SimpleNamespace(
+        get_current_target=lambda: HOPPER, get_current_device=lambda: 0, get_current_stream=lambda _: 0
+    )
+    driver.set_active(target)
+    with mock.patch.object(JITFunction, "run", compile_), mock.patch.object(tensors, "can_overlap", return_value=True):
+        yield shared
+
+
+def compile_steps(dtype: torch.dtype, kv_dtype: torch.dtype) -> None:
+    """One layer's kernels of the released size. What torch computes between them is of memory that nobody wrote."""
+    config = full_size_flow()
+    config = replace(config, estimator=replace(config.estimator, depth=1), num_euler_steps=1)
+    most = max(shape.num_rows for shape in SHAPES)
+    fixture = StepAudio2Fixture(config, num_rows=most, num_known=KNOWN, device=CPU, dtype=dtype, kv_dtype=kv_dtype)
+    step = FusedStep(fixture.model, fixture.memory)
+    for shape in SHAPES:
+        buffers = ChunkBuffers(fixture.model, fixture.memory, shape)
+        buffers.fill(fixture.rows([KNOWN] * shape.num_rows, [shape.num_tokens] * shape.num_rows))
+        step.advance(buffers)
+
+
+def compile_vocoder() -> None:
+    config = full_size_model().vocoder
+    weights = load_vocoder_weights(config, random_weights(vocoder_shapes(config), CPU), device=CPU)
+    lengths = RowLengths(torch.tensor([[3, 0, 1]])[:, 0], 3)
+    for stage in range(len(config.upsample_rates)):
+        columns = lengths.columns(8, extra=1)
+        name = f"source_resblocks.{stage}"
+        x = torch.zeros(1, len(weights[f"{name}.convs1.0.bias"]), columns.mask.shape[2])
+        fused_resblock(weights, name, x, config.source_resblock_dilations[stage], columns)
+
+
+def main() -> None:
+    with torch.inference_mode(), compiled_only() as shared:
+        for dtypes in product((torch.bfloat16,), (torch.bfloat16, torch.float8_e4m3fn)):
+            compile_steps(*dtypes)
+        compile_steps(torch.float32, torch.float32)
+        compile_vocoder()
+    for name, num_bytes in shared.items():
+        sys.stdout.write(f"{name}: {num_bytes} bytes of shared memory\n")
+        assert num_bytes <= SHARED_BYTES, name
+
+
+if __name__ == "__main__":
+    main()
