@@ -25,7 +25,7 @@ NUM_KNOWN = 520
 ALONE = ((24, 12),)
 FIRST = ((257, 12),)
 MIXED = ((104, 52), (520, 27), (299, 1))
-MANY = tuple((100 + 13 * row, 52) for row in range(16))
+MANY = tuple((104 + 13 * row, 52) for row in range(16))
 Rows = tuple[tuple[int, int], ...]
 
 
