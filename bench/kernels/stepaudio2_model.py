@@ -55,6 +55,11 @@ class StepAudio2Fixture:
         self._blocks_per_row = memory.num_blocks(num_known)
         num_blocks = num_rows * self._blocks_per_row
         self.memory = FlowMemory(config, num_blocks=num_blocks, device=device, dtype=dtype, kv_dtype=kv_dtype)
+        self.draw_context()
+
+    def draw_context(self) -> None:
+        """The same whenever it is drawn, and in each type: chunks leave frames of their own in it."""
+        device = self.model.device
         generator = torch.Generator(device).manual_seed(1)
         for part in (self.memory.estimator, self.memory.tokens, self.memory.frames):
             for layer in part:  # torch draws no 8-bit floats

@@ -3,9 +3,10 @@
 Its outcome are stepaudio2/flow/cuda/fused_attention.attend_tile and step.FEW_LINES. A product's tiles are judged behind
 one another, without the norms between them.
 
-python -m voicegate.bench.kernels.tune_stepaudio2
+python -m voicegate.bench.kernels.tune_stepaudio2 [--only products]
 """
 
+import argparse
 from dataclasses import astuple
 from functools import partial
 from typing import Final
@@ -94,8 +95,22 @@ def tune_products(tensors: StepTensors) -> None:
     tune("mlp out", [layer.mlp_out for layer in layers], has_parts=True)
 
 
+TUNED: Final = ("products", "attention")
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m voicegate.bench.kernels.tune_stepaudio2",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--only", nargs="+", choices=TUNED, default=TUNED, help="(default: both)")
+    return parser
+
+
 @torch.inference_mode()
 def main() -> None:
+    chosen = parser().parse_args().only
     fixture = StepAudio2Fixture(
         full_size_flow(),
         num_rows=max(rows for rows, _ in BATCHES),
@@ -105,8 +120,10 @@ def main() -> None:
         kv_dtype=torch.float8_e4m3fn,
     )
     tensors = step_tensors(fixture.model, fixture.memory)
-    tune_attention(fixture, tensors)
-    tune_products(tensors)
+    if "products" in chosen:
+        tune_products(tensors)
+    if "attention" in chosen:
+        tune_attention(fixture, tensors)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,8 @@ def chunk_rows(parts: StepAudio2Fixture, rows: Rows) -> list[ChunkRow]:
 
 
 def solved(parts: StepAudio2Fixture, rows: Rows, step: EulerStep) -> list[torch.Tensor]:
-    """Mel of each row, [80, n], after all steps; amid a padding row."""
+    """Mel of each row, [80, n], after all steps, amid a padding row; behind contexts that no one before has changed."""
+    parts.draw_context()
     batch = chunk_rows(parts, rows)
     shape = ChunkShape(len(rows) + 1, max(row.num_tokens for row in batch), NUM_KNOWN)
     buffers = ChunkBuffers(parts.model, parts.memory, shape)
@@ -90,6 +91,7 @@ def test_graphs_are_what_eager_is_to_the_bit() -> None:
         solver = BucketSolver(parts.model, parts.memory, buckets, step=FusedStep(parts.model, parts.memory))
         solver.graphs.capture()
         for rows in (FIRST, MIXED, FIRST):
+            parts.draw_context()
             solve = solver.begin(chunk_rows(parts, rows))
             for _ in range(parts.model.schedule.num_steps):
                 solve.advance()

@@ -20,14 +20,15 @@ KERNELS = {
 }
 
 
-def test_all_of_a_step_and_a_call_compile_for_hopper(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gpu", ["hopper", "ada"])
+def test_all_of_a_step_and_a_call_compile(gpu: str, tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.support.hopper_compiler"],
+        [sys.executable, "-m", "tests.support.kernel_compiler", gpu],
         env=environment | {"TRITON_CACHE_DIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1_200,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr

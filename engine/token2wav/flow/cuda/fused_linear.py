@@ -5,12 +5,15 @@ From where cuBLAS is faster, and which tile is fastest, is the outcome of bench/
 
 # mypy: disable-error-code="no-untyped-call"
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final, Protocol
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 import triton
+from triton.runtime import driver
 
 from voicegate.engine.token2wav.flow.cuda import linear_kernels
 
@@ -39,6 +42,11 @@ class LinearTile:
     def fits(self, weight: torch.Tensor) -> bool:
         width_out, width_in = weight.shape
         return width_out % self.outs == 0 and width_in % (self.num_parts * self.depth) == 0
+
+    def within(self, num_bytes: int, dtype: torch.dtype) -> "LinearTile":
+        """With as many stages as there is shared memory for: a Hopper's 227 KiB hold all, an Ada's 99 do not."""
+        most = num_bytes // ((self.lines + self.outs) * self.depth * dtype.itemsize)
+        return self if self.num_stages <= most else replace(self, num_stages=most)
 
 
 _FEW_TILE: Final = LinearTile(lines=64, outs=64, depth=64, num_stages=6, num_warps=4)
@@ -85,7 +93,7 @@ def linear(
     tensors: Launching, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, limit: int = _FEW_LINES
 ) -> torch.Tensor:
     if _is_few(x, weight, limit, _FEW_TILE):
-        return launch_linear(x, weight, bias, tile=_FEW_TILE, has_gelu=False, is_pdl=tensors.is_pdl)
+        return launch_linear(x, weight, bias, tile=_fitting(_FEW_TILE, x), has_gelu=False, is_pdl=tensors.is_pdl)
     return F.linear(x, weight, bias)
 
 
@@ -93,7 +101,7 @@ def widen(
     tensors: Launching, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, limit: int = _FEW_LINES
 ) -> torch.Tensor:
     if _is_few(x, weight, limit, _FEW_TILE):
-        return launch_linear(x, weight, bias, tile=_FEW_TILE, has_gelu=True, is_pdl=tensors.is_pdl)
+        return launch_linear(x, weight, bias, tile=_fitting(_FEW_TILE, x), has_gelu=True, is_pdl=tensors.is_pdl)
     # cuBLASLt's epilogue is the tanh form; a CPU's `use_gelu` would be the exact one.
     return torch._addmm_activation(bias, x, weight.t(), use_gelu=True)
 
@@ -103,8 +111,22 @@ def update(
 ) -> torch.Tensor:
     tile = _update_tile(*x.shape)
     if _is_few(x, weight, limit, tile):
-        return launch_linear(x, weight, bias, tile=tile, has_gelu=False, is_pdl=tensors.is_pdl)
+        return launch_linear(x, weight, bias, tile=_fitting(tile, x), has_gelu=False, is_pdl=tensors.is_pdl)
     return F.linear(x, weight, bias)
+
+
+def shared_bytes(device: torch.device) -> int:
+    """That a program may have there; where kernels are interpreted nothing limits them."""
+    return _shared_bytes(device) if device.type == "cuda" else sys.maxsize
+
+
+@cache
+def _shared_bytes(device: torch.device) -> int:
+    return int(driver.active.utils.get_device_properties(device.index)["max_shared_mem"])
+
+
+def _fitting(tile: LinearTile, x: torch.Tensor) -> LinearTile:
+    return tile.within(shared_bytes(x.device), x.dtype)
 
 
 def _is_few(x: torch.Tensor, weight: torch.Tensor, limit: int, tile: LinearTile) -> bool:

@@ -19,6 +19,8 @@ from voicegate.engine.token2wav.stepaudio2.flow.weights import CONV_TAPS
 
 _MIN_TILE: Final = 16  # tl.dot takes no smaller side
 _INPUT_CHANNELS: Final = 64  # of a program
+_CHANNELS_PER_WARP: Final = 128  # four a thread
+_MAX_WARPS: Final = 4
 
 
 def project_input(tensors: StepTensors, buffers: ChunkBuffers) -> torch.Tensor:
@@ -55,6 +57,7 @@ def norm(
 ) -> torch.Tensor:
     """hidden += gate * update, if there is one, which may be in parts to be summed; -> its modulated norm."""
     num_lines, dim = hidden.shape
+    block_d = int(triton.next_power_of_2(dim))
     out = torch.empty(num_lines, dim, dtype=tensors.dtype, device=hidden.device)
     line_kernels.norm_kernel[(num_lines,)](
         hidden,
@@ -69,9 +72,9 @@ def norm(
         TABLE_ROWS=tensors.modulations.shape[1],
         DIM=dim,
         EPS=NORM_EPS,
-        BLOCK_D=int(triton.next_power_of_2(dim)),
+        BLOCK_D=block_d,
         IS_PDL=tensors.is_pdl,
-        num_warps=4,
+        num_warps=_line_warps(block_d),
         launch_pdl=tensors.is_pdl,
     )
     return out
@@ -90,6 +93,7 @@ def norm_taps(
     """`norm` -> [C * B * n, 3 * D], what the first convolution multiplies; its tails move on."""
     num_lines, dim = hidden.shape
     shape = buffers.shape
+    block_d = int(triton.next_power_of_2(dim))
     taps = torch.empty(num_lines, CONV_TAPS * dim, dtype=tensors.dtype, device=hidden.device)
     conv_kernels.norm_taps_kernel[(shape.num_frames, CFG_HALVES * shape.num_rows)](
         hidden,
@@ -113,9 +117,9 @@ def norm_taps(
         DIM=dim,
         TAPS=CONV_TAPS,
         EPS=NORM_EPS,
-        BLOCK_D=int(triton.next_power_of_2(dim)),
+        BLOCK_D=block_d,
         IS_PDL=tensors.is_pdl,
-        num_warps=4,
+        num_warps=_line_warps(block_d),
         launch_pdl=tensors.is_pdl,
     )
     return taps
@@ -126,6 +130,7 @@ def mish_taps(tensors: StepTensors, buffers: ChunkBuffers, convolved: torch.Tens
     dim = tensors.config.dim
     shape = buffers.shape
     num_lines = CFG_HALVES * shape.num_rows * shape.num_frames
+    block_d = int(triton.next_power_of_2(dim))
     taps = torch.empty(num_lines, CONV_TAPS * dim, dtype=tensors.dtype, device=convolved.device)
     conv_kernels.mish_taps_kernel[(shape.num_frames, CFG_HALVES * shape.num_rows)](
         convolved,
@@ -146,12 +151,17 @@ def mish_taps(tensors: StepTensors, buffers: ChunkBuffers, convolved: torch.Tens
         TAPS=CONV_TAPS,
         EPS=INNER_NORM_EPS,
         MISH_LIMIT=MISH_LIMIT,
-        BLOCK_D=int(triton.next_power_of_2(dim)),
+        BLOCK_D=block_d,
         IS_PDL=tensors.is_pdl,
-        num_warps=4,
+        num_warps=_line_warps(block_d),
         launch_pdl=tensors.is_pdl,
     )
     return taps
+
+
+def _line_warps(block_d: int) -> int:
+    """No more than a line has channels for: with more, two threads would read what one of them overwrites."""
+    return min(max(block_d // _CHANNELS_PER_WARP, 1), _MAX_WARPS)
 
 
 def euler(tensors: StepTensors, buffers: ChunkBuffers, normed: torch.Tensor) -> None:

@@ -163,6 +163,12 @@ def test_linear_in_parts() -> None:
     assert_near(actual.view(2, 40, 32).sum(0), expected)
 
 
+def test_a_tile_has_as_many_stages_as_there_is_shared_memory_for() -> None:
+    tile = fused_linear.LinearTile(lines=128, outs=64, depth=64, num_stages=6, num_warps=4, num_parts=4)
+    assert tile.within(227 * 1024, torch.bfloat16) == tile
+    assert tile.within(99 * 1024, torch.bfloat16) == replace(tile, num_stages=4)
+
+
 @pytest.mark.parametrize("num_lines", [64, 200, 300])
 def test_an_update_of_any_length(num_lines: int) -> None:
     tensors = next(benches(ROWS)).tensors

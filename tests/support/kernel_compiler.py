@@ -1,13 +1,13 @@
-"""Real Triton where there is no GPU: kernels are compiled for a Hopper with a launch's arguments, and not launched.
+"""Real Triton where there is no GPU: kernels are compiled with a launch's arguments, and not launched.
 
 Triton's interpreter knows neither the compiler's limits nor the device's. Run in a process of its own, since Triton
-decides at its first import which of the two it is: `python -m tests.support.hopper_compiler`.
+decides at its first import which of the two it is: `python -m tests.support.kernel_compiler hopper`.
 """
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from types import SimpleNamespace
 from typing import Any, Final
@@ -19,6 +19,7 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from voicegate.bench.kernels.stepaudio2_model import StepAudio2Fixture, full_size_flow, full_size_model, random_weights
+from voicegate.engine.token2wav.flow.cuda import fused_linear
 from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkBuffers, ChunkShape
 from voicegate.engine.token2wav.stepaudio2.flow.cuda import tensors
 from voicegate.engine.token2wav.stepaudio2.flow.cuda.step import FusedStep
@@ -27,15 +28,22 @@ from voicegate.engine.token2wav.stepaudio2.vocoder.network import RowLengths
 from voicegate.engine.token2wav.stepaudio2.vocoder.weights import load_vocoder_weights, vocoder_shapes
 
 CPU: Final = torch.device("cpu")
-HOPPER: Final = GPUTarget("cuda", 90, 32)
-SHARED_BYTES: Final = 227 * 1024  # that a program may have there
 KNOWN: Final = 512
 # A first chunk alone, whose contexts are split and whose products are Triton's; and four later ones.
 SHAPES: Final = (ChunkShape(1, 12, KNOWN), ChunkShape(1, 52, KNOWN), ChunkShape(4, 52, KNOWN))
 
 
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    capability: int
+    shared_bytes: int  # that a program may have
+
+
+GPUS: Final = {"hopper": Gpu(90, 227 * 1024), "ada": Gpu(89, 99 * 1024)}
+
+
 @contextmanager
-def compiled_only() -> Iterator[dict[str, int]]:
+def compiled_only(gpu: Gpu) -> Iterator[dict[str, int]]:
     """-> bytes of shared memory by kernel, the most that one of them takes."""
     shared: dict[str, int] = {}
     run = JITFunction.run
@@ -45,11 +53,15 @@ def compiled_only() -> Iterator[dict[str, int]]:
         shared[kernel.__name__] = max(shared.get(kernel.__name__, 0), compiled.metadata.shared)
         return compiled
 
-    target = SimpleNamespace(
-        get_current_target=lambda: HOPPER, get_current_device=lambda: 0, get_current_stream=lambda _: 0
+    target = GPUTarget("cuda", gpu.capability, 32)
+    driver.set_active(
+        SimpleNamespace(get_current_target=lambda: target, get_current_device=lambda: 0, get_current_stream=lambda _: 0)
     )
-    driver.set_active(target)
-    with mock.patch.object(JITFunction, "run", compile_), mock.patch.object(tensors, "can_overlap", return_value=True):
+    with (
+        mock.patch.object(JITFunction, "run", compile_),
+        mock.patch.object(tensors, "can_overlap", return_value=gpu.capability >= 90),
+        mock.patch.object(fused_linear, "shared_bytes", return_value=gpu.shared_bytes),
+    ):
         yield shared
 
 
@@ -78,14 +90,15 @@ def compile_vocoder() -> None:
 
 
 def main() -> None:
-    with torch.inference_mode(), compiled_only() as shared:
+    gpu = GPUS[sys.argv[1]]
+    with torch.inference_mode(), compiled_only(gpu) as shared:
         for dtypes in product((torch.bfloat16,), (torch.bfloat16, torch.float8_e4m3fn)):
             compile_steps(*dtypes)
         compile_steps(torch.float32, torch.float32)
         compile_vocoder()
     for name, num_bytes in shared.items():
         sys.stdout.write(f"{name}: {num_bytes} bytes of shared memory\n")
-        assert num_bytes <= SHARED_BYTES, name
+        assert num_bytes <= gpu.shared_bytes, name
 
 
 if __name__ == "__main__":
