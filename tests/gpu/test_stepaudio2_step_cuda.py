@@ -115,7 +115,7 @@ def test_a_step_is_few_launches(rows: Rows) -> None:
         passes.begin(buffers)
         passes.advance(buffers)
         torch.cuda.synchronize()
-        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as profiler:
             passes.advance(buffers)
             torch.cuda.synchronize()
         counts[type(step)] = sum(event.device_type == DeviceType.CUDA for event in profiler.events())
