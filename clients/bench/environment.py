@@ -46,7 +46,9 @@ def _commit() -> dict[str, Any]:
     commit = _output("git", "rev-parse", "--short=12", "HEAD") if (_SOURCES / ".git").exists() else None
     if not commit:
         return {"commit": None, "is_dirty": None}
-    return {"commit": commit, "is_dirty": bool(_output("git", "status", "--porcelain", "--untracked-files=no"))}
+    # What runs write changes no run, and one after another may write it.
+    changed = _output("git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)bench/results")
+    return {"commit": commit, "is_dirty": bool(changed)}
 
 
 def _command() -> str:
