@@ -61,9 +61,9 @@ class Inbox:
         self._bell.ring()
 
     def open(self, utterance_id: UtteranceId, command: Command) -> None:
-        """An utterance's first."""
+        """An utterance's first. What still waits for one of its name, which has ended, stays apart and ahead."""
         with self._lock:
-            envelope = self._envelope(utterance_id)
+            envelope = self._new_envelope(utterance_id)
             envelope.is_opening = True
             envelope.commands.append(command)
         self._bell.ring()
@@ -141,16 +141,18 @@ class Inbox:
         return []
 
     def _envelope(self, utterance_id: UtteranceId) -> _Envelope:
-        envelope = self._open.get(utterance_id)
-        if envelope is None:
-            envelope = self._open[utterance_id] = _Envelope(utterance_id)
-            self._envelopes.append(envelope)
+        return self._open.get(utterance_id) or self._new_envelope(utterance_id)
+
+    def _new_envelope(self, utterance_id: UtteranceId) -> _Envelope:
+        envelope = self._open[utterance_id] = _Envelope(utterance_id)
+        self._envelopes.append(envelope)
         return envelope
 
     def _take(self, envelope: _Envelope) -> None:
         envelope.is_taken = True
-        if envelope.utterance_id is not None:
-            del self._open[envelope.utterance_id]
+        name = envelope.utterance_id
+        if name is not None and self._open.get(name) is envelope:
+            del self._open[name]
 
 
 class _Bell:

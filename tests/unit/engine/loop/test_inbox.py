@@ -95,6 +95,28 @@ def test_who_has_not_been_heard_of_is_taken_back_with_its_text() -> None:
     assert inbox.cancel(A, recorder.note(A, "cancel")) is None
 
 
+def test_what_waits_for_an_utterance_that_has_ended_is_not_taken_back_with_the_next_of_its_name() -> None:
+    """The engine's thread has heard of the first, and may have to be told to stop: its encoder failed, say."""
+    inbox, recorder = Inbox(), Recorder()
+    inbox.open(A, recorder.note(A, "open"))
+    assert taken(inbox, recorder) == [(A, "open")]
+    inbox.push(A, "old")
+    assert inbox.cancel(A, recorder.note(A, "cancel")) is None
+    inbox.open(A, recorder.note(A, "open"))
+    inbox.push(A, "new")
+    assert inbox.cancel(A, recorder.note(A, "cancel")) == "new"
+    assert taken(inbox, recorder) == [(A, "push", "old"), (A, "cancel")]
+
+
+def test_the_next_of_a_name_is_told_of_behind_all_that_waits_for_the_last() -> None:
+    inbox, recorder = Inbox(), Recorder()
+    inbox.push(A, "old")
+    inbox.open(A, recorder.note(A, "open"))
+    inbox.push(A, "new")
+    assert taken(inbox, recorder) == [(A, "push", "old"), (A, "open"), (A, "push", "new")]
+    assert inbox.cancel(A, recorder.note(A, "cancel")) is None
+
+
 @pytest.mark.parametrize("event", ["wake", "close", "push"])
 def test_whoever_waits_is_woken(event: str) -> None:
     inbox = Inbox()
@@ -108,12 +130,15 @@ def test_whoever_waits_is_woken(event: str) -> None:
     assert inbox.is_closed == (event == "close")
 
 
-@given(st.lists(st.tuples(st.sampled_from(["open", "push", "add", "cancel", "take"]), st.integers(0, 3)), max_size=60))
+ACTIONS = ["open", "push", "add", "cancel", "take", "end"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 3)), max_size=60))
 def test_every_utterance_is_told_what_was_said_in_that_order(script: list[tuple[str, int]]) -> None:
     inbox, recorder = Inbox(), Recorder()
     said: dict[UtteranceId, list[str]] = defaultdict(list)
     heard: dict[UtteranceId, list[str]] = defaultdict(list)
-    opened: set[UtteranceId] = set()
+    opened: dict[UtteranceId, int] = {}  # and how much was said before it
 
     def listen(calls: list[tuple[Any, ...]]) -> None:
         for name, _, *what in calls:
@@ -123,7 +148,7 @@ def test_every_utterance_is_told_what_was_said_in_that_order(script: list[tuple[
         name, mark = UtteranceId(str(which)), chr(0x100 + number)
         match action:
             case "open" if name not in opened:
-                opened.add(name)
+                opened[name] = len(said[name])
                 inbox.open(name, recorder.note(name, "open", mark))
                 said[name].append(mark)
             case "push":
@@ -136,8 +161,9 @@ def test_every_utterance_is_told_what_was_said_in_that_order(script: list[tuple[
                 if inbox.cancel(name, recorder.note(name, "cancel", mark)) is None:
                     said[name].append(mark)
                 else:
-                    said[name] = heard[name].copy()
-                    opened.discard(name)
+                    del said[name][opened.pop(name) :]
+            case "end" if name in opened and len(heard[name]) > opened[name]:  # by itself: its name is free
+                del opened[name]
             case "take":
                 for command in inbox.take(0.0):
                     command(cast(EngineCore, recorder))
