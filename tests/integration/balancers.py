@@ -7,13 +7,13 @@ import re
 import shutil
 import socket
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 import pytest
 
 from tests.support.polling import until
+from tests.support.ports import reserved_port
 from voicegate.engine.fake.engine import FakeEngine, Script
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.server import Gateway
@@ -23,21 +23,14 @@ SERVER = re.compile(r"10\.0\.0\.1(\d):8080")
 NAMES = ("gw1", "gw2", "gw3")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
 @dataclass
 class Host:
     """One gateway at an address of its own, that may be restarted there."""
 
     name: str
     script: Script
-    port: int = field(default_factory=free_port)
-    agent_port: int = field(default_factory=free_port)
+    port: int
+    agent_port: int
 
     async def start(self) -> None:
         config = GatewayConfig(
@@ -54,18 +47,21 @@ class Host:
         assert await self._serving == 0
 
 
+@dataclass(frozen=True)
 class Fleet:
-    def __init__(self, script: Script) -> None:
-        self.hosts = [Host(name, script) for name in NAMES]
+    hosts: list[Host]
+    balancer_port: int
 
-    async def __aenter__(self) -> "Fleet":
-        await asyncio.gather(*(host.start() for host in self.hosts))
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await asyncio.gather(*(host.stop() for host in self.hosts))
+@contextlib.asynccontextmanager
+async def running_fleet(script: Script) -> AsyncIterator[Fleet]:
+    async with contextlib.AsyncExitStack() as running:
+        ports = [running.enter_context(reserved_port()) for _ in range(1 + 2 * len(NAMES))]
+        hosts = [Host(name, script, ports.pop(), ports.pop()) for name in NAMES]
+        for host in hosts:
+            await host.start()
+            running.push_async_callback(host.stop)
+        yield Fleet(hosts, ports.pop())
 
 
 def required(name: str) -> str:
@@ -90,7 +86,7 @@ class Balancer:
 
 @contextlib.asynccontextmanager
 async def haproxy(fleet: Fleet, directory: Path) -> AsyncIterator[Balancer]:
-    program, port = required("haproxy"), free_port()
+    program = required("haproxy")
     text = _addresses((DEPLOY / "haproxy/haproxy.cfg").read_text(), fleet)
     for host in fleet.hosts:
         line = rf"(server {host.name} \S+ agent-port) 9465"
@@ -99,13 +95,13 @@ async def haproxy(fleet: Fleet, directory: Path) -> AsyncIterator[Balancer]:
     # Gateways and clients share one event loop here, which a busy machine holds up for longer than two checks.
     assert "fall 2" in text
     text = text.replace("fall 2", "fall 1000")
-    text = text.replace("bind :8080", f"bind 127.0.0.1:{port}")
+    text = text.replace("bind :8080", f"bind 127.0.0.1:{fleet.balancer_port}")
     text = text.replace("maxconn 20000", "maxconn 500")  # each takes two of the files that a developer may open
     text = text.replace("global\n", f"global\n    stats socket {directory}/admin\n", 1)
     path = directory / "haproxy.cfg"
     path.write_text(text)
-    async with _running([program, "-db", "-f", str(path)], port, directory):
-        balancer = Balancer(f"ws://127.0.0.1:{port}", directory)
+    async with _running([program, "-db", "-f", str(path)], fleet.balancer_port, directory):
+        balancer = Balancer(f"ws://127.0.0.1:{fleet.balancer_port}", directory)
         await until((directory / "admin").exists)
         for name in NAMES:
             await until_weight(balancer, name, lambda weight: weight > 0)
@@ -114,9 +110,9 @@ async def haproxy(fleet: Fleet, directory: Path) -> AsyncIterator[Balancer]:
 
 @contextlib.asynccontextmanager
 async def nginx(fleet: Fleet, directory: Path) -> AsyncIterator[Balancer]:
-    program, port = required("nginx"), free_port()
+    program = required("nginx")
     text = _addresses((DEPLOY / "nginx/voicegate.conf").read_text(), fleet)
-    text = text.replace("listen 8080;", f"listen 127.0.0.1:{port};")
+    text = text.replace("listen 8080;", f"listen 127.0.0.1:{fleet.balancer_port};")
     scratch = "".join(
         f"{kind}_temp_path {directory}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
@@ -126,8 +122,10 @@ async def nginx(fleet: Fleet, directory: Path) -> AsyncIterator[Balancer]:
         f"{user}daemon off;\npid {directory}/pid;\nerror_log stderr;\nworker_processes 1;\nevents {{}}\n"
         f"http {{\naccess_log off;\n{scratch}{text}}}\n"
     )
-    async with _running([program, "-e", "stderr", "-p", str(directory), "-c", str(path)], port, directory):
-        yield Balancer(f"ws://127.0.0.1:{port}", directory)
+    async with _running(
+        [program, "-e", "stderr", "-p", str(directory), "-c", str(path)], fleet.balancer_port, directory
+    ):
+        yield Balancer(f"ws://127.0.0.1:{fleet.balancer_port}", directory)
 
 
 @contextlib.asynccontextmanager

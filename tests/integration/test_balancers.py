@@ -11,7 +11,7 @@ from urllib.request import urlopen
 import orjson
 import pytest
 
-from tests.integration.balancers import Balancer, Fleet, haproxy, nginx, required, until_weight
+from tests.integration.balancers import Balancer, Fleet, haproxy, nginx, required, running_fleet, until_weight
 from tests.integration.wire_client import TIMEOUT_S
 from voicegate.clients.python.client import Gate, connect
 from voicegate.clients.python.context import Context
@@ -29,7 +29,7 @@ BALANCERS = pytest.mark.parametrize("start", [haproxy, nginx])
 
 @pytest.fixture
 async def fleet() -> AsyncIterator[Fleet]:
-    async with asyncio.timeout(TIMEOUT_S), Fleet(SCRIPT) as fleet:
+    async with asyncio.timeout(TIMEOUT_S), running_fleet(SCRIPT) as fleet:
         yield fleet
 
 

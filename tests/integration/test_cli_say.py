@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import socket
 import wave
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import av
 import pytest
 
+from tests.support.ports import reserved_port
 from tests.unit.clients.deadline import deadline
 from voicegate.clients.python.errors import MissingDependency
 from voicegate.engine.fake.engine import FakeEngine, Script
@@ -42,11 +42,9 @@ async def url(engine: FakeEngine) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+def free_port() -> Iterator[int]:
+    with reserved_port() as port:
+        yield port
 
 
 async def command(*arguments: str) -> int:

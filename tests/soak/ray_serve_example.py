@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 import sys
 from typing import Any
 from urllib.request import Request, urlopen
@@ -11,17 +10,11 @@ import ray
 from ray import serve
 from voicegate_serve import VoiceGateway
 
+from tests.support.ports import reserved_port
 from voicegate.clients.python.client import connect
 from voicegate.clients.python.errors import ConnectFailed
 
 TEXTS = ("Good morning.", "It rains.", "Good night.")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 async def speak(url: str, text: str) -> dict[str, Any]:
@@ -53,7 +46,11 @@ async def hear(url: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    port = free_port()
+    with reserved_port() as port:
+        json.dump(heard_through_ray(port), sys.stdout)
+
+
+def heard_through_ray(port: int) -> dict[str, Any]:
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     try:
         serve.start(http_options={"host": "127.0.0.1", "port": port})
@@ -76,7 +73,7 @@ def main() -> None:
     finally:
         serve.shutdown()
         ray.shutdown()
-    json.dump(heard, sys.stdout)
+    return heard
 
 
 if __name__ == "__main__":

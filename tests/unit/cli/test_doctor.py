@@ -4,6 +4,7 @@ import re
 import shutil
 import socket
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.support.golden import TINY_MODEL_DIR
+from tests.support.ports import reserved_port
 from voicegate.clients.python.errors import MissingDependency
 from voicegate.gateway.cli import doctor
 from voicegate.gateway.cli.checks import machine
@@ -26,11 +28,9 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.fixture
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+def free_port() -> Iterator[int]:
+    with reserved_port() as port:
+        yield port
 
 
 @pytest.mark.parametrize(
