@@ -3,6 +3,7 @@
 import os
 import stat
 import tempfile
+from io import FileIO
 from pathlib import Path
 from typing import Final
 
@@ -26,10 +27,22 @@ def add_key(path: Path, key: Key) -> None:
     start = _HEAD if not text else "" if text.endswith("\n") else "\n"
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        with os.fdopen(descriptor, "a", encoding="utf-8") as file:
-            file.write(f"{start}{line}\n")
+        with os.fdopen(descriptor, "ab", buffering=0) as file:
+            _append(file, f"{start}{line}\n".encode())
     except OSError as error:
         raise _unusable(path, error) from error
+
+
+def _append(file: FileIO, added: bytes) -> None:
+    """All of it or nothing: half a line would keep a server from its next start."""
+    num_bytes_before = os.fstat(file.fileno()).st_size
+    try:
+        while added:
+            added = added[file.write(added) :]
+        os.fsync(file.fileno())
+    except OSError:
+        file.truncate(num_bytes_before)
+        raise
 
 
 def remove_key(path: Path, name: str) -> None:
@@ -39,20 +52,29 @@ def remove_key(path: Path, name: str) -> None:
     if not gone:
         raise ConfigError(f"{path} has no key {name[:80]!r}; `voicegate keys list` shows those it has")
     kept = [line for num, line in enumerate(text.splitlines(keepends=True)) if num not in gone]
-    target = path.resolve()  # a link stays one
     try:
-        mode = stat.S_IMODE(target.stat().st_mode)
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=target.parent, delete=False) as file:
-            changed = Path(file.name)
-            try:
-                file.write("".join(kept))
-                file.flush()
-                changed.chmod(mode)
-                changed.replace(target)
-            finally:
-                changed.unlink(missing_ok=True)
+        _replace(path.resolve(), "".join(kept))  # a link stays one
     except OSError as error:
         raise _unusable(path, error) from error
+
+
+def _replace(path: Path, text: str) -> None:
+    """Mode and owner stay what they are: a root who removes a key must not take the file from its server.
+
+    Not the engine's `whole_file`, which the gateway does not see, and whose files may be read by others at once.
+    """
+    before = path.stat()
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
+        changed = Path(file.name)
+        try:
+            file.write(text)
+            file.flush()
+            os.fchown(file.fileno(), before.st_uid, before.st_gid)
+            changed.chmod(stat.S_IMODE(before.st_mode))
+            os.fsync(file.fileno())
+            changed.replace(path)
+        finally:
+            changed.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> str:
@@ -73,5 +95,10 @@ def _read(path: Path) -> str:
 
 
 def _unusable(path: Path, error: OSError) -> ConfigError:
-    remedy = "`voicegate keys add` makes one" if path.parent.is_dir() else f"there is no directory {path.parent}"
+    if isinstance(error, PermissionError):
+        remedy = "run this as the file's owner"
+    elif path.parent.is_dir():
+        remedy = "`voicegate keys add` makes one"
+    else:
+        remedy = f"there is no directory {path.parent}"
     return ConfigError(f"the key file {path} cannot be used: {error.strerror or error}; {remedy}")

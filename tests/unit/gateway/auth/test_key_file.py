@@ -2,7 +2,10 @@
 
 import errno
 import os
+import resource
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,17 @@ from voicegate.gateway.auth.keyring import Key, digest_of
 from voicegate.gateway.config_fields import ConfigError
 
 pytestmark = pytest.mark.unit
+
+
+@contextmanager
+def file_sizes_limited_to(num_bytes: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
 
 ANN, BEN = Key("ann", digest_of("secret of ann")), Key("ben", digest_of("secret of ben"))
 
@@ -48,6 +62,48 @@ def test_a_disk_that_is_full_changes_nothing(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(Path, "chmod", fail)
     with pytest.raises(ConfigError, match="No space left"):
+        remove_key(path, "ann")
+    assert os.listdir(tmp_path) == ["keys"]
+    assert read_keys(path).keys == (ANN,)
+
+
+def test_a_disk_that_is_full_half_way_through_a_line_leaves_none_of_it(tmp_path: Path) -> None:
+    """Half a line would keep a server from its next start."""
+    path = tmp_path / "keys"
+    add_key(path, ANN)
+    before = path.read_bytes()
+    with file_sizes_limited_to(len(before) + 20), pytest.raises(ConfigError, match="too large"):
+        add_key(path, BEN)
+    assert path.read_bytes() == before
+
+
+def test_the_file_stays_its_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A root who removes a key must not take the file from the server, which would go on with all the keys it has."""
+    path = tmp_path / "keys"
+    add_key(path, ANN)
+    given: list[tuple[int, int]] = []
+    owner, stat_of = (4711, 4712), Path.stat
+
+    def owned_by_another(path: Path, **options: bool) -> os.stat_result:
+        found = list(stat_of(path, **options))
+        found[stat.ST_UID], found[stat.ST_GID] = owner
+        return os.stat_result(found)
+
+    monkeypatch.setattr(Path, "stat", owned_by_another)
+    monkeypatch.setattr(os, "fchown", lambda _file, uid, gid: given.append((uid, gid)))
+    remove_key(path, "ann")
+    assert given == [owner]
+
+
+def test_who_may_not_leave_the_file_its_owners_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "keys"
+    add_key(path, ANN)
+
+    def refuse(*_args: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchown", refuse)
+    with pytest.raises(ConfigError, match="Operation not permitted; run this as the file's owner"):
         remove_key(path, "ann")
     assert os.listdir(tmp_path) == ["keys"]
     assert read_keys(path).keys == (ANN,)
