@@ -1,6 +1,7 @@
 """The bench's client processes against a real gateway with the FakeEngine: every kind of scenario, small."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from unittest.mock import ANY
@@ -19,6 +20,7 @@ from voicegate.clients.bench.schedule import Settings
 from voicegate.clients.bench.sentences import Texts
 from voicegate.clients.bench.session import Bench
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
+from voicegate.engine.interface import UtteranceId
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol import messages as wire
@@ -122,6 +124,26 @@ async def test_every_dialect_can_be_interrupted() -> None:
             assert outcomes == [Outcome.CANCELLED] * 2, (dialect, [r.message for r in records])
             are_told = [record.stopped_s is not None for record in records]
             assert are_told == [dialect in {"native", "deepgram"}] * 2, dialect
+
+
+async def test_no_dialect_has_a_writers_words_spoken_one_by_one() -> None:
+    """A flush speaks what there is: one at the end is a protocol's own way to end, one a word cuts sentences up."""
+
+    class Counting(FakeEngine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.flushed: Counter[UtteranceId] = Counter()
+
+        def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
+            self.flushed[utterance_id] += 1
+            super().flush_text(utterance_id, flush_id)
+
+    for dialect in DIALECTS:
+        async with running_gateway(GatewayConfig(), engine := Counting()) as url:
+            target = Target(url.removesuffix(STREAM_PATH), dialect)
+            await bench(target, Told(), replace(SETTINGS, num_alone=1)).measure(parse("alone:40"))
+        assert engine.requests, dialect
+        assert max(engine.flushed.values(), default=0) <= 1, dialect
 
 
 async def test_what_a_server_still_does_for_nobody_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

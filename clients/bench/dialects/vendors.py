@@ -20,6 +20,8 @@ from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 _RATE_HZ: Final = 24_000
 # Where no voice was asked for, and the protocol wants one: a name that a server may know as its default.
 _ANY_VOICE: Final = "default"
+# Characters that ElevenLabs collects before it speaks: the least that it takes, which its own client asks for.
+_CHUNK_LENGTHS: Final = [50]
 _NO_ROOM_WORDS: Final = ("overloaded", "concurren", "rate_limit", "429", "no free channels", "too many")
 
 
@@ -52,7 +54,10 @@ def _failed(message: object) -> Ended:
 
 
 class ElevenLabsPhrases:
-    """multi-stream-input: a turn is a context. Interrupted by closing that, as pipecat's and LiveKit's clients do."""
+    """multi-stream-input: a turn is a context. Interrupted by closing that, as pipecat's and LiveKit's clients do.
+
+    Without `auto_mode`, which takes each message for a sentence: a writer's are words.
+    """
 
     is_spent = False
     is_cancel_answered = False  # `isFinal` comes, but nobody waits for it
@@ -64,7 +69,8 @@ class ElevenLabsPhrases:
     def begin(self, turn: Turn) -> Sequence[Frame]:
         self._num_turns += 1
         self._context = f"t{self._num_turns}"
-        return [_json({"text": " ", "context_id": self._context})]
+        opening = {"text": " ", "context_id": self._context}
+        return [_json(opening | {"generation_config": {"chunk_length_schedule": _CHUNK_LENGTHS}})]
 
     def say(self, text: str) -> Sequence[Frame]:
         return [_json({"text": text, "context_id": self._context})]
@@ -105,10 +111,13 @@ class CartesiaPhrases:
         self._num_turns = 0
         self._context = ""
         self._voice = _ANY_VOICE
+        self._buffering: dict[str, int] = {}
 
     def begin(self, turn: Turn) -> Sequence[Frame]:
         self._num_turns += 1
         self._context, self._voice = f"t{self._num_turns}", turn.voice or _ANY_VOICE
+        # 0: each request is spoken by itself. A writer's are words, which the server is to put together as it does.
+        self._buffering = {"max_buffer_delay_ms": 0} if turn.words_per_s is None else {}
         return []
 
     def say(self, text: str) -> Sequence[Frame]:
@@ -147,7 +156,7 @@ class CartesiaPhrases:
             "voice": {"mode": "id", "id": self._voice},
             "output_format": {"container": "raw", "encoding": "pcm_s16le", "sample_rate": _RATE_HZ},
             "continue": goes_on,
-            "max_buffer_delay_ms": 0,
+            **self._buffering,
         }
         return _json(message)
 
@@ -277,7 +286,7 @@ elevenlabs = speaking(
     lambda target: _url(
         target,
         f"/v1/text-to-speech/{quote(target.voice or _ANY_VOICE, safe='')}/multi-stream-input",
-        f"output_format=pcm_{_RATE_HZ}&auto_mode=true",
+        f"output_format=pcm_{_RATE_HZ}",
     ),
     ElevenLabsPhrases,
 )
