@@ -3,7 +3,7 @@
 So minutes of speech at any pace of text are measured as fast as this machine computes, and always with the same result.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from voicegate.bench.pace.writer import Piece
+from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import (
     AudioFormat,
@@ -27,6 +28,7 @@ from voicegate.engine.interface import (
 )
 from voicegate.engine.loop.clause import Clause
 from voicegate.engine.loop.core import EngineCore
+from voicegate.engine.loop.speaking import Speaking
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.loop.utterance import Utterance
 from voicegate.engine.policy.scheduler import Decision
@@ -55,25 +57,38 @@ class Turns:
 IDLE: Final = Turns()
 
 
-class _BusyCore(EngineCore):
-    """Begins sentences as it would among others' streams, and keeps with how many speech tokens."""
-
-    others = IDLE
+class _WatchedSpeaking(Speaking):
     num_begun_tokens: int | None = None  # of the last first reading of text that grew
-
-    def step(self) -> Decision:
-        if self.others != IDLE:
-            turn, now_s = self._growth.turn, self._clock()
-            turn.took(0.0, now_s, is_first=True)  # at the quickest; strain is told by the difference
-            turn.took(self.others.first_s, now_s, is_first=True)
-            turn.took(self.others.later_s, now_s, is_first=False)
-        return super().step()
 
     def _until(self, utterance: Utterance, clause: Clause) -> int | None:
         until = super()._until(utterance, clause)
         if not clause.is_begun:
             self.num_begun_tokens = until
         return until
+
+
+class _BusyCore(EngineCore):
+    """Begins sentences as it would among others' streams, and keeps with how many speech tokens."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        stages: Stages,
+        clock: Callable[[], float],
+        sink: Sink,
+        others: Turns,
+    ) -> None:
+        super().__init__(config, stages, clock, sink)
+        self._others = others
+        self.watched = self._speaking = _WatchedSpeaking(self._pipeline, self._growth, clock, on_finished=self._forget)
+
+    def step(self) -> Decision:
+        if self._others != IDLE:
+            turn, now_s = self._growth.turn, self._clock()
+            turn.took(0.0, now_s, is_first=True)  # at the quickest; strain is told by the difference
+            turn.took(self._others.first_s, now_s, is_first=True)
+            turn.took(self._others.later_s, now_s, is_first=False)
+        return super().step()
 
 
 @dataclass(slots=True)
@@ -92,8 +107,7 @@ class Simulation:
         self._now_s = 0.0
         self._times = times
         self._events: list[tuple[float, EngineEvent]] = []
-        self._core = _BusyCore(config, stages, lambda: self._now_s, self._take)
-        self._core.others = others
+        self._core = _BusyCore(config, stages, lambda: self._now_s, self._take, others)
         self._numbers = count()
 
     def speak(self, pieces: Sequence[Piece], voice: str, mode: SpeakingMode, *, seed: int) -> Spoken:
@@ -101,7 +115,7 @@ class Simulation:
         utterance_id = UtteranceId(f"paced {next(self._numbers)}")
         begun_s = self._now_s
         self._events.clear()
-        self._core.num_begun_tokens = None
+        self._core.watched.num_begun_tokens = None
         self._core.submit(UtteranceRequest(utterance_id, voice, AudioFormat(Codec.PCM_S16LE), mode), seed=seed)
         waiting = list(pieces)
         while not (self._events and isinstance(self._events[-1][1], Done | Failed | Cancelled)):
@@ -117,10 +131,10 @@ class Simulation:
         return spoken
 
     def _num_first_blocks(self, voice: str) -> int:
-        if self._core.num_begun_tokens is None:
+        if (num_begun_tokens := self._core.watched.num_begun_tokens) is None:
             return 0
         prompt, lookahead_tokens = self._stages.voices[voice].flow_prompt, self._stages.flow.lookahead_tokens
-        num_behind_first = self._core.num_begun_tokens - lookahead_tokens - prompt.first_block_tokens
+        num_behind_first = num_begun_tokens - lookahead_tokens - prompt.first_block_tokens
         return 1 + num_behind_first // prompt.second_block_tokens
 
     def _step(self, next_text_s: float | None) -> None:

@@ -1,15 +1,14 @@
 """The loop to read first: fetch what is done -> what is most urgent -> launch an LLM step, an Euler step -> and again.
 
 Single-threaded and without a clock of its own: `worker` drives it in a thread, tests by hand. It decides nothing
-(scheduler) and computes nothing (pipeline); it moves utterances along and turns failures into their end events.
+(scheduler) and computes nothing (pipeline); it has utterances move along (speaking) and turns failures into their end
+events.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TypeVar, TypeVarTuple
 
-import numpy as np
-import numpy.typing as npt
 import structlog
 
 from voicegate.engine.audio.encoding import Encoders, LocalEncoders
@@ -26,12 +25,13 @@ from voicegate.engine.interface import (
 )
 from voicegate.engine.llm.backend import SequenceOutput
 from voicegate.engine.loop.admission import Admission
-from voicegate.engine.loop.clause import Clause, ClauseState
+from voicegate.engine.loop.clause import Clause
 from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.pipeline import Pipeline
 from voicegate.engine.loop.reading import Reading
 from voicegate.engine.loop.reception import Reception
 from voicegate.engine.loop.roster import Roster
+from voicegate.engine.loop.speaking import Speaking
 from voicegate.engine.loop.stages import ReadyVoice, Stages
 from voicegate.engine.loop.utterance import Utterance
 from voicegate.engine.loop.voice_shelf import Answer, VoiceShelf
@@ -85,6 +85,7 @@ class EngineCore:
             held_back_frames=stages.vocoder.held_back_frames,
         )
         self._roster = Roster(config, self._limits, self._pipeline, self._growth, self._attempt)
+        self._speaking = Speaking(self._pipeline, self._growth, clock, on_finished=self._forget)
         self._reading = Reading(self._roster, clock, self._read_bite)
         self._admission = Admission(config, self._pipeline, self._roster, self._attempt)
 
@@ -190,11 +191,11 @@ class EngineCore:
         now_s = self._clock()
         self._reading.read(now_s, is_lacking=True)
         for utterance in self._roster.stalled(now_s):
-            self._change(utterance, self._read, Utterance.stall)
+            self._change(utterance, self._speaking.read, Utterance.stall)
         for utterance, clause in self._admission.starts(now_s):
-            self._change(utterance, self._start, clause)
+            self._change(utterance, self._speaking.start, clause)
         for utterance, clause in self._roster.readings(now_s):
-            self._change(utterance, self._read_again, clause)
+            self._change(utterance, self._speaking.read_again, clause)
         decision = self._decide(now_s)
         if decision is None:
             self._make_room(now_s)
@@ -213,7 +214,7 @@ class EngineCore:
         if not decision.is_idle:
             return decision
         # What an LLM is at work on takes room, and makes none.
-        if due.has_blocks and not self._pipeline.is_rendering:
+        if due.has_blocks and not self._pipeline.token2wav.is_busy:
             return None
         return Decision(wake_at_s=self._roster.next_alarm_s(now_s))
 
@@ -233,8 +234,8 @@ class EngineCore:
             utterance = self._roster.owner(clause)
             if utterance is not None:
                 self._attempt(utterance, self._take_output, utterance, clause, output)
-        for clause, samples in self._pipeline.fetch_samples():
-            self._change(self._roster.owner(clause), self._take_samples, clause, samples)
+        for clause, samples in self._pipeline.token2wav.fetch_samples():
+            self._change(self._roster.owner(clause), self._speaking.take_samples, clause, samples)
 
     @property
     def is_busy(self) -> bool:
@@ -249,7 +250,7 @@ class EngineCore:
     @property
     def rendering_pulse(self) -> int | None:
         """Of flow and vocoder alone: changes with all that they get done; None while they have nothing under way."""
-        return self._pipeline.tally.num_rendered if self._pipeline.is_rendering else None
+        return self._pipeline.tally.num_rendered if self._pipeline.token2wav.is_busy else None
 
     @property
     def num_submitted(self) -> int:
@@ -309,48 +310,10 @@ class EngineCore:
     # --- text -------------------------------------------------------------------------------------------------
 
     def _read_bite(self, utterance: Utterance) -> None:
-        self._change(utterance, self._read, Utterance.read)
+        self._change(utterance, self._speaking.read, Utterance.read)
         self._roster.note_text(utterance)
 
-    def _read(self, utterance: Utterance, read: Callable[[Utterance, float], None]) -> None:
-        read(utterance, self._clock())
-        if utterance.feed.is_bistream:
-            for clause in utterance.clauses:
-                self._pipeline.feed(clause)
-        self._retire_spoken(utterance)
-
-    # --- clauses: waiting -> generating -> rendering -> spoken ------------------------------------------------
-
-    def _start(self, utterance: Utterance, clause: Clause) -> None:
-        if clause.is_set_aside:
-            self._pipeline.render(clause, utterance.voice, speed=utterance.request.speed)
-            return
-        until = self._until(utterance, clause)
-        self._pipeline.start(
-            clause,
-            utterance.voice,
-            is_streaming=utterance.feed.is_bistream,
-            speed=utterance.request.speed,
-            seed=clause_seed(utterance.seed, utterance.num_started_clauses),
-            until=until,
-        )
-        clause.begun_s = self._clock()
-        if until is not None or utterance.deadline_s is None:  # later whole ones wait for their listeners
-            clause.reading_since_s = clause.begun_s
-        utterance.num_started_clauses += 1
-        if utterance.stamps.llm_started_s is None:
-            utterance.stamps.llm_started_s = clause.begun_s
-
-    def _read_again(self, utterance: Utterance, clause: Clause) -> None:
-        """A pass of text that grows goes on, with all words known by now."""
-        until = self._until(utterance, clause)
-        self._pipeline.read_again(clause, utterance.voice, until=until)
-        # Behind its last reading a block waits for its listener, and says nothing of what one takes.
-        clause.reading_since_s = None if until is None else self._clock()
-
-    def _until(self, utterance: Utterance, clause: Clause) -> int | None:
-        is_growing = utterance.feed.is_incremental and not clause.is_text_complete
-        return self._growth.until(utterance, clause, self._clock()) if is_growing else None
+    # --- the models, for several at a time --------------------------------------------------------------------
 
     def _launch_llm(self, keys: Iterable[int]) -> None:
         clauses = self._roster.passes(keys)
@@ -362,55 +325,21 @@ class EngineCore:
             log.warning("clause_failed", utterance=utterance.utterance_id, reason=output.error)
             self._fail(utterance, output.error)
             return
-        self._pipeline.take_tokens(clause, output)
+        self._speaking.take_output(utterance, clause, output)
         self._roster.note_tokens(clause)
-        if output.tokens and utterance.stamps.first_token_s is None:
-            utterance.stamps.first_token_s = self._clock()
-        if output.is_final:
-            if output.is_truncated:
-                utterance.is_truncated = True
-                log.warning("clause_truncated", utterance=utterance.utterance_id, num_tokens=clause.num_tokens)
-            if clause.state is ClauseState.SPOKEN:
-                utterance.align(clause)
-            self._retire_spoken(utterance)
 
     def _begin_blocks(self, keys: Iterable[int]) -> None:
         # A launch that failed just now has ended utterances; their blocks and batches went with them.
         clauses = [utterance.clauses[0] for utterance in self._roster.of(keys)]
         if clauses:
-            number = self._attempt_together(clauses, self._pipeline.begin, clauses)
+            number = self._attempt_together(clauses, self._pipeline.token2wav.begin, clauses)
             if number is not None:
                 self._advance(number)
 
     def _advance(self, number: int) -> None:
-        clauses = self._pipeline.clauses_of(number)
+        clauses = self._pipeline.token2wav.clauses_of(number)
         if clauses:
-            self._attempt_together(clauses, self._pipeline.advance, number)
-
-    def _take_samples(self, utterance: Utterance, clause: Clause, samples: npt.NDArray[np.float32]) -> None:
-        if clause.start_ms is None:
-            clause.start_ms = utterance.audio_ms
-        if clause.reading_since_s is not None:
-            now_s, is_first = self._clock(), utterance.deadline_s is None
-            self._growth.turn.took(now_s - clause.reading_since_s, now_s, is_first=is_first)
-            clause.reading_since_s = None
-        utterance.align(clause)
-        utterance.deliver(samples, self._clock())
-        self._retire_spoken(utterance)
-
-    def _retire_spoken(self, utterance: Utterance) -> None:
-        """Drop clauses from the front that are spoken or have nothing to say; the last one ends the utterance."""
-        now_s = self._clock()
-        while utterance.clauses:
-            front = utterance.clauses[0]
-            if front.state is not ClauseState.SPOKEN and not front.is_silent:
-                return
-            self._pipeline.release(front)
-            utterance.clauses.popleft()
-            utterance.answer_flushes(front, now_s)
-        if utterance.is_finished:
-            utterance.finish()
-            self._forget(utterance)
+            self._attempt_together(clauses, self._pipeline.token2wav.advance, number)
 
     def _make_room(self, now_s: float) -> None:
         """All of the flow's memory is held by clauses that need more of it to go on: the least urgent makes way."""
@@ -458,8 +387,3 @@ class EngineCore:
 
     def _release_voices(self) -> None:
         self._voices.release_unused(utterance.voice for utterance in self._roster)
-
-
-def clause_seed(utterance_seed: int, clause_index: int) -> int:
-    """Seeds of one utterance's clauses differ, and depend on nothing else. Stays within 63 bits."""
-    return (utterance_seed * 1_000_003 + clause_index) % 2**63

@@ -1,23 +1,14 @@
-"""Runs the models for clauses: LLM steps, flow batches, vocoder. Knows no utterance and decides no order.
+"""Runs the models for clauses: what each holds of them, the LLM's steps, and what `token2wav` makes of its tokens.
 
-Work is launched and its results are fetched later: at once on a CPU, when the GPU has reached them otherwise. From an
-LLM that schedules itself they are only fetched. A stage's exception is the caller's to handle; the clauses it concerned
-are then released, the others go on.
+Knows no utterance and decides no order. Work is launched and its results are fetched later: at once on a CPU, when the
+GPU has reached them otherwise. From an LLM that schedules itself they are only fetched. A stage's exception is the
+caller's to handle; the clauses it concerned are then released, the others go on.
 """
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from itertools import count
 
-import numpy as np
-import numpy.typing as npt
-import torch
-
-from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.device.lanes import Mark
 from voicegate.engine.device.watcher import NO_WAKER, Waker
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
 from voicegate.engine.llm.silent_filter import SilentTokenFilter
@@ -25,32 +16,9 @@ from voicegate.engine.loop.clause import Clause, ClauseState, LlmPass, Rendering
 from voicegate.engine.loop.reservations import Reservations
 from voicegate.engine.loop.stages import ReadyVoice, Stages
 from voicegate.engine.loop.tally import Tally
+from voicegate.engine.loop.token2wav import Token2wav
 from voicegate.engine.policy.scheduler import Room
-from voicegate.engine.token2wav.flow.backend import FlowBatch
 from voicegate.engine.token2wav.stretch import MelStretch
-from voicegate.engine.token2wav.vocoder.backend import VocoderJob
-
-# Euler steps launched but not finished. More would only let a cancel or a newcomer wait longer; fewer would let a GPU
-# wait for Python between steps.
-_MAX_STEPS_IN_FLIGHT = 2
-
-
-@dataclass(slots=True)
-class _RunningBatch:
-    flow_batch: FlowBatch
-    clauses: list[Clause]
-
-
-@dataclass(frozen=True, slots=True)
-class _Rendered:
-    """Samples on their way to the host, of each clause."""
-
-    begin: Mark
-    mark: Mark
-    clauses: list[Clause]
-    renderings: list[Rendering | None]  # whose the samples are: a clause may be released or set aside meanwhile
-    samples: list[torch.Tensor]
-    are_final: list[bool]  # the clause's last
 
 
 class Pipeline:
@@ -58,17 +26,13 @@ class Pipeline:
         """`waker` is told of everything that is there to be fetched later than it was launched."""
         self._config = config
         self._stages = stages
-        self._waker = waker
         stages.llm.set_waker(waker)
         self._generating: dict[int, Clause] = {}  # by sequence id
         self._active: set[Clause] = set()
         self._reservations = Reservations(config, stages.flow)
         self.num_releases = 0
         self.tally = Tally()
-        self._batch_numbers = count()
-        self._batches: dict[int, _RunningBatch] = {}
-        self._solving: deque[tuple[Mark, Mark]] = deque()  # begin and end of Euler steps
-        self._rendered: deque[_Rendered] = deque()
+        self.token2wav = Token2wav(stages, self._reservations, self.tally, waker)
 
     # --- a clause's life --------------------------------------------------------------------------------------
 
@@ -163,7 +127,7 @@ class Pipeline:
         self._active.remove(clause)
         self._reservations.give_back(rendering)
         self.num_releases += 1
-        self._leave_batch(clause)
+        self.token2wav.leave(clause)
         with ExitStack() as stack:
             stack.callback(self._stages.flow.close, rendering.flow)
             stack.callback(self._stages.vocoder.close, rendering.vocoder)
@@ -181,15 +145,6 @@ class Pipeline:
         clause.llm_pass = None
         del self._generating[llm_pass.sequence_id]
         return llm_pass.sequence_id
-
-    def _leave_batch(self, clause: Clause) -> None:
-        """The flow drops the stream from its batch when it is closed; what nobody waits for is not solved further."""
-        number, clause.batch = clause.batch, None
-        batch = self._batches.get(number) if number is not None else None
-        if number is not None and batch is not None:
-            batch.clauses.remove(clause)
-            if not batch.clauses:
-                del self._batches[number]
 
     # --- questions --------------------------------------------------------------------------------------------
 
@@ -254,12 +209,9 @@ class Pipeline:
     @property
     def room(self) -> Room:
         """What the lanes take now."""
-        while self._solving and self._solving[0][1].is_reached:
-            begin, end = self._solving.popleft()
-            self.tally.took("flow", end.seconds_since(begin))
         return Room(
             takes_llm_step=self._stages.llm.takes_step,
-            takes_flow_step=len(self._solving) < _MAX_STEPS_IN_FLIGHT,
+            takes_flow_step=self.token2wav.takes_step,
             num_new_batches=self._stages.flow.num_free_batches,
             num_blocks=self._stages.flow.num_free_blocks,
         )
@@ -267,20 +219,12 @@ class Pipeline:
     @property
     def is_busy(self) -> bool:
         """Whether something is under way that has not been fetched."""
-        return self.is_rendering or self._stages.llm.is_busy
-
-    @property
-    def is_rendering(self) -> bool:
-        """The same of flow and vocoder alone."""
-        return bool(self._rendered or self._solving)
+        return self.token2wav.is_busy or self._stages.llm.is_busy
 
     def wait(self) -> None:
         """Until everything launched is done, and an LLM that schedules itself has made something."""
         self._stages.llm.wait()
-        for _, end in self._solving:
-            end.wait()
-        for rendered in self._rendered:
-            rendered.mark.wait()
+        self.token2wav.wait()
 
     # --- the LLM ----------------------------------------------------------------------------------------------
 
@@ -318,90 +262,3 @@ class Pipeline:
                 flow.finish()
                 if flow.is_exhausted:
                     clause.state = ClauseState.SPOKEN
-
-    # --- the lane of flow and vocoder -------------------------------------------------------------------------
-
-    def begin(self, clauses: Sequence[Clause]) -> int:
-        """Start solving the clauses' ready blocks together; returns the batch's number."""
-        with self._stages.token2wav_lane.active():
-            flow_batch = self._stages.flow.begin(
-                [clause.rendering.flow for clause in clauses if clause.rendering is not None]
-            )
-        number = next(self._batch_numbers)
-        self._batches[number] = _RunningBatch(flow_batch, list(clauses))
-        for clause in clauses:
-            clause.batch = number
-        return number
-
-    def advance(self, number: int) -> bool:
-        """One Euler step of a batch, and True if it was the last: the vocoder follows, then `fetch_samples`."""
-        batch = self._batches[number]
-        lane = self._stages.token2wav_lane
-        with lane.active():
-            begin = lane.mark()
-            is_solved = batch.flow_batch.advance()
-            mark = lane.mark()
-        self._solving.append((begin, mark))
-        self._waker.watch(mark)
-        self.tally.ran("flow", "steps", len(batch.clauses), num_launches=self._stages.flow.graphs.num_launches)
-        if is_solved:
-            del self._batches[number]
-            for clause in batch.clauses:
-                clause.batch = None
-            with lane.active():
-                self._vocode(*self._take_jobs(batch))
-        return is_solved
-
-    def clauses_of(self, number: int) -> list[Clause]:
-        batch = self._batches.get(number)
-        return list(batch.clauses) if batch is not None else []
-
-    def _take_jobs(self, batch: _RunningBatch) -> tuple[list[Clause], list[VocoderJob]]:
-        """Of each clause with frames for the vocoder."""
-        clauses: list[Clause] = []
-        jobs: list[VocoderJob] = []
-        for clause, mel in zip(batch.clauses, batch.flow_batch.result(), strict=True):
-            rendering = clause.rendering
-            assert rendering is not None
-            clause.num_rendered_tokens += mel.shape[1] // units.FRAMES_PER_TOKEN
-            self._reservations.note_filled(rendering)
-            is_final = rendering.flow.is_exhausted
-            mel = rendering.stretch.push(mel, is_final=is_final)
-            # A block may be all prompt: a voice whose prompt ends on a block border.
-            if mel.shape[1] or is_final:
-                clauses.append(clause)
-                jobs.append(VocoderJob(rendering.vocoder, mel, is_final))
-        return clauses, jobs
-
-    def _vocode(self, clauses: list[Clause], jobs: list[VocoderJob]) -> None:
-        """Behind the block on the same lane: its mel may be let go, what is computed into its memory comes later."""
-        if not jobs:
-            return
-        lane = self._stages.token2wav_lane
-        begin = lane.mark()
-        samples = self._stages.vocoder.run(jobs)
-        on_host = torch.split(lane.to_host(torch.cat(samples)), [len(each) for each in samples])
-        mark = lane.mark()
-        renderings = [clause.rendering for clause in clauses]
-        are_final = [job.is_final for job in jobs]
-        self._rendered.append(_Rendered(begin, mark, clauses, renderings, list(on_host), are_final))
-        self._waker.watch(mark)
-        self.tally.ran("vocoder", "calls", len(jobs), num_launches=self._stages.vocoder.graphs.num_launches)
-
-    def fetch_samples(self) -> list[tuple[Clause, npt.NDArray[np.float32]]]:
-        """Each clause whose samples [n] have become final, in order; without those that its listener has already."""
-        results = []
-        while self._rendered and self._rendered[0].mark.is_reached:
-            rendered = self._rendered.popleft()
-            self.tally.took("vocoder", rendered.mark.seconds_since(rendered.begin))
-            rows = zip(rendered.clauses, rendered.renderings, rendered.samples, rendered.are_final, strict=True)
-            for clause, rendering, samples, is_final in rows:
-                if rendering is None or clause.rendering is not rendering:
-                    continue
-                num_heard = max(clause.num_samples - rendering.num_samples, 0)  # of these, before it was set aside
-                rendering.num_samples += len(samples)
-                clause.num_samples = max(clause.num_samples, rendering.num_samples)
-                if is_final:
-                    clause.state = ClauseState.SPOKEN
-                results.append((clause, samples.numpy()[num_heard:]))
-        return results

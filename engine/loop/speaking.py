@@ -1,0 +1,116 @@
+"""One utterance's clauses on their way: waiting -> generating -> rendering -> spoken; the last one ends it.
+
+Whoever calls guards: an exception is dealt with there.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import structlog
+
+from voicegate.engine.llm.backend import SequenceOutput
+from voicegate.engine.loop.clause import Clause, ClauseState
+from voicegate.engine.loop.growth import Growth
+from voicegate.engine.loop.pipeline import Pipeline
+from voicegate.engine.loop.utterance import Utterance
+
+log = structlog.get_logger()
+
+
+class Speaking:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        growth: Growth,
+        clock: Callable[[], float],
+        *,
+        on_finished: Callable[[Utterance], object],
+    ) -> None:
+        """`on_finished` is told of an utterance whose end event is under way."""
+        self._pipeline = pipeline
+        self._growth = growth
+        self._clock = clock
+        self._on_finished = on_finished
+
+    def read(self, utterance: Utterance, read: Callable[[Utterance, float], None]) -> None:
+        """`read` takes some of its text, and knows more of its clauses."""
+        read(utterance, self._clock())
+        if utterance.feed.is_bistream:
+            for clause in utterance.clauses:
+                self._pipeline.feed(clause)
+        self._retire_spoken(utterance)
+
+    def start(self, utterance: Utterance, clause: Clause) -> None:
+        """There is room for it: its pass begins, or what was set aside sounds again."""
+        if clause.is_set_aside:
+            self._pipeline.render(clause, utterance.voice, speed=utterance.request.speed)
+            return
+        until = self._until(utterance, clause)
+        self._pipeline.start(
+            clause,
+            utterance.voice,
+            is_streaming=utterance.feed.is_bistream,
+            speed=utterance.request.speed,
+            seed=_clause_seed(utterance.seed, utterance.num_started_clauses),
+            until=until,
+        )
+        clause.begun_s = self._clock()
+        if until is not None or utterance.deadline_s is None:  # later whole ones wait for their listeners
+            clause.reading_since_s = clause.begun_s
+        utterance.num_started_clauses += 1
+        if utterance.stamps.llm_started_s is None:
+            utterance.stamps.llm_started_s = clause.begun_s
+
+    def read_again(self, utterance: Utterance, clause: Clause) -> None:
+        """A pass of text that grows goes on, with all words known by now."""
+        until = self._until(utterance, clause)
+        self._pipeline.read_again(clause, utterance.voice, until=until)
+        # Behind its last reading a block waits for its listener, and says nothing of what one takes.
+        clause.reading_since_s = None if until is None else self._clock()
+
+    def _until(self, utterance: Utterance, clause: Clause) -> int | None:
+        is_growing = utterance.feed.is_incremental and not clause.is_text_complete
+        return self._growth.until(utterance, clause, self._clock()) if is_growing else None
+
+    def take_output(self, utterance: Utterance, clause: Clause, output: SequenceOutput) -> None:
+        self._pipeline.take_tokens(clause, output)
+        if output.tokens and utterance.stamps.first_token_s is None:
+            utterance.stamps.first_token_s = self._clock()
+        if output.is_final:
+            if output.is_truncated:
+                utterance.is_truncated = True
+                log.warning("clause_truncated", utterance=utterance.utterance_id, num_tokens=clause.num_tokens)
+            if clause.state is ClauseState.SPOKEN:
+                utterance.align(clause)
+            self._retire_spoken(utterance)
+
+    def take_samples(self, utterance: Utterance, clause: Clause, samples: npt.NDArray[np.float32]) -> None:
+        if clause.start_ms is None:
+            clause.start_ms = utterance.audio_ms
+        if clause.reading_since_s is not None:
+            now_s, is_first = self._clock(), utterance.deadline_s is None
+            self._growth.turn.took(now_s - clause.reading_since_s, now_s, is_first=is_first)
+            clause.reading_since_s = None
+        utterance.align(clause)
+        utterance.deliver(samples, self._clock())
+        self._retire_spoken(utterance)
+
+    def _retire_spoken(self, utterance: Utterance) -> None:
+        """Drop clauses from the front that are spoken or have nothing to say; the last one ends the utterance."""
+        now_s = self._clock()
+        while utterance.clauses:
+            front = utterance.clauses[0]
+            if front.state is not ClauseState.SPOKEN and not front.is_silent:
+                return
+            self._pipeline.release(front)
+            utterance.clauses.popleft()
+            utterance.answer_flushes(front, now_s)
+        if utterance.is_finished:
+            utterance.finish()
+            self._on_finished(utterance)
+
+
+def _clause_seed(utterance_seed: int, clause_index: int) -> int:
+    """Seeds of one utterance's clauses differ, and depend on nothing else. Stays within 63 bits."""
+    return (utterance_seed * 1_000_003 + clause_index) % 2**63

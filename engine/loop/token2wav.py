@@ -1,0 +1,174 @@
+"""What runs on the lane of flow and vocoder: batches of blocks, an Euler step at a time, and behind each the vocoder.
+
+Launched and fetched later, as the pipeline says. A clause that was released or set aside meanwhile gets nothing.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from voicegate.engine import units
+from voicegate.engine.device.lanes import Mark
+from voicegate.engine.device.watcher import Waker
+from voicegate.engine.loop.clause import Clause, ClauseState, Rendering
+from voicegate.engine.loop.reservations import Reservations
+from voicegate.engine.loop.stages import Stages
+from voicegate.engine.loop.tally import Tally
+from voicegate.engine.token2wav.flow.backend import FlowBatch
+from voicegate.engine.token2wav.vocoder.backend import VocoderJob
+
+# Euler steps launched but not finished. More would only let a cancel or a newcomer wait longer; fewer would let a GPU
+# wait for Python between steps.
+_MAX_STEPS_IN_FLIGHT = 2
+
+
+@dataclass(slots=True)
+class _RunningBatch:
+    flow_batch: FlowBatch
+    clauses: list[Clause]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rendered:
+    """Samples on their way to the host, of each clause."""
+
+    begin: Mark
+    mark: Mark
+    clauses: list[Clause]
+    renderings: list[Rendering | None]  # whose the samples are: a clause may be released or set aside meanwhile
+    samples: list[torch.Tensor]
+    are_final: list[bool]  # the clause's last
+
+
+class Token2wav:
+    def __init__(self, stages: Stages, reservations: Reservations, tally: Tally, waker: Waker) -> None:
+        self._flow = stages.flow
+        self._vocoder = stages.vocoder
+        self._lane = stages.token2wav_lane
+        self._reservations = reservations
+        self._tally = tally
+        self._waker = waker
+        self._batch_numbers = count()
+        self._batches: dict[int, _RunningBatch] = {}
+        self._solving: deque[tuple[Mark, Mark]] = deque()  # begin and end of Euler steps
+        self._rendered: deque[_Rendered] = deque()
+
+    # --- batches of blocks ------------------------------------------------------------------------------------
+
+    def begin(self, clauses: Sequence[Clause]) -> int:
+        """Start solving the clauses' ready blocks together; returns the batch's number."""
+        with self._lane.active():
+            flow_batch = self._flow.begin([each.rendering.flow for each in clauses if each.rendering is not None])
+        number = next(self._batch_numbers)
+        self._batches[number] = _RunningBatch(flow_batch, list(clauses))
+        for clause in clauses:
+            clause.batch = number
+        return number
+
+    def advance(self, number: int) -> None:
+        """One Euler step of a batch; behind the last one the vocoder follows, then `fetch_samples`."""
+        batch = self._batches[number]
+        with self._lane.active():
+            begin = self._lane.mark()
+            is_solved = batch.flow_batch.advance()
+            mark = self._lane.mark()
+        self._solving.append((begin, mark))
+        self._waker.watch(mark)
+        self._tally.ran("flow", "steps", len(batch.clauses), num_launches=self._flow.graphs.num_launches)
+        if is_solved:
+            del self._batches[number]
+            for clause in batch.clauses:
+                clause.batch = None
+            with self._lane.active():
+                self._vocode(*self._take_jobs(batch))
+
+    def clauses_of(self, number: int) -> list[Clause]:
+        batch = self._batches.get(number)
+        return list(batch.clauses) if batch is not None else []
+
+    def leave(self, clause: Clause) -> None:
+        """The flow drops the stream from its batch when it is closed; what nobody waits for is not solved further."""
+        number, clause.batch = clause.batch, None
+        batch = self._batches.get(number) if number is not None else None
+        if number is not None and batch is not None:
+            batch.clauses.remove(clause)
+            if not batch.clauses:
+                del self._batches[number]
+
+    # --- the vocoder, behind them -----------------------------------------------------------------------------
+
+    def _take_jobs(self, batch: _RunningBatch) -> tuple[list[Clause], list[VocoderJob]]:
+        """Of each clause with frames for the vocoder."""
+        clauses: list[Clause] = []
+        jobs: list[VocoderJob] = []
+        for clause, mel in zip(batch.clauses, batch.flow_batch.result(), strict=True):
+            rendering = clause.rendering
+            assert rendering is not None
+            clause.num_rendered_tokens += mel.shape[1] // units.FRAMES_PER_TOKEN
+            self._reservations.note_filled(rendering)
+            is_final = rendering.flow.is_exhausted
+            mel = rendering.stretch.push(mel, is_final=is_final)
+            # A block may be all prompt: a voice whose prompt ends on a block border.
+            if mel.shape[1] or is_final:
+                clauses.append(clause)
+                jobs.append(VocoderJob(rendering.vocoder, mel, is_final))
+        return clauses, jobs
+
+    def _vocode(self, clauses: list[Clause], jobs: list[VocoderJob]) -> None:
+        """Behind the block on the same lane: its mel may be let go, what is computed into its memory comes later."""
+        if not jobs:
+            return
+        begin = self._lane.mark()
+        samples = self._vocoder.run(jobs)
+        on_host = torch.split(self._lane.to_host(torch.cat(samples)), [len(each) for each in samples])
+        mark = self._lane.mark()
+        renderings = [clause.rendering for clause in clauses]
+        are_final = [job.is_final for job in jobs]
+        self._rendered.append(_Rendered(begin, mark, clauses, renderings, list(on_host), are_final))
+        self._waker.watch(mark)
+        self._tally.ran("vocoder", "calls", len(jobs), num_launches=self._vocoder.graphs.num_launches)
+
+    # --- what is under way ------------------------------------------------------------------------------------
+
+    @property
+    def takes_step(self) -> bool:
+        """Whether another Euler step may be launched behind those under way."""
+        while self._solving and self._solving[0][1].is_reached:
+            begin, end = self._solving.popleft()
+            self._tally.took("flow", end.seconds_since(begin))
+        return len(self._solving) < _MAX_STEPS_IN_FLIGHT
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is under way that has not been fetched."""
+        return bool(self._rendered or self._solving)
+
+    def wait(self) -> None:
+        """Until everything launched is done."""
+        for _, end in self._solving:
+            end.wait()
+        for rendered in self._rendered:
+            rendered.mark.wait()
+
+    def fetch_samples(self) -> list[tuple[Clause, npt.NDArray[np.float32]]]:
+        """Each clause whose samples [n] have become final, in order; without those that its listener has already."""
+        results = []
+        while self._rendered and self._rendered[0].mark.is_reached:
+            rendered = self._rendered.popleft()
+            self._tally.took("vocoder", rendered.mark.seconds_since(rendered.begin))
+            rows = zip(rendered.clauses, rendered.renderings, rendered.samples, rendered.are_final, strict=True)
+            for clause, rendering, samples, is_final in rows:
+                if rendering is None or clause.rendering is not rendering:
+                    continue
+                num_heard = max(clause.num_samples - rendering.num_samples, 0)  # of these, before it was set aside
+                rendering.num_samples += len(samples)
+                clause.num_samples = max(clause.num_samples, rendering.num_samples)
+                if is_final:
+                    clause.state = ClauseState.SPOKEN
+                results.append((clause, samples.numpy()[num_heard:]))
+        return results
