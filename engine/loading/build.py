@@ -3,8 +3,8 @@
 import gc
 import os
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import count
 
@@ -29,7 +29,7 @@ from voicegate.engine.interface import (
     UtteranceRequest,
 )
 from voicegate.engine.llm.backend import LlmDied
-from voicegate.engine.loading.devices import Device, Devices, free_gpu_bytes, open_devices, resolved_for_device
+from voicegate.engine.loading.devices import Devices, free_gpu_bytes, open_devices, resolved_for_device
 from voicegate.engine.loading.llm import load_llm
 from voicegate.engine.loading.memory import check_room, gpu_memory, memory_apart
 from voicegate.engine.loading.progress import SILENT, Progress
@@ -77,8 +77,9 @@ def load_engine(
     keeper = VoiceKeeper(config.model_dir, model, config.voices_dir)
     with ExitStack() as running:  # beside this thread; ended if anything here fails
         running.callback(all_stages[0].llm.close)
-        with timed("warm-up", on_progress):
-            for stages in all_stages:
+        for number, stages in enumerate(all_stages):
+            where = _where(config, 1 + number)
+            with timed(f"warm-up{where}", on_progress), _blamed(where):
                 _warm_up(config, stages, info)
         encoders: Encoders | None = None
         if config.encoder_processes:
@@ -121,25 +122,27 @@ def load_all_stages(
         tokenizer = TextTokenizer.from_file(
             config.model_dir / "tokenizer.json", end_of_prompt_id=model.llm.end_of_prompt_id
         )
-    with timed("speech LLM", progress), devices.llm.current():
+    where = _where(config, 0)
+    with timed(f"speech LLM{where}", progress), _blamed(where), devices.llm.current():
         start = starts[devices.llm]
         llm = load_llm(llm_config, model, devices.llm, num_prompt_tokens=room.longest_tokens, start=start)
     with ExitStack() as running:
         running.callback(llm.close)
         parts = []
-        for device in devices.token2wavs:
-            start, where = starts[device], _where(device, devices)
-            with timed(f"vocoder{where}", progress), device.current():
+        for place, device in enumerate(devices.token2wavs, 1):
+            start, where = starts[device], _where(config, place)
+            with timed(f"vocoder{where}", progress), _blamed(where), device.current():
                 vocoder = load_vocoder(config, model, device, start=start)
-            with timed(f"flow{where}", progress), device.current():
+            with timed(f"flow{where}", progress), _blamed(where), device.current():
                 flow = load_flow(config, model, device, room=room, start=start)
             parts.append((device, flow, vocoder))
-        for device, start in starts.items():  # one device after the other: see startup.py of equal kernels
-            with device.current():
+        for place, (device, start) in enumerate(starts.items()):  # in turn: see startup.py of equal kernels
+            with _blamed(_where(config, place)), device.current():
                 start.finish()
         ready = []
-        for device, flow, _ in parts:
-            with timed(f"voice prompts{_where(device, devices)}", progress), device.token2wav_lane.active():
+        for place, (device, flow, _) in enumerate(parts, 1):
+            where = _where(config, place)
+            with timed(f"voice prompts{where}", progress), _blamed(where), device.token2wav_lane.active():
                 ready.append({name: ready_voice(voice, model, tokenizer, flow) for name, voice in voices.items()})
         running.pop_all()
     names = count()  # of the LLM's sequences
@@ -174,9 +177,23 @@ def _check_rooms(devices: Devices, config: EngineConfig, model: ModelConfig, roo
         check_room(memory, config, free_gpu_bytes(device.device), where=str(device.device))
 
 
-def _where(device: Device, devices: Devices) -> str:
-    """Where there are several to tell apart."""
-    return f" on {device.device}" if len(devices.token2wavs) > 1 else ""
+def _where(config: EngineConfig, place: int) -> str:
+    """Where there are several devices to tell apart: the LLM's is the first."""
+    return f" on {config.device_names[place]}" if config.is_disaggregated else ""
+
+
+@contextmanager
+def _blamed(where: str) -> Iterator[None]:
+    """Names the device in what it raises; what unfit files raise is nobody's. Raises EngineError."""
+    try:
+        yield
+    except (ValueError, OSError):
+        raise
+    except Exception as error:
+        if not where:
+            raise
+        kind = "" if isinstance(error, EngineError) else f"{type(error).__name__}: "
+        raise EngineError(f"the start failed{where}: {kind}{error}") from error
 
 
 def set_threads(config: EngineConfig) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +21,29 @@ from tests.support.golden import TINY_MODEL_DIR
 from tests.support.polling import until
 from tests.support.stepaudio2_engine import write_model
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.interface import AudioFormat, Cancelled, Codec, Done, SpeakingMode, UtteranceId
+from voicegate.engine.disaggregated.core import DisaggregatedCore
+from voicegate.engine.interface import (
+    AudioFormat,
+    Cancelled,
+    Codec,
+    Done,
+    EngineError,
+    Failed,
+    SpeakingMode,
+    UtteranceId,
+)
+from voicegate.engine.loading import build
 from voicegate.engine.loading.build import create_engine
 from voicegate.engine.loop.worker import ThreadedEngine
+from voicegate.engine.token2wav.flow.backend import FlowBackend
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")]
 
 TEXT = "Good morning, and welcome back. The train to the coast leaves at nine."
 PCM = AudioFormat(codec=Codec.PCM_S16LE)
+PATIENCE_S = 3.0
+WORKSPACE_BYTES = 64 << 20  # which cuBLAS keeps, for each stream that it has been used on
+HANG_CYCLES = 40_000_000_000  # of a kernel that only waits: some 20 s
 
 
 def first_family(_: Path) -> Path:
@@ -110,3 +126,54 @@ async def test_each_gpu_holds_models() -> None:
     before = [torch.cuda.memory_allocated(number) for number in range(2)]
     async with listening(apart(config_of(TINY_MODEL_DIR))):
         assert all(torch.cuda.memory_allocated(number) > before[number] for number in range(2))
+
+
+async def test_a_gpu_that_hangs_fails_what_it_spoke_and_goes_on() -> None:
+    """As a kernel that does not end makes it: what is launched behind it waits."""
+    config = replace(apart(config_of(TINY_MODEL_DIR)), device_patience_s=PATIENCE_S)
+    async with listening(config) as listener:
+        engine = listener.engine
+        assert isinstance(engine, ThreadedEngine)
+        core, name = engine._core, config.device_names[1]
+        assert isinstance(core, DisaggregatedCore)
+        before = dict(engine.stats().gauges)
+        engine._inbox.put(lambda _: occupy(core))
+        names = [listener.submit(f"u{number}", text=TEXT, end=True) for number in range(len(core.cores))]
+        ends = [await listener.until_end(name) for name in names]
+        assert [type(end) for end in ends] == [Failed, *[Done] * (len(names) - 1)]
+        hangs = engine.stats().hangs
+        assert hangs == {each: each == name for each in config.device_names}
+        assert (engine.unready_reason is None) is (len(names) > 1)
+        await until(lambda: not any(engine.stats().hangs.values()), timeout_s=120.0)
+        assert engine.unready_reason is None
+        names = [listener.submit(f"again{number}", text=TEXT, end=True) for number in range(len(core.cores))]
+        assert all([isinstance(await listener.until_end(name), Done) for name in names])
+        await until(lambda: dict(engine.stats().gauges) == before, timeout_s=30.0)
+
+
+def occupy(core: DisaggregatedCore) -> None:
+    """The first token2wav's lane."""
+    with core.cores[0]._pipeline._stages.token2wav_lane.active():
+        torch.cuda._sleep(HANG_CYCLES)
+
+
+async def test_a_start_that_fails_on_the_last_gpu_names_it_and_gives_all_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = apart(config_of(TINY_MODEL_DIR))
+    load_flow = build.load_flow
+
+    def fail_on_the_last(*arguments: Any, **options: Any) -> FlowBackend[Any, Any]:
+        if torch.cuda.current_device() == len(config.token2wav_devices):
+            raise torch.OutOfMemoryError("as if there were none")
+        return load_flow(*arguments, **options)
+
+    gc.collect()
+    before = [torch.cuda.memory_allocated(number) for number in range(torch.cuda.device_count())]
+    monkeypatch.setattr(build, "load_flow", fail_on_the_last)
+    engine = create_engine(config)
+    with pytest.raises(EngineError, match=f"the start failed on {config.device_names[-1]}: OutOfMemoryError"):
+        await engine.start()
+    await engine.close()
+    del engine
+    gc.collect()
+    held = [torch.cuda.memory_allocated(number) for number in range(torch.cuda.device_count())]
+    assert all(now < was + WORKSPACE_BYTES for now, was in zip(held, before, strict=True))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.http_client import post
 from tests.integration.raw_client import get
-from tests.integration.wire_client import TIMEOUT_S, Running, WireClient, connect_to, running
+from tests.integration.wire_client import TIMEOUT_S, Running, WireClient, closed_with, connect_to, running
 from tests.support.disaggregated import on_lanes, threaded
 from tests.support.hollow_stages import hollow
 from tests.support.polling import until
@@ -23,7 +23,7 @@ from voicegate.engine.loading.build import engine_info
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.policy.scheduler import Decision
-from voicegate.gateway.server.server import EXIT_FAILED
+from voicegate.gateway.server.server import EXIT_FAILED, EXIT_OK
 from voicegate.protocol import messages as wire
 
 pytestmark = pytest.mark.integration
@@ -143,6 +143,33 @@ async def test_one_token2wav_that_hangs_is_told_and_the_other_speaks_on() -> Non
             assert (await get(served.gateway.url, "/readyz"))[0] == 200
             await client.speak("next", "At last.")
             await client.until(wire.Done, "next")
+        finally:
+            made.lanes[0].go_on()
+
+
+@pytest.mark.parametrize("is_noticed_first", [True, False])
+async def test_a_drain_while_one_token2wav_hangs_ends_whole_what_the_other_speaks(is_noticed_first: bool) -> None:
+    """Whether it hung before or is only noticed meanwhile, nobody waits for it until the drain time is over."""
+    made = on_lanes()
+    engine = threaded(made, patience_s=LIMIT_S)
+    async with running(engine, engine_timeout_s=LIMIT_S, drain_s=1_000.0) as served:
+        await served.gateway.settled.wait()
+        try:
+            async with connect_to(served.gateway.url) as client:
+                made.lanes[0].hang()
+                await client.speak("lost", "Nothing is heard of it.")
+                await client.send(wire.Open(context="speaks"), wire.Text("speaks", "It begins. "))
+                await client.until(wire.Alignment, "speaks")
+                if is_noticed_first:
+                    await client.until(wire.Error, "lost")
+                served.stop.set()
+                await client.until(wire.Draining)
+                if not is_noticed_first:
+                    assert (await client.until(wire.Error, "lost")).code == "engine_failed"
+                await client.send(wire.Text("speaks", "And it ends."), wire.End("speaks"))
+                await client.until(wire.Done, "speaks")
+                assert await closed_with(client) == 1001
+            assert await served.exit_status == EXIT_OK
         finally:
             made.lanes[0].go_on()
 
