@@ -15,7 +15,7 @@ from typing import Any, Final
 from voicegate.bench import environment, results_file
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import SpeakingMode
-from voicegate.engine.loop.clause import Entry
+from voicegate.engine.loop.clause import Listing
 from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.text.tokenizer import TextTokenizer
@@ -92,7 +92,7 @@ def message(name: str, *, num_chars: int, seed: int = 0) -> str:
 
 def bite_times_s(text: str, mode: SpeakingMode, tokenizer: TextTokenizer, *, max_clause_tokens: int) -> list[float]:
     """How long each call of `read` took, until all is read."""
-    feed = ClauseFeed(Entry(0), mode, tokenizer, language="en", max_clause_tokens=max_clause_tokens)
+    feed = ClauseFeed(Listing(0), mode, tokenizer, language="en", max_clause_tokens=max_clause_tokens)
     feed.push(text)
     feed.end()
     times_s: list[float] = []

@@ -14,7 +14,7 @@ from voicegate.bench.demo import tokens_of
 from voicegate.bench.sentences import EVERYDAY
 from voicegate.engine import units
 from voicegate.engine.interface import SpeakingMode
-from voicegate.engine.loop.clause import Entry
+from voicegate.engine.loop.clause import Listing
 from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.model.config import StopRule
 from voicegate.engine.text.tokenizer import TextTokenizer
@@ -45,7 +45,9 @@ def limit_seconds(
     text: str, tokenizer: TextTokenizer, *, language: str, stop: StopRule, max_clause_tokens: int
 ) -> float:
     """Audio where every clause speaks to its limit: the model's by its text, at most `max_clause_tokens`."""
-    feed = ClauseFeed(Entry(0), SpeakingMode.CLAUSE, tokenizer, language=language, max_clause_tokens=max_clause_tokens)
+    feed = ClauseFeed(
+        Listing(0), SpeakingMode.CLAUSE, tokenizer, language=language, max_clause_tokens=max_clause_tokens
+    )
     feed.push(text)
     feed.end()
     feed.read_all()

@@ -2,11 +2,11 @@
 
     python -m voicegate.bench.pace [--modes clause bistream incremental] [--rates 3 5 10 20 40 60] [--json FILE]
     python -m voicegate.bench.pace --modes incremental --set growing_share=0.7 --processes 16
-    python -m voicegate.bench.pace --modes incremental --smooth --turns 0:0 0.4:0 # one block or two at the beginning
+    python -m voicegate.bench.pace --modes incremental --smooth --blocks 0:0 0.4:0 # one block or two at the beginning
 
 On a clock of its own (simulation.py): the figures count the text's time and, where --step-ms says so, the engine's.
 Heard by pocketsphinx: compare rows of one run, over hundreds of words. `whole`: the same text given at once, by clause.
---turns has the engine begin sentences as among other streams whose blocks take so long (docs/adr/0050).
+--blocks has the engine begin sentences as among other streams whose blocks take so long (docs/adr/0050).
 """
 
 import argparse
@@ -23,7 +23,7 @@ import numpy as np
 
 from voicegate.bench import environment, results_file, sentences
 from voicegate.bench.engine.__main__ import with_settings
-from voicegate.bench.pace.simulation import IDLE, StepTimes, Turns
+from voicegate.bench.pace.simulation import IDLE, BlockTimes, StepTimes
 from voicegate.bench.pace.speaker import Case, Job, Outcome, open_speaker, speak
 from voicegate.bench.pace.writer import Pace, Pieces
 from voicegate.engine.config import EngineConfig
@@ -38,13 +38,13 @@ def cases(
     *,
     pieces: Pieces,
     has_rough: bool,
-    turns: Sequence[Turns] = (IDLE,),
+    block_times: Sequence[BlockTimes] = (IDLE,),
 ) -> Iterator[Case]:
     """Steady at every rate and, with `has_rough`, jittery; then a stall at the rate in the middle."""
     yield Case(SpeakingMode.CLAUSE, Pace(1.0, pieces=Pieces.WHOLE))
     for mode in modes:
         for rate in rates:
-            for others in turns if mode is SpeakingMode.INCREMENTAL else (IDLE,):
+            for others in block_times if mode is SpeakingMode.INCREMENTAL else (IDLE,):
                 yield Case(mode, Pace(rate, pieces=pieces), others)
                 if has_rough:
                     yield Case(mode, Pace(rate, jitter=1.0, pieces=pieces), others)
@@ -52,16 +52,16 @@ def cases(
             yield Case(mode, Pace(sorted(rates)[len(rates) // 2], stall_s=1.5, pieces=pieces))
 
 
-def parse_turns(text: str) -> Turns:
-    """0.4:0.3 -> Turns(0.4, 0.3). Raises ArgumentTypeError."""
+def parse_block_times(text: str) -> BlockTimes:
+    """0.4:0.3 -> BlockTimes(0.4, 0.3). Raises ArgumentTypeError."""
     first, _, later = text.partition(":")
     try:
-        turns = Turns(float(first), float(later))
+        block_times = BlockTimes(float(first), float(later))
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not two times in seconds such as 0.4:0.3") from error
-    if not (0 <= turns.first_s < math.inf and 0 <= turns.later_s < math.inf):
+    if not (0 <= block_times.first_s < math.inf and 0 <= block_times.later_s < math.inf):
         raise argparse.ArgumentTypeError(f"{text!r}: a block takes no less than 0 s, and some time ends")
-    return turns
+    return block_times
 
 
 def compared(outcomes: Sequence[Outcome], others: Sequence[Outcome]) -> tuple[int, float]:
@@ -77,7 +77,7 @@ def report(case: Case, outcomes: Sequence[Outcome], whole: Sequence[Outcome]) ->
     return {
         "mode": case.mode.value,
         "pace": asdict(case.pace) | {"pieces": case.pace.pieces.value},
-        "turns_of_others": asdict(case.others),
+        "blocks_of_others": asdict(case.others),
         "errors": sum(each.num_errors for each in outcomes),
         "words": sum(each.num_words for each in outcomes),
         "more_errors_than_whole": dict(zip(("sum", "standard_error"), compared(outcomes, whole), strict=True)),
@@ -121,9 +121,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--pieces", default="leading", choices=["leading", "trailing"], help="where words' blanks go")
     parser.add_argument("--smooth", action="store_true", help="leave jitter and stalls out")
     parser.add_argument("--step-ms", nargs=2, type=float, default=[0, 0], metavar=("LLM", "EULER"))
-    turns_help = "what first and later blocks of others' streams take, each in turn; default: there are no others"
+    blocks_help = "what first and later blocks of others' streams take, each in turn; default: there are no others"
     parser.add_argument(
-        "--turns", nargs="+", type=parse_turns, default=[IDLE], metavar="FIRST_S:LATER_S", help=turns_help
+        "--blocks", nargs="+", type=parse_block_times, default=[IDLE], metavar="FIRST_S:LATER_S", help=blocks_help
     )
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an EngineConfig field")
     parser.add_argument("--processes", type=int, default=1, help="that speak side by side, a thread each")
@@ -145,7 +145,7 @@ def main() -> None:
     texts = [text for name in options.texts for text in _TEXTS[name]]
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     pieces, has_rough = Pieces(options.pieces), not options.smooth
-    all_cases = cases(modes, options.rates, pieces=pieces, has_rough=has_rough, turns=options.turns)
+    all_cases = cases(modes, options.rates, pieces=pieces, has_rough=has_rough, block_times=options.blocks)
     start = (config, StepTimes(llm_ms / 1000, euler_ms / 1000))
     with ProcessPoolExecutor(options.processes, get_context("spawn"), open_speaker, start) as pool:
         coming = [

@@ -47,14 +47,14 @@ class StepTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class BlockTimes:
     """What blocks of others' streams take, as the engine is told at each step; none of it passes on the clock."""
 
     first_s: float = 0.0
     later_s: float = 0.0
 
 
-IDLE: Final = Turns()
+IDLE: Final = BlockTimes()
 
 
 class _WatchedSpeaking(Speaking):
@@ -76,7 +76,7 @@ class _BusyCore(EngineCore):
         stages: Stages,
         clock: Callable[[], float],
         sink: Sink,
-        others: Turns,
+        others: BlockTimes,
     ) -> None:
         super().__init__(config, stages, clock, sink)
         self._others = others
@@ -84,10 +84,10 @@ class _BusyCore(EngineCore):
 
     def step(self) -> Decision:
         if self._others != IDLE:
-            turn, now_s = self._growth.turn, self._clock()
-            turn.took(0.0, now_s, is_first=True)  # at the quickest; strain is told by the difference
-            turn.took(self._others.first_s, now_s, is_first=True)
-            turn.took(self._others.later_s, now_s, is_first=False)
+            times, now_s = self._growth.block_time, self._clock()
+            times.took(0.0, now_s, is_first=True)  # at the quickest; strain is told by the difference
+            times.took(self._others.first_s, now_s, is_first=True)
+            times.took(self._others.later_s, now_s, is_first=False)
         return super().step()
 
 
@@ -102,7 +102,7 @@ class Spoken:
 
 
 class Simulation:
-    def __init__(self, config: EngineConfig, stages: Stages, times: StepTimes, *, others: Turns = IDLE) -> None:
+    def __init__(self, config: EngineConfig, stages: Stages, times: StepTimes, *, others: BlockTimes = IDLE) -> None:
         self._stages = stages
         self._now_s = 0.0
         self._times = times

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from voicegate.bench.pace.measures import final_rise, pauses_s
-from voicegate.bench.pace.simulation import IDLE, Simulation, StepTimes, Turns
+from voicegate.bench.pace.simulation import IDLE, BlockTimes, Simulation, StepTimes
 from voicegate.bench.pace.writer import Pace, Pieces, written
 from voicegate.bench.recogniser import Recogniser, words_of
 from voicegate.bench.word_errors import word_errors
@@ -23,7 +23,7 @@ _GAP_S: Final = 0.02  # shorter ones no player's prebuffer lets through
 class Case:
     mode: SpeakingMode
     pace: Pace
-    others: Turns = IDLE
+    others: BlockTimes = IDLE
 
     @property
     def name(self) -> str:
@@ -31,7 +31,7 @@ class Case:
             return "whole"
         extras = [f"jitter {self.pace.jitter:g}"] * bool(self.pace.jitter)
         extras += [f"stall {self.pace.stall_s:g} s"] * bool(self.pace.stall_s)
-        extras += [f"turns {self.others.first_s:g}:{self.others.later_s:g} s"] * (self.others != IDLE)
+        extras += [f"blocks {self.others.first_s:g}:{self.others.later_s:g} s"] * (self.others != IDLE)
         return " ".join([self.mode.value, f"{self.pace.words_per_s:g}/s", *extras])
 
 
@@ -67,7 +67,7 @@ class Speaker:
         model = load_model_config(config.model_dir)
         self._config, self._times = config, times
         self._stages = load_stages(config, model, load_voices(config.model_dir, model))
-        self._simulations: dict[Turns, Simulation] = {}
+        self._simulations: dict[BlockTimes, Simulation] = {}
         self._recogniser = Recogniser()
 
     def speak(self, job: Job) -> Outcome:
@@ -85,7 +85,7 @@ class Speaker:
             num_first_blocks=spoken.num_first_blocks,
         )
 
-    def _among(self, others: Turns) -> Simulation:
+    def _among(self, others: BlockTimes) -> Simulation:
         """An engine of its own for each: it remembers what blocks took."""
         if others not in self._simulations:
             self._simulations[others] = Simulation(self._config, self._stages, self._times, others=others)

@@ -22,7 +22,7 @@ from voicegate.engine import units
 from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.llm.silent_filter import SilentTokenFilter
 from voicegate.engine.loading.devices import choose_device
-from voicegate.engine.loop.clause import Entry
+from voicegate.engine.loop.clause import Listing
 from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.loop.prompting import voice_prompt
 from voicegate.engine.model.model_json import load_model_config
@@ -125,7 +125,7 @@ class PlainSpeaker:
         Raises RuntimeError where the LLM fails.
         """
         feed = ClauseFeed(
-            Entry(0),
+            Listing(0),
             SpeakingMode.CLAUSE,
             self._tokenizer,
             language=self._model.languages[0],

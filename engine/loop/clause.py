@@ -37,7 +37,7 @@ class Rendering:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Listing:
     """An utterance's line on the roster: its key, and where a change of it is told."""
 
     key: int
@@ -54,7 +54,7 @@ class Clause:
     But for `tokens`, which grows by one a step: the roster is told of that apart (`Roster.note_tokens`).
     """
 
-    entry: Entry
+    listing: Listing
     char_start: int  # into all text of the utterance
     text: str  # as the client wrote it
     text_ids: list[int]  # what the LLM has not been given of it yet
@@ -79,8 +79,8 @@ class Clause:
 
     def __setattr__(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
-        entry = self.entry
-        entry.changed.add(entry.key)  # as `report` does, without a call: several times a token
+        listing = self.listing
+        listing.changed.add(listing.key)  # as `report` does, without a call: several times a token
 
     @property
     def decided_text(self) -> str:
@@ -102,7 +102,7 @@ class Clause:
 
     @property
     def utterance_key(self) -> int:
-        return self.entry.key
+        return self.listing.key
 
     @property
     def is_begun(self) -> bool:

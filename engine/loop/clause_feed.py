@@ -13,7 +13,7 @@ from typing import Final
 
 from voicegate.engine import units
 from voicegate.engine.interface import SpeakingMode
-from voicegate.engine.loop.clause import Clause, ClauseState, Entry
+from voicegate.engine.loop.clause import Clause, ClauseState, Listing
 from voicegate.engine.text.characters import is_wide
 from voicegate.engine.text.growing import known
 from voicegate.engine.text.normalize import SpanReader
@@ -55,7 +55,7 @@ _SENTENCE_ENDS = (".", "?", "!", "。", "？", "！", "…")
 class ClauseFeed:
     def __init__(
         self,
-        entry: Entry,
+        listing: Listing,
         mode: SpeakingMode,
         tokenizer: TextTokenizer,
         *,
@@ -68,7 +68,7 @@ class ClauseFeed:
         self.is_ended = False  # the end was read: no clause follows
         self.is_bistream = mode is SpeakingMode.BISTREAM
         self.is_incremental = mode is SpeakingMode.INCREMENTAL
-        self._entry = entry
+        self._listing = listing
         self._tokenizer = tokenizer
         self.pronunciation = pronunciation or Pronunciation()
         self._reader = SpanReader(
@@ -193,7 +193,7 @@ class ClauseFeed:
         if not words or num_letters > self._max_letters:  # more does not fit into the pass
             return clause
         if clause is None:
-            clause = Clause(self._entry, start, "", [], is_text_complete=False)
+            clause = Clause(self._listing, start, "", [], is_text_complete=False)
             self.clauses.append(clause)
         num_said = self.pronunciation.whole_length(pending[: lengths.read], lengths.said)
         said = self._reader.read(TextSpan(pending[:num_said], start, start + num_said))
@@ -226,7 +226,7 @@ class ClauseFeed:
             self.is_ended = True
             return
         if not self.clauses:
-            self.clauses.append(Clause(self._entry, 0, "", [], is_text_complete=True))
+            self.clauses.append(Clause(self._listing, 0, "", [], is_text_complete=True))
         self.clauses[-1].flush_ids.append(flush_id)
 
     def _take(self, span: TextSpan) -> None:
@@ -261,7 +261,7 @@ class ClauseFeed:
 
     def _begin(self, span: TextSpan, words: str, num_letters: int) -> None:
         clause = Clause(
-            self._entry,
+            self._listing,
             span.char_start,
             span.text,
             list(self._tokenizer.encode_spoken(words)),

@@ -93,9 +93,9 @@ class EngineCore:
 
     def submit(self, request: UtteranceRequest, *, seed: int) -> None:
         """Start an utterance; what the interface promises to refuse was refused before."""
-        entry = self._roster.new_entry()
+        listing = self._roster.new_listing()
         try:
-            self._roster.add(self._reception.open(entry, request, self._voices[request.voice], seed=seed))
+            self._roster.add(self._reception.open(listing, request, self._voices[request.voice], seed=seed))
         except Exception:
             log.exception("utterance_not_opened", utterance=request.utterance_id)
             self._on_gone(request.utterance_id)
@@ -172,7 +172,7 @@ class EngineCore:
     def _change(self, utterance: Utterance | None, work: Callable[[Utterance, *_Args], None], *args: *_Args) -> None:
         """Nothing is done for one that is not there (any more)."""
         if utterance is not None:
-            utterance.entry.report()
+            utterance.listing.report()
             self._attempt(utterance, work, utterance, *args)
 
     def _change_text(self, utterance_id: UtteranceId, work: Callable[[Utterance, *_Args], None], *args: *_Args) -> None:
@@ -206,11 +206,11 @@ class EngineCore:
 
     def _decide(self, now_s: float) -> Decision | None:
         """None: there are blocks, and nothing is under way that would make room for them."""
-        room = self._pipeline.room
-        if not (room.takes_llm_step or room.takes_flow_step):
+        intake = self._pipeline.intake
+        if not (intake.takes_llm_step or intake.takes_flow_step):
             return Decision(wake_at_s=self._roster.next_alarm_s(now_s))
         due = self._roster.due(now_s)
-        decision = decide(due, self._limits, room)
+        decision = decide(due, self._limits, intake)
         if not decision.is_idle:
             return decision
         # What an LLM is at work on takes room, and makes none.
@@ -255,7 +255,7 @@ class EngineCore:
     @property
     def num_submitted(self) -> int:
         """Utterances so far."""
-        return self._roster.num_entries
+        return self._roster.num_listings
 
     @property
     def num_live(self) -> int:

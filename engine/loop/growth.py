@@ -13,7 +13,7 @@ from voicegate.engine.policy.growth import (
     PROMISED_SHARE,
     UNTUNED_SHARE,
     Beginning,
-    TurnTime,
+    BlockTime,
     Worth,
     beginning,
     next_block_s,
@@ -30,7 +30,7 @@ class Growth:
         self._lead_s = config.growing_lead_ms / 1000
         self._lookahead_tokens = lookahead_tokens
         self._held_back_frames = held_back_frames + 1  # and one by its packet
-        self.turn = TurnTime()
+        self.block_time = BlockTime()
 
     def next_reading(self, utterance: Utterance, now_s: float) -> _Moment:
         """The clause to begin or to read again, and when; infinite: not before more text has come.
@@ -92,7 +92,7 @@ class Growth:
         """When its next block is due, and from when on its listener is about to run dry."""
         if utterance.deadline_s is None:
             return -math.inf, math.inf
-        return next_block_s(utterance.deadline_s, lead_s=self._lead_s, turn_s=self.turn.later_s(now_s))
+        return next_block_s(utterance.deadline_s, lead_s=self._lead_s, block_s=self.block_time.later_s(now_s))
 
     def _letters_to_go_on(self, utterance: Utterance, target: Clause | None, *, is_dry: bool) -> float:
         """Known, for the next block of a listener who has some."""
@@ -118,9 +118,9 @@ class Growth:
             prompt.first_block_tokens,
             prompt.second_block_tokens,
             held_back_frames=self._held_back_frames,
-            first_turn_s=self.turn.soonest_first_s(now_s),
-            turn_s=self.turn.later_s(now_s),
-            is_strained=self.turn.is_strained(now_s),
+            first_block_s=self.block_time.soonest_first_s(now_s),
+            block_s=self.block_time.later_s(now_s),
+            is_strained=self.block_time.is_strained(now_s),
         )
 
 

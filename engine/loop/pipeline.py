@@ -17,7 +17,7 @@ from voicegate.engine.loop.reservations import Reservations
 from voicegate.engine.loop.stages import ReadyVoice, Stages
 from voicegate.engine.loop.tally import Tally
 from voicegate.engine.loop.token2wav import Token2wav
-from voicegate.engine.policy.scheduler import Room
+from voicegate.engine.policy.scheduler import Intake
 from voicegate.engine.token2wav.stretch import MelStretch
 
 
@@ -207,9 +207,9 @@ class Pipeline:
         return clause.rendering.flow.num_own_blocks if clause.rendering is not None else 0
 
     @property
-    def room(self) -> Room:
+    def intake(self) -> Intake:
         """What the lanes take now."""
-        return Room(
+        return Intake(
             takes_llm_step=self._stages.llm.takes_step,
             takes_flow_step=self.token2wav.takes_step,
             num_new_batches=self._stages.flow.num_free_batches,

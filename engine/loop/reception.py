@@ -8,7 +8,7 @@ from voicegate.engine.audio.outlet import Outlet, Sink
 from voicegate.engine.audio.packets import pre_skip_48k
 from voicegate.engine.interface import SpeakingMode, UtteranceRequest
 from voicegate.engine.llm.backend import LlmTraits
-from voicegate.engine.loop.clause import Entry
+from voicegate.engine.loop.clause import Listing
 from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.loop.prompting import instruct_prompt
 from voicegate.engine.loop.stages import ReadyVoice, Stages
@@ -39,10 +39,10 @@ class Reception:
         self._sink = sink
         self._clock = clock
 
-    def open(self, entry: Entry, request: UtteranceRequest, voice: ReadyVoice, *, seed: int) -> Utterance:
+    def open(self, listing: Listing, request: UtteranceRequest, voice: ReadyVoice, *, seed: int) -> Utterance:
         """What the engine's interface promises to refuse was refused before."""
         feed = ClauseFeed(
-            entry,
+            listing,
             self._mode(request.mode),
             self._tokenizer,
             language=self._model.languages[0] if request.language is None else request.language,
@@ -62,7 +62,7 @@ class Reception:
             sink=self._sink,
             clock=self._clock,
         )
-        return Utterance(entry, request, voice, feed, outlet, seed=seed, pre_skip_48k=pre_skip_48k(request.audio))
+        return Utterance(listing, request, voice, feed, outlet, seed=seed, pre_skip_48k=pre_skip_48k(request.audio))
 
     def _mode(self, asked: SpeakingMode) -> SpeakingMode:
         """Where the client leaves it open, the model's own if the LLM's backend can do it."""

@@ -1,7 +1,7 @@
 """Who there is, and who needs what: what could be done for each utterance now, or when it will be due.
 
 With hundreds of streams most have enough audio ahead or wait for text. Whatever changes an utterance reports it
-(`Entry`), and it is looked at again before the next answer: a step costs what the few that have changed cost.
+(`Listing`), and it is looked at again before the next answer: a step costs what the few that have changed cost.
 """
 
 import heapq
@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar, TypeVarTuple
 
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import UtteranceId
-from voicegate.engine.loop.clause import Clause, ClauseState, Entry
+from voicegate.engine.loop.clause import Clause, ClauseState, Listing
 from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.pipeline import Pipeline
 from voicegate.engine.loop.utterance import Utterance
@@ -60,7 +60,7 @@ class Roster:
         self._attempt = attempt
         self._utterances: dict[int, Utterance] = {}  # by key: the order of submission
         self._by_id: dict[UtteranceId, Utterance] = {}
-        self.num_entries = 0  # so far
+        self.num_listings = 0  # so far
         self._stall_s = config.stall_ms / 1000 or math.inf
         self._stall_lead_s = config.stall_lead_ms / 1000
         self.is_room_short = False  # some were left waiting for it
@@ -79,16 +79,16 @@ class Roster:
 
     # --- who there is -----------------------------------------------------------------------------------------
 
-    def new_entry(self) -> Entry:
-        key, self.num_entries = self.num_entries, self.num_entries + 1
-        return Entry(key, self._changed)
+    def new_listing(self) -> Listing:
+        key, self.num_listings = self.num_listings, self.num_listings + 1
+        return Listing(key, self._changed)
 
     def add(self, utterance: Utterance) -> None:
-        self._utterances[utterance.entry.key] = self._by_id[utterance.utterance_id] = utterance
-        utterance.entry.report()
+        self._utterances[utterance.listing.key] = self._by_id[utterance.utterance_id] = utterance
+        utterance.listing.report()
 
     def remove(self, utterance: Utterance) -> None:
-        key = utterance.entry.key
+        key = utterance.listing.key
         del self._utterances[key], self._by_id[utterance.utterance_id]
         self._due.drop(key)
         for needs in (self._waiting, self._again, self._generating, self._news_tokens):
@@ -102,7 +102,7 @@ class Roster:
         return iter(list(self._utterances.values()))
 
     def __contains__(self, utterance: Utterance) -> bool:
-        return utterance.entry.key in self._utterances
+        return utterance.listing.key in self._utterances
 
     @property
     def num_live(self) -> int:
@@ -133,23 +133,23 @@ class Roster:
         """
         passes = []
         for utterance in self.of(keys):
-            clause = self._generating.get(utterance.entry.key)
+            clause = self._generating.get(utterance.listing.key)
             if clause is not None and self._attempt(utterance, self._pipeline.can_generate, clause):
                 passes.append(clause)
             else:
-                utterance.entry.report()
+                utterance.listing.report()
         return passes
 
     def note_tokens(self, clause: Clause) -> None:
         """It has some more: most often nothing is new by that. They come to many utterances a step."""
-        is_news = len(clause.tokens) >= self._news_tokens.get(clause.entry.key, 0)
+        is_news = len(clause.tokens) >= self._news_tokens.get(clause.listing.key, 0)
         if is_news or not self._pipeline.can_generate(clause):
-            clause.entry.report()
+            clause.listing.report()
 
     def note_text(self, utterance: Utterance) -> None:
         """Some has come, or was read: it is read on before the next look."""
         if utterance in self:
-            _note(self._readers, utterance.entry.key, utterance.feed.wants_reading)
+            _note(self._readers, utterance.listing.key, utterance.feed.wants_reading)
 
     def waiting(self, now_s: float, *, only_pressing: bool) -> list[Waiting]:
         """Whose next clause waits for room, the most urgent first."""
@@ -208,7 +208,7 @@ class Roster:
 
         def turn(utterance: Utterance) -> tuple[bool, Rank]:
             view = self._view(utterance, begun_s=utterance.clauses[0].begun_s)
-            return utterance.entry.key not in self._due, urgency(view, now_s, self._limits)
+            return utterance.listing.key not in self._due, urgency(view, now_s, self._limits)
 
         holding = [each for each in self if each.clauses and self._pipeline.num_held_blocks(each.clauses[0])]
         return sorted(holding, key=turn)
@@ -231,11 +231,11 @@ class Roster:
             utterance = self._utterances.get(self._changed.pop())
             if utterance is not None:
                 self._attempt(utterance, self._look_at, utterance, now_s)
-                self._changed.discard(utterance.entry.key)  # what `_look_at` makes of growing text it knows
+                self._changed.discard(utterance.listing.key)  # what `_look_at` makes of growing text it knows
 
     def _look_at(self, utterance: Utterance, now_s: float) -> None:
         """Ask all that there is to ask of it; what is not due yet sets its alarm."""
-        key = utterance.entry.key
+        key = utterance.listing.key
         growing, reads_s = self._growth.next_reading(utterance, now_s)
         generating, roomless = self._next_clauses(utterance, growing if reads_s <= now_s else None)
         if generating is not None:
@@ -280,7 +280,7 @@ class Roster:
 
     def _note_work(self, utterance: Utterance, generating: Clause | None, now_s: float) -> float:
         """Of its front clause, and of the LLM. Returns when that is due, or of another urgency."""
-        key = utterance.entry.key
+        key = utterance.listing.key
         self._news_tokens.pop(key, None)
         front = utterance.clauses[0] if utterance.clauses else None
         block_frames = 0 if front is None else self._pipeline.block_frames(front)
@@ -318,7 +318,7 @@ class Roster:
 
     def _note_waiting(self, utterance: Utterance, clause: Clause | None, now_s: float) -> float:
         """For room for this clause, and whether that presses. Returns when the next of the two begins."""
-        key = utterance.entry.key
+        key = utterance.listing.key
         if clause is None:
             self._waiting.pop(key, None)
             self._pressing.discard(key)
@@ -336,7 +336,7 @@ class Roster:
     def _view(self, utterance: Utterance, *, begun_s: float | None) -> StreamView:
         """What the scheduler's urgency goes by. None: of a clause that is not begun."""
         return StreamView(
-            key=utterance.entry.key,
+            key=utterance.listing.key,
             waiting_since_s=utterance.waiting_since_s,
             deadline_s=utterance.deadline_s,
             max_lead_s=self._max_lead_s(utterance),

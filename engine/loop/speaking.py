@@ -90,7 +90,7 @@ class Speaking:
             clause.start_ms = utterance.audio_ms
         if clause.reading_since_s is not None:
             now_s, is_first = self._clock(), utterance.deadline_s is None
-            self._growth.turn.took(now_s - clause.reading_since_s, now_s, is_first=is_first)
+            self._growth.block_time.took(now_s - clause.reading_since_s, now_s, is_first=is_first)
             clause.reading_since_s = None
         utterance.align(clause)
         utterance.deliver(samples, self._clock())

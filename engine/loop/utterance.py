@@ -23,7 +23,7 @@ from voicegate.engine.interface import (
     UtteranceId,
     UtteranceRequest,
 )
-from voicegate.engine.loop.clause import Clause, ClauseState, Entry
+from voicegate.engine.loop.clause import Clause, ClauseState, Listing
 from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.loop.stages import ReadyVoice
 from voicegate.engine.policy.growth import WriterPace
@@ -61,7 +61,7 @@ _PACE_CHARS = 400
 class Utterance:
     def __init__(
         self,
-        entry: Entry,
+        listing: Listing,
         request: UtteranceRequest,
         voice: ReadyVoice,
         feed: ClauseFeed,
@@ -70,7 +70,7 @@ class Utterance:
         seed: int,
         pre_skip_48k: int,
     ) -> None:
-        self.entry = entry
+        self.listing = listing
         self.request = request
         self.voice = voice
         self.feed = feed

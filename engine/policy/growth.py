@@ -52,20 +52,20 @@ class Worth:
         return num_tokens / (max(self.token_share, least_share) * self.tokens_per_letter)
 
 
-def next_block_s(deadline_s: float, *, lead_s: float, turn_s: float) -> tuple[float, float]:
-    """When the next block is due, and from when on its listener is about to run dry. `turn_s`: a block's time."""
-    return deadline_s - turn_s - max(lead_s, _DRY_S), deadline_s - turn_s - _DRY_S
+def next_block_s(deadline_s: float, *, lead_s: float, block_s: float) -> tuple[float, float]:
+    """When the next block is due, and from when on its listener is about to run dry. `block_s`: a block's time."""
+    return deadline_s - block_s - max(lead_s, _DRY_S), deadline_s - block_s - _DRY_S
 
 
-def covered_s(num_first_tokens: int, *, held_back_frames: int, first_turn_s: float, turn_s: float) -> float:
+def covered_s(num_first_tokens: int, *, held_back_frames: int, first_block_s: float, block_s: float) -> float:
     """From a first reading's beginning until the second one's has to be, so that its listener has no gap.
 
-    It is heard `first_turn_s` after its beginning, at the soonest, and the second has to be begun `turn_s`, at most,
+    It is heard `first_block_s` after its beginning, at the soonest, and the second has to be begun `block_s`, at most,
     before all that it has made has been heard. Below 0: who begins with so much will have a gap. What vocoder and
     packets hold back, its listener runs dry sooner.
     """
     num_heard_frames = num_first_tokens * units.FRAMES_PER_TOKEN - held_back_frames
-    return num_heard_frames / units.FRAME_RATE_HZ + first_turn_s - turn_s
+    return num_heard_frames / units.FRAME_RATE_HZ + first_block_s - block_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +81,18 @@ def beginning(
     num_second_tokens: int,
     *,
     held_back_frames: int,
-    first_turn_s: float,
-    turn_s: float,
+    first_block_s: float,
+    block_s: float,
     is_strained: bool,
 ) -> Beginning | None:
     """One block, if the second can be read later and follows in time; else the second comes of the same reading.
 
-    That waits for more words, but for no turn, and spares a strained engine a reading. None: the third would be late.
+    That waits for more words, but not once more behind others, and spares a strained engine a reading. None: the third
+    would be late.
     """
     both = num_first_tokens + num_second_tokens
     for num_tokens in (both,) if is_strained else (num_first_tokens, both):
-        seconds = covered_s(num_tokens, held_back_frames=held_back_frames, first_turn_s=first_turn_s, turn_s=turn_s)
+        seconds = covered_s(num_tokens, held_back_frames=held_back_frames, first_block_s=first_block_s, block_s=block_s)
         if seconds >= 0:
             return Beginning(num_tokens, seconds)
     return None
@@ -117,7 +118,7 @@ class WriterPace:
         return _TRUST * letters_per_s * max(seconds, 0.0)
 
 
-class TurnTime:
+class BlockTime:
     """How long a block takes from its reading to its samples: the longest and the soonest lately, forgotten by and by.
 
     First blocks go before others, so theirs is another time; until there is one of a later block, it is both.

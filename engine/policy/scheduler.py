@@ -19,7 +19,7 @@ _ENOUGH_BATCHES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Intake:
     """What can be launched at this moment."""
 
     takes_llm_step: bool = True
@@ -62,18 +62,18 @@ class Decision:
         return self.llm is None and self.flow is None
 
 
-_EMPTY_ROOM = Room()
+_ALL = Intake()
 
 
-def decide(due: Due, limits: Limits, room: Room = _EMPTY_ROOM) -> Decision:
+def decide(due: Due, limits: Limits, intake: Intake = _ALL) -> Decision:
     """The work to launch now. Equal inputs give equal decisions."""
     firsts = [(first, side) for side in (due.unheard, due.heard) if (first := side.first) is not None]
     firsts.sort(key=_first)
-    flow = _flow_work([side for _, side in firsts], limits, room) if room.takes_flow_step else None
-    is_flow_busy = flow is not None or not room.takes_flow_step
+    flow = _flow_work([side for _, side in firsts], limits, intake) if intake.takes_flow_step else None
+    is_flow_busy = flow is not None or not intake.takes_flow_step
     shares_device = limits.is_concurrent and not limits.is_llm_apart
     yields = shares_device and is_flow_busy and _has_right_of_way(due, limits)
-    llm = _llm_work(due, limits, yields=yields) if room.takes_llm_step else None
+    llm = _llm_work(due, limits, yields=yields) if intake.takes_llm_step else None
     if limits.is_concurrent or llm is None or flow is None:
         return Decision(llm, flow)
     # One processor: the most urgent utterance's next work, and a block before further tokens of it.
@@ -101,14 +101,14 @@ def _has_right_of_way(due: Due, limits: Limits) -> bool:
     return is_enough or bool(due.unheard.ready) or due.unheard.running is not None
 
 
-def _flow_work(sides: list[Side], limits: Limits, room: Room) -> BeginBlocks | AdvanceBatch | None:
+def _flow_work(sides: list[Side], limits: Limits, intake: Intake) -> BeginBlocks | AdvanceBatch | None:
     """Of the more urgent side that has some."""
     for side in sides:
         if (running := side.running) is not None:
             return AdvanceBatch(running)
-        if room.num_new_batches:
+        if intake.num_new_batches:
             size = limits.calm_flow_batch if side.is_calm and limits.calm_flow_batch else limits.flow_batch
-            keys = _packed(side.ready, size, room.num_blocks)
+            keys = _packed(side.ready, size, intake.num_blocks)
             if keys:
                 return BeginBlocks(keys)
     return None

@@ -19,7 +19,7 @@ from voicegate.gateway.session.continuity import CannotResume
 from voicegate.protocol import codec
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
-from voicegate.protocol.dialects.dialect import Hangup, Reply, Step
+from voicegate.protocol.dialects.dialect import Effect, Hangup, Reply
 from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
 from voicegate.protocol.messages import ServerMessage
 
@@ -161,25 +161,25 @@ class Connection:
 
     def _take(self, raw: str | bytes) -> None:
         try:
-            steps = self._sitting.translator.hear(raw)
+            effects = self._sitting.translator.hear(raw)
         except ProtocolViolation as violation:
             self.conversation.violation(violation)
         else:
-            for step in steps:
-                self._perform(step)
+            for effect in effects:
+                self._perform(effect)
 
-    def _perform(self, step: Step) -> None:
-        match step:
+    def _perform(self, effect: Effect) -> None:
+        match effect:
             case Reply():
-                self.conversation.say(step)
+                self.conversation.say(effect)
             case Hangup(code=code, reason=reason):
                 self.conversation.say(Close(code, reason))
             case wire.Resume():
-                self._resume(step)
+                self._resume(effect)
             case wire.Ack():
                 pass  # the translator's, who needs no answer
             case _:
-                self.conversation.receive(step)
+                self.conversation.receive(effect)
 
     def _resume(self, message: wire.Resume) -> None:
         """What was said on this socket so far goes out, then the answer, then what the other session has to say."""
@@ -233,11 +233,11 @@ class Connection:
 
     async def _write(self, sitting: Sitting, item: ServerMessage | AudioMessage | Reply) -> bool:
         """Returns when the socket has taken what becomes of it; False when it is closed."""
-        steps: Sequence[Step] = [item] if isinstance(item, Reply) else await sitting.translator.word(item)
-        for step in steps:
-            if not isinstance(step, Reply):
-                self._perform(step)
-            elif not await self._send(step.frame):
+        effects: Sequence[Effect] = [item] if isinstance(item, Reply) else await sitting.translator.word(item)
+        for effect in effects:
+            if not isinstance(effect, Reply):
+                self._perform(effect)
+            elif not await self._send(effect.frame):
                 return False
         return True
 

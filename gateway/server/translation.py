@@ -1,4 +1,4 @@
-"""What a socket speaks: frames in, steps out; the session's messages in, frames out. The native protocol, or a dialect.
+"""What a socket speaks: frames in, effects out; the session's messages in, frames out. Native, or a dialect.
 
 Audio of a dialect is made here, behind everything that a cancel drops, and off the event loop where it costs.
 """
@@ -15,7 +15,7 @@ from voicegate.gateway.session.continuity import Continuity
 from voicegate.protocol import audio_message, codec
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
-from voicegate.protocol.dialects.dialect import Dialect, Reply, Speech, Step
+from voicegate.protocol.dialects.dialect import Dialect, Effect, Reply, Speech
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.formats import NATIVE_RATE_HZ, OutputFormat
 from voicegate.protocol.messages import ClientMessage, ServerMessage
@@ -29,10 +29,10 @@ _UNCOUNTED_TYPES = frozenset(kind.__struct_config__.tag for kind in wire.UNCOUNT
 
 
 class Translator(Protocol):
-    def hear(self, raw: str | bytes) -> Sequence[Step]:
+    def hear(self, raw: str | bytes) -> Sequence[Effect]:
         """Raises ProtocolViolation for what the session is to answer."""
 
-    async def word(self, item: ServerMessage | AudioMessage) -> Sequence[Step]:
+    async def word(self, item: ServerMessage | AudioMessage) -> Sequence[Effect]:
         """In order, one at a time."""
 
     @property
@@ -48,7 +48,7 @@ class NativeTranslator:
         self._continuity = continuity
         self._on_kept = on_kept
 
-    def hear(self, raw: str | bytes) -> Sequence[Step]:
+    def hear(self, raw: str | bytes) -> Sequence[Effect]:
         try:
             message = _read(raw)
         except ProtocolViolation as violation:
@@ -64,7 +64,7 @@ class NativeTranslator:
         ack = None if self._continuity is None else self._continuity.take_due_ack()
         return [message] if ack is None else [message, Reply(codec.encode(ack))]
 
-    async def word(self, item: ServerMessage | AudioMessage) -> Sequence[Step]:
+    async def word(self, item: ServerMessage | AudioMessage) -> Sequence[Effect]:
         return [Reply(self.frame_of(item))]
 
     def frame_of(self, item: ServerMessage | AudioMessage) -> str | bytes:
@@ -128,15 +128,15 @@ class DialectTranslator:
         self._streams: dict[str, _Stream] = {}  # by context
         self._by_handle: dict[int, _Stream] = {}
 
-    def hear(self, raw: str | bytes) -> Sequence[Step]:
-        return [self._known(step) for step in self._dialect.receive(raw)]
+    def hear(self, raw: str | bytes) -> Sequence[Effect]:
+        return [self._known(effect) for effect in self._dialect.receive(raw)]
 
-    def _known(self, step: Step) -> Step:
-        if not isinstance(step, wire.Open) or step.language is None:
-            return step
-        return structs.replace(step, language=self._find_language(step.language))
+    def _known(self, effect: Effect) -> Effect:
+        if not isinstance(effect, wire.Open) or effect.language is None:
+            return effect
+        return structs.replace(effect, language=self._find_language(effect.language))
 
-    async def word(self, item: ServerMessage | AudioMessage) -> Sequence[Step]:
+    async def word(self, item: ServerMessage | AudioMessage) -> Sequence[Effect]:
         match item:
             case AudioMessage(handle=handle):
                 return self._dialect.speak(await self._by_handle[handle].encode(item))

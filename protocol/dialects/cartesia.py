@@ -11,7 +11,7 @@ from msgspec import field as renamed
 
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.backlog import RecentNames
-from voicegate.protocol.dialects.dialect import FindVoice, Reply, Speech, Step
+from voicegate.protocol.dialects.dialect import Effect, FindVoice, Reply, Speech
 from voicegate.protocol.dialects.format_names import cartesia_format
 from voicegate.protocol.dialects.reading import (
     check_name,
@@ -94,7 +94,7 @@ class Cartesia:
 
     # --- from the client ----------------------------------------------------------------------------------
 
-    def receive(self, raw: str | bytes) -> Sequence[Step]:
+    def receive(self, raw: str | bytes) -> Sequence[Effect]:
         name: str | None = None
         try:
             if isinstance(raw, bytes):
@@ -106,7 +106,7 @@ class Cartesia:
             shown = shown_name(name)
             return [_error(violation.code.value, violation.message, shown, shown)]
 
-    def _take(self, request: _Request) -> list[Step]:
+    def _take(self, request: _Request) -> list[Effect]:
         name = request.context_id
         context = None if name is None else self._by_name.get(name)
         if name is not None and name in self._failed:
@@ -115,14 +115,14 @@ class Cartesia:
             return []  # the rest of what failed is nothing to speak
         if request.cancel:
             return [] if context is None else self._cancel(context)
-        steps: list[Step] = []
+        effects: list[Effect] = []
         if context is None:
             context, opening = self._open(request)
-            steps.append(opening)
+            effects.append(opening)
         elif context.has_ended:
             text = "the input of this context has ended; use another context_id"
             raise ProtocolViolation(ErrorCode.ILLEGAL_IN_STATE, text)
-        return steps + self._say(context, request)
+        return effects + self._say(context, request)
 
     def _open(self, request: _Request) -> tuple[_Context, wire.Open]:
         number = next(self._numbers)
@@ -144,40 +144,40 @@ class Cartesia:
         )
         return context, opening
 
-    def _say(self, context: _Context, request: _Request) -> list[Step]:
-        steps: list[Step] = []
+    def _say(self, context: _Context, request: _Request) -> list[Effect]:
+        effects: list[Effect] = []
         if request.transcript:
-            steps.append(wire.Text(context.native, request.transcript))
+            effects.append(wire.Text(context.native, request.transcript))
         if request.flush:
             context.num_flushes += 1
-            steps.append(wire.Flush(context.native, str(context.num_flushes)))
+            effects.append(wire.Flush(context.native, str(context.num_flushes)))
         elif self._is_to_be_flushed(context, request):
             context.num_silent_flushes += 1
-            steps.append(wire.Flush(context.native, _SILENT))
+            effects.append(wire.Flush(context.native, _SILENT))
         if not request.is_continued or request.context_id is None:  # nobody could continue that one
             context.has_ended = True
-            steps.append(wire.End(context.native))
-        return steps
+            effects.append(wire.End(context.native))
+        return effects
 
     def _is_to_be_flushed(self, context: _Context, request: _Request) -> bool:
         """Each request is whole, where it is not to wait for others."""
         is_whole = request.max_buffer_delay_ms == 0 and bool(request.is_continued) and bool(request.transcript.strip())
         return is_whole and context.num_silent_flushes < _MAX_SILENT_FLUSHES
 
-    def _cancel(self, context: _Context) -> list[Step]:
+    def _cancel(self, context: _Context) -> list[Effect]:
         context.has_ended = True
         return [wire.Cancel(context.native)]
 
     # --- from the session ---------------------------------------------------------------------------------
 
-    def speak(self, speech: Speech) -> Sequence[Step]:
+    def speak(self, speech: Speech) -> Sequence[Effect]:
         if not speech.audio:
             return []
         context = self._by_native[speech.context]
         fields: dict[str, Any] = {"data": base64.b64encode(speech.audio).decode(), "step_time": 0.0}
         return [_partial("chunk", context, fields)]
 
-    def word(self, message: ServerMessage) -> Sequence[Step]:
+    def word(self, message: ServerMessage) -> Sequence[Effect]:
         context = self._by_native.get(getattr(message, "context", ""))
         match message:
             case wire.Error() if context is None and not isinstance(message.context, str):
@@ -200,7 +200,7 @@ class Cartesia:
             case _:
                 return []
 
-    def _flushed(self, context: _Context, flush_id: str) -> list[Step]:
+    def _flushed(self, context: _Context, flush_id: str) -> list[Effect]:
         if flush_id == _SILENT:
             context.num_silent_flushes -= 1
             return []

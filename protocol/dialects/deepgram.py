@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.backlog import Backlog
-from voicegate.protocol.dialects.dialect import FindVoice, Hangup, Reply, Speech, Step
+from voicegate.protocol.dialects.dialect import Effect, FindVoice, Hangup, Reply, Speech
 from voicegate.protocol.dialects.reading import native_name, read, reply
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.formats import OutputFormat
@@ -61,18 +61,18 @@ class Deepgram:
 
     # --- from the client ----------------------------------------------------------------------------------
 
-    def receive(self, raw: str | bytes) -> Sequence[Step]:
+    def receive(self, raw: str | bytes) -> Sequence[Effect]:
         if self._is_closing:
             return []
         return self._answer(lambda: read(raw, _Message))
 
-    def _answer(self, message: Callable[[], _Message]) -> list[Step]:
+    def _answer(self, message: Callable[[], _Message]) -> list[Effect]:
         try:
             return self._take(message())
         except ProtocolViolation as violation:
             return [_warning(violation.code.value, violation.message)]
 
-    def _take(self, message: _Message) -> list[Step]:
+    def _take(self, message: _Message) -> list[Effect]:
         match message.type:
             case "Clear":
                 return self._clear()
@@ -89,10 +89,10 @@ class Deepgram:
             case "Close":
                 return self._close()
 
-    def _speak(self, text: str) -> list[Step]:
+    def _speak(self, text: str) -> list[Effect]:
         if not text or self._has_failed:
             return []
-        steps: list[Step] = []
+        effects: list[Effect] = []
         if self._turn is None:
             self._turn = _Turn(native_name("turn", next(self._numbers)))
             opening = wire.Open(
@@ -101,11 +101,11 @@ class Deepgram:
                 format=self._settings.output.native,
                 speed=self._settings.speed,
             )
-            steps.append(opening)
+            effects.append(opening)
         self._turn.has_new_text = True
-        return [*steps, wire.Text(self._turn.native, text)]
+        return [*effects, wire.Text(self._turn.native, text)]
 
-    def _flush(self) -> list[Step]:
+    def _flush(self) -> list[Effect]:
         self._has_failed = False
         if self._turn is None:
             return [self._numbered("Flushed")]
@@ -116,25 +116,25 @@ class Deepgram:
         self._turn.has_new_text = False
         return [wire.Flush(self._turn.native)]
 
-    def _clear(self) -> list[Step]:
+    def _clear(self) -> list[Effect]:
         turn, self._turn = self._turn, None
         self._has_failed = False
         self._backlog.clear()
-        cancel: list[Step] = [] if turn is None else [wire.Cancel(turn.native)]
+        cancel: list[Effect] = [] if turn is None else [wire.Cancel(turn.native)]
         return [*cancel, self._numbered("Cleared")]
 
-    def _close(self) -> list[Step]:
+    def _close(self) -> list[Effect]:
         """What was said so far is heard first."""
         self._is_closing = True
         return [Hangup()] if self._turn is None else self._end_turn(self._turn)
 
     # --- from the session ---------------------------------------------------------------------------------
 
-    def speak(self, speech: Speech) -> Sequence[Step]:
+    def speak(self, speech: Speech) -> Sequence[Effect]:
         is_heard = self._turn is not None and self._turn.native == speech.context
         return [Reply(speech.audio)] if is_heard and speech.audio else []
 
-    def word(self, message: ServerMessage) -> Sequence[Step]:
+    def word(self, message: ServerMessage) -> Sequence[Effect]:
         match message:
             case wire.Ready():
                 return [_metadata(message)]
@@ -157,25 +157,25 @@ class Deepgram:
             case _:
                 return []
 
-    def _flushed(self, turn: _Turn) -> list[Step]:
+    def _flushed(self, turn: _Turn) -> list[Effect]:
         if turn.num_unanswered > 1 or turn.has_new_text:
             turn.num_unanswered -= 1
             return [self._numbered("Flushed")]
         return [] if turn.is_ending else self._end_turn(turn)
 
-    def _end_turn(self, turn: _Turn) -> list[Step]:
+    def _end_turn(self, turn: _Turn) -> list[Effect]:
         turn.is_ending = True
         return [wire.End(turn.native)]
 
-    def _turn_ended(self, turn: _Turn) -> list[Step]:
+    def _turn_ended(self, turn: _Turn) -> list[Effect]:
         """Each of its flushes has its answer; then comes what came meanwhile."""
         self._turn = None
-        steps: list[Step] = [self._numbered("Flushed") for _ in range(turn.num_unanswered)]
+        effects: list[Effect] = [self._numbered("Flushed") for _ in range(turn.num_unanswered)]
         if self._is_closing:
-            return [*steps, Hangup()]
+            return [*effects, Hangup()]
         while len(self._backlog) and not self._is_turn_ending():
-            steps += self._answer(self._backlog.take)
-        return steps
+            effects += self._answer(self._backlog.take)
+        return effects
 
     def _is_turn_ending(self) -> bool:
         return self._turn is not None and self._turn.is_ending

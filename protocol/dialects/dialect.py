@@ -31,7 +31,7 @@ class Hangup:
     reason: str = ""
 
 
-Step = ClientMessage | Reply | Hangup
+Effect = ClientMessage | Reply | Hangup
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ class Speech:
 
 
 class Dialect(Protocol):
-    def receive(self, raw: str | bytes) -> Sequence[Step]:
+    def receive(self, raw: str | bytes) -> Sequence[Effect]:
         """A frame of the client's. Bad ones are answered, never raised."""
 
     def output(self, context: str) -> OutputFormat:
-        """Of a context that a step of this dialect's opened."""
+        """Of a context that a effect of this dialect's opened."""
 
-    def word(self, message: ServerMessage) -> Sequence[Step]:
+    def word(self, message: ServerMessage) -> Sequence[Effect]:
         """A message of the session's, in this vendor's words; nothing where there are none."""
 
-    def speak(self, speech: Speech) -> Sequence[Step]:
+    def speak(self, speech: Speech) -> Sequence[Effect]:
         """Audio of a context that was opened and has not ended."""

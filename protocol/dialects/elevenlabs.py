@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.backlog import RecentNames
-from voicegate.protocol.dialects.dialect import FindVoice, Hangup, Reply, Speech, Step
+from voicegate.protocol.dialects.dialect import Effect, FindVoice, Hangup, Reply, Speech
 from voicegate.protocol.dialects.elevenlabs_speaker import NO_AUDIO, Context, Message, Settings, Speaker
 from voicegate.protocol.dialects.reading import read, reply, shown_name, status_of
 from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
@@ -36,7 +36,7 @@ class MultiStream:
     def output(self, context: str) -> OutputFormat:
         return self._speaker.settings.output
 
-    def receive(self, raw: str | bytes) -> Sequence[Step]:
+    def receive(self, raw: str | bytes) -> Sequence[Effect]:
         if self._is_ending:
             return []
         name: str | None = None
@@ -47,35 +47,35 @@ class MultiStream:
         except ProtocolViolation as violation:
             return [_error(violation.message, violation.code.value, shown_name(name))]
 
-    def _take(self, message: Message, name: str) -> list[Step]:
+    def _take(self, message: Message, name: str) -> list[Effect]:
         if message.close_socket:
             return self._close_socket()
         if name in self._failed:
             return self._close(name) if message.close_context else []
-        steps = self._say(message, name)
-        return steps + self._close(name) if message.close_context else steps
+        effects = self._say(message, name)
+        return effects + self._close(name) if message.close_context else effects
 
-    def _say(self, message: Message, name: str) -> list[Step]:
-        steps: list[Step] = []
+    def _say(self, message: Message, name: str) -> list[Effect]:
+        effects: list[Effect] = []
         context = self._open.get(name)
         if message.text:  # an empty one keeps the socket open, which stays open anyway
             if context is None:
                 context, opening = self._speaker.open(name, message.voice_settings)
                 self._open[name] = context
-                steps.append(opening)
+                effects.append(opening)
                 # What opens a context is a blank by convention, and none of its text.
                 text = "" if message.text.isspace() else message.text
             else:
                 text = message.text
             if text:
-                steps += self._speaker.say(context, text)
+                effects += self._speaker.say(context, text)
         # Text that comes with the end of its context is to be heard: an interruption has none.
         is_last = bool(message.close_context and message.text and not message.text.isspace())
         if context is not None and (message.flush or is_last):
-            steps += self._speaker.flush(context)
-        return steps
+            effects += self._speaker.flush(context)
+        return effects
 
-    def _close(self, name: str) -> list[Step]:
+    def _close(self, name: str) -> list[Effect]:
         self._failed.discard(name)
         context = self._open.pop(name, None)
         if context is None:
@@ -85,19 +85,19 @@ class MultiStream:
         self._closing[name] = context
         return [wire.Cancel(context.native) if context.has_unflushed_text else wire.End(context.native)]
 
-    def _close_socket(self) -> list[Step]:
+    def _close_socket(self) -> list[Effect]:
         """Those that were flushed are heard to their end first."""
         self._is_ending = True
-        steps = [step for name in list(self._open) for step in self._close(name)]
-        return steps + self._hang_up_if_over()
+        effects = [effect for name in list(self._open) for effect in self._close(name)]
+        return effects + self._hang_up_if_over()
 
-    def _hang_up_if_over(self) -> list[Step]:
+    def _hang_up_if_over(self) -> list[Effect]:
         return [Hangup()] if self._is_ending and not self._speaker.by_native else []
 
-    def speak(self, speech: Speech) -> Sequence[Step]:
+    def speak(self, speech: Speech) -> Sequence[Effect]:
         return self._tell(speech.context, self._speaker.audio(speech))
 
-    def word(self, message: ServerMessage) -> Sequence[Step]:
+    def word(self, message: ServerMessage) -> Sequence[Effect]:
         match message:
             case wire.Alignment() if message.context in self._speaker.by_native:
                 return self._tell(message.context, self._speaker.late_alignment(message))
@@ -117,18 +117,18 @@ class MultiStream:
                 pass
         return []
 
-    def _fail(self, message: wire.Error, native: str) -> list[Step]:
+    def _fail(self, message: wire.Error, native: str) -> list[Effect]:
         context = self._speaker.by_native.get(native)
         if context is not None and self._open.get(context.name) is context:
             self._failed.add(context.name)
         return self._refuse(message, native)
 
-    def _refuse(self, message: wire.Error, native: str) -> list[Step]:
+    def _refuse(self, message: wire.Error, native: str) -> list[Effect]:
         """Nothing of contexts that have ended: their clients know."""
         context = self._speaker.by_native.get(native)
         return [] if context is None else [_error(message.message, message.code, context.name)]
 
-    def _end(self, native: str) -> list[Step]:
+    def _end(self, native: str) -> list[Effect]:
         context = self._speaker.by_native.pop(native, None)
         if context is None:
             return []
@@ -138,11 +138,11 @@ class MultiStream:
         rest = self._last_words(context)
         return [*rest, _named(context.name, {"isFinal": True, **NO_AUDIO}), *self._hang_up_if_over()]
 
-    def _last_words(self, context: Context) -> list[Step]:
+    def _last_words(self, context: Context) -> list[Effect]:
         times = self._speaker.last_alignment(context)
         return [] if times is None else [_named(context.name, times)]
 
-    def _tell(self, native: str, fields: dict[str, Any] | None) -> list[Step]:
+    def _tell(self, native: str, fields: dict[str, Any] | None) -> list[Effect]:
         return [] if fields is None else [_named(self._speaker.by_native[native].name, fields)]
 
 
@@ -157,7 +157,7 @@ class SingleStream:
     def output(self, context: str) -> OutputFormat:
         return self._speaker.settings.output
 
-    def receive(self, raw: str | bytes) -> Sequence[Step]:
+    def receive(self, raw: str | bytes) -> Sequence[Effect]:
         if self._has_ended:
             return []
         try:
@@ -165,27 +165,27 @@ class SingleStream:
         except ProtocolViolation as violation:
             return self._fail(violation.message, violation.code.value)
 
-    def _take(self, message: Message) -> list[Step]:
-        steps: list[Step] = []
+    def _take(self, message: Message) -> list[Effect]:
+        effects: list[Effect] = []
         text = message.text
         if self._context is None:
             self._context, opening = self._speaker.open(_DEFAULT_CONTEXT, message.voice_settings)
-            steps.append(opening)
+            effects.append(opening)
             text = None if text and text.isspace() else text
         if text:
-            steps += self._speaker.say(self._context, text)
+            effects += self._speaker.say(self._context, text)
         if message.flush:
-            steps += self._speaker.flush(self._context)
+            effects += self._speaker.flush(self._context)
         if text == "" and not message.flush:
             self._has_ended = True
-            steps.append(wire.End(self._context.native))
-        return steps
+            effects.append(wire.End(self._context.native))
+        return effects
 
-    def speak(self, speech: Speech) -> Sequence[Step]:
+    def speak(self, speech: Speech) -> Sequence[Effect]:
         fields = self._speaker.audio(speech)
         return [] if fields is None else [reply(fields)]
 
-    def word(self, message: ServerMessage) -> Sequence[Step]:
+    def word(self, message: ServerMessage) -> Sequence[Effect]:
         match message:
             case wire.Alignment() if message.context in self._speaker.by_native:
                 fields = self._speaker.late_alignment(message)
@@ -202,12 +202,12 @@ class SingleStream:
                 pass
         return []
 
-    def _end(self, native: str) -> list[Step]:
+    def _end(self, native: str) -> list[Effect]:
         context = self._speaker.by_native.pop(native)
         rest = self._speaker.last_alignment(context)
         return [*([] if rest is None else [reply(rest)]), reply({"isFinal": True, **NO_AUDIO}), Hangup()]
 
-    def _fail(self, text: str, code: str) -> list[Step]:
+    def _fail(self, text: str, code: str) -> list[Effect]:
         self._has_ended = True
         status = status_of(code)
         fields = {"message": text, "error": code, "code": status}

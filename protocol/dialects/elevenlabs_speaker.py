@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.char_times import CharClock, CharTimes
-from voicegate.protocol.dialects.dialect import FindVoice, Speech, Step
+from voicegate.protocol.dialects.dialect import Effect, FindVoice, Speech
 from voicegate.protocol.dialects.reading import check_name, native_name, speed_of
 from voicegate.protocol.formats import OutputFormat
 
@@ -62,7 +62,7 @@ class Speaker:
         self._numbers = count()
         self.by_native: dict[str, Context] = {}
 
-    def open(self, name: str, voice_settings: VoiceSettings | None) -> tuple[Context, Step]:
+    def open(self, name: str, voice_settings: VoiceSettings | None) -> tuple[Context, Effect]:
         check_name(name)
         context = Context(name, native_name(name, next(self._numbers)))
         self.by_native[context.native] = context
@@ -76,15 +76,15 @@ class Speaker:
         )
         return context, message
 
-    def say(self, context: Context, text: str) -> list[Step]:
+    def say(self, context: Context, text: str) -> list[Effect]:
         context.has_unflushed_text = context.has_unflushed_text or not text.isspace()
-        steps: list[Step] = [wire.Text(context.native, text)]
+        effects: list[Effect] = [wire.Text(context.native, text)]
         if self.settings.is_auto and not text.isspace() and context.num_auto_flushes < _MAX_AUTO_FLUSHES:
             context.num_auto_flushes += 1
-            steps.append(wire.Flush(context.native, _AUTO))
-        return steps
+            effects.append(wire.Flush(context.native, _AUTO))
+        return effects
 
-    def flush(self, context: Context) -> list[Step]:
+    def flush(self, context: Context) -> list[Effect]:
         context.has_unflushed_text = False
         return [wire.Flush(context.native)]
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from voicegate.protocol import messages as wire
-from voicegate.protocol.dialects.dialect import FindVoice, Hangup, Reply, Speech, Step
+from voicegate.protocol.dialects.dialect import Effect, FindVoice, Hangup, Reply, Speech
 from voicegate.protocol.dialects.format_names import kyutai_format
 from voicegate.protocol.errors import CloseCode, ErrorCode
 from voicegate.protocol.formats import OutputFormat
@@ -42,7 +42,7 @@ class Kyutai:
     def output(self, context: str) -> OutputFormat:
         return self._output
 
-    def receive(self, raw: str | bytes) -> Sequence[Step]:
+    def receive(self, raw: str | bytes) -> Sequence[Effect]:
         if self._has_ended:
             return []
         if isinstance(raw, str):
@@ -61,7 +61,7 @@ class Kyutai:
             case "Voice":
                 return self._fail("voices are chosen by the parameter `voice`; this server takes no embeddings")
 
-    def _say(self, text: str) -> list[Step]:
+    def _say(self, text: str) -> list[Effect]:
         """A message is a word or more, and ends where a word does: so that protocol's clients send them."""
         if not text:
             return []
@@ -69,17 +69,17 @@ class Kyutai:
         self._ends_with_blank = text[-1].isspace()
         return [*self._open(), wire.Text(_CONTEXT, blank + text)]
 
-    def _open(self) -> list[Step]:
+    def _open(self) -> list[Effect]:
         if self._is_open:
             return []
         self._is_open = True
         return [wire.Open(context=_CONTEXT, voice=self._find_voice(self._voice), format=self._output.native)]
 
-    def _end(self) -> list[Step]:
+    def _end(self) -> list[Effect]:
         self._has_ended = True
         return [*self._open(), wire.End(_CONTEXT)]
 
-    def speak(self, speech: Speech) -> Sequence[Step]:
+    def speak(self, speech: Speech) -> Sequence[Effect]:
         if not self._is_packed:
             return [Reply(speech.audio)] if speech.audio else []
         if self._is_opus:
@@ -90,7 +90,7 @@ class Kyutai:
         self._samples = self._samples[end:]
         return [_packed("Audio", pcm=memoryview(frame).cast("f").tolist()) for frame in frames]
 
-    def word(self, message: ServerMessage) -> Sequence[Step]:
+    def word(self, message: ServerMessage) -> Sequence[Effect]:
         match message:
             case wire.Ready() if self._is_packed:
                 return [_packed("Ready")]
@@ -106,7 +106,7 @@ class Kyutai:
             case _:
                 return []
 
-    def _fail(self, text: str, code: str = ErrorCode.BAD_MESSAGE.value) -> list[Step]:
+    def _fail(self, text: str, code: str = ErrorCode.BAD_MESSAGE.value) -> list[Effect]:
         self._has_ended = True
         said = [_packed("Error", message=text)] if self._is_packed else []
         return [*said, Hangup(CloseCode.POLICY, code)]

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.backlog import Backlog
-from voicegate.protocol.dialects.dialect import FindVoice, Hangup, Reply, Speech, Step
+from voicegate.protocol.dialects.dialect import Effect, FindVoice, Hangup, Reply, Speech
 from voicegate.protocol.dialects.format_names import openai_format
 from voicegate.protocol.dialects.reading import native_name, read, reply, speed_of
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
@@ -78,18 +78,18 @@ class VllmOmni:
 
     # --- from the client ----------------------------------------------------------------------------------
 
-    def receive(self, raw: str | bytes) -> Sequence[Step]:
+    def receive(self, raw: str | bytes) -> Sequence[Effect]:
         if self._is_closed:
             return []
         return self._answer(lambda: read(raw, _Message))
 
-    def _answer(self, message: Callable[[], _Message]) -> list[Step]:
+    def _answer(self, message: Callable[[], _Message]) -> list[Effect]:
         try:
             return self._take(message())
         except ProtocolViolation as violation:
             return [_error(violation.message)]
 
-    def _take(self, message: _Message) -> list[Step]:
+    def _take(self, message: _Message) -> list[Effect]:
         match message.type:
             case "session.close":
                 self._is_closed = True
@@ -112,19 +112,19 @@ class VllmOmni:
             case "input.text":
                 return self._say(message.text)
             case "input.done":
-                steps = self._say("")
+                effects = self._say("")
                 assert self._utterance is not None
-                return steps + self._end(wire.End(self._utterance.native))
+                return effects + self._end(wire.End(self._utterance.native))
 
-    def _say(self, text: str) -> list[Step]:
-        steps: list[Step] = []
+    def _say(self, text: str) -> list[Effect]:
+        effects: list[Effect] = []
         if self._utterance is None:
             self._utterance, opening = self._open()
-            steps.append(opening)
+            effects.append(opening)
         room = _SHOWN_CHARS - len(self._utterance.text)
         if room > 0 and not self._utterance.has_started:
             self._utterance.text += text[:room]
-        return [*steps, wire.Text(self._utterance.native, text)] if text else steps
+        return [*effects, wire.Text(self._utterance.native, text)] if text else effects
 
     def _open(self) -> tuple[_Utterance, wire.Open]:
         config, index = self._config, next(self._numbers)
@@ -141,14 +141,14 @@ class VllmOmni:
         )
         return _Utterance(opening.context, index, config, output), opening
 
-    def _end(self, end: wire.End | wire.Cancel) -> list[Step]:
+    def _end(self, end: wire.End | wire.Cancel) -> list[Effect]:
         assert self._utterance is not None
         self._utterance.is_ending = True
         return [end]
 
     # --- from the session ---------------------------------------------------------------------------------
 
-    def speak(self, speech: Speech) -> Sequence[Step]:
+    def speak(self, speech: Speech) -> Sequence[Effect]:
         utterance = self._utterance
         if utterance is None or not speech.audio:
             return []
@@ -167,7 +167,7 @@ class VllmOmni:
         utterance.file.append(speech.audio)
         return []
 
-    def word(self, message: ServerMessage) -> Sequence[Step]:
+    def word(self, message: ServerMessage) -> Sequence[Effect]:
         utterance = self._utterance
         if isinstance(message, wire.Error) and not isinstance(message.context, str):
             return [_error(message.message)]
@@ -191,7 +191,7 @@ class VllmOmni:
                 pass
         return []
 
-    def _start(self, utterance: _Utterance) -> list[Step]:
+    def _start(self, utterance: _Utterance) -> list[Effect]:
         if utterance.has_started:
             return []
         utterance.has_started = True
@@ -219,20 +219,20 @@ class VllmOmni:
         utterance.num_chunks += 1
         return _indexed("audio.chunk", utterance, fields)
 
-    def _finish(self, utterance: _Utterance) -> list[Step]:
+    def _finish(self, utterance: _Utterance) -> list[Effect]:
         """Then comes what came meanwhile."""
         file = b"" if utterance.has_failed else b"".join(utterance.file)
-        steps = [*self._start(utterance), *([Reply(file)] if file else [])]
-        steps.append(
+        effects = [*self._start(utterance), *([Reply(file)] if file else [])]
+        effects.append(
             _indexed("audio.done", utterance, {"total_bytes": utterance.num_bytes, "error": utterance.has_failed})
         )
-        steps.append(reply({"type": "session.done", "utterance_index": utterance.index, "total_sentences": 1}))
+        effects.append(reply({"type": "session.done", "utterance_index": utterance.index, "total_sentences": 1}))
         self._utterance = None
         while len(self._backlog) and not (self._utterance is not None and self._utterance.is_ending):
-            steps += self._answer(self._backlog.take)
-        return [*steps, *(self._hang_up_if_over() if self._is_closed else ())]
+            effects += self._answer(self._backlog.take)
+        return [*effects, *(self._hang_up_if_over() if self._is_closed else ())]
 
-    def _hang_up_if_over(self) -> list[Step]:
+    def _hang_up_if_over(self) -> list[Effect]:
         """What was said to its `input.done` is heard first: over there a message is read once that is sent."""
         is_speaking = self._utterance is not None and self._utterance.is_ending
         return [] if is_speaking else [Hangup()]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tests.support.scheduling import decide
 from voicegate.engine import units
-from voicegate.engine.policy.scheduler import AdvanceBatch, BeginBlocks, LlmStep, Room
+from voicegate.engine.policy.scheduler import AdvanceBatch, BeginBlocks, Intake, LlmStep
 from voicegate.engine.policy.urgency import Limits, StreamView
 from voicegate.engine.token2wav.flow.chunking import TOKENS_PER_BLOCK
 
@@ -137,15 +137,15 @@ class Simulation:
             if not self._left:
                 return
             live = [stream for stream in self._left if stream.is_live(self.now_s)]
-            room = Room(
+            intake = Intake(
                 takes_llm_step=self.llm_until_s <= self.now_s,
                 takes_flow_step=self.flow_until_s <= self.now_s,
                 num_new_batches=2 - len(self._batches),
             )
-            if not self.limits.is_concurrent and not (room.takes_llm_step and room.takes_flow_step):
+            if not self.limits.is_concurrent and not (intake.takes_llm_step and intake.takes_flow_step):
                 self._sleep()
                 continue
-            decision = decide([stream.view(self.now_s) for stream in live], self.now_s, self.limits, room)
+            decision = decide([stream.view(self.now_s) for stream in live], self.now_s, self.limits, intake)
             self.num_decisions += 1
             if decision.llm is not None:
                 self._launch_llm(decision.llm)

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from voicegate.engine.policy.due import Due
-from voicegate.engine.policy.scheduler import Decision, Room
+from voicegate.engine.policy.scheduler import Decision, Intake
 from voicegate.engine.policy.scheduler import decide as decide_due
 from voicegate.engine.policy.urgency import Limits, StreamView, due_at_s, urgency
 
 
-def decide(views: Iterable[StreamView], now_s: float, limits: Limits, room: Room | None = None) -> Decision:
+def decide(views: Iterable[StreamView], now_s: float, limits: Limits, intake: Intake | None = None) -> Decision:
     """`wake_at_s`: when more is due, where nothing is."""
     due, later_s = Due(), list[float]()
     for view in views:
@@ -19,5 +19,5 @@ def decide(views: Iterable[StreamView], now_s: float, limits: Limits, room: Room
             due.put(view, urgency(view, now_s, limits))
         else:
             later_s.append(due_at_s(view))
-    decision = decide_due(due, limits, room or Room())
+    decision = decide_due(due, limits, intake or Intake())
     return decision if due else replace(decision, wake_at_s=min(later_s, default=None))

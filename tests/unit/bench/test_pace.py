@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG
-from voicegate.bench.pace.__main__ import cases, compared, jobs_of, parse_turns, report
-from voicegate.bench.pace.simulation import IDLE, Simulation, Spoken, StepTimes, Turns
+from voicegate.bench.pace.__main__ import cases, compared, jobs_of, parse_block_times, report
+from voicegate.bench.pace.simulation import IDLE, BlockTimes, Simulation, Spoken, StepTimes
 from voicegate.bench.pace.speaker import Case, Outcome
 from voicegate.bench.pace.writer import Pace, Pieces, written
 from voicegate.engine.interface import SpeakingMode
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unit
 
 _SENTENCE = "The train to the coast leaves at nine, and the other one a quarter later, from behind the station"
 _WHOLE, _PACED = Pace(1.0, pieces=Pieces.WHOLE), Pace(20.0)
-_STRAINED, _LATE = Turns(0.4, 0.0), Turns(0.0, 0.9)
+_STRAINED, _LATE = BlockTimes(0.4, 0.0), BlockTimes(0.0, 0.9)
 
 
 def spoken(simulation: Simulation, pace: Pace = _PACED) -> Spoken:
@@ -28,7 +28,7 @@ def spoken(simulation: Simulation, pace: Pace = _PACED) -> Spoken:
 
 @pytest.mark.parametrize(("others", "num_blocks"), [(IDLE, 1), (_STRAINED, 2), (_LATE, 2)])
 def test_among_others_whose_blocks_take_long_each_sentence_begins_with_two_blocks(
-    others: Turns, num_blocks: int
+    others: BlockTimes, num_blocks: int
 ) -> None:
     simulation = Simulation(CONFIG, hollow().stages, StepTimes(), others=others)
     assert [spoken(simulation).num_first_blocks for _ in range(3)] == [num_blocks] * 3
@@ -42,12 +42,12 @@ def test_a_sentence_that_is_there_whole_is_not_begun_early() -> None:
 
 def test_whole_text_comes_first_and_only_incremental_is_spoken_among_others() -> None:
     modes = [SpeakingMode.CLAUSE, SpeakingMode.INCREMENTAL]
-    each = list(cases(modes, [20.0], pieces=Pieces.LEADING, has_rough=False, turns=[IDLE, _STRAINED]))
+    each = list(cases(modes, [20.0], pieces=Pieces.LEADING, has_rough=False, block_times=[IDLE, _STRAINED]))
     assert [case.name for case in each] == [
         "whole",
         "clause 20/s",
         "incremental 20/s",
-        "incremental 20/s turns 0.4:0 s",
+        "incremental 20/s blocks 0.4:0 s",
     ]
 
 
@@ -60,10 +60,10 @@ def test_runs_with_other_first_seeds_share_none() -> None:
 
 
 def test_turns_are_two_times() -> None:
-    assert parse_turns("0.4:0.3") == Turns(0.4, 0.3)
+    assert parse_block_times("0.4:0.3") == BlockTimes(0.4, 0.3)
     for wrong in ("0.4", "a:b", "-1:0", "0:inf", "nan:0"):
         with pytest.raises(argparse.ArgumentTypeError, match=wrong):
-            parse_turns(wrong)
+            parse_block_times(wrong)
 
 
 def outcome(num_errors: int, num_first_blocks: int) -> Outcome:

@@ -46,10 +46,10 @@ def stub_utterance(
     lead_ms: int | None = None,
     stalls_s: float = math.inf,
 ) -> Any:
-    entry = roster.new_entry()
+    listing = roster.new_listing()
     return SimpleNamespace(
-        entry=entry,
-        utterance_id=UtteranceId(str(entry.key)),
+        listing=listing,
+        utterance_id=UtteranceId(str(listing.key)),
         clauses=deque(),
         waiting_since_s=since_s,
         deadline_s=deadline_s,

@@ -57,7 +57,7 @@ class Desk:
 
     def arrive(self, size: int, *, since_s: float, deadline_s: float | None = None) -> Any:
         arrival = stub_utterance(self.roster, since_s=since_s, deadline_s=deadline_s)
-        arrival.clauses.append(Clause(arrival.entry, 0, "x", [1] * size, is_text_complete=True))
+        arrival.clauses.append(Clause(arrival.listing, 0, "x", [1] * size, is_text_complete=True))
         self.roster.add(arrival)
         return arrival
 

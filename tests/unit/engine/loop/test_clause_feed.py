@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.support.tiny_tokenizer import tiny_tokenizer
 from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.interface import SpeakingMode
-from voicegate.engine.loop.clause import ClauseState, Entry
+from voicegate.engine.loop.clause import ClauseState, Listing
 from voicegate.engine.loop.clause_feed import READ_AHEAD_CLAUSES, ClauseFeed
 from voicegate.engine.text.alignment import split_words
 from voicegate.engine.text.pronunciation import Pronunciation
@@ -27,7 +27,7 @@ modes = st.sampled_from([SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
 
 def new_feed(mode: SpeakingMode = SpeakingMode.CLAUSE, *, pronunciation: Pronunciation | None = None) -> ClauseFeed:
     return ClauseFeed(
-        Entry(0),
+        Listing(0),
         mode,
         tiny_tokenizer(),
         language="en",

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.support.tiny_tokenizer import tiny_tokenizer, words_of
 from voicegate.engine import units
 from voicegate.engine.interface import SpeakingMode
-from voicegate.engine.loop.clause import Clause, Entry
+from voicegate.engine.loop.clause import Clause, Listing
 from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.text.characters import is_wide
 from voicegate.engine.text.normalize import speakable
@@ -57,7 +57,7 @@ ITEMS = [
 
 
 def clauses_of(text: str, mode: SpeakingMode, *, max_clause_tokens: int = MAX_CLAUSE_TOKENS) -> list[Clause]:
-    feed = ClauseFeed(Entry(0), mode, tiny_tokenizer(), language="en", max_clause_tokens=max_clause_tokens)
+    feed = ClauseFeed(Listing(0), mode, tiny_tokenizer(), language="en", max_clause_tokens=max_clause_tokens)
     feed.push(text)
     feed.end()
     feed.read_all()
@@ -122,7 +122,7 @@ def test_prose_is_cut_as_it_was(mode: SpeakingMode) -> None:
 def test_a_growing_clause_is_ended_where_it_was_known_if_the_rest_is_too_long() -> None:
     """Else what was said of it might be said again: its pass goes on with the text that it was given."""
     feed = ClauseFeed(
-        Entry(0), SpeakingMode.INCREMENTAL, tiny_tokenizer(), language="en", max_clause_tokens=MAX_CLAUSE_TOKENS
+        Listing(0), SpeakingMode.INCREMENTAL, tiny_tokenizer(), language="en", max_clause_tokens=MAX_CLAUSE_TOKENS
     )
     known: dict[int, str] = {}  # of every clause while it grew, by its start
     for number in range(7_770, 7_800):

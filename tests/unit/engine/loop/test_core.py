@@ -174,19 +174,19 @@ STRAINED = ((0.02, True), (0.4, True))
 ONE_BLOCK, TWO_BLOCKS = 12 + 3, 12 + 25 + 3  # and what is looked ahead at
 
 
-def told_of(turns: tuple[tuple[float, bool], ...]) -> HandDrivenEngine:
+def told_of(block_times: tuple[tuple[float, bool], ...]) -> HandDrivenEngine:
     """An engine of which is known what blocks took."""
     engine = HandDrivenEngine(CONFIG, hollow().stages)
-    for seconds, is_first in turns:
-        engine.core._growth.turn.took(seconds, engine.now_s, is_first=is_first)
+    for seconds, is_first in block_times:
+        engine.core._growth.block_time.took(seconds, engine.now_s, is_first=is_first)
     return engine
 
 
-@pytest.mark.parametrize(("turns", "expected"), [((), ONE_BLOCK), (LATE, TWO_BLOCKS), (STRAINED, TWO_BLOCKS)])
+@pytest.mark.parametrize(("block_times", "expected"), [((), ONE_BLOCK), (LATE, TWO_BLOCKS), (STRAINED, TWO_BLOCKS)])
 def test_a_slow_engine_makes_two_blocks_of_the_first_reading_once_the_words_are_worth_them(
-    turns: tuple[tuple[float, bool], ...], expected: int, monkeypatch: pytest.MonkeyPatch
+    block_times: tuple[tuple[float, bool], ...], expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = told_of(turns)
+    engine = told_of(block_times)
     start, readings = engine.core._pipeline.start, []
 
     def spy(clause: Clause, voice: ReadyVoice, *, until: int | None, **options: Any) -> None:
@@ -220,7 +220,7 @@ def test_an_engine_that_is_strained_only_when_it_reads_makes_no_more_than_the_wo
     assert clause is not None
     assert not clause.is_text_complete
     for seconds, is_first in STRAINED:
-        growth.turn.took(seconds, engine.now_s, is_first=is_first)
+        growth.block_time.took(seconds, engine.now_s, is_first=is_first)
     assert growth.until(utterance, clause, engine.now_s) == expected
 
 

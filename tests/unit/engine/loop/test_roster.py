@@ -14,7 +14,7 @@ from tests.support.tiny_engine import HandDrivenEngine
 from tests.unit.engine.loop.rostered import StubModels, stub_utterance, trusting
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import SpeakingMode, UtteranceId
-from voicegate.engine.loop.clause import Clause, ClauseState, Entry
+from voicegate.engine.loop.clause import Clause, ClauseState, Listing
 from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.roster import Alarms, Roster
 from voicegate.engine.policy.batch_size import BatchSize
@@ -36,7 +36,7 @@ class Watched(Roster):
     def joined(self, *states: ClauseState, num_tokens: int = 0, **options: Any) -> Any:
         utterance = stub_utterance(self, **options)
         for state in states:
-            clause = Clause(utterance.entry, 0, "x", [1], is_text_complete=True, state=state)
+            clause = Clause(utterance.listing, 0, "x", [1], is_text_complete=True, state=state)
             if state is not ClauseState.WAITING:
                 clause.rendering = object()  # type: ignore[assignment]
             clause.tokens = [1] * num_tokens
@@ -58,9 +58,9 @@ def test_who_does_not_play_and_has_its_lead_needs_nothing_and_less_is_made_up_fo
     assert list(roster.due(10.0)) == []
     assert roster.next_alarm_s(10.0) is None
     paused.listener.held_s = 2.9
-    paused.entry.report()
+    paused.listing.report()
     (view,) = roster.due(10.0)
-    assert view.key == paused.entry.key
+    assert view.key == paused.listing.key
 
 
 @pytest.mark.parametrize(("lead_ms", "expected_s"), [(None, 3.0), (500, 0.5), (60_000, 9.0)])
@@ -99,7 +99,7 @@ def test_the_llm_stays_within_its_distance_of_the_flow() -> None:
     near = roster.joined(GENERATING, num_tokens=99)
     roster.joined(GENERATING, num_tokens=100)
     roster.joined(RENDERING, GENERATING, num_tokens=60)
-    assert [view.key for view in roster.due(0.0) if view.wants_llm] == [near.entry.key]
+    assert [view.key for view in roster.due(0.0) if view.wants_llm] == [near.listing.key]
 
 
 def test_the_next_clause_waits_for_room_when_the_one_before_has_all_its_tokens() -> None:
@@ -122,12 +122,12 @@ def test_a_view_tells_the_frames_of_the_block_that_is_ready() -> None:
 
 
 def test_every_change_of_a_clause_is_reported() -> None:
-    entry = Entry(3)
-    clause = Clause(entry, 0, "x", [1], is_text_complete=True)
+    listing = Listing(3)
+    clause = Clause(listing, 0, "x", [1], is_text_complete=True)
     for name in ("state", "rendering", "batch", "tokens", "num_rendered_tokens", "is_prefilled", "text_ids"):
-        entry.changed.clear()
+        listing.changed.clear()
         setattr(clause, name, getattr(clause, name))
-        assert entry.changed == {3}, name
+        assert listing.changed == {3}, name
 
 
 def test_only_who_has_changed_is_looked_at_and_the_rest_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +145,7 @@ def test_only_who_has_changed_is_looked_at_and_the_rest_is_remembered(monkeypatc
     assert [view.wants_llm for view in roster.due(0.0)] == [True, False]
     assert looked_at == [first, second, second]
     roster.remove(first)
-    assert [view.key for view in roster.due(0.0)] == [second.entry.key]
+    assert [view.key for view in roster.due(0.0)] == [second.listing.key]
 
 
 def test_tokens_are_news_when_they_complete_a_block_or_nothing_was_known_of_them(
@@ -159,7 +159,7 @@ def test_tokens_are_news_when_they_complete_a_block_or_nothing_was_known_of_them
         roster.due(0.0)
         clause.tokens.append(1)  # in place, as the pipeline does
         roster.note_tokens(clause)
-        return bool(clause.entry.changed)
+        return bool(clause.listing.changed)
 
     assert is_news(), "its prompt was not read, as far as anybody knew"
     clause.is_prefilled = True
@@ -174,7 +174,7 @@ def test_text_that_comes_is_read_before_anybody_is_looked_at() -> None:
     utterance.feed.wants_reading = utterance.feed.lacks_clause = True
     roster.note_text(utterance)
     assert roster.readers(0.0, is_lacking=True) == [utterance]
-    assert utterance.entry.changed, "not looked at yet"
+    assert utterance.listing.changed, "not looked at yet"
     utterance.feed.wants_reading = False
     roster.note_text(utterance)
     assert roster.readers(0.0, is_lacking=True) == []
@@ -258,7 +258,7 @@ def test_nothing_that_changes_goes_unnoticed(script: list[Any], num_slots: int, 
                 engine.now_s += which
                 known = answers(engine)
                 for utterance in engine.core._roster:
-                    utterance.entry.report()
+                    utterance.listing.report()
                 assert answers(engine) == known
         elif names:
             name = names[which % len(names)]

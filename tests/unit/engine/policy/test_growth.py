@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from voicegate.engine.policy.growth import TurnTime, Worth, WriterPace, beginning, covered_s, next_block_s
+from voicegate.engine.policy.growth import BlockTime, Worth, WriterPace, beginning, covered_s, next_block_s
 
 pytestmark = pytest.mark.unit
 
@@ -21,44 +21,44 @@ def test_where_it_presses_a_larger_share_may_be_said() -> None:
 
 
 def test_the_next_block_is_due_a_lead_and_a_turn_before_the_listener_runs_dry() -> None:
-    due_s, dry_s = next_block_s(10.0, lead_s=0.3, turn_s=0.5)
+    due_s, dry_s = next_block_s(10.0, lead_s=0.3, block_s=0.5)
     assert due_s == pytest.approx(9.2)
     assert dry_s == pytest.approx(9.45)
-    due_s, dry_s = next_block_s(10.0, lead_s=0.0, turn_s=0.5)
+    due_s, dry_s = next_block_s(10.0, lead_s=0.0, block_s=0.5)
     assert due_s == pytest.approx(dry_s)
 
 
 def test_a_first_block_covers_its_own_turn_and_what_is_heard_of_it_less_the_time_of_the_second() -> None:
-    assert covered_s(12, held_back_frames=5, first_turn_s=0.0, turn_s=0.0) == pytest.approx(0.38)
-    assert covered_s(12, held_back_frames=5, first_turn_s=0.0, turn_s=0.3) == pytest.approx(0.08)
-    assert covered_s(12, held_back_frames=5, first_turn_s=0.5, turn_s=0.5) == pytest.approx(0.38), (
+    assert covered_s(12, held_back_frames=5, first_block_s=0.0, block_s=0.0) == pytest.approx(0.38)
+    assert covered_s(12, held_back_frames=5, first_block_s=0.0, block_s=0.3) == pytest.approx(0.08)
+    assert covered_s(12, held_back_frames=5, first_block_s=0.5, block_s=0.5) == pytest.approx(0.38), (
         "it is heard half a second later"
     )
-    assert covered_s(12, held_back_frames=9, first_turn_s=0.0, turn_s=0.3) == pytest.approx(0.0)
-    assert covered_s(2, held_back_frames=5, first_turn_s=0.0, turn_s=0.0) < 0, (
+    assert covered_s(12, held_back_frames=9, first_block_s=0.0, block_s=0.3) == pytest.approx(0.0)
+    assert covered_s(2, held_back_frames=5, first_block_s=0.0, block_s=0.0) < 0, (
         "who begins with so little will have a gap"
     )
 
 
-BEGINNING = partial(beginning, 10, 25, held_back_frames=5, first_turn_s=0.1)
+BEGINNING = partial(beginning, 10, 25, held_back_frames=5, first_block_s=0.1)
 
 
 def test_a_sentence_begins_with_one_block_where_the_second_can_follow_in_time() -> None:
-    first = BEGINNING(turn_s=0.3, is_strained=False)
+    first = BEGINNING(block_s=0.3, is_strained=False)
     assert first is not None
     assert (first.num_tokens, first.covered_s) == (10, pytest.approx(0.1))
 
 
-@pytest.mark.parametrize(("turn_s", "is_strained"), [(0.5, False), (0.3, True)])
-def test_a_slow_or_strained_engine_makes_two_blocks_of_the_first_reading(turn_s: float, is_strained: bool) -> None:
-    first = BEGINNING(turn_s=turn_s, is_strained=is_strained)
+@pytest.mark.parametrize(("block_s", "is_strained"), [(0.5, False), (0.3, True)])
+def test_a_slow_or_strained_engine_makes_two_blocks_of_the_first_reading(block_s: float, is_strained: bool) -> None:
+    first = BEGINNING(block_s=block_s, is_strained=is_strained)
     assert first is not None
-    assert (first.num_tokens, first.covered_s) == (35, pytest.approx(1.4 - turn_s))
+    assert (first.num_tokens, first.covered_s) == (35, pytest.approx(1.4 - block_s))
 
 
 @pytest.mark.parametrize("is_strained", [False, True])
 def test_nothing_is_begun_where_what_follows_two_blocks_would_be_late_too(is_strained: bool) -> None:
-    assert BEGINNING(turn_s=1.5, is_strained=is_strained) is None
+    assert BEGINNING(block_s=1.5, is_strained=is_strained) is None
 
 
 def test_before_there_is_a_pace_an_ordinary_one_is_assumed_and_most_of_it_counted_on() -> None:
@@ -88,53 +88,53 @@ def test_nothing_comes_in_no_time() -> None:
 
 
 def test_a_slow_block_is_forgotten_by_and_by() -> None:
-    turn = TurnTime()
-    turn.took(0.5, 10.0, is_first=False)
-    turn.took(0.02, 10.0, is_first=False)
-    assert turn.later_s(10.0) == pytest.approx(0.5)
-    assert turn.later_s(12.0) == pytest.approx(0.125)
-    turn.took(0.2, 12.0, is_first=False)
-    assert turn.later_s(12.0) == pytest.approx(0.2)
+    times = BlockTime()
+    times.took(0.5, 10.0, is_first=False)
+    times.took(0.02, 10.0, is_first=False)
+    assert times.later_s(10.0) == pytest.approx(0.5)
+    assert times.later_s(12.0) == pytest.approx(0.125)
+    times.took(0.2, 12.0, is_first=False)
+    assert times.later_s(12.0) == pytest.approx(0.2)
 
 
 def test_until_a_later_block_was_made_a_first_one_tells_how_long_it_will_take() -> None:
-    turn = TurnTime()
-    turn.took(0.5, 0.0, is_first=True)
-    assert (turn.first_s(0.0), turn.later_s(0.0)) == (0.5, 0.5)
-    turn.took(0.3, 0.0, is_first=False)
-    assert (turn.first_s(0.0), turn.later_s(0.0)) == (0.5, 0.3)
+    times = BlockTime()
+    times.took(0.5, 0.0, is_first=True)
+    assert (times.first_s(0.0), times.later_s(0.0)) == (0.5, 0.5)
+    times.took(0.3, 0.0, is_first=False)
+    assert (times.first_s(0.0), times.later_s(0.0)) == (0.5, 0.3)
 
 
 def test_the_soonest_first_block_is_the_smallest_lately() -> None:
-    turn = TurnTime()
-    assert turn.soonest_first_s(5.0) == 0.0, "nothing is known"
-    turn.took(0.3, 10.0, is_first=True)
-    turn.took(0.1, 10.0, is_first=True)
-    turn.took(0.5, 10.0, is_first=True)
-    turn.took(0.02, 10.0, is_first=False)
-    assert turn.soonest_first_s(10.0) == pytest.approx(0.1)
-    turn.took(0.5, 11.0, is_first=True)
-    assert turn.soonest_first_s(11.0) == pytest.approx((0.1 + 0.25) / 2), "half the way to what the longest came to"
-    assert turn.soonest_first_s(90.0) == pytest.approx(0.0)
-    turn.took(0.4, 90.0, is_first=True)
-    assert turn.soonest_first_s(90.0) <= turn.first_s(90.0)
+    times = BlockTime()
+    assert times.soonest_first_s(5.0) == 0.0, "nothing is known"
+    times.took(0.3, 10.0, is_first=True)
+    times.took(0.1, 10.0, is_first=True)
+    times.took(0.5, 10.0, is_first=True)
+    times.took(0.02, 10.0, is_first=False)
+    assert times.soonest_first_s(10.0) == pytest.approx(0.1)
+    times.took(0.5, 11.0, is_first=True)
+    assert times.soonest_first_s(11.0) == pytest.approx((0.1 + 0.25) / 2), "half the way to what the longest came to"
+    assert times.soonest_first_s(90.0) == pytest.approx(0.0)
+    times.took(0.4, 90.0, is_first=True)
+    assert times.soonest_first_s(90.0) <= times.first_s(90.0)
 
 
 def test_newcomers_who_wait_long_are_a_sign_of_strain_until_it_is_forgotten() -> None:
-    turn = TurnTime()
-    assert not turn.is_strained(0.0)
-    turn.took(0.02, 0.0, is_first=True)
-    turn.took(0.3, 0.0, is_first=True)
-    assert not turn.is_strained(0.0)
-    turn.took(0.7, 0.0, is_first=True)
-    assert turn.is_strained(0.9)
-    assert not turn.is_strained(1.1)
+    times = BlockTime()
+    assert not times.is_strained(0.0)
+    times.took(0.02, 0.0, is_first=True)
+    times.took(0.3, 0.0, is_first=True)
+    assert not times.is_strained(0.0)
+    times.took(0.7, 0.0, is_first=True)
+    assert times.is_strained(0.9)
+    assert not times.is_strained(1.1)
 
 
 def test_a_slow_engine_is_no_strained_one() -> None:
-    turn = TurnTime()
-    turn.took(0.4, 0.0, is_first=True)
-    turn.took(1.2, 0.0, is_first=True)
-    assert not turn.is_strained(0.0)
-    turn.took(1.7, 0.0, is_first=True)
-    assert turn.is_strained(0.0)
+    times = BlockTime()
+    times.took(0.4, 0.0, is_first=True)
+    times.took(1.2, 0.0, is_first=True)
+    assert not times.is_strained(0.0)
+    times.took(1.7, 0.0, is_first=True)
+    assert times.is_strained(0.0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.scheduling import decide
 from voicegate.engine.policy.batch_size import BatchSize
-from voicegate.engine.policy.scheduler import AdvanceBatch, BeginBlocks, Decision, LlmStep, Room
+from voicegate.engine.policy.scheduler import AdvanceBatch, BeginBlocks, Decision, Intake, LlmStep
 from voicegate.engine.policy.urgency import Limits, StreamView, pressing_at_s, urgency
 
 pytestmark = pytest.mark.unit
@@ -134,8 +134,8 @@ def test_lanes_side_by_side_are_given_work_each() -> None:
 
 def test_a_lane_that_is_full_gets_nothing_and_the_other_goes_on() -> None:
     views = [IDLE._replace(key=1, block_frames=50), IDLE._replace(key=2, wants_llm=True)]
-    assert decide(views, 0.0, LIMITS, Room(takes_flow_step=False)).llm == LlmStep((2,))
-    assert decide(views, 0.0, LIMITS, Room(takes_llm_step=False)).flow == BeginBlocks((1,))
+    assert decide(views, 0.0, LIMITS, Intake(takes_flow_step=False)).llm == LlmStep((2,))
+    assert decide(views, 0.0, LIMITS, Intake(takes_llm_step=False)).flow == BeginBlocks((1,))
 
 
 def test_heard_utterances_wait_for_the_batch_of_their_equals_but_newcomers_do_not() -> None:
@@ -144,7 +144,7 @@ def test_heard_utterances_wait_for_the_batch_of_their_equals_but_newcomers_do_no
     assert decide([running, ready], 5.0, LIMITS).flow == AdvanceBatch(7)
     newcomer = IDLE._replace(key=2, waiting_since_s=4.0, block_frames=50)
     assert decide([running, ready, newcomer], 5.0, LIMITS).flow == BeginBlocks((2,))
-    assert decide([running, ready, newcomer], 5.0, LIMITS, Room(num_new_batches=0)).flow == AdvanceBatch(7)
+    assert decide([running, ready, newcomer], 5.0, LIMITS, Intake(num_new_batches=0)).flow == AdvanceBatch(7)
 
 
 def test_a_listener_at_the_edge_overtakes_newcomers_and_newcomers_age() -> None:
@@ -177,8 +177,8 @@ def test_listeners_with_plenty_left_are_served_by_the_age_of_their_clauses() -> 
 
 def test_a_batch_takes_as_many_rows_as_there_are_blocks() -> None:
     views = [IDLE._replace(key=key, waiting_since_s=key, block_frames=50) for key in range(4)]
-    assert decide(views, 9.0, LIMITS, Room(num_blocks=2)).flow == BeginBlocks((0, 1))
-    assert decide(views, 9.0, LIMITS, Room(num_blocks=0)).is_idle
+    assert decide(views, 9.0, LIMITS, Intake(num_blocks=2)).flow == BeginBlocks((0, 1))
+    assert decide(views, 9.0, LIMITS, Intake(num_blocks=0)).is_idle
 
 
 def test_rows_that_take_several_blocks_of_memory_are_added_up() -> None:
@@ -186,15 +186,15 @@ def test_rows_that_take_several_blocks_of_memory_are_added_up() -> None:
         IDLE._replace(key=key, waiting_since_s=key, block_frames=50, num_blocks=num_blocks)
         for key, num_blocks in enumerate([3, 4, 1, 1])
     ]
-    assert decide(views, 9.0, LIMITS, Room(num_blocks=9)).flow == BeginBlocks((0, 1, 2, 3))
-    assert decide(views, 9.0, LIMITS, Room(num_blocks=5)).flow == BeginBlocks((0, 2, 3))
-    assert decide(views[:2], 9.0, LIMITS, Room(num_blocks=2)).is_idle, "nothing fits: nothing is begun"
+    assert decide(views, 9.0, LIMITS, Intake(num_blocks=9)).flow == BeginBlocks((0, 1, 2, 3))
+    assert decide(views, 9.0, LIMITS, Intake(num_blocks=5)).flow == BeginBlocks((0, 2, 3))
+    assert decide(views[:2], 9.0, LIMITS, Intake(num_blocks=2)).is_idle, "nothing fits: nothing is begun"
 
 
 def test_where_nothing_of_the_more_urgent_kind_fits_the_others_may_go_on() -> None:
     unheard = IDLE._replace(key=0, waiting_since_s=0.0, block_frames=50, num_blocks=4)
     heard = IDLE._replace(key=1, deadline_s=9.5, block_frames=50)
-    assert decide([unheard, heard], 9.0, LIMITS, Room(num_blocks=2)).flow == BeginBlocks((1,))
+    assert decide([unheard, heard], 9.0, LIMITS, Intake(num_blocks=2)).flow == BeginBlocks((1,))
 
 
 def test_short_blocks_leave_room_for_others() -> None:
@@ -205,7 +205,7 @@ def test_short_blocks_leave_room_for_others() -> None:
     ]
     assert decide(views, 0.0, Limits(size)).flow == BeginBlocks((0, 1, 3)), "10 fill up what 30 do not fit in"
     assert decide(views, 0.0, Limits(replace(size, num_frames=140))).flow == BeginBlocks((0, 1, 2, 3)), "four rows"
-    assert decide(views, 0.0, Limits(size), Room(num_blocks=2)).flow == BeginBlocks((0, 1))
+    assert decide(views, 0.0, Limits(size), Intake(num_blocks=2)).flow == BeginBlocks((0, 1))
     first = views[4]._replace(deadline_s=0.1)
     assert decide([first, *views[:4]], 0.0, Limits(size)).flow == BeginBlocks((4, 0, 1)), "6 frames stay empty"
 
@@ -251,7 +251,7 @@ def test_tokens_that_nobody_waits_for_make_way_for_a_first_block() -> None:
     decision = decide([starting, calm(2)], 0.0, LANES)
     assert (decision.flow, decision.llm) == (BeginBlocks((1,)), None)
     running = starting._replace(block_frames=0, batch=7)
-    decision = decide([running, calm(2)], 0.0, LANES, Room(takes_flow_step=False))
+    decision = decide([running, calm(2)], 0.0, LANES, Intake(takes_flow_step=False))
     assert decision.llm is None, "its Euler steps are on their way"
     newcomer = IDLE._replace(key=3, wants_llm=True)
     at_edge = IDLE._replace(key=4, wants_llm=True, deadline_s=0.1)
@@ -271,7 +271,7 @@ def test_tokens_that_nobody_waits_for_wait_while_two_batches_of_blocks_do() -> N
 
 def test_the_llm_yields_only_to_work_that_is_done() -> None:
     views = [IDLE._replace(key=1, block_frames=50), calm(2)]
-    assert decide(views, 0.0, LANES, Room(num_blocks=0)) == Decision(llm=LlmStep((2,)))
+    assert decide(views, 0.0, LANES, Intake(num_blocks=0)) == Decision(llm=LlmStep((2,)))
 
 
 def test_an_llm_on_a_device_of_its_own_makes_way_for_nobody() -> None:

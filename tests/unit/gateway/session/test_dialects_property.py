@@ -28,7 +28,7 @@ from voicegate.protocol import codec
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.cartesia import Cartesia
 from voicegate.protocol.dialects.deepgram import Deepgram, Settings
-from voicegate.protocol.dialects.dialect import Dialect, Hangup, Reply, Speech, Step
+from voicegate.protocol.dialects.dialect import Dialect, Effect, Hangup, Reply, Speech
 from voicegate.protocol.dialects.elevenlabs import MultiStream
 from voicegate.protocol.dialects.elevenlabs_speaker import Settings as ElevenlabsSettings
 from voicegate.protocol.dialects.vllm_omni import VllmOmni
@@ -99,27 +99,27 @@ class Socket:
             self.heed()
             self.write()
 
-    def _write_steps(self, steps: Any) -> None:
-        for step in steps:
-            if isinstance(step, Reply):
-                if isinstance(step.frame, str):
-                    self.frames.append(orjson.loads(step.frame))
+    def _write_steps(self, effects: Any) -> None:
+        for effect in effects:
+            if isinstance(effect, Reply):
+                if isinstance(effect.frame, str):
+                    self.frames.append(orjson.loads(effect.frame))
             else:
-                self._perform([step])
+                self._perform([effect])
 
-    def _perform(self, steps: Any) -> None:
-        for step in steps:
-            if isinstance(step, Reply | Hangup):
-                self.answers.append(step)
+    def _perform(self, effects: Any) -> None:
+        for effect in effects:
+            if isinstance(effect, Reply | Hangup):
+                self.answers.append(effect)
                 continue
-            self._send(step)
+            self._send(effect)
 
-    def _send(self, step: Step) -> None:
-        assert not isinstance(step, Reply | Hangup)
-        assert codec.decode_client(codec.encode(step)) == step, "a session takes what a native client may send"
-        if isinstance(step, wire.Open):
-            self.opened.append(step.context)
-        self._act(self.session.receive(step, NOW_S))
+    def _send(self, effect: Effect) -> None:
+        assert not isinstance(effect, Reply | Hangup)
+        assert codec.decode_client(codec.encode(effect)) == effect, "a session takes what a native client may send"
+        if isinstance(effect, wire.Open):
+            self.opened.append(effect.context)
+        self._act(self.session.receive(effect, NOW_S))
 
     def _act(self, actions: Any) -> None:
         for action in actions:
@@ -144,10 +144,10 @@ class Socket:
                 case Close():
                     raise AssertionError("no session ends here")
 
-    def run(self, steps: list[Any]) -> None:
+    def run(self, effects: list[Any]) -> None:
         """Messages of the client's, and what the server comes to between them."""
-        for step in steps:
-            match step:
+        for effect in effects:
+            match effect:
                 case "write":
                     self.write()
                 case "heed":
@@ -157,7 +157,7 @@ class Socket:
                 case "refuse":
                     self.admit(is_refused=True)
                 case _:
-                    self.say(step)
+                    self.say(effect)
 
 
 def steps_of(message: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[list[Any]]:
@@ -188,9 +188,9 @@ OMNI = st.fixed_dictionaries(
 
 @given(steps_of(ELEVENLABS), st.booleans())
 @settings(max_examples=150)
-def test_elevenlabs_contexts_have_one_end(steps: list[Any], is_auto: bool) -> None:
+def test_elevenlabs_contexts_have_one_end(effects: list[Any], is_auto: bool) -> None:
     socket = Socket(MultiStream(ElevenlabsSettings("x", OutputFormat(), is_auto=is_auto), find_voice))
-    socket.run(steps)
+    socket.run(effects)
     for name in ("a", "b", "c", "d", "default"):
         socket.say({"context_id": name, "close_context": True})
     socket.finish()
@@ -203,9 +203,9 @@ def test_elevenlabs_contexts_have_one_end(steps: list[Any], is_auto: bool) -> No
 
 @given(steps_of(CARTESIA))
 @settings(max_examples=150)
-def test_cartesia_contexts_have_one_end(steps: list[Any]) -> None:
+def test_cartesia_contexts_have_one_end(effects: list[Any]) -> None:
     socket = Socket(Cartesia(find_voice))
-    socket.run(steps)
+    socket.run(effects)
     for name in ("a", "b", "c", "d"):
         socket.say({"context_id": name, "cancel": True})
     socket.finish()
@@ -218,23 +218,23 @@ def test_cartesia_contexts_have_one_end(steps: list[Any]) -> None:
 @example([{"type": "Speak", "text": "hi "}, *[{"type": "Flush"}] * 4])
 @given(steps_of(DEEPGRAM))
 @settings(max_examples=150)
-def test_deepgram_flushes_have_an_answer(steps: list[Any]) -> None:
+def test_deepgram_flushes_have_an_answer(effects: list[Any]) -> None:
     socket = Socket(Deepgram(Settings("x", OutputFormat()), find_voice))
-    socket.run(steps)
+    socket.run(effects)
     socket.finish()
     socket.say({"type": "Flush"})
     socket.finish()
     kinds = [frame["type"] for frame in socket.frames]
-    assert kinds.count("Cleared") == sum(isinstance(step, dict) and step["type"] == "Clear" for step in steps)
+    assert kinds.count("Cleared") == sum(isinstance(effect, dict) and effect["type"] == "Clear" for effect in effects)
     assert kinds[-1] == "Flushed", "whatever was before"
     assert not socket.session.contexts, "between turns there is none"
 
 
 @given(steps_of(OMNI))
 @settings(max_examples=150)
-def test_vllm_omni_utterances_have_one_end(steps: list[Any]) -> None:
+def test_vllm_omni_utterances_have_one_end(effects: list[Any]) -> None:
     socket = Socket(VllmOmni(find_voice))
-    socket.run(steps)
+    socket.run(effects)
     socket.say({"type": "input.cancel"})
     socket.finish()
     assert not socket.session.contexts

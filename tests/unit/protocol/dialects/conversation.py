@@ -8,7 +8,7 @@ import orjson
 from msgspec import UNSET
 
 from voicegate.protocol import messages as wire
-from voicegate.protocol.dialects.dialect import Dialect, Hangup, Reply, Speech, Step
+from voicegate.protocol.dialects.dialect import Dialect, Effect, Hangup, Reply, Speech
 from voicegate.protocol.messages import ServerMessage
 
 READY = wire.Ready("session-1", "", "fake", ("anna",), "anna", ("auto",), wire.Limits(4, 1000, 10_000, 3000, 0))
@@ -20,23 +20,23 @@ def find_anna(name: str) -> str | None:
 
 def said(dialect: Dialect, *messages: dict[str, Any]) -> list[Any]:
     """What comes of frames of the client's."""
-    return [step for message in messages for step in shown(dialect.receive(orjson.dumps(message).decode()))]
+    return [effect for message in messages for effect in shown(dialect.receive(orjson.dumps(message).decode()))]
 
 
 def told(dialect: Dialect, *messages: ServerMessage | Speech) -> list[Any]:
     """What comes of messages of the session's."""
-    steps: list[Any] = []
+    effects: list[Any] = []
     for message in messages:
-        steps += shown(dialect.speak(message) if isinstance(message, Speech) else dialect.word(message))
-    return steps
+        effects += shown(dialect.speak(message) if isinstance(message, Speech) else dialect.word(message))
+    return effects
 
 
-def shown(steps: Sequence[Step]) -> list[Any]:
-    return [_shown(step) for step in steps]
+def shown(effects: Sequence[Effect]) -> list[Any]:
+    return [_shown(effect) for effect in effects]
 
 
-def _shown(step: Step) -> Any:
-    match step:
+def _shown(effect: Effect) -> Any:
+    match effect:
         case Reply(frame=str(frame)):
             return orjson.loads(frame)
         case Reply(frame=frame):
@@ -44,7 +44,7 @@ def _shown(step: Step) -> Any:
         case Hangup(code=code):
             return ("hangup", int(code))
         case _:
-            return step
+            return effect
 
 
 def done(context: str) -> wire.Done:

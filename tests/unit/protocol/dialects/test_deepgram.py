@@ -77,8 +77,8 @@ def test_what_comes_while_a_turn_ends_comes_after_it() -> None:
     said(dialect, speak("One. "), FLUSH)
     told(dialect, wire.Flushed("turn#0", "", 10))
     assert said(dialect, speak("Two. "), FLUSH, CLOSE) == []
-    steps = told(dialect, done("turn#0"))
-    assert steps == [flushed(0), opened(1), wire.Text("turn#1", "Two. "), wire.Flush("turn#1"), wire.End("turn#1")]
+    effects = told(dialect, done("turn#0"))
+    assert effects == [flushed(0), opened(1), wire.Text("turn#1", "Two. "), wire.Flush("turn#1"), wire.End("turn#1")]
     assert told(dialect, done("turn#1")) == [flushed(1), ("hangup", 1000)]
 
 

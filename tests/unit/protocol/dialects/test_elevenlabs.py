@@ -60,14 +60,14 @@ def test_pipecats_turn() -> None:
 
 def test_livekits_turn() -> None:
     dialect = multi()
-    steps = said(
+    effects = said(
         dialect,
         {"text": " ", "context_id": "a", "voice_settings": {"stability": 0.5, "speed": 1.1}},
         {"text": "One. ", "context_id": "a", "flush": True},
         {"text": "", "context_id": "a", "flush": True},
         CLOSE,
     )
-    assert steps == [
+    assert effects == [
         opened(speed=1.1),
         wire.Text("a#0", "One. "),
         wire.Flush("a#0"),

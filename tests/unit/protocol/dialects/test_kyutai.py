@@ -21,18 +21,18 @@ def packed(**fields: Any) -> bytes:
 
 
 def heard(dialect: Kyutai, *frames: str | bytes) -> list[Any]:
-    return [step for frame in frames for step in shown(dialect.receive(frame))]
+    return [effect for frame in frames for effect in shown(dialect.receive(frame))]
 
 
-def unpacked(steps: list[Any]) -> list[Any]:
-    return [msgspec.msgpack.decode(step) if isinstance(step, bytes) else step for step in steps]
+def unpacked(effects: list[Any]) -> list[Any]:
+    return [msgspec.msgpack.decode(effect) if isinstance(effect, bytes) else effect for effect in effects]
 
 
 def test_unmutes_turn() -> None:
     dialect = Kyutai("PcmMessagePack", "anna", find_anna)
     assert unpacked(told(dialect, READY)) == [{"type": "Ready"}]
-    steps = heard(dialect, packed(type="Text", text="Hello"), packed(type="Text", text="there."), packed(type="Eos"))
-    assert steps == [PCM_OPEN, wire.Text("speech", "Hello"), wire.Text("speech", " there."), wire.End("speech")]
+    effects = heard(dialect, packed(type="Text", text="Hello"), packed(type="Text", text="there."), packed(type="Eos"))
+    assert effects == [PCM_OPEN, wire.Text("speech", "Hello"), wire.Text("speech", " there."), wire.End("speech")]
     (word,) = unpacked(told(dialect, alignment("speech", ("Hello", 0, 0, 400))))
     assert word == {"type": "Text", "text": "Hello", "start_s": 0.0, "stop_s": 0.4}
     samples = struct.pack("<2000f", *[0.5] * 2000)
@@ -45,8 +45,8 @@ def test_unmutes_turn() -> None:
 
 def test_words_keep_the_blanks_that_they_have() -> None:
     dialect = Kyutai("Pcm", "anna", find_anna)
-    steps = heard(dialect, "Hello ", "there", " you", "", "all")
-    assert [step.text for step in steps[1:]] == ["Hello ", "there", " you", " all"]
+    effects = heard(dialect, "Hello ", "there", " you", "", "all")
+    assert [effect.text for effect in effects[1:]] == ["Hello ", "there", " you", " all"]
     assert heard(dialect, b"\0", b"\0", "late") == [wire.End("speech")]
 
 

@@ -114,8 +114,8 @@ def test_the_next_utterance_waits_for_the_last() -> None:
     dialect = omni(**STREAMED)
     said(dialect, text("One."), DONE)
     assert said(dialect, {"type": "session.config", "speed": 1.5, **STREAMED}, text("Two."), DONE, text("Three.")) == []
-    steps = told(dialect, done("utterance#0"))[3:]
-    assert steps == [opened(1, voice=None, speed=1.5), wire.Text("utterance#1", "Two."), wire.End("utterance#1")]
+    effects = told(dialect, done("utterance#0"))[3:]
+    assert effects == [opened(1, voice=None, speed=1.5), wire.Text("utterance#1", "Two."), wire.End("utterance#1")]
     assert told(dialect, done("utterance#1"))[3:][0].context == "utterance#2"
 
 
@@ -123,9 +123,9 @@ def test_a_config_that_cannot_be_is_told_where_it_waited() -> None:
     dialect = omni(**STREAMED)
     said(dialect, text("One."), DONE)
     assert said(dialect, {"type": "session.config", "response_format": "midi"}, text("Two.")) == []
-    complaint, *steps = told(dialect, done("utterance#0"))[3:]
+    complaint, *effects = told(dialect, done("utterance#0"))[3:]
     assert (complaint["type"], complaint["message"][:26]) == ("error", "response_format is 'midi';")
-    assert steps == [opened(1), wire.Text("utterance#1", "Two.")], "the old one holds"
+    assert effects == [opened(1), wire.Text("utterance#1", "Two.")], "the old one holds"
 
 
 def test_a_cancel_is_ours() -> None:
@@ -140,9 +140,9 @@ def test_a_failure_ends_its_utterance() -> None:
     dialect = omni(**STREAMED)
     said(dialect, text("One."))
     told(dialect, Speech("utterance#0", b"ab", 0, 10))
-    steps = told(dialect, error("engine_failed", "broken", "utterance#0"))
+    effects = told(dialect, error("engine_failed", "broken", "utterance#0"))
     complaint = {"type": "error", "message": "broken", "partial_audio": True, "action": "discard"}
-    assert steps == [complaint, *ends(0, 2, is_error=True)]
+    assert effects == [complaint, *ends(0, 2, is_error=True)]
     assert said(dialect, text("half a sentence"), DONE) == []
     assert said(dialect, text("Two."))[0] == opened(1)
 
@@ -151,8 +151,8 @@ def test_a_file_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vllm_omni, "_MAX_FILE_BYTES", 3)
     dialect = omni()
     said(dialect, text("One."))
-    steps = told(dialect, Speech("utterance#0", b"ab", 0, 10), Speech("utterance#0", b"cd", 10, 20))
-    assert (steps[0]["type"], steps[1]) == ("error", wire.Cancel("utterance#0"))
+    effects = told(dialect, Speech("utterance#0", b"ab", 0, 10), Speech("utterance#0", b"cd", 10, 20))
+    assert (effects[0]["type"], effects[1]) == ("error", wire.Cancel("utterance#0"))
     assert told(dialect, cancelled("utterance#0"))[-2]["error"] is True
 
 
