@@ -21,7 +21,6 @@ from tests.support.golden import TINY_MODEL_DIR
 from tests.support.polling import until
 from tests.support.stepaudio2_engine import write_model
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.disaggregated.core import DisaggregatedCore
 from voicegate.engine.interface import (
     AudioFormat,
     Cancelled,
@@ -34,6 +33,7 @@ from voicegate.engine.interface import (
 )
 from voicegate.engine.loading import build
 from voicegate.engine.loading.build import create_engine
+from voicegate.engine.loading.devices import Devices
 from voicegate.engine.loop.worker import ThreadedEngine
 from voicegate.engine.token2wav.flow.backend import FlowBackend
 
@@ -128,33 +128,37 @@ async def test_each_gpu_holds_models() -> None:
         assert all(torch.cuda.memory_allocated(number) > before[number] for number in range(2))
 
 
-async def test_a_gpu_that_hangs_fails_what_it_spoke_and_goes_on() -> None:
+async def test_a_gpu_that_hangs_fails_what_it_spoke_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a kernel that does not end makes it: what is launched behind it waits."""
+    opened: list[Devices] = []
+    open_devices = build.open_devices
+
+    def open_and_keep(config: EngineConfig) -> Devices:
+        opened.append(open_devices(config))
+        return opened[-1]
+
+    monkeypatch.setattr(build, "open_devices", open_and_keep)
     config = replace(apart(config_of(TINY_MODEL_DIR)), device_patience_s=PATIENCE_S)
+    num_token2wavs = len(config.token2wav_devices)
     async with listening(config) as listener:
         engine = listener.engine
-        assert isinstance(engine, ThreadedEngine)
-        core, name = engine._core, config.device_names[1]
-        assert isinstance(core, DisaggregatedCore)
         before = dict(engine.stats().gauges)
-        engine._inbox.put(lambda _: occupy(core))
-        names = [listener.submit(f"u{number}", text=TEXT, end=True) for number in range(len(core.cores))]
-        ends = [await listener.until_end(name) for name in names]
-        assert [type(end) for end in ends] == [Failed, *[Done] * (len(names) - 1)]
-        hangs = engine.stats().hangs
-        assert hangs == {each: each == name for each in config.device_names}
-        assert (engine.unready_reason is None) is (len(names) > 1)
+        with opened[0].token2wavs[0].token2wav_lane.active():
+            torch.cuda._sleep(HANG_CYCLES)
+        ends = [await listener.until_end(name) for name in said_by_each(listener, "u", num_token2wavs)]
+        assert [type(end) for end in ends] == [Failed, *[Done] * (num_token2wavs - 1)]
+        assert [name for name, hangs in engine.stats().hangs.items() if hangs] == [config.device_names[1]]
+        assert (engine.unready_reason is None) is (num_token2wavs > 1)
         await until(lambda: not any(engine.stats().hangs.values()), timeout_s=120.0)
         assert engine.unready_reason is None
-        names = [listener.submit(f"again{number}", text=TEXT, end=True) for number in range(len(core.cores))]
-        assert all([isinstance(await listener.until_end(name), Done) for name in names])
+        ends = [await listener.until_end(name) for name in said_by_each(listener, "again", num_token2wavs)]
+        assert all(isinstance(end, Done) for end in ends)
         await until(lambda: dict(engine.stats().gauges) == before, timeout_s=30.0)
 
 
-def occupy(core: DisaggregatedCore) -> None:
-    """The first token2wav's lane."""
-    with core.cores[0]._pipeline._stages.token2wav_lane.active():
-        torch.cuda._sleep(HANG_CYCLES)
+def said_by_each(listener: Listener, name: str, number: int) -> list[UtteranceId]:
+    """As many at once as there are token2wavs: one goes to each."""
+    return [listener.submit(f"{name}{place}", text=TEXT, end=True) for place in range(number)]
 
 
 async def test_a_start_that_fails_on_the_last_gpu_names_it_and_gives_all_back(monkeypatch: pytest.MonkeyPatch) -> None:

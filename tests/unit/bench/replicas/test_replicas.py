@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from voicegate.bench.replicas import hop, placements, scale
+from voicegate.bench.replicas import hop, placements, recipe, scale
 
 pytestmark = pytest.mark.unit
 
@@ -84,3 +84,32 @@ def test_one_gpu_has_one_way() -> None:
     with pytest.raises(ValueError, match="two GPUs or more"):
         placements.placements(("0",))
     assert placements.placements(("cpu", "cpu"))[1].where == ("--llm-device", "cpu", "--token2wav-devices", "cpu")
+
+
+def test_the_recipes_table_is_by_token2wav_gpus_and_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def serve(_model: Path, where: tuple[str, ...], loads: list[str], *, max_streams: int, flags: list[str]) -> Any:
+        asked.append((where[-1], *loads, str(max_streams)))
+        return {load: MEASURED if load != "closed:24:whole" else None for load in loads}
+
+    monkeypatch.setattr(scale, "serve", serve)
+    rows = list(recipe.measure(Path("m"), ("0", "1", "2"), [1, 6], []))
+    assert asked == [
+        ("cuda:1", "closed:2:whole", "closed:12:whole", "12"),
+        ("0,1", "closed:2:whole", "closed:12:whole", "12"),
+        ("cuda:1,cuda:2", "closed:4:whole", "closed:24:whole", "24"),
+        ("0,1,2", "closed:4:whole", "closed:24:whole", "24"),
+    ]
+    heading, rule, *lines = recipe.table(rows)
+    assert heading.startswith("| token2wav_num_gpu | concurrent_task_per_instance | concurrent_tasks_per_gpu | avg")
+    assert {line.count("|") for line in (heading, rule, *lines)} == {12}
+    figures = "41.20 | 40.00 | 50.00 | -"
+    assert lines == [
+        f"| 1 | 1 | 1.00 | {figures} | {figures} |",
+        f"| 2 | 1 | 1.33 | {figures} | {figures} |",
+        f"| 1 | 6 | 6.00 | {figures} | {figures} |",
+        "| 2 | 6 | 8.00 | - | - | - | - | - | - | - | - |",
+    ]
+    with pytest.raises(ValueError, match="two GPUs or more"):
+        list(recipe.measure(Path("m"), ("0",), [1], []))
