@@ -82,10 +82,10 @@ def resolved_for_device(config: EngineConfig) -> EngineConfig:
         device = choose_device(config.device)
         return config.resolved("cuda", gpu_of(device)) if device.type == "cuda" else config.resolved(device.type)
     gpus = [gpu_of(device) for device in map(named_device, config.token2wav_devices) if device.type == "cuda"]
-    return _with_slots_for_all(config, config.resolved("cuda", smallest(gpus))) if gpus else config.resolved("cpu")
+    return with_slots_for_all(config, config.resolved("cuda", smallest(gpus))) if gpus else config.resolved("cpu")
 
 
-def _with_slots_for_all(config: EngineConfig, resolved: EngineConfig) -> EngineConfig:
+def with_slots_for_all(config: EngineConfig, resolved: EngineConfig) -> EngineConfig:
     """Raises EngineError where one LLM cannot have as many slots as were asked for."""
     from voicegate.engine.llm.cuda.config import LINE_BUCKETS  # noqa: PLC0415 - a CPU imports nothing of CUDA's
 

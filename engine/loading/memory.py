@@ -34,6 +34,7 @@ SPARE_GPU_BYTES: Final = 6 << 30
 _VOCODER_CHANNELS: Final = 512
 _VOCODER_BUFFER_BYTES: Final = 2006 << 20
 _VOCODER_STREAM_BYTES: Final = 300 << 10
+_OUTSIDE_THE_FILTER: Final = ("f0_predictor.", "m_source.")  # of the vocoder's weights
 
 # Of Step-Audio2's flow and vocoder, which are torch's operations: what the largest batches compute on the way (32 rows
 # of 52 tokens behind 2048 frames: 1.3 GB; 32 rows of 112 frames: 1.5 GB), once where they are compiled and once where
@@ -74,6 +75,9 @@ class GpuMemory:
     llm_weight_bytes: int
     llm_slot_bytes: int  # of all
     vocoder_bytes: int
+    tensorrt_bytes: (
+        int  # its engines' weights, where they are asked for by name; nobody has measured their scratch memory
+    )
     flow_weight_bytes: int  # twice: as stored, and packed for the kernels
     working_bytes: int  # what is computed on the way, beyond SPARE_GPU_BYTES
     block_bytes: int
@@ -93,6 +97,7 @@ class GpuMemory:
             self.llm_weight_bytes,
             self.llm_slot_bytes,
             self.vocoder_bytes,
+            self.tensorrt_bytes,
             self.flow_weight_bytes,
             self.working_bytes,
         )
@@ -122,6 +127,7 @@ def gpu_memory(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> Gpu
         llm_weight_bytes=num_bytes * llm_weights,
         llm_slot_bytes=num_bytes * num_slots * llm.num_layers * 2 * positions * llm.num_kv_heads * llm.head_dim,
         vocoder_bytes=4 * vocoder_weights + int(vocoder_bytes),
+        tensorrt_bytes=_tensorrt_bytes(config, model),
         flow_weight_bytes=2 * 4 * flow_weights,
         working_bytes=needs.working_bytes,
         block_bytes=needs.block_bytes,
@@ -131,13 +137,36 @@ def gpu_memory(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> Gpu
     )
 
 
+def _tensorrt_bytes(config: EngineConfig, model: ModelConfig) -> int:
+    """Each bucket's engine has the weights of the vocoder's filter (docs/adr/0052)."""
+    if config.vocoder_backend != "tensorrt" or not isinstance(model.flow, FlowConfig):
+        return 0
+    from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig  # noqa: PLC0415 - a CPU has none
+
+    cuda = VocoderCudaConfig(config.vocoder_precision)
+    num_engines = len(cuda.batch_buckets) * len(cuda.frame_buckets)
+    shapes = {
+        name: shape for name, shape in vocoder_shapes(model.vocoder).items() if not name.startswith(_OUTSIDE_THE_FILTER)
+    }
+    num_bytes = 2 if config.vocoder_precision in ("float16", "bfloat16") else 4
+    return num_engines * num_bytes * _num_weights(shapes)
+
+
 def memory_apart(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> tuple[GpuMemory, GpuMemory]:
     """Of a disaggregated one: of the GPU with the LLM, which has slots for all token2wavs, and of one with these."""
     num_slots = config.max_active_clauses * len(config.token2wav_devices)
     llm = gpu_memory(replace(config, max_active_clauses=num_slots), model, room)
     token2wav = gpu_memory(config, model, room)
     return (
-        replace(llm, vocoder_bytes=0, flow_weight_bytes=0, working_bytes=0, voice_blocks=0, clause_blocks=0),
+        replace(
+            llm,
+            vocoder_bytes=0,
+            tensorrt_bytes=0,
+            flow_weight_bytes=0,
+            working_bytes=0,
+            voice_blocks=0,
+            clause_blocks=0,
+        ),
         replace(token2wav, llm_weight_bytes=0, llm_slot_bytes=0),
     )
 
@@ -200,6 +229,7 @@ def _told(memory: GpuMemory) -> str:
         "the LLM's weights": memory.llm_weight_bytes,
         "its slots": memory.llm_slot_bytes,
         "the vocoder": memory.vocoder_bytes,
+        "TensorRT's engines": memory.tensorrt_bytes,
         "the flow's weights": memory.flow_weight_bytes,
         f"{num_seconds} s of context for voices and one clause": num_blocks * memory.block_bytes,
         "kernels, graphs and activations": SPARE_GPU_BYTES + memory.working_bytes,

@@ -32,7 +32,15 @@ _GIB: Final = 1 << 30
 _CHARACTERS_PER_S: Final = 14.0
 _MEASURED_FAMILY: Final = "cosyvoice3"
 _WEIGHTS_TOLERANCE: Final = 0.1  # a model so much larger or smaller has another speed than the measured one
-_SETTINGS: Final = ("model_dir", "precision", "kv_dtype", "max_active_clauses")
+_SETTINGS: Final = (
+    "model_dir",
+    "precision",
+    "kv_dtype",
+    "max_active_clauses",
+    "vocoder_backend",
+    "llm_device",
+    "token2wav_devices",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +48,9 @@ class Sized:
     """Of one card. None: not known, for the model is not of the sizes that were measured."""
 
     card: str
-    memory_gib: float
-    least_gib: float
+    gpus: int  # of this card: more than one where the LLM has one of its own
+    memory_gib: float  # of each
+    least_gib: float  # on the one that is asked for most
     fits: bool
     is_measured: bool
     blocks: int
@@ -67,6 +76,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--precision", metavar="NAME", help="as for serve")
     parser.add_argument("--kv-dtype", metavar="NAME", help="as for serve")
     parser.add_argument("--max-active-clauses", metavar="INT", help="as for serve")
+    parser.add_argument("--vocoder-backend", metavar="NAME", help="as for serve; tensorrt: with room for its engines")
+    parser.add_argument("--llm-device", metavar="DEVICE", help="as for serve: several GPUs of a card, by memory alone")
+    parser.add_argument("--token2wav-devices", metavar="DEVICES", help="as for serve")
     parser.add_argument("--card", action="append", choices=sorted(CARDS), help="(default: all; may be given again)")
     parser.add_argument("--price", type=_positive, metavar="MONEY", help="of a GPU hour, in any currency")
     parser.add_argument(
@@ -101,38 +113,54 @@ def run(options: argparse.Namespace) -> int:
     else:
         for line in _lines(table, options):
             say(line)
-        if table[0].audio_s_per_s is None:
+        if table[0].gpus > 1:
+            note(
+                f"of {table[0].gpus} GPUs together, the LLM on one of them: nothing is known of their speed, nor a cost"
+            )
+        elif table[0].audio_s_per_s is None:
             note(f"{model.name} is not of the sizes that were measured: by arithmetic nothing is known, nor a cost")
     return 0 if any(row.fits for row in table) else 1
 
 
 def size(card: Card, config: GatewayConfig, model: "ModelConfig") -> Sized:
     with server_imports():
-        from voicegate.engine.loading.memory import PROCESS_BYTES, gpu_memory, spare_room  # noqa: PLC0415 - torch
+        from voicegate.engine.interface import EngineError  # noqa: PLC0415
+        from voicegate.engine.loading.devices import with_slots_for_all  # noqa: PLC0415 - torch
+        from voicegate.engine.loading.memory import (  # noqa: PLC0415
+            PROCESS_BYTES,
+            gpu_memory,
+            memory_apart,
+            spare_room,
+        )
         from voicegate.gateway.cli.engine_settings import engine_config  # noqa: PLC0415
 
     try:
-        resolved = engine_config(config).resolved("cuda", card.gpu)
-    except ValueError as error:
+        resolved = (asked := engine_config(config)).resolved("cuda", card.gpu)
+        if asked.is_disaggregated:
+            resolved = with_slots_for_all(asked, resolved)
+    except (ValueError, EngineError) as error:
         raise CommandError(str(error)) from error
-    memory = gpu_memory(resolved, model, spare_room(resolved))
+    num_token2wavs = max(len(resolved.token2wav_devices), 1)
+    room = spare_room(resolved)
+    parts = memory_apart(resolved, model, room) if resolved.is_disaggregated else (gpu_memory(resolved, model, room),)
+    memory, least_bytes = parts[-1], max(part.least_bytes for part in parts)
     free_bytes = card.gpu.memory_bytes - PROCESS_BYTES
-    fits = memory.least_bytes <= free_bytes
+    fits = least_bytes <= free_bytes
     blocks = memory.num_blocks_in(free_bytes) if fits else 0
     is_of_that_size = abs(memory.num_weights / MEASURED_WEIGHTS - 1) < _WEIGHTS_TOLERANCE
-    has_known_speed = is_of_that_size and model.family == _MEASURED_FAMILY
+    has_known_speed = is_of_that_size and model.family == _MEASURED_FAMILY and not resolved.is_disaggregated
     speed = speed_of(card) if has_known_speed else None
     return Sized(
         card=card.name,
+        gpus=num_token2wavs + resolved.is_disaggregated,
         memory_gib=card.memory_gib,
-        least_gib=round((memory.least_bytes + PROCESS_BYTES) / _GIB, 1),
+        least_gib=round((least_bytes + PROCESS_BYTES) / _GIB, 1),
         fits=fits,
         is_measured=is_measured(card) and has_known_speed,
-        blocks=blocks,
-        slots=resolved.max_active_clauses,
-        streams_by_memory=streams_by_memory(
-            (blocks - memory.voice_blocks) * memory.block_s, num_slots=resolved.max_active_clauses
-        ),
+        blocks=num_token2wavs * blocks,
+        slots=num_token2wavs * resolved.max_active_clauses,
+        streams_by_memory=num_token2wavs
+        * streams_by_memory((blocks - memory.voice_blocks) * memory.block_s, num_slots=resolved.max_active_clauses),
         calm_streams_by_arithmetic=None if speed is None else speed.calm_streams,
         most_streams_by_arithmetic=None if speed is None else speed.most_streams,
         audio_s_per_s=None if speed is None else round(speed.audio_s_per_s, 1),

@@ -91,6 +91,52 @@ def test_another_model_has_room_but_no_known_speed(capsys: Captured) -> None:
     assert shown.out.splitlines()[-1].split() == ["H200", *["-"] * 6]
 
 
+APART = ("--llm-device", "cuda:0", "--token2wav-devices")
+
+
+def test_a_host_with_the_llm_on_a_gpu_of_its_own(released: str, capsys: Captured) -> None:
+    """Blocks have more room beside no LLM, as many times as there are token2wavs; speed nobody has measured."""
+    asked = ("--model-dir", released, "--card", "L40S")
+    together = sized(capsys, *asked)["L40S"]
+    one = sized(capsys, *asked, *APART, "cuda:1")["L40S"]
+    three = sized(capsys, *asked, *APART, "cuda:1,cuda:2,cuda:3")["L40S"]
+    assert [row["gpus"] for row in (together, one, three)] == [1, 2, 4]
+    assert one["streams_by_memory"] >= together["streams_by_memory"]
+    assert three["streams_by_memory"] == 3 * one["streams_by_memory"]
+    assert one["slots"] == together["slots"]
+    assert three["slots"] == 3 * one["slots"]
+    assert one["least_gib"] < together["least_gib"]
+    assert one["audio_s_per_s"] is None
+    assert three["cost"]["batch"] is None
+
+
+def test_one_llm_has_so_many_slots(released: str, capsys: Captured) -> None:
+    devices = ",".join(f"cuda:{number}" for number in range(1, 8))
+    h200 = sized(capsys, "--model-dir", released, "--card", "H200", *APART, devices)["H200"]
+    assert h200["slots"] == h200["streams_by_memory"] == 1022
+    asked = ["size", "--model-dir", released, "--card", "H200", *APART, devices, "--max-active-clauses", "200"]
+    assert main.run(asked) == main.EXIT_FAILED
+    assert "one LLM takes 1024 at once" in capsys.readouterr().err
+    assert main.run([*asked[:-2], "--price", "1"]) == 0
+    shown = capsys.readouterr()
+    assert "of 8 GPUs together, the LLM on one of them: nothing is known of their speed, nor a cost" in shown.err
+    assert shown.out.splitlines()[1].split() == ["H200", "139.8", "1022", "-", "-", "-"]
+
+
+def test_an_llm_that_has_no_room_on_its_gpu_fits_nowhere(released: str, capsys: Captured) -> None:
+    devices = ("cuda:1", "cuda:1,cuda:2,cuda:3")
+    asked = ["size", "--model-dir", released, "--card", "A10G", "--precision", "float32", *APART]
+    slots = ["--max-active-clauses", "250", "--json"]
+    assert [main.run([*asked, each, *slots]) for each in devices] == [0, main.EXIT_FAILED], capsys.readouterr().out
+
+
+def test_tensorrts_engines_take_their_room(released: str, capsys: Captured) -> None:
+    asked = ("--model-dir", released, "--card", "L4")
+    ours, tensorrts = (sized(capsys, *asked, "--vocoder-backend", name)["L4"] for name in ("cuda", "tensorrt"))
+    assert tensorrts["least_gib"] == pytest.approx(ours["least_gib"] + 0.8, abs=0.06)
+    assert tensorrts["streams_by_memory"] < ours["streams_by_memory"]
+
+
 def test_what_does_not_fit_is_said(released: str, capsys: Captured) -> None:
     asked = ["size", "--model-dir", released, "--card", "A10G", "--max-active-clauses", "448", "--precision", "float32"]
     assert main.run(asked) == main.EXIT_FAILED
