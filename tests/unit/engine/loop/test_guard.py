@@ -11,12 +11,23 @@ from tests.support.hollow_stages import HollowRunner, hollow, hollow_voice
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from voicegate.engine.audio.encoding import LocalEncoding
 from voicegate.engine.audio.outlet import Outlet
-from voicegate.engine.interface import Cancelled, Done, EngineError, Failed, SpeakingMode, UtteranceId, UtteranceRequest
+from voicegate.engine.interface import (
+    Cancelled,
+    Done,
+    EngineError,
+    Failed,
+    ListenerReport,
+    SpeakingMode,
+    UtteranceId,
+    UtteranceRequest,
+)
 from voicegate.engine.loop.clause import Clause
 from voicegate.engine.loop.clause_feed import ClauseFeed
+from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.pipeline import Pipeline
 from voicegate.engine.loop.reception import Reception
 from voicegate.engine.loop.roster import Roster
+from voicegate.engine.loop.speaking import Speaking
 from voicegate.engine.loop.stages import ReadyVoice
 from voicegate.engine.loop.utterance import Utterance
 from voicegate.engine.token2wav.flow.stream import BlockStream
@@ -30,15 +41,32 @@ VICTIM = UtteranceId("victim")
 PLACES = [
     (Reception, "open"),
     *[(ClauseFeed, name) for name in ("push", "flush", "end", "read", "stalled")],
-    *[(Utterance, name) for name in ("push", "flush", "end", "read", "stall", "stalls_at_s")],
+    *[(Utterance, name) for name in ("push", "flush", "end", "read", "stall", "stalls_at_s", "note_listener")],
     *[(Utterance, name) for name in ("deliver", "align", "answer_flushes", "finish", "cancel")],
     *[(Outlet, name) for name in ("send_audio", "send", "flush", "finish")],
+    *[(Speaking, name) for name in ("read", "start", "take_output", "take_samples")],
     *[(Pipeline, name) for name in ("start", "feed", "take_tokens", "release")],
     *[(Pipeline, name) for name in ("can_start", "can_generate", "block_frames")],
     *[(Roster, name) for name in ("_look_at", "_next_clauses")],
     (BlockStream, "append"),
     (LocalEncoding, "encode"),
 ]
+
+# The same of a sentence that is spoken while it is written.
+GROWING_PLACES = [
+    *[(Growth, name) for name in ("next_reading", "until")],
+    *[(ClauseFeed, name) for name in ("push", "grow")],
+    *[(Utterance, name) for name in ("note_sayable", "align", "deliver")],
+    *[(Speaking, name) for name in ("start", "read_again", "take_output", "take_samples")],
+    *[(Pipeline, name) for name in ("start", "read_again", "take_tokens", "release")],
+]
+
+
+# What the victim begins with. Of the long one, several readings.
+WRITTEN = {
+    SpeakingMode.BISTREAM: ["Let me see what "],
+    SpeakingMode.INCREMENTAL: ["Let me see what the people ", "at the other end ", "of the line may want "],
+}
 
 
 class Bug(Exception):
@@ -77,17 +105,19 @@ def break_for_victim(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, en
     monkeypatch.setattr(owner, name, broken)
 
 
-def speak_beside(engine: HandDrivenEngine, *, is_cancelled: bool) -> None:
+def speak_beside(engine: HandDrivenEngine, *, is_cancelled: bool, mode: SpeakingMode = SpeakingMode.BISTREAM) -> None:
     """A neighbour's whole life, and beside it a victim's that goes through everything."""
     core = engine.core
     neighbour = engine.submit("neighbour", seed=7)
     core.push_text(neighbour, "Good morning, and welcome back. ")
     for _ in range(3):
         engine.step()
-    engine.submit(VICTIM, mode=SpeakingMode.BISTREAM, seed=5)
-    core.push_text(VICTIM, "Let me see what ")
-    for _ in range(30):
-        engine.step()
+    engine.submit(VICTIM, mode=mode, seed=5)
+    for piece in WRITTEN[mode]:
+        core.push_text(VICTIM, piece)
+        for _ in range(30):
+            engine.step()
+    core.note_listener(VICTIM, ListenerReport(played_ms=0))
     core.push_text(neighbour, "The train to the coast leaves at nine.")
     core.end_text(neighbour)
     engine.now_s += 1.0  # it stalls
@@ -121,14 +151,23 @@ def ends_of(engine: HandDrivenEngine) -> list[Any]:
     return ends
 
 
-@pytest.mark.parametrize(("owner", "name"), PLACES, ids=lambda part: part if isinstance(part, str) else part.__name__)
-def test_one_utterances_bug_ends_it_alone(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
+@pytest.mark.parametrize(
+    ("owner", "name", "mode"),
+    [
+        *[(*place, SpeakingMode.BISTREAM) for place in PLACES],
+        *[(*place, SpeakingMode.INCREMENTAL) for place in GROWING_PLACES],
+    ],
+    ids=lambda part: part.__name__ if isinstance(part, type) else str(part),
+)
+def test_one_utterances_bug_ends_it_alone(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, mode: SpeakingMode
+) -> None:
     models = hollow()
     free = models.held
     engine = HandDrivenEngine(STALLING, models.stages)
     with monkeypatch.context() as patched, capture_logs() as logs:
         break_for_victim(patched, owner, name, engine)
-        speak_beside(engine, is_cancelled=name == "cancel")
+        speak_beside(engine, is_cancelled=name == "cancel", mode=mode)
     (end,) = ends_of(engine)
     assert isinstance(end, Failed)
     assert end.message == "internal error while speaking this utterance"
