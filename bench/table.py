@@ -3,8 +3,8 @@
     python -m voicegate.bench.table
 
 Replaces what stands between `<!-- NAME -->` and `<!-- /NAME -->` in README.md, for NAME headline and bench. What was
-measured on a GPU comes first, where it was: through sockets (socket-h200.json; -apart with the engine in a process of
-its own, socket-2xh200.json on two GPUs), and engine-h200.json, which explains it.
+measured on a GPU comes first, where it was: through sockets (socket-h200.json; -again the same by another server; then
+replicas-scale-2xh200.json, on one GPU and on two), and engine-h200.json, which explains it.
 docs/images/latency.svg is drawn of latency-h200.json, first audio at many numbers of streams, or else of the former.
 """
 
@@ -20,7 +20,8 @@ from voicegate.clients.bench import html_report
 from voicegate.clients.bench.table import LOST
 
 _RESULTS: Final = REPOSITORY / "bench" / "results"
-_SOCKETS: Final = ("socket-h200.json", "socket-h200-apart.json", "socket-2xh200.json")
+_SOCKETS: Final = ("socket-h200.json", "socket-h200-again.json")
+_SCALE: Final = "replicas-scale-2xh200.json"
 _THREADS: Final = ("event_loop", "busiest_other_thread")
 _PLAIN_LLMS: Final = (
     ("transformers", "where Hugging Face's Qwen2 decodes, as in the reference"),
@@ -45,8 +46,9 @@ def picture(run: dict[str, Any]) -> str:
     return f"{drawn}{tag}<style>{html_report.STYLE}{paper}</style>{rest}\n" if drawn else ""
 
 
-def socket_headline(run: dict[str, Any]) -> str | None:
-    """What a user feels: through sockets, as shipped. None: one stream alone was not measured."""
+def socket_headline(runs: Sequence[dict[str, Any]]) -> str | None:
+    """What a user feels, through sockets; times of the first run. None: one stream alone was not measured."""
+    run = runs[0]
     rows = {name: row for name, row in run["scenarios"].items() if row is not None}
     parts = []
     if "alone:whole" in rows:
@@ -55,7 +57,7 @@ def socket_headline(run: dict[str, Any]) -> str | None:
         parts.append(f"{rows['alone:20']['first_audio_ms']['p50']:.0f} ms after the first of 20 words a second")
     if not parts:
         return None
-    most = [f"{num} streams of {text}" for text, num in _most_held(rows).items() if num]
+    most = [f"{num} streams of {text}" for text, num in _most_held(runs).items() if num]
     sustained = f"; {' or '.join(most)} without a gap" if most else ""
     machine = run["environment"]
     return (
@@ -64,13 +66,14 @@ def socket_headline(run: dict[str, Any]) -> str | None:
     )
 
 
-def _most_held(rows: dict[str, dict[str, Any]]) -> dict[str, int]:
-    """The largest number of live streams, by how their text comes, where nobody waited for 100 ms or was lost."""
+def _most_held(runs: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """The largest number of live streams, by how their text comes, where no run had a gap of 100 ms or lost anybody."""
     most = {"whole texts": 0, "text at 20 words a second": 0}
-    for name, row in rows.items():
+    for name in {name for run in runs for name in run["scenarios"]}:
         kind, _, rest = name.partition(":")
         num, _, writer = rest.partition(":")
-        if kind == "live" and writer in ("whole", "20") and _is_held(row):
+        rows = [row for run in runs if (row := run["scenarios"].get(name)) is not None]
+        if kind == "live" and writer in ("whole", "20") and rows and all(_is_held(row) for row in rows):
             text = "whole texts" if writer == "whole" else "text at 20 words a second"
             most[text] = max(most[text], int(num))
     return most
@@ -96,16 +99,35 @@ def gpu_headline(run: dict[str, Any]) -> str:
 
 def socket_tables(runs: Sequence[dict[str, Any]]) -> list[str]:
     """Of bench.socket."""
-    lines = [line for run in runs for line in _socket_table(run)]
+    lines = [line for index, run in enumerate(runs) for line in _socket_table(run, "Again, t" if index else "T")]
     return [*lines, f"What flatters these figures: {'; '.join(runs[0]['flattery'])}.", ""] if runs else []
 
 
-def _socket_table(run: dict[str, Any]) -> list[str]:
+def scale_table(run: dict[str, Any]) -> list[str]:
+    """Of bench.replicas scale: the same load a GPU on one and on all."""
+    machine = run["environment"]
+    lines = [
+        f"Engine processes behind one front (`--gpus`), commit {machine['commit']}; mixed loads: half of the texts "
+        "whole, the others at 10 to 40 words a second with jitter; a fifth is interrupted:",
+        "",
+        "| GPUs | live streams | first audio p50 / p95 / p99 | C50 / C100 | longest gap | audio-s/s |",
+        "|---|---|---|---|---|---|",
+    ]
+    measured = [(each, row) for each in run["rows"] if (row := each["loaded"]) is not None]
+    lines += [
+        f"| {each['gpus']} | {each['streams']} | {_times(row['first_audio_ms'])} ms | {_shares(row)} "
+        f"| {row['gap_ms']['longest']:.0f} ms | {row['audio_s_per_s']:.0f} |"
+        for each, row in measured
+    ]
+    return [*lines, ""]
+
+
+def _socket_table(run: dict[str, Any], beginning: str) -> list[str]:
     machine = run["environment"]
     served = f"`voicegate serve {' '.join(run['serve'])}`" if run["serve"] else "`voicegate serve` as shipped"
     lines = [
-        f"Through sockets, against {served}: {_gpus(run)}, torch {machine['torch']}, commit {machine['commit']}; "
-        f"{len(run['voices'])} voices; first audio counts from the first text sent "
+        f"{beginning}hrough sockets, against {served}: {_gpus(run)}, torch {machine['torch']}, commit "
+        f"{machine['commit']}; {len(run['voices'])} voices; first audio counts from the first text sent "
         "([what the loads are](docs/operations.md#measuring)).",
         "",
         "| load | turns | first audio p50 / p95 / p99 | C50 / C100 | longest gap | lost | event loop, engine | power |",
@@ -256,13 +278,17 @@ def replace_section(text: str, name: str, lines: list[str]) -> str:
 
 
 def sections(
-    gpu: dict[str, Any] | None, cpu: dict[str, Any], quality: dict[str, Any], sockets: Sequence[dict[str, Any]] = ()
+    gpu: dict[str, Any] | None,
+    cpu: dict[str, Any],
+    quality: dict[str, Any],
+    sockets: Sequence[dict[str, Any]] = (),
+    scale: dict[str, Any] | None = None,
 ) -> dict[str, list[str]]:
-    """Lines of the README by the name of their section. `sockets`: the first of them is of `serve` as shipped."""
-    felt = socket_headline(sockets[0]) if sockets else None
+    """Lines of the README by the name of their section. `sockets`: of `serve` as shipped, by one server each."""
+    felt = socket_headline(sockets) if sockets else None
     explained = gpu_headline(gpu) if gpu is not None else None
     first = [line, ""] if (line := felt or explained) is not None else []
-    table = gpu_table(gpu) if gpu is not None else []
+    table = [*(scale_table(scale) if scale is not None else []), *(gpu_table(gpu) if gpu is not None else [])]
     return {
         "headline": [*first, headline(cpu)],
         "bench": [*socket_tables(sockets), *table, *speed_table(cpu), "", quality_line(quality)],
@@ -278,7 +304,7 @@ def main() -> None:
         )
     text = readme.read_text()
     sockets = [run for name in _SOCKETS if (run := results(name)) is not None]
-    for name, lines in sections(results("engine-h200.json"), cpu, quality, sockets).items():
+    for name, lines in sections(results("engine-h200.json"), cpu, quality, sockets, results(_SCALE)).items():
         text = replace_section(text, name, lines)
     readme.write_text(text)
     swept = results("latency-h200.json") or results("socket-h200.json")

@@ -118,6 +118,9 @@ def test_the_headline_is_what_a_user_feels_and_the_picture_shows_it_against_the_
         "of whole texts without a gap**, through sockets as shipped, on one NVIDIA H200, with generated weights of the "
         "released size (they speak noise; speed is the same)."
     )
+    late = {**row, "c100": 0.99}
+    again = run | {"scenarios": {"live:400:whole": late, "live:64:whole": row}}
+    assert "; 64 streams of whole texts without" in sections(gpu(), cpu(), QUALITY, [run, again])["headline"][0]
     drawn = picture(run)
     assert drawn.startswith("<svg ")
     assert "live, whole text: p95" in drawn
@@ -137,3 +140,11 @@ def test_what_was_not_compared_is_not_spoken_of() -> None:
 def test_a_section_is_replaced_and_nothing_else() -> None:
     text = "a\n<!-- x -->\nold\n<!-- /x -->\nb\n"
     assert replace_section(text, "x", ["new", "lines"]) == "a\n<!-- x -->\nnew\nlines\n<!-- /x -->\nb\n"
+
+
+def test_several_gpus_stand_beside_one() -> None:
+    row = figures([RECORD], window_s=(5.0, 20.0))
+    rows = [{"gpus": 1, "streams": 300, "loaded": row}, {"gpus": 2, "streams": 800, "loaded": None}]
+    lines = sections(gpu(), cpu(), QUALITY, scale={"environment": gpu()["environment"], "rows": rows})["bench"]
+    assert sum(line.startswith("| 1 | 300 | 100 / 100 / - ms | 100.0 % / 100.0 % | 0 ms |") for line in lines) == 1
+    assert not any(line.startswith("| 2 | 800") for line in lines)
