@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_type_hints
 
 from voicegate.gateway.config_fields import PREFIX, ConfigError, ConfigField, check, describe, parse, setting, unknown
+from voicegate.gateway.install_command import install_command
 
 # A byte of text may be written as six in JSON (\u001f); the rest of a message is small.
 _JSON_BYTES_PER_BYTE: Final = 6
@@ -327,7 +328,7 @@ def tiny_model_dir() -> Path:
         installed: Path = import_module("voicegate_tiny_model").MODEL_DIR
     except ModuleNotFoundError as error:
         raise ConfigError(
-            "no model is named (--model-dir), and the tiny one is not installed: `pip install 'voicegate[server]'`"
+            f"no model is named (--model-dir), and the tiny one is not installed: {install_command('server')}"
         ) from error
     return installed
 

@@ -121,7 +121,7 @@ def plain_llms_of(options: argparse.Namespace) -> tuple[PlainLlmKind, ...]:
     if options.baseline_llm is None:
         return tuple(PlainLlmKind) if has_transformers() else (PlainLlmKind.LEAN,)
     if PlainLlmKind.TRANSFORMERS.value in options.baseline_llm and not has_transformers():
-        raise UsageError("--baseline-llm transformers: not installed; pip install 'voicegate[baseline]'")
+        raise UsageError("--baseline-llm transformers: not installed; `pip install transformers`")
     return tuple(kind for kind in PlainLlmKind if kind.value in options.baseline_llm)
 
 

@@ -86,7 +86,7 @@ def _load_opuslib() -> Any:
         import opuslib_next.api.info  # noqa: PLC0415
     except ImportError as error:
         raise MissingDependency(
-            "decoding Opus needs opuslib-next: `pip install 'voicegate[opus]'`, and the libopus library"
+            "decoding Opus needs opuslib-next: `pip install opuslib-next`, and the libopus library"
         ) from error
     except Exception as error:  # it raises a bare Exception
         raise MissingDependency(

@@ -80,7 +80,7 @@ def _load_sounddevice() -> Any:
     try:
         import sounddevice  # noqa: PLC0415 - optional, and raises on import without PortAudio
     except ImportError as error:
-        raise MissingDependency("playing needs sounddevice: `pip install 'voicegate[play]'`") from error
+        raise MissingDependency("playing needs sounddevice: `pip install sounddevice opuslib-next`") from error
     except OSError as error:
         raise MissingDependency(
             "PortAudio is not installed: `apt-get install libportaudio2` (Debian, Ubuntu)"

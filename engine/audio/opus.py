@@ -23,7 +23,7 @@ def load_opuslib() -> Any:
     try:
         import opuslib_next  # noqa: PLC0415 - raises on import without libopus, which must not stop `voicegate doctor`
     except ModuleNotFoundError as error:
-        raise Unsupported("opuslib-next is not installed: `pip install 'voicegate[server]'`") from error
+        raise Unsupported("opuslib-next is not installed: `pip install opuslib-next`") from error
     except Exception as error:  # it raises a bare Exception
         raise Unsupported(MISSING_LIBOPUS) from error
     return opuslib_next

@@ -12,7 +12,7 @@ from voicegate.engine.config import EngineConfig, Gpu
 from voicegate.engine.device.lanes import HOST_LANE, CudaLane, Lane, on_device
 from voicegate.engine.interface import EngineError
 
-NO_TRITON: Final = "the GPU's kernels need Triton: `pip install 'voicegate[gpu]'`, or use device cpu"
+NO_TRITON: Final = "the GPU's kernels need Triton: `pip install triton`, or use device cpu"
 
 DTYPES: Final = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 KV_DTYPES: Final = {**DTYPES, "float8": torch.float8_e4m3fn}

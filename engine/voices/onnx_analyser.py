@@ -55,7 +55,7 @@ def _open(path: Path, *, num_inputs: int) -> Any:
     try:
         import onnxruntime  # noqa: PLC0415 - half a second that only those who make voices pay
     except ImportError as error:
-        raise EngineError("making voices needs onnxruntime: pip install 'voicegate[server]'") from error
+        raise EngineError("making voices needs onnxruntime: `pip install onnxruntime`") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = _NUM_THREADS
     try:

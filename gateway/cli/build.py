@@ -22,7 +22,7 @@ def add_parser(subparsers: Any) -> None:
         "float32 on the CPU, and keep them beside the model. `voicegate serve` then measures them against our own "
         "kernels at every start (--vocoder-backend auto) or takes them (tensorrt). Engines do for one model, one "
         "version of TensorRT and one kind of GPU; those that are there and do are not built again, so a run that was "
-        "stopped goes on where it was. Needs voicegate[server,gpu,tensorrt].",
+        "stopped goes on where it was. Needs the extras server, gpu and tensorrt.",
         allow_abbrev=False,
     )
     parser.add_argument("--model-dir", type=Path, help="(default: the model that `voicegate serve` would serve)")

@@ -2,16 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from voicegate.gateway.cli.terminal import CommandError
-
-
-def _install(extra: str) -> str:
-    return f"`pip install 'voicegate[{extra}]'`"
-
-
-INSTALL_SERVER: Final = _install("server")
+from voicegate.gateway.install_command import install_command
 
 
 @contextmanager
@@ -29,4 +22,4 @@ def extra_imports(extra: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("voicegate"):  # a fault of ours
             raise
-        raise CommandError(f"{error.name} is not installed, and this needs it: {_install(extra)}") from error
+        raise CommandError(f"{error.name} is not installed, and this needs it: {install_command(extra)}") from error

@@ -144,8 +144,8 @@ async def _enter_gate(stack: AsyncExitStack, url: str | None, api_key: str | Non
         # A gateway that is there and lets nobody in is starting, draining or full, or asks for a key.
         if error.status is not None and (error.is_transient or error.status == HTTPStatus.UNAUTHORIZED):
             raise
-    model_dir = config.found_model_dir()
-    note(f"no gateway on port {config.port}: starting one in this process with the model {model_dir}")
+    note(f"no gateway on port {config.port}: starting one in this process")
+    note(f"with the model {config.found_model_dir()}")
     with server_imports():
         from voicegate.gateway.cli import local  # noqa: PLC0415 - imports torch
         from voicegate.gateway.logs import configure_logs  # noqa: PLC0415

@@ -57,7 +57,7 @@ def dependencies(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 @pytest.fixture(scope="session")
 def server(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """`pip install voicegate[server]`, but for what others wrote, which is borrowed: torch alone is minutes."""
+    """The wheel with its extra `server`, but for what others wrote, which is borrowed: torch alone is minutes."""
     environment = make_environment(tmp_path_factory.mktemp("server"))
     environment.install("--no-deps", distributions.wheel, distributions.tiny_model)
     (environment.packages / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")

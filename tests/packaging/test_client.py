@@ -1,5 +1,6 @@
-"""`pip install voicegate`: a light client, which says what it lacks."""
+"""The wheel without extras: a light client, which says what it lacks."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ from tests.packaging.environments import ROOT, Environment, plain_environment
 
 pytestmark = pytest.mark.packaging
 
-_SERVER_EXTRA = "pip install 'voicegate[server]'"
+_FOLDERS = ("gateway", "engine", "clients", "bench", "deploy", "models")
+# By wheels: on the public index `voicegate` is another project's.
+_SERVER_EXTRA = '`pip install dist/voicegate_tiny_model-*.whl "$(ls dist/voicegate-*.whl)[server]"`'
 
 
 def test_the_installed_package_is_what_is_imported(client: Environment) -> None:
@@ -106,9 +109,27 @@ def test_doctor_says_what_to_install(client: Environment) -> None:
     ran = client.run("voicegate", "doctor", "--port", "0")
     assert ran.returncode == 1
     findings = {line.split()[1]: line for line in ran.stdout.splitlines()}
-    for subject, extra in (("libopus", "opus"), ("torch", "server"), ("model", "server"), ("sound", "play")):
-        assert findings[subject].startswith("warn" if extra == "play" else "fail")
-        assert f"pip install 'voicegate[{extra}]'" in findings[subject]
+    for subject, remedy in (
+        ("libopus", "`pip install opuslib-next`"),
+        ("torch", _SERVER_EXTRA),
+        ("model", _SERVER_EXTRA),
+        ("sound", "`pip install sounddevice opuslib-next`"),
+    ):
+        assert findings[subject].startswith("warn" if subject == "sound" else "fail")
+        assert remedy in findings[subject]
+
+
+def test_nobody_is_told_to_install_by_name() -> None:
+    """On the public index `voicegate` is another project's, and pip would put that in this one's place."""
+    by_name = re.compile(r"pip install[^\n]*[ '\"]voicegate[\['\"`]")
+    files = [ROOT / "README.md", *ROOT.glob("docs/*.md")]
+    files += [
+        path
+        for folder in _FOLDERS
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".md", ".sh", ".js")
+    ]
+    assert [path for path in files if by_name.search(path.read_text())] == []
 
 
 def test_a_tree_that_is_not_installed_runs(tree: Path, dependencies: Environment) -> None:

@@ -1,4 +1,4 @@
-"""`pip install 'voicegate[server]'`: it serves the tiny model, and the README's client speaks with it."""
+"""The wheels with the extra `server`: it serves the tiny model, and the README's client speaks with it."""
 
 import re
 import subprocess

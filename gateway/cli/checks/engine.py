@@ -7,10 +7,10 @@ from typing import Final
 
 from voicegate.gateway.cli.checks.finding import Finding, Level
 from voicegate.gateway.cli.checks.wanted_devices import WantedDevices, wanted_devices
-from voicegate.gateway.cli.extras import INSTALL_SERVER
 from voicegate.gateway.cli.model_files import UnfitFile, check_config
 from voicegate.gateway.config import CPU, GatewayConfig
 from voicegate.gateway.config_fields import ConfigError
+from voicegate.gateway.install_command import install_command
 
 _GIB: Final = 1 << 30
 
@@ -148,4 +148,4 @@ def check_vocoder(config: GatewayConfig) -> Iterator[Finding]:
 
 
 def _not_importable(level: Level, subject: str, error: Exception) -> Finding:
-    return Finding(level, subject, f"cannot be imported ({error}): {INSTALL_SERVER}")
+    return Finding(level, subject, f"cannot be imported ({error}): {install_command('server')}")

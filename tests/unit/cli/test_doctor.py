@@ -168,7 +168,7 @@ def test_a_card_has_memory_and_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
         Finding(Level.OK, "cuda", "a card, not used: device is cpu")
     ]
     _, _, triton = check_torch(GatewayConfig(threads=1))
-    assert (triton.level, "`pip install 'voicegate[gpu]'`" in triton.text) == (Level.FAIL, True)
+    assert (triton.level, "`pip install triton`" in triton.text) == (Level.FAIL, True)
 
 
 @pytest.mark.usefixtures("card")

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize(
     ("error", "remedy"),
     [
-        (ModuleNotFoundError("no binding"), r"opuslib-next is not installed: `pip install 'voicegate\[server\]'`"),
+        (ModuleNotFoundError("no binding"), r"opuslib-next is not installed: `pip install opuslib-next`"),
         (Exception("no library"), "libopus is not installed: `apt-get install libopus0`"),
     ],
 )
