@@ -154,8 +154,6 @@ class EngineConfig:
     spare_voices: int = 2
     spare_voice_tokens: int = 250
 
-    # libopus's 0..10 at equal bitrate. Higher -> a little less noise for several times the CPU time.
-    opus_complexity: int = 5
     # Processes that encode packets beside the engine's; 0: it encodes itself, as a CPU's few streams need. 400 streams
     # keep about two cores busy. None: by device, on a GPU half the cores and at most 8.
     encoder_processes: int | None = None

@@ -15,10 +15,11 @@ from typing import BinaryIO, Final, cast
 import msgspec
 import structlog
 
-from voicegate.engine.audio.encoder_wire import Opening, Operation, Status, read_frame, unpack_packets, write_frame
+from voicegate.engine.audio.encoder_wire import Operation, Status, read_frame, unpack_packets, write_frame
 from voicegate.engine.audio.encoding import Answer, Encoded, TellFailure
 from voicegate.engine.audio.packets import Samples
 from voicegate.engine.child_process import start_module
+from voicegate.engine.interface import AudioFormat
 
 log = structlog.get_logger()
 
@@ -75,7 +76,7 @@ class EncoderChild:
 
     # --- from the engine's thread -----------------------------------------------------------------------------
 
-    def open(self, opening: Opening) -> "RemoteEncoding":
+    def open(self, audio: AudioFormat) -> "RemoteEncoding":
         """Its encoding has failed already if this process is lost."""
         encoding = RemoteEncoding(self, next(self._numbers))
         with self._lock:
@@ -83,7 +84,7 @@ class EncoderChild:
                 encoding.failure = _LOST
                 return encoding
             self._open[encoding.number] = encoding
-        self._frames.put((Operation.OPEN, encoding.number, 0, msgspec.json.encode(opening)))
+        self._frames.put((Operation.OPEN, encoding.number, 0, msgspec.json.encode(audio)))
         return encoding
 
     def ask(self, encoding: "RemoteEncoding", operation: Operation, body: bytes, answer: Answer) -> None:

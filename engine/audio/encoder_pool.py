@@ -13,7 +13,6 @@ from typing import Final
 import structlog
 
 from voicegate.engine.audio.encoder_child import EncoderChild, RemoteEncoding
-from voicegate.engine.audio.encoder_wire import Opening
 from voicegate.engine.audio.packets import pre_skip_48k
 from voicegate.engine.interface import AudioFormat, EngineError
 
@@ -69,9 +68,8 @@ class EncoderProcesses:
     room, and the replacement may be lost too.
     """
 
-    def __init__(self, num_processes: int, *, opus_complexity: int) -> None:
+    def __init__(self, num_processes: int) -> None:
         """Starts them and waits until they are ready. Raises EngineError."""
-        self._opus_complexity = opus_complexity
         self._changed = threading.Condition()  # a child is ready or lost, or this is to end
         self._num_lost = 0
         self._is_closing = False
@@ -101,7 +99,7 @@ class EncoderProcesses:
         pre_skip_48k(audio)  # refuses here what would fail there
         # Without a ready one: one that is starting, whose utterances wait for it; or a lost one, where they fail.
         child = min((seat.child for seat in self._seats), key=lambda c: (c.is_lost, not c.is_ready, c.num_open))
-        return child.open(Opening(audio, self._opus_complexity))
+        return child.open(audio)
 
     def close(self) -> None:
         with self._changed:

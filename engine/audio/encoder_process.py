@@ -11,7 +11,7 @@ from typing import BinaryIO
 import msgspec
 import numpy as np
 
-from voicegate.engine.audio.encoder_wire import Opening, Operation, Status, pack_packets, read_frame, write_frame
+from voicegate.engine.audio.encoder_wire import Operation, Status, pack_packets, read_frame, write_frame
 from voicegate.engine.audio.packets import PacketEncoder, create_packet_encoder
 from voicegate.engine.interface import AudioFormat
 
@@ -38,8 +38,7 @@ class EncoderServer:
     def _perform(self, operation: Operation, number: int, body: bytes) -> tuple[list[bytes], int] | None:
         match operation:
             case Operation.OPEN:
-                opening = msgspec.json.decode(body, type=Opening)
-                self._encoders[number] = create_packet_encoder(opening.audio, opus_complexity=opening.opus_complexity)
+                self._encoders[number] = create_packet_encoder(msgspec.json.decode(body, type=AudioFormat))
                 return None
             case Operation.ENCODE:
                 samples = np.frombuffer(body, np.float32)

@@ -9,10 +9,6 @@ import struct
 from enum import IntEnum
 from typing import BinaryIO
 
-import msgspec
-
-from voicegate.engine.interface import AudioFormat
-
 _HEADER = struct.Struct("<IBII")
 _LENGTH = struct.Struct("<H")
 
@@ -29,11 +25,6 @@ class Status(IntEnum):
     READY = 0
     DONE = 1
     FAILED = 2
-
-
-class Opening(msgspec.Struct, frozen=True):
-    audio: AudioFormat
-    opus_complexity: int
 
 
 def write_frame(stream: BinaryIO, kind: int, number: int, num_samples: int, body: bytes) -> None:

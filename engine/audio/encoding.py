@@ -100,12 +100,11 @@ class LocalEncoding:
 class LocalEncoders:
     unready_reason: str | None = None
 
-    def __init__(self, *, opus_complexity: int) -> None:
-        self._opus_complexity = opus_complexity
+    def __init__(self) -> None:
         self.counters: Mapping[str, float] = {}
 
     def open(self, audio: AudioFormat) -> LocalEncoding:
-        return LocalEncoding(create_packet_encoder(audio, opus_complexity=self._opus_complexity))
+        return LocalEncoding(create_packet_encoder(audio))
 
     def close(self) -> None:
         pass

@@ -22,15 +22,13 @@ _STARTS_AT_ONCE: Final = 4
 class HeadStarts:
     """Implements Encoders, over those that make everything else."""
 
-    def __init__(self, encoders: Encoders, clock: Callable[[], float], *, opus_complexity: int) -> None:
+    def __init__(self, encoders: Encoders, clock: Callable[[], float]) -> None:
         self.encoders = encoders
         self._clock = clock
         self._left = float(_STARTS_AT_ONCE)
         self._counted_s = clock()
         # One for each bitrate that clients choose lately: a start is encoded in one go, and the next begins anew.
-        self._encoder_of = lru_cache(maxsize=16)(
-            lambda bitrate_bps: OpusEncoder(bitrate_bps=bitrate_bps, complexity=opus_complexity)
-        )
+        self._encoder_of = lru_cache(maxsize=16)(lambda bitrate_bps: OpusEncoder(bitrate_bps=bitrate_bps))
 
     @property
     def unready_reason(self) -> str | None:

@@ -14,6 +14,11 @@ MISSING_LIBOPUS: Final = (
     "`brew install opus` (macOS)"
 )
 
+# Of libopus's 0..10 at equal bitrate: the highest without the music detector, whose analysis takes three quarters of
+# the time of 7 and above and decides nothing for speech (docs/adr/0011). Higher -> several times the CPU time, no less
+# noise; lower -> more of it.
+_COMPLEXITY: Final = 5
+
 # RFC 6716 section 3.4: the largest frame is 1275 bytes; a 60 ms packet holds three and their lengths.
 _MAX_PACKET_BYTES: Final = 4000
 
@@ -32,8 +37,7 @@ def load_opuslib() -> Any:
 class OpusEncoder:
     """libopus's AUDIO application, VBR. One thread at a time; libopus runs without Python's lock."""
 
-    def __init__(self, *, bitrate_bps: int, complexity: int) -> None:
-        """`complexity` 0..10 trades CPU time for quality at the same bitrate."""
+    def __init__(self, *, bitrate_bps: int, complexity: int = _COMPLEXITY) -> None:
         opuslib = load_opuslib()
         self._opuslib = opuslib
         self._encoder = opuslib.Encoder(units.SAMPLE_RATE_HZ, 1, opuslib.APPLICATION_AUDIO)

@@ -5,7 +5,7 @@ silence (and drains the encoder's delay); the exact end is `end_pts_48k`, which 
 """
 
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,6 @@ from voicegate.engine.audio.opus import OpusEncoder
 from voicegate.engine.interface import AudioFormat, Codec, Unsupported
 
 Samples = npt.NDArray[np.float32]
-
-# The highest without libopus's music detector, whose analysis takes three quarters of the time of 7 and above and
-# decides nothing for speech at these bitrates (bench/results/opus.json).
-DEFAULT_OPUS_COMPLEXITY: Final = 5
 
 
 class PacketEncoder(Protocol):
@@ -35,8 +31,8 @@ class PacketEncoder(Protocol):
 
 
 class OpusPacketEncoder:
-    def __init__(self, audio: AudioFormat, *, complexity: int) -> None:
-        self._encoder = OpusEncoder(bitrate_bps=audio.bitrate_bps, complexity=complexity)
+    def __init__(self, audio: AudioFormat) -> None:
+        self._encoder = OpusEncoder(bitrate_bps=audio.bitrate_bps)
         self._framer = _Framer(audio.frame_ms)
         self.pre_skip_48k = self._encoder.lookahead_samples * units.OPUS_CLOCK_PER_SAMPLE
 
@@ -72,11 +68,11 @@ class PcmPacketEncoder:
         return [_to_s16le(rest)] if len(rest) else []
 
 
-def create_packet_encoder(audio: AudioFormat, *, opus_complexity: int = DEFAULT_OPUS_COMPLEXITY) -> PacketEncoder:
+def create_packet_encoder(audio: AudioFormat) -> PacketEncoder:
     """Raises Unsupported for a format that this build cannot make."""
     match audio.codec:
         case Codec.OPUS:
-            return OpusPacketEncoder(audio, complexity=opus_complexity)
+            return OpusPacketEncoder(audio)
         case Codec.PCM_S16LE:
             if audio.sample_rate_hz != units.SAMPLE_RATE_HZ:
                 raise Unsupported(f"pcm_s16le comes at {units.SAMPLE_RATE_HZ} Hz, not {audio.sample_rate_hz}")

@@ -84,8 +84,8 @@ def load_engine(
         encoders: Encoders | None = None
         if config.encoder_processes:
             with timed("encoder processes", on_progress):
-                processes = EncoderProcesses(config.encoder_processes, opus_complexity=config.opus_complexity)
-                encoders = HeadStarts(processes, time.monotonic, opus_complexity=config.opus_complexity)
+                processes = EncoderProcesses(config.encoder_processes)
+                encoders = HeadStarts(processes, time.monotonic)
             running.callback(encoders.close)
         core: DrivenCore
         if config.is_disaggregated:

@@ -67,7 +67,7 @@ class EngineCore:
         self._clock = clock
         self._sink = sink
         self._on_gone = on_gone
-        encoders = encoders or LocalEncoders(opus_complexity=config.opus_complexity)
+        encoders = encoders or LocalEncoders()
         self._reception = Reception(stages, encoders, sink, clock, max_clause_tokens=config.max_clause_tokens)
         self._pipeline = Pipeline(config, stages, waker=waker)
         self._limits = Limits(

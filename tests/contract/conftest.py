@@ -77,7 +77,7 @@ def _tiny_case(**llm: Any) -> Case:
         engine=tiny_engine(stall_ms=350, max_clause_tokens=50, **llm),
         failing_engine=tiny_engine(breaks_first=True, **llm),
         small_engine=tiny_engine(max_utterances=2, **llm),
-        troubled_engine=tiny_engine(encoders=NoEncoders(opus_complexity=5), **llm),
+        troubled_engine=tiny_engine(encoders=NoEncoders(), **llm),
         text="One two three. ",
         timeout_s=120.0,
     )

@@ -17,7 +17,7 @@ from voicegate.engine import units
 from voicegate.engine.audio import encoder_child, encoder_pool
 from voicegate.engine.audio.encoder_child import EncoderChild
 from voicegate.engine.audio.encoder_pool import EncoderProcesses, Seat
-from voicegate.engine.audio.encoder_wire import Opening, Operation, Status, read_frame, write_frame
+from voicegate.engine.audio.encoder_wire import Operation, Status, read_frame, write_frame
 from voicegate.engine.audio.encoding import Encoders, LocalEncoders
 from voicegate.engine.audio.outlet import Outlet
 from voicegate.engine.interface import (
@@ -90,19 +90,19 @@ def spoken(encoders: Encoders) -> list[bytes]:
     return speech.packets
 
 
-EXPECTED = spoken(LocalEncoders(opus_complexity=5))
+EXPECTED = spoken(LocalEncoders())
 
 
 @pytest.fixture
 def two() -> Iterator[EncoderProcesses]:
-    pool = EncoderProcesses(2, opus_complexity=5)
+    pool = EncoderProcesses(2)
     yield pool
     pool.close()
 
 
 @pytest.fixture
 def one() -> Iterator[EncoderProcesses]:
-    pool = EncoderProcesses(1, opus_complexity=5)
+    pool = EncoderProcesses(1)
     yield pool
     pool.close()
 
@@ -229,7 +229,7 @@ def test_a_process_that_cannot_be_started_is_tried_again(
 def test_a_start_whose_processes_die_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoder_child, "_MODULE", "voicegate.engine.audio.no_such_module")
     with pytest.raises(EngineError, match="encoder process did not start"):
-        EncoderProcesses(2, opus_complexity=5)
+        EncoderProcesses(2)
 
 
 # --- stopped ----------------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ from voicegate.engine.interface import AudioFormat
 
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
     signal.signal(number, lambda *_: None)  # to ignore them would be inherited
-pool = EncoderProcesses(2, opus_complexity=5)
+pool = EncoderProcesses(2)
 encodings = [pool.open(AudioFormat()) for _ in range(2)]
 answered = threading.Semaphore(0)
 num_packets = []
@@ -350,7 +350,7 @@ def test_a_process_whose_engine_is_gone_before_it_could_answer_ends_without_a_wo
         assert process.stderr is not None
         assert read_frame(process.stdout) == (Status.READY, 0, 0, b"")
         process.stdout.close()
-        write_frame(process.stdin, Operation.OPEN, 0, 0, msgspec.json.encode(Opening(OPUS, 5)))
+        write_frame(process.stdin, Operation.OPEN, 0, 0, msgspec.json.encode(OPUS))
         write_frame(process.stdin, Operation.ENCODE, 0, 0, SOUND.tobytes())
         assert process.stderr.read() == b""
         assert process.wait(PATIENCE_S) == 1

@@ -37,7 +37,7 @@ SOUND = np.random.default_rng(0).uniform(-0.3, 0.3, 40 * units.SAMPLES_PER_FRAME
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[EncoderProcesses]:
-    pool = EncoderProcesses(2, opus_complexity=5)
+    pool = EncoderProcesses(2)
     yield pool
     pool.close()
 
@@ -68,7 +68,7 @@ def packets(events: list[EngineEvent]) -> list[bytes]:
 
 @pytest.mark.parametrize("audio", [OPUS, PCM])
 def test_a_process_makes_the_packets_that_are_made_here(processes: EncoderProcesses, audio: AudioFormat) -> None:
-    here = spoken(LocalEncoders(opus_complexity=5), audio)
+    here = spoken(LocalEncoders(), audio)
     for _ in range(3):  # one process or the other, a fresh encoder each time
         there = spoken(processes, audio)
         assert packets(there) == packets(here)
@@ -99,7 +99,7 @@ def test_cancels_amid_encoding_end_with_one_event_that_counts_what_left(processe
 
 
 def test_closing_waits_for_what_was_asked() -> None:
-    pool = EncoderProcesses(1, opus_complexity=5)
+    pool = EncoderProcesses(1)
     answers: list[Encoded] = []
     encoding = pool.open(OPUS)
     for _ in range(5):

@@ -28,7 +28,7 @@ class LateEncoders(LocalEncoders):
     """Answers when it is told to: what leaves before was made elsewhere."""
 
     def __init__(self) -> None:
-        super().__init__(opus_complexity=5)
+        super().__init__()
         self.owed: list[tuple[Answer, Encoded]] = []
 
     def open(self, audio: AudioFormat) -> "LateEncoding":
@@ -56,7 +56,7 @@ class LateEncoding(LocalEncoding):
 
 
 def head_starts(encoders: LocalEncoders | EncoderProcesses, clock: Clock | None = None) -> HeadStarts:
-    return HeadStarts(encoders, clock or Clock(), opus_complexity=5)
+    return HeadStarts(encoders, clock or Clock())
 
 
 def outlet(encoders: HeadStarts | LocalEncoders, events: list[EngineEvent], audio: AudioFormat) -> Outlet:
@@ -88,8 +88,8 @@ def test_the_first_packets_wait_for_nobody() -> None:
 @pytest.mark.parametrize("sizes", [[], [100], [480, 1], [700, 960, 5]])
 def test_the_stream_is_the_same_to_the_byte(audio: AudioFormat, sizes: list[int]) -> None:
     alone: list[EngineEvent] = []
-    speak(outlet(LocalEncoders(opus_complexity=5), alone, audio), sizes)
-    starts = head_starts(LocalEncoders(opus_complexity=5))
+    speak(outlet(LocalEncoders(), alone, audio), sizes)
+    starts = head_starts(LocalEncoders())
     for _ in range(2):  # the second with an encoder that has been used
         events: list[EngineEvent] = []
         speak(outlet(starts, events, audio), sizes)
@@ -98,7 +98,7 @@ def test_the_stream_is_the_same_to_the_byte(audio: AudioFormat, sizes: list[int]
 
 
 def test_a_process_goes_on_where_the_start_ends() -> None:
-    pool = EncoderProcesses(1, opus_complexity=5)
+    pool = EncoderProcesses(1)
     made: list[Encoded] = []
     encoding = head_starts(pool).open(AudioFormat())
     encoding.encode(SOUND[:960], made.append)
@@ -107,7 +107,7 @@ def test_a_process_goes_on_where_the_start_ends() -> None:
     encoding.finish(made.append)
     pool.close()  # returns when all is answered
     wanted: list[Encoded] = []
-    alone = LocalEncoders(opus_complexity=5).open(AudioFormat())
+    alone = LocalEncoders().open(AudioFormat())
     for part in (SOUND[:960], SOUND[960:]):
         alone.encode(part, wanted.append)
     alone.finish(wanted.append)
@@ -142,7 +142,7 @@ def test_what_is_no_opus_goes_the_usual_way() -> None:
 
 def test_an_encoder_that_fails_behind_a_start_fails_the_utterance_once(monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[EngineEvent] = []
-    way_out = outlet(head_starts(LocalEncoders(opus_complexity=5)), events, AudioFormat())
+    way_out = outlet(head_starts(LocalEncoders()), events, AudioFormat())
     monkeypatch.setattr(OpusPacketEncoder, "encode", lambda *_: 1 / 0)
     speak(way_out, [])
     assert [type(event) for event in events] == [Failed]
