@@ -17,6 +17,7 @@ from voicegate.protocol import messages as wire
 pytestmark = pytest.mark.integration
 
 MS_PER_CHARACTER = 60
+CONTEXTS_PER_SOCKET = 2
 CLIENTS = st.integers(0, 1)
 CONTEXTS = st.sampled_from(["a", "b", "c"])
 TEXTS = st.sampled_from(["hi ", "there, ", "x", "", "... ", "and so on and on. "])
@@ -58,7 +59,9 @@ class TwoClients(RuleBasedStateMachine):
         self._runner = asyncio.Runner()
         self._exits = contextlib.AsyncExitStack()
         script = Script(real_time_factor=0.001, chunk_ms=60)
-        self._served: Served = self._run(self._exits.enter_async_context(serving(script, contexts_per_socket=2)))
+        self._served: Served = self._run(
+            self._exits.enter_async_context(serving(script, contexts_per_socket=CONTEXTS_PER_SOCKET))
+        )
         self._sides = [self._run(self._connect()) for _ in range(2)]
 
     def _run(self, work: Any) -> Any:
@@ -73,12 +76,21 @@ class TwoClients(RuleBasedStateMachine):
 
     @rule(number=CLIENTS, context=CONTEXTS, audio=FORMATS)
     def open(self, number: int, context: str, audio: wire.Format) -> None:
-        self._synchronise(number)
+        """What speaks may end at any moment, and only the server knows whether that was before it read this."""
         side = self._sides[number]
+        client, was_open = side.client, side.latest(context) is not None
         num_open = sum(side.latest(each) is not None for each in side.turns)
-        if side.latest(context) is None and num_open < 2:
-            side.turns.setdefault(context, []).append(Turn())
+        num_heard, num_refusals = len(client.heard[context]), len(client.refusals)
         self._send(number, wire.Open(context=context, format=audio))
+        self._synchronise(number)
+        assert len(client.live) <= CONTEXTS_PER_SOCKET
+        if len(client.heard[context]) > num_heard:
+            side.turns.setdefault(context, []).append(Turn())
+        elif len(client.refusals) > num_refusals:
+            assert client.refusals[-1].code == "too_many_contexts"
+            assert num_open >= CONTEXTS_PER_SOCKET
+        else:
+            assert was_open, "and so it was told that there is one"
 
     @rule(number=CLIENTS, context=CONTEXTS, text=TEXTS)
     def say(self, number: int, context: str, text: str) -> None:
@@ -161,6 +173,19 @@ class TwoClients(RuleBasedStateMachine):
                     assert isinstance(end, wire.Done)
                     assert end.audio_ms == MS_PER_CHARACTER * sum(map(str.isalnum, turn.text))
                     assert len(incarnation.packets) == end.packets
+
+
+def test_an_open_that_is_refused_is_no_end_of_the_one_before_it() -> None:
+    machine, audio = TwoClients(), wire.Format()
+    machine.open(0, "c", audio)
+    machine.open(0, "a", audio)
+    machine.cancel(0, "c")
+    machine.read(0)
+    machine.open(0, "b", audio)
+    machine.open(0, "c", audio)
+    machine.cancel(0, "b")
+    machine.open(0, "c", audio)
+    machine.teardown()
 
 
 def test_two_clients_in_any_order() -> None:

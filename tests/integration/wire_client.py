@@ -58,6 +58,7 @@ class WireClient:
         self.heard: dict[str, list[Heard]] = defaultdict(list)  # by context, one entry per incarnation
         self.live: dict[int, Heard] = {}  # by handle
         self.arrivals: list[int] = []  # handles of audio messages
+        self.refusals: list[wire.Error] = []  # of an `open`: it ends nothing that was there
 
     async def send(self, *messages: wire.ClientMessage) -> None:
         for message in messages:
@@ -101,11 +102,15 @@ class WireClient:
             assert message.handle not in self.live
             self.live[message.handle] = heard
             self.heard[message.context].append(heard)
-        elif isinstance(context, str) and self.heard[context]:
-            heard = self.heard[context][-1]
+            return
+        heard = self.heard[context][-1] if isinstance(context, str) and self.heard[context] else None
+        is_live = heard is not None and self.live.get(heard.opened.handle) is heard
+        is_fatal = isinstance(message, wire.Error) and message.fatal
+        if isinstance(message, wire.Error) and message.fatal and not is_live:
+            self.refusals.append(message)
+        elif heard is not None:
             heard.messages.append(message)
-            is_end = isinstance(message, wire.Done | wire.Cancelled)
-            if is_end or (isinstance(message, wire.Error) and message.fatal):
+            if is_fatal or isinstance(message, wire.Done | wire.Cancelled):
                 self.live.pop(heard.opened.handle, None)
 
 
