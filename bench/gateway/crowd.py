@@ -25,7 +25,10 @@ _MOST_AT_ONCE: Final = 1024
 _WARM_UP_S: Final = 3.0
 
 
-async def measure(*, visits_per_s: float = 0.0, num_flooders: int = 0, seconds: float) -> dict[str, Any]:
+async def measure(
+    *, visits_per_s: float = 0.0, visits_at_once: int = 400, num_flooders: int = 0, seconds: float
+) -> dict[str, Any]:
+    """`visits_at_once`: fewer than a crowd needs hold it back to what the server has CPU for."""
     async with AsyncExitStack() as processes:
 
         async def begin(module: str, *arguments: str) -> tuple[Process, str]:
@@ -42,7 +45,8 @@ async def measure(*, visits_per_s: float = 0.0, num_flooders: int = 0, seconds: 
         crowd = []
         for number in range(_NUM_CROWD_PROCESSES if visits_per_s or num_flooders else 0):
             share = (num_flooders + number) // _NUM_CROWD_PROCESSES
-            visits = ("--visits-per-s", str(visits_per_s / _NUM_CROWD_PROCESSES))
+            visits = ["--visits-per-s", str(visits_per_s / _NUM_CROWD_PROCESSES)]
+            visits += ["--visits-at-once", str(visits_at_once // _NUM_CROWD_PROCESSES)]
             crowd.append((await begin("strangers", url, *visits, "--flooders", str(share), *others))[0])
         await asyncio.sleep(_WARM_UP_S)
         for process in (asker, *crowd):
@@ -58,7 +62,9 @@ async def measure(*, visits_per_s: float = 0.0, num_flooders: int = 0, seconds: 
     return {
         "visits_per_s_asked": visits_per_s,
         "visits_per_s": round(visited_per_s, 1),
+        "visits_begun": sum(each["num_begun"] for each in counted),
         "visits": sum(each["num_visits"] for each in counted),
+        "visits_refused": sum(each["num_refused"] for each in counted[1:]),
         "visits_failed": sum(each["num_failed"] for each in counted[1:]),
         "askers_failed": counted[0]["num_failed"],
         "flooders": num_flooders,

@@ -19,8 +19,6 @@ from urllib.parse import SplitResult, urlsplit
 from voicegate.bench.gateway.clients import Counting, run
 from voicegate.bench.gateway.frames import BINARY, PING, PONG, TEXT, client_frame, frame_at, handshake, text_frame
 
-# Lower holds the visits back where the server is slow; higher has more of them there at once.
-_MOST_VISITS_AT_ONCE: Final = 100
 # A client's own address has 28,000 ports a minute, which is as long as the kernel keeps one that was closed.
 _NUM_ADDRESSES: Final = 16
 _PATIENCE_S: Final = 10.0
@@ -36,10 +34,16 @@ _CHEAP: Final = 200 * text_frame({"type": "ping"})
 
 @dataclass(slots=True)
 class Tally(Counting):
+    num_begun: int = 0  # visits, whatever became of them
     num_visits: int = 0
+    num_refused: int = 0  # visits that the server had no room for, and said so
     num_failed: int = 0
     num_floods_over: int = 0
     first_audio_ms: list[float] = field(default_factory=list)
+
+
+class NoRoom(ConnectionError):
+    """The server is full, and says so."""
 
 
 class Stranger(asyncio.Protocol):
@@ -63,8 +67,11 @@ class Stranger(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_over = True
         self._may_write.set()
+        self._fail(ConnectionError("the server closed the connection"))
+
+    def _fail(self, error: ConnectionError) -> None:
         if not self._news.done():
-            self._news.set_exception(ConnectionError("the server closed the connection"))
+            self._news.set_exception(error)
             self._news.exception()  # whoever waits is told; nobody has to
 
     def pause_writing(self) -> None:
@@ -80,7 +87,10 @@ class Stranger(asyncio.Protocol):
             if not end:
                 self._buffer = head
                 return
-            if b" 101 " not in head.split(b"\r\n")[0]:
+            status = head.split(b"\r\n")[0]
+            if b" 101 " not in status:
+                if b" 503 " in status:
+                    self._fail(NoRoom(status.decode()))
                 self.transport.abort()
                 return
             self._is_upgraded = True
@@ -154,6 +164,7 @@ class Strangers:
 
     async def _visit(self) -> None:
         """A socket, a context, a word, a cancel, and gone."""
+        self.tally.num_begun += self.tally.is_counting
         try:
             stranger = await self._arrive()
             try:
@@ -161,16 +172,19 @@ class Strangers:
                 await stranger.until(TEXT, b'"cancelled"')
             finally:
                 stranger.transport.close()
+        except NoRoom:
+            self.tally.num_refused += self.tally.is_counting
         except (OSError, TimeoutError):
             self.tally.num_failed += self.tally.is_counting
         else:
             self.tally.num_visits += self.tally.is_counting
 
-    async def visit(self, visits_per_s: float) -> None:
+    async def visit(self, visits_per_s: float, most_at_once: int) -> None:
+        """`most_at_once`: lower holds them back where the server is slow; higher has more of them there."""
         visits, began_s, number = set[asyncio.Task[None]](), time.monotonic(), 0
         async with asyncio.TaskGroup() as tasks:
             while True:
-                while number < (time.monotonic() - began_s) * visits_per_s and len(visits) < _MOST_VISITS_AT_ONCE:
+                while number < (time.monotonic() - began_s) * visits_per_s and len(visits) < most_at_once:
                     visit = tasks.create_task(self._visit())
                     visits.add(visit)
                     visit.add_done_callback(visits.discard)
@@ -220,11 +234,13 @@ async def _be(options: argparse.Namespace) -> None:
         running = [tasks.create_task(strangers.flood()) for _ in range(options.flooders)]
         running += [tasks.create_task(strangers.ask()) for _ in range(options.askers)]
         if options.visits_per_s:
-            running.append(tasks.create_task(strangers.visit(options.visits_per_s)))
+            running.append(tasks.create_task(strangers.visit(options.visits_per_s, options.visits_at_once)))
         print("begun", flush=True)
         window = await tally.window()
         counted = {
+            "num_begun": tally.num_begun,
             "num_visits": tally.num_visits,
+            "num_refused": tally.num_refused,
             "num_failed": tally.num_failed,
             "num_floods_over": tally.num_floods_over,
             "first_audio_ms": tally.first_audio_ms,
@@ -238,6 +254,7 @@ async def _be(options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--visits-per-s", type=float, default=0.0)
+    parser.add_argument("--visits-at-once", type=int, default=100, help="at most (default: 100)")
     parser.add_argument("--flooders", type=int, default=0)
     parser.add_argument("--askers", type=int, default=0)
     run(parser, _be)

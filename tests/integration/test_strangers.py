@@ -29,7 +29,7 @@ async def test_visits_are_over_when_their_context_is_cancelled() -> None:
     async with serving(Script(real_time_factor=0.2)) as served:
         strangers = Strangers(served.url)
         strangers.tally.is_counting = True
-        await run_until(lambda: strangers.tally.num_visits >= 20, strangers.visit(500.0))
+        await run_until(lambda: strangers.tally.num_visits >= 20, strangers.visit(500.0, 100))
         assert strangers.tally.num_failed == 0
         assert len(served.engine.cancels) >= 20
 
@@ -66,9 +66,18 @@ def test_who_writes_to_a_server_that_is_gone_hears_of_a_lost_connection() -> Non
         runner.run(write_to_who_is_gone())
 
 
-async def test_who_is_not_let_in_has_failed() -> None:
+async def test_who_finds_no_room_was_refused() -> None:
     async with serving(max_sockets=1) as served, served.client():
         strangers = Strangers(served.url)
         strangers.tally.is_counting = True
-        await run_until(lambda: strangers.tally.num_failed >= 3, strangers.visit(100.0))
-        assert strangers.tally.num_visits == 0
+        await run_until(lambda: strangers.tally.num_refused >= 3, strangers.visit(100.0, 10))
+        assert strangers.tally.num_visits == strangers.tally.num_failed == 0
+        assert strangers.tally.num_begun >= 3
+
+
+async def test_who_is_not_let_in_for_another_reason_has_failed() -> None:
+    async with serving() as served:
+        strangers = Strangers(f"{served.url}/nowhere")
+        strangers.tally.is_counting = True
+        await run_until(lambda: strangers.tally.num_failed >= 3, strangers.visit(100.0, 10))
+        assert strangers.tally.num_visits == strangers.tally.num_refused == 0

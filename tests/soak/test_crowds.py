@@ -64,6 +64,17 @@ async def test_a_thousand_a_second_come_and_go_for_a_minute(keep: Keep) -> None:
     assert row["visits_failed"] + row["askers_failed"] == 0
 
 
+@pytest.mark.soak
+async def test_a_thousand_a_second_who_wait_for_nobody_for_a_minute(keep: Keep) -> None:
+    """More than there is CPU for, as no crowd of enemies waits for its turn: who asks is heard, and nothing is left."""
+    row = await measure(visits_per_s=1000.0, visits_at_once=12_000, seconds=60.0)
+    keep(**row)
+    _, halfway_mib, after_mib = row["server_rss_mib"]
+    assert after_mib - halfway_mib < 12.0
+    assert row["first_audio_ms"]["num"] > 0
+    assert row["askers_failed"] == 0
+
+
 async def stay_and_say_nothing(num_sockets: int, keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
     """They answer no ping either, as who lost power: the server finds out by itself, and forgets them."""
     make_room_for(2 * num_sockets)
