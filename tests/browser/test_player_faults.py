@@ -387,6 +387,40 @@ async def test_closing_the_player_ends_everything(page: Page) -> None:
     assert result["reason"] == "cancelled"
 
 
+async def test_a_connection_has_closed_once_the_server_knows(page: Page) -> None:
+    """What a worker had not sent when it ends is lost: the server would wait for a client that drops, and speak on."""
+    async with serving() as (origin, engine):
+        await page.goto(f"{origin}/healthz")
+        states = await page.evaluate(
+            """async () => {
+                const { Connection } = await import("/player/connection.js");
+                const sockets = [], Own = globalThis.WebSocket;
+                globalThis.WebSocket = class extends Own {
+                    constructor(...args) { super(...args); sockets.push(this); }
+                };
+                const createStream = () => ({ start() {}, receive() {}, close() {}, cutOff() {} });
+                const close = async (waits) => {
+                    let isReady;
+                    const ready = new Promise((resolve) => (isReady = resolve));
+                    const tell = ({ type, state }) => type === "connection" && state === "ready" && isReady();
+                    const connection = new Connection("/v1/stream", { tell, createStream });
+                    if (waits) {
+                        await ready;
+                        connection.open("a", {});
+                        connection.send("a", "text", "word ".repeat(100));
+                    }
+                    await connection.close();
+                };
+                await close(true);
+                await close(false);  // while it is dialled
+                globalThis.WebSocket = Own;
+                return sockets.map((socket) => socket.readyState);
+            }"""
+        )
+        await engine.until(lambda: engine.num_live == 0)
+    assert states == [3, 3]
+
+
 # --- decoders ---------------------------------------------------------------------------------------------------------
 
 # Decodes like the browser's own, until it breaks.

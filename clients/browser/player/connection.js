@@ -65,11 +65,14 @@ export class Connection {
     for (const link of this.#links) link.dialNow();
   }
 
+  /** Resolves once servers have been told. */
   close() {
     this.#isClosed = true;
     clearTimeout(this.#redial);
-    for (const link of this.#links) link.close();
+    this.#redial = null;
+    const closed = Promise.all([...this.#links].map((link) => link.close()));
     for (const call of this.#calls.values()) this.#lose(call, "the player was closed");
+    return closed;
   }
 
   #send(call, verb, args) {

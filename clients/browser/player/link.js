@@ -54,8 +54,12 @@ export class Link {
     if (this.ready !== null && this.#socket === null) this.#dial();
   }
 
+  /** Resolves once the server has been told, or nobody is there. */
   close() {
+    const socket = this.#socket;
     this.#end(["closed by this client"]);
+    if (socket === null || socket.readyState === WebSocket.CLOSED) return Promise.resolve();
+    return new Promise((resolve) => (socket.onclose = resolve));
   }
 
   get #isResumable() {

@@ -56,7 +56,7 @@ self.onmessage = ({ data }) => {
     case "cancel":
       return connection.cancel(data.context, data.playedMs);
     case "close":
-      connection.close();
-      return self.close();
+      // Not before: what a socket has not sent when its worker ends is lost, its close frame too.
+      return connection.close().then(() => self.close());
   }
 };
