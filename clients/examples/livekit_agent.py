@@ -1,12 +1,16 @@
 """A LiveKit agent whose LLM is any OpenAI-compatible server and whose voice is this gateway. Write to it in its room.
 
 pip install 'livekit-agents[elevenlabs,openai]'
-export LIVEKIT_URL=... LIVEKIT_API_KEY=... LIVEKIT_API_SECRET=...   # or no server: `console --text` instead of `dev`
+export LIVEKIT_URL=... LIVEKIT_API_KEY=... LIVEKIT_API_SECRET=...
 export OPENAI_BASE_URL=http://127.0.0.1:11434/v1 OPENAI_MODEL=llama3.2 GATEWAY=127.0.0.1:8080
-python -m voicegate.clients.examples.livekit_agent dev
+python -m voicegate.clients.examples.livekit_agent start
+
+Without a LiveKit server, `console` instead of `start` greets you through the sound card (and answers what it hears once
+it has an `stt`); `console --text` takes what you type, and answers in writing alone.
 """
 
 import os
+from typing import Any
 
 from livekit.agents import Agent, AgentServer, AgentSession, JobContext, cli
 from livekit.plugins import elevenlabs, openai
@@ -14,6 +18,7 @@ from livekit.plugins import elevenlabs, openai
 from voicegate.clients.examples.chat import Llm, llm_of_environment
 
 INSTRUCTIONS = "Answer in a few short sentences, as one speaks."
+GREETING = "Hello. What would you like to know?"
 
 server = AgentServer()
 
@@ -26,6 +31,12 @@ def new_session(llm: Llm, *, gateway: str, voice: str = "default", api_key: str 
     )
 
 
+async def begin(session: AgentSession, **where: Any) -> None:
+    """`where`: what the session is started with, such as its room. It greets whoever is there."""
+    await session.start(Agent(instructions=INSTRUCTIONS), **where)
+    session.say(GREETING)
+
+
 @server.rtc_session()
 async def answer(context: JobContext) -> None:
     session = new_session(
@@ -33,7 +44,7 @@ async def answer(context: JobContext) -> None:
         gateway=os.environ.get("GATEWAY", "127.0.0.1:8080"),
         api_key=os.environ.get("VOICEGATE_API_KEY", "none"),
     )
-    await session.start(Agent(instructions=INSTRUCTIONS), room=context.room)
+    await begin(session, room=context.room)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""A process with livekit-agents in it: the agent of the examples without a room, and a listener who interrupts it.
+"""A process with livekit-agents in it: the agent of the examples without a room, and a listener who hears its greeting
+and interrupts its first answer.
 
-Reads where the LLM and the gateway are in JSON, prints what was heard of each answer.
+Reads where the LLM and the gateway are in JSON, prints what was heard of the greeting and of each answer.
 """
 
 import asyncio
@@ -10,12 +11,11 @@ import logging
 import sys
 
 from livekit import rtc
-from livekit.agents import Agent
 from livekit.agents.utils import http_context
 from livekit.agents.voice.io import AudioOutput, AudioOutputCapabilities
 
 from voicegate.clients.examples.chat import Llm
-from voicegate.clients.examples.livekit_agent import INSTRUCTIONS, new_session
+from voicegate.clients.examples.livekit_agent import begin, new_session
 
 _PATIENCE_S = 60.0
 _RATE_HZ = 24_000
@@ -28,6 +28,7 @@ class Ear(AudioOutput):
         super().__init__(label="ear", capabilities=AudioOutputCapabilities(pause=False), sample_rate=_RATE_HZ)
         self.audio = b""
         self.has_audio = asyncio.Event()
+        self.has_ended = asyncio.Event()
 
     def begin(self) -> None:
         self.audio = b""
@@ -49,6 +50,7 @@ class Ear(AudioOutput):
         if self._pending_playback_count:
             seconds = len(self.audio) / 2 / _RATE_HZ
             self.on_playback_finished(playback_position=seconds, interrupted=is_interrupted)
+            self.has_ended.set()
 
 
 async def converse(plan: dict[str, str]) -> list[str]:
@@ -56,7 +58,10 @@ async def converse(plan: dict[str, str]) -> list[str]:
     session = new_session(Llm(plan["llm"], "stub"), gateway=plan["gateway"], voice="any")
     session.output.audio = ear
     async with asyncio.timeout(_PATIENCE_S), http_context.open():
-        await session.start(Agent(instructions=INSTRUCTIONS), record=False)
+        await begin(session, record=False)
+        await ear.has_ended.wait()
+        heard.append(ear.audio)
+        ear.begin()
         story = session.generate_reply(user_input="Tell me a story.")
         await ear.has_audio.wait()
         await session.interrupt()

@@ -22,6 +22,7 @@ PATIENCE_S = 90
 # In real time, so that there is something to interrupt.
 SCRIPT = Script(real_time_factor=1.0)
 STORY, YES = "Once upon a time there was a word. " + "word " * 200, "Yes, of course."
+GREETING = "Hello. What would you like to know?"
 
 
 async def run(framework: str, module: str, plan: dict[str, object]) -> Any:
@@ -51,7 +52,7 @@ async def test_the_pipecat_bot_converses_and_lets_itself_be_interrupted() -> Non
                 running = tasks.create_task(heard_of("pipecat", stub, served))
                 await served.engine.until(lambda: bool(served.engine.cancels))  # while the LLM still writes
                 stub.may_go_on.set()
-            await check_audio(running.result(), served)
+            await check_audio(running.result(), [STORY, YES], served)
         second = stub.conversations[1]
     remembered = dict(second)["assistant"]
     assert 0 < len(remembered) < len(STORY), "the LLM is told what was heard of its answer"
@@ -60,23 +61,25 @@ async def test_the_pipecat_bot_converses_and_lets_itself_be_interrupted() -> Non
 
 
 async def test_the_livekit_agent_converses_and_lets_itself_be_interrupted() -> None:
-    """It does not tell the gateway of an interruption behind its last sentence: that is dropped where it arrives."""
+    """And greets. It does not tell the gateway of an interruption behind its last sentence: that is dropped there."""
     with StubLlm([STORY, "and more"], [YES]).serving() as stub:
         stub.may_go_on.set()
         async with serving(SCRIPT) as served, asyncio.timeout(PATIENCE_S):
-            await check_audio(await heard_of("livekit", stub, served), served)
+            await check_audio(await heard_of("livekit", stub, served), [GREETING, STORY, YES], served)
         assert stub.conversations[1][-1] == ("user", "Stop!")
 
 
-async def check_audio(heard: list[bytes], served: Served) -> None:
-    story, yes = heard
-    spoken = await native_turns([STORY, YES])
-    assert 0 < len(story) < len(spoken[0]) // 2
-    assert spoken[0].startswith(story)
-    assert yes.startswith(spoken[1])
-    assert not any(yes[len(spoken[1]) :]), "LiveKit fills its last frame with silence"
+async def check_audio(heard: list[bytes], texts: list[str], served: Served) -> None:
+    """The last but one was interrupted."""
+    *whole, story, yes = heard
+    *expected, spoken_story, spoken_yes = await native_turns(texts)
+    for audio, spoken in zip([*whole, yes], [*expected, spoken_yes], strict=True):
+        assert audio.startswith(spoken)
+        assert not any(audio[len(spoken) :]), "LiveKit fills its last frame with silence"
+    assert 0 < len(story) < len(spoken_story) // 2
+    assert spoken_story.startswith(story)
     await served.until(lambda engine: engine.num_live == 0)
-    assert (len(served.engine.requests), len(served.engine.cancels)) == (2, 1)
+    assert (len(served.engine.requests), len(served.engine.cancels)) == (len(texts), 1)
 
 
 async def test_livekits_voices_hear_what_a_native_client_hears() -> None:
