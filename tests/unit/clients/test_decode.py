@@ -62,7 +62,7 @@ def test_one_packet_waits_because_the_end_may_trim_it() -> None:
 
 @pytest.mark.parametrize(
     ("error", "remedy"),
-    [(ImportError("no opuslib"), r"pip install 'voicegate\[opus\]'"), (Exception("no lib"), "libopus0")],
+    [(ImportError("no opuslib"), "pip install opuslib-next"), (Exception("no lib"), "libopus0")],
 )
 def test_what_is_missing_is_named_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, error: Exception, remedy: str

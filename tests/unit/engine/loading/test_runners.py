@@ -30,7 +30,7 @@ def test_a_gpu_without_triton_is_refused_with_the_remedy(monkeypatch: pytest.Mon
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setitem(sys.modules, "triton", None)
-    with pytest.raises(EngineError, match=r"pip install 'voicegate\[gpu\]'"):
+    with pytest.raises(EngineError, match="pip install triton"):
         open_device(replace(CONFIG, device="auto"))
     assert not open_device(CONFIG).is_cuda
 
