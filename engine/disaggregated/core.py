@@ -24,9 +24,9 @@ from voicegate.engine.interface import (
     UtteranceRequest,
     VoiceRefused,
 )
+from voicegate.engine.loop.arrivals import Answer
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.stages import ReadyVoice, Stages
-from voicegate.engine.loop.voice_shelf import Answer
 from voicegate.engine.policy.placement import Load, choose
 from voicegate.engine.policy.scheduler import Decision
 from voicegate.engine.pulse import LOOK_S
@@ -127,7 +127,7 @@ class DisaggregatedCore:
     # --- voices: on all token2wavs, or on none --------------------------------------------------------------------
 
     def prepare_voice(self, voice: Voice, answer: Answer) -> None:
-        """While a device hangs none is taken up: that would hold up this thread."""
+        """While a device hangs none is taken up: it would not be there before that goes on."""
         if hanging := [device for device in self._devices if device.hangs]:
             answer(VoiceRefused(_no_voices(hanging[0])))
             return
@@ -149,6 +149,11 @@ class DisaggregatedCore:
             if isinstance(each, ReadyVoice):
                 core.discard_voice(each)
         arrival.answer(next(each for each in outcomes if isinstance(each, EngineError)))
+
+    def refuse_voices(self, reason: str, voice: Voice | None = None) -> None:
+        """Where one core has it prepared already, that is discarded with the last core's refusal."""
+        for core in self.cores:
+            core.refuse_voices(reason, voice)
 
     def put_up_voice(self, ready: ReadyVoice) -> None:
         for core, each in zip(self.cores, self._prepared.pop(id(ready)), strict=True):

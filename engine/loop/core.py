@@ -7,6 +7,7 @@ events.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TypeVar, TypeVarTuple
 
 import structlog
@@ -25,6 +26,7 @@ from voicegate.engine.interface import (
 )
 from voicegate.engine.llm.backend import SequenceOutput
 from voicegate.engine.loop.admission import Admission
+from voicegate.engine.loop.arrivals import Answer, Arrivals
 from voicegate.engine.loop.clause import Clause
 from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.pipeline import Pipeline
@@ -34,7 +36,7 @@ from voicegate.engine.loop.roster import Roster
 from voicegate.engine.loop.speaking import Speaking
 from voicegate.engine.loop.stages import ReadyVoice, Stages
 from voicegate.engine.loop.utterance import Utterance
-from voicegate.engine.loop.voice_shelf import Answer, VoiceShelf
+from voicegate.engine.loop.voice_shelf import VoiceShelf
 from voicegate.engine.policy.scheduler import AdvanceBatch, BeginBlocks, Decision, decide
 from voicegate.engine.policy.urgency import Limits
 from voicegate.engine.voices.voice import Voice
@@ -79,6 +81,7 @@ class EngineCore:
             is_llm_apart=stages.is_llm_apart,
         )
         self._voices = VoiceShelf(stages)
+        self._arrivals = Arrivals(stages, self._pipeline.token2wav, self._voices)
         self._growth = Growth(
             config,
             lookahead_tokens=stages.flow.lookahead_tokens,
@@ -121,8 +124,11 @@ class EngineCore:
         self._change(self._roster.named(utterance_id), self._fail, message)
 
     def prepare_voice(self, voice: Voice, answer: Answer) -> None:
-        """Within a few steps `answer` has it, or is told why not; `put_up_voice` or `discard_voice` must follow."""
-        self._voices.prepare(voice, answer)
+        """`answer` has it, or is told why not, once its prompt is rendered, beside speech and in its pauses.
+
+        `put_up_voice` or `discard_voice` must follow.
+        """
+        self._arrivals.add(voice, answer)
 
     def put_up_voice(self, ready: ReadyVoice) -> None:
         """From now on `submit` takes it, for one of the same name."""
@@ -132,9 +138,9 @@ class EngineCore:
     def discard_voice(self, ready: ReadyVoice) -> None:
         self._voices.discard(ready)
 
-    def refuse_voices(self, reason: str) -> None:
-        """Those that wait to be prepared."""
-        self._voices.refuse_arrivals(reason)
+    def refuse_voices(self, reason: str, voice: Voice | None = None) -> None:
+        """This one, if it is not prepared yet; None: all such."""
+        self._arrivals.refuse(reason, voice)
 
     def remove_voice(self, name: str) -> None:
         """Utterances that run keep it; submit none with it any more."""
@@ -187,7 +193,6 @@ class EngineCore:
         """Fetch what is done and launch the most urgent work; says what that was, or when to come back."""
         self._reading.read(self._clock(), is_lacking=False)  # beside what the step before has launched
         self._fetch()
-        self._voices.prepare_arrivals()
         now_s = self._clock()
         self._reading.read(now_s, is_lacking=True)
         for utterance in self._roster.stalled(now_s):
@@ -196,13 +201,15 @@ class EngineCore:
             self._change(utterance, self._speaking.start, clause)
         for utterance, clause in self._roster.readings(now_s):
             self._change(utterance, self._speaking.read_again, clause)
+        has_prompt_step = self._arrivals.step_if_due()
         decision = self._decide(now_s)
         if decision is None:
             self._make_room(now_s)
             return self.step()
         self._launch(decision)
+        has_prompt_step |= self._arrivals.step_beside(decision)
         self._fetch()
-        return decision
+        return replace(decision, has_prompt_step=True) if has_prompt_step else decision
 
     def _decide(self, now_s: float) -> Decision | None:
         """None: there are blocks, and nothing is under way that would make room for them."""
@@ -342,7 +349,12 @@ class EngineCore:
             self._attempt_together(clauses, self._pipeline.token2wav.advance, number)
 
     def _make_room(self, now_s: float) -> None:
-        """All of the flow's memory is held by clauses that need more of it to go on: the least urgent makes way."""
+        """All of the flow's memory is held by clauses that need more of it to go on: the least urgent makes way.
+
+        Before any of them a voice that is being taken up: its sender may try again.
+        """
+        if self._arrivals.make_way():
+            return
         holders = self._roster.holders(now_s)
         if len(holders) > 1:
             log.warning("clause_set_aside", utterance=holders[-1].utterance_id, num_active=self._pipeline.num_active)

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from voicegate.engine.interface import EngineStats, ListenerReport, UtteranceId, UtteranceRequest
+from voicegate.engine.loop.arrivals import Answer
 from voicegate.engine.loop.stages import ReadyVoice
-from voicegate.engine.loop.voice_shelf import Answer
 from voicegate.engine.policy.scheduler import Decision
 from voicegate.engine.voices.voice import Voice
 
@@ -28,6 +28,8 @@ class DrivenCore(Protocol):
     def fail_all(self, message: str) -> None: ...
 
     def prepare_voice(self, voice: Voice, answer: Answer) -> None: ...
+
+    def refuse_voices(self, reason: str, voice: Voice | None = None) -> None: ...
 
     def put_up_voice(self, ready: ReadyVoice) -> None: ...
 

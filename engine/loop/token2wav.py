@@ -4,9 +4,10 @@ Launched and fetched later, as the pipeline says. A clause that was released or 
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ from voicegate.engine.loop.clause import Clause, ClauseState, Rendering
 from voicegate.engine.loop.reservations import Reservations
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.loop.tally import Tally
-from voicegate.engine.token2wav.flow.backend import FlowBatch
+from voicegate.engine.token2wav.flow.backend import FlowBatch, PromptRendering
 from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 
 # Euler steps launched but not finished. More would only let a cancel or a newcomer wait longer; fewer would let a GPU
@@ -73,19 +74,26 @@ class Token2wav:
     def advance(self, number: int) -> None:
         """One Euler step of a batch; behind the last one the vocoder follows, then `fetch_samples`."""
         batch = self._batches[number]
-        with self._lane.active():
-            begin = self._lane.mark()
-            is_solved = batch.flow_batch.advance()
-            mark = self._lane.mark()
-        self._solving.append((begin, mark))
-        self._waker.watch(mark)
-        self._tally.ran("flow", "steps", len(batch.clauses), num_launches=self._flow.graphs.num_launches)
-        if is_solved:
+        if self._step(batch.flow_batch.advance, num_rows=len(batch.clauses)):
             del self._batches[number]
             for clause in batch.clauses:
                 clause.batch = None
             with self._lane.active():
                 self._vocode(*self._take_jobs(batch))
+
+    def advance_prompt(self, rendering: PromptRendering[Any]) -> bool:
+        """One Euler step of a voice's prompt, which is no clause's; True if it was the last."""
+        return self._step(rendering.advance, num_rows=1)
+
+    def _step(self, advance: Callable[[], bool], *, num_rows: int) -> bool:
+        with self._lane.active():
+            begin = self._lane.mark()
+            is_last = advance()
+            mark = self._lane.mark()
+        self._solving.append((begin, mark))
+        self._waker.watch(mark)
+        self._tally.ran("flow", "steps", num_rows, num_launches=self._flow.graphs.num_launches)
+        return is_last
 
     def clauses_of(self, number: int) -> list[Clause]:
         batch = self._batches.get(number)

@@ -1,25 +1,23 @@
 """The voices that a running engine speaks with: some may come and go while utterances run. In the engine's thread."""
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
-
-import structlog
 
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.interface import EngineError, VoiceRefused
-from voicegate.engine.loop.prompting import voice_prompt
+from voicegate.engine.interface import VoiceRefused
+from voicegate.engine.loop.prompting import PassPrompt, voice_prompt
 from voicegate.engine.loop.stages import ReadyVoice, Stages, VoiceRoom
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.text.tokenizer import TextTokenizer
-from voicegate.engine.token2wav.flow.backend import BlocksExhausted, FlowBackend, FlowPrompt, PreparedPrompt
+from voicegate.engine.token2wav.flow.backend import (
+    FlowBackend,
+    FlowPrompt,
+    PreparedPrompt,
+    PromptRendering,
+    rendered_whole,
+)
 from voicegate.engine.voices.voice import Voice
-
-log = structlog.get_logger()
-
-# Told of a voice that could be spoken with, or why not.
-Answer = Callable[[ReadyVoice | EngineError], None]
 
 
 def voice_room(config: EngineConfig, voices: Iterable[Voice]) -> VoiceRoom:
@@ -29,26 +27,38 @@ def voice_room(config: EngineConfig, voices: Iterable[Voice]) -> VoiceRoom:
 
 
 def ready_voice(voice: Voice, model: ModelConfig, tokenizer: TextTokenizer, flow: FlowBackend[Any, Any]) -> ReadyVoice:
+    """At once, for when nobody speaks yet. Raises PromptError and FlowError."""
+    prompt, rendering = begin_voice(voice, model, tokenizer, flow)
+    return ReadyVoice(voice, prompt, rendered_whole(rendering))
+
+
+def begin_voice(
+    voice: Voice, model: ModelConfig, tokenizer: TextTokenizer, flow: FlowBackend[Any, Any]
+) -> tuple[PassPrompt, PromptRendering[Any]]:
     """Raises PromptError and FlowError."""
     prompt = voice_prompt(voice, tokenizer, instruct_prefix=model.instruct_prefix)
-    flow_prompt = flow.prepare(FlowPrompt(voice.speech_tokens, voice.mel, voice.embedding))
-    return ReadyVoice(voice, prompt, flow_prompt)
+    return prompt, flow.begin_prompt(FlowPrompt(voice.speech_tokens, voice.mel, voice.embedding))
 
 
 class VoiceShelf:
     def __init__(self, stages: Stages) -> None:
         self._stages = stages
         self._voices = dict(stages.voices)
-        self._arrivals: deque[tuple[Voice, Answer]] = deque()
         self._prepared: dict[int, PreparedPrompt] = {}  # of voices that nobody has put up yet, by id
         self._retired: list[PreparedPrompt] = []  # of voices taken away that utterances still speak with
 
     def __getitem__(self, name: str) -> ReadyVoice:
         return self._voices[name]
 
-    def prepare(self, voice: Voice, answer: Answer) -> None:
-        """As soon as the flow can render its prompt. What is answered holds blocks until `put_up` or `discard`."""
-        self._arrivals.append((voice, answer))
+    def begin(self, voice: Voice) -> tuple[PassPrompt, PromptRendering[Any]]:
+        """Its prompt's rendering, which somebody else drives. Raises VoiceRefused, PromptError and FlowError."""
+        self._check_room(voice)
+        return begin_voice(voice, self._stages.model, self._stages.tokenizer, self._stages.flow)
+
+    def keep(self, ready: ReadyVoice) -> ReadyVoice:
+        """It holds its blocks until `put_up` or `discard`."""
+        self._prepared[id(ready)] = ready.flow_prompt
+        return ready
 
     def put_up(self, ready: ReadyVoice) -> None:
         """In place of one of the same name."""
@@ -65,24 +75,6 @@ class VoiceShelf:
         if voice is not None:
             self._retired.append(voice.flow_prompt)
 
-    def refuse_arrivals(self, reason: str) -> None:
-        """Nothing was begun of them."""
-        while self._arrivals:
-            _, answer = self._arrivals.popleft()
-            answer(VoiceRefused(reason))
-
-    def prepare_arrivals(self) -> None:
-        """Renders prompts: what runs waits meanwhile, tens of milliseconds on a GPU."""
-        while self._arrivals and self._stages.flow.num_free_batches:
-            voice, answer = self._arrivals.popleft()
-            try:
-                answer(self._prepare(voice))
-            except EngineError as error:
-                answer(error)
-            except Exception:
-                log.exception("voice_failed", voice=voice.name)
-                answer(EngineError(f"internal error while taking up voice {voice.name!r}; see the log"))
-
     def release_unused(self, in_use: Iterable[ReadyVoice]) -> None:
         """Give back the prompts of removed voices that no utterance speaks with any more."""
         if not self._retired:
@@ -95,17 +87,6 @@ class VoiceShelf:
             else:
                 self._stages.flow.release(prompt)
         self._retired = kept
-
-    def _prepare(self, voice: Voice) -> ReadyVoice:
-        self._check_room(voice)
-        stages = self._stages
-        try:
-            with stages.token2wav_lane.active():
-                ready = ready_voice(voice, stages.model, stages.tokenizer, stages.flow)
-        except BlocksExhausted as error:
-            raise VoiceRefused("the flow's memory is full of speech just now; try again when less is spoken") from error
-        self._prepared[id(ready)] = ready.flow_prompt
-        return ready
 
     def _check_room(self, voice: Voice) -> None:
         """The LLM's slots and the flow's memory were made for so much. Raises VoiceRefused."""

@@ -238,6 +238,7 @@ class ThreadedEngine:
         try:
             return await arriving
         except asyncio.CancelledError:
+            self._inbox.put(lambda core: core.refuse_voices("nobody waits for it any more", voice))
             if arriving.done() and not arriving.cancelled() and arriving.exception() is None:
                 self._discard(arriving.result())
             raise

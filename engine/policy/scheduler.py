@@ -55,11 +55,12 @@ class Decision:
 
     llm: LlmStep | None = None
     flow: BeginBlocks | AdvanceBatch | None = None
+    has_prompt_step: bool = False  # one of a voice that is taken up was launched, too: spare_turns.py
     wake_at_s: float | None = None
 
     @property
     def is_idle(self) -> bool:
-        return self.llm is None and self.flow is None
+        return self.llm is None and self.flow is None and not self.has_prompt_step
 
 
 _ALL = Intake()

@@ -31,7 +31,8 @@ def stages() -> Iterator[Stages]:
 def add(engine: HandDrivenEngine, voice: Voice) -> EngineError | None:
     answers: list[ReadyVoice | EngineError] = []
     engine.core.prepare_voice(voice, answers.append)
-    engine.step()
+    while not answers:
+        engine.step()
     (answer,) = answers
     if isinstance(answer, EngineError):
         return answer
@@ -46,6 +47,18 @@ def test_a_voice_added_later_sounds_like_one_of_the_start(stages: Stages, rms: V
     heard = engine.speak("later", ["Good day."], voice="twin")
     assert len(wanted.pcm) > 0
     assert heard.pcm == wanted.pcm
+    engine.core.remove_voice("twin")
+
+
+def test_one_that_was_taken_up_beside_speech_sounds_the_same(stages: Stages, rms: Voice) -> None:
+    engine = HandDrivenEngine(stages=stages)
+    wanted = engine.speak("own", ["Good day."], voice="rms")
+    utterance = engine.submit("meanwhile")
+    engine.core.push_text(utterance, "Good day to you all, and a good night.")
+    engine.core.end_text(utterance)
+    assert add(engine, replace(rms, name="twin")) is None
+    assert engine.heard[utterance].pcm, "it has spoken meanwhile"
+    assert engine.speak("later", ["Good day."], voice="twin").pcm == wanted.pcm
     engine.core.remove_voice("twin")
 
 

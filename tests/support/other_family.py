@@ -22,7 +22,7 @@ from voicegate.engine.loop.stages import Stages, VoiceRoom
 from voicegate.engine.loop.voice_shelf import ready_voice
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.policy.batch_size import BatchSize
-from voicegate.engine.token2wav.flow.backend import BlocksExhausted, FlowPrompt, StreamsExhausted
+from voicegate.engine.token2wav.flow.backend import BlocksExhausted, FlowPrompt, StreamsExhausted, rendered_whole
 from voicegate.engine.token2wav.vocoder.backend import VocoderJob, VocoderStream, VocoderStreamsExhausted
 
 LOOKAHEAD_TOKENS = 2
@@ -173,6 +173,31 @@ class OtherBatch:
         return mels
 
 
+class OtherPromptRendering:
+    """A single step."""
+
+    takes_step = True
+    holds_batch = False
+
+    def __init__(self, flow: "OtherFlow", prompt: FlowPrompt) -> None:
+        self._flow = flow
+        self._prompt = prompt
+        self._num_blocks = flow.num_prompt_blocks(len(prompt.speech_ids))
+        self._context = Context()
+
+    def advance(self) -> bool:
+        self._context.take(self._context.encode(_inputs(self._prompt.speech_ids.tolist())))
+        return True
+
+    def result(self) -> OtherPrompt:
+        num_blocks, self._num_blocks = self._num_blocks, 0
+        return OtherPrompt(self._context, num_blocks)
+
+    def close(self) -> None:
+        self._flow.num_free_blocks += self._num_blocks
+        self._num_blocks = 0
+
+
 class OtherFlow:
     """A FlowBackend."""
 
@@ -199,12 +224,12 @@ class OtherFlow:
     def num_speech_blocks(self, num_tokens: int) -> int:
         return _num_blocks(units.FRAMES_PER_TOKEN * num_tokens)
 
+    def begin_prompt(self, prompt: FlowPrompt) -> "OtherPromptRendering":
+        self._take(self.num_prompt_blocks(len(prompt.speech_ids)))
+        return OtherPromptRendering(self, prompt)
+
     def prepare(self, prompt: FlowPrompt) -> OtherPrompt:
-        num_blocks = self.num_prompt_blocks(len(prompt.speech_ids))
-        self._take(num_blocks)
-        context = Context()
-        context.take(context.encode(_inputs(prompt.speech_ids.tolist())))
-        return OtherPrompt(context, num_blocks)
+        return rendered_whole(self.begin_prompt(prompt))
 
     def release(self, prompt: OtherPrompt) -> None:
         if not prompt.is_released:

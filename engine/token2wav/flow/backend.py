@@ -131,11 +131,46 @@ class FlowBatch(Protocol):
 
 
 Prompt = TypeVar("Prompt", bound=PreparedPrompt)
+Rendered = TypeVar("Rendered", bound=PreparedPrompt, covariant=True)
 Stream = TypeVar("Stream", bound=FlowStream)
 
 
+class PromptRendering(Protocol[Rendered]):
+    """A voice's prompt on its way, a step at a time: other streams' batches may run between two steps.
+
+    All blocks that it will take are its own from the beginning.
+    """
+
+    @property
+    def takes_step(self) -> bool:
+        """Whether a batch that the next step may need is free."""
+
+    @property
+    def holds_batch(self) -> bool:
+        """Between two of its steps, of those that streams' blocks need, too."""
+
+    def advance(self) -> bool:
+        """One Euler step; True when it was the last. On a GPU it is only launched. Raises BatchesExhausted."""
+
+    def result(self) -> Rendered:
+        """Once, behind the last step: it is the caller's to release."""
+
+    def close(self) -> None:
+        """Give back what it holds; nothing, once its result was taken. Idempotent."""
+
+
+def rendered_whole(rendering: PromptRendering[Rendered]) -> Rendered:
+    """Without anybody between its steps."""
+    try:
+        while not rendering.advance():
+            pass
+        return rendering.result()
+    finally:
+        rendering.close()
+
+
 class FlowBackend(Protocol[Prompt, Stream]):
-    """A prompt lives from `prepare` to `release`, a stream from `open` to `close`."""
+    """A prompt lives from `prepare`, or its rendering's result, to `release`, a stream from `open` to `close`."""
 
     @property
     def graphs(self) -> Capturable: ...
@@ -163,11 +198,14 @@ class FlowBackend(Protocol[Prompt, Stream]):
     def num_speech_blocks(self, num_tokens: int) -> int:
         """Of the memory, that a stream takes for so much speech at most."""
 
-    def prepare(self, prompt: FlowPrompt) -> Prompt:
-        """What every stream behind it shares is computed. Raises ValueError, StreamTooLong and what `begin` raises.
+    def begin_prompt(self, prompt: FlowPrompt) -> PromptRendering[Prompt]:
+        """What every stream behind it shares is to be computed. Raises ValueError, StreamTooLong, BlocksExhausted.
 
         The flow may repeat some of the prompt in front of it, if that makes the first sound come sooner.
         """
+
+    def prepare(self, prompt: FlowPrompt) -> Prompt:
+        """The same as a whole, for when nobody speaks yet. Raises BatchesExhausted, too."""
 
     def release(self, prompt: Prompt) -> None:
         """No stream can be opened any more; those that are open keep the blocks until they close. Idempotent."""

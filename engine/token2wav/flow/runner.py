@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from voicegate.engine.device.capture import Capturable
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.token2wav.flow import chunking
-from voicegate.engine.token2wav.flow.backend import FlowPrompt, StreamsExhausted, check_batch
+from voicegate.engine.token2wav.flow.backend import FlowPrompt, StreamsExhausted, check_batch, rendered_whole
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.prompt import BlockPrompt, load_prompt
+from voicegate.engine.token2wav.flow.prompt_rendering import BlockPromptRendering
 from voicegate.engine.token2wav.flow.stream import BlockBatch, BlockSolver, BlockStream
 
 
@@ -64,20 +65,12 @@ class FlowRunner:
     def num_speech_blocks(self, num_tokens: int) -> int:
         return chunking.num_speech_blocks(num_tokens)
 
+    def begin_prompt(self, prompt: FlowPrompt) -> BlockPromptRendering:
+        loaded = load_prompt(self.model, prompt, num_lead_in_tokens=self._lead_in(len(prompt.speech_ids)))
+        return BlockPromptRendering(self.model, self._pool, self._solver, loaded)
+
     def prepare(self, prompt: FlowPrompt) -> BlockPrompt:
-        prepared = load_prompt(self.model, prompt, num_lead_in_tokens=self._lead_in(len(prompt.speech_ids)))
-        stream = BlockStream(self.model, prepared)
-        try:
-            while stream.is_ready:
-                batch = self.begin([stream])
-                while not batch.advance():
-                    pass
-                batch.result()
-        except BaseException:
-            self._abandon(stream)
-            raise
-        prepared.blocks = tuple(stream.blocks)
-        return prepared
+        return rendered_whole(self.begin_prompt(prompt))
 
     def release(self, prompt: BlockPrompt) -> None:
         if not prompt.is_released:
@@ -96,7 +89,7 @@ class FlowRunner:
     def close(self, stream: BlockStream) -> None:
         if not stream.is_closed:
             self._num_open -= 1
-            self._abandon(stream)
+            stream.abandon(self._pool)
 
     def begin(self, streams: Sequence[BlockStream]) -> BlockBatch:
         check_batch(streams)
@@ -106,10 +99,3 @@ class FlowRunner:
         if self._first_block_tokens is None:
             return 0
         return chunking.prompt_lead_in(num_prompt_tokens, first_block=self._first_block_tokens)
-
-    def _abandon(self, stream: BlockStream) -> None:
-        stream.is_closed = True
-        if stream.batch is not None:
-            stream.batch.drop(stream)
-        self._pool.release(stream.blocks)
-        stream.blocks.clear()

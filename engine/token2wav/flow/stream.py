@@ -46,6 +46,14 @@ class BlockStream:
     def finish(self) -> None:
         self.is_finished = True
 
+    def abandon(self, pool: BlockPool) -> None:
+        """Nobody wants more of it: its blocks go back to the pool that it has them from."""
+        self.is_closed = True
+        if self.batch is not None:
+            self.batch.drop(self)
+        pool.release(self.blocks)
+        self.blocks.clear()
+
     @property
     def is_ready(self) -> bool:
         if self.is_closed or self.batch is not None:

@@ -5,20 +5,17 @@ runs (tests/parity/test_stepaudio2_flow.py).
 """
 
 from collections.abc import Sequence
-from itertools import chain, islice, repeat
 from typing import Final
-
-import torch
 
 from voicegate.engine import units
 from voicegate.engine.device.capture import Capturable
 from voicegate.engine.policy.batch_size import BatchSize
-from voicegate.engine.token2wav.flow.backend import FlowPrompt, StreamsExhausted, StreamTooLong, check_batch
+from voicegate.engine.token2wav.flow.backend import FlowPrompt, StreamsExhausted, check_batch, rendered_whole
 from voicegate.engine.token2wav.stepaudio2.flow import memory
-from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkRow, Tails
 from voicegate.engine.token2wav.stepaudio2.flow.chunking import ChunkSchedule, whole_context
 from voicegate.engine.token2wav.stepaudio2.flow.memory import FlowMemory
 from voicegate.engine.token2wav.stepaudio2.flow.model import StepAudio2Flow
+from voicegate.engine.token2wav.stepaudio2.flow.prompt_rendering import ChunkPromptRendering
 from voicegate.engine.token2wav.stepaudio2.flow.stream import (
     ChunkBatch,
     ChunkPrompt,
@@ -78,33 +75,11 @@ class StepAudio2FlowRunner:
     def num_speech_blocks(self, num_tokens: int) -> int:
         return memory.num_token_blocks(num_tokens)
 
+    def begin_prompt(self, prompt: FlowPrompt) -> ChunkPromptRendering:
+        return ChunkPromptRendering(self.model, self._pool, self._solver, self._rules.schedule, prompt)
+
     def prepare(self, prompt: FlowPrompt) -> ChunkPrompt:
-        tokens = self._checked(prompt)
-        num_frames = len(tokens) * units.FRAMES_PER_TOKEN
-        blocks = self._pool.allocate(self.num_prompt_blocks(len(tokens)))
-        try:
-            places = self._pool.places_of(blocks)[:num_frames]
-            speaker_bias = self.model.speaker_bias(prompt.embedding)
-            tails = Tails.before_first(self.model.config, device=self.model.device, dtype=self.model.dtype)
-            if tokens:
-                # Upstream lets a prompt look ahead at its own beginning.
-                ahead = islice(chain.from_iterable(repeat(tokens)), self.lookahead_tokens)
-                row = ChunkRow(
-                    window=[*tokens, *ahead],
-                    num_tokens=len(tokens),
-                    noise_start=0,
-                    known=places,
-                    context=places,
-                    tails=tails,
-                    speaker_bias=speaker_bias,
-                    prompt_mel=prompt.mel.to(self.model.device, torch.float32),
-                )
-                tails = self._solved(row)
-        except BaseException:
-            self._pool.release(blocks)
-            raise
-        schedule = self._rules.schedule
-        return ChunkPrompt(speaker_bias, tails, places, tuple(blocks), schedule.size(0), schedule.size(1))
+        return rendered_whole(self.begin_prompt(prompt))
 
     def release(self, prompt: ChunkPrompt) -> None:
         if not prompt.is_released:
@@ -133,20 +108,3 @@ class StepAudio2FlowRunner:
     def begin(self, streams: Sequence[ChunkStream]) -> ChunkBatch:
         check_batch(streams)
         return ChunkBatch(self.model, self._pool, self._solver, streams)
-
-    def _checked(self, prompt: FlowPrompt) -> list[int]:
-        """Its tokens. Raises ValueError or StreamTooLong."""
-        prompt.check_shapes(speaker_dim=self.model.config.speaker_dim)
-        num_frames = len(prompt.speech_ids) * units.FRAMES_PER_TOKEN
-        if num_frames > self.model.max_frames:
-            raise StreamTooLong(f"the prompt has {num_frames} frames; the flow takes {self.model.max_frames}")
-        return self.model.checked_tokens(prompt.speech_ids.tolist())
-
-    def _solved(self, row: ChunkRow) -> Tails:
-        solve = self._solver.begin([row])
-        try:
-            for _ in range(self.model.schedule.num_steps):
-                solve.advance()
-            return solve.tails(0)
-        finally:
-            solve.release()

@@ -186,7 +186,8 @@ def test_an_llm_that_died_ends_the_engine(monkeypatch: pytest.MonkeyPatch) -> No
 def prepared(driven: Driven, name: str) -> ReadyVoice | EngineError:
     answers: list[ReadyVoice | EngineError] = []
     driven.core.prepare_voice(hollow_voice(name), answers.append)
-    driven.step()
+    while not answers:
+        driven.step()
     (answer,) = answers
     return answer
 
@@ -224,6 +225,20 @@ def test_a_voice_that_one_device_has_no_room_for_is_on_none() -> None:
     answer = prepared(Driven(models.all_stages), "new")
     assert isinstance(answer, EngineError)
     assert "memory is full" in str(answer)
+    assert models.held == before
+
+
+def test_a_voice_that_is_given_up_while_one_device_has_it_already_is_on_none() -> None:
+    models = hollow_token2wavs()
+    before = models.held
+    driven = Driven(models.all_stages)
+    cores = two_cores(driven).cores
+    voice, answers = hollow_voice("new"), list[ReadyVoice | EngineError]()
+    driven.core.prepare_voice(voice, answers.append)
+    while not cores[0]._voices._prepared:
+        cores[0].step()  # the other is slow
+    driven.core.refuse_voices("nobody waits for it", voice)
+    assert [str(answer) for answer in answers] == ["nobody waits for it"]
     assert models.held == before
 
 

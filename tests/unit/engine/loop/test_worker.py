@@ -35,6 +35,7 @@ from voicegate.engine.loading.build import engine_info
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.policy.scheduler import Decision
+from voicegate.engine.token2wav.flow.prompt_rendering import BlockPromptRendering
 from voicegate.engine.voices.keeper import VoiceKeeper
 
 pytestmark = pytest.mark.unit
@@ -305,3 +306,85 @@ async def test_a_voice_whose_adding_is_given_up_leaves_nothing(moment: str, repl
     assert isinstance((await held.ends(1))[utterance], Done)
     await engine.close()
     assert held.models.held == free
+
+
+class HeldPrompt:
+    """The engine's thread waits before one of a prompt's Euler steps, until `go`."""
+
+    def __init__(self, patched: pytest.MonkeyPatch, *, at_step: int) -> None:
+        self.is_there = threading.Event()
+        self._go = threading.Event()
+        self.num_steps = 0
+        self._at_step = at_step
+        self._advance = BlockPromptRendering.advance
+        patched.setattr(BlockPromptRendering, "advance", lambda rendering: self._held(rendering))
+
+    def go(self) -> None:
+        self._go.set()
+
+    def _held(self, rendering: BlockPromptRendering) -> bool:
+        self.num_steps += 1
+        if self.num_steps == self._at_step:
+            self.is_there.set()
+            assert self._go.wait(PATIENCE_S)
+        return self._advance(rendering)
+
+
+async def test_one_that_is_given_up_in_the_middle_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = HeldEngine()
+    engine = held.engine
+    await engine.start()
+    free, voices = held.models.held, engine.info.voices
+    held.go()
+    prompt = HeldPrompt(monkeypatch, at_step=4)
+    adding = asyncio.create_task(engine.add_voice("guest", b""))
+    await asyncio.to_thread(prompt.is_there.wait, PATIENCE_S)
+    adding.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await adding
+    prompt.go()
+    utterance = await held.submit("u", "Good morning.")
+    engine.end_text(utterance)
+    assert isinstance((await held.ends(1))[utterance], Done)
+    assert engine.info.voices == voices
+    await engine.close()
+    assert held.models.held == free
+    assert prompt.num_steps == 4
+
+
+async def test_an_engine_that_is_closed_in_the_middle_says_so_to_who_adds_a_voice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = HeldEngine()
+    await held.engine.start()
+    held.go()
+    prompt = HeldPrompt(monkeypatch, at_step=4)
+    adding = asyncio.create_task(held.engine.add_voice("guest", b""))
+    await asyncio.to_thread(prompt.is_there.wait, PATIENCE_S)
+    closing = asyncio.create_task(held.engine.close())
+    await asyncio.sleep(0)  # it has asked
+    prompt.go()
+    with pytest.raises(EngineStopped):
+        await adding
+    await closing
+    assert prompt.num_steps == 4
+
+
+async def test_every_step_of_a_prompt_is_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watchdog sees an engine that gets on, however long a whole prompt takes."""
+    held = HeldEngine()
+    await held.engine.start()
+    held.go()
+    pulses: list[int | None] = []
+    advance = BlockPromptRendering.advance
+
+    def noted(rendering: BlockPromptRendering) -> bool:
+        pulses.append(held.engine.pulse)
+        return advance(rendering)
+
+    monkeypatch.setattr(BlockPromptRendering, "advance", noted)
+    await held.engine.add_voice("guest", b"")
+    told = pulses[1:]  # of the first nothing is fetched yet
+    assert len(told) == len(set(told)) > 1
+    assert None not in pulses
+    await held.engine.close()

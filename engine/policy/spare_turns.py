@@ -1,0 +1,27 @@
+"""When work that nobody listens to gets a step: while speech leaves the device alone, and now and then while it does
+not.
+
+Pure: it counts steps, not seconds.
+"""
+
+from typing import Final
+
+# Euler steps of speech between two of such work, where speech never rests. Lower -> more is taken from listeners;
+# higher -> a voice takes longer to be there on a full engine.
+STEPS_OF_SPEECH: Final = 8
+
+
+class SpareTurns:
+    def __init__(self) -> None:
+        self._num_steps_of_speech = 0  # since the last turn
+
+    @property
+    def is_due(self) -> bool:
+        return self._num_steps_of_speech >= STEPS_OF_SPEECH
+
+    def note_speech(self) -> None:
+        """An Euler step of speech had the device."""
+        self._num_steps_of_speech += 1
+
+    def take(self) -> None:
+        self._num_steps_of_speech = 0
