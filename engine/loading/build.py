@@ -46,6 +46,7 @@ from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.engine.voices.keeper import VoiceKeeper
+from voicegate.engine.voices.maker import ProcessMaker
 from voicegate.engine.voices.store import load_voices
 from voicegate.engine.voices.voice import Voice
 
@@ -74,7 +75,7 @@ def load_engine(
     except (ValueError, OSError) as error:
         raise EngineError(f"cannot load the model in {config.model_dir}: {error}") from error
     info = engine_info(config, *all_stages)
-    keeper = VoiceKeeper(config.model_dir, model, config.voices_dir)
+    keeper = VoiceKeeper(ProcessMaker(config.model_dir), config.voices_dir)
     with ExitStack() as running:  # beside this thread; ended if anything here fails
         running.callback(all_stages[0].llm.close)
         for number, stages in enumerate(all_stages):

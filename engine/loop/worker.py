@@ -44,6 +44,7 @@ from voicegate.engine.loop.outbox import Outbox
 from voicegate.engine.loop.requests import check_request
 from voicegate.engine.loop.stages import ReadyVoice
 from voicegate.engine.voices.keeper import VoiceKeeper
+from voicegate.engine.voices.maker_wire import VoiceOrder
 from voicegate.engine.voices.voice import Voice
 
 log = structlog.get_logger()
@@ -202,9 +203,11 @@ class ThreadedEngine:
             if keeper is None:
                 raise Unsupported(f"model {info.model!r} has fixed voices")
             check_new_voice(name, info, replace=replace)
-            voice = await asyncio.to_thread(
-                keeper.make, name, recording, transcript=transcript, description=description
-            )
+            try:
+                voice = await keeper.make(VoiceOrder(name, recording, transcript, description))
+            except EngineError:
+                self._running_info()  # which has it given up, where it has stopped
+                raise
             ready = await self._prepare(voice)
             # No waiting from here to where it can be asked for: it is there whole, or not at all.
             self._inbox.put(lambda core: core.put_up_voice(ready))
@@ -283,6 +286,8 @@ class ThreadedEngine:
 
     def _stopped(self, reason: str) -> None:
         self._stop_reason = reason
+        if self._keeper is not None:
+            self._keeper.close()
         if self._arriving is not None:
             _settle(self._arriving, EngineStopped(reason))
         for utterance_id in self._live:  # whom the engine's thread has not heard of

@@ -1,32 +1,30 @@
-"""Makes the voices that come while an engine runs, and keeps them in the user's directory where there is one."""
+"""The voices that come while an engine runs: has them made, and keeps them where the user has a directory for them."""
 
 from pathlib import Path
 
 import structlog
 
-from voicegate.engine.interface import EngineError
-from voicegate.engine.model.config import ModelConfig
-from voicegate.engine.voices.enrolment import load_enroller
+from voicegate.engine.voices.maker import VoiceMaker
+from voicegate.engine.voices.maker_wire import VoiceOrder
 from voicegate.engine.voices.voice import Voice, save_voice
 
 log = structlog.get_logger()
 
 
 class VoiceKeeper:
-    """Every method blocks, for seconds with upstream's encoders: not for the event loop's thread or the engine's."""
+    """`save` and `delete` wait for the disk: not for the event loop's thread or the engine's."""
 
-    def __init__(self, model_dir: Path, model: ModelConfig, voices_dir: Path | None) -> None:
-        self._model_dir = model_dir
-        self._model = model
+    def __init__(self, maker: VoiceMaker, voices_dir: Path | None) -> None:
+        self._maker = maker
         self._voices_dir = voices_dir
 
-    def make(self, name: str, recording: bytes, *, transcript: str, description: str) -> Voice:
-        """The encoders are loaded for it and dropped again. Raises VoiceRefused, Unsupported, EngineError."""
-        try:
-            enroller = load_enroller(self._model_dir, self._model)
-            return enroller.enrol(name, recording, transcript=transcript, description=description)
-        except (ValueError, OSError) as error:
-            raise EngineError(f"no voice can be made: {error}") from error
+    async def make(self, order: VoiceOrder) -> Voice:
+        """As VoiceMaker."""
+        return await self._maker.make(order)
+
+    def close(self) -> None:
+        """What is being made is given up."""
+        self._maker.close()
 
     def save(self, voice: Voice) -> None:
         """A voice that cannot be written lasts until the engine ends, as all do where there is no directory."""

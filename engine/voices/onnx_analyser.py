@@ -1,6 +1,6 @@
 """The encoders of an upstream checkpoint: its speech tokenizer and `campplus.onnx`, by onnxruntime on the CPU.
 
-onnxruntime and the models (1 GB) are loaded when the first recording comes; a server that is given none never does.
+onnxruntime and the models (1 GB) are loaded when the first recording comes.
 """
 
 from collections.abc import Mapping, Sequence

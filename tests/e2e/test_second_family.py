@@ -13,6 +13,7 @@ from websockets.asyncio.client import connect
 
 from tests.integration.http_client import base_url
 from tests.integration.wire_client import Heard, WireClient, connect_to
+from tests.support.patience import PATIENCE_S
 from tests.support.second_family import VOICES, config_of, write_second_family
 from tests.unit.clients.deadline import deadline
 from tests.unit.engine.voices.onnx_models import write_speaker_encoder, write_speech_tokenizer
@@ -104,7 +105,7 @@ async def test_a_voice_is_made_and_a_dialect_speaks_with_it(model_dir: Path) -> 
     async with running_gateway(config, create_engine(config_of(model_dir))) as url:
         http_url = base_url(url)
         form = {"name": "guest", "transcript": "Hello there."}
-        async with httpx.AsyncClient(base_url=http_url, timeout=60) as http:
+        async with httpx.AsyncClient(base_url=http_url, timeout=2 * PATIENCE_S) as http:
             files = {"recording": ("guest.wav", file_of(speechlike()), "audio/wav")}
             made = await http.post("/v1/voices", data=form, files=files)
             assert made.status_code == 201, made.text

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from tests.support.golden import TINY_MODEL_DIR
+from tests.support.local_maker import LocalMaker
 from tests.support.self_scheduling import PLAIN, SelfSchedulingLlm
 from voicegate.engine.audio.encoding import Encoders
 from voicegate.engine.audio.outlet import Sink
@@ -89,7 +90,7 @@ def tiny_engine(
         llm = llm_of(FirstSequenceFails(runner) if breaks_first else runner)
         stages = replace(shared, llm=llm)
         core = EngineCore(config, stages, time.monotonic, sink, encoders=encoders, waker=waker)
-        keeper = VoiceKeeper(TINY_MODEL_DIR, stages.model, None)
+        keeper = VoiceKeeper(LocalMaker(TINY_MODEL_DIR, stages.model), None)
         return LoadedEngine(core, engine_info(config, stages), keeper, llm.close, encoders)
 
     return ThreadedEngine(load)

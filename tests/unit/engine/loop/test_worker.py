@@ -29,6 +29,7 @@ from voicegate.engine.interface import (
     Overloaded,
     UtteranceId,
     UtteranceRequest,
+    VoiceRefused,
 )
 from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.loading.build import engine_info
@@ -37,6 +38,8 @@ from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.policy.scheduler import Decision
 from voicegate.engine.token2wav.flow.prompt_rendering import BlockPromptRendering
 from voicegate.engine.voices.keeper import VoiceKeeper
+from voicegate.engine.voices.maker_wire import VoiceOrder
+from voicegate.engine.voices.voice import Voice
 
 pytestmark = pytest.mark.unit
 
@@ -77,8 +80,39 @@ def test_a_start_that_nobody_waits_for_any_more_ends_quietly(is_failing: bool) -
 # --- bursts and portions ------------------------------------------------------------------------------------------
 
 
+SOUND = b"of somebody"
+
+
+class HeldMaker:
+    """Makes voices at once, unless it is held: then not before `go`, or until it is closed."""
+
+    def __init__(self) -> None:
+        self.making: list[str] = []  # now
+        self.num_at_once = 0  # at most
+        self.go = asyncio.Event()
+        self.go.set()
+        self._is_closed = False
+
+    async def make(self, order: VoiceOrder) -> Voice:
+        self.making.append(order.name)
+        self.num_at_once = max(self.num_at_once, len(self.making))
+        try:
+            await self.go.wait()
+        finally:
+            self.making.remove(order.name)
+        if self._is_closed:
+            raise EngineError("the process has ended")
+        if not order.recording:
+            raise VoiceRefused("there is no sound")
+        return hollow_voice(order.name)
+
+    def close(self) -> None:
+        self._is_closed = True
+        self.go.set()
+
+
 class HeldEngine:
-    """An engine on hollow models whose thread does nothing before `go`, and a voice that is made at once."""
+    """An engine on hollow models whose thread does nothing before `go`, and a maker of voices that may be held."""
 
     def __init__(self, **config: Any) -> None:
         self.has_begun = threading.Event()
@@ -87,6 +121,7 @@ class HeldEngine:
         self._go = threading.Event()
         self._config = replace(CONFIG, **config)
         self.is_asked = asyncio.Event()  # for a voice
+        self.maker = HeldMaker()
         self._loop = asyncio.get_running_loop()
         self.engine = ThreadedEngine(self._load)
 
@@ -113,10 +148,7 @@ class HeldEngine:
             prepare(*args)
 
         core.step, core.prepare_voice = held_step, told  # type: ignore[method-assign]
-        keeper = SimpleNamespace(
-            make=lambda name, *_, **__: hollow_voice(name), save=lambda _: None, delete=lambda _: None
-        )
-        return LoadedEngine(core, engine_info(self._config, self.models.stages), cast(VoiceKeeper, keeper))
+        return LoadedEngine(core, engine_info(self._config, self.models.stages), VoiceKeeper(self.maker, None))
 
     async def submit(self, name: str, text: str = "") -> UtteranceId:
         utterance_id = UtteranceId(name)
@@ -277,7 +309,7 @@ async def test_a_voice_whose_adding_is_given_up_leaves_nothing(moment: str, repl
     await engine.start()
     free, voices = held.models.held, engine.info.voices
     name = "rms" if replaces else "guest"
-    adding = asyncio.create_task(engine.add_voice(name, b"", replace=replaces))
+    adding = asyncio.create_task(engine.add_voice(name, SOUND, replace=replaces))
     await held.is_asked.wait()
     arrived = engine._arrived
 
@@ -299,13 +331,84 @@ async def test_a_voice_whose_adding_is_given_up_leaves_nothing(moment: str, repl
         await adding
     engine._arrived = arrived  # type: ignore[method-assign]
     assert engine.info.voices == voices
-    await engine.add_voice("another", b"")
+    await engine.add_voice("another", SOUND)
     await engine.remove_voice("another")
     utterance = await held.submit("u", "Good morning.")
     engine.end_text(utterance)
     assert isinstance((await held.ends(1))[utterance], Done)
     await engine.close()
     assert held.models.held == free
+
+
+# --- voices that are being made -----------------------------------------------------------------------------------
+
+
+async def test_others_speak_and_are_begun_while_a_voice_is_made() -> None:
+    held = HeldEngine()
+    engine = held.engine
+    await engine.start()
+    held.go()
+    held.maker.go.clear()
+    first = await held.submit("first", "Good morning.")
+    adding = [asyncio.create_task(engine.add_voice(name, SOUND)) for name in ("one", "two")]
+    await until(lambda: bool(held.maker.making))
+    engine.end_text(first)
+    second = await held.submit("second", "Good morning to all of you.")
+    engine.end_text(second)
+    ends = await held.ends(2)
+    assert all(isinstance(ends[name], Done) for name in (first, second))
+    await until(lambda: engine.pulse is None)  # nothing that could be taken for a hang
+    assert held.maker.making == ["one"]
+    held.maker.go.set()
+    await asyncio.gather(*adding)
+    assert [voice.name for voice in engine.info.voices] == ["rms", "one", "two"]
+    assert held.maker.num_at_once == 1
+    await engine.close()
+
+
+async def test_what_makes_no_voice_is_told_to_its_sender_and_the_next_is_made() -> None:
+    held = HeldEngine()
+    await held.engine.start()
+    held.go()
+    with pytest.raises(VoiceRefused, match="no sound"):
+        await held.engine.add_voice("guest", b"")
+    await held.engine.add_voice("guest", SOUND)
+    await held.engine.close()
+
+
+async def test_a_voice_that_is_given_up_while_it_is_made_lets_the_next_in() -> None:
+    held = HeldEngine()
+    engine = held.engine
+    await engine.start()
+    free = held.models.held
+    held.go()
+    held.maker.go.clear()
+    adding = asyncio.create_task(engine.add_voice("guest", SOUND))
+    await until(lambda: bool(held.maker.making))
+    adding.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await adding
+    held.maker.go.set()
+    await engine.add_voice("next", SOUND)
+    await engine.remove_voice("next")
+    assert [voice.name for voice in engine.info.voices] == ["rms"]
+    await engine.close()
+    assert held.models.held == free
+
+
+async def test_an_engine_that_is_closed_while_a_voice_is_made_gives_that_up() -> None:
+    held = HeldEngine()
+    await held.engine.start()
+    held.go()
+    held.maker.go.clear()
+    adding = asyncio.create_task(held.engine.add_voice("guest", SOUND))
+    await until(lambda: bool(held.maker.making))
+    await held.engine.close()
+    with pytest.raises(EngineStopped, match="closed"):
+        await adding
+
+
+# --- voices whose prompt is being rendered ------------------------------------------------------------------------
 
 
 class HeldPrompt:
@@ -337,7 +440,7 @@ async def test_one_that_is_given_up_in_the_middle_leaves_nothing(monkeypatch: py
     free, voices = held.models.held, engine.info.voices
     held.go()
     prompt = HeldPrompt(monkeypatch, at_step=4)
-    adding = asyncio.create_task(engine.add_voice("guest", b""))
+    adding = asyncio.create_task(engine.add_voice("guest", SOUND))
     await asyncio.to_thread(prompt.is_there.wait, PATIENCE_S)
     adding.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -359,7 +462,7 @@ async def test_an_engine_that_is_closed_in_the_middle_says_so_to_who_adds_a_voic
     await held.engine.start()
     held.go()
     prompt = HeldPrompt(monkeypatch, at_step=4)
-    adding = asyncio.create_task(held.engine.add_voice("guest", b""))
+    adding = asyncio.create_task(held.engine.add_voice("guest", SOUND))
     await asyncio.to_thread(prompt.is_there.wait, PATIENCE_S)
     closing = asyncio.create_task(held.engine.close())
     await asyncio.sleep(0)  # it has asked
@@ -383,7 +486,7 @@ async def test_every_step_of_a_prompt_is_progress(monkeypatch: pytest.MonkeyPatc
         return advance(rendering)
 
     monkeypatch.setattr(BlockPromptRendering, "advance", noted)
-    await held.engine.add_voice("guest", b"")
+    await held.engine.add_voice("guest", SOUND)
     told = pulses[1:]  # of the first nothing is fetched yet
     assert len(told) == len(set(told)) > 1
     assert None not in pulses

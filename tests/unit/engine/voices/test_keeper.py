@@ -8,10 +8,11 @@ import pytest
 import structlog
 
 from tests.support.golden import TINY_MODEL_DIR
-from voicegate.engine.interface import EngineError, VoiceRefused
+from tests.support.local_maker import LocalMaker
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.keeper import VoiceKeeper
+from voicegate.engine.voices.maker_wire import VoiceOrder
 from voicegate.engine.voices.store import load_voices
 
 pytestmark = pytest.mark.unit
@@ -25,26 +26,26 @@ def model() -> ModelConfig:
     return load_model_config(TINY_MODEL_DIR)
 
 
-def test_a_saved_voice_is_there_at_the_next_start_until_deleted(tmp_path: Path, model: ModelConfig) -> None:
-    keeper = VoiceKeeper(TINY_MODEL_DIR, model, tmp_path)
-    keeper.save(keeper.make("guest", RECORDING, transcript=TEXT, description="a guest"))
+async def test_a_saved_voice_is_there_at_the_next_start_until_deleted(tmp_path: Path, model: ModelConfig) -> None:
+    keeper = VoiceKeeper(LocalMaker(TINY_MODEL_DIR, model), tmp_path)
+    keeper.save(await keeper.make(VoiceOrder("guest", RECORDING, TEXT, "a guest")))
     assert load_voices(TINY_MODEL_DIR, model, tmp_path)["guest"].description == "a guest"
     keeper.delete("guest")
     keeper.delete("rms")  # the model's own: nothing of it lies here
     assert sorted(load_voices(TINY_MODEL_DIR, model, tmp_path)) == ["rms", "slt"]
 
 
-def test_without_a_directory_nothing_is_written(tmp_path: Path, model: ModelConfig) -> None:
-    keeper = VoiceKeeper(TINY_MODEL_DIR, model, None)
+async def test_without_a_directory_nothing_is_written(tmp_path: Path, model: ModelConfig) -> None:
+    keeper = VoiceKeeper(LocalMaker(TINY_MODEL_DIR, model), None)
     before = sorted((TINY_MODEL_DIR / "voices").iterdir())
-    keeper.save(keeper.make("guest", RECORDING, transcript="", description=""))
+    keeper.save(await keeper.make(VoiceOrder("guest", RECORDING)))
     keeper.delete("rms")
     assert sorted((TINY_MODEL_DIR / "voices").iterdir()) == before
 
 
-def test_a_directory_that_went_away_is_a_warning(tmp_path: Path, model: ModelConfig) -> None:
-    keeper = VoiceKeeper(TINY_MODEL_DIR, model, tmp_path / "gone")
-    voice = keeper.make("guest", RECORDING, transcript=TEXT, description="")
+async def test_a_directory_that_went_away_is_a_warning(tmp_path: Path, model: ModelConfig) -> None:
+    keeper = VoiceKeeper(LocalMaker(TINY_MODEL_DIR, model), tmp_path / "gone")
+    voice = await keeper.make(VoiceOrder("guest", RECORDING, TEXT))
     with structlog.testing.capture_logs() as lines:
         keeper.save(voice)
     assert [line["event"] for line in lines] == ["voice_not_saved"]
@@ -53,7 +54,7 @@ def test_a_directory_that_went_away_is_a_warning(tmp_path: Path, model: ModelCon
 def test_a_full_disk_is_a_warning_and_leaves_no_half_voice(
     tmp_path: Path, model: ModelConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keeper = VoiceKeeper(TINY_MODEL_DIR, model, tmp_path)
+    keeper = VoiceKeeper(LocalMaker(TINY_MODEL_DIR, model), tmp_path)
     voice = load_voices(TINY_MODEL_DIR, model)["rms"]
 
     def fill_up(_: int) -> None:
@@ -64,12 +65,3 @@ def test_a_full_disk_is_a_warning_and_leaves_no_half_voice(
         keeper.save(voice)
     assert [(line["event"], line["reason"]) for line in lines] == [("voice_not_saved", "No space left on device")]
     assert list(tmp_path.iterdir()) == []
-
-
-def test_refusals_and_faults_are_told_apart(tmp_path: Path, model: ModelConfig) -> None:
-    with pytest.raises(VoiceRefused, match="no sound file"):
-        VoiceKeeper(TINY_MODEL_DIR, model, None).make("guest", b"", transcript="", description="")
-    (tmp_path / "voices").mkdir()
-    (tmp_path / "speech_tokenizer.safetensors").write_bytes(b"cut short")
-    with pytest.raises(EngineError, match=r"no voice can be made: .*speech_tokenizer\.safetensors cannot be read"):
-        VoiceKeeper(tmp_path, model, None).make("guest", RECORDING, transcript="", description="")

@@ -1,0 +1,103 @@
+"""Has voices made in a process of its own for each: its load is niced, its faults are its own, and it can be ended."""
+
+import asyncio
+import subprocess
+import threading
+from pathlib import Path
+from typing import BinaryIO, Final, Protocol, cast
+
+import msgspec
+import structlog
+import torch
+
+from voicegate.engine.child_process import start_module
+from voicegate.engine.interface import EngineError, Unsupported, VoiceRefused
+from voicegate.engine.voices.maker_wire import Answer, Made, Task, VoiceOrder, read_message, write_message
+from voicegate.engine.voices.making import voice_of
+from voicegate.engine.voices.voice import Voice
+
+log = structlog.get_logger()
+
+MODULE: Final = "voicegate.engine.voices.maker_process"
+
+# Upstream's encoders take seconds, on a busy machine with a cold disk a minute or two. Lower -> a slow machine makes no
+# voices; higher -> one that hangs keeps others waiting for longer.
+_PATIENCE_S: Final = 600.0
+
+_ERRORS: Final = {error.__name__: error for error in (VoiceRefused, Unsupported)}
+
+
+class VoiceMaker(Protocol):
+    async def make(self, order: VoiceOrder) -> Voice:
+        """Ended when it is cancelled. Raises VoiceRefused, Unsupported, EngineError."""
+
+    def close(self) -> None:
+        """What is being made is given up: it raises EngineError."""
+
+
+class ProcessMaker:
+    """Implements VoiceMaker."""
+
+    def __init__(self, model_dir: Path) -> None:
+        self._model_dir = model_dir
+        self._makings: set[_Making] = set()
+
+    async def make(self, order: VoiceOrder) -> Voice:
+        making = _Making(Task(str(self._model_dir), torch.get_num_threads(), order))
+        self._makings.add(making)
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                answer = await asyncio.to_thread(making.run)
+        except TimeoutError as error:
+            raise EngineError(f"no voice was made within {_PATIENCE_S:.0f} s; try again when less is spoken") from error
+        finally:
+            self._makings.discard(making)
+            making.end()
+        if isinstance(answer, Made):
+            return voice_of(order.name, answer)
+        raise _ERRORS.get(answer.error, EngineError)(answer.message)
+
+    def close(self) -> None:
+        for making in self._makings:
+            making.end()
+
+
+class _Making:
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._lock = threading.Lock()  # over the two that follow
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_over = False
+
+    def end(self) -> None:
+        """From any thread, at any time: `run` returns soon."""
+        with self._lock:
+            self._is_over = True
+            if self._process is not None:
+                self._process.kill()  # nothing where it has ended
+
+    def run(self) -> Answer:
+        """Waits for it. Raises EngineError."""
+        with self._start() as process:
+            pipes = cast(BinaryIO, process.stdin), cast(BinaryIO, process.stdout)
+            try:
+                write_message(pipes[0], self._task)
+                answer = read_message(pipes[1])
+            except BrokenPipeError:  # it has ended before it had read all
+                answer = None
+        if answer is not None:
+            decoded: Answer = msgspec.msgpack.decode(answer, type=Answer)
+            return decoded
+        if not self._is_over:
+            log.error("voice_maker_died", status=process.returncode)
+        raise EngineError("the process that made the voice has ended; see the log")
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        with self._lock:
+            if self._is_over:
+                raise EngineError("the voice is not made any more")
+            try:
+                self._process = start_module(MODULE, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            except OSError as error:
+                raise EngineError(f"no process can be started to make the voice: {error}") from error
+            return self._process

@@ -1,0 +1,58 @@
+"""What a maker process is asked and what it answers: one message each way, msgpack behind its length. No torch."""
+
+import struct
+from typing import BinaryIO, Final
+
+import msgspec
+
+_LENGTH: Final = struct.Struct("<Q")
+
+
+class VoiceOrder(msgspec.Struct, frozen=True):
+    """A voice to be made. `recording`: a sound file's content."""
+
+    name: str
+    recording: bytes
+    transcript: str = ""
+    description: str = ""
+
+
+class Task(msgspec.Struct, frozen=True):
+    model_dir: str
+    num_threads: int  # of torch: sums are rounded by how they are shared out
+    order: VoiceOrder
+
+
+class Made(msgspec.Struct, frozen=True, tag=True):
+    """A Voice, whose tensors are bytes."""
+
+    prompt_text: str
+    transcript: str
+    description: str
+    speech_tokens: bytes  # int64
+    mel: bytes  # float32, [*, 80]
+    embedding: bytes  # float32
+
+
+class NotMade(msgspec.Struct, frozen=True, tag=True):
+    error: str  # the class of an EngineError
+    message: str
+
+
+Answer = Made | NotMade
+
+
+def write_message(target: BinaryIO, message: msgspec.Struct) -> None:
+    body = msgspec.msgpack.encode(message)
+    target.write(_LENGTH.pack(len(body)) + body)
+    target.flush()
+
+
+def read_message(source: BinaryIO) -> bytes | None:
+    """None: it has ended before."""
+    head = source.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    (num_bytes,) = _LENGTH.unpack(head)
+    body = source.read(num_bytes)
+    return body if len(body) == num_bytes else None

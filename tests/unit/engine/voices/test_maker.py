@@ -1,0 +1,109 @@
+"""Voices made in a process of their own: the same ones, and whatever becomes of the process is told."""
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+import pytest
+import structlog
+import torch
+
+from tests.support.golden import TINY_MODEL_DIR
+from tests.support.patience import PATIENCE_S
+from tests.support.polling import until
+from voicegate.engine.child_process import start_module
+from voicegate.engine.interface import EngineError, VoiceRefused
+from voicegate.engine.model.model_json import load_model_config
+from voicegate.engine.voices import maker
+from voicegate.engine.voices.maker import MODULE, ProcessMaker
+from voicegate.engine.voices.maker_wire import NotMade, Task, VoiceOrder, write_message
+from voicegate.engine.voices.making import answer_to, make_voice
+
+pytestmark = pytest.mark.unit
+
+RECORDING = (TINY_MODEL_DIR / "voices" / "slt_prompt.wav").read_bytes()
+ORDER = VoiceOrder("guest", RECORDING, "Hello there, it is very nice to meet you.", "a guest")
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> ProcessMaker:
+    """Its process does what a voice's name says: tests/support/scripted_maker.py."""
+    monkeypatch.setattr(maker, "MODULE", "tests.support.scripted_maker")
+    return ProcessMaker(TINY_MODEL_DIR)
+
+
+async def test_it_is_the_voice_that_this_process_would_make() -> None:
+    made = await ProcessMaker(TINY_MODEL_DIR).make(ORDER)
+    own = make_voice(TINY_MODEL_DIR, load_model_config(TINY_MODEL_DIR), ORDER)
+    for name in ("name", "description", "prompt_text", "transcript", "pace"):
+        assert getattr(made, name) == getattr(own, name)
+    for name in ("speech_tokens", "mel", "embedding"):
+        assert getattr(made, name).dtype is getattr(own, name).dtype
+        assert torch.equal(getattr(made, name), getattr(own, name))
+
+
+def test_refusals_and_faults_are_told_apart(tmp_path: Path) -> None:
+    num_threads = torch.get_num_threads()
+    refused = answer_to(Task(str(TINY_MODEL_DIR), num_threads, VoiceOrder("guest", b"")))
+    assert isinstance(refused, NotMade)
+    assert refused.error == "VoiceRefused"
+    assert "no sound file" in refused.message
+    (tmp_path / "model.json").write_bytes((TINY_MODEL_DIR / "model.json").read_bytes())
+    (tmp_path / "voices").mkdir()
+    (tmp_path / "speech_tokenizer.safetensors").write_bytes(b"cut short")
+    broken = answer_to(Task(str(tmp_path), num_threads, ORDER))
+    assert isinstance(broken, NotMade)
+    assert broken.error == "EngineError"
+    assert "no voice can be made: " in broken.message
+    assert "speech_tokenizer.safetensors cannot be read" in broken.message
+
+
+async def test_what_the_process_refuses_is_refused(scripted: ProcessMaker) -> None:
+    with pytest.raises(VoiceRefused, match="too quiet"):
+        await scripted.make(VoiceOrder("refused", RECORDING))
+
+
+@pytest.mark.parametrize(("name", "status"), [("killed", -9), ("silent", 0)])
+async def test_a_process_that_dies_fails_its_voice(scripted: ProcessMaker, name: str, status: int) -> None:
+    with structlog.testing.capture_logs() as lines, pytest.raises(EngineError, match="has ended; see the log"):
+        await scripted.make(VoiceOrder(name, RECORDING))
+    assert [(line["event"], line["status"]) for line in lines] == [("voice_maker_died", status)]
+
+
+def process_of(maker: ProcessMaker) -> "subprocess.Popen[bytes] | None":
+    for making in maker._makings:
+        return making._process
+    return None
+
+
+@pytest.mark.parametrize("end", ["cancelled", "closed"])
+async def test_one_that_is_given_up_leaves_no_process(scripted: ProcessMaker, end: str) -> None:
+    making = asyncio.create_task(scripted.make(VoiceOrder("busy", RECORDING)))
+    await until(lambda: process_of(scripted) is not None)
+    process = process_of(scripted)
+    assert process is not None
+    if end == "cancelled":
+        making.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await making
+    else:
+        scripted.close()
+        with structlog.testing.capture_logs() as lines, pytest.raises(EngineError):
+            await making
+        assert not lines
+    await until(lambda: process.returncode is not None)
+    assert process.returncode == -9
+
+
+async def test_one_that_takes_too_long_is_given_up(scripted: ProcessMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maker, "_PATIENCE_S", 0.01)
+    with pytest.raises(EngineError, match=r"no voice was made within"):
+        await scripted.make(VoiceOrder("busy", RECORDING))
+
+
+def test_it_ends_with_who_asked() -> None:
+    with start_module(MODULE, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        write_message(process.stdin, Task(str(TINY_MODEL_DIR), 1, ORDER))  # type: ignore[arg-type]
+        process.stdin.close()
+        process.wait(PATIENCE_S)
