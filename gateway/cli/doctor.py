@@ -21,7 +21,7 @@ from voicegate.gateway.cli.checks.model import check_model
 from voicegate.gateway.cli.terminal import say
 from voicegate.gateway.config import GatewayConfig, from_environment
 from voicegate.gateway.config_fields import ConfigError
-from voicegate.gateway.server.descriptors import file_limits
+from voicegate.gateway.server.entrance.descriptors import file_limits
 
 # What can be said on the command line instead of in the environment: by setting, how its value is shown, and the help.
 _FLAGS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(

@@ -13,7 +13,7 @@ from voicegate.gateway.config import GatewayConfig, config_fields, from_environm
 from voicegate.gateway.config_fields import ConfigField
 
 if TYPE_CHECKING:
-    from voicegate.gateway.server.services import Trace
+    from voicegate.gateway.server.conversations.services import Trace
 
 
 def add_parser(subparsers: Any) -> None:

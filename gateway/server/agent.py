@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from voicegate.gateway.server.accepting import stop_accepting
+from voicegate.gateway.server.entrance.accepting import stop_accepting
 from voicegate.gateway.server.errors import GatewayError
-from voicegate.gateway.server.http.status import Load, Status
+from voicegate.gateway.server.status import Load, Status
 
 # Of all that a server has, what is free where its share of new sockets begins to fall. Higher -> the chance of who
 # speaks at the moment moves sockets to and fro; lower -> one that is full before others are tells it by refusals.

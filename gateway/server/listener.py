@@ -15,24 +15,24 @@ from voicegate.gateway.auth.access import Unauthorized
 from voicegate.gateway.auth.keyring import Key
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.logs import get_logger
-from voicegate.gateway.server import upgrades
-from voicegate.gateway.server.accepting import stop_accepting
-from voicegate.gateway.server.bounded_socket import BoundedSocket
-from voicegate.gateway.server.callers import caller_of
-from voicegate.gateway.server.conversation import new_session_id
-from voicegate.gateway.server.descriptors import SPARE_CONNECTIONS
-from voicegate.gateway.server.door import Door
+from voicegate.gateway.server.conversations.conversation import new_session_id
+from voicegate.gateway.server.entrance.accepting import stop_accepting
+from voicegate.gateway.server.entrance.callers import caller_of
+from voicegate.gateway.server.entrance.descriptors import SPARE_CONNECTIONS
+from voicegate.gateway.server.entrance.door import Door
+from voicegate.gateway.server.entrance.peers import client_address, owner_of, parse_address
+from voicegate.gateway.server.entrance.reception import Asked, Reception
+from voicegate.gateway.server.entrance.tls import Certificate, TlsHandshake
+from voicegate.gateway.server.entrance.unreadable import SERVER
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.http.app import build_app
 from voicegate.gateway.server.http.connection import HttpConnection, HttpServer
 from voicegate.gateway.server.http.stage import Stage
-from voicegate.gateway.server.http.unreadable import SERVER
 from voicegate.gateway.server.http.vendors import naming_headers
 from voicegate.gateway.server.http.visitor import Visitor
-from voicegate.gateway.server.peers import client_address, owner_of, parse_address
-from voicegate.gateway.server.reception import Asked, Reception
 from voicegate.gateway.server.seldom import SeldomLog
-from voicegate.gateway.server.tls import Certificate, TlsHandshake
+from voicegate.gateway.server.websocket import upgrades
+from voicegate.gateway.server.websocket.bounded_socket import BoundedSocket
 from voicegate.gateway.session.inflow import Inflow
 from voicegate.gateway.session.quota import Excess, Owner, Quotas
 from voicegate.gateway.session.stall import StallWatch

@@ -3,10 +3,10 @@
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.config_fields import ConfigError
 from voicegate.gateway.logs import get_logger
+from voicegate.gateway.server.conversations.resumption import Resumption
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.listener import Listener
-from voicegate.gateway.server.resumption import Resumption
 from voicegate.gateway.server.starting import keyring_of
 
 log = get_logger(__name__)

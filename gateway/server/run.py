@@ -16,10 +16,10 @@ from voicegate import __version__
 from voicegate.engine.interface import Engine, EngineInfo
 from voicegate.gateway.config import GatewayConfig, config_fields
 from voicegate.gateway.logs import get_logger
+from voicegate.gateway.server.conversations.services import Trace
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.server import CLOSING_S, EXIT_FAILED, Gateway
 from voicegate.gateway.server.service_manager import ServiceManager
-from voicegate.gateway.server.services import Trace
 
 log = get_logger(__name__)
 

@@ -13,23 +13,21 @@ from voicegate.engine.interface import Engine, EngineError, EngineInfo, EngineSt
 from voicegate.gateway.auth.access import Access
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.logs import get_logger
-from voicegate.gateway.server.admission import Admission
 from voicegate.gateway.server.agent import Agent
-from voicegate.gateway.server.conversation import Conversation
-from voicegate.gateway.server.dispatch import Dispatcher
+from voicegate.gateway.server.conversations.admission import Admission
+from voicegate.gateway.server.conversations.conversation import Conversation
+from voicegate.gateway.server.conversations.dispatch import Dispatcher
+from voicegate.gateway.server.conversations.guests import Guests
+from voicegate.gateway.server.conversations.resumption import Resumption
+from voicegate.gateway.server.conversations.services import Services, Trace
+from voicegate.gateway.server.entrance.exposure import exposures_of
+from voicegate.gateway.server.entrance.sites import sites_of
 from voicegate.gateway.server.errors import GatewayError
-from voicegate.gateway.server.exposure import exposures_of
-from voicegate.gateway.server.guests import Guests
 from voicegate.gateway.server.http.stage import Stage
-from voicegate.gateway.server.http.status import Load, Status
 from voicegate.gateway.server.listener import Listener
 from voicegate.gateway.server.metrics.exporter import Exporter
 from voicegate.gateway.server.reloading import Reloading
-from voicegate.gateway.server.resumption import Resumption
-from voicegate.gateway.server.seating import Seating
 from voicegate.gateway.server.service_manager import ServiceManager
-from voicegate.gateway.server.services import Services, Trace
-from voicegate.gateway.server.sites import sites_of
 from voicegate.gateway.server.starting import (
     certificate_of,
     keyring_of,
@@ -40,7 +38,9 @@ from voicegate.gateway.server.starting import (
     token_secret_of,
     waiting_limits_of,
 )
+from voicegate.gateway.server.status import Load, Status
 from voicegate.gateway.server.watchdog import Watchdog
+from voicegate.gateway.server.websocket.seating import Seating
 from voicegate.gateway.session.quota import Holding, Quotas
 from voicegate.gateway.session.voice_names import VoiceNames
 

@@ -11,9 +11,9 @@ from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.config_fields import ConfigError
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.pronunciations import Pronunciations
-from voicegate.gateway.server.descriptors import file_limits, make_room_for
+from voicegate.gateway.server.entrance.descriptors import file_limits, make_room_for
+from voicegate.gateway.server.entrance.tls import Certificate
 from voicegate.gateway.server.errors import GatewayError
-from voicegate.gateway.server.tls import Certificate
 from voicegate.gateway.session.continuity import ResumeLimits
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import QuotaLimits

@@ -10,7 +10,7 @@ from playwright.async_api import Page
 from tests.browser.rig import Rig, Samples, reference, serving, snr_db
 from tests.integration.wire_client import pitch_hz
 from voicegate.engine.fake.engine import Script, tone_hz
-from voicegate.gateway.server import pages_static
+from voicegate.gateway.server.http import pages_static
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 

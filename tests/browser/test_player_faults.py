@@ -16,7 +16,7 @@ from tests.browser.rig import Rig, origin_of, serving
 from tests.integration.stub_gateway import Peer, Script, stub_gateway
 from voicegate.engine.audio.packets import create_packet_encoder
 from voicegate.engine.interface import AudioFormat
-from voicegate.gateway.server.pages_static import HEADERS, static_file
+from voicegate.gateway.server.http.pages_static import HEADERS, static_file
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright._impl._driver import compute_driver_executable
 
-from voicegate.gateway.server import pages_static
+from voicegate.gateway.server.http import pages_static
 
 pytestmark = pytest.mark.integration
 

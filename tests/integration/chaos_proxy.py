@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import urlsplit
 
-from voicegate.gateway.server.accepting import stop_accepting
+from voicegate.gateway.server.entrance.accepting import stop_accepting
 
 # Of one connection, in both directions together, until it is cut: so a listener's second of Opus is 4 kB.
 _MEAN_LIFE_BYTES = 8_000

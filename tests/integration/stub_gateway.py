@@ -9,7 +9,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
-from voicegate.gateway.server.accepting import stop_accepting
+from voicegate.gateway.server.entrance.accepting import stop_accepting
 from voicegate.protocol import audio_message, codec
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage

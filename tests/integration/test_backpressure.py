@@ -60,7 +60,7 @@ async def test_who_reads_slowly_is_not_closed() -> None:
 
 
 async def test_for_who_reads_nothing_no_more_is_made_until_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voicegate.gateway.server.conversation._SLOW_AFTER_S", 0.05)
+    monkeypatch.setattr("voicegate.gateway.server.conversations.conversation._SLOW_AFTER_S", 0.05)
     script = Script(real_time_factor=0.01)
     async with serving(script, write_stall_s=30.0) as served, narrow_client(served) as client:
         await client.speak("a", LONG_TEXT, format=PCM)
@@ -87,7 +87,9 @@ async def test_cancel_drops_what_the_socket_had_no_room_for() -> None:
 
 
 async def test_end_that_crossed_a_cancel_is_done_without_more_audio(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voicegate.gateway.server.conversation._SLOW_AFTER_S", 60.0)  # the engine is to finish
+    monkeypatch.setattr(
+        "voicegate.gateway.server.conversations.conversation._SLOW_AFTER_S", 60.0
+    )  # the engine is to finish
     async with serving() as served, narrow_client(served) as client:
         await client.speak("a", LONG_TEXT, format=PCM)
         await served.until(lambda engine: len(engine.requests) == 1 and engine.num_live == 0)
@@ -98,7 +100,7 @@ async def test_end_that_crossed_a_cancel_is_done_without_more_audio(monkeypatch:
 
 async def test_answers_that_nobody_reads_stop_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that sends and never reads costs bounded memory, and is dropped."""
-    monkeypatch.setattr("voicegate.gateway.server.bounded_socket.CLOSE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("voicegate.gateway.server.websocket.bounded_socket.CLOSE_TIMEOUT_S", 0.2)
     async with serving(write_stall_s=0.2) as served, narrow_client(served) as client:
         with contextlib.suppress(ConnectionClosedError):
             async with asyncio.timeout(PATIENCE_S):

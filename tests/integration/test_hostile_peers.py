@@ -16,8 +16,8 @@ from websockets.frames import Opcode
 from tests.integration.raw_client import RawPeer, frame, get, raw_connection, raw_peer, text_frame
 from tests.integration.wire_client import TIMEOUT_S, WireClient, connect_to, running, serving
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
-from voicegate.gateway.server.bounded_socket import BoundedSocket
-from voicegate.gateway.server.descriptors import SPARE_CONNECTIONS
+from voicegate.gateway.server.entrance.descriptors import SPARE_CONNECTIONS
+from voicegate.gateway.server.websocket.bounded_socket import BoundedSocket
 from voicegate.protocol import messages as wire
 
 pytestmark = pytest.mark.integration

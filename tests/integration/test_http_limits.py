@@ -47,7 +47,7 @@ async def test_a_head_without_end_is_cut() -> None:
 
 
 async def test_a_head_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voicegate.gateway.server.reception._HEAD_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("voicegate.gateway.server.entrance.reception._HEAD_TIMEOUT_S", 0.3)
     async with stranger() as (peer, _):
         with contextlib.suppress(OSError):
             for letter in HEAD * 1000:  # a byte at a time does not make it longer

@@ -111,7 +111,7 @@ async def test_a_page_of_another_site_is_refused() -> None:
 async def test_a_fault_at_a_handshake_is_answered_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving() as served:
         with monkeypatch.context() as broken, capture_logs() as lines:
-            broken.setattr("voicegate.gateway.server.upgrades.find_refusal", lambda *_: 1 / 0)
+            broken.setattr("voicegate.gateway.server.websocket.upgrades.find_refusal", lambda *_: 1 / 0)
             with pytest.raises(InvalidStatus) as caught:
                 await connect(served.url)
         assert caught.value.response.status_code == 500

@@ -17,7 +17,7 @@ from websockets.exceptions import InvalidStatus
 from tests.integration.processes import python
 from tests.integration.raw_client import get
 from tests.integration.wire_client import TIMEOUT_S, closed_with, connect_to
-from voicegate.gateway.server.descriptors import OWN_FILES, SPARE_CONNECTIONS
+from voicegate.gateway.server.entrance.descriptors import OWN_FILES, SPARE_CONNECTIONS
 from voicegate.gateway.server.server import EXIT_FAILED, EXIT_OK
 from voicegate.protocol import messages as wire
 

@@ -12,7 +12,7 @@ from tests.support.polling import until
 from voicegate.engine.fake.engine import FakeEngine, Script
 from voicegate.gateway.auth.key_file import add_key, remove_key
 from voicegate.gateway.auth.keyring import Key, digest_of
-from voicegate.gateway.server.sitting import Sitting
+from voicegate.gateway.server.conversations.sitting import Sitting
 from voicegate.gateway.session.quota import Holding
 from voicegate.gateway.session.stall import StallWatch
 from voicegate.protocol import codec

@@ -27,7 +27,7 @@ from voicegate.engine.fake.engine import FakeEngine
 from voicegate.gateway.cli.main import run
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.config_fields import ConfigError
-from voicegate.gateway.server import tls
+from voicegate.gateway.server.entrance import tls
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.server import Gateway
 from voicegate.gateway.session.quota import Holding

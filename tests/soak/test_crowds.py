@@ -12,7 +12,7 @@ from tests.soak.keeping import Keep
 from tests.soak.memory import held
 from voicegate.bench.gateway.crowd import measure
 from voicegate.engine.fake.engine import Script
-from voicegate.gateway.server.descriptors import make_room_for
+from voicegate.gateway.server.entrance.descriptors import make_room_for
 from voicegate.protocol import messages as wire
 
 pytestmark = pytest.mark.integration

@@ -10,7 +10,7 @@ from voicegate.clients.python.errors import MissingDependency
 from voicegate.clients.python.playback import find_sound_device
 from voicegate.gateway.cli.checks.cores import shared_cores
 from voicegate.gateway.cli.checks.finding import Finding, Level
-from voicegate.gateway.server.descriptors import FileLimits
+from voicegate.gateway.server.entrance.descriptors import FileLimits
 
 _PYTHONS: Final = ((3, 11), (3, 12))  # of pyproject.toml
 _PROBE_TIMEOUT_S: Final = 1.0

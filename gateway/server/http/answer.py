@@ -9,7 +9,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from voicegate.gateway.server.conversation import Conversation
+from voicegate.gateway.server.conversations.conversation import Conversation
 from voicegate.gateway.server.http.speech import Speech, SpeechFailed
 from voicegate.protocol.dialects.one_shot import OneShot, Problem
 from voicegate.protocol.messages import Open, SessionMessage

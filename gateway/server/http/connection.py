@@ -15,9 +15,9 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from voicegate.gateway.server.http.unreadable import plain_answer
+from voicegate.gateway.server.entrance.reception import MAX_HEAD_BYTES
+from voicegate.gateway.server.entrance.unreadable import plain_answer
 from voicegate.gateway.server.peer_watch import WRITE_LIMIT_BYTES, PeerWatch, keep_kernel_buffer_small
-from voicegate.gateway.server.reception import MAX_HEAD_BYTES
 from voicegate.gateway.session.stall import StallWatch
 
 # Parsed at a time: up to 170 of the smallest chunks of a body. Lower costs large bodies more calls.

@@ -14,17 +14,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from voicegate.gateway.auth.access import Access, Unauthorized
 from voicegate.gateway.logs import get_logger
-from voicegate.gateway.server import pages_static
-from voicegate.gateway.server.callers import caller_of
-from voicegate.gateway.server.conversation import new_session_id
+from voicegate.gateway.server.conversations.conversation import new_session_id
+from voicegate.gateway.server.entrance.callers import caller_of
+from voicegate.gateway.server.entrance.sites import Sites
+from voicegate.gateway.server.entrance.unreadable import SERVER
+from voicegate.gateway.server.http import pages_static
 from voicegate.gateway.server.http.bodies import Inbound
 from voicegate.gateway.server.http.pages import json, text
-from voicegate.gateway.server.http.unreadable import SERVER
 from voicegate.gateway.server.http.vendors import UNAUTHORIZED_HEADERS, naming_headers, unauthorized_body
 from voicegate.gateway.server.http.visitor import note_key
 from voicegate.gateway.server.metrics.meters import Meters
 from voicegate.gateway.server.seldom import SeldomLog
-from voicegate.gateway.server.sites import Sites
 
 _READING: Final = ("GET", "HEAD")
 # Asked for by whatever name balancers know; a page at a name of an attacker's learns nothing from them.

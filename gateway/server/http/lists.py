@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from voicegate.engine.interface import EngineInfo
 from voicegate.gateway.server.http.pages import json, problem, unready
-from voicegate.gateway.server.http.status import Status
+from voicegate.gateway.server.status import Status
 from voicegate.protocol.dialects.openai_speech import MODEL_NAMES
 
 

@@ -12,10 +12,10 @@ from starlette.routing import Route
 
 from voicegate import __version__
 from voicegate.engine.interface import EngineStats
-from voicegate.gateway.server import pages_static
-from voicegate.gateway.server.http.status import RETRY_AFTER_S, Status
+from voicegate.gateway.server.http import pages_static
+from voicegate.gateway.server.http.pages_static import StaticFile
 from voicegate.gateway.server.http.vendors import VENDORS
-from voicegate.gateway.server.pages_static import StaticFile
+from voicegate.gateway.server.status import RETRY_AFTER_S, Status
 from voicegate.protocol.dialects.catalogue import PATHS as DIALECT_PATHS
 from voicegate.protocol.messages import STREAM_PATH
 

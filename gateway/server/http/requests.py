@@ -10,15 +10,15 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from voicegate.engine.interface import EngineInfo
-from voicegate.gateway.server.callers import caller_of
-from voicegate.gateway.server.conversation import Conversation
+from voicegate.gateway.server.conversations.conversation import Conversation
+from voicegate.gateway.server.entrance.callers import caller_of
 from voicegate.gateway.server.http.answer import Answer
 from voicegate.gateway.server.http.bodies import BodyRefused, read_body
 from voicegate.gateway.server.http.pages import json
 from voicegate.gateway.server.http.stage import Stage
-from voicegate.gateway.server.http.status import RETRY_AFTER_S
 from voicegate.gateway.server.http.vendors import VENDORS, Vendor, naming_headers
 from voicegate.gateway.server.http.visitor import request_id_of, visitor_of
+from voicegate.gateway.server.status import RETRY_AFTER_S
 from voicegate.gateway.session.opening import spoken_language
 from voicegate.gateway.session.quota import Excess, Owner
 from voicegate.protocol.dialects.one_shot import OneShot, Problem, RequestViolation

@@ -7,7 +7,7 @@ from typing import assert_never
 from msgspec import UNSET
 
 from voicegate.gateway.formats.encoder import StreamEncoder
-from voicegate.gateway.server.conversation import Conversation
+from voicegate.gateway.server.conversations.conversation import Conversation
 from voicegate.gateway.session.actions import Close
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from voicegate.gateway.auth.access import Access
-from voicegate.gateway.server.guests import Guests
-from voicegate.gateway.server.http.status import Status
-from voicegate.gateway.server.services import Services
-from voicegate.gateway.server.sites import Sites
+from voicegate.gateway.server.conversations.guests import Guests
+from voicegate.gateway.server.conversations.services import Services
+from voicegate.gateway.server.entrance.sites import Sites
+from voicegate.gateway.server.status import Status
 from voicegate.gateway.session.voice_names import VoiceNames
 
 

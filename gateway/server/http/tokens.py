@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from voicegate.gateway.logs import get_logger
-from voicegate.gateway.server.callers import caller_of
+from voicegate.gateway.server.entrance.callers import caller_of
 from voicegate.gateway.server.http.bodies import BodyRefused, read_body
 from voicegate.gateway.server.http.pages import json, problem
 from voicegate.gateway.server.http.stage import Stage

@@ -13,11 +13,11 @@ from prometheus_client import CollectorRegistry, ProcessCollector, disable_creat
 from prometheus_client.exposition import ThreadingWSGIServer
 
 from voicegate.engine.interface import EngineStats
+from voicegate.gateway.server.entrance.sites import Sites, is_loopback
 from voicegate.gateway.server.errors import GatewayError
-from voicegate.gateway.server.http.status import Status
 from voicegate.gateway.server.metrics.meters import Meters
 from voicegate.gateway.server.metrics.states import States
-from voicegate.gateway.server.sites import Sites, is_loopback
+from voicegate.gateway.server.status import Status
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from voicegate import __version__
 from voicegate.engine.interface import EngineStats
-from voicegate.gateway.server.http.status import Status
+from voicegate.gateway.server.status import Status
 
 _STAGES: Final = ("llm", "flow", "vocoder")
 

@@ -22,7 +22,7 @@ from voicegate.gateway.cli.checks.machine import check_open_files, check_port, c
 from voicegate.gateway.cli.checks.model import check_model
 from voicegate.gateway.cli.main import run
 from voicegate.gateway.config import GatewayConfig
-from voicegate.gateway.server.descriptors import FileLimits
+from voicegate.gateway.server.entrance.descriptors import FileLimits
 
 pytestmark = pytest.mark.unit
 

@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
 from voicegate.engine.interface import EngineStats
-from voicegate.gateway.server.http.status import Status
 from voicegate.gateway.server.metrics.exporter import Exporter
+from voicegate.gateway.server.status import Status
 from voicegate.gateway.session.retention import Return
 from voicegate.gateway.session.witness import OUTCOMES
 from voicegate.protocol.errors import ErrorCode

@@ -14,7 +14,7 @@ from voicegate.gateway.config import LogFormat
 from voicegate.gateway.log_bounds import LineBounds
 from voicegate.gateway.log_writer import DetachedHandler
 from voicegate.gateway.logs import configure_logs, get_logger
-from voicegate.gateway.server.callers import Caller
+from voicegate.gateway.server.entrance.callers import Caller
 
 pytestmark = pytest.mark.unit
 

@@ -12,15 +12,15 @@ from starlette.types import ASGIApp, Message
 from voicegate.engine.fake.engine import FakeEngine
 from voicegate.gateway.auth.access import Access
 from voicegate.gateway.auth.keyring import Key
-from voicegate.gateway.server.admission import Admission
-from voicegate.gateway.server.dispatch import Dispatcher
-from voicegate.gateway.server.guests import Guests
+from voicegate.gateway.server.conversations.admission import Admission
+from voicegate.gateway.server.conversations.dispatch import Dispatcher
+from voicegate.gateway.server.conversations.guests import Guests
+from voicegate.gateway.server.conversations.services import Services
+from voicegate.gateway.server.entrance.sites import Sites
 from voicegate.gateway.server.http.stage import Stage
-from voicegate.gateway.server.http.status import Status
 from voicegate.gateway.server.http.visitor import Visitor
 from voicegate.gateway.server.metrics.meters import Meters
-from voicegate.gateway.server.services import Services
-from voicegate.gateway.server.sites import Sites
+from voicegate.gateway.server.status import Status
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import Bound, Excess, Holding, Quotas
 from voicegate.gateway.session.voice_names import VoiceNames

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
-from tests.unit.gateway.server.test_bounded_socket import Peer
+from tests.unit.gateway.server.websocket.test_bounded_socket import Peer
 from voicegate.engine.fake.engine import FakeEngine
-from voicegate.gateway.server.admission import Admission
-from voicegate.gateway.server.connection import Connection
-from voicegate.gateway.server.conversation import Conversation
-from voicegate.gateway.server.dispatch import Dispatcher
+from voicegate.gateway.server.conversations.admission import Admission
+from voicegate.gateway.server.conversations.conversation import Conversation
+from voicegate.gateway.server.conversations.dispatch import Dispatcher
+from voicegate.gateway.server.conversations.resumption import Resumption
+from voicegate.gateway.server.conversations.services import Services
 from voicegate.gateway.server.metrics.meters import Meters
-from voicegate.gateway.server.resumption import Resumption
-from voicegate.gateway.server.services import Services
+from voicegate.gateway.server.websocket.connection import Connection
 from voicegate.gateway.session.continuity import ResumeLimits
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import NOBODY, Quotas

@@ -9,8 +9,8 @@ from voicegate.engine.fake.engine import FakeEngine
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.agent import agent_line
 from voicegate.gateway.server.errors import GatewayError
-from voicegate.gateway.server.http.status import Load, Status
 from voicegate.gateway.server.server import Gateway
+from voicegate.gateway.server.status import Load, Status
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from tests.support.patience import PATIENCE_S
-from tests.unit.gateway.server.test_bounded_socket import StubTransport, turns
+from tests.unit.gateway.server.websocket.test_bounded_socket import StubTransport, turns
 from voicegate.gateway.server.http.connection import HttpConnection, HttpServer
 
 pytestmark = pytest.mark.unit

@@ -6,13 +6,13 @@ from msgspec.structs import replace
 from tests.unit.gateway.server.asgi import Answer, ask, stage_of
 from voicegate import __version__
 from voicegate.engine.interface import EngineInfo, SpeakingMode, VoiceInfo
+from voicegate.gateway.server.entrance.sites import Sites
 from voicegate.gateway.server.http.app import build_app
 from voicegate.gateway.server.http.gatekeeper import Gatekeeper
 from voicegate.gateway.server.http.pages import PAGES
-from voicegate.gateway.server.http.status import Load, Status
+from voicegate.gateway.server.http.pages_static import HEADERS, static_file
 from voicegate.gateway.server.http.vendors import VENDORS
-from voicegate.gateway.server.pages_static import HEADERS, static_file
-from voicegate.gateway.server.sites import Sites
+from voicegate.gateway.server.status import Load, Status
 from voicegate.protocol.messages import STREAM_PATH
 
 pytestmark = pytest.mark.unit

@@ -6,8 +6,8 @@ from prometheus_client import CollectorRegistry
 from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine
 from voicegate.engine.interface import EngineStats
-from voicegate.gateway.server.http.status import Load, Status
 from voicegate.gateway.server.metrics.states import States
+from voicegate.gateway.server.status import Load, Status
 
 pytestmark = pytest.mark.unit
 

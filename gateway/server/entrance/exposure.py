@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from voicegate.gateway.config import GatewayConfig
-from voicegate.gateway.server.sites import is_loopback
+from voicegate.gateway.server.entrance.sites import is_loopback
 
 _PER_ADDRESS: Final = ("sockets_per_address", "contexts_per_address", "utterances_per_address")
 

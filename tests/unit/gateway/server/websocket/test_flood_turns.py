@@ -8,9 +8,9 @@ from websockets.frames import Frame, Opcode
 from tests.support.patience import PATIENCE_S
 from tests.support.virtual_time import VirtualLoop, run_virtually
 from tests.unit.gateway.server.served import serve
-from tests.unit.gateway.server.test_bounded_socket import Peer
-from voicegate.gateway.server import bounded_socket
-from voicegate.gateway.server.bounded_socket import BoundedSocket
+from tests.unit.gateway.server.websocket.test_bounded_socket import Peer
+from voicegate.gateway.server.websocket import bounded_socket
+from voicegate.gateway.server.websocket.bounded_socket import BoundedSocket
 from voicegate.protocol import codec
 from voicegate.protocol import messages as wire
 

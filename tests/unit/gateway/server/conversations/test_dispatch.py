@@ -6,7 +6,7 @@ import pytest
 
 from voicegate.engine.fake.engine import FakeEngine
 from voicegate.engine.interface import Done, EngineEvent, Failed, Flushed, UtteranceId, UtteranceRequest
-from voicegate.gateway.server.dispatch import Dispatcher
+from voicegate.gateway.server.conversations.dispatch import Dispatcher
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-_FOLDER: Final = Path(__file__).parents[2] / "clients" / "browser"
+_FOLDER: Final = Path(__file__).parents[3] / "clients" / "browser"
 _CONTENT_TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",

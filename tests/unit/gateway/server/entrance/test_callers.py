@@ -3,7 +3,7 @@
 import pytest
 from websockets.datastructures import Headers
 
-from voicegate.gateway.server.callers import Caller, caller_of
+from voicegate.gateway.server.entrance.callers import Caller, caller_of
 
 pytestmark = pytest.mark.unit
 

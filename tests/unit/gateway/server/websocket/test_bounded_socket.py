@@ -13,8 +13,8 @@ from websockets.protocol import State
 
 from tests.support.patience import PATIENCE_S
 from tests.support.virtual_time import run_virtually
-from voicegate.gateway.server.bounded_socket import BoundedSocket, Trouble
-from voicegate.gateway.server.reception import asked_in
+from voicegate.gateway.server.entrance.reception import asked_in
+from voicegate.gateway.server.websocket.bounded_socket import BoundedSocket, Trouble
 from voicegate.gateway.session.inflow import Inflow
 from voicegate.gateway.session.stall import StallWatch
 
@@ -184,7 +184,7 @@ async def test_a_request_is_answered_where_it_was_read(new_peer: NewPeer) -> Non
 
 
 async def test_who_is_refused_hears_why_and_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voicegate.gateway.server.bounded_socket.CLOSE_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("voicegate.gateway.server.websocket.bounded_socket.CLOSE_TIMEOUT_S", 0.0)
     peer = Peer(refusal=HTTPStatus.FORBIDDEN)
     assert peer.answered.startswith(b"HTTP/1.1 403 ")
     assert peer.answered.endswith(b"\r\n\r\nno\n")
@@ -451,7 +451,7 @@ async def test_who_goes_on_is_told_of_as_a_flood(new_peer: NewPeer) -> None:
 
 
 async def test_a_peer_that_said_goodbye_and_stays_is_cut(new_peer: NewPeer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voicegate.gateway.server.bounded_socket.CLOSE_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("voicegate.gateway.server.websocket.bounded_socket.CLOSE_TIMEOUT_S", 0.0)
     peer = new_peer()
     peer.send(Frame(Opcode.CLOSE, b"\x03\xe8"))
     assert not peer.transport.is_aborted

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.gateway.server.test_bounded_socket import StubTransport, turns
-from voicegate.gateway.server.reception import MAX_HEAD_BYTES, Asked, Reception
+from tests.unit.gateway.server.websocket.test_bounded_socket import StubTransport, turns
+from voicegate.gateway.server.entrance.reception import MAX_HEAD_BYTES, Asked, Reception
 
 pytestmark = pytest.mark.unit
 
@@ -106,7 +106,7 @@ async def test_a_head_has_its_length() -> None:
 
 
 async def test_who_sends_no_request_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voicegate.gateway.server.reception._HEAD_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("voicegate.gateway.server.entrance.reception._HEAD_TIMEOUT_S", 0.0)
     desk = Desk()
     desk.receive(b"GET / HT")
     await turns(3)

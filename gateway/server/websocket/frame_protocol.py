@@ -11,7 +11,7 @@ from websockets.protocol import Protocol
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from voicegate.gateway.server.callers import KEY_SUBPROTOCOLS
+from voicegate.gateway.server.entrance.callers import KEY_SUBPROTOCOLS
 from voicegate.protocol.messages import SUBPROTOCOL
 
 _TAKEN_SUBPROTOCOLS: Final = tuple(Subprotocol(name) for name in (SUBPROTOCOL, *KEY_SUBPROTOCOLS))

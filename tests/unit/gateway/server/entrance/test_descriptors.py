@@ -2,7 +2,13 @@
 
 import pytest
 
-from voicegate.gateway.server.descriptors import OWN_FILES, SPARE_CONNECTIONS, FileLimits, file_limits, make_room_for
+from voicegate.gateway.server.entrance.descriptors import (
+    OWN_FILES,
+    SPARE_CONNECTIONS,
+    FileLimits,
+    file_limits,
+    make_room_for,
+)
 
 pytestmark = pytest.mark.unit
 

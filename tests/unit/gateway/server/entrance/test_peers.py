@@ -4,7 +4,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from voicegate.gateway.server.peers import client_address, owner_of, parse_address
+from voicegate.gateway.server.entrance.peers import client_address, owner_of, parse_address
 from voicegate.gateway.session.quota import Owner
 
 pytestmark = pytest.mark.unit

@@ -7,7 +7,7 @@ from websockets.http11 import Request
 
 from tests.unit.gateway.server.http.test_pages import BUSY, DRAINING, EVIL, FULL, LOAD, READY, SITES, WARMING_UP
 from voicegate.gateway.auth.access import Unauthorized
-from voicegate.gateway.server.upgrades import find_refusal, is_upgrade, reason_of, too_many_sockets
+from voicegate.gateway.server.websocket.upgrades import find_refusal, is_upgrade, reason_of, too_many_sockets
 from voicegate.gateway.session.quota import Bound, Excess, Holding
 from voicegate.protocol.messages import STREAM_PATH
 

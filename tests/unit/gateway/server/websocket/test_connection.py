@@ -12,14 +12,14 @@ from websockets.protocol import State
 from tests.support.patience import PATIENCE_S
 from voicegate.engine.fake.engine import FakeEngine
 from voicegate.engine.interface import AudioReady, Cancelled, UtteranceId
-from voicegate.gateway.server.admission import Admission
-from voicegate.gateway.server.bounded_socket import Trouble
-from voicegate.gateway.server.connection import Connection
-from voicegate.gateway.server.conversation import Conversation
-from voicegate.gateway.server.dispatch import Dispatcher
+from voicegate.gateway.server.conversations.admission import Admission
+from voicegate.gateway.server.conversations.conversation import Conversation
+from voicegate.gateway.server.conversations.dispatch import Dispatcher
+from voicegate.gateway.server.conversations.resumption import Resumption
+from voicegate.gateway.server.conversations.services import Services
 from voicegate.gateway.server.metrics.meters import Meters
-from voicegate.gateway.server.resumption import Resumption
-from voicegate.gateway.server.services import Services
+from voicegate.gateway.server.websocket.bounded_socket import Trouble
+from voicegate.gateway.server.websocket.connection import Connection
 from voicegate.gateway.session.continuity import ResumeLimits
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import NOBODY, Quotas
@@ -169,7 +169,7 @@ async def test_no_audio_is_ahead_of_a_cancel_but_what_was_written() -> None:
 
 
 async def test_audio_that_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voicegate.gateway.server.outgoing._MAX_WAITING_EVENT_BYTES", 10 * (100 + 256))
+    monkeypatch.setattr("voicegate.gateway.server.conversations.outgoing._MAX_WAITING_EVENT_BYTES", 10 * (100 + 256))
     engine = FakeEngine()
     websocket = StubWebsocket([wire.Open(context="a"), wire.Text("a", "hi")])
     connection = await new_connection(websocket, engine)
@@ -271,7 +271,7 @@ async def test_a_bug_on_the_way_out_ends_this_socket_and_not_who_delivers(monkey
 
 
 async def test_who_lost_its_socket_is_taken_to_listen_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voicegate.gateway.server.conversation._SLOW_AFTER_S", 0.0)
+    monkeypatch.setattr("voicegate.gateway.server.conversations.conversation._SLOW_AFTER_S", 0.0)
     engine = FakeEngine()
     told: asyncio.Queue[bool] = asyncio.Queue()
     monkeypatch.setattr(engine, "note_listener", lambda _utterance_id, report: told.put_nowait(report.is_playing))

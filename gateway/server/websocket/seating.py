@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from voicegate.engine.interface import EngineInfo
-from voicegate.gateway.server.bounded_socket import BoundedSocket
-from voicegate.gateway.server.connection import Connection
-from voicegate.gateway.server.conversation import Conversation
+from voicegate.gateway.server.conversations.conversation import Conversation
+from voicegate.gateway.server.conversations.resumption import Resumption
+from voicegate.gateway.server.conversations.sitting import Sitting
+from voicegate.gateway.server.conversations.translation import DialectTranslator
 from voicegate.gateway.server.http.stage import Stage
-from voicegate.gateway.server.resumption import Resumption
-from voicegate.gateway.server.sitting import Sitting
-from voicegate.gateway.server.translation import DialectTranslator
+from voicegate.gateway.server.websocket.bounded_socket import BoundedSocket
+from voicegate.gateway.server.websocket.connection import Connection
 from voicegate.gateway.session.opening import spoken_language
 from voicegate.protocol.dialects.catalogue import find_dialect
 

@@ -4,7 +4,7 @@ import pytest
 
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.config_fields import ConfigError
-from voicegate.gateway.server.sites import Sites, sites_of
+from voicegate.gateway.server.entrance.sites import Sites, sites_of
 
 pytestmark = pytest.mark.unit
 

@@ -17,11 +17,11 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import Event, State
 
-from voicegate.gateway.server.callers import ANYBODY
-from voicegate.gateway.server.frame_protocol import FrameProtocol, whole_frame
-from voicegate.gateway.server.keepalive import Keepalive
+from voicegate.gateway.server.entrance.callers import ANYBODY
+from voicegate.gateway.server.entrance.reception import Asked
 from voicegate.gateway.server.peer_watch import WRITE_LIMIT_BYTES, PeerWatch, keep_kernel_buffer_small
-from voicegate.gateway.server.reception import Asked
+from voicegate.gateway.server.websocket.frame_protocol import FrameProtocol, whole_frame
+from voicegate.gateway.server.websocket.keepalive import Keepalive
 from voicegate.gateway.session.inflow import Inflow
 from voicegate.gateway.session.quota import NOBODY
 from voicegate.gateway.session.stall import StallWatch

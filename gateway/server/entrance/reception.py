@@ -12,7 +12,7 @@ from typing import Final, cast
 from websockets.http11 import Request
 from websockets.streams import StreamReader
 
-from voicegate.gateway.server.http.unreadable import plain_answer
+from voicegate.gateway.server.entrance.unreadable import plain_answer
 
 # Time for the head of a request, from the connection on. Lower cuts those on bad lines; higher lets those who send
 # nothing keep a place for longer, if nobody else needs it.

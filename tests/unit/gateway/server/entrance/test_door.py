@@ -3,7 +3,7 @@
 import pytest
 
 from voicegate.gateway.auth.keyring import Allowance
-from voicegate.gateway.server.door import Door
+from voicegate.gateway.server.entrance.door import Door
 from voicegate.gateway.session.quota import Owner, QuotaLimits, Quotas
 
 pytestmark = pytest.mark.unit

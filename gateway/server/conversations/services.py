@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from voicegate.engine.interface import Engine
 from voicegate.gateway.pronunciations import Pronunciations
-from voicegate.gateway.server.admission import Admission
-from voicegate.gateway.server.dispatch import Dispatcher
+from voicegate.gateway.server.conversations.admission import Admission
+from voicegate.gateway.server.conversations.dispatch import Dispatcher
 from voicegate.gateway.server.metrics.meters import Meters
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import Quotas

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from voicegate.gateway.server.conversation import Conversation
-from voicegate.gateway.server.translation import Translator
+from voicegate.gateway.server.conversations.conversation import Conversation
+from voicegate.gateway.server.conversations.translation import Translator
 from voicegate.gateway.session.continuity import Continuity
 
 

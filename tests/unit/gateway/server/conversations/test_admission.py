@@ -15,7 +15,7 @@ from voicegate.engine.interface import (
     UtteranceId,
     UtteranceRequest,
 )
-from voicegate.gateway.server.admission import Admission
+from voicegate.gateway.server.conversations.admission import Admission
 from voicegate.gateway.session.waiting import WaitingLimits
 
 pytestmark = pytest.mark.unit

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from voicegate.gateway.config import GatewayConfig
-from voicegate.gateway.server.exposure import exposures_of
+from voicegate.gateway.server.entrance.exposure import exposures_of
 
 pytestmark = pytest.mark.unit
 

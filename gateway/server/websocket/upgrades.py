@@ -9,10 +9,10 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
 from voicegate.gateway.auth.access import Unauthorized
+from voicegate.gateway.server.entrance.sites import Sites
 from voicegate.gateway.server.http.pages import KNOWN
-from voicegate.gateway.server.http.status import RETRY_AFTER_S, Status
 from voicegate.gateway.server.http.vendors import UNAUTHORIZED_HEADERS, unauthorized_body
-from voicegate.gateway.server.sites import Sites
+from voicegate.gateway.server.status import RETRY_AFTER_S, Status
 from voicegate.gateway.session.quota import Excess
 from voicegate.protocol.dialects.catalogue import find_dialect, has_dialect
 from voicegate.protocol.errors import ProtocolViolation

@@ -12,9 +12,9 @@ from typing import Final, Protocol, assert_never
 from voicegate.engine.interface import EngineError, EngineEvent, EngineInfo, EngineStopped, UtteranceRequest
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.alarm import Alarm
-from voicegate.gateway.server.callers import ANYBODY, Caller
-from voicegate.gateway.server.outgoing import Item, Outgoing
-from voicegate.gateway.server.services import Services
+from voicegate.gateway.server.conversations.outgoing import Item, Outgoing
+from voicegate.gateway.server.conversations.services import Services
+from voicegate.gateway.server.entrance.callers import ANYBODY, Caller
 from voicegate.gateway.session.actions import (
     Action,
     CancelUtterance,

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.virtual_time import run_virtually
 from tests.unit.gateway.server.served import serve
-from tests.unit.gateway.server.test_bounded_socket import Peer
+from tests.unit.gateway.server.websocket.test_bounded_socket import Peer
 from voicegate.gateway.session.actions import Close
 from voicegate.protocol.errors import CloseCode
 

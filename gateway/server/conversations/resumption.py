@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.alarm import Alarm
-from voicegate.gateway.server.conversation import Conversation
+from voicegate.gateway.server.conversations.conversation import Conversation
+from voicegate.gateway.server.conversations.sitting import Carrier, Sitting
+from voicegate.gateway.server.conversations.translation import NativeTranslator
 from voicegate.gateway.server.seldom import SeldomLog
-from voicegate.gateway.server.sitting import Carrier, Sitting
-from voicegate.gateway.server.translation import NativeTranslator
 from voicegate.gateway.session.continuity import CannotResume, Continuity, ResumeLimits
 from voicegate.gateway.session.quota import Holding, Owner, Quotas
 from voicegate.gateway.session.retention import Absences, Retention, Return

@@ -10,10 +10,10 @@ from typing import Any, Final, assert_never
 
 from websockets.exceptions import ConnectionClosed
 
-from voicegate.gateway.server.bounded_socket import BoundedSocket, Trouble
-from voicegate.gateway.server.conversation import Conversation
-from voicegate.gateway.server.resumption import Resumption
-from voicegate.gateway.server.sitting import Sitting
+from voicegate.gateway.server.conversations.conversation import Conversation
+from voicegate.gateway.server.conversations.resumption import Resumption
+from voicegate.gateway.server.conversations.sitting import Sitting
+from voicegate.gateway.server.websocket.bounded_socket import BoundedSocket, Trouble
 from voicegate.gateway.session.actions import Close
 from voicegate.gateway.session.continuity import CannotResume
 from voicegate.protocol import codec
