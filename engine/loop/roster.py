@@ -4,7 +4,6 @@ With hundreds of streams most have enough audio ahead or wait for text. Whatever
 (`Listing`), and it is looked at again before the next answer: a step costs what the few that have changed cost.
 """
 
-import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol, TypeVar, TypeVarTuple
@@ -15,6 +14,7 @@ from voicegate.engine.loop.clause import Clause, ClauseState, Listing
 from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.pipeline import Pipeline
 from voicegate.engine.loop.utterance import Utterance
+from voicegate.engine.policy.alarms import Alarms
 from voicegate.engine.policy.due import Due
 from voicegate.engine.policy.urgency import (
     Limits,
@@ -358,38 +358,6 @@ class Roster:
         held_s = utterance.listener.held_s
         is_to_be_filled = held_s is not None and held_s < lead_ms / 1000
         return math.inf if is_to_be_filled else lead_ms / 1000
-
-
-class Alarms:
-    """A moment a key at most."""
-
-    def __init__(self) -> None:
-        self._moments_s: dict[int, float] = {}
-        self._heap: list[tuple[float, int]] = []  # what `_moments_s` does not confirm is out of date
-
-    def set(self, key: int, moment_s: float) -> None:
-        """In place of the one before; infinite: none."""
-        if self._moments_s.get(key, math.inf) == moment_s:
-            return
-        self._moments_s.pop(key, None)
-        if moment_s < math.inf:
-            self._moments_s[key] = moment_s
-            heapq.heappush(self._heap, (moment_s, key))
-
-    @property
-    def next_s(self) -> float | None:
-        while self._heap and self._moments_s.get(self._heap[0][1]) != self._heap[0][0]:
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
-
-    def ring(self, now_s: float) -> list[int]:
-        """The keys whose moment has come; they have none any more."""
-        rung = []
-        while (next_s := self.next_s) is not None and next_s <= now_s:
-            _, key = heapq.heappop(self._heap)
-            del self._moments_s[key]
-            rung.append(key)
-        return rung
 
 
 def _note(keys: set[int], key: int, is_one: bool) -> None:

@@ -16,7 +16,7 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import SpeakingMode, UtteranceId
 from voicegate.engine.loop.clause import Clause, ClauseState, Listing
 from voicegate.engine.loop.growth import Growth
-from voicegate.engine.loop.roster import Alarms, Roster
+from voicegate.engine.loop.roster import Roster
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.policy.urgency import Limits
 
@@ -194,22 +194,6 @@ def test_what_is_due_later_comes_back_by_its_alarm() -> None:
     roster.remove(stalling)
     assert roster.next_alarm_s(6.0) == 7.0
     assert len(roster.due(7.0)) == 1
-
-
-@given(st.lists(st.tuples(st.sampled_from(["set", "ring"]), st.integers(0, 4), st.integers(0, 20) | st.just(math.inf))))
-def test_alarms_behave_as_a_table(calls: list[tuple[str, int, float]]) -> None:
-    alarms = Alarms()
-    table: dict[int, float] = {}
-    for call, key, moment_s in calls:
-        match call:
-            case "set":
-                alarms.set(key, moment_s)
-                table[key] = moment_s
-            case "ring":
-                due = {due_key for due_key, due_s in table.items() if due_s <= moment_s < math.inf}
-                assert set(alarms.ring(moment_s if moment_s < math.inf else -1.0)) == due
-                table = {other: due_s for other, due_s in table.items() if other not in due}
-        assert alarms.next_s == min((due_s for due_s in table.values() if due_s < math.inf), default=None)
 
 
 # --- the whole loop -------------------------------------------------------------------------------------------
