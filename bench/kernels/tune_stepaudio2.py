@@ -1,7 +1,7 @@
 """Which tiles of the second family's Euler step are fastest on this GPU: attention's, and products' beside cuBLAS.
 
-Its outcome are stepaudio2/flow/cuda/fused_attention.attend_tile and step.FEW_LINES. A product's tiles are judged behind
-one another, without the norms between them.
+Its outcome are stepaudio2/flow/cuda/fused_attention.attend_tile, and tiles and limits in step. A product's tiles are
+judged behind one another, without the norms between them.
 
 python -m voicegate.bench.kernels.tune_stepaudio2 [--only products]
 """

@@ -6,6 +6,7 @@ From where cuBLAS is faster, and which tile is fastest, is the outcome of bench/
 # mypy: disable-error-code="no-untyped-call"
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, Protocol
@@ -49,7 +50,12 @@ class LinearTile:
         return self if self.num_stages <= most else replace(self, num_stages=most)
 
 
-_FEW_TILE: Final = LinearTile(lines=64, outs=64, depth=64, num_stages=6, num_warps=4)
+# Lines and width of what is multiplied -> the tile.
+TileOf = Callable[[int, int], LinearTile]
+
+
+def _few_tile(num_lines: int, width_in: int) -> LinearTile:
+    return LinearTile(lines=64, outs=64, depth=64, num_stages=6, num_warps=4)
 
 
 def _update_tile(num_lines: int, width_in: int) -> LinearTile:
@@ -90,29 +96,44 @@ def launch_linear(
 
 
 def linear(
-    tensors: Launching, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, limit: int = _FEW_LINES
+    tensors: Launching,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    *,
+    limit: int = _FEW_LINES,
+    tile_of: TileOf = _few_tile,
 ) -> torch.Tensor:
-    if _is_few(x, weight, limit, _FEW_TILE):
-        return launch_linear(x, weight, bias, tile=_fitting(_FEW_TILE, x), has_gelu=False, is_pdl=tensors.is_pdl)
+    if (tile := _tile_of_few(x, weight, limit, tile_of)) is not None:
+        return launch_linear(x, weight, bias, tile=tile, has_gelu=False, is_pdl=tensors.is_pdl)
     return F.linear(x, weight, bias)
 
 
 def widen(
-    tensors: Launching, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, limit: int = _FEW_LINES
+    tensors: Launching,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    *,
+    limit: int = _FEW_LINES,
+    tile_of: TileOf = _few_tile,
 ) -> torch.Tensor:
-    if _is_few(x, weight, limit, _FEW_TILE):
-        return launch_linear(x, weight, bias, tile=_fitting(_FEW_TILE, x), has_gelu=True, is_pdl=tensors.is_pdl)
+    if (tile := _tile_of_few(x, weight, limit, tile_of)) is not None:
+        return launch_linear(x, weight, bias, tile=tile, has_gelu=True, is_pdl=tensors.is_pdl)
     # cuBLASLt's epilogue is the tanh form; a CPU's `use_gelu` would be the exact one.
     return torch._addmm_activation(bias, x, weight.t(), use_gelu=True)
 
 
 def update(
-    tensors: Launching, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, limit: int = _FEW_UPDATE_LINES
+    tensors: Launching,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    *,
+    limit: int = _FEW_UPDATE_LINES,
+    tile_of: TileOf = _update_tile,
 ) -> torch.Tensor:
-    tile = _update_tile(*x.shape)
-    if _is_few(x, weight, limit, tile):
-        return launch_linear(x, weight, bias, tile=_fitting(tile, x), has_gelu=False, is_pdl=tensors.is_pdl)
-    return F.linear(x, weight, bias)
+    return linear(tensors, x, weight, bias, limit=limit, tile_of=tile_of)
 
 
 def shared_bytes(device: torch.device) -> int:
@@ -125,9 +146,9 @@ def _shared_bytes(device: torch.device) -> int:
     return int(driver.active.utils.get_device_properties(device.index)["max_shared_mem"])
 
 
-def _fitting(tile: LinearTile, x: torch.Tensor) -> LinearTile:
+def _tile_of_few(x: torch.Tensor, weight: torch.Tensor, limit: int, tile_of: TileOf) -> LinearTile | None:
+    """With as many stages as there is room for; None: a product for cuBLAS."""
+    tile = tile_of(*x.shape)
+    if len(x) > limit or x.dtype.itemsize != 2 or not tile.fits(weight):
+        return None
     return tile.within(shared_bytes(x.device), x.dtype)
-
-
-def _is_few(x: torch.Tensor, weight: torch.Tensor, limit: int, tile: LinearTile) -> bool:
-    return len(x) <= limit and x.dtype.itemsize == 2 and tile.fits(weight)

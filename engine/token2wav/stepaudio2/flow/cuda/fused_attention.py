@@ -23,6 +23,10 @@ _KEYS: Final = 64  # of a tile
 # more of them idle at one row; higher -> more to merge.
 _PROGRAMS: Final = 128
 _MAX_SPLITS: Final = 8
+# From so many programs on, more of them at once are worth that a few registers spill.
+_MANY_PROGRAMS: Final = 1024
+_MAX_REGISTERS_OF_MANY: Final = 168
+_FRAMES: Final = 64  # of a tile; what a chunk has fewer is masked
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +42,15 @@ class AttendTile:
 
 
 def attend_tile(dtype: torch.dtype, *, num_rows: int, num_frames: int, num_known: int, num_heads: int) -> AttendTile:
-    """Not yet tuned on a GPU: bench.kernels.tune_stepaudio2 measures others."""
-    frames = min(max(int(triton.next_power_of_2(num_frames)), _MIN_TILE), 64)
-    num_programs = CFG_HALVES * num_heads * num_rows * triton.cdiv(num_frames, frames)
+    """The outcome of bench.kernels.tune_stepaudio2 on an H200."""
+    num_programs = CFG_HALVES * num_heads * num_rows * triton.cdiv(num_frames, _FRAMES)
     splits = 1
     while 2 * splits * num_programs <= _PROGRAMS and 2 * splits <= min(triton.cdiv(num_known, _KEYS), _MAX_SPLITS):
         splits *= 2
     if dtype.itemsize > 2:  # float32 fills registers and shared memory sooner
-        return AttendTile(frames, _KEYS, splits, num_stages=1, num_warps=8)
-    return AttendTile(frames, _KEYS, splits, num_stages=3, num_warps=4)
+        return AttendTile(_FRAMES, _KEYS, splits, num_stages=1, num_warps=8)
+    most = _MAX_REGISTERS_OF_MANY if num_programs >= _MANY_PROGRAMS else None
+    return AttendTile(_FRAMES, _KEYS, splits, num_stages=3, num_warps=4, max_registers=most)
 
 
 def attend(

@@ -12,6 +12,7 @@ from typing import Final
 import torch
 
 from voicegate.engine.token2wav.flow.cuda import fused_linear
+from voicegate.engine.token2wav.flow.cuda.fused_linear import LinearTile
 from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkBuffers
 from voicegate.engine.token2wav.stepaudio2.flow.cuda import fused_attention, fused_lines
 from voicegate.engine.token2wav.stepaudio2.flow.cuda.tensors import StepTensors, step_tensors
@@ -19,9 +20,10 @@ from voicegate.engine.token2wav.stepaudio2.flow.memory import FlowMemory
 from voicegate.engine.token2wav.stepaudio2.flow.model import StepAudio2Flow
 from voicegate.engine.token2wav.stepaudio2.flow.weights import MODULATIONS
 
-# Up to this many lines products are Triton's: one row of the longest chunk, both halves. Here they are half as wide as
-# CosyVoice3's, so that twice the lines make as many programs; not yet tuned (bench.kernels.tune_stepaudio2).
-FEW_LINES: Final = 216
+# Up to this many lines products are Triton's: one row of the longest chunk, both halves; of updates, two. Tiles too
+# are the outcome of bench.kernels.tune_stepaudio2 on an H200.
+_FEW_LINES: Final = 216
+_FEW_UPDATE_LINES: Final = 432
 
 # Rows of the modulation table within a layer's; a shift follows its scale, a gate its shift.
 _ATTN, _MLP, _CONV = 0, 3, 6
@@ -38,10 +40,20 @@ class Products:
     update: Product  # linear, perhaps in parts to be summed, one behind the other: what norms take
 
 
+def _few_tile(num_lines: int, width_in: int) -> LinearTile:
+    return LinearTile(lines=64, outs=32 if num_lines <= 128 else 64, depth=64, num_stages=6, num_warps=4)
+
+
+def _update_tile(num_lines: int, width_in: int) -> LinearTile:
+    """512 outputs are few programs: narrow tiles for few lines, inputs in four parts for all."""
+    lines, outs = (64, 32) if num_lines <= 128 else (64, 64) if num_lines <= _FEW_LINES else (128, 64)
+    return LinearTile(lines=lines, outs=outs, depth=64, num_stages=4, num_warps=4, num_parts=4)
+
+
 PRODUCTS: Final = Products(
-    linear=partial(fused_linear.linear, limit=FEW_LINES),
-    widen=partial(fused_linear.widen, limit=FEW_LINES),
-    update=partial(fused_linear.update, limit=FEW_LINES),
+    linear=partial(fused_linear.linear, limit=_FEW_LINES, tile_of=_few_tile),
+    widen=partial(fused_linear.widen, limit=_FEW_LINES, tile_of=_few_tile),
+    update=partial(fused_linear.update, limit=_FEW_UPDATE_LINES, tile_of=_update_tile),
 )
 
 
