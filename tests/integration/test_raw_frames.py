@@ -162,6 +162,15 @@ async def test_who_sends_no_utf8_is_closed_with_1007() -> None:
         assert codes == dict.fromkeys(codes, 1007)
 
 
+async def test_a_message_in_too_many_parts_is_closed_with_1009() -> None:
+    """Parts without content never come to the limit of bytes, and each is kept until the last has come."""
+    async with serving(messages_per_s=1_000_000) as served, raw_peer(served.url) as peer:
+        parts = part(Opcode.TEXT, b"") + 5000 * part(Opcode.CONT, b"")
+        with contextlib.suppress(OSError):
+            await peer.send(parts)
+        assert close_code(await peer.read_to_end()) == 1009
+
+
 async def test_what_is_allowed_is_answered_and_the_socket_stays() -> None:
     async with untouched() as served:
         for name, raw in ALLOWED.items():

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from websockets.asyncio.messages import MAX_FRAGMENTS
 
 from tests.unit.gateway.sessions import MESSAGES, NOW, error_of, session_in
 from voicegate.engine import units
@@ -85,6 +86,7 @@ def test_defaults_and_limits() -> None:
     assert session.context_text_bytes == config.context_text_bytes
     assert limits["unanswered flushes of a context"] == str(session.unanswered_flushes)
     assert limits["bytes of one WebSocket message"] == str(config.max_message_bytes)
+    assert limits["frames that one WebSocket message comes in"] == str(MAX_FRAGMENTS)
     assert limits["time in which the peer reads nothing while data waits"] == f"{config.write_stall_s:.0f} s"
     assert limits["contexts open at once on a server"] == str(config.max_contexts) == str(QuotaLimits().contexts)
     assert limits["time in which a context hears nothing"] == f"{config.context_idle_s:.0f} s"
