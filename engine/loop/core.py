@@ -244,6 +244,20 @@ class EngineCore:
         for clause, samples in self._pipeline.token2wav.fetch_samples():
             self._change(self._roster.owner(clause), self._speaking.take_samples, clause, samples)
 
+    def _take_output(self, utterance: Utterance, clause: Clause, output: SequenceOutput) -> None:
+        if output.error is not None:
+            log.warning("clause_failed", utterance=utterance.utterance_id, reason=output.error)
+            self._fail(utterance, output.error)
+            return
+        self._speaking.take_output(utterance, clause, output)
+        self._roster.note_tokens(clause)
+
+    def _read_bite(self, utterance: Utterance) -> None:
+        self._change(utterance, self._speaking.read, Utterance.read)
+        self._roster.note_text(utterance)
+
+    # --- questions --------------------------------------------------------------------------------------------
+
     @property
     def is_busy(self) -> bool:
         """Whether a GPU, or an LLM that schedules itself, is at work on something whose result is not here."""
@@ -314,26 +328,12 @@ class EngineCore:
                     return
                 self.wait()
 
-    # --- text -------------------------------------------------------------------------------------------------
-
-    def _read_bite(self, utterance: Utterance) -> None:
-        self._change(utterance, self._speaking.read, Utterance.read)
-        self._roster.note_text(utterance)
-
     # --- the models, for several at a time --------------------------------------------------------------------
 
     def _launch_llm(self, keys: Iterable[int]) -> None:
         clauses = self._roster.passes(keys)
         if clauses:
             self._attempt_together(clauses, self._pipeline.launch_llm, clauses)
-
-    def _take_output(self, utterance: Utterance, clause: Clause, output: SequenceOutput) -> None:
-        if output.error is not None:
-            log.warning("clause_failed", utterance=utterance.utterance_id, reason=output.error)
-            self._fail(utterance, output.error)
-            return
-        self._speaking.take_output(utterance, clause, output)
-        self._roster.note_tokens(clause)
 
     def _begin_blocks(self, keys: Iterable[int]) -> None:
         # A launch that failed just now has ended utterances; their blocks and batches went with them.

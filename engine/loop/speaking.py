@@ -1,6 +1,6 @@
 """One utterance's clauses on their way: waiting -> generating -> rendering -> spoken; the last one ends it.
 
-Whoever calls guards: an exception is dealt with there.
+Called within the core's guard, which deals with what it raises.
 """
 
 from collections.abc import Callable
