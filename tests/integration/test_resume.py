@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.raw_client import raw_connection, text_frame
 from tests.integration.resuming_client import ResumingClient, resuming, wait_for_nobody
 from tests.integration.wire_client import Running, running, serving
 from tests.support.patience import PATIENCE_S
@@ -159,6 +160,17 @@ async def test_a_session_on_a_live_socket_is_taken_over() -> None:
         assert without_timing(client.frames) == without_timing(expected.frames)
         await old.wait_closed()
         assert (old.close_code, old.close_reason) == (1008, "taken_over")
+
+
+async def test_who_asks_for_its_session_with_the_handshake_is_answered() -> None:
+    """The request is there before anything of the new socket runs: before `ready` even is made."""
+    async with serving() as served, resuming(served.url) as client, raw_connection(served.url) as late:
+        await client.send(wire.Open(context="a"))
+        await client.until(wire.Opened)
+        await late.shake_hands(served.url, text_frame(wire.Resume(client.ready.session, client.ready.token)))
+        answer = await late.read_until(b'"type":"opened"')
+        assert b'"type":"ready"' in answer.partition(b'"type":"resumed"')[0]
+        assert b'"type":"resumed"' in answer.partition(b'"type":"opened"')[0]
 
 
 async def test_a_socket_that_takes_nothing_is_cut_and_its_session_waits(monkeypatch: pytest.MonkeyPatch) -> None:

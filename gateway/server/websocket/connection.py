@@ -84,7 +84,7 @@ class Connection:
         """Returns when one of the two does, which is when the socket is closed, or when it is to be."""
         async with asyncio.TaskGroup() as tasks:
             reader = tasks.create_task(self._read_all())
-            writer = tasks.create_task(self._write_all())
+            writer = tasks.create_task(self._write_all(self._sitting))
             self._tasks = [reader, writer]
             sitting = None
             while sitting is not self._sitting:  # it ends for this socket where another comes in its place
@@ -202,8 +202,8 @@ class Connection:
 
     # --- writing ------------------------------------------------------------------------------------------
 
-    async def _write_all(self) -> None:
-        sitting = self._sitting
+    async def _write_all(self, sitting: Sitting) -> None:
+        """`sitting`: the socket's own, though another may have been asked for before this runs: it has the answer."""
         while True:
             if sitting is not self._sitting and not sitting.conversation.has_answers:
                 sitting = self._sitting
