@@ -7,6 +7,7 @@ import msgspec
 
 from voicegate.engine.dictionary import Dictionary, DictionaryError
 from voicegate.gateway.config_fields import ConfigError
+from voicegate.gateway.setting_files import read_setting_file
 
 # Every word that is read is looked for in it. Higher -> more memory, and a reload holds the event loop for longer.
 MAX_ENTRIES: Final = 20_000
@@ -31,11 +32,9 @@ class Pronunciations:
 
 def read_dictionary(path: Path) -> Dictionary:
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ConfigError(f"{path} has more than {_MAX_BYTES} bytes; a dictionary of pronunciations is smaller")
-        entries = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+        entries = msgspec.json.decode(read_setting_file(path, _MAX_BYTES), type=dict[str, str])
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(
             f'{path} is no dictionary of pronunciations, which is JSON such as {{"SQL": "sequel"}}: {error}'

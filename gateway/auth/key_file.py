@@ -9,6 +9,7 @@ from typing import Final
 
 from voicegate.gateway.auth.keyring import Key, Keyring, key_line, parse_keys, parse_lines
 from voicegate.gateway.config_fields import ConfigError
+from voicegate.gateway.setting_files import read_setting_file
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _HEAD: Final = "# API keys of voicegate, one a line: NAME sha256:HEX [sockets=N] [contexts=N] [utterances=N]\n"
@@ -79,17 +80,9 @@ def _replace(path: Path, text: str) -> None:
 
 def _read(path: Path) -> str:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for a writer
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise ConfigError(f"{path} is no regular file; keys are read from one")
-            data = file.read(_MAX_BYTES + 1)
+        return read_setting_file(path, _MAX_BYTES).decode()
     except OSError as error:
         raise _unusable(path, error) from error
-    if len(data) > _MAX_BYTES:
-        raise ConfigError(f"{path} has over {_MAX_BYTES} bytes; is it a file of keys?")
-    try:
-        return data.decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8; is it a file of keys?") from error
 

@@ -11,6 +11,10 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from voicegate.gateway.config_fields import ConfigError
 from voicegate.gateway.server.peer_watch import WRITE_LIMIT_BYTES
+from voicegate.gateway.setting_files import read_setting_file
+
+# Of a chain, or a key.
+_MAX_PEM_BYTES: Final = 1024 * 1024
 
 # From the connection on. Lower cuts those on bad lines; higher lets those who send nothing keep a place for longer.
 _HANDSHAKE_TIMEOUT_S: Final = 10.0
@@ -34,7 +38,8 @@ class Certificate:
     def _read(self) -> ssl.SSLContext:
         for path, kind in ((self._chain, "certificate"), (self._key, "key")):
             try:
-                path.read_bytes()  # the ssl module does not say which of the two is missing
+                # The ssl module does not say which of the two is missing, and waits for a pipe.
+                read_setting_file(path, _MAX_PEM_BYTES)
             except OSError as error:
                 raise ConfigError(f"the {kind} {path} cannot be read: {error.strerror or error}") from error
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
