@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from voicegate.clients.bench import environment, html_report, table
+from voicegate.clients.bench.inquiry import describe
 from voicegate.clients.bench.plan import Target
 from voicegate.clients.bench.ramp import Objective, largest
 from voicegate.clients.bench.results import Results
@@ -51,7 +52,8 @@ async def run(
 ) -> Path:
     """The report's path. Raises BenchFailed; what was measured until then is in `directory`."""
     results = Results(directory, environment.describe())
-    results.report |= {"target": {"url": target.url, "dialect": target.dialect, "codec": target.codec}}
+    asked = {"url": target.url, "dialect": target.dialect, "codec": target.codec}
+    results.report |= {"target": asked | await describe(target)}
     results.report |= {"mode": settings.mode, "voices": list(settings.voices), "seed": settings.seed}
     bench = Bench(
         target,

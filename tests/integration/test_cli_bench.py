@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.clients.deadline import deadline
+from voicegate import __version__
 from voicegate.engine.fake.engine import FakeEngine
 from voicegate.gateway.cli.main import run
 from voicegate.gateway.config import GatewayConfig
@@ -43,7 +44,14 @@ async def test_a_table_and_three_files(url: str, tmp_path: Path, capsys: pytest.
     assert "report.html" in err
     saved = json.loads((tmp_path / "out" / "bench.json").read_text())
     assert saved["scenarios"]["alone:whole"]["audible_ms"]["num"] == 2
-    assert saved["environment"]["voicegate"]
+    assert saved["environment"]["voicegate"] == __version__
+    assert saved["target"] == {
+        "url": url,
+        "dialect": "native",
+        "codec": "pcm_s16le",
+        "server": f"voicegate/{__version__}",
+        "model": "fake",
+    }
     events = (tmp_path / "out" / "events.jsonl").read_text().splitlines()
     assert len(events) >= 4
     assert "<svg" in (tmp_path / "out" / "report.html").read_text()
