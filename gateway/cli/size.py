@@ -115,7 +115,8 @@ def run(options: argparse.Namespace) -> int:
             say(line)
         if table[0].gpus > 1:
             note(
-                f"of {table[0].gpus} GPUs together, the LLM on one of them: nothing is known of their speed, nor a cost"
+                f"of {table[0].gpus} GPUs together, the LLM on one of them, by memory alone: docs/adr/0051 has what "
+                "two H200s did"
             )
         elif table[0].audio_s_per_s is None:
             note(f"{model.name} is not of the sizes that were measured: by arithmetic nothing is known, nor a cost")

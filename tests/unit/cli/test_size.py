@@ -119,7 +119,7 @@ def test_one_llm_has_so_many_slots(released: str, capsys: Captured) -> None:
     assert "one LLM takes 1024 at once" in capsys.readouterr().err
     assert main.run([*asked[:-2], "--price", "1"]) == 0
     shown = capsys.readouterr()
-    assert "of 8 GPUs together, the LLM on one of them: nothing is known of their speed, nor a cost" in shown.err
+    assert "of 8 GPUs together, the LLM on one of them, by memory alone" in shown.err
     assert shown.out.splitlines()[1].split() == ["H200", "139.8", "1022", "-", "-", "-"]
 
 
