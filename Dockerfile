@@ -10,10 +10,13 @@ ARG TENSORRT_LLM_IMAGE=tensorrt-llm-release:1.2.1
 FROM ${PYTHON_IMAGE} AS requirements
 
 WORKDIR /src
-COPY pyproject.toml deploy/requirements.py ./
+COPY pyproject.toml constraints.txt deploy/requirements.py deploy/gpu-versions.txt ./
 RUN python requirements.py pyproject.toml server > cpu.txt \
     && python requirements.py pyproject.toml server gpu > gpu.txt \
-    && grep -v '^torch[><=]' cpu.txt > tensorrt-llm.txt
+    && grep -v '^torch[><=]' cpu.txt > tensorrt-llm.txt \
+    && sed 's/==.*/==/; s/^/^/' gpu-versions.txt > other.txt \
+    && grep -v -f other.txt constraints.txt > gpu-constraints.txt && cat gpu-versions.txt >> gpu-constraints.txt \
+    && grep -v '^triton==' constraints.txt > cpu-constraints.txt
 
 
 FROM ${PYTHON_IMAGE} AS wheels
@@ -30,7 +33,6 @@ FROM ${PYTHON_IMAGE} AS server
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends libopus0 && rm -rf /var/lib/apt/lists/*
 RUN useradd --system --uid 10001 voicegate && install -d -o 10001 /voices /cache
-COPY constraints.txt /opt/voicegate/
 
 # Who runs it gives it a key (VOICEGATE_API_KEY) or says that it needs none (VOICEGATE_REQUIRE_KEY=false).
 # Docker kills what has not stopped after 10 s: whoever gives it longer raises the drain time, too.
@@ -75,6 +77,7 @@ FROM server AS gpu
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 COPY --from=requirements /src/gpu.txt /opt/voicegate/requirements.txt
+COPY --from=requirements /src/gpu-constraints.txt /opt/voicegate/constraints.txt
 RUN --mount=type=cache,target=/root/.cache/pip \
     pip install -c /opt/voicegate/constraints.txt -r /opt/voicegate/requirements.txt
 RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
@@ -89,8 +92,9 @@ ENV VOICEGATE_DEVICE=cuda TRITON_CACHE_DIR=/cache/triton NVIDIA_VISIBLE_DEVICES=
 FROM server AS cpu
 
 # Give PyTorch's own index of builds for CPUs (--build-arg TORCH_INDEX_URL=..., its installation page names it): the
-# default index has for x86-64 only what brings some GB of CUDA's libraries.
+# default index has for x86-64 only what brings some GB of CUDA's libraries, and a Triton of its own choice.
 ARG TORCH_INDEX_URL
+COPY --from=requirements /src/cpu-constraints.txt /opt/voicegate/constraints.txt
 RUN --mount=type=cache,target=/root/.cache/pip \
     pip install -c /opt/voicegate/constraints.txt ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} torch
 COPY --from=requirements /src/cpu.txt /opt/voicegate/requirements.txt

@@ -18,7 +18,7 @@ $(BASE): deploy/setup.sh
 	@deploy/setup.sh $(VENV)
 	@touch $@
 
-$(READY): pyproject.toml models/pyproject.toml constraints.txt deploy/setup_packages.sh | $(BASE)
+$(READY): pyproject.toml models/pyproject.toml constraints.txt deploy/gpu-versions.txt deploy/setup_packages.sh | $(BASE)
 	@deploy/setup_packages.sh $(VENV)
 	@touch $@
 

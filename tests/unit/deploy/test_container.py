@@ -3,13 +3,10 @@
 import asyncio
 import json
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,46 +15,14 @@ import yaml
 
 from deploy.requirements import requirements
 from tests.integration.wire_client import running
+from tests.support.dockerfile import ROOT, TARGETS, image, instructions, settings, stages
 from tests.support.polling import until
 from voicegate.engine.fake.engine import FakeEngine
 from voicegate.gateway.config import from_environment
 
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).parents[3]
-TARGETS = ("cpu", "gpu", "tensorrt-llm")
 DOCKER_STOP_S = 10.0  # what `docker stop` gives where nobody says more
-
-
-def instructions() -> Iterator[str]:
-    """Of the Dockerfile, each on a line."""
-    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
-    return (" ".join(line.split()) for line in text.splitlines() if line.strip() and line[0] != "#")
-
-
-@cache
-def stages() -> dict[str, list[str]]:
-    """By name, each with its FROM."""
-    found: dict[str, list[str]] = {}
-    for line in instructions():
-        if line.startswith("FROM "):
-            _, _, name = line.partition(" AS ")
-            found[name] = []
-        if found:
-            found[name].append(line)
-    return found
-
-
-def image(target: str) -> list[str]:
-    """What is shipped: the stage, behind those of this file that it is made from."""
-    lines = stages()[target]
-    base = lines[0].split()[1]
-    return [*(image(base) if base in stages() else []), *lines]
-
-
-def settings(target: str) -> dict[str, str]:
-    lines = [line for line in image(target) if line.startswith("ENV")]
-    return dict(word.split("=", 1) for line in lines for word in shlex.split(line)[1:])
 
 
 def ours(target: str) -> dict[str, str]:
@@ -90,12 +55,12 @@ def test_an_edit_of_our_code_reaches_the_layer_of_our_wheels_alone(target: str) 
     assert others < wheels
     copied = {line for line in lines[:wheels] if line.startswith(("COPY", "ADD"))}
     assert copied <= {
-        "COPY constraints.txt /opt/voicegate/",
+        f"COPY --from=requirements /src/{target}-constraints.txt /opt/voicegate/constraints.txt",
         f"COPY --from=requirements /src/{target}.txt /opt/voicegate/requirements.txt",
     }
     assert "--no-deps --no-index" in lines[wheels]
     (read,) = [line for line in instructions() if line.startswith("COPY pyproject.toml")]
-    assert read == "COPY pyproject.toml deploy/requirements.py ./"
+    assert read == "COPY pyproject.toml constraints.txt deploy/requirements.py deploy/gpu-versions.txt ./"
 
 
 def test_torch_for_a_cpu_comes_from_the_index_that_has_it() -> None:
@@ -121,13 +86,47 @@ def test_what_is_installed_below_is_all_that_the_server_needs(extras: tuple[str,
     assert len(found) == len(set(found))
 
 
-def test_nvidias_torch_and_triton_stay_as_they_are(tmp_path: Path) -> None:
-    """The stage's own commands, on this project: nothing that NVIDIA's image has is asked for in another version."""
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    shutil.copy(ROOT / "deploy/requirements.py", tmp_path)
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the stage `requirements` makes of this project, by its own commands."""
+    folder = tmp_path_factory.mktemp("requirements")
+    (copy,) = [line for line in stages()["requirements"] if line.startswith("COPY")]
+    for name in copy.split()[1:-1]:
+        shutil.copy(ROOT / name, folder)
     (command,) = [line.removeprefix("RUN ") for line in stages()["requirements"] if line.startswith("RUN")]
-    subprocess.run(command.replace("python ", f"{sys.executable} "), shell=True, cwd=tmp_path, check=True)
-    names = {re.split(r"[><=;]", line)[0] for line in (tmp_path / "tensorrt-llm.txt").read_text().splitlines()}
+    subprocess.run(command.replace("python ", f"{sys.executable} "), shell=True, cwd=folder, check=True)
+    return folder
+
+
+def test_a_gpu_has_the_versions_that_were_measured_and_all_else_as_everywhere(listed: Path) -> None:
+    own = pins(ROOT / "deploy/gpu-versions.txt")
+    assert set(own) == {"torch", "triton", "setuptools"}
+    assert pins(listed / "gpu-constraints.txt") == {**pins(ROOT / "constraints.txt"), **own}
+    measured = json.loads((ROOT / "bench/results/engine-h200.json").read_text())["environment"]
+    assert (measured["torch"].partition("+")[0], measured["triton"]) == (own["torch"], own["triton"])
+
+
+# What torch's builds for CUDA ask for, as their wheels say; those for a CPU, which tests run on, ask for none.
+TRITON_OF_TORCH = {"2.11.0": "3.6.0", "2.13.0": "3.7.1"}
+
+
+@pytest.mark.parametrize("target", ["cpu", "gpu"])
+def test_what_is_pinned_goes_with_a_torch_for_cuda(target: str, listed: Path) -> None:
+    """Which a default index has for `cpu` too."""
+    pinned = pins(listed / f"{target}-constraints.txt")
+    assert pinned.get("triton") in (None, TRITON_OF_TORCH[pinned["torch"]])
+
+
+def pins(path: Path) -> dict[str, str]:
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    found = dict(line.split("==") for line in lines)
+    assert len(found) == len(lines)
+    return found
+
+
+def test_nvidias_torch_and_triton_stay_as_they_are(listed: Path) -> None:
+    """Nothing that NVIDIA's image has is asked for in another version."""
+    names = {re.split(r"[><=;]", line)[0] for line in (listed / "tensorrt-llm.txt").read_text().splitlines()}
     assert "websockets" in names
     assert not names & {"torch", "triton"}
     (install,) = [line for line in image("tensorrt-llm") if "/opt/voicegate/image.txt -r" in line]
