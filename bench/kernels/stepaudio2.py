@@ -18,7 +18,7 @@ from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.token2wav.stepaudio2.flow.bucket_solver import BucketConfig, BucketSolver
 from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkRow
 from voicegate.engine.token2wav.stepaudio2.flow.passes import EulerStep, PlainStep
-from voicegate.engine.token2wav.stepaudio2.vocoder.bucket_caller import BucketCaller, CallConfig
+from voicegate.engine.token2wav.stepaudio2.vocoder.bucket_caller import KERNEL_ROW_BUCKETS, BucketCaller, CallConfig
 from voicegate.engine.token2wav.stepaudio2.vocoder.calls import CallRow
 from voicegate.engine.token2wav.stepaudio2.vocoder.model import StepAudio2Vocoder
 from voicegate.engine.token2wav.stepaudio2.vocoder.resblocks import Resblock, plain_resblock
@@ -31,6 +31,13 @@ _BUCKETS: Final = BucketConfig(
     token_buckets=(12, 27, 52), row_buckets=(1, 2, 4, 8, 16, 32), known_buckets=(512, 1_024), max_batches=1
 )
 _CALLS: Final = CallConfig(row_buckets=(1, 4, 16, 32))
+_KERNEL_CALLS: Final = CallConfig(row_buckets=KERNEL_ROW_BUCKETS)
+_CALL_ROWS: Final = (1, 4, 16, 32)
+
+_PRECISIONS: Final = {
+    "vocoder": ("float16", "tf32", "float32"),
+    "vocoder_plain": ("tf32",),
+}
 
 Timer = Callable[[Callable[[], object]], float]  # -> milliseconds of a call
 MakeStep = Callable[[StepAudio2Fixture], EulerStep]
@@ -49,9 +56,7 @@ def measure(sections: Sequence[str]) -> dict[str, Any]:
 
 def _measured(section: str) -> dict[str, Any]:
     if section.startswith("vocoder"):
-        resblock = fused_resblock() if section == "vocoder" else plain_resblock
-        config = full_size_model().vocoder
-        return vocoder(config, _CALLS, resblock, name=section, device=DEVICE, timed_ms=device_ms)
+        return {name: _vocoder(section, name) for name in _PRECISIONS[section]}
     fixture = StepAudio2Fixture(
         full_size_flow(),
         num_rows=_BUCKETS.row_buckets[-1],
@@ -62,6 +67,25 @@ def _measured(section: str) -> dict[str, Any]:
     )
     make_step = {"flow": fused_step, "flow_plain": plain_step}[section]
     return flow(fixture, _BUCKETS, make_step, name=section, timed_ms=device_ms)
+
+
+def _vocoder(section: str, precision: str) -> dict[str, Any]:
+    """In the precision that `--vocoder-precision` has by that name."""
+    loaded = vocoder_model(fused_resblock() if section == "vocoder" else plain_resblock, DEVICE)
+    name = f"{section}, {precision}"
+    with torch.backends.cudnn.flags(allow_tf32=precision != "float32"):
+        caller = kernel_caller(loaded, precision) if precision == "float16" else BucketCaller(loaded, _CALLS)
+        return vocoder(caller, _CALL_ROWS, _CALLS.frame_buckets, name=name, timed_ms=device_ms)
+
+
+def kernel_caller(loaded: StepAudio2Vocoder, precision: str) -> BucketCaller:
+    from voicegate.engine.token2wav.stepaudio2.vocoder.cuda.kernel_decoder import (  # noqa: PLC0415 - as below
+        kernel_decoder,
+    )
+
+    num_multiprocessors = torch.cuda.get_device_properties(DEVICE).multi_processor_count
+    decode = kernel_decoder(loaded, _KERNEL_CALLS, precision, num_multiprocessors=num_multiprocessors)
+    return BucketCaller(loaded, _KERNEL_CALLS, decode=decode)
 
 
 def fused_step(fixture: StepAudio2Fixture) -> EulerStep:
@@ -112,29 +136,28 @@ def fused_resblock() -> Resblock:
     return fused.fused_resblock
 
 
-def vocoder(
-    config: VocoderConfig,
-    calls: CallConfig,
-    resblock: Resblock,
-    *,
-    name: str,
-    device: torch.device,
-    timed_ms: Timer,
-) -> dict[str, Any]:
-    """Milliseconds of a call with all that is copied for it, by rows x frames."""
+def vocoder_model(resblock: Resblock, device: torch.device, config: VocoderConfig | None = None) -> StepAudio2Vocoder:
+    """With random weights; `config`: None for the released size."""
+    config = config or full_size_model().vocoder
     max_frames = 1_000
-    loaded = StepAudio2Vocoder(
+    return StepAudio2Vocoder(
         config,
         random_weights(vocoder_shapes(config), device),
         max_samples=max_frames * units.SAMPLES_PER_FRAME,
         device=device,
         resblock=resblock,
     )
-    caller = BucketCaller(loaded, calls)
+
+
+def vocoder(
+    caller: BucketCaller, row_counts: Sequence[int], frame_counts: Sequence[int], *, name: str, timed_ms: Timer
+) -> dict[str, Any]:
+    """Milliseconds of all calls that so many rows take, with all that is copied for them, by rows x frames."""
     caller.graphs.capture()
     results: dict[str, Any] = {"num_graphs": caller.graphs.num_graphs}
-    for num_rows, num_frames in product(calls.row_buckets, calls.frame_buckets):
-        rows = [CallRow(torch.randn(units.NUM_MELS, num_frames, device=device), 0) for _ in range(num_rows)]
+    for num_rows, num_frames in product(row_counts, frame_counts):
+        mel = torch.randn(units.NUM_MELS, num_frames, device=caller.device)
+        rows = [CallRow(mel, 0) for _ in range(num_rows)]
         call_ms = timed_ms(lambda rows=rows: caller.run(rows))  # type: ignore[misc]
         results[f"{num_rows} x {num_frames}"] = round(call_ms, 3)
         print(f"{name}, {num_rows} x {num_frames} frames: {call_ms:.2f} ms", flush=True)

@@ -1,13 +1,15 @@
-"""Step-Audio2's flow and vocoder on their device: on a GPU in fixed shapes and graphs, Euler steps by our own kernels.
+"""Step-Audio2's flow and vocoder on their device: on a GPU in fixed shapes and graphs, by our own kernels.
 
 What makes these is imported when a GPU is used.
 """
 
 from typing import Final
 
+import torch
+
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import EngineError
-from voicegate.engine.loading.devices import Device
+from voicegate.engine.loading.devices import Device, gpu_of
 from voicegate.engine.loading.flow_room import flow_dtypes, num_flow_blocks, stored_noise
 from voicegate.engine.loading.memory import token2wav_needs
 from voicegate.engine.loading.startup import ModelStart
@@ -45,6 +47,9 @@ def load_stepaudio2_vocoder(
         from voicegate.engine.token2wav.stepaudio2.vocoder.cuda.fused_resblock import (  # noqa: PLC0415 - see above
             fused_resblock as resblock,
         )
+
+        if config.vocoder_precision == "float32":
+            torch.backends.cudnn.allow_tf32 = False  # torch's default; nothing else here asks cuDNN for anything
     loaded = StepAudio2Vocoder(
         model.vocoder,
         load_state_dict(config.model_dir / "vocoder.safetensors"),
@@ -52,17 +57,31 @@ def load_stepaudio2_vocoder(
         device=device.device,
         resblock=resblock,
     )
-    caller: Caller
-    if device.is_cuda:
-        from voicegate.engine.token2wav.stepaudio2.vocoder import bucket_caller  # noqa: PLC0415
-
-        caller = bucket_caller.BucketCaller(loaded, bucket_caller.CallConfig(has_graphs=not config.is_eager))
-    else:
-        caller = PlainCaller(loaded)
+    caller, name = _caller(config, loaded, device)
     start.add("vocoder", caller.graphs, device.token2wav_lane)
     max_streams = config.max_active_clauses
-    renderer = OverlapRenderer(caller, device=device.device, max_streams=max_streams)
+    renderer = OverlapRenderer(caller, device=device.device, max_streams=max_streams, name=name)
     return VocoderRunner(loaded, renderer, max_streams=max_streams)
+
+
+def _caller(config: EngineConfig, loaded: StepAudio2Vocoder, device: Device) -> tuple[Caller, str]:
+    """And what it computes with: in half precision our kernels, else cuDNN's convolutions."""
+    if not device.is_cuda:
+        return PlainCaller(loaded), "torch"
+    from voicegate.engine.token2wav.stepaudio2.vocoder.bucket_caller import (  # noqa: PLC0415 - see above
+        KERNEL_ROW_BUCKETS,
+        BucketCaller,
+        CallConfig,
+    )
+
+    if config.vocoder_precision in ("tf32", "float32"):
+        return BucketCaller(loaded, CallConfig(has_graphs=not config.is_eager)), "torch"
+    from voicegate.engine.token2wav.stepaudio2.vocoder.cuda.kernel_decoder import kernel_decoder  # noqa: PLC0415
+
+    calls = CallConfig(row_buckets=KERNEL_ROW_BUCKETS, has_graphs=not config.is_eager)
+    num_multiprocessors = gpu_of(device.device).num_multiprocessors
+    decode = kernel_decoder(loaded, calls, config.vocoder_precision, num_multiprocessors=num_multiprocessors)
+    return BucketCaller(loaded, calls, decode=decode), "cuda"
 
 
 def load_stepaudio2_flow(

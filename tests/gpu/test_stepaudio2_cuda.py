@@ -3,18 +3,33 @@
 The numbers that bfloat16 and 8-bit contexts cost are printed: run with -s.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 import pytest
 import torch
 
 from tests.gpu.test_engine_cuda import BASE, OTHERS, TEXT, crowd, pcm, spectral_distance
-from tests.support.stepaudio2 import CPU, GoldenFlow, golden_flow, golden_prompt, golden_vocoder, load_arrays
+from tests.support.stepaudio2 import (
+    CPU,
+    GoldenFlow,
+    generated,
+    golden_flow,
+    golden_prompt,
+    golden_vocoder,
+    load_arrays,
+    normal,
+)
 from tests.support.stepaudio2_engine import config_for, flow_of, stages_of, write_model
 from tests.support.tiny_engine import HandDrivenEngine
+from tests.support.vocoder_errors import log_spectrum_error, relative_error
 from tests.unit.engine.token2wav.stepaudio2.test_flow_runner import SCHEDULE, STREAMS, opened, tokens_of
 from tests.unit.engine.token2wav.stepaudio2.test_vocoder_streams import mel_of
+from voicegate.bench.kernels.stepaudio2_model import full_size_model
+from voicegate.engine import units
 from voicegate.engine.interface import Done
 from voicegate.engine.loading.build import load_stages
 from voicegate.engine.model.model_json import load_model_config
@@ -23,6 +38,10 @@ from voicegate.engine.token2wav.stepaudio2.flow.chunking import ChunkSchedule, t
 from voicegate.engine.token2wav.stepaudio2.flow.cuda.step import FusedStep
 from voicegate.engine.token2wav.stepaudio2.vocoder.bucket_caller import CallConfig
 from voicegate.engine.token2wav.stepaudio2.vocoder.cuda.fused_resblock import fused_resblock
+from voicegate.engine.token2wav.stepaudio2.vocoder.cuda.kernel_decoder import kernel_decoder
+from voicegate.engine.token2wav.stepaudio2.vocoder.model import StepAudio2Vocoder
+from voicegate.engine.token2wav.stepaudio2.vocoder.network import RowLengths
+from voicegate.engine.token2wav.stepaudio2.vocoder.weights import vocoder_shapes
 from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
 from voicegate.engine.voices.store import load_voices
@@ -167,6 +186,69 @@ def test_the_vocoders_kernels_are_what_torchs_operations_are() -> None:
         near(fused, expected, 1e-3)
 
 
+def kernel_vocoder(precision: str, *, has_graphs: bool = True) -> VocoderRunner:
+    """By the first family's kernels."""
+    make_decode = partial(kernel_decoder, precision=precision, num_multiprocessors=132)
+    calls = replace(CALLS, has_graphs=has_graphs)
+    vocoder = golden_vocoder(calls=calls, device=CUDA, make_decode=make_decode)
+    vocoder.graphs.capture()
+    return vocoder
+
+
+def errors(actual: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> tuple[float, float]:
+    """Relative, and of the log spectrum: of all rows one behind the other."""
+    samples, exact = torch.cat(list(actual)), torch.cat(list(expected))
+    return relative_error(samples, exact), log_spectrum_error(samples, exact)
+
+
+# Of the signal and of its log spectrum. What the first family's are at the released size: ADR 0014.
+MOST: Final = {"float32": (1e-3, 1e-3), "tf32": (0.03, 0.1), "float16": (0.03, 0.1), "bfloat16": (0.3, 0.6)}
+
+
+@pytest.mark.parametrize("precision", MOST)
+def test_the_first_familys_kernels_are_near_torchs_operations(precision: str) -> None:
+    plain = golden_vocoder(calls=CALLS_EAGER, device=CUDA)
+    relative, spectral = errors(rendered(kernel_vocoder(precision)), rendered(plain))
+    print(f"\nvocoder's kernels, {precision}: {relative:.2e} of the signal, log spectrum {spectral:.2e}")
+    assert relative < MOST[precision][0]  # false for NaN
+    assert spectral < MOST[precision][1]
+
+
+def test_the_first_familys_kernels_make_the_same_in_a_graph_and_whatever_ran_before() -> None:
+    vocoder = kernel_vocoder("float16")
+    graphs, again, eager = rendered(vocoder), rendered(vocoder), rendered(kernel_vocoder("float16", has_graphs=False))
+    assert vocoder.graphs.num_launches > 0
+    for replayed, second, launched in zip(graphs, again, eager, strict=True):
+        assert torch.equal(second, replayed)
+        assert torch.equal(replayed, launched)
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+@torch.inference_mode()
+def test_half_precision_at_the_released_size(precision: str) -> None:
+    """Rows of the longest bucket, one of them padded, the golden rule's weights."""
+    config = full_size_model().vocoder
+    state = generated(vocoder_shapes(config))
+    model = StepAudio2Vocoder(config, state, max_samples=0, device=CUDA)
+    calls = CallConfig(frame_buckets=(112,), row_buckets=(4,))
+    decode = kernel_decoder(model, calls, precision, num_multiprocessors=132)
+    frames = (112, 70, 112, 9)
+    lengths = RowLengths(torch.tensor(frames, device=CUDA), 112)
+    mel = torch.stack([mel_of(f"full.{row}", 112) for row in range(len(frames))]).to(CUDA)
+    noise = torch.stack(
+        [normal(f"full.noise.{row}", (112 * units.SAMPLES_PER_FRAME,)) for row in range(len(frames))]
+    ).to(CUDA)
+    source = model.network.source(model.network.f0(mel, lengths), lengths, noise)
+    spectra = model.network.spectra(source, lengths)
+    exact, half = model.network.decode(mel, spectra, lengths), decode(mel, spectra, lengths)
+    counts = [units.SAMPLES_PER_FRAME * count for count in frames]
+    own = [[each[row, :count].cpu() for row, count in enumerate(counts)] for each in (half, exact)]
+    relative, spectral = errors(*own)
+    print(f"\nreleased size, {precision}: {relative:.2e} of the signal, log spectrum {spectral:.2e}")
+    assert relative < MOST[precision][0]
+    assert spectral < MOST[precision][1]
+
+
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(tmp_path_factory.mktemp("family") / "model")
@@ -174,8 +256,8 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_the_engine_speaks_alone_as_in_a_crowd(model_dir: Path, precision: str) -> None:
-    kv_dtype = {"float32": "float32", "bfloat16": "float8"}[precision]
-    config = replace(BASE, model_dir=model_dir, precision=precision, kv_dtype=kv_dtype, vocoder_precision="float32")
+    kv_dtype, vocoder = {"float32": ("float32", "float32"), "bfloat16": ("float8", "float16")}[precision]
+    config = replace(BASE, model_dir=model_dir, precision=precision, kv_dtype=kv_dtype, vocoder_precision=vocoder)
     model = load_model_config(model_dir)
     stages = load_stages(config, model, load_voices(model_dir, model))
     assert flow_of(stages).graphs.num_graphs > 0

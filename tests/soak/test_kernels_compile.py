@@ -17,6 +17,7 @@ pytestmark = [
 KERNELS = {
     *("project_input_kernel", "norm_kernel", "attend_kernel", "merge_kernel", "linear_kernel", "norm_taps_kernel"),
     *("mish_taps_kernel", "euler_kernel", "snake_kernel"),
+    *("zero_edges_kernel", "conv_kernel", "join_kernel", "synthesis_kernel"),
 }
 
 

@@ -5,7 +5,7 @@ decides at its first import which of the two it is: `python -m tests.support.ker
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
@@ -19,13 +19,17 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from voicegate.bench.kernels.stepaudio2_model import StepAudio2Fixture, full_size_flow, full_size_model, random_weights
+from voicegate.engine import units
+from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.token2wav.flow.cuda import fused_linear
 from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkBuffers, ChunkShape
 from voicegate.engine.token2wav.stepaudio2.flow.cuda import tensors
 from voicegate.engine.token2wav.stepaudio2.flow.cuda.step import FusedStep
 from voicegate.engine.token2wav.stepaudio2.vocoder.cuda.fused_resblock import fused_resblock
+from voicegate.engine.token2wav.stepaudio2.vocoder.cuda.kernel_decoder import KernelDecoder
 from voicegate.engine.token2wav.stepaudio2.vocoder.network import RowLengths
 from voicegate.engine.token2wav.stepaudio2.vocoder.weights import load_vocoder_weights, vocoder_shapes
+from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
 
 CPU: Final = torch.device("cpu")
 KNOWN: Final = 512
@@ -81,12 +85,24 @@ def compile_steps(dtype: torch.dtype, kv_dtype: torch.dtype) -> None:
 def compile_vocoder() -> None:
     config = full_size_model().vocoder
     weights = load_vocoder_weights(config, random_weights(vocoder_shapes(config), CPU), device=CPU)
+    compile_decoder(config, weights)
     lengths = RowLengths(torch.tensor([[3, 0, 1]])[:, 0], 3)
     for stage in range(len(config.upsample_rates)):
         columns = lengths.columns(8, extra=1)
         name = f"source_resblocks.{stage}"
         x = torch.zeros(1, len(weights[f"{name}.convs1.0.bias"]), columns.mask.shape[2])
         fused_resblock(weights, name, x, config.source_resblock_dilations[stage], columns)
+
+
+def compile_decoder(config: VocoderConfig, weights: Mapping[str, torch.Tensor]) -> None:
+    """A first chunk alone, two later ones; in half precision, as it is served."""
+    cuda = VocoderCudaConfig(precision="float16", batch_buckets=(1, 2), frame_buckets=(32, 112))
+    decode = KernelDecoder(config, weights, cuda, device=CPU)
+    for num_rows, num_frames in ((1, 32), (2, 112)):
+        lengths = RowLengths(torch.full((num_rows,), num_frames), num_frames)
+        mel = torch.zeros(num_rows, units.NUM_MELS, num_frames)
+        spectra = torch.zeros(num_rows, config.stft_size + 2, lengths.mask(120, extra=1).shape[2])
+        decode(mel, spectra, lengths)
 
 
 def main() -> None:

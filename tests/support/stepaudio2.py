@@ -29,7 +29,7 @@ from voicegate.engine.token2wav.stepaudio2.flow.runner import StepAudio2FlowRunn
 from voicegate.engine.token2wav.stepaudio2.flow.stream import ChunkStream, ContextRule, StreamRules
 from voicegate.engine.token2wav.stepaudio2.flow.weights import flow_shapes
 from voicegate.engine.token2wav.stepaudio2.vocoder.bucket_caller import BucketCaller, CallConfig
-from voicegate.engine.token2wav.stepaudio2.vocoder.calls import PlainCaller
+from voicegate.engine.token2wav.stepaudio2.vocoder.calls import Caller, Decode, PlainCaller
 from voicegate.engine.token2wav.stepaudio2.vocoder.model import StepAudio2Vocoder
 from voicegate.engine.token2wav.stepaudio2.vocoder.renderer import OverlapRenderer
 from voicegate.engine.token2wav.stepaudio2.vocoder.resblocks import Resblock, plain_resblock
@@ -181,8 +181,9 @@ def golden_vocoder(
     calls: CallConfig | None = None,
     device: torch.device = CPU,
     resblock: Resblock = plain_resblock,
+    make_decode: Callable[[StepAudio2Vocoder, CallConfig], Decode] | None = None,
 ) -> VocoderRunner:
-    """`noise` [480 * max_frames, 9]."""
+    """`noise` [480 * max_frames, 9]. `make_decode`: of what is in `calls`."""
     model = StepAudio2Vocoder(
         golden_vocoder_config(),
         vocoder_state(),
@@ -191,6 +192,9 @@ def golden_vocoder(
         noise=noise,
         resblock=resblock,
     )
-    caller = PlainCaller(model) if calls is None else BucketCaller(model, calls)
+    caller: Caller = PlainCaller(model)
+    if calls is not None:
+        decode = None if make_decode is None else make_decode(model, calls)
+        caller = BucketCaller(model, calls, decode=decode)
     renderer = OverlapRenderer(caller, device=device, max_streams=max_streams)
     return VocoderRunner(model, renderer, max_streams=max_streams)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Final
 
 import torch
 
@@ -13,10 +14,15 @@ from voicegate.engine.token2wav.stepaudio2.vocoder.calls import (
     CallPass,
     CallRow,
     CallShape,
+    Decode,
     PlainCaller,
     run_batch,
 )
 from voicegate.engine.token2wav.stepaudio2.vocoder.model import StepAudio2Vocoder
+
+# Of calls by our own kernels, whose buffers are laid out for the largest: 1.9 GiB at the released size, as the first
+# family's. More -> memory; 16 rows of 112 frames fill a GPU.
+KERNEL_ROW_BUCKETS: Final = (1, 2, 4, 8, 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +46,17 @@ class CallConfig:
 class BucketCaller:
     """Rows of one bucket together, each call a CUDA graph replay, or the same eagerly."""
 
-    def __init__(self, model: StepAudio2Vocoder, config: CallConfig) -> None:
-        """Raises ValueError for graphs on a device without."""
+    def __init__(self, model: StepAudio2Vocoder, config: CallConfig, *, decode: Decode | None = None) -> None:
+        """`decode`: of what is in buckets; None for the network's own.
+
+        Raises ValueError for graphs on a device without.
+        """
         if config.has_graphs and model.device.type != "cuda":
             raise ValueError(f"CUDA graphs were asked for on {model.device}: set has_graphs=False")
+        self.device = model.device
         self._config = config
         self._plain = PlainCaller(model)
-        self._pass = CallPass(model)
+        self._pass = CallPass(model, decode)
         storage: dict[str, torch.Tensor] = {}
 
         def allocate(name: str, shape: tuple[int, ...]) -> torch.Tensor:

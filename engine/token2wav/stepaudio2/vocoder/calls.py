@@ -43,6 +43,7 @@ class CallShape:
 
 _COUNTS: Final = 3  # of a row: its frames, the first's place in the stream, whether it has repeated ones
 
+Decode = Callable[[torch.Tensor, torch.Tensor, RowLengths], torch.Tensor]  # StepAudio2Network.decode, or as exact
 Allocate = Callable[[str, tuple[int, ...]], torch.Tensor]  # a name and a shape -> float32 zeros
 
 
@@ -88,8 +89,10 @@ class CallBuffers:
 class CallPass:
     """Only tensors, only enqueued."""
 
-    def __init__(self, model: StepAudio2Vocoder) -> None:
+    def __init__(self, model: StepAudio2Vocoder, decode: Decode | None = None) -> None:
+        """`decode`: None for the network's own."""
         self._model = model
+        self._decode = decode or model.network.decode
         # Its halves add up to 1.08, not to 1: upstream's speech is that much louder at every seam.
         window = torch.from_numpy(np.hamming(2 * OVERLAP_SAMPLES)).to(model.device, torch.float32)
         self._rising, self._falling = torch.split(window, OVERLAP_SAMPLES)
@@ -104,7 +107,7 @@ class CallPass:
         overlap = slice(0, width)
         is_old = (has_old > 0)[:, None]
         source[:, overlap] = torch.where(is_old, buffers.old_source[:, overlap], source[:, overlap])
-        speech = network.decode(mel, network.spectra(source, lengths), lengths)
+        speech = self._decode(mel, network.spectra(source, lengths), lengths)
         faded = speech[:, overlap] * self._rising[overlap] + buffers.old_speech[:, overlap] * self._falling[overlap]
         speech[:, overlap] = torch.where(is_old, faded, speech[:, overlap])
         buffers.source.copy_(source)

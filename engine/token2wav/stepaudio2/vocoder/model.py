@@ -36,7 +36,7 @@ class StepAudio2Vocoder:
         """
         self.config = config
         self.device = device
-        weights = load_vocoder_weights(config, state_dict, device=device)
+        self.weights = weights = load_vocoder_weights(config, state_dict, device=device)
         self.network = StepAudio2Network(config, weights, device=device, resblock=resblock)
         self._max_frames = max_samples // units.SAMPLES_PER_FRAME
         if noise is not None and len(noise) < max_samples:

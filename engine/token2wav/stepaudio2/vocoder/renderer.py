@@ -28,9 +28,9 @@ class _Held:
 class OverlapRenderer:
     """Implements Renderer."""
 
-    name = "torch"
-
-    def __init__(self, caller: Caller, *, device: torch.device, max_streams: int) -> None:
+    def __init__(self, caller: Caller, *, device: torch.device, max_streams: int, name: str = "torch") -> None:
+        """`name`: what computes."""
+        self.name = name
         self._caller = caller
         self._device = device
         self._held = [_Held() for _ in range(max_streams)]

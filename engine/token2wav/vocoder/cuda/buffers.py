@@ -1,10 +1,11 @@
 """The layers' buffers in one block of memory, their tails in one table of slots, and which is where.
 
-A buffer is [blocks, streams, margin + columns, channels]: `margin` columns of the past, then the call's own. All stay
-as they are until the tails are saved at the call's end. Every bucket lays its own, denser shapes over the same places.
+A buffer is [blocks, streams, margin + columns + ahead, channels]: `margin` columns of the past, then the call's own,
+then what those find who look ahead. All stay as they are until the tails are saved at the call's end. Every bucket lays
+its own, denser shapes over the same places.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,10 +31,11 @@ class BufferSpec:
     margin: int = 0
     num_blocks: int = 1
     tails: tuple[int, ...] = ()
+    num_ahead: int = 0  # columns behind a row's own that its reader takes for zeros, as it does the margin then
     is_loaded: bool = True  # False: the tail is saved from column 0 on, but its reader takes it from the slot
 
     def num_columns(self, num_frames: int) -> int:
-        return self.margin + self.rate * num_frames + self.extra
+        return self.margin + self.rate * num_frames + self.extra + self.num_ahead
 
     def num_words(self, num_columns: int) -> int:
         return num_columns * self.channels * self.dtype.itemsize // _WORD_BYTES
@@ -89,6 +91,20 @@ class Memory:
         table = torch.tensor(loaded + others, dtype=torch.int64, device=self.arena.device)
         return Workspace(num_streams, num_frames, views, table, len(loaded))
 
+    def edges(self, num_streams: int, num_frames: int) -> torch.Tensor:
+        """[pieces, EDGE_FIELDS] int64: what has to be zeros for those who look ahead, see zero_edges_kernel."""
+        edges: list[tuple[int, ...]] = []
+        for spec in (spec for spec in self._specs if spec.num_ahead):
+            row_words = spec.num_words(spec.num_columns(num_frames))
+            ahead = spec.num_words(spec.margin + spec.extra)
+            for block in range(spec.num_blocks):
+                start = self._starts[spec.name] + block * num_streams * row_words
+                for offset, length in _cut(spec.num_words(spec.margin)):
+                    edges.append((start + offset, row_words, 0, length))
+                for offset, length in _cut(spec.num_words(spec.num_ahead)):
+                    edges.append((start + ahead + offset, row_words, spec.num_words(spec.rate), length))
+        return torch.tensor(edges, dtype=torch.int64, device=self.arena.device)
+
     def _view(self, spec: BufferSpec, num_streams: int, num_frames: int) -> torch.Tensor:
         columns = spec.num_columns(num_frames)
         words = spec.num_blocks * num_streams * spec.num_words(columns)
@@ -103,8 +119,13 @@ class Memory:
         for block, tail in enumerate(spec.tails):
             start = self._starts[spec.name] + block * num_streams * stream_words + spec.num_words(spec.margin - tail)
             words = spec.num_words(tail)
-            for offset in range(0, words, WORDS_PER_PIECE):
-                length = min(WORDS_PER_PIECE, words - offset)
+            for offset, length in _cut(words):
                 pieces.append((state + offset, start + offset, stream_words, spec.num_words(spec.rate), length))
             state += words
         return pieces
+
+
+def _cut(num_words: int) -> Iterator[tuple[int, int]]:
+    """Offset and length of each piece."""
+    for offset in range(0, num_words, WORDS_PER_PIECE):
+        yield offset, min(WORDS_PER_PIECE, num_words - offset)

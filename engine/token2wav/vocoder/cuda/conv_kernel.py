@@ -1,7 +1,8 @@
 """Triton kernel of every convolution: a matrix product over taps and channels, with what follows it fused in.
 
 Activations are channels last, [streams, columns, channels]; a layer's buffer begins with its tail of the call before,
-so a left-looking convolution is a product over shifted rows of one buffer and nothing is padded or concatenated.
+so a left-looking convolution is a product over shifted rows of one buffer and nothing is padded or concatenated; one
+that looks both ways is too, with a margin of zeros on either side.
 The product is [outputs, channels] x [channels, columns]: the matrix units take 64 rows at a time but many more columns,
 and read the least from shared memory where the few outputs are the rows.
 Only the CUDA path imports this module (Triton is optional).
@@ -103,7 +104,7 @@ def conv_kernel(
     channel_shift,  # log2 of BLOCK_K chunks in the channels
     channels,
     column_step,  # channels * stride: from an output column's input to the next one's
-    origin,  # buffer column that the newest tap of output column 0 reads
+    origin,  # buffer column that the newest tap of output column 0 reads; the middle one if IS_CENTRED
     dilation,
     x_stream,
     x_block,
@@ -122,6 +123,7 @@ def conv_kernel(
     taps_2,
     NUM_BLOCKS: tl.constexpr,
     IS_SUM: tl.constexpr,  # all blocks into one output, scaled; else one output a block
+    IS_CENTRED: tl.constexpr,  # taps lie to both sides of their output alike; each block has an odd number
     HAS_RESIDUAL: tl.constexpr,
     HAS_RAW: tl.constexpr,
     ACTIVATION: tl.constexpr,
@@ -162,7 +164,13 @@ def conv_kernel(
         if IS_SUM:
             source = (tap >= taps_0).to(tl.int32) + (tap >= taps_0 + taps_1).to(tl.int32)
             newest = tl.where(source == 0, taps_0, tl.where(source == 1, taps_0 + taps_1, total_taps)) - 1
-        column = origin + (tap - newest) * dilation
+        anchor = newest
+        if IS_CENTRED:
+            oldest = begin
+            if IS_SUM:
+                oldest = tl.where(source == 0, 0, tl.where(source == 1, taps_0, taps_0 + taps_1))
+            anchor = (oldest + newest) >> 1
+        column = origin + (tap - anchor) * dilation
         chunk = step - (tap << channel_shift)
         x = tl.load(x_ptrs + (source.to(tl.int64) * x_block + (column * channels + chunk * BLOCK_K)))
         w = tl.load(w_ptrs + step * BLOCK_K)

@@ -55,7 +55,8 @@ class Convolutions:
         origin: int,
         is_sum: bool = False,
     ) -> None:
-        """x [blocks, streams, buffer columns, channels]; `origin`: the buffer column that output 0's last tap reads.
+        """x [blocks, streams, buffer columns, channels]; `origin`: the buffer column that output 0's last tap reads, or
+        its middle one.
 
         `is_sum`: the mean of all blocks, residuals included, takes the place of an output for each.
         """
@@ -98,6 +99,7 @@ class Convolutions:
             *(*weights.taps, 0, 0)[:3],
             NUM_BLOCKS=num_blocks,
             IS_SUM=is_sum,
+            IS_CENTRED=weights.is_centred,
             HAS_RESIDUAL=epilogue.residual is not None,
             HAS_RAW=epilogue.raw is not None,
             ACTIVATION=epilogue.activation,

@@ -28,18 +28,22 @@ class KernelFilter:
         cuda: VocoderCudaConfig,
         rows: torch.Tensor,
         *,
+        packer: Packer | None = None,
         priority: int = 0,
     ) -> None:
-        """`rows`: the table that calls go by. `priority`: CUDA's, of the stream that calls run on."""
+        """`rows`: the table that calls go by. `packer`: None for convolutions that look to the left.
+
+        `priority`: CUDA's, of the stream that calls run on.
+        """
         self._config = config
         self._rows = rows
         self._dtype = PRECISIONS[cuda.precision].dtype
         self._spectra_per_frame = units.SAMPLES_PER_FRAME // config.stft_hop
-        packer = Packer(weights, PRECISIONS[cuda.precision])
+        packer = packer or Packer(weights, PRECISIONS[cuda.precision])
         self._pre = packer.conv(["conv_pre"])
         self.stages = [CudaStage(config, stage, packer, cuda) for stage in range(len(config.upsample_rates))]
         self._post = packer.conv(["conv_post"])
-        self._spectra_margin = source_stride(config, 0) - 1
+        self._spectra_margin = packer.columns_before(source_stride(config, 0))
         self._frames_margin = Synthesis(config, device=rows.device).num_tail_frames
         self.convolve = Convolutions(cuda, rows)
         num_side_streams = len(self.stages) if cuda.has_side_streams and rows.device.type == "cuda" else 0
@@ -47,8 +51,17 @@ class KernelFilter:
 
     @property
     def specs(self) -> list[BufferSpec]:
-        (tail,) = self._post.tails
-        post = BufferSpec("post", self._post.channels, self._dtype, self._spectra_per_frame, 1, tail, tails=(tail,))
+        (margin,) = self._post.margins
+        post = BufferSpec(
+            "post",
+            self._post.channels,
+            self._dtype,
+            self._spectra_per_frame,
+            1,
+            margin,
+            tails=self._post.tails,
+            num_ahead=self._post.num_ahead,
+        )
         return [*(spec for stage in self.stages for spec in stage.specs), post]
 
     def prepare(self, space: Workspace) -> None:
@@ -71,14 +84,8 @@ class KernelFilter:
     def enter(self, space: Workspace) -> None:
         first = self.stages[0]
         epilogue = Epilogue(active=first.input(space), leaky_slope=self._config.leaky_relu_slope)
-        self.convolve.run(
-            space.views["mel"],
-            self._pre,
-            Columns(1),
-            space.num_frames,
-            epilogue,
-            origin=self._config.look_right_frames,
-        )
+        (margin,) = self._pre.margins  # of one that looks to the left: its lookahead makes up for it
+        self.convolve.run(space.views["mel"], self._pre, Columns(1), space.num_frames, epilogue, origin=margin)
         first.upsample(self.convolve, space)
 
     def excite(self, space: Workspace, number: int) -> None:
@@ -87,16 +94,16 @@ class KernelFilter:
     def run_stage(self, space: Workspace, number: int) -> None:
         stage = self.stages[number]
         if stage.is_last:
-            (post_tail,) = self._post.tails
-            following, slope = space.views["post"][:, :, post_tail:], POST_SLOPE
+            (margin,) = self._post.margins
+            following, slope = space.views["post"][:, :, margin:], POST_SLOPE
         else:
             following, slope = self.stages[number + 1].input(space), self._config.leaky_relu_slope
         stage.filter(self.convolve, space, self._rows, following, slope)
 
     def leave(self, space: Workspace) -> None:
-        (post_tail,) = self._post.tails
+        (margin,) = self._post.margins
         frames = space.views["frames"][:, :, self._frames_margin :]
         columns = Columns(self._spectra_per_frame, 1)
         self.convolve.run(
-            space.views["post"], self._post, columns, space.num_frames, Epilogue(raw=frames), origin=post_tail
+            space.views["post"], self._post, columns, space.num_frames, Epilogue(raw=frames), origin=margin
         )

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch.nn import functional
@@ -20,6 +21,7 @@ class ConvWeights:
     taps: tuple[int, ...]  # of each block
     dilation: int = 1
     stride: int = 1
+    is_centred: bool = False  # an output sees as far ahead as back; else what lies before it
 
     @property
     def num_outputs(self) -> int:
@@ -30,9 +32,20 @@ class ConvWeights:
         return self.weight.shape[2]
 
     @property
-    def tails(self) -> tuple[int, ...]:
+    def margins(self) -> tuple[int, ...]:
         """Columns to the left that each block's outputs see."""
-        return tuple((taps - 1) * self.dilation for taps in self.taps)
+        reaches = ((taps - 1) * self.dilation for taps in self.taps)
+        return tuple(reach // 2 if self.is_centred else reach for reach in reaches)
+
+    @property
+    def tails(self) -> tuple[int, ...]:
+        """Of these, what a stream's call has from the one before: whoever looks ahead is given all at once."""
+        return () if self.is_centred else self.margins
+
+    @property
+    def num_ahead(self) -> int:
+        """Columns to the right that an output sees, at the most."""
+        return max(self.margins) if self.is_centred else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +55,10 @@ class SnakeWeights:
 
 
 class Packer:
+    """Of convolutions that look to the left."""
+
+    is_centred: ClassVar[bool] = False
+
     def __init__(self, weights: Weights, precision: Precision) -> None:
         self._weights = weights
         self._precision = precision
@@ -54,20 +71,29 @@ class Packer:
         parts = [self._padded(self._weights[f"{name}.weight"]) for name in names]
         bias = torch.stack([self._padded_vector(self._weights[f"{name}.bias"]) for name in names])
         taps = tuple(part.shape[1] for part in parts)
-        return ConvWeights(self._operand(torch.cat(parts, dim=1)), bias, taps, dilation, stride)
+        is_centred = self.is_centred and stride == 1
+        return ConvWeights(self._operand(torch.cat(parts, dim=1)), bias, taps, dilation, stride, is_centred)
+
+    def columns_before(self, stride: int) -> int:
+        """That the first tap of a convolution with that stride reads before its output's own."""
+        return stride - 1
 
     def upsample(self, name: str, factor: int) -> ConvWeights:
-        """layers.Upsample's folding: outputs are [factor phases, channels], taps are columns of the lower rate."""
-        weight = self._weights[f"{name}.weight"].to(torch.float64)
+        """Outputs are [factor phases, channels], taps are columns of the lower rate."""
+        folded = self._folded(self._weights[f"{name}.weight"].to(torch.float64), factor)
+        phases = torch.cat([self._padded(each.to(torch.float32)) for each in folded])
+        bias = self._padded_vector(self._weights[f"{name}.bias"]).repeat(1, factor)
+        return ConvWeights(self._operand(phases), bias, (folded.shape[3],), is_centred=self.is_centred)
+
+    def _folded(self, weight: torch.Tensor, factor: int) -> torch.Tensor:
+        """layers.Upsample's folding: [factor, out, in, taps]."""
         outputs, inputs, kernel = weight.shape
         context = math.ceil((kernel - 1) / factor)
         folded = weight.new_zeros(factor, outputs, inputs, context + 1)
         for phase in range(factor):
             for tap in range(kernel):
                 folded[phase, :, :, context + (phase - (kernel - 1) + tap) // factor] += weight[:, :, tap]
-        phases = torch.cat([self._padded(each.to(torch.float32)) for each in folded])
-        bias = self._padded_vector(self._weights[f"{name}.bias"]).repeat(1, factor)
-        return ConvWeights(self._operand(phases), bias, (context + 1,))
+        return folded
 
     def snake(self, names: Sequence[str]) -> SnakeWeights:
         alpha = torch.stack([self._padded_vector(self._weights[f"{name}.alpha"]) for name in names])

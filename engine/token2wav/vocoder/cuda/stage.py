@@ -42,9 +42,10 @@ class ResBlocks:
                 dtype,
                 columns.rate,
                 columns.extra,
-                max(conv.tails),
+                max(conv.margins),
                 len(conv.taps),
                 conv.tails,
+                num_ahead=conv.num_ahead,
             )
             for unit, convs in enumerate(self._units)
             for half, conv in enumerate(convs)
@@ -90,7 +91,7 @@ class ResBlocks:
             convolve.run(hidden, plain, columns, space.num_frames, epilogue, origin=margin, is_sum=is_last and is_mean)
 
     def _margin(self, unit: int, half: int) -> int:
-        return max(self._units[unit][half].tails)
+        return max(self._units[unit][half].margins)
 
 
 class CudaStage:
@@ -106,6 +107,7 @@ class CudaStage:
         self._stride = source_stride(config, stage)
         self._upsample = packer.upsample(f"ups.{stage}", factor)
         self._source_down = packer.conv([f"source_downs.{stage}"], stride=self._stride)
+        self._source_before = packer.columns_before(self._stride)
         self._source = ResBlocks(
             f"{self._name}.source",
             [f"source_resblocks.{stage}"],
@@ -122,14 +124,18 @@ class CudaStage:
     @property
     def specs(self) -> list[BufferSpec]:
         columns, dtype = self._columns, self._precision.dtype
-        (context,) = self._upsample.tails
+        up = self._upsample
+        (context,) = up.margins
         edge = 1 if self.is_last else 0
+        up_tails = (edge,) * edge if up.tails else ()
         before = self._columns_before.rate
         float32 = torch.float32
         own = (columns.rate, columns.extra)
         return [
-            BufferSpec(f"{self._name}.in", self._upsample.channels, dtype, before, 0, context, tails=(context,)),
-            BufferSpec(f"{self._name}.up", self._channels, float32, columns.rate, 0, edge, tails=(edge,) * edge),
+            BufferSpec(
+                f"{self._name}.in", up.channels, dtype, before, 0, context, tails=up.tails, num_ahead=up.num_ahead
+            ),
+            BufferSpec(f"{self._name}.up", self._channels, float32, columns.rate, 0, edge, tails=up_tails),
             BufferSpec(f"{self._name}.excitation", self._channels, float32, *own),
             BufferSpec(f"{self._name}.x", self._channels, float32, *own),
             BufferSpec(f"{self._name}.residuals", self._channels, float32, *own, 0, self._num_blocks),
@@ -139,19 +145,19 @@ class CudaStage:
 
     def input(self, space: Workspace) -> torch.Tensor:
         """Where the stage's input belongs, activated, behind its tail."""
-        (context,) = self._upsample.tails
+        (context,) = self._upsample.margins
         return space.views[f"{self._name}.in"][:, :, context:]
 
     def excite(self, convolve: Convolutions, space: Workspace, spectra_margin: int) -> None:
         """spectra -> excitation, both in the workspace. Independent of all other stages and of the filter."""
         x = space.views[f"{self._name}.excitation"]
         first = Epilogue(raw=x, active=self._source.first_input(space), snake=self._source.first_snake)
-        newest = spectra_margin - (self._stride - 1) + self._source_down.taps[0] - 1
+        newest = spectra_margin - self._source_before + self._source_down.taps[0] - 1
         convolve.run(space.views["spectra"], self._source_down, self._columns, space.num_frames, first, origin=newest)
         self._source.run(convolve, space, self._columns, x, Epilogue(raw=x), residuals=x, is_mean=False)
 
     def upsample(self, convolve: Convolutions, space: Workspace) -> None:
-        (context,) = self._upsample.tails
+        (context,) = self._upsample.margins
         up = space.views[f"{self._name}.up"]
         convolve.run(
             space.views[f"{self._name}.in"],

@@ -10,7 +10,7 @@ from voicegate.bench.kernels import stepaudio2
 from voicegate.bench.kernels.stepaudio2_model import StepAudio2Fixture, full_size_flow
 from voicegate.engine.token2wav.stepaudio2.flow.bucket_solver import BucketConfig
 from voicegate.engine.token2wav.stepaudio2.flow.plain_solver import PlainSolver
-from voicegate.engine.token2wav.stepaudio2.vocoder.bucket_caller import CallConfig
+from voicegate.engine.token2wav.stepaudio2.vocoder.bucket_caller import BucketCaller, CallConfig
 from voicegate.engine.token2wav.stepaudio2.vocoder.resblocks import plain_resblock
 
 pytestmark = pytest.mark.unit
@@ -32,9 +32,9 @@ def test_every_bucket_is_timed() -> None:
     times = {"begin_ms": 0.5, "block_ms": 0.5, "step_ms": 0.0}
     assert result == {"num_graphs": 0} | {f"{rows} x 4 behind {known}": times for rows in (1, 2) for known in (20, 40)}
     calls = CallConfig(frame_buckets=(12,), row_buckets=(1, 2), has_graphs=False)
-    config = golden_vocoder_config()
-    result = stepaudio2.vocoder(config, calls, plain_resblock, name="vocoder", device=CPU, timed_ms=called)
-    assert result == {"num_graphs": 0, "1 x 12": 0.5, "2 x 12": 0.5}
+    caller = BucketCaller(stepaudio2.vocoder_model(plain_resblock, CPU, golden_vocoder_config()), calls)
+    result = stepaudio2.vocoder(caller, (1, 3), (12,), name="vocoder", timed_ms=called)
+    assert result == {"num_graphs": 0, "1 x 12": 0.5, "3 x 12": 0.5}, "three rows take two calls"
 
 
 def test_a_context_is_drawn_again_as_it_was() -> None:
