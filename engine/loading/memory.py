@@ -29,8 +29,9 @@ from voicegate.engine.units import FRAME_RATE_HZ
 # when the flow is loaded), a voice that is enrolled later. An H200's process had 0.9 GiB outside torch's allocator, the
 # CUDA context included, and 2 GiB reserved in it beyond what was in use.
 SPARE_GPU_BYTES: Final = 6 << 30
-# Of the vocoder's largest bucket (32 streams, 56 frames; of Step-Audio2's 16 rows, 112 frames), and of what each stream carries from call to call, at 512
-# channels; other sizes are taken to be in proportion. Tests hold them to the buffers that it lays out.
+# Of the vocoder's largest bucket (32 streams, 56 frames; Step-Audio2's: 16 rows, 112 frames), and of what each stream
+# carries from call to call, at 512 channels; other sizes are taken to be in proportion. Tests hold them to the first
+# family's buffers.
 _VOCODER_CHANNELS: Final = 512
 _VOCODER_BUFFER_BYTES: Final = 2006 << 20
 _VOCODER_STREAM_BYTES: Final = 300 << 10
