@@ -73,9 +73,9 @@ def _vocoder(section: str, precision: str) -> dict[str, Any]:
     """In the precision that `--vocoder-precision` has by that name."""
     loaded = vocoder_model(fused_resblock() if section == "vocoder" else plain_resblock, DEVICE)
     name = f"{section}, {precision}"
-    with torch.backends.cudnn.flags(allow_tf32=precision != "float32"):
-        caller = kernel_caller(loaded, precision) if precision == "float16" else BucketCaller(loaded, _CALLS)
-        return vocoder(caller, _CALL_ROWS, _CALLS.frame_buckets, name=name, timed_ms=device_ms)
+    torch.backends.cudnn.allow_tf32 = precision != "float32"
+    caller = kernel_caller(loaded, precision) if precision == "float16" else BucketCaller(loaded, _CALLS)
+    return vocoder(caller, _CALL_ROWS, _CALLS.frame_buckets, name=name, timed_ms=device_ms)
 
 
 def kernel_caller(loaded: StepAudio2Vocoder, precision: str) -> BucketCaller:
