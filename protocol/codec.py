@@ -6,12 +6,12 @@ import msgspec
 import orjson
 
 from voicegate.protocol import messages
+from voicegate.protocol.complaint import complaint
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.messages import ClientMessage, ServerMessage
 
-# Longest part of a peer's own input that an error message repeats, and longest account of what is wrong with it.
+# Longest part of a peer's own input that an error message repeats.
 _ECHO_CHARS = 80
-_ACCOUNT_CHARS = 200
 _CONTEXT_CHARS = 64
 
 
@@ -57,7 +57,7 @@ def _decode(raw: str | bytes, union: Any) -> Any:
     except msgspec.ValidationError as error:
         raise ProtocolViolation(
             ErrorCode.BAD_MESSAGE,
-            f"{value['type']}: {str(error)[:_ACCOUNT_CHARS]}",  # quotes the peer where a value is not one of a list
+            f"{value['type']}: {complaint(error, kind)}",
             context=_context_of(value),
             message_type=value["type"],
         ) from error

@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
+from voicegate.protocol.complaint import complaint
 from voicegate.protocol.dialects.reading import speed_of
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.formats import OutputFormat
@@ -23,7 +24,6 @@ CONTEXT: Final = "speech"  # of a conversation that has but one
 # higher makes a client that hangs up waste more.
 LEAD_MS: Final = 60_000
 _PATH: Final = re.compile(r"`\$\.([\w.]+)")
-_ACCOUNT_CHARS: Final = 200
 _BYTES_PER_CHARACTER: Final = 4  # at most, in UTF-8
 
 
@@ -138,7 +138,7 @@ def decode(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        raise _violation(error) from error
+        raise _violation(error, kind) from error
     except RecursionError as error:
         raise RequestViolation("the body is nested too deeply") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -150,11 +150,11 @@ def convert(value: object, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise _violation(error) from error
+        raise _violation(error, kind) from error
 
 
-def _violation(error: msgspec.ValidationError) -> RequestViolation:
-    account = str(error)[:_ACCOUNT_CHARS]
+def _violation(error: msgspec.ValidationError, kind: type[object]) -> RequestViolation:
+    account = complaint(error, kind)
     path = _PATH.search(account)
     missing = re.search(r"missing required field `(\w+)`", account)
     field = path.group(1) if path else missing.group(1) if missing else None

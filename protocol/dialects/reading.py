@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 import orjson
 
+from voicegate.protocol.complaint import complaint
 from voicegate.protocol.dialects.dialect import Reply
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 
@@ -15,7 +16,6 @@ T = TypeVar("T")
 MAX_NAME_CHARS: Final = 256
 # Higher -> an error may be larger than the 1 MiB at which clients hang up.
 _SHOWN_NAME_CHARS: Final = 4096
-_ACCOUNT_CHARS: Final = 200
 _NATIVE_NAME_CHARS: Final = 48
 _SPEEDS: Final = (0.5, 2.0)  # of `open`
 _BAD_REQUEST: Final = 400
@@ -53,7 +53,7 @@ def convert(value: Mapping[str, Any], kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise ProtocolViolation(ErrorCode.BAD_MESSAGE, str(error)[:_ACCOUNT_CHARS]) from error
+        raise ProtocolViolation(ErrorCode.BAD_MESSAGE, complaint(error, kind)) from error
 
 
 def reply(message: Mapping[str, Any]) -> Reply:
