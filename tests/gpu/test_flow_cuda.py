@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from tests.support import flow_reference
-from tests.support.flow import drain, make_prompt, make_runner, make_tokens, offline, render_ready
+from tests.support.flow import drain, make_prompt, make_runner, make_tokens, offline, prepare_beside, render_ready
 from tests.support.flow_reference import REFERENCE_OPS
 from tests.support.golden import GOLDEN_DIR, TINY_MODEL_DIR, load_arrays
 from voicegate.engine.model.model_json import load_model_config
@@ -249,6 +249,24 @@ def test_batches_interleave() -> None:
         assert_near(mel, offline(float32_runner(), prompt, ids, streaming=True, is_final=False))
     for stream in streams:
         runner.close(stream)
+
+
+def test_a_prompt_is_the_same_whatever_runs_between_its_steps() -> None:
+    runner = float32_runner()
+    speaking = runner.prepare(make_prompt(0))
+    stream = runner.open(speaking)
+    stream.append(make_tokens(80))
+    prepared = [prepare_beside(runner, make_prompt(60), stream), runner.prepare(make_prompt(60))]
+    assert len(stream.blocks) > 0, "it has run between them"
+    streams = [runner.open(each) for each in prepared]
+    for each in streams:
+        each.append(make_tokens(50))
+    beside, alone = (drain(runner, each) for each in streams)
+    assert torch.equal(beside, alone)
+    for each in (stream, *streams):
+        runner.close(each)
+    for prompt in (speaking, *prepared):
+        runner.release(prompt)
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")

@@ -15,9 +15,9 @@ from voicegate.engine.token2wav.flow.euler import upstream_noise
 from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.offline import render_offline
 from voicegate.engine.token2wav.flow.plain_solver import PlainSolver
-from voicegate.engine.token2wav.flow.prompt import load_prompt
+from voicegate.engine.token2wav.flow.prompt import BlockPrompt, load_prompt
 from voicegate.engine.token2wav.flow.runner import FlowRunner
-from voicegate.engine.token2wav.flow.stream import BlockSolver, BlockStream
+from voicegate.engine.token2wav.flow.stream import BlockBatch, BlockSolver, BlockStream
 
 if TYPE_CHECKING:
     from voicegate.engine.token2wav.flow.cuda.ops import StepOps
@@ -140,6 +140,21 @@ def drain(runner: FlowRunner, stream: BlockStream) -> torch.Tensor:
     while stream.is_ready:
         mels += [mel.cpu() for mel in render_ready(runner, [stream])]
     return torch.cat(mels, dim=1)
+
+
+def prepare_beside(runner: FlowRunner, prompt: FlowPrompt, stream: BlockStream) -> BlockPrompt:
+    """Its steps between those of the stream's batches, as an engine has it that speaks meanwhile."""
+    rendering = runner.begin_prompt(prompt)
+    batch: BlockBatch | None = None
+    while not rendering.advance():
+        if batch is None and stream.is_ready:
+            batch = runner.begin([stream])
+        if batch is not None and batch.advance():
+            batch.result()
+            batch = None
+    prepared = rendering.result()
+    rendering.close()
+    return prepared
 
 
 def render_alone(prompt: FlowPrompt, tokens: Sequence[int]) -> torch.Tensor:

@@ -14,6 +14,7 @@ from tests.support.flow import (
     make_prompt,
     make_runner,
     make_tokens,
+    prepare_beside,
     render_ready,
 )
 from voicegate.engine.token2wav.flow.backend import BlocksExhausted, FlowPrompt, StreamsExhausted, StreamTooLong
@@ -217,6 +218,39 @@ def test_complete_prompt_blocks_are_shared(prompt_size: int, num_blocks: int) ->
     streams = [runner.open(prepared) for _ in range(3)]
     assert runner.num_free_blocks == free - num_blocks
     assert all(tuple(stream.blocks) == prepared.blocks for stream in streams)
+
+
+def test_a_prompt_is_the_same_whatever_runs_between_its_steps() -> None:
+    runner = make_runner()
+    stream = open_stream(runner, 10, num_tokens=80)
+    prepared = [prepare_beside(runner, make_prompt(60), stream), runner.prepare(make_prompt(60))]
+    assert [each.num_blocks for each in prepared] == [2, 2]
+    assert len(stream.blocks) > 0, "it has run between them"
+    streams = [runner.open(each) for each in prepared]
+    for each in streams:
+        each.append(make_tokens(50))
+    beside, alone = (drain(runner, each) for each in streams)
+    assert torch.equal(beside, alone)
+
+
+@pytest.mark.parametrize("num_steps", [0, 1, 10, 15])
+def test_a_prompt_that_is_given_up_gives_all_its_blocks_back(num_steps: int) -> None:
+    runner = make_runner()
+    free = runner.num_free_blocks
+    rendering = runner.begin_prompt(make_prompt(60))
+    assert runner.num_free_blocks == free - 2, "all are its own from the beginning"
+    for _ in range(num_steps):
+        assert not rendering.advance()
+    rendering.close()
+    rendering.close()
+    assert runner.num_free_blocks == free
+
+
+def test_a_prompt_without_room_for_all_of_it_holds_nothing() -> None:
+    runner = make_runner(num_blocks=1)
+    with pytest.raises(BlocksExhausted):
+        runner.begin_prompt(make_prompt(60))
+    assert runner.num_free_blocks == 1
 
 
 def test_prompt_blocks_live_as_long_as_their_last_user() -> None:

@@ -179,6 +179,18 @@ def test_unfit_prompts(prompt: FlowPrompt, message: str) -> None:
     assert flow.memory.num_free == 120
 
 
+@pytest.mark.parametrize("num_steps", [0, 1, 9])
+def test_a_prompt_that_is_given_up_gives_all_its_blocks_back(num_steps: int) -> None:
+    flow = golden_flow()
+    free = flow.memory.num_free
+    rendering = flow.runner.begin_prompt(prompt_of(13))
+    for _ in range(num_steps):
+        assert not rendering.advance()
+    rendering.close()
+    rendering.close()
+    assert flow.memory.num_free == free
+
+
 def test_a_released_prompt_takes_no_more_streams() -> None:
     flow = golden_flow()
     prompt = flow.runner.prepare(prompt_of(4))
