@@ -392,6 +392,9 @@ async def test_a_voice_that_is_given_up_while_it_is_made_lets_the_next_in() -> N
     await engine.add_voice("next", SOUND)
     await engine.remove_voice("next")
     assert [voice.name for voice in engine.info.voices] == ["rms"]
+    utterance = await held.submit("u", "Good morning.")  # behind what was asked for before
+    engine.end_text(utterance)
+    assert isinstance((await held.ends(1))[utterance], Done)
     await engine.close()
     assert held.models.held == free
 
