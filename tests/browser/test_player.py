@@ -9,8 +9,8 @@ from playwright.async_api import Page
 
 from tests.browser.rig import Rig, Samples, reference, serving, snr_db
 from tests.integration.wire_client import pitch_hz
+from voicegate import clients
 from voicegate.engine.fake.engine import Script, tone_hz
-from voicegate.gateway.server.http import pages_static
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -139,7 +139,7 @@ async def test_contexts_are_heard_in_the_order_in_which_they_were_opened(page: P
 
 
 async def test_the_types_name_what_there_is(page: Page) -> None:
-    types = (Path(pages_static.__file__).parents[2] / "clients/browser/player/player.d.ts").read_text()
+    types = (Path(clients.__file__).parent / "browser/player/player.d.ts").read_text()
     members = {
         name: re.findall(r"^  (?:readonly )?(\w+)[(:<]", types.partition(f"class {name} ")[2].partition("\n}")[0], re.M)
         for name in ("Player", "Context")

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from playwright._impl._driver import compute_driver_executable
 
-from voicegate.gateway.server.http import pages_static
+from voicegate import clients
 
 pytestmark = pytest.mark.integration
 
-PLAYER = Path(pages_static.__file__).parents[2] / "clients/browser/player"
+PLAYER = Path(clients.__file__).parent / "browser/player"
 COMPILER = Path(sys.prefix) / "typescript/node_modules/typescript/lib/tsc.js"
 OPTIONS = (
     *("--noEmit", "--strict", "--noImplicitAny", "false", "--allowJs", "--pretty", "false"),
