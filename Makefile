@@ -74,7 +74,7 @@ unit: setup
 disturbed: setup  ## the same tests, with sockets' events late and in another order (tests/support/disturbance.py)
 	$(BIN)/pytest -p tests.support.disturbance -m "not gpu and not soak" --numprocesses auto --maxprocesses 8 --dist loadfile
 
-soak: $(READY) $(BALANCERS) $(RAY)  ## the long tests, some minutes
+soak: $(READY) $(BALANCERS) $(RAY)  ## the long tests, some minutes; as root with debootstrap the Dockerfile too: a quarter of an hour, 3 GB
 	ONEDNN_PRIMITIVE_CACHE_CAPACITY=1 $(BIN)/pytest -m soak # torch's kernels by shape, which would look like a leak
 
 wheels: $(READY)  ## what README installs, into dist/
