@@ -1,6 +1,6 @@
 """What every backend asks of a request before it takes a slot, and the sequence that it makes of it. No torch."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from voicegate.engine.llm.backend import InvalidRequest, SequenceRequest
 from voicegate.engine.llm.sequence import Bistream, BistreamPolicy, Growing, LlmSequence, Unistream
@@ -22,7 +22,7 @@ def make_sequence(config: LlmConfig, request: SequenceRequest, policy: BistreamP
     return sequence
 
 
-def check_text_ids(config: LlmConfig, text_ids: Iterable[int]) -> None:
+def check_text_ids(config: LlmConfig, text_ids: Sequence[int]) -> None:
     """Raises InvalidRequest for ids that the text table lacks."""
     _check_ids("text", text_ids, config.vocab_size)
 
@@ -41,7 +41,7 @@ def growing(sequence_id: int, sequence: LlmSequence) -> Growing:
     return sequence
 
 
-def _check_ids(kind: str, ids: Iterable[int], limit: int) -> None:
-    wrong = [id_ for id_ in ids if not 0 <= id_ < limit]
-    if wrong:
+def _check_ids(kind: str, ids: Sequence[int], limit: int) -> None:
+    if ids and (min(ids) < 0 or max(ids) >= limit):  # hundreds of a prompt, at each sequence's beginning
+        wrong = [id_ for id_ in ids if not 0 <= id_ < limit]
         raise InvalidRequest(f"{kind} ids must lie in 0..{limit - 1}; these do not: {wrong[:5]}")

@@ -120,16 +120,19 @@ class Growing:
 
     def __init__(self, config: LlmConfig, prompt: LlmPrompt, *, max_tokens: int | None = None) -> None:
         self.decoded: list[int] = []  # what the sampler's repetition window looks at
-        self.feed: Feed | None = None
         self.failure: str | None = None
         self.state = SequenceState.WAITING
         self.min_tokens = 0
         self.max_tokens = 0  # in all: where this reading pauses, or where the speech is cut off
         self._config = config
         self._prompt = prompt
+        self._before_text = ((Table.SPEECH, config.sos_id), *_text_items(prompt.text_ids))
+        self._behind_text = ((Table.SPEECH, config.task_id), *_speech_items(prompt.speech_ids))
+        self._text_ids: tuple[int, ...] = ()  # of the last reading
         self._limit = max_tokens
         self._is_complete = False
         self.layout: tuple[Item, ...] = ()  # what the last reading fed before its first token
+        self._num_kept: int | None = None  # of what was fed before that, until its first token is there
 
     def read(self, text_ids: tuple[int, ...], *, until: int | None) -> None:
         """Go on with this text for the one before, up to `until` speech tokens in all; None: it is complete.
@@ -150,38 +153,56 @@ class Growing:
         self.min_tokens = stop.min_tokens_per_text_token * len(text_ids) if self._is_complete else 0
         limits = (until, self._limit, stop.max_length(len(text_ids)) if self._is_complete else None)
         self.max_tokens = min(limit for limit in limits if limit is not None)
-        items = (
-            (Table.SPEECH, self._config.sos_id),
-            *_text_items(text),
-            (Table.SPEECH, self._config.task_id),
-            *_speech_items((*self._prompt.speech_ids, *self.decoded)),
-        )
         if len(self.decoded) >= self.max_tokens:  # the limit is behind: nothing more is said
             self.state = SequenceState.TRUNCATED
             return
-        num_kept = _num_common(self.layout, items)
-        self.layout = items
+        num_before = len(self.layout)
+        self.layout = (
+            *self._before_text,
+            *_text_items(text_ids),
+            *self._behind_text,
+            *_speech_items(self.decoded),
+        )
+        self._num_kept = self._num_common(text_ids, num_before)
+        self._text_ids = text_ids
         self.state = SequenceState.RUNNABLE
-        self._feed(items[num_kept:], num_kept=num_kept)
+
+    def _num_common(self, text_ids: tuple[int, ...], num_before: int) -> int:
+        """How many items the layout shares with the one before, of so many; never all: the last is sampled from."""
+        if not num_before:
+            return 0
+        if text_ids == self._text_ids:
+            return min(num_before, len(self.layout) - 1)
+        pairs = zip(self._text_ids, text_ids, strict=False)
+        num_shorter = min(len(self._text_ids), len(text_ids))
+        num_text = next((index for index, (one, other) in enumerate(pairs) if one != other), num_shorter)
+        return len(self._before_text) + num_text
+
+    @property
+    def feed(self) -> Feed | None:
+        """Made when it is asked for: a device that feeds itself what it drew asks at readings alone."""
+        if self.state is not SequenceState.RUNNABLE:
+            return None
+        is_reading = self._num_kept is not None
+        return Feed(
+            self.layout[self._num_kept :] if is_reading else ((Table.SPEECH, self.decoded[-1]),),
+            ignore_eos=len(self.decoded) < self.min_tokens,
+            num_kept=self._num_kept,
+            forbids_end=not self._is_complete,
+        )
 
     def advance(self, token: int | None) -> int | None:
         """Take the token sampled from `feed`; returns it where it is speech."""
         assert token is not None, "growing never forces a fill"
-        self.feed = None
+        self._num_kept = None
         if ends_speech(self._config, token):
             self.state = SequenceState.FINISHED
             return None
         self.decoded.append(token)
-        if len(self.decoded) < self.max_tokens:
-            self._feed(((Table.SPEECH, token),))
-        else:
+        if len(self.decoded) >= self.max_tokens:
             is_cut = self._is_complete or self.max_tokens == self._limit
             self.state = SequenceState.TRUNCATED if is_cut else SequenceState.WAITING
         return _audible(self._config, token)
-
-    def _feed(self, items: tuple[Item, ...], *, num_kept: int | None = None) -> None:
-        ignores_eos = len(self.decoded) < self.min_tokens
-        self.feed = Feed(items, ignores_eos, num_kept=num_kept, forbids_end=not self._is_complete)
 
 
 class Bistream:
@@ -352,12 +373,6 @@ class Bistream:
 LlmSequence = Unistream | Growing | Bistream
 
 
-def _num_common(before: tuple[Item, ...], now: tuple[Item, ...]) -> int:
-    """How many items both begin with, but never all of `now`: its last position is sampled from."""
-    pairs = zip(before, now[:-1], strict=False)
-    return next((index for index, (one, other) in enumerate(pairs) if one != other), min(len(before), len(now) - 1))
-
-
 def _check_instruction(config: LlmConfig, text_ids: tuple[int, ...]) -> None:
     """Raises InvalidRequest for a text without end of its instruction, where the model wants one before every text."""
     is_needed = config.end_of_prompt_id is not None and config.needs_end_of_prompt
@@ -375,8 +390,10 @@ def _audible(config: LlmConfig, token: int) -> int | None:
 
 
 def _text_items(text_ids: Iterable[int]) -> list[Item]:
-    return [(Table.TEXT, text_id) for text_id in text_ids]
+    table = Table.TEXT
+    return [(table, text_id) for text_id in text_ids]
 
 
 def _speech_items(speech_ids: Iterable[int]) -> list[Item]:
-    return [(Table.SPEECH, speech_id) for speech_id in speech_ids]
+    table = Table.SPEECH
+    return [(table, speech_id) for speech_id in speech_ids]

@@ -145,9 +145,9 @@ class CudaLlmRunner(LiveSequences):
         error = self._lack_of_room(live, len(feed.items))
         if error is not None:
             return Member(error=error), nothing, None
-        first_speech_row = self._config.vocab_size
+        first_speech_row, text = self._config.vocab_size, Table.TEXT
         lines = self._records.feed_lines(
-            slot, [id_ + first_speech_row * (table is Table.SPEECH) for table, id_ in feed.items]
+            slot, [id_ if table is text else id_ + first_speech_row for table, id_ in feed.items]
         )
         if isinstance(sequence, Unistream | Growing):
             live.max_tokens = sequence.max_tokens

@@ -61,6 +61,25 @@ def test_a_reading_has_the_words_known_by_then_and_the_speech_made_so_far() -> N
     assert sequence.feed.items == (*text(23), *speech(TASK, 101, 102, 1, 2))
 
 
+@pytest.mark.parametrize("second", [(21, 22), (21, 22, 23), (21, 29, 23), (29,), (21,), (101, 102)])
+@pytest.mark.parametrize("first", [(21, 22), (21,), (22, 21)])
+@pytest.mark.parametrize("num_spoken", [1, 3])
+def test_what_stays_is_all_that_two_readings_begin_with_but_for_the_last_position(
+    first: tuple[int, ...], second: tuple[int, ...], num_spoken: int
+) -> None:
+    sequence = growing()
+    sequence.read(first, until=num_spoken)
+    speak(sequence, [101, 102, 3][:num_spoken])
+    before = sequence.layout
+    sequence.read(second, until=num_spoken + 1)
+    now, feed = sequence.layout, sequence.feed
+    assert feed is not None
+    assert feed.num_kept is not None
+    assert now[: feed.num_kept] + feed.items == now
+    num_common = next((n for n, (one, other) in enumerate(zip(before, now, strict=False)) if one != other), len(before))
+    assert feed.num_kept == min(num_common, len(now) - 1)
+
+
 def test_a_word_that_is_read_differently_later_is_fed_again() -> None:
     sequence = growing()
     sequence.read((21, 22), until=2)

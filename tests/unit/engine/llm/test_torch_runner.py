@@ -372,7 +372,7 @@ def test_a_reading_goes_on_as_if_all_its_text_and_speech_were_fed_anew(monkeypat
     runner.add(grown(0, seed=5))
     outputs = read_on(runner, 0)
     assert [index for index, output in enumerate(outputs) if output.is_paused] == [2, 5]
-    monkeypatch.setattr("voicegate.engine.llm.sequence._num_common", lambda _before, _now: 0)
+    monkeypatch.setattr("voicegate.engine.llm.sequence.Growing._num_common", lambda *_: 0)
     anew = make_runner()
     anew.add(grown(0, seed=5))
     assert read_on(anew, 0) == outputs
