@@ -1,6 +1,6 @@
 """Drops long silences from the speech tokens on their way to the flow. Pure; the LLM still sees every token."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 
 
 class SilentTokenFilter:
@@ -12,8 +12,12 @@ class SilentTokenFilter:
         self._run = 0
         self.num_seen = 0  # tokens, silent ones among them
 
-    def keep(self, tokens: Iterable[int]) -> tuple[int, ...]:
+    def keep(self, tokens: Sequence[int]) -> tuple[int, ...]:
         """The tokens to pass on, in order; any split of the stream gives the same tokens."""
+        if self._silent_tokens.isdisjoint(tokens):  # most often: they come one by one
+            self.num_seen += len(tokens)
+            self._run = 0 if tokens else self._run
+            return tuple(tokens)
         kept = []
         for token in tokens:
             self.num_seen += 1

@@ -26,7 +26,8 @@ class Pipeline:
         """`waker` is told of everything that is there to be fetched later than it was launched."""
         self._config = config
         self._stages = stages
-        stages.llm.set_waker(waker)
+        self._llm = stages.llm
+        self._llm.set_waker(waker)
         self._generating: dict[int, Clause] = {}  # by sequence id
         self._active: set[Clause] = set()
         self._reservations = Reservations(config, stages.flow)
@@ -87,15 +88,15 @@ class Pipeline:
             return
         text_ids, clause.text_ids = tuple(clause.text_ids), []
         if text_ids:
-            self._stages.llm.push_text(clause.llm_pass.sequence_id, text_ids)
+            self._llm.push_text(clause.llm_pass.sequence_id, text_ids)
         if clause.is_text_complete:
-            self._stages.llm.end_text(clause.llm_pass.sequence_id)
+            self._llm.end_text(clause.llm_pass.sequence_id)
 
     def read_again(self, clause: Clause, voice: ReadyVoice, *, until: int | None) -> None:
         """Go on with a paused pass, with all text that the clause has by now; `until` as in `start`."""
         assert clause.llm_pass is not None
         _, text_ids = voice.llm_prompt.before(clause.text_ids, is_streaming=False)
-        self._stages.llm.read(clause.llm_pass.sequence_id, text_ids, until=until)
+        self._llm.read(clause.llm_pass.sequence_id, text_ids, until=until)
         clause.is_paused = clause.is_prefilled = False
         self._reservations.note_text(clause)
 
@@ -139,7 +140,7 @@ class Pipeline:
             if clause.llm_pass is not None:
                 if clause.rendering is None:  # a slot is room, too
                     self.num_releases += 1
-                stack.callback(self._stages.llm.abort, self._end_pass(clause, clause.llm_pass))
+                stack.callback(self._llm.abort, self._end_pass(clause, clause.llm_pass))
 
     def _end_pass(self, clause: Clause, llm_pass: LlmPass) -> int:
         clause.llm_pass = None
@@ -151,7 +152,7 @@ class Pipeline:
     @property
     def counters(self) -> Mapping[str, float]:
         """What the models did so far, by name."""
-        return {**self.tally.counters, **self._stages.llm.counters}
+        return {**self.tally.counters, **self._llm.counters}
 
     @property
     def gauges(self) -> Mapping[str, float]:
@@ -159,7 +160,7 @@ class Pipeline:
         return {
             "active_clauses": len(self._active),
             "max_active_clauses": self._config.max_active_clauses,
-            "free_llm_slots": self._stages.llm.num_free_slots,
+            "free_llm_slots": self._llm.num_free_slots,
             **self._reservations.gauges,
         }
 
@@ -181,18 +182,20 @@ class Pipeline:
         """
         if len(self._active) >= self._config.max_active_clauses:
             return False
-        if clause.state is ClauseState.WAITING and not self._stages.llm.num_free_slots:
+        if clause.state is ClauseState.WAITING and not self._llm.num_free_slots:
             return False
         return not self._active or self._reservations.has_room(clause)
 
     def can_generate(self, clause: Clause) -> bool:
-        return clause.llm_pass is not None and self._stages.llm.is_runnable(clause.llm_pass.sequence_id)
+        llm_pass = clause.llm_pass
+        return llm_pass is not None and self._llm.is_runnable(llm_pass.sequence_id)
 
     def block_frames(self, clause: Clause) -> int:
         """Frames of the flow block that is complete and in no batch; 0 if none is."""
-        if clause.rendering is None or clause.batch is not None or not clause.rendering.flow.is_ready:
+        rendering = clause.rendering
+        if rendering is None or clause.batch is not None or not rendering.flow.is_ready:
             return 0
-        return clause.rendering.flow.next_num_frames
+        return rendering.flow.next_num_frames
 
     def num_missing_tokens(self, clause: Clause) -> int:
         """To come before its next block is complete; 0 where none is waited for."""
@@ -210,7 +213,7 @@ class Pipeline:
     def intake(self) -> Intake:
         """What the lanes take now."""
         return Intake(
-            takes_llm_step=self._stages.llm.takes_step,
+            takes_llm_step=self._llm.takes_step,
             takes_flow_step=self.token2wav.takes_step,
             num_new_batches=self._stages.flow.num_free_batches,
             num_blocks=self._stages.flow.num_free_blocks,
@@ -219,18 +222,18 @@ class Pipeline:
     @property
     def is_busy(self) -> bool:
         """Whether something is under way that has not been fetched."""
-        return self.token2wav.is_busy or self._stages.llm.is_busy
+        return self.token2wav.is_busy or self._llm.is_busy
 
     def wait(self) -> None:
         """Until everything launched is done, and an LLM that schedules itself has made something."""
-        self._stages.llm.wait()
+        self._llm.wait()
         self.token2wav.wait()
 
     # --- the LLM ----------------------------------------------------------------------------------------------
 
     def launch_llm(self, clauses: Sequence[Clause]) -> None:
         """One decode step (or prefill) of these; `fetch_tokens` has what comes of it."""
-        self._stages.llm.launch([clause.llm_pass.sequence_id for clause in clauses if clause.llm_pass is not None])
+        self._llm.launch([clause.llm_pass.sequence_id for clause in clauses if clause.llm_pass is not None])
         self.tally.note_batch("llm", len(clauses))
         for clause in clauses:
             if not clause.is_prefilled:
@@ -238,16 +241,17 @@ class Pipeline:
 
     def fetch_tokens(self) -> list[tuple[Clause, SequenceOutput]]:
         """What the LLM has made, in order; `take_tokens` hands it on."""
-        outputs = self._stages.llm.poll()
+        outputs = self._llm.poll()
         self.tally.num_outputs += len(outputs)
         # Of a sequence that was released nobody wants to know any more.
         return [(self._generating[each.sequence_id], each) for each in outputs if each.sequence_id in self._generating]
 
     def take_tokens(self, clause: Clause, output: SequenceOutput) -> None:
         """Hand what the LLM made of the clause to its flow. Raises what the flow refuses: StreamTooLong, say."""
-        if clause.llm_pass is None:
+        llm_pass = clause.llm_pass
+        if llm_pass is None:
             return
-        tokens = clause.llm_pass.silent_filter.keep(output.tokens)
+        tokens = llm_pass.silent_filter.keep(output.tokens)
         clause.tokens.extend(tokens)  # in place: no field is set
         flow = clause.rendering.flow if clause.rendering is not None else None
         if flow is not None:
@@ -255,7 +259,7 @@ class Pipeline:
         if output.is_paused:
             clause.is_paused = True
         if output.is_final:
-            self._end_pass(clause, clause.llm_pass)
+            self._end_pass(clause, llm_pass)
             clause.state = ClauseState.RENDERING
             self._reservations.note_length(clause)
             if flow is not None:

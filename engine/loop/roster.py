@@ -131,20 +131,20 @@ class Roster:
         Nothing reports that no further step can be launched behind those in flight: that would have all be looked at
         twice a step.
         """
-        passes = []
-        for utterance in self.of(keys):
-            clause = self._generating.get(utterance.listing.key)
-            if clause is not None and self._attempt(utterance, self._pipeline.can_generate, clause):
+        passes, can_generate = [], self._pipeline.can_generate
+        for key in keys:
+            clause = self._generating.get(key)
+            if clause is not None and self._attempt(self._utterances[key], can_generate, clause):
                 passes.append(clause)
             else:
-                utterance.listing.report()
+                self._changed.add(key)
         return passes
 
     def note_tokens(self, clause: Clause) -> None:
         """It has some more: most often nothing is new by that. They come to many utterances a step."""
-        is_news = len(clause.tokens) >= self._news_tokens.get(clause.listing.key, 0)
-        if is_news or not self._pipeline.can_generate(clause):
-            clause.listing.report()
+        key = clause.listing.key
+        if len(clause.tokens) >= self._news_tokens.get(key, 0) or not self._pipeline.can_generate(clause):
+            self._changed.add(key)
 
     def note_text(self, utterance: Utterance) -> None:
         """Some has come, or was read: it is read on before the next look."""
@@ -191,6 +191,8 @@ class Roster:
         if not self._readers:
             return []
         readers = [each for each in self.of(self._readers) if each.feed.lacks_clause is is_lacking]
+        if len(readers) < 2:  # most often: words come one by one
+            return readers
 
         def turn(utterance: Utterance) -> tuple[int, Rank]:
             return utterance.num_vain_bites, urgency(self._view(utterance, begun_s=None), now_s, self._limits)
@@ -265,7 +267,8 @@ class Roster:
         """
         num_ahead, roomless = 0, None
         for clause in utterance.clauses:
-            if clause.state is ClauseState.WAITING:
+            state = clause.state
+            if state is ClauseState.WAITING:
                 is_known = clause.is_text_complete or clause is growing or utterance.feed.is_bistream
                 if roomless is None and is_known and clause.text_ids and num_ahead < self._config.llm_ahead_tokens:
                     roomless = clause
@@ -273,7 +276,7 @@ class Roster:
             if roomless is None and clause.is_set_aside:
                 roomless = clause
             num_ahead += clause.num_ahead_tokens
-            if clause.state is ClauseState.GENERATING:
+            if state is ClauseState.GENERATING:
                 is_wanted = num_ahead < self._config.llm_ahead_tokens or clause.is_set_aside
                 return clause if is_wanted and self._pipeline.can_generate(clause) else None, roomless
         return None, roomless
@@ -287,17 +290,17 @@ class Roster:
         if front is None or not (generating is not None or block_frames or front.batch is not None):
             self._due.drop(key)
             return math.inf
-        view = StreamView(
-            key=key,
-            waiting_since_s=utterance.waiting_since_s,
-            deadline_s=utterance.deadline_s,
-            max_lead_s=self._max_lead_within_clause_s(utterance),
-            wants_llm=generating is not None,
-            block_frames=block_frames,
-            num_blocks=self._pipeline.num_blocks(front),
-            batch=front.batch,
-            begun_s=front.begun_s,
-            needs_prefill=generating is not None and not generating.is_prefilled,
+        view = StreamView(  # without names, which would take as long again
+            key,
+            utterance.waiting_since_s,
+            utterance.listener.deadline_s,
+            self._max_lead_within_clause_s(utterance),
+            generating is not None,  # wants_llm
+            block_frames,
+            self._pipeline.num_blocks(front),
+            front.batch,
+            front.begun_s,
+            generating is not None and not generating.is_prefilled,  # needs_prefill
         )
         due_s = due_at_s(view)
         if due_s > now_s:

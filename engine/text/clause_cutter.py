@@ -174,9 +174,16 @@ class ClauseCutter:
         limit = min(len(text), self._pos + self._max_letters)
         run_end = RUN_END.search(text, self._pos, limit)
         end = run_end.start() if run_end else limit
+        if self._takes_whole(text[self._pos : end]):
+            self._num_letters += end - self._pos
+            self._pos = end
         while self._pos < end and self._num_letters < self._max_letters:
             self._consume(text[self._pos])
         return None
+
+    def _takes_whole(self, run: str) -> bool:
+        """Whether `_consume`, character by character, would get to its end and count a letter each."""
+        return run.isascii() and run.isalpha() and self._num_letters + len(run) <= self._max_letters
 
     # --- words -------------------------------------------------------------------------------------------------
 

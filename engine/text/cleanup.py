@@ -50,6 +50,8 @@ _PICTURE: Final = re.compile("[0-9#*]\ufe0f?\u20e3|[^\x00-\x7f\u200d]\ufe0f")
 
 
 def clean_characters(text: str) -> str:
+    if text.isascii() and text.isprintable():  # all of these stay as they are
+        return text
     text = text.replace("\r\n", "\n").replace(PAUSE, " ")
     if not text.isascii():
         text = _PICTURE.sub(" ", text)

@@ -39,6 +39,8 @@ class FenceSplitter:
 
     def push(self, text: str) -> list[Piece]:
         """The decided pieces, in order; neighbours of a kind are joined."""
+        if self._is_decided and text and "\n" not in text:  # nearly every word that comes
+            return [Piece(text, self.is_code)]
         pieces: list[Piece] = []
         start = 0
         while start < len(text):

@@ -21,6 +21,8 @@ _SEPARATOR: Final = re.compile(rf"([\s.,?!;:'\-。，？！；：、{PAUSE}]+)")
 _INNER_MARKS: Final = frozenset("'-.,:")
 _ELLIPSIS: Final = re.compile(r"\.{2,}")
 _DASH: Final = re.compile(r"\s-+\s|--")
+_WORD: Final = "[A-Za-z]+(?:['-][A-Za-z]+)*"
+_TIDY: Final = re.compile(rf"{_WORD}(?:[.,?!;:]? {_WORD})*[.,?!;:]?")
 
 
 def tidy(text: str, *, keep_inner_stops: bool = False, keep_digit_marks: bool = False) -> str:
@@ -28,6 +30,8 @@ def tidy(text: str, *, keep_inner_stops: bool = False, keep_digit_marks: bool = 
 
     `keep_inner_stops`: "e.g" and "node.js" stay for a reader to come; `keep_digit_marks`: 3.14, 1,000 and 3:30 too.
     """
+    if _TIDY.fullmatch(text):  # what is read over and over while it grows is plain words, most often
+        return text
     if not text.isascii():  # a reading may have replaced the letter that carried a mark
         text = unicodedata.normalize("NFC", without_stray_marks(text))
     pieces = _SEPARATOR.split(text.translate(_LEFTOVER))

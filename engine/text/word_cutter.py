@@ -33,6 +33,9 @@ _DASHES: Final = frozenset({"-", "–"})
 # Marks behind a plain word that nothing behind them takes the place of, nor makes part of a word: "example.com".
 _ENDING_MARKS: Final = frozenset(",;?")
 _PLAIN_WORD: Final = re.compile(r"[A-Za-z\u00c0-\u024f]+(?:['’-][A-Za-z\u00c0-\u024f]+)*")
+# Between blanks, in small letters: where one ends the cutter, which is at its beginning there, has a cut.
+_PLAIN_WORDS: Final = re.compile(r"(?: [a-z]+(?= ))+")
+_NEVER_FULL: Final = 1_000_000_000  # letters
 _MAY_NAME_CODE: Final = re.compile(rf"{CODE_WORD_START}\Z")
 
 
@@ -135,10 +138,11 @@ class WordCutter:
 def finished_length(text: str, *, wide_group_chars: int = WIDE_GROUP_CHARS) -> int:
     """Length of the longest start of `text` that ends with a word which nothing that follows can change."""
     text = text[: open_markup_start(text)]
-    max_letters = sum(map(written_letters, text)) + 1
-    cutter, length = WordCutter(max_letters=max_letters, wide_group_chars=wide_group_chars), 0
+    cutter, length = WordCutter(max_letters=_NEVER_FULL, wide_group_chars=wide_group_chars), 0
     while (cut := cutter.next_cut(text[length:])) is not None:
         length += cut
+        if plain := _PLAIN_WORDS.match(text, length):
+            length = plain.end()
     words = text[length:].split()
     return len(text) if len(words) == 1 and _is_ended_by_mark(words[0]) else length
 

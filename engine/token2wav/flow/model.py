@@ -55,7 +55,9 @@ class FlowModel:
 
     def checked_tokens(self, token_ids: Iterable[int]) -> tuple[int, ...]:
         """Negative ids become 0, as upstream has it. Raises ValueError for ids beyond the table."""
-        tokens = tuple(max(token, 0) for token in token_ids)
+        tokens = tuple(token_ids)
+        if tokens and min(tokens) < 0:
+            tokens = tuple(max(token, 0) for token in tokens)
         if tokens and max(tokens) >= self.config.vocab_size:
             raise ValueError(f"speech token {max(tokens)} is not in the flow's table of {self.config.vocab_size}")
         return tokens
