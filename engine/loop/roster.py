@@ -293,7 +293,7 @@ class Roster:
         view = StreamView(  # without names, which would take as long again
             key,
             utterance.waiting_since_s,
-            utterance.listener.deadline_s,
+            utterance.deadline_s,
             self._max_lead_within_clause_s(utterance),
             generating is not None,  # wants_llm
             block_frames,
