@@ -40,14 +40,22 @@ class Products:
     update: Product  # linear, perhaps in parts to be summed, one behind the other: what norms take
 
 
+# Up to this many, one tile of them, outputs are parted in narrower tiles. At two such tiles that was slower in a step,
+# though each product by itself was faster.
+_ONE_TILE_LINES: Final = 64
+
+
 def _few_tile(num_lines: int, width_in: int) -> LinearTile:
-    return LinearTile(lines=64, outs=32 if num_lines <= 128 else 64, depth=64, num_stages=6, num_warps=4)
+    outs = 32 if num_lines <= _ONE_TILE_LINES else 64
+    return LinearTile(lines=64, outs=outs, depth=64, num_stages=6, num_warps=4)
 
 
 def _update_tile(num_lines: int, width_in: int) -> LinearTile:
-    """512 outputs are few programs: narrow tiles for few lines, inputs in four parts for all."""
-    lines, outs = (64, 32) if num_lines <= 128 else (64, 64) if num_lines <= _FEW_LINES else (128, 64)
-    return LinearTile(lines=lines, outs=outs, depth=64, num_stages=4, num_warps=4, num_parts=4)
+    """512 outputs are few programs, so inputs are in four parts."""
+    lines = 64 if num_lines <= _FEW_LINES else 128
+    outs = 32 if num_lines <= _ONE_TILE_LINES else 64
+    depth = 128 if _ONE_TILE_LINES < num_lines <= 2 * _ONE_TILE_LINES and width_in > 1024 else 64
+    return LinearTile(lines=lines, outs=outs, depth=depth, num_stages=4, num_warps=4, num_parts=4)
 
 
 PRODUCTS: Final = Products(
