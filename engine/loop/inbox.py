@@ -40,6 +40,7 @@ class _Envelope:
     utterance_id: UtteranceId | None
     commands: list[Command] = field(default_factory=list)
     is_opening: bool = False  # the utterance begins with it
+    last: "_Envelope | None" = None  # of its name, when this one opened
     is_taken: bool = False
 
 
@@ -63,8 +64,9 @@ class Inbox:
     def open(self, utterance_id: UtteranceId, command: Command) -> None:
         """An utterance's first. What still waits for one of its name, which has ended, stays apart and ahead."""
         with self._lock:
+            last = self._open.get(utterance_id)
             envelope = self._new_envelope(utterance_id)
-            envelope.is_opening = True
+            envelope.is_opening, envelope.last = True, last
             envelope.commands.append(command)
         self._bell.ring()
 
@@ -101,6 +103,8 @@ class Inbox:
             envelope = self._envelope(utterance_id)
             if envelope.is_opening:
                 self._take(envelope)
+                if envelope.last is not None and not envelope.last.is_taken:
+                    self._open[utterance_id] = envelope.last  # what comes for its name now is behind that
                 return "".join(text for push in envelope.commands if isinstance(push, _Push) for text in push.texts)
             envelope.commands.append(command)
             self._urgent.append(envelope)

@@ -5,7 +5,7 @@ from collections import defaultdict
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.patience import PATIENCE_S
@@ -134,6 +134,8 @@ ACTIONS = ["open", "push", "add", "cancel", "take", "end"]
 
 
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 3)), max_size=60))
+@example([("push", 0), ("open", 0), ("cancel", 0), ("cancel", 0)])
+@example([("push", 0), ("cancel", 0), ("open", 0), ("cancel", 0), ("push", 0)])
 def test_every_utterance_is_told_what_was_said_in_that_order(script: list[tuple[str, int]]) -> None:
     inbox, recorder = Inbox(), Recorder()
     said: dict[UtteranceId, list[str]] = defaultdict(list)
