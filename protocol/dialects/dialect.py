@@ -50,7 +50,7 @@ class Dialect(Protocol):
         """A frame of the client's. Bad ones are answered, never raised."""
 
     def output(self, context: str) -> OutputFormat:
-        """Of a context that a effect of this dialect's opened."""
+        """Of a context that an effect of this dialect's opened."""
 
     def word(self, message: ServerMessage) -> Sequence[Effect]:
         """A message of the session's, in this vendor's words; nothing where there are none."""

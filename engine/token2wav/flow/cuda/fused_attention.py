@@ -5,17 +5,13 @@
 from dataclasses import dataclass
 
 import torch
-import triton
 
 from voicegate.engine.token2wav.flow.block_pool import CFG_HALVES
 from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.cuda import attention_kernels, buffers
 from voicegate.engine.token2wav.flow.cuda.buffers import BatchView
+from voicegate.engine.token2wav.flow.cuda.launching import merge, tile_of
 from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
-
-# tl.dot takes no smaller side.
-_MIN_TILE = 16
-_MERGED_LINES = 32  # of a program
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +23,6 @@ class AttendTile:
     num_stages: int
     num_warps: int
     max_registers: int | None = None
-
-
-def _tile(size: int) -> int:
-    return max(int(triton.next_power_of_2(size)), _MIN_TILE)
 
 
 def _attend_tile(dtype: torch.dtype, num_lines: int) -> AttendTile:
@@ -92,9 +84,9 @@ def attend(
         HEADS=heads,
         CHANNELS=channels,
         WHOLE_BLOCK=FRAMES_PER_BLOCK,
-        BLOCK_Q=_tile(min(batch.num_lines, FRAMES_PER_BLOCK)),
-        BLOCK_K=_tile(FRAMES_PER_BLOCK),
-        BLOCK_C=_tile(channels),
+        BLOCK_Q=tile_of(min(batch.num_lines, FRAMES_PER_BLOCK)),
+        BLOCK_K=tile_of(FRAMES_PER_BLOCK),
+        BLOCK_C=tile_of(channels),
         SPLITS=tile.splits,
         PREFETCH=tile.prefetch if tensors.is_pdl else 0,  # else there is nothing to wait for meanwhile
         NUM_STAGES=tile.num_stages,
@@ -104,27 +96,5 @@ def attend(
         launch_pdl=tensors.is_pdl,
     )
     if tile.splits > 1:
-        _merge(tensors, sums, highest, total, out=out)
+        merge(tensors, sums, highest, total, out=out)
     return out
-
-
-def _merge(
-    tensors: FlowTensors, sums: torch.Tensor, highest: torch.Tensor, total: torch.Tensor, *, out: torch.Tensor
-) -> None:
-    """Sums [splits, C * L, H * d], highest and total [splits, C * L * H] -> out [C * L, H * d]."""
-    splits, num_lines = highest.shape
-    channels = tensors.config.head_dim
-    attention_kernels.merge_kernel[(triton.cdiv(num_lines, _MERGED_LINES),)](
-        sums,
-        highest,
-        total,
-        out,
-        num_lines,
-        CHANNELS=channels,
-        SPLITS=splits,
-        BLOCK_L=_MERGED_LINES,
-        BLOCK_C=_tile(channels),
-        IS_PDL=tensors.is_pdl,
-        num_warps=4,
-        launch_pdl=tensors.is_pdl,
-    )

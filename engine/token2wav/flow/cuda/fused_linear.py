@@ -8,8 +8,8 @@ From where cuBLAS is faster, and which tile is fastest, is the outcome of bench/
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Final, Protocol
+from functools import cache, partial
+from typing import Final
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
@@ -17,18 +17,12 @@ import triton
 from triton.runtime import driver
 
 from voicegate.engine.token2wav.flow.cuda import linear_kernels
+from voicegate.engine.token2wav.flow.cuda.launching import Launching
 
 # Up to this many lines, one stream's block, wide products are Triton's.
 _FEW_LINES: Final = 100
 # Up to this many, two streams' blocks, an update's inputs are split among programs: its outputs alone are too few.
 _FEW_UPDATE_LINES: Final = 200
-
-
-class Launching(Protocol):
-    """What a family's tensors say of how its kernels are launched."""
-
-    @property
-    def is_pdl(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +42,6 @@ class LinearTile:
         """With as many stages as there is shared memory for: a Hopper's 227 KiB hold all, an Ada's 99 do not."""
         most = num_bytes // ((self.lines + self.outs) * self.depth * dtype.itemsize)
         return self if self.num_stages <= most else replace(self, num_stages=most)
-
-
-# Lines and width of what is multiplied -> the tile.
-TileOf = Callable[[int, int], LinearTile]
 
 
 def _few_tile(num_lines: int, width_in: int) -> LinearTile:
@@ -95,45 +85,43 @@ def launch_linear(
     return out
 
 
+@dataclass(frozen=True, slots=True)
+class Few:
+    """Which products are Triton's: of so few lines, by these tiles."""
+
+    num_lines: int
+    tile_of: Callable[[int, int], LinearTile]  # of lines and their width
+
+    def tile(self, x: torch.Tensor, weight: torch.Tensor) -> LinearTile | None:
+        """With as many stages as there is room for; None: a product for cuBLAS."""
+        tile = self.tile_of(*x.shape)
+        if len(x) > self.num_lines or x.dtype.itemsize != 2 or not tile.fits(weight):
+            return None
+        return tile.within(shared_bytes(x.device), x.dtype)
+
+
+_FEW: Final = Few(_FEW_LINES, _few_tile)
+_FEW_OF_UPDATE: Final = Few(_FEW_UPDATE_LINES, _update_tile)
+
+
 def linear(
-    tensors: Launching,
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor,
-    *,
-    limit: int = _FEW_LINES,
-    tile_of: TileOf = _few_tile,
+    tensors: Launching, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, few: Few = _FEW
 ) -> torch.Tensor:
-    if (tile := _tile_of_few(x, weight, limit, tile_of)) is not None:
+    if (tile := few.tile(x, weight)) is not None:
         return launch_linear(x, weight, bias, tile=tile, has_gelu=False, is_pdl=tensors.is_pdl)
     return F.linear(x, weight, bias)
 
 
 def widen(
-    tensors: Launching,
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor,
-    *,
-    limit: int = _FEW_LINES,
-    tile_of: TileOf = _few_tile,
+    tensors: Launching, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, few: Few = _FEW
 ) -> torch.Tensor:
-    if (tile := _tile_of_few(x, weight, limit, tile_of)) is not None:
+    if (tile := few.tile(x, weight)) is not None:
         return launch_linear(x, weight, bias, tile=tile, has_gelu=True, is_pdl=tensors.is_pdl)
     # cuBLASLt's epilogue is the tanh form; a CPU's `use_gelu` would be the exact one.
     return torch._addmm_activation(bias, x, weight.t(), use_gelu=True)
 
 
-def update(
-    tensors: Launching,
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor,
-    *,
-    limit: int = _FEW_UPDATE_LINES,
-    tile_of: TileOf = _update_tile,
-) -> torch.Tensor:
-    return linear(tensors, x, weight, bias, limit=limit, tile_of=tile_of)
+update: Final = partial(linear, few=_FEW_OF_UPDATE)
 
 
 def shared_bytes(device: torch.device) -> int:
@@ -144,11 +132,3 @@ def shared_bytes(device: torch.device) -> int:
 @cache
 def _shared_bytes(device: torch.device) -> int:
     return int(driver.active.utils.get_device_properties(device.index)["max_shared_mem"])
-
-
-def _tile_of_few(x: torch.Tensor, weight: torch.Tensor, limit: int, tile_of: TileOf) -> LinearTile | None:
-    """With as many stages as there is room for; None: a product for cuBLAS."""
-    tile = tile_of(*x.shape)
-    if len(x) > limit or x.dtype.itemsize != 2 or not tile.fits(weight):
-        return None
-    return tile.within(shared_bytes(x.device), x.dtype)

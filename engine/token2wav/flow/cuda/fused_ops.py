@@ -10,21 +10,16 @@ import triton
 from voicegate.engine import units
 from voicegate.engine.token2wav.flow.block_pool import CFG_HALVES
 from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
-from voicegate.engine.token2wav.flow.cuda import buffers, input_kernels, line_kernels
+from voicegate.engine.token2wav.flow.cuda import buffers, input_kernels, launching, line_kernels
 from voicegate.engine.token2wav.flow.cuda.buffers import BatchView
+from voicegate.engine.token2wav.flow.cuda.launching import MIN_TILE, tile_of
 from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
 from voicegate.engine.token2wav.flow.estimator import CONV_HISTORY, MISH_LIMIT, NORM_EPS
 from voicegate.engine.token2wav.flow.weights import CONV_GROUPS
 
-# tl.dot takes no smaller side.
-_MIN_TILE = 16
 _FRAME_TILE = triton.next_power_of_2(FRAMES_PER_BLOCK)
 # Below this many programs of 64 channels the convolutions are cut finer, to fill the GPU.
 _FEW_PROGRAMS = 128
-
-
-def _tile(size: int) -> int:
-    return max(int(triton.next_power_of_2(size)), _MIN_TILE)
 
 
 def embed(tensors: FlowTensors, batch: BatchView, hidden: torch.Tensor) -> None:
@@ -44,7 +39,7 @@ def embed(tensors: FlowTensors, batch: BatchView, hidden: torch.Tensor) -> None:
         "BLOCK_N": _FRAME_TILE,
     }
     half_precision = tensors.dtype.itemsize == 2
-    block_d = min(_tile(dim), 64) if half_precision else _MIN_TILE
+    block_d = min(tile_of(dim), 64) if half_precision else MIN_TILE
     input_kernels.project_input_kernel[(num_rows, triton.cdiv(dim, block_d))](
         batch.x,
         tensors.x_weight,
@@ -61,7 +56,7 @@ def embed(tensors: FlowTensors, batch: BatchView, hidden: torch.Tensor) -> None:
         **common,
         BEFORE=buffers.BEFORE,
         MELS=units.NUM_MELS,
-        BLOCK_K=_tile(units.NUM_MELS),
+        BLOCK_K=tile_of(units.NUM_MELS),
         BLOCK_D=block_d,
         IS_PDL=tensors.is_pdl,
         num_warps=4,
@@ -81,7 +76,7 @@ def _convolve(
 ) -> None:
     group = tensors.config.dim // CONV_GROUPS
     num_windows = CFG_HALVES * batch.num_rows
-    block_out = _tile(group)
+    block_out = tile_of(group)
     if block_out > 32 and num_windows * CONV_GROUPS < _FEW_PROGRAMS:
         block_out = 32
     input_kernels.positional_conv_kernel[(num_windows, CONV_GROUPS * triton.cdiv(group, block_out))](
@@ -98,7 +93,7 @@ def _convolve(
         IS_LAST=conv == 1,
         GROUP=group,
         MISH_LIMIT=MISH_LIMIT,
-        BLOCK_IN=_tile(group),
+        BLOCK_IN=tile_of(group),
         BLOCK_OUT=block_out,
         NUM_STAGES=4 if tensors.dtype.itemsize == 2 else 2,
         IS_PDL=tensors.is_pdl,
@@ -143,25 +138,6 @@ def norm(
 
 
 def euler(tensors: FlowTensors, batch: BatchView, normed: torch.Tensor) -> None:
-    half_precision = tensors.dtype.itemsize == 2
-    grid = (triton.cdiv(batch.num_lines, _MIN_TILE), triton.cdiv(units.NUM_MELS, _MIN_TILE))
-    line_kernels.euler_kernel[grid](
-        normed,
-        tensors.out_weight,
-        tensors.out_bias,
-        tensors.widths,
-        batch.x,
-        batch.step,
-        batch.num_lines,
-        CFG_RATE=tensors.cfg_rate,
-        DIM=tensors.config.dim,
-        MELS=units.NUM_MELS,
-        BLOCK_L=_MIN_TILE,
-        BLOCK_M=_MIN_TILE,
-        NUM_PARTS=8 if half_precision else 1,
-        BLOCK_K=64,
-        NUM_STAGES=2 if half_precision else 1,
-        IS_PDL=tensors.is_pdl,
-        num_warps=8 if half_precision else 4,
-        launch_pdl=tensors.is_pdl,
+    launching.euler(
+        tensors, tensors.out_weight, tensors.out_bias, batch.x, batch.step, normed, num_lines=batch.num_lines
     )

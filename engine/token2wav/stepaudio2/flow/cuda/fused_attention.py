@@ -9,15 +9,13 @@ import torch
 import triton
 
 from voicegate.engine import units
-from voicegate.engine.token2wav.flow.cuda.attention_kernels import merge_kernel
+from voicegate.engine.token2wav.flow.cuda.launching import merge, tile_of
 from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkBuffers
 from voicegate.engine.token2wav.stepaudio2.flow.cuda import attention_kernels
 from voicegate.engine.token2wav.stepaudio2.flow.cuda.tensors import StepTensors
 from voicegate.engine.token2wav.stepaudio2.flow.estimator import INNER_NORM_EPS
 from voicegate.engine.token2wav.stepaudio2.flow.memory import CFG_HALVES
 
-_MIN_TILE: Final = 16  # tl.dot takes no smaller side
-_MERGED_LINES: Final = 32  # of a program
 _KEYS: Final = 64  # of a tile
 # A row's context is split until there are so many programs, if it has so many tiles: a GPU's multiprocessors. Lower ->
 # more of them idle at one row; higher -> more to merge.
@@ -98,7 +96,7 @@ def attend(
         EPS=INNER_NORM_EPS,
         BLOCK_Q=tile.frames,
         BLOCK_K=tile.keys,
-        BLOCK_C=max(int(triton.next_power_of_2(channels)), _MIN_TILE),
+        BLOCK_C=tile_of(channels),
         SPLITS=tile.splits,
         NUM_STAGES=tile.num_stages,
         IS_PDL=tensors.is_pdl,
@@ -107,27 +105,5 @@ def attend(
         launch_pdl=tensors.is_pdl,
     )
     if tile.splits > 1:
-        _merge(tensors, sums, highest, total, out=out)
+        merge(tensors, sums, highest, total, out=out)
     return out
-
-
-def _merge(
-    tensors: StepTensors, sums: torch.Tensor, highest: torch.Tensor, total: torch.Tensor, *, out: torch.Tensor
-) -> None:
-    """Sums [splits, lines, H * d], highest and total [splits, lines * H] -> out [lines, H * d]."""
-    splits, num_lines = highest.shape
-    channels = tensors.config.head_dim
-    merge_kernel[(triton.cdiv(num_lines, _MERGED_LINES),)](
-        sums,
-        highest,
-        total,
-        out,
-        num_lines,
-        CHANNELS=channels,
-        SPLITS=splits,
-        BLOCK_L=_MERGED_LINES,
-        BLOCK_C=max(int(triton.next_power_of_2(channels)), _MIN_TILE),
-        IS_PDL=tensors.is_pdl,
-        num_warps=4,
-        launch_pdl=tensors.is_pdl,
-    )

@@ -8,7 +8,8 @@ import torch
 import triton
 
 from voicegate.engine import units
-from voicegate.engine.token2wav.flow.cuda import line_kernels
+from voicegate.engine.token2wav.flow.cuda import launching, line_kernels
+from voicegate.engine.token2wav.flow.cuda.launching import MIN_TILE
 from voicegate.engine.token2wav.flow.estimator import MISH_LIMIT
 from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkBuffers
 from voicegate.engine.token2wav.stepaudio2.flow.cuda import conv_kernels, input_kernels
@@ -17,7 +18,6 @@ from voicegate.engine.token2wav.stepaudio2.flow.estimator import INNER_NORM_EPS,
 from voicegate.engine.token2wav.stepaudio2.flow.memory import CFG_HALVES
 from voicegate.engine.token2wav.stepaudio2.flow.weights import CONV_TAPS
 
-_MIN_TILE: Final = 16  # tl.dot takes no smaller side
 _INPUT_CHANNELS: Final = 64  # of a program
 _CHANNELS_PER_WARP: Final = 128  # four a thread
 _MAX_WARPS: Final = 4
@@ -29,7 +29,7 @@ def project_input(tensors: StepTensors, buffers: ChunkBuffers) -> torch.Tensor:
     num_lines = buffers.shape.num_rows * buffers.shape.num_frames
     hidden = torch.empty(CFG_HALVES * num_lines, dim, dtype=torch.float32, device=buffers.x.device)
     block_d = min(int(triton.next_power_of_2(dim)), _INPUT_CHANNELS)
-    input_kernels.project_input_kernel[(triton.cdiv(num_lines, _MIN_TILE), triton.cdiv(dim, block_d))](
+    input_kernels.project_input_kernel[(triton.cdiv(num_lines, MIN_TILE), triton.cdiv(dim, block_d))](
         buffers.x,
         tensors.x_weight,
         buffers.base,
@@ -37,7 +37,7 @@ def project_input(tensors: StepTensors, buffers: ChunkBuffers) -> torch.Tensor:
         num_lines,
         DIM=dim,
         MELS=units.NUM_MELS,
-        BLOCK_L=_MIN_TILE,
+        BLOCK_L=MIN_TILE,
         BLOCK_K=int(triton.next_power_of_2(units.NUM_MELS)),
         BLOCK_D=block_d,
         IS_PDL=tensors.is_pdl,
@@ -166,24 +166,5 @@ def _line_warps(block_d: int) -> int:
 
 def euler(tensors: StepTensors, buffers: ChunkBuffers, normed: torch.Tensor) -> None:
     """normed [C * B * n, D] -> velocity, guidance, and x one Euler step further, in place."""
-    half_precision = tensors.dtype.itemsize == 2
     num_lines = buffers.shape.num_rows * buffers.shape.num_frames
-    line_kernels.euler_kernel[(triton.cdiv(num_lines, _MIN_TILE), triton.cdiv(units.NUM_MELS, _MIN_TILE))](
-        normed,
-        *tensors.out,
-        tensors.widths,
-        buffers.x,
-        buffers.step,
-        num_lines,
-        CFG_RATE=tensors.cfg_rate,
-        DIM=tensors.config.dim,
-        MELS=units.NUM_MELS,
-        BLOCK_L=_MIN_TILE,
-        BLOCK_M=_MIN_TILE,
-        NUM_PARTS=8 if half_precision else 1,
-        BLOCK_K=64,
-        NUM_STAGES=2 if half_precision else 1,
-        IS_PDL=tensors.is_pdl,
-        num_warps=8 if half_precision else 4,
-        launch_pdl=tensors.is_pdl,
-    )
+    launching.euler(tensors, *tensors.out, buffers.x, buffers.step, normed, num_lines=num_lines)

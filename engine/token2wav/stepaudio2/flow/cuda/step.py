@@ -12,7 +12,7 @@ from typing import Final
 import torch
 
 from voicegate.engine.token2wav.flow.cuda import fused_linear
-from voicegate.engine.token2wav.flow.cuda.fused_linear import LinearTile
+from voicegate.engine.token2wav.flow.cuda.fused_linear import Few, LinearTile
 from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkBuffers
 from voicegate.engine.token2wav.stepaudio2.flow.cuda import fused_attention, fused_lines
 from voicegate.engine.token2wav.stepaudio2.flow.cuda.tensors import StepTensors, step_tensors
@@ -59,9 +59,9 @@ def _update_tile(num_lines: int, width_in: int) -> LinearTile:
 
 
 PRODUCTS: Final = Products(
-    linear=partial(fused_linear.linear, limit=_FEW_LINES, tile_of=_few_tile),
-    widen=partial(fused_linear.widen, limit=_FEW_LINES, tile_of=_few_tile),
-    update=partial(fused_linear.update, limit=_FEW_UPDATE_LINES, tile_of=_update_tile),
+    linear=partial(fused_linear.linear, few=Few(_FEW_LINES, _few_tile)),
+    widen=partial(fused_linear.widen, few=Few(_FEW_LINES, _few_tile)),
+    update=partial(fused_linear.linear, few=Few(_FEW_UPDATE_LINES, _update_tile)),
 )
 
 
