@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,16 @@ def save(report: Mapping[str, Any], path: Path | None) -> None:
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def gather(measure: Callable[[str], Mapping[str, Any]], kinds: Iterable[str], path: Path | None) -> None:
+    """What is measured beside each kind, printed and saved as soon as it is there."""
+    beside: dict[str, Mapping[str, Any]] = {}
+    report = {"environment": environment.describe(), "beside": beside}
+    for kind in kinds:
+        beside[kind] = measure(kind)
+        print(kind, json.dumps(beside[kind]), flush=True)
+        save(report, path)
 
 
 def main_of_rows(doc: str | None, measure: Callable[[], list[dict[str, Any]]]) -> None:

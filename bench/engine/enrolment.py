@@ -11,7 +11,6 @@ recording, of the longest that an engine has room for. Needs a machine with noth
 import argparse
 import asyncio
 import io
-import json
 import shutil
 import subprocess
 import sys
@@ -172,11 +171,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     configure_logs("error", "console")
-    report: dict[str, Any] = {"environment": environment.describe(), "beside": {}}
-    for kind in options.kinds:
-        report["beside"][kind] = asyncio.run(measure(kind, model_dir=options.model, threads=options.threads))
-        print(kind, json.dumps(report["beside"][kind]), flush=True)
-        results_file.save(report, options.json)
+
+    def beside(kind: str) -> dict[str, Any]:
+        return asyncio.run(measure(kind, model_dir=options.model, threads=options.threads))
+
+    results_file.gather(beside, options.kinds, options.json)
 
 
 if __name__ == "__main__":

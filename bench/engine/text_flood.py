@@ -10,7 +10,6 @@ was heard by then. The tiny model on one thread, at the engine's seam. Needs a m
 
 import argparse
 import asyncio
-import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,11 +112,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     configure_logs("error", "console")
-    report: dict[str, Any] = {"environment": environment.describe(), "beside": {}}
-    for kind in options.kinds:
-        report["beside"][kind] = asyncio.run(measure(kind, rounds=options.rounds, round_s=options.round_s))
-        print(kind, json.dumps(report["beside"][kind]), flush=True)
-        results_file.save(report, options.json)
+
+    def beside(kind: str) -> dict[str, Any]:
+        return asyncio.run(measure(kind, rounds=options.rounds, round_s=options.round_s))
+
+    results_file.gather(beside, options.kinds, options.json)
 
 
 if __name__ == "__main__":

@@ -10,13 +10,7 @@ from voicegate.engine.loop.prompting import PassPrompt, voice_prompt
 from voicegate.engine.loop.stages import ReadyVoice, Stages, VoiceRoom
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.text.tokenizer import TextTokenizer
-from voicegate.engine.token2wav.flow.backend import (
-    FlowBackend,
-    FlowPrompt,
-    PreparedPrompt,
-    PromptRendering,
-    rendered_whole,
-)
+from voicegate.engine.token2wav.flow.backend import FlowBackend, FlowPrompt, PreparedPrompt, PromptRendering
 from voicegate.engine.voices.voice import Voice
 
 
@@ -28,16 +22,22 @@ def voice_room(config: EngineConfig, voices: Iterable[Voice]) -> VoiceRoom:
 
 def ready_voice(voice: Voice, model: ModelConfig, tokenizer: TextTokenizer, flow: FlowBackend[Any, Any]) -> ReadyVoice:
     """At once, for when nobody speaks yet. Raises PromptError and FlowError."""
-    prompt, rendering = begin_voice(voice, model, tokenizer, flow)
-    return ReadyVoice(voice, prompt, rendered_whole(rendering))
+    prompt, flow_prompt = _prompts_of(voice, model, tokenizer)
+    return ReadyVoice(voice, prompt, flow.prepare(flow_prompt))
 
 
 def begin_voice(
     voice: Voice, model: ModelConfig, tokenizer: TextTokenizer, flow: FlowBackend[Any, Any]
 ) -> tuple[PassPrompt, PromptRendering[Any]]:
     """Raises PromptError and FlowError."""
+    prompt, flow_prompt = _prompts_of(voice, model, tokenizer)
+    return prompt, flow.begin_prompt(flow_prompt)
+
+
+def _prompts_of(voice: Voice, model: ModelConfig, tokenizer: TextTokenizer) -> tuple[PassPrompt, FlowPrompt]:
+    """What the LLM and the flow are given of it. Raises PromptError."""
     prompt = voice_prompt(voice, tokenizer, instruct_prefix=model.instruct_prefix)
-    return prompt, flow.begin_prompt(FlowPrompt(voice.speech_tokens, voice.mel, voice.embedding))
+    return prompt, FlowPrompt(voice.speech_tokens, voice.mel, voice.embedding)
 
 
 class VoiceShelf:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from tests.support import golden
+from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 from voicegate.engine.token2wav.vocoder.model import VocoderModel
 from voicegate.engine.token2wav.vocoder.offline import OfflineVocoder
@@ -14,6 +15,26 @@ from voicegate.engine.token2wav.vocoder.plain_renderer import PlainRenderer
 from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
 
 CPU = torch.device("cpu")
+# Every kind of layer, and few taps: the interpreter takes a millisecond for each step of a product.
+SMALL_VOCODER = VocoderConfig(
+    base_channels=16,
+    f0_channels=8,
+    num_harmonics=8,
+    sine_amplitude=0.1,
+    noise_std=0.003,
+    voiced_threshold_hz=10,
+    upsample_rates=(8, 15),
+    upsample_kernels=(16, 31),
+    stft_size=16,
+    stft_hop=4,
+    resblock_kernels=(2, 3),
+    resblock_dilations=((3,), (3,)),
+    source_resblock_kernels=(2, 2),
+    source_resblock_dilations=((2,), (1, 2)),
+    leaky_relu_slope=0.1,
+    audio_limit=0.99,
+    look_right_frames=4,
+)
 
 
 def golden_excitation(num_rows: int) -> torch.Tensor:

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from tests.support.stepaudio2 import CPU, generated, normal
+from tests.support.vocoder import SMALL_VOCODER
 from tests.support.vocoder_errors import log_spectrum_error, relative_error
 from voicegate.engine import units
-from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.token2wav.stepaudio2.vocoder.cuda.kernel_decoder import KernelDecoder
 from voicegate.engine.token2wav.stepaudio2.vocoder.network import RowLengths, StepAudio2Network
 from voicegate.engine.token2wav.stepaudio2.vocoder.weights import load_vocoder_weights, vocoder_shapes
@@ -24,26 +24,8 @@ pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="CPU tensors; tests/gpu runs the kernels on CUDA"),
 ]
 
-# Every kind of layer, and few taps: the interpreter takes a millisecond for each step of a product.
-SMALL = VocoderConfig(
-    base_channels=16,
-    f0_channels=8,
-    num_harmonics=8,
-    sine_amplitude=0.1,
-    noise_std=0.003,
-    voiced_threshold_hz=10,
-    upsample_rates=(8, 15),
-    upsample_kernels=(16, 31),
-    stft_size=16,
-    stft_hop=4,
-    resblock_kernels=(3, 5),
-    resblock_dilations=((3,), (3,)),
-    source_resblock_kernels=(3, 3),
-    source_resblock_dilations=((2,), (1, 2)),
-    leaky_relu_slope=0.1,
-    audio_limit=0.99,
-    look_right_frames=0,
-)
+# Even kernels have no middle, and nothing is awaited: layers look both ways.
+SMALL = replace(SMALL_VOCODER, resblock_kernels=(3, 5), source_resblock_kernels=(3, 3), look_right_frames=0)
 # Large ones, the slower the interpreter is the more there are; cut in four and in two at the end.
 TILES = (Tile(256, 128, 4, 2, 0.0, num_slices=4), Tile(256, 32, 4, 2, 1.0, num_slices=2))
 FRAMES = (2, 1)  # of two rows in two

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
 
 from tests.support import golden
-from tests.support.vocoder import feed_together, plain_runner
+from tests.support.vocoder import SMALL_VOCODER, feed_together, plain_runner
 from voicegate.engine import units
-from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.model.weights import WeightsError
 from voicegate.engine.token2wav.vocoder.backend import VocoderJob, VocoderStreamsExhausted
 from voicegate.engine.token2wav.vocoder.cuda.config import Tile, VocoderCudaConfig
@@ -21,26 +21,6 @@ from voicegate.engine.token2wav.vocoder.weights import vocoder_shapes
 pytestmark = pytest.mark.unit
 
 CPU = torch.device("cpu")
-# Every kind of layer, and few taps: the interpreter takes a millisecond for each step of a product.
-SMALL = VocoderConfig(
-    base_channels=16,
-    f0_channels=8,
-    num_harmonics=8,
-    sine_amplitude=0.1,
-    noise_std=0.003,
-    voiced_threshold_hz=10,
-    upsample_rates=(8, 15),
-    upsample_kernels=(16, 31),
-    stft_size=16,
-    stft_hop=4,
-    resblock_kernels=(2, 3),
-    resblock_dilations=((3,), (3,)),
-    source_resblock_kernels=(2, 2),
-    source_resblock_dilations=((2,), (1, 2)),
-    leaky_relu_slope=0.1,
-    audio_limit=0.99,
-    look_right_frames=4,
-)
 EAGER = VocoderCudaConfig(
     precision="float32",
     batch_buckets=(1, 2),
@@ -59,7 +39,7 @@ def state_dict() -> dict[str, torch.Tensor]:
         name: torch.from_numpy(
             golden.weight(name, shape, scale=scale.get(name, 1.0), shift=-1.5 if name == "conv_post.bias" else 0.0)
         )
-        for name, shape in vocoder_shapes(SMALL).items()
+        for name, shape in vocoder_shapes(SMALL_VOCODER).items()
     }
 
 
@@ -70,7 +50,7 @@ MEL = torch.randn(2, units.NUM_MELS, MAX_FRAMES, generator=torch.Generator().man
 
 @pytest.fixture(scope="module")
 def model() -> VocoderModel:
-    return VocoderModel(SMALL, state_dict(), max_samples=NUM_SAMPLES, device=CPU, excitation=EXCITATION)
+    return VocoderModel(SMALL_VOCODER, state_dict(), max_samples=NUM_SAMPLES, device=CPU, excitation=EXCITATION)
 
 
 @pytest.fixture(scope="module")
@@ -141,8 +121,6 @@ def test_every_bucket_runs_on_padding_alone(model: VocoderModel) -> None:
 
 
 def test_blocks_that_the_kernels_cannot_join_are_refused() -> None:
-    uneven = VocoderConfig(
-        **{name: getattr(SMALL, name) for name in VocoderConfig.__slots__} | {"resblock_dilations": ((3,), (5,))}
-    )
+    uneven = replace(SMALL_VOCODER, resblock_dilations=((3,), (5,)))
     with pytest.raises(WeightsError, match="same dilations"):
         check_config(uneven)
