@@ -34,6 +34,7 @@ CPU: Final = "cpu"
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["json", "console"]
 Device = Literal["auto", "cpu", "cuda"]
+EngineProcess = Literal["auto", "own", "shared"]
 Precision = Literal["bfloat16", "float32"]
 KvDtype = Literal["auto", "bfloat16", "float32", "float8"]
 FlowProducts = Literal["precision", "float8"]
@@ -187,8 +188,10 @@ class GatewayConfig:
     device: Device = setting("auto", "where the engine runs; auto takes CUDA where there is one")
     gpus: str = setting(
         "",
-        "an engine process on each of these GPUs, with commas: 0,1; cpu,cpu to try it without; unset: none, the "
-        "engine runs in this process",
+        "an engine process on each of these GPUs, with commas: 0,1; cpu,cpu to try it without; unset: one engine",
+    )
+    engine_process: EngineProcess = setting(
+        "auto", "where one engine runs: own, in a process beside the sockets'; shared, in theirs; auto: own with a GPU"
     )
     llm_device: str | None = setting(
         None, "disaggregated: the speech LLM's own GPU, such as cuda:0, see --token2wav-devices; unset: none"
@@ -301,12 +304,14 @@ class GatewayConfig:
 
     @property
     def engine_places(self) -> tuple[str, ...]:
-        """Of `gpus`: a GPU's number, or cpu, for each engine process; empty: the engine runs in this process."""
+        """Of `gpus`: a GPU's number, or cpu, for each engine process; empty: there is one engine."""
         places = listed(self.gpus)
         if not all(place == CPU or place.isdecimal() for place in places):
             raise ConfigError(f"gpus is {self.gpus!r}; it must be numbers of GPUs such as 0,1, or cpu,cpu")
         if places and self.device != "auto":
             raise ConfigError(f"gpus and device ({self.device}) are both set: gpus says where the engines run")
+        if places and self.engine_process == "shared":
+            raise ConfigError("gpus is set, and engine_process is shared: each of these has a process of its own")
         if places and (self.llm_device is not None or self.token2wav_devices):
             raise ConfigError(
                 "gpus is set, and llm_device or token2wav_devices too: have a whole engine on each GPU, or one with "

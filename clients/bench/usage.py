@@ -41,30 +41,39 @@ def _cpu_s(stat: str) -> float:
 class CpuSample:
     at_s: float
     threads_s: dict[int, float]
-    children_s: dict[int, float]
+    children_s: dict[int, dict[int, float]]  # by process and thread
 
 
 def sample_cpu(pid: int) -> CpuSample:
-    children_s = {child: sum(thread_cpu_s(child).values()) for child in children(pid)}
+    children_s = {child: thread_cpu_s(child) for child in children(pid)}
     return CpuSample(time.monotonic(), thread_cpu_s(pid), children_s)
 
 
 def cpu_report(pid: int, before: CpuSample, after: CpuSample) -> dict[str, Any]:
-    """Cores kept busy. The event loop's thread is the process's first; the engine's is the busiest of the others."""
+    """Cores kept busy. The event loop's thread is the process's first.
+
+    The engine's is the busiest of the others, wherever it runs: here, or in a process of its own.
+    """
     wall_s = after.at_s - before.at_s
-    threads = {
-        thread: (cpu_s - before.threads_s.get(thread, 0.0)) / wall_s for thread, cpu_s in after.threads_s.items()
+    threads = _shares(before.threads_s, after.threads_s, wall_s)
+    loop = threads.pop(pid, 0.0)
+    processes = {
+        child: _shares(before.children_s.get(child, {}), threads_s, wall_s)
+        for child, threads_s in after.children_s.items()
     }
-    others = sorted((share for thread, share in threads.items() if thread != pid), reverse=True)
-    encoders = [(cpu_s - before.children_s.get(child, 0.0)) / wall_s for child, cpu_s in after.children_s.items()]
+    others = [*threads.values(), *(share for shares in processes.values() for share in shares.values())]
     return {
-        "event_loop": round(threads.get(pid, 0.0), 3),
-        "busiest_other_thread": round(others[0], 3) if others else None,
-        "other_threads": round(sum(others[1:]), 3),
-        "child_processes": round(sum(encoders), 3),
-        "num_child_processes": len(encoders),
+        "event_loop": round(loop, 3),
+        "busiest_other_thread": round(max(others), 3) if others else None,
+        "other_threads": round(sum(threads.values()), 3),
+        "child_processes": round(sum(sum(shares.values()) for shares in processes.values()), 3),
+        "num_child_processes": len(processes),
         "window_s": round(wall_s, 1),
     }
+
+
+def _shares(before_s: dict[int, float], after_s: dict[int, float], wall_s: float) -> dict[int, float]:
+    return {thread: (cpu_s - before_s.get(thread, 0.0)) / wall_s for thread, cpu_s in after_s.items()}
 
 
 @dataclass(slots=True)

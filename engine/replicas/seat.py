@@ -61,22 +61,29 @@ class Seat:
     def stats(self) -> EngineStats:
         """Of all processes that were here, and how it stands with the one that is. From any thread."""
         (before, replica), serving = self._counted, self.serving
-        stats = before if replica is None else _sum(before, replica.state.stats)
+        told = EngineStats() if replica is None else replica.state.stats
+        stats = _sum(before, told)
         lost = {"replicas_lost": self._num_lost, "replica_utterances_lost": self._num_utterances_lost}
         now = {
             "replica_ready": 0 if serving is None else 1,
             "replica_utterances": 0 if serving is None else serving.num_live,
             "replica_room": 0 if serving is None else serving.room,
         }
-        return EngineStats({**stats.counters, **lost}, {**stats.gauges, **now}, stats.batch_sizes)
+        # What the process says of its own devices, where it has several, goes on as it is.
+        return dataclasses.replace(
+            told, counters={**stats.counters, **lost}, gauges={**stats.gauges, **now}, batch_sizes=stats.batch_sizes
+        )
 
 
 def total(parts: Mapping[str, EngineStats]) -> EngineStats:
-    """Of several engines, by name."""
+    """Of several engines, by name, and of those that one of them consists of."""
     whole = EngineStats()
+    engines, hangs = dict(parts), dict[str, bool]()
     for part in parts.values():
         whole = _sum(whole, part)
-    return dataclasses.replace(whole, engines=parts)
+        engines |= part.engines
+        hangs |= part.hangs
+    return dataclasses.replace(whole, engines=engines, hangs=hangs)
 
 
 def _sum(first: EngineStats, second: EngineStats) -> EngineStats:

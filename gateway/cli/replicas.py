@@ -1,4 +1,4 @@
-"""An engine process for each of `--gpus`, and their front: the composition root without torch."""
+"""Engine processes, for each of `--gpus` or for the one engine, and their front: the composition root without torch."""
 
 import dataclasses
 import os
@@ -19,6 +19,7 @@ from voicegate.gateway.config import CPU, GatewayConfig, LogFormat, LogLevel
 _MODULE = "voicegate.gateway.cli.engine_process"
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _MAX_ENCODER_PROCESSES = 8  # of an engine, as one alone has at most
+_ALONE = "engine"  # the name of the one engine's process, which chooses its device itself
 
 
 class EngineTask(msgspec.Struct, frozen=True):
@@ -47,13 +48,19 @@ def sites_of(config: GatewayConfig, environment: Mapping[str, str]) -> list[Site
     """Raises ConfigError, EngineError."""
     places = config.engine_places
     shared = engine_config(config)
+    if not places:
+        return [_site(config, _ALONE, shared, {})]
     sites = []
     for name, place in zip(names_of(places), places, strict=True):
         own = config_of_one(shared, len(places), is_gpu=place != CPU)
-        greeting = EngineTask(name, own, config.log_level, config.log_format, config.log_lines_per_s).encode()
         visible = {} if place == CPU else {_VISIBLE: visible_gpu(int(place), environment.get(_VISIBLE))}
-        sites.append(Site(name, partial(_launch, name=name, visible=visible), greeting))
+        sites.append(_site(config, name, own, visible))
     return sites
+
+
+def _site(config: GatewayConfig, name: str, engine: EngineConfig, visible: Mapping[str, str]) -> Site:
+    task = EngineTask(name, engine, config.log_level, config.log_format, config.log_lines_per_s)
+    return Site(name, partial(_launch, name=name, visible=visible), task.encode())
 
 
 def names_of(places: Sequence[str]) -> list[str]:

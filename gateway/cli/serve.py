@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from voicegate.engine.interface import EngineInfo
+from voicegate.gateway.cli.engine_place import has_engine_processes
 from voicegate.gateway.cli.extras import extra_imports, server_imports
 from voicegate.gateway.cli.terminal import CommandError, StartProgress, say
 from voicegate.gateway.config import GatewayConfig, config_fields, from_environment
@@ -36,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
 
     # They import uvloop and torch (but for replicas): neither is needed for --help, nor by the other commands.
     with server_imports():
-        if config.engine_places:
+        if has_engine_processes(config, os.environ):
             from voicegate.gateway.cli.replicas import build_replicas as build_engine  # noqa: PLC0415
         else:
             from voicegate.gateway.cli.local import build_engine  # noqa: PLC0415

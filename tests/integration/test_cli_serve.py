@@ -1,15 +1,24 @@
-"""`voicegate serve` as a process: its ready line, and its end by a signal. The engine is the FakeEngine."""
+"""`voicegate serve` as a process: its ready line, its end by a signal, and an engine process that dies beside it.
+
+But for the last the engine is the FakeEngine.
+"""
 
 import asyncio
+import json
 import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.integration.processes import python
+from tests.integration.wire_client import WireClient, connect_to
 from tests.unit.clients.deadline import deadline
+from voicegate.clients.bench.usage import children
 from voicegate.clients.python.client import connect
+from voicegate.protocol import messages as wire
 
 pytestmark = pytest.mark.integration
 
@@ -40,7 +49,7 @@ async def serving(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
 
 
 async def test_ready_line_and_sigterm() -> None:
-    async with serving("--log-level", "info", "--drain-s", "1") as process:
+    async with serving("--log-level", "info", "--drain-s", "1", "--device", "cpu") as process:
         assert process.stdout is not None
         line = (await process.stdout.readline()).decode()
         assert line.startswith("voicegate is ready: ws://127.0.0.1:")
@@ -51,6 +60,41 @@ async def test_ready_line_and_sigterm() -> None:
         _, log = await process.communicate()
     assert process.returncode == 0
     assert b'"event":"starting"' in log
+
+
+async def test_the_one_engine_in_a_process_of_its_own_may_die_beneath_a_socket() -> None:
+    pipes = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
+    words = ("-m", "voicegate", "serve", "--port", "0", "--engine-process", "own", "--device", "cpu")
+    async with python(*words, "--threads", "1", **pipes) as process:
+        assert process.stdout is not None
+        line = (await process.stdout.readline()).decode()
+        async with connect_to(line.split()[3].rstrip(",")) as client:
+            await client.speak("first", "So it is said, and said again, and said once more. " * 4)
+            await client.until(wire.Alignment)
+            (engine,) = [pid for pid in children(process.pid) if "engine_process" in command_of(pid)]
+            os.kill(engine, signal.SIGKILL)
+            error = await client.until(wire.Error)
+            assert (error.context, error.code) == ("first", "engine_failed")
+            # The socket stays; whoever comes before the next process is told to come again.
+            while not await was_spoken(client, "So it is."):
+                pass
+        process.terminate()
+        _, log = await process.communicate()
+    assert process.returncode == 0
+    events = [json.loads(entry)["event"] for entry in log.splitlines()]
+    assert (events.count("engine_process_lost"), events.count("engine_process_ready")) == (1, 2)
+
+
+async def was_spoken(client: WireClient, text: str) -> bool:
+    await client.speak("next", text)
+    while not isinstance(message := await client.receive(), wire.Done | wire.Error):
+        pass
+    assert isinstance(message, wire.Done) or message.code == "overloaded"
+    return isinstance(message, wire.Done)
+
+
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
 
 
 async def test_a_port_that_cannot_be_had_is_one_line() -> None:

@@ -156,6 +156,18 @@ async def test_what_was_counted_goes_on_counting() -> None:
         assert (stats.gauges["free_llm_slots"], stats.batch_sizes) == (3, {"llm": [2, 4, 6]})
 
 
+async def test_a_process_tells_of_its_own_devices() -> None:
+    async with running(Apart) as listener:
+        engine = routed(listener)
+        await until(lambda: "cuda:1" in engine.stats().engines)
+        stats = engine.stats()
+        assert stats.engines["cuda:1"] == Apart.TOKEN2WAV
+        assert stats.engines["place:0"].gauges["replica_ready"] == 1
+        assert stats.hangs == {"cuda:0": False, "cuda:1": True}
+        engine.host.kill(0)
+        await until(lambda: "cuda:1" not in engine.stats().engines and not engine.stats().hangs)
+
+
 # --- hangs ------------------------------------------------------------------------------------------------
 
 
@@ -202,6 +214,16 @@ class Dying(FakeEngine):
 class Counting(FakeEngine):
     def stats(self) -> EngineStats:
         return EngineStats({"llm_steps": 5.0}, {"free_llm_slots": 3}, {"llm": [1, 2, 3]})
+
+
+class Apart(FakeEngine):
+    """As a disaggregated engine tells of its devices."""
+
+    TOKEN2WAV = EngineStats({"flow_steps": 2.0}, {"replica_ready": 0, "replica_utterances": 1, "replica_room": 0})
+
+    def stats(self) -> EngineStats:
+        hangs = {"cuda:0": False, "cuda:1": True}
+        return EngineStats({"flow_steps": 2.0}, engines={"cuda:1": self.TOKEN2WAV}, hangs=hangs)
 
 
 class Renamed(FakeEngine):

@@ -1,0 +1,38 @@
+"""Whether the engine has a process of its own, beside the sockets' (docs/adr/0060). No torch.
+
+Event loop and engine then do not share Python's lock, which is worth more than the way between them where a GPU is fed.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from voicegate.gateway.cli.checks.wanted_devices import wanted_devices
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.config_fields import ConfigError
+
+_VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
+_DEVICES: Final = ("nvidia[0-9]*", "dxg")  # below /dev: Linux, and Linux beside Windows
+
+
+def has_engine_processes(config: GatewayConfig, environment: Mapping[str, str], devices: Path = Path("/dev")) -> bool:
+    """Of `voicegate serve`. Raises ConfigError for devices that do not go together."""
+    if config.engine_places or config.engine_process == "own":
+        return True
+    if config.engine_process == "shared":
+        return False
+    try:
+        wanted = wanted_devices(config)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    if wanted.is_cpu_alone:
+        return False
+    return config.device == "cuda" or bool(wanted.gpus) or _has_gpu(environment, devices)
+
+
+def _has_gpu(environment: Mapping[str, str], devices: Path) -> bool:
+    """A guess, in place of what a driver would say: a process for an engine that then finds none does no harm."""
+    visible = environment.get(_VISIBLE)
+    if visible is not None and visible.strip() in ("", "-1"):
+        return False
+    return any(True for pattern in _DEVICES for _ in devices.glob(pattern))
