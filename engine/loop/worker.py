@@ -39,7 +39,7 @@ from voicegate.engine.interface import (
 )
 from voicegate.engine.llm.backend import LlmDied
 from voicegate.engine.loop.driven import DrivenCore
-from voicegate.engine.loop.inbox import Inbox
+from voicegate.engine.loop.inbox import Command, Inbox
 from voicegate.engine.loop.outbox import Outbox
 from voicegate.engine.loop.requests import check_request
 from voicegate.engine.loop.stages import ReadyVoice
@@ -79,6 +79,7 @@ class ThreadedEngine:
         self._load = load
         self._clock = clock
         self._inbox = Inbox()
+        self._watcher = Watcher(self._inbox.wake)
         self._events: asyncio.Queue[EngineEvent | None] = asyncio.Queue()
         self._live: dict[UtteranceId, int] = {}  # and how much text each was given
         self._num_submitted = 0
@@ -299,8 +300,7 @@ class ThreadedEngine:
 
     def _run(self, loop: asyncio.AbstractEventLoop, ready: "asyncio.Future[LoadedEngine]") -> None:
         try:
-            watcher = Watcher(self._inbox.wake)
-            loaded = self._load(Outbox(loop, self._publish).put, watcher)
+            loaded = self._load(Outbox(loop, self._publish).put, self._watcher)
             self._welcome = (0, loaded.core.num_welcome)
         except BaseException as error:  # noqa: BLE001 - handed to the caller of start()
             _call_soon(loop, _settle, ready, error)
@@ -309,7 +309,7 @@ class ThreadedEngine:
         with ExitStack() as ends:  # in reverse, and each whatever becomes of the others
             ends.callback(lambda: _call_soon(loop, self._stopped, reason))
             ends.callback(loaded.close)
-            ends.callback(watcher.close)
+            ends.callback(self._watcher.close)
             ends.callback(lambda: loaded.core.fail_all(reason))
             try:
                 _call_soon(loop, _settle, ready, loaded)
@@ -340,7 +340,7 @@ class ThreadedEngine:
 
     def _take_commands(self, core: DrivenCore, wait_s: float | None) -> bool:
         """Apply what has come, for a moment at most, waiting up to `wait_s` (None: for ever) for it. False: stop."""
-        commands = self._inbox.take(wait_s)
+        commands = self._take_first(wait_s)
         self._is_at_rest = False
         until_s = self._clock() + _COMMANDS_S
         while commands:
@@ -348,6 +348,14 @@ class ThreadedEngine:
                 command(core)
             commands = self._inbox.take(0.0) if self._clock() < until_s else []
         return not self._inbox.is_closed
+
+    def _take_first(self, wait_s: float | None) -> list[Command]:
+        """Devices are watched only while this thread sleeps."""
+        if wait_s == 0.0 or not self._inbox.is_empty or not self._watcher.arm():
+            return self._inbox.take(0.0)
+        commands = self._inbox.take(wait_s)
+        self._watcher.disarm()
+        return commands
 
 
 def _settle(future: "asyncio.Future[_Result]", outcome: _Result | BaseException) -> None:
