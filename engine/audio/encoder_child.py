@@ -1,22 +1,26 @@
-"""One encoder process as the engine sees it: its pipes, a thread for each, and the utterances that it encodes.
+"""One encoder process as the engine sees it: its pipes, and the utterances that it encodes.
 
 It tells when it is ready and when it is lost, and must not know what is done about that (encoder_pool).
 """
 
+import os
+import selectors
 import subprocess
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import count
-from queue import SimpleQueue
 from typing import BinaryIO, Final, cast
 
 import msgspec
+import numpy as np
 import structlog
 
-from voicegate.engine.audio.encoder_wire import Operation, Status, read_frame, unpack_packets, write_frame
+from voicegate.engine.audio.encoder_wire import FrameReader, Operation, Status, pack_header, unpack_packets
 from voicegate.engine.audio.encoding import Answer, Encoded, TellFailure
+from voicegate.engine.audio.input_pipe import InputPipe, Piece
+from voicegate.engine.audio.io_thread import IoThread
 from voicegate.engine.audio.packets import Samples
 from voicegate.engine.child_process import start_module
 from voicegate.engine.interface import AudioFormat
@@ -32,17 +36,25 @@ _PATIENCE_TICKS: Final = 10
 _START_PATIENCE_TICKS: Final = 60  # a cold disk
 # From the end of its output to its own; what takes longer than this is killed.
 _EXIT_S: Final = 1.0
-
-_Frame = tuple[Operation, int, int, bytes]
+_READ_BYTES: Final = 64 * 1024  # what a pipe holds
 
 
 class EncoderChild:
-    """Starting -> ready -> lost. Frames of an utterance are answered in order. Only `wait_for_end` waits."""
+    """Starting -> ready -> lost. Frames of an utterance are answered in order. Only `wait_for_end` waits.
 
-    def __init__(self, on_change: "Callable[[EncoderChild], None]") -> None:
-        """`on_change` is called from another thread when it is ready and when it is lost. Raises OSError."""
+    While its output is read its pid is its own: it is reaped behind the end of that.
+    """
+
+    def __init__(self, io: IoThread, on_change: "Callable[[EncoderChild], None]") -> None:
+        """`on_change` is called from the I/O thread when it is ready and when it is lost. Raises OSError."""
         self._child = start_module(_MODULE, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._io = io
         self._on_change = on_change
+        self._stdout = cast(BinaryIO, self._child.stdout)
+        self._input = InputPipe(cast(BinaryIO, self._child.stdin), lambda: io.call(self._watch_input))
+        self._frames = FrameReader()
+        self._numbers = count()
+        self._has_ended = threading.Event()  # lost, told, and its process is gone
         self._lock = threading.Lock()  # over all that follows
         self._open: dict[int, RemoteEncoding] = {}
         self._is_ready = False
@@ -51,12 +63,7 @@ class EncoderChild:
         self._num_heard = 0  # frames from it
         self._num_heard_at_tick = 0
         self._silent_ticks = 0
-        self._numbers = count()
-        self._frames: SimpleQueue[_Frame | None] = SimpleQueue()  # None: that was all
-        self._writer = threading.Thread(target=self._write, name="encoder-writer", daemon=True)
-        self._reader = threading.Thread(target=self._read, name="encoder-reader", daemon=True)
-        self._writer.start()
-        self._reader.start()
+        io.call(lambda: io.watch(self._stdout.fileno(), selectors.EVENT_READ, self._receive))
 
     @property
     def pid(self) -> int:
@@ -84,15 +91,15 @@ class EncoderChild:
                 encoding.failure = _LOST
                 return encoding
             self._open[encoding.number] = encoding
-        self._frames.put((Operation.OPEN, encoding.number, 0, msgspec.json.encode(audio)))
+        self._put(Operation.OPEN, encoding, msgspec.json.encode(audio))
         return encoding
 
-    def ask(self, encoding: "RemoteEncoding", operation: Operation, body: bytes, answer: Answer) -> None:
+    def ask(self, encoding: "RemoteEncoding", operation: Operation, body: Piece, answer: Answer) -> None:
         with self._lock:
             if encoding.number not in self._open:
                 return  # its failure has been told
             encoding.answers.append(answer)
-        self._frames.put((operation, encoding.number, 0, body))
+        self._put(operation, encoding, body)
 
     def on_failure(self, encoding: "RemoteEncoding", tell: TellFailure) -> None:
         with self._lock:
@@ -105,7 +112,10 @@ class EncoderChild:
         with self._lock:
             is_open = self._open.pop(encoding.number, None) is not None
         if is_open:
-            self._frames.put((Operation.CLOSE, encoding.number, 0, b""))
+            self._put(Operation.CLOSE, encoding, b"")
+
+    def _put(self, operation: Operation, encoding: "RemoteEncoding", body: Piece) -> None:
+        self._input.put(pack_header(operation, encoding.number, 0, len(body)), body)
 
     # --- from the pool ----------------------------------------------------------------------------------------
 
@@ -127,39 +137,41 @@ class EncoderChild:
     def end(self) -> None:
         """Let it answer what it was asked, and end."""
         self._is_ending = True
-        self._frames.put(None)
+        self._input.end()
 
     def wait_for_end(self, timeout_s: float) -> None:
         """After `end`: when that takes longer it is killed, and what it still owes has failed."""
-        self._reader.join(timeout_s)
-        if self._reader.is_alive():
+        if not self._has_ended.wait(timeout_s):
             log.error("encoder_process_hangs", pid=self.pid)
             self._kill()
-            self._reader.join(_EXIT_S)
-        self._writer.join(_EXIT_S)
+            self._has_ended.wait(_EXIT_S)
 
     def _kill(self) -> None:
-        with self._lock:  # the reader reaps it after it was lost: until then the pid is its own
+        with self._lock:
             if not self._is_lost:
                 self._child.kill()
 
-    # --- threads ----------------------------------------------------------------------------------------------
+    # --- from the I/O thread ----------------------------------------------------------------------------------
+
+    def _watch_input(self) -> None:
+        if not self._is_lost:
+            self._io.watch(self._input.descriptor, selectors.EVENT_WRITE, self._write)
 
     def _write(self) -> None:
-        stdin = cast(BinaryIO, self._child.stdin)
-        with suppress(OSError):  # the reader meets the end of the process, and tells
-            while (frame := self._frames.get()) is not None:
-                write_frame(stdin, *frame)
-        with suppress(OSError):
-            stdin.close()
+        if not self._is_lost and self._input.write_rest():
+            self._io.unwatch(self._input.descriptor)
 
-    def _read(self) -> None:
-        stdout = cast(BinaryIO, self._child.stdout)
+    def _receive(self) -> None:
+        if self._is_lost:
+            return
         try:
-            while (frame := read_frame(stdout)) is not None:
+            data = os.read(self._stdout.fileno(), _READ_BYTES)
+            for frame in self._frames.feed(data):
                 self._take(*frame)
-        finally:
-            stdout.close()
+        except Exception:
+            log.exception("encoder_answer_failed", pid=self.pid)
+            data = b""
+        if not data:
             self._lose()
 
     def _take(self, status: int, number: int, num_samples: int, body: bytes) -> None:
@@ -184,17 +196,26 @@ class EncoderChild:
             self._is_lost = True
             encodings = list(self._open.values())
             self._open.clear()
-        self._frames.put(None)
+        self._io.unwatch(self._stdout.fileno())
+        self._stdout.close()
+        self._io.unwatch(self._input.descriptor)
+        self._input.close()
+        kill_at_s = time.monotonic() + _EXIT_S
+        self._io.look_until(lambda: self._is_gone(kill_at_s, len(encodings)))
         for encoding in encodings:
             self._fail(encoding, _LOST)
         self._on_change(self)
-        try:
-            exit_status = self._child.wait(_EXIT_S)
-        except subprocess.TimeoutExpired:  # it has closed its output and goes on
-            self._child.kill()
-            exit_status = self._child.wait()
+
+    def _is_gone(self, kill_at_s: float, num_utterances: int) -> bool:
+        exit_status = self._child.poll()
+        if exit_status is None:
+            if time.monotonic() >= kill_at_s:  # it has closed its output and goes on
+                self._child.kill()
+            return False
         if not self._is_ending:
-            log.error("encoder_process_lost", pid=self.pid, exit_status=exit_status, num_utterances=len(encodings))
+            log.error("encoder_process_lost", pid=self.pid, exit_status=exit_status, num_utterances=num_utterances)
+        self._has_ended.set()
+        return True
 
     def _fail(self, encoding: "RemoteEncoding", reason: str) -> None:
         with self._lock:
@@ -218,7 +239,7 @@ class RemoteEncoding:
         self._child.on_failure(self, tell)
 
     def encode(self, samples: Samples, answer: Answer) -> None:
-        self._child.ask(self, Operation.ENCODE, samples.tobytes(), answer)
+        self._child.ask(self, Operation.ENCODE, np.ascontiguousarray(samples).view(np.uint8).data, answer)
 
     def flush(self, answer: Answer) -> None:
         self._child.ask(self, Operation.FLUSH, b"", answer)

@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 
 from voicegate.engine.audio.encoder_child import EncoderChild, RemoteEncoding
+from voicegate.engine.audio.io_thread import IoThread
 from voicegate.engine.audio.packets import pre_skip_48k
 from voicegate.engine.interface import AudioFormat, EngineError
 
@@ -73,11 +74,12 @@ class EncoderProcesses:
         self._changed = threading.Condition()  # a child is ready or lost, or this is to end
         self._num_lost = 0
         self._is_closing = False
+        self._io = IoThread("encoder-io")  # of all of them
         self._seats: list[Seat] = []
         self._keeper = threading.Thread(target=self._keep, name="encoder-keeper", daemon=True)
         try:
             for _ in range(num_processes):
-                self._seats.append(Seat(EncoderChild(self._child_changed)))
+                self._seats.append(Seat(EncoderChild(self._io, self._child_changed)))
             self._wait_until_ready()
         except (OSError, EngineError) as error:
             self.close()
@@ -112,6 +114,7 @@ class EncoderProcesses:
         end_s = time.monotonic() + _CLOSE_TIMEOUT_S
         for seat in self._seats:
             seat.child.wait_for_end(max(end_s - time.monotonic(), 0.0))
+        self._io.close()
 
     def _wait_until_ready(self) -> None:
         """Raises EngineError."""
@@ -148,7 +151,7 @@ class EncoderProcesses:
 
     def _replace(self, seat: Seat) -> None:
         try:
-            child = EncoderChild(self._child_changed)
+            child = EncoderChild(self._io, self._child_changed)
         except (OSError, RuntimeError) as error:  # no memory, no file descriptors, no thread
             log.error("encoder_process_not_started", reason=str(error))
             seat.put_off()

@@ -1,8 +1,8 @@
 """What an engine and its encoder processes say to each other: frames over a pair of pipes. Pure.
 
 frame     length of the body (4 bytes), operation or status (1), utterance number (4), number of samples (4), body
-to        OPEN: msgspec's JSON of Opening · ENCODE: float32 samples · FLUSH, FINISH, CLOSE: nothing
-from      READY: nothing · DONE: each packet behind its length (2 bytes) · FAILED: what was wrong, UTF-8
+to        OPEN: msgspec's JSON of AudioFormat · ENCODE: float32 samples · FLUSH, FINISH, CLOSE: nothing
+from      READY: nothing · DONE: number of packets (2 bytes), length of each (2), packets · FAILED: reason, UTF-8
 """
 
 import struct
@@ -10,7 +10,9 @@ from enum import IntEnum
 from typing import BinaryIO
 
 _HEADER = struct.Struct("<IBII")
-_LENGTH = struct.Struct("<H")
+_COUNT = struct.Struct("<H")
+
+Frame = tuple[int, int, int, bytes]  # operation or status, utterance number, number of samples, body
 
 
 class Operation(IntEnum):
@@ -27,14 +29,18 @@ class Status(IntEnum):
     FAILED = 2
 
 
+def pack_header(kind: int, number: int, num_samples: int, num_bytes: int) -> bytes:
+    """What stands before a body of `num_bytes`."""
+    return _HEADER.pack(num_bytes, kind, number, num_samples)
+
+
 def write_frame(stream: BinaryIO, kind: int, number: int, num_samples: int, body: bytes) -> None:
-    stream.write(_HEADER.pack(len(body), kind, number, num_samples))
-    stream.write(body)
+    stream.write(pack_header(kind, number, num_samples, len(body)) + body)  # in one call, which wakes its reader once
     stream.flush()
 
 
-def read_frame(stream: BinaryIO) -> tuple[int, int, int, bytes] | None:
-    """Kind, utterance number, number of samples, body; None at the end of the stream."""
+def read_frame(stream: BinaryIO) -> Frame | None:
+    """None at the end of the stream."""
     header = stream.read(_HEADER.size)
     if len(header) < _HEADER.size:
         return None
@@ -43,16 +49,38 @@ def read_frame(stream: BinaryIO) -> tuple[int, int, int, bytes] | None:
     return None if len(body) < length else (kind, number, num_samples, body)
 
 
+class FrameReader:
+    """Makes frames of bytes as they come."""
+
+    def __init__(self) -> None:
+        self._begun = b""
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames that `data` completes."""
+        data = self._begun + data
+        frames: list[Frame] = []
+        at = 0
+        while at + _HEADER.size <= len(data):
+            length, kind, number, num_samples = _HEADER.unpack_from(data, at)
+            end = at + _HEADER.size + length
+            if end > len(data):
+                break
+            frames.append((kind, number, num_samples, data[at + _HEADER.size : end]))
+            at = end
+        self._begun = data[at:]
+        return frames
+
+
 def pack_packets(packets: list[bytes]) -> bytes:
-    return b"".join(part for packet in packets for part in (_LENGTH.pack(len(packet)), packet))
+    lengths = [len(packet) for packet in packets]
+    return b"".join((struct.pack(f"<H{len(packets)}H", len(packets), *lengths), *packets))
 
 
 def unpack_packets(body: bytes) -> tuple[bytes, ...]:
+    (num_packets,) = _COUNT.unpack_from(body)
+    at = _COUNT.size * (1 + num_packets)
     packets = []
-    at = 0
-    while at < len(body):
-        (length,) = _LENGTH.unpack_from(body, at)
-        at += _LENGTH.size
+    for length in struct.unpack_from(f"<{num_packets}H", body, _COUNT.size):
         packets.append(body[at : at + length])
         at += length
     return tuple(packets)

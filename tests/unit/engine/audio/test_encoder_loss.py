@@ -1,4 +1,4 @@
-"""Encoder processes that are killed, stopped, or outlive nobody: who fails, who goes on, and what takes their place."""
+"""Encoder processes that are killed, or outlive nobody: who fails, who goes on, and what takes their place."""
 
 import os
 import signal
@@ -8,89 +8,18 @@ import threading
 from collections.abc import Callable, Iterator
 
 import msgspec
-import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from tests.support.encoders import PATIENCE_S, children, kill, until_whole
-from voicegate.engine import units
+from tests.support.encoders import EXPECTED, NAME, OPUS, PATIENCE_S, SOUND, Speech, children, kill, spoken, until_whole
 from voicegate.engine.audio import encoder_child, encoder_pool
 from voicegate.engine.audio.encoder_child import EncoderChild
 from voicegate.engine.audio.encoder_pool import EncoderProcesses, Seat
 from voicegate.engine.audio.encoder_wire import Operation, Status, read_frame, write_frame
-from voicegate.engine.audio.encoding import Encoders, LocalEncoders
-from voicegate.engine.audio.outlet import Outlet
-from voicegate.engine.interface import (
-    AudioFormat,
-    AudioReady,
-    Done,
-    EngineError,
-    EngineEvent,
-    Failed,
-    Flushed,
-    UtteranceId,
-)
+from voicegate.engine.audio.io_thread import IoThread
+from voicegate.engine.interface import Done, EngineError, Failed, Flushed
 
 pytestmark = pytest.mark.unit
-
-OPUS = AudioFormat()
-NAME = UtteranceId("a")
-SOUND = np.random.default_rng(0).uniform(-0.3, 0.3, 40 * units.SAMPLES_PER_FRAME + 123).astype(np.float32)
-
-
-class Speech:
-    """One utterance's way out through these encoders."""
-
-    def __init__(self, encoders: Encoders) -> None:
-        self.events: list[EngineEvent] = []
-        self._heard = threading.Condition()
-        encoding = encoders.open(OPUS)
-        self.outlet = Outlet(NAME, encoding, frame_ms=20, sink=self._hear, clock=lambda: 0.0)
-
-    def _hear(self, events: list[EngineEvent]) -> None:
-        with self._heard:
-            self.events += events
-            self._heard.notify_all()
-
-    def say(self, part: slice = slice(None)) -> None:
-        """And wait until it is heard, or the utterance has ended."""
-        num_before = self.num_packets
-        self.outlet.send_audio(SOUND[part])
-        self._until(lambda: self.num_packets > num_before or self.has_ended)
-
-    def finish(self) -> EngineEvent:
-        self.outlet.finish(lambda delivered: Done(NAME, delivered.num_samples, delivered.num_packets, 0))
-        return self.end()
-
-    def end(self) -> EngineEvent:
-        self._until(lambda: self.has_ended)
-        return self.events[-1]
-
-    def _until(self, is_so: Callable[[], bool]) -> None:
-        with self._heard:
-            assert self._heard.wait_for(is_so, PATIENCE_S)
-
-    @property
-    def has_ended(self) -> bool:
-        return any(isinstance(event, Done | Failed) for event in self.events)
-
-    @property
-    def packets(self) -> list[bytes]:
-        return [packet for event in self.events if isinstance(event, AudioReady) for packet in event.packets]
-
-    @property
-    def num_packets(self) -> int:
-        return len(self.packets)
-
-
-def spoken(encoders: Encoders) -> list[bytes]:
-    speech = Speech(encoders)
-    speech.say()
-    assert isinstance(speech.finish(), Done)
-    return speech.packets
-
-
-EXPECTED = spoken(LocalEncoders())
 
 
 @pytest.fixture
@@ -114,9 +43,9 @@ class Starts:
         self.are_allowed = threading.Event()
         monkeypatch.setattr(encoder_pool, "EncoderChild", self._start)
 
-    def _start(self, on_change: Callable[[EncoderChild], None]) -> EncoderChild:
+    def _start(self, io: IoThread, on_change: Callable[[EncoderChild], None]) -> EncoderChild:
         assert self.are_allowed.wait(PATIENCE_S)
-        return EncoderChild(on_change)
+        return EncoderChild(io, on_change)
 
 
 # --- killed -----------------------------------------------------------------------------------------------
@@ -205,12 +134,12 @@ def test_a_process_that_cannot_be_started_is_tried_again(
 ) -> None:
     num_tries = 0
 
-    def start(on_change: Callable[[EncoderChild], None]) -> EncoderChild:
+    def start(io: IoThread, on_change: Callable[[EncoderChild], None]) -> EncoderChild:
         nonlocal num_tries
         num_tries += 1
         if num_tries < 3:
             raise OSError("no file descriptors left")
-        return EncoderChild(on_change)
+        return EncoderChild(io, on_change)
 
     monkeypatch.setattr(encoder_pool, "EncoderChild", start)
     monkeypatch.setattr(encoder_pool, "_TICK_S", 0.01)
@@ -230,51 +159,6 @@ def test_a_start_whose_processes_die_says_so(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(encoder_child, "_MODULE", "voicegate.engine.audio.no_such_module")
     with pytest.raises(EngineError, match="encoder process did not start"):
         EncoderProcesses(2)
-
-
-# --- stopped ----------------------------------------------------------------------------------------------
-
-
-def test_a_stopped_process_holds_up_neither_its_caller_nor_the_end(
-    one: EncoderProcesses, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(encoder_pool, "_CLOSE_TIMEOUT_S", 0.05)
-    (child,) = children(one)
-    os.kill(child.pid, signal.SIGSTOP)
-    speech = Speech(one)
-    for _ in range(100):  # 8 MB, a pipe holds 64 KiB
-        speech.outlet.send_audio(SOUND)
-    one.close()
-    assert isinstance(speech.end(), Failed)
-    assert not child._writer.is_alive()
-    assert not child._reader.is_alive()
-
-
-def test_a_process_that_answers_nothing_for_long_is_killed_and_replaced(two: EncoderProcesses) -> None:
-    stopped, other = Speech(two), Speech(two)
-    child = children(two)[0]
-    os.kill(child.pid, signal.SIGSTOP)
-    with capture_logs() as logs:
-        stopped.outlet.send_audio(SOUND)
-        for _ in range(encoder_child._PATIENCE_TICKS + 1):
-            child.tick()
-        assert isinstance(stopped.end(), Failed)
-        until_whole(two, num_lost=1)
-    assert "encoder_process_hangs" in [entry["event"] for entry in logs]
-    other.say()
-    assert isinstance(other.finish(), Done)
-    assert other.packets == EXPECTED
-
-
-def test_a_process_that_is_asked_nothing_may_be_silent_for_ever(one: EncoderProcesses) -> None:
-    speech = Speech(one)
-    start = 2 * units.SAMPLES_PER_FRAME
-    speech.say(slice(0, start))
-    for _ in range(100):
-        children(one)[0].tick()
-    speech.outlet.send_audio(SOUND[start:])
-    assert isinstance(speech.finish(), Done)
-    assert speech.packets == EXPECTED
 
 
 # --- signals, and the end of the engine -------------------------------------------------------------------

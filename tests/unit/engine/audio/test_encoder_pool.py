@@ -13,7 +13,15 @@ from tests.support.patience import PATIENCE_S
 from voicegate.engine import units
 from voicegate.engine.audio.encoder_pool import EncoderProcesses
 from voicegate.engine.audio.encoder_process import EncoderServer
-from voicegate.engine.audio.encoder_wire import Operation, Status, pack_packets, read_frame, unpack_packets, write_frame
+from voicegate.engine.audio.encoder_wire import (
+    FrameReader,
+    Operation,
+    Status,
+    pack_packets,
+    read_frame,
+    unpack_packets,
+    write_frame,
+)
 from voicegate.engine.audio.encoding import Encoded, Encoders, LocalEncoders
 from voicegate.engine.audio.outlet import Delivered, Outlet
 from voicegate.engine.interface import (
@@ -98,14 +106,15 @@ def test_cancels_amid_encoding_end_with_one_event_that_counts_what_left(processe
     assert packets(spoken(processes, OPUS)), "the processes go on"
 
 
-def test_closing_waits_for_what_was_asked() -> None:
+@pytest.mark.parametrize("num_frames", [5, 30])  # all in the pipe; 2.3 MB, most of which wait here
+def test_closing_waits_for_what_was_asked(num_frames: int) -> None:
     pool = EncoderProcesses(1)
     answers: list[Encoded] = []
     encoding = pool.open(OPUS)
-    for _ in range(5):
+    for _ in range(num_frames):
         encoding.encode(SOUND, answers.append)
     pool.close()
-    assert [answer.num_samples for answer in answers] == 5 * [len(SOUND)]
+    assert [answer.num_samples for answer in answers] == num_frames * [len(SOUND)]
 
 
 def test_an_encoder_that_fails_says_so_and_the_others_go_on() -> None:
@@ -119,6 +128,17 @@ def test_an_encoder_that_fails_says_so_and_the_others_go_on() -> None:
     assert failed is not None
     assert failed[:2] == (Status.FAILED, 7)
     assert read_frame(target) is None
+
+
+@pytest.mark.parametrize("num_bytes", [1, 7, 13, 14, 1000])
+def test_frames_come_whole_however_the_pipe_parts_them(num_bytes: int) -> None:
+    frames = [(Status.READY, 0, 0, b""), (Status.DONE, 1, 960, bytes(range(100))), (Status.FAILED, 70_000, 0, b"x")]
+    stream = BytesIO()
+    for frame in frames:
+        write_frame(stream, *frame)
+    data, reader = stream.getvalue(), FrameReader()
+    got = [frame for at in range(0, len(data), num_bytes) for frame in reader.feed(data[at : at + num_bytes])]
+    assert got == frames
 
 
 @pytest.mark.parametrize("sizes", [[], [1], [80, 1275, 0, 3]])
