@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from voicegate.engine.llm.backend import InvalidRequest, LlmPrompt
 from voicegate.engine.model.config import LlmConfig
@@ -85,12 +86,7 @@ class Unistream:
         self.min_tokens = config.stop.min_tokens_per_text_token * len(text_ids)
         max_length = config.stop.max_length(len(text_ids))
         self.max_tokens = max_length if max_tokens is None else min(max_length, max_tokens)
-        items = (
-            (Table.SPEECH, config.sos_id),
-            *_text_items(text),
-            (Table.SPEECH, config.task_id),
-            *_speech_items(prompt.speech_ids),
-        )
+        items = (*_before_text(config, prompt), *_text_items(text_ids), *_behind_text(config, prompt))
         self.layout = items  # what is fed before the first token
         self.feed: Feed | None = Feed(items, ignore_eos=self.min_tokens > 0) if text_ids else None
         self.state = SequenceState.RUNNABLE if text_ids else SequenceState.FINISHED
@@ -126,8 +122,7 @@ class Growing:
         self.max_tokens = 0  # in all: where this reading pauses, or where the speech is cut off
         self._config = config
         self._prompt = prompt
-        self._before_text = ((Table.SPEECH, config.sos_id), *_text_items(prompt.text_ids))
-        self._behind_text = ((Table.SPEECH, config.task_id), *_speech_items(prompt.speech_ids))
+        self._before_text, self._behind_text = _before_text(config, prompt), _behind_text(config, prompt)
         self._text_ids: tuple[int, ...] = ()  # of the last reading
         self._limit = max_tokens
         self._is_complete = False
@@ -387,6 +382,17 @@ def ends_speech(config: LlmConfig, token: int) -> bool:
 
 def _audible(config: LlmConfig, token: int) -> int | None:
     return token if token < config.speech_token_size else None
+
+
+# What stands around the text is some 260 items, the same for all that a voice says; there may be as many voices.
+@lru_cache(maxsize=256)
+def _before_text(config: LlmConfig, prompt: LlmPrompt) -> tuple[Item, ...]:
+    return ((Table.SPEECH, config.sos_id), *_text_items(prompt.text_ids))
+
+
+@lru_cache(maxsize=256)
+def _behind_text(config: LlmConfig, prompt: LlmPrompt) -> tuple[Item, ...]:
+    return ((Table.SPEECH, config.task_id), *_speech_items(prompt.speech_ids))
 
 
 def _text_items(text_ids: Iterable[int]) -> list[Item]:

@@ -69,7 +69,8 @@ class SteppedLlm:
 
     def launch(self, sequence_ids: Sequence[int]) -> None:
         with self._lane.active():
-            begin = self._lane.mark()
+            # Behind one that is under way it begins when that ends: a mark less for the driver.
+            begin = self._in_flight[-1].end if self._in_flight else self._lane.mark()
             launched = self.runner.launch(sequence_ids)
             end = self._lane.mark()
         self._in_flight.append(_StepInFlight(launched, begin, end))

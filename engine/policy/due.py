@@ -4,8 +4,12 @@ Hundreds may be due, and few of them change between two decisions.
 """
 
 from collections.abc import Iterator
+from operator import itemgetter
+from typing import Final
 
 from voicegate.engine.policy.urgency import CALM, Rank, StreamView
+
+_RANK: Final = itemgetter(0)
 
 
 class Side:
@@ -32,9 +36,8 @@ class Side:
     @property
     def first(self) -> Rank | None:
         """Of the most urgent member, running or ready."""
-        ranks = [rank for rank, _ in self._running.values()]
-        ranks += [rank for rank, _ in self.ready.values()]
-        return min(ranks, default=None)
+        ranked = (*self._running.values(), *self.ready.values())
+        return min(ranked, key=_RANK)[0] if ranked else None
 
     def put(self, view: StreamView, rank: Rank) -> None:
         self._num_pressed += rank[0] != CALM

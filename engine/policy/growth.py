@@ -22,8 +22,8 @@ _ASSUMED_FOR_S: Final = 0.1
 # Of the letters that a writer's pace promises, counted on. Lower -> first sound later; higher -> who writes unevenly is
 # overtaken by the first block. At 0.7 steady writers of 5 words a second and more are not (docs/adr/0023).
 _TRUST: Final = 0.7
-# Of the time from one piece of text to the next, not counted on: words come whole. Higher -> first sound later, most with
-# slow writers; lower -> who begins by what is promised waits for the last word (docs/adr/0061).
+# Of the time from one piece of text to the next, not counted on: words come whole. Higher -> first sound later, most
+# with slow writers; lower -> who begins by what is promised waits for the last word (docs/adr/0061).
 _WORD_SHARE: Final = 0.25
 # The share of what the known words are worth, for a listener who is about to run dry: better speech that was made a
 # little too early than a gap. Higher -> it drags and pauses; lower -> gaps.
