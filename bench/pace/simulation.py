@@ -80,9 +80,7 @@ class _BusyCore(EngineCore):
     ) -> None:
         super().__init__(config, stages, clock, sink)
         self._others = others
-        self.watched = self._speaking = _WatchedSpeaking(
-            self._pipeline, self._growth, clock, self._limits, on_finished=self._forget
-        )
+        self.watched = self._speaking = _WatchedSpeaking(self._pipeline, self._growth, clock, on_finished=self._forget)
 
     def step(self) -> Decision:
         if self._others != IDLE:

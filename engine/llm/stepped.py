@@ -69,8 +69,9 @@ class SteppedLlm:
 
     def launch(self, sequence_ids: Sequence[int]) -> None:
         with self._lane.active():
-            # Behind one that is under way it begins when that ends: a mark less for the driver.
-            begin = self._in_flight[-1].end if self._in_flight else self._lane.mark()
+            last = self._in_flight[-1].end if self._in_flight else None
+            # Behind a step that still runs this one begins at its end: another mark would say the same.
+            begin = last if last is not None and not last.is_reached else self._lane.mark()
             launched = self.runner.launch(sequence_ids)
             end = self._lane.mark()
         self._in_flight.append(_StepInFlight(launched, begin, end))

@@ -74,9 +74,7 @@ class Clause:
     num_sayable_letters: int = 0  # of the words known by now, but for the last
     num_open_chars: int = 0  # of that last word, which may go on
     is_paused: bool = False  # its reading is over, its text was not
-    # Engine clock, later by what its block waited for its listener; None once samples have come of it.
-    reading_since_s: float | None = None
-    read_s: float = 0.0  # engine clock, when a reading was over last
+    reading_since_s: float | None = None  # engine clock; None once samples have come of it
     start_ms: int | None = None  # on the utterance's audio clock, once its audio has begun
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -88,7 +88,7 @@ class EngineCore:
             held_back_frames=stages.vocoder.held_back_frames,
         )
         self._roster = Roster(config, self._limits, self._pipeline, self._growth, self._attempt)
-        self._speaking = Speaking(self._pipeline, self._growth, clock, self._limits, on_finished=self._forget)
+        self._speaking = Speaking(self._pipeline, self._growth, clock, on_finished=self._forget)
         self._reading = Reading(self._roster, clock, self._read_bite)
         self._admission = Admission(config, self._pipeline, self._roster, self._attempt)
 
@@ -337,10 +337,8 @@ class EngineCore:
 
     def _begin_blocks(self, keys: Iterable[int]) -> None:
         # A launch that failed just now has ended utterances; their blocks and batches went with them.
-        utterances = list(self._roster.of(keys))
-        clauses = [utterance.clauses[0] for utterance in utterances]
+        clauses = [utterance.clauses[0] for utterance in self._roster.of(keys)]
         if clauses:
-            self._speaking.note_solving(utterances)
             number = self._attempt_together(clauses, self._pipeline.token2wav.begin, clauses)
             if number is not None:
                 self._advance(number)

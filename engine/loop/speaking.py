@@ -3,7 +3,7 @@
 Called within the core's guard, which deals with what it raises.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ from voicegate.engine.loop.clause import Clause, ClauseState
 from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.pipeline import Pipeline
 from voicegate.engine.loop.utterance import Utterance
-from voicegate.engine.policy.urgency import Limits
 
 log = structlog.get_logger()
 
@@ -25,7 +24,6 @@ class Speaking:
         pipeline: Pipeline,
         growth: Growth,
         clock: Callable[[], float],
-        limits: Limits,
         *,
         on_finished: Callable[[Utterance], object],
     ) -> None:
@@ -33,7 +31,6 @@ class Speaking:
         self._pipeline = pipeline
         self._growth = growth
         self._clock = clock
-        self._limits = limits
         self._on_finished = on_finished
 
     def read(self, utterance: Utterance, read: Callable[[Utterance, float], None]) -> None:
@@ -59,8 +56,7 @@ class Speaking:
             until=until,
         )
         clause.begun_s = self._clock()
-        # What follows another sentence waits for its listener, whom the rest of that one gives time.
-        if utterance.deadline_s is None:
+        if until is not None or utterance.deadline_s is None:  # later whole ones wait for their listeners
             clause.reading_since_s = clause.begun_s
         utterance.num_started_clauses += 1
         if utterance.stamps.llm_started_s is None:
@@ -79,8 +75,6 @@ class Speaking:
 
     def take_output(self, utterance: Utterance, clause: Clause, output: SequenceOutput) -> None:
         self._pipeline.take_tokens(clause, output)
-        if output.is_paused:
-            clause.read_s = self._clock()
         if output.tokens and utterance.stamps.first_token_s is None:
             utterance.stamps.first_token_s = self._clock()
         if output.is_final:
@@ -90,19 +84,6 @@ class Speaking:
             if clause.state is ClauseState.SPOKEN:
                 utterance.align(clause)
             self._retire_spoken(utterance)
-
-    def note_solving(self, utterances: Iterable[Utterance]) -> None:
-        """Blocks of their first clauses are in a batch.
-
-        What a block waited for that while its listener had time says nothing of what one takes that is needed.
-        """
-        now_s = self._clock()
-        for utterance in utterances:
-            clause = utterance.clauses[0]
-            if clause.reading_since_s is not None and utterance.deadline_s is not None:
-                pressing_s = utterance.deadline_s - self._limits.guard_s
-                ready_s = max(clause.read_s, clause.reading_since_s)
-                clause.reading_since_s += max(min(now_s, pressing_s) - ready_s, 0.0)
 
     def take_samples(self, utterance: Utterance, clause: Clause, samples: npt.NDArray[np.float32]) -> None:
         if clause.start_ms is None:

@@ -22,9 +22,6 @@ _ASSUMED_FOR_S: Final = 0.1
 # Of the letters that a writer's pace promises, counted on. Lower -> first sound later; higher -> who writes unevenly is
 # overtaken by the first block. At 0.7 steady writers of 5 words a second and more are not (docs/adr/0023).
 _TRUST: Final = 0.7
-# Of the time from one piece of text to the next, not counted on: words come whole. Higher -> first sound later, most
-# with slow writers; lower -> who begins by what is promised waits for the last word (docs/adr/0061).
-_WORD_SHARE: Final = 0.25
 # The share of what the known words are worth, for a listener who is about to run dry: better speech that was made a
 # little too early than a gap. Higher -> it drags and pauses; lower -> gaps.
 DRY_SHARE: Final = 1.0
@@ -106,30 +103,19 @@ class WriterPace:
 
     def __init__(self) -> None:
         self._begun_s: float | None = None
-        self._last_s = 0.0  # when something came last; how often, since the first words
-        self._num_times = 0
         self._num_letters = 0  # since the first words, which say nothing of the pace
 
     def wrote(self, num_letters: int, now_s: float) -> None:
         if self._begun_s is None:
-            self._begun_s = self._last_s = now_s
+            self._begun_s = now_s
         else:
             self._num_letters += num_letters
-            self._num_times += now_s > self._last_s
-            self._last_s = now_s
 
     def letters_within(self, seconds: float, now_s: float) -> float:
-        """That can be counted on to come in the next `seconds`: whole words, so the last may not be there."""
+        """That can be counted on to come in the next `seconds`."""
         seen_s = 0.0 if self._begun_s is None else now_s - self._begun_s
         letters_per_s = (self._num_letters + _ASSUMED_LETTERS_PER_S * _ASSUMED_FOR_S) / (seen_s + _ASSUMED_FOR_S)
-        return _TRUST * letters_per_s * max(seconds - _WORD_SHARE * self._between_s, 0.0)
-
-    @property
-    def _between_s(self) -> float:
-        """From one piece of text to the next."""
-        if self._begun_s is None or not self._num_times:
-            return 0.0
-        return (self._last_s - self._begun_s) / self._num_times
+        return _TRUST * letters_per_s * max(seconds, 0.0)
 
 
 class BlockTime:

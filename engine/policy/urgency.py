@@ -46,7 +46,7 @@ class Limits:
     calm_flow_batch: BatchSize | None = None  # None: as flow_batch
     # A listener with less than this to play overtakes newcomers: about two blocks' time.
     # Higher -> fewer underruns under load; lower -> sooner first audio under load.
-    guard_s: float = 0.08
+    guard_s: float = 0.15
     # The same while his next clause waits for room: until somebody else's clause ends, and then for a first block.
     # Higher -> fewer underruns where slots are few and slow; lower -> newcomers are begun sooner.
     room_guard_s: float = 1.0

@@ -142,7 +142,7 @@ async def test_a_gpu_that_hangs_fails_what_it_spoke_and_goes_on(monkeypatch: pyt
     num_token2wavs = len(config.token2wav_devices)
     async with listening(config) as listener:
         engine = listener.engine
-        before = dict(engine.stats().gauges)
+        before, before_room = dict(engine.stats().gauges), engine.room
         with opened[0].token2wavs[0].token2wav_lane.active():
             torch.cuda._sleep(HANG_CYCLES)
         ends = [await listener.until_end(name) for name in said_by_each(listener, "u", num_token2wavs)]
@@ -150,6 +150,8 @@ async def test_a_gpu_that_hangs_fails_what_it_spoke_and_goes_on(monkeypatch: pyt
         assert [name for name, hangs in engine.stats().hangs.items() if hangs] == [config.device_names[1]]
         assert (engine.unready_reason is None) is (num_token2wavs > 1)
         await until(lambda: not any(engine.stats().hangs.values()), timeout_s=120.0)
+        # Told once the step is over that saw it go on: who comes before is refused as overloaded.
+        await until(lambda: engine.room == before_room, timeout_s=30.0)
         assert engine.unready_reason is None
         ends = [await listener.until_end(name) for name in said_by_each(listener, "again", num_token2wavs)]
         assert all(isinstance(end, Done) for end in ends)

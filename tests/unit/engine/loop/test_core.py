@@ -224,57 +224,6 @@ def test_an_engine_that_is_strained_only_when_it_reads_makes_no_more_than_the_wo
     assert growth.until(utterance, clause, engine.now_s) == expected
 
 
-def test_what_a_block_waits_for_while_its_listener_has_time_is_no_part_of_its_time() -> None:
-    """Else blocks that need not come sooner have the engine take itself for slow, and newcomers wait for more words."""
-    engine = HandDrivenEngine(CONFIG, hollow().stages)
-    core = engine.core
-    utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
-    core.push_text(utterance_id, LONG[:30])
-    utterance = core._roster.named(utterance_id)
-    assert utterance is not None
-    while utterance.deadline_s is None:
-        engine.step()
-    core.push_text(utterance_id, LONG[30:60])
-    while not utterance.clauses[0].is_paused:
-        engine.step()
-    while utterance.clauses[0].is_paused:  # its next reading is due when its listener has little left
-        engine.step()
-    begun_s = utterance.clauses[0].reading_since_s
-    assert begun_s is not None
-    clause = utterance.clauses[0]
-    guard_s = core._limits.guard_s
-    for _ in range(1000):
-        if clause.is_paused:
-            break
-        engine.step()
-    ready_s, deadline_s = clause.read_s, utterance.deadline_s
-    assert deadline_s is not None
-    assert deadline_s - guard_s > ready_s + 0.02
-    # Others have the flow: as long as the listener has time it costs nothing, and then it counts.
-    for late_s, waited_s in ((0.01, 0.01), (deadline_s - ready_s, deadline_s - guard_s - ready_s)):
-        clause.reading_since_s = begun_s
-        engine.now_s = ready_s + late_s
-        core._speaking.note_solving([utterance])
-        assert clause.reading_since_s == pytest.approx(begun_s + waited_s)
-
-
-def test_a_sentence_begun_behind_another_says_nothing_of_a_blocks_time() -> None:
-    engine = HandDrivenEngine(CONFIG, hollow().stages)
-    took, times = engine.core._growth.block_time.took, []
-    engine.core._growth.block_time.took = lambda *args, **kinds: times.append(kinds) or took(*args, **kinds)  # type: ignore[method-assign, func-returns-value]
-    utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
-    engine.core.push_text(utterance_id, f"{SENTENCE} The train to the coast leaves at ")
-    utterance = engine.core._roster.named(utterance_id)
-    assert utterance is not None
-    for _ in range(20_000):
-        if utterance.num_started_clauses == 2 and utterance.clauses[0].is_paused and utterance.clauses[0].num_samples:
-            break
-        engine.step()
-    else:
-        raise AssertionError("the second sentence is begun when the listener has little left")
-    assert times == [{"is_first": True}]
-
-
 def test_no_sentence_is_begun_while_it_is_written_where_what_follows_two_blocks_would_come_too_late() -> None:
     for later_s, begins in ((1.0, True), (2.0, False)):
         engine = told_of(((0.1, True), (later_s, False)))

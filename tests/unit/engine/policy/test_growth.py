@@ -76,17 +76,6 @@ def test_the_pace_that_was_seen_is_counted_on_for_the_most_part(letters_per_s: f
     assert pace.letters_within(2.0, 60 * 5 / letters_per_s) == pytest.approx(0.7 * 2 * letters_per_s, rel=0.2)
 
 
-@pytest.mark.parametrize("num_parts", [1, 3])
-def test_of_words_that_come_whole_the_last_is_not_wholly_counted_on(num_parts: int) -> None:
-    """Ten a second of five letters: within 0.3 s two and three quarters, most of it, however each is split."""
-    pace = WriterPace()
-    for index in range(200):
-        for part in range(num_parts):
-            pace.wrote(5 // num_parts + (part < 5 % num_parts), index * 0.1)
-    assert pace.letters_within(0.3, 19.9) == pytest.approx(0.7 * 50 * 0.275, rel=0.03)
-    assert pace.letters_within(0.025, 19.9) == pytest.approx(0.0, abs=0.01)
-
-
 def test_a_writer_who_pauses_is_expected_to_write_less() -> None:
     pace = WriterPace()
     for index in range(5):

@@ -1,0 +1,55 @@
+"""Where a step's time begins: behind a step that still runs, at that one's end."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from tests.support.late_lane import LateLane
+from voicegate.engine.device.lanes import Mark
+from voicegate.engine.llm.runner import LlmRunner
+from voicegate.engine.llm.stepped import SteppedLlm
+
+pytestmark = pytest.mark.unit
+
+
+class TimedLane(LateLane):
+    """Its marks are one second apart."""
+
+    def mark(self) -> Mark:
+        mark = super().mark()
+        mark.at_s = self.num_marks  # type: ignore[attr-defined]
+        mark.seconds_since = lambda earlier: mark.at_s - earlier.at_s  # type: ignore[attr-defined, method-assign]
+        return mark
+
+
+class NoRunner:
+    graphs = SimpleNamespace(num_launches=0)
+
+    def launch(self, _: Sequence[int]) -> SimpleNamespace:
+        return SimpleNamespace(outputs=list)
+
+
+def test_a_step_behind_one_that_runs_takes_its_end_for_the_beginning() -> None:
+    lane = TimedLane()
+    llm = SteppedLlm(cast(LlmRunner, NoRunner()), lane)
+    llm.launch([0])
+    llm.launch([0])
+    assert lane.num_marks == 3
+    llm.wait()
+    llm.poll()
+    assert llm.counters["llm_seconds"] == 2
+    assert not llm.is_busy
+
+
+def test_a_step_behind_one_that_has_ended_has_a_beginning_of_its_own() -> None:
+    lane = TimedLane()
+    llm = SteppedLlm(cast(LlmRunner, NoRunner()), lane)
+    llm.launch([0])
+    llm.wait()  # and nobody has polled: the lane stood idle for a while
+    llm.launch([0])
+    assert lane.num_marks == 4
+    llm.wait()
+    llm.poll()
+    assert llm.counters["llm_seconds"] == 2
