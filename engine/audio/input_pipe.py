@@ -31,6 +31,7 @@ class InputPipe:
         self._lock = threading.Lock()  # over all that follows; who has it and finds no rest may write
         self._rest: deque[Piece] = deque()  # while there is some the I/O thread alone writes
         self._is_ending = False
+        self._is_broken = False  # nobody reads; closed by `close` alone, for the I/O thread may watch the descriptor
         self.descriptor: Final = stream.fileno()
         os.set_blocking(self.descriptor, False)
         if hasattr(fcntl, "F_SETPIPE_SZ"):
@@ -42,14 +43,14 @@ class InputPipe:
     def put(self, *pieces: Piece) -> None:
         """One frame, of bytes; its owner may change them afterwards."""
         with self._lock:
-            if self._is_ending or self._stream.closed:
+            if self._is_ending or self._is_broken or self._stream.closed:
                 return
             if self._rest:
                 self._rest.extend(bytes(piece) for piece in pieces)
                 return
             num_bytes = self._write(pieces)
             if num_bytes is None:
-                self._drop()
+                self._break()
                 return
             self._rest.extend(bytes(piece) for piece in _behind(pieces, num_bytes))
             has_rest = bool(self._rest)
@@ -72,7 +73,7 @@ class InputPipe:
         num_bytes = self._write(pieces) if pieces else 0  # without the lock, so that who puts does not wait for it
         with self._lock:
             if num_bytes is None:
-                self._drop()
+                self._break()
                 return True
             for _ in pieces:
                 self._rest.popleft()
@@ -84,7 +85,8 @@ class InputPipe:
     def close(self) -> None:
         """Drop what waits. Idempotent."""
         with self._lock:
-            self._drop()
+            self._rest.clear()
+            self._stream.close()
 
     def _write(self, pieces: Sequence[Piece]) -> int | None:
         """Bytes that it took; None: nobody reads any more, which whoever reads the answers meets too."""
@@ -95,9 +97,9 @@ class InputPipe:
         except OSError:
             return None
 
-    def _drop(self) -> None:
+    def _break(self) -> None:
+        self._is_broken = True
         self._rest.clear()
-        self._stream.close()
 
 
 def _behind(pieces: Sequence[Piece], num_bytes: int) -> list[Piece]:
