@@ -22,20 +22,6 @@ from voicegate.engine.interface import Done, EngineError, Failed, Flushed
 pytestmark = pytest.mark.unit
 
 
-@pytest.fixture
-def two() -> Iterator[EncoderProcesses]:
-    pool = EncoderProcesses(2)
-    yield pool
-    pool.close()
-
-
-@pytest.fixture
-def one() -> Iterator[EncoderProcesses]:
-    pool = EncoderProcesses(1)
-    yield pool
-    pool.close()
-
-
 class Starts:
     """Of replacements, which wait until they may."""
 

@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,20 +16,6 @@ from voicegate.engine.audio.encoding import LocalEncoders
 from voicegate.engine.interface import Done, Failed
 
 pytestmark = pytest.mark.unit
-
-
-@pytest.fixture
-def two() -> Iterator[EncoderProcesses]:
-    pool = EncoderProcesses(2)
-    yield pool
-    pool.close()
-
-
-@pytest.fixture
-def one() -> Iterator[EncoderProcesses]:
-    pool = EncoderProcesses(1)
-    yield pool
-    pool.close()
 
 
 def test_a_stopped_process_holds_up_neither_its_caller_nor_the_end(
