@@ -19,13 +19,13 @@ from voicegate.bench import environment, results_file
 
 _COPY: Final = environment.REPOSITORY / "build" / "compiled"
 _FOLDERS: Final = ("bench", "clients", "engine", "gateway", "protocol", "voicegate")
-# What the engine's thread runs of its own; runners and kernels are numpy's and torch's.
+# What the engine's thread runs of its own; runners and kernels are numpy's and torch's. No class of which interpreted
+# ones inherit, such as LiveSequences: mypyc refuses that when they are made.
 _COMPILED: Final = (
     "policy/*.py",
     "text/*.py",
     "text/english/*.py",
     "loop/*.py",
-    "llm/live_sequences.py",
     "llm/sequence.py",
     "llm/silent_filter.py",
     "llm/stepped.py",
