@@ -4,5 +4,8 @@ import os
 
 # Read by OpenMP when torch is loaded, so set before anything below this package can import it: threads that wait for
 # each other sleep instead of spinning. Spinning ones burn the core that the thread they wait for would run on: beside
-# busy neighbours a step takes ten times longer (bench/neighbours.py, docs/adr/0024).
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# busy neighbours a step takes ten times longer (bench/neighbours.py, docs/adr/0024). But first they look some
+# microseconds long, since one operation follows the other: a thread that is woken for each takes twice the time.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # of GNU's OpenMP, which torch's wheels have; others sleep at once
