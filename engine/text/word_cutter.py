@@ -36,6 +36,9 @@ _PLAIN_WORD: Final = re.compile(r"[A-Za-z\u00c0-\u024f]+(?:['’-][A-Za-z\u00c0-
 # Between blanks, in small letters: where one ends the cutter, which is at its beginning there, has a cut.
 _PLAIN_WORDS: Final = re.compile(r"(?: [a-z]+(?= ))+")
 _NEVER_FULL: Final = 1_000_000_000  # letters
+# A day of a month, which reads as one where its month follows: 1st Jan., 5 of May.
+_ORDINAL: Final = re.compile(r"\d+(?:st|nd|rd|th)")
+_OF: Final = "of"
 _MAY_NAME_CODE: Final = re.compile(rf"{CODE_WORD_START}\Z")
 
 
@@ -126,7 +129,7 @@ class WordCutter:
             return None
         if self._held and not _belongs(self._held, word):
             return self._held_end
-        if not _may_be_continued(word) and not (self._held and word in _DASHES):
+        if not _may_be_continued(word) and not (self._held and (word in _DASHES or word == _OF)):
             return self._pos
         self._held, self._held_end = word, self._pos
         self._word_start = None
@@ -168,7 +171,11 @@ def _may_be_continued(word: str) -> bool:
         return is_abbreviation and ending not in (Ending.SENTENCE, Ending.CLAUSE)
     if ending is not Ending.NONE or not stem or _is_ended_by_wide_mark(word):
         return False
-    return stem[-1].isdigit() or (stem[0].isupper() and stem.lower() in MONTH_BY_NAME)
+    return stem[-1].isdigit() or _ORDINAL.fullmatch(stem) is not None or _is_month(stem)
+
+
+def _is_month(stem: str) -> bool:
+    return stem[:1].isupper() and stem.lower() in MONTH_BY_NAME
 
 
 def _may_belong(held: str, start: str) -> bool:
@@ -179,12 +186,16 @@ def _may_belong(held: str, start: str) -> bool:
         return True
     if held_tail.startswith("."):
         return abbreviation_kind(held_stem) is not Kind.NUMBER
-    if not held_stem[-1:].isdigit():
-        return False
     stem, tail = split_tail(start)
     is_month = first.isupper() and any(name.startswith(stem.lower()) for name in MONTH_BY_NAME)
+    if held == _OF:
+        return is_month
+    if _ORDINAL.fullmatch(held_stem):
+        return is_month or _OF.startswith(start)
+    if not held_stem[-1:].isdigit():
+        return False
     is_unit = any(word.startswith(start.removesuffix(tail)) for word in AFTER_NUMBER)
-    return is_month or is_unit or is_wide(start[0])
+    return is_month or is_unit or _OF.startswith(start) or is_wide(start[0])
 
 
 def _belongs(held: str, word: str) -> bool:
@@ -200,13 +211,17 @@ def _belongs(held: str, word: str) -> bool:
                 return not opens_sentence(word)
             case _:
                 return True
+    if held == _OF:  # behind a day
+        return _is_month(stem)
+    if _ORDINAL.fullmatch(held_stem):
+        return _is_month(stem) or word == _OF
     if held_stem[-1:].isdigit():
-        is_month = stem[:1].isupper() and stem.lower() in MONTH_BY_NAME
         return (
             starts_with_digit
-            or is_month
+            or _is_month(stem)
             or word.removesuffix(tail) in AFTER_NUMBER
             or word in _DASHES
+            or word == _OF
             or is_wide(word[0])
         )
     return starts_with_digit
