@@ -17,7 +17,7 @@ from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
 from voicegate.engine.device.watcher import Waker
-from voicegate.engine.llm.backend import LlmTraits, NoFreeSlot, SequenceOutput, SequenceRequest
+from voicegate.engine.llm.backend import LlmTraits, NoFreeSlot, OneAtATime, SequenceOutput, SequenceRequest
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.loop.voice_shelf import ready_voice, voice_room
 from voicegate.engine.model.config import FLOW_BLOCK_FRAMES, EstimatorConfig
@@ -56,6 +56,12 @@ class _Sequence:
     num_launched: int = 0
     num_in_flight: int = 0
     num_tokens: int = 0
+    num_held: int = 0  # of these, not told of yet
+    tell_after: int = 1
+
+    def give(self) -> tuple[int, ...]:
+        num_held, self.num_held, self.tell_after = self.num_held, 0, 1
+        return (_TOKEN,) * num_held
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,7 @@ class _Step:
     rows: list[tuple[int, _Sequence]]
 
 
-class SimulatedLlm:
+class SimulatedLlm(OneAtATime):
     """Implements LlmBackend, stepped. A prompt's lines are fed at once; what stands before new text stays stored."""
 
     traits = LlmTraits(takes_streamed_text=False, is_reproducible=True)
@@ -74,6 +80,7 @@ class SimulatedLlm:
         self.num_readings = 0  # of growing text
         self.num_prompt_lines = 0
         self.num_last_rows = 0
+        self.num_fetched = 0
         self.counters: dict[str, float] = {"llm_steps": 0, "llm_rows": 0}
         self._lane = lane
         self._num_slots = num_slots
@@ -153,18 +160,33 @@ class SimulatedLlm:
     def poll(self) -> list[SequenceOutput]:
         outputs = []
         while self._steps and self._steps[0].mark.is_reached:
+            self.num_fetched += 1
             for sequence_id, sequence in self._steps.popleft().rows:
                 sequence.num_in_flight -= 1
                 if self._sequences.get(sequence_id) is sequence:
-                    outputs.append(self._output(sequence_id, sequence))
+                    output = self._output(sequence_id, sequence)
+                    if output is not None:
+                        outputs.append(output)
         return outputs
 
-    def _output(self, sequence_id: int, sequence: _Sequence) -> SequenceOutput:
+    def tell_after(self, sequence_id: int, num_tokens: int) -> None:
+        if (sequence := self._sequences.get(sequence_id)) is not None:
+            sequence.tell_after = num_tokens
+
+    def take_held(self, sequence_id: int) -> tuple[int, ...]:
+        sequence = self._sequences.get(sequence_id)
+        return () if sequence is None else sequence.give()
+
+    def _output(self, sequence_id: int, sequence: _Sequence) -> SequenceOutput | None:
         if sequence.until is None and sequence.num_tokens >= max(round(sequence.num_text * self._worth), 2):
             self.abort(sequence_id)
-            return SequenceOutput(sequence_id, is_final=True)
+            return SequenceOutput(sequence_id, sequence.give(), is_final=True)
         sequence.num_tokens += 1
-        return SequenceOutput(sequence_id, (_TOKEN,), is_paused=sequence.num_tokens == sequence.until)
+        sequence.num_held += 1
+        is_paused = sequence.num_tokens == sequence.until
+        if not is_paused and sequence.num_held < sequence.tell_after:
+            return None
+        return SequenceOutput(sequence_id, sequence.give(), is_paused=is_paused)
 
     @property
     def is_busy(self) -> bool:

@@ -221,7 +221,7 @@ class DisaggregatedCore:
 
     @property
     def num_fetched(self) -> int:
-        return self._llm.num_outputs
+        return self._llm.num_fetched
 
     @property
     def num_submitted(self) -> int:

@@ -68,6 +68,18 @@ class LlmShare:
     def is_runnable(self, sequence_id: int) -> bool:
         return self._llm.is_runnable(sequence_id)
 
+    def are_runnable(self, sequence_ids: Sequence[int]) -> Sequence[bool]:
+        return self._llm.are_runnable(sequence_ids)
+
+    def tell_after(self, sequence_id: int, num_tokens: int) -> None:
+        self._llm.tell_after(sequence_id, num_tokens)
+
+    def take_held(self, sequence_id: int) -> tuple[int, ...]:
+        """Behind those that were collected for it: nothing, while `poll` has some of these."""
+        if any(output.sequence_id == sequence_id for output in self._outputs):
+            return ()
+        return self._llm.take_held(sequence_id)
+
     def launch(self, sequence_ids: Sequence[int]) -> None:
         """With the round's step: what goes wrong there is in the sequences' outputs."""
         self.asked.extend(sequence_ids)
@@ -81,6 +93,11 @@ class LlmShare:
         """What was collected for it."""
         outputs, self._outputs = self._outputs, []
         return outputs
+
+    @property
+    def num_fetched(self) -> int:
+        """Of the whole LLM."""
+        return self._llm.num_fetched
 
     @property
     def is_busy(self) -> bool:
@@ -106,7 +123,6 @@ class SharedLlm:
         """An LLM that nobody uses yet."""
         self.tally = Tally()
         self.owners: dict[int, LlmShare] = {}  # of the sequences that live
-        self.num_outputs = 0  # fetched so far
         self._llm = llm
         num_slots = llm.num_free_slots // num_shares
         self.shares = tuple(LlmShare(self, llm, num_slots=num_slots) for _ in range(num_shares))
@@ -118,13 +134,15 @@ class SharedLlm:
     @property
     def pulse(self) -> int | None:
         """Changes with all that it gets done; None while it has nothing under way."""
-        return self.num_outputs if self._llm.is_busy else None
+        return self._llm.num_fetched if self._llm.is_busy else None
+
+    @property
+    def num_fetched(self) -> int:
+        return self._llm.num_fetched
 
     def collect(self) -> None:
         """What the LLM has made, to whom it belongs. Raises LlmDied."""
-        outputs = self._llm.poll()
-        self.num_outputs += len(outputs)
-        for output in outputs:
+        for output in self._llm.poll():
             owner = self.owners.get(output.sequence_id)
             if owner is not None:  # else it was aborted
                 owner.deliver(output)

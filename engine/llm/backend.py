@@ -78,6 +78,22 @@ class SequenceOutput:
     is_paused: bool = False  # its reading is over; it goes on with the next `read`
 
 
+class OneAtATime:
+    """For a backend, or a runner, whose sequences and tokens are asked after and told of one at a time."""
+
+    def is_runnable(self, sequence_id: int) -> bool:
+        raise NotImplementedError
+
+    def are_runnable(self, sequence_ids: Sequence[int]) -> Sequence[bool]:
+        return [self.is_runnable(sequence_id) for sequence_id in sequence_ids]
+
+    def tell_after(self, sequence_id: int, num_tokens: int) -> None:
+        """It holds none back."""
+
+    def take_held(self, sequence_id: int) -> tuple[int, ...]:
+        return ()
+
+
 class LlmBackend(Protocol):
     """Called from one thread. A sequence lives from `add` to its final or failed output, or to `abort`.
 
@@ -144,8 +160,25 @@ class LlmBackend(Protocol):
         Raises UnknownSequence, and what the device raises.
         """
 
+    def are_runnable(self, sequence_ids: Sequence[int]) -> Sequence[bool]:
+        """`is_runnable` of each: a batch at a time costs little more than one."""
+
     def poll(self) -> list[SequenceOutput]:
         """What was made since the last call, in order. Does not wait."""
+
+    @property
+    def num_fetched(self) -> int:
+        """Grows with whatever `poll` has fetched, be it told or held back."""
+
+    def tell_after(self, sequence_id: int, num_tokens: int) -> None:
+        """Nobody needs its next tokens before there are so many, at least 1, since the last that were told.
+
+        A backend may hold them back until then, and no longer: it tells of an end, of a pause and of a sequence's first
+        token at once, and when it has told it tells of each again. No-op for an unknown id.
+        """
+
+    def take_held(self, sequence_id: int) -> tuple[int, ...]:
+        """The tokens that it holds back; they are told by that."""
 
     @property
     def is_busy(self) -> bool:

@@ -6,7 +6,13 @@ No torch. What is fed and sampled is the runner's; what comes next and what a to
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from voicegate.engine.llm.backend import InvalidRequest, SequenceOutput, SequenceRequest, UnknownSequence
+from voicegate.engine.llm.backend import (
+    InvalidRequest,
+    OneAtATime,
+    SequenceOutput,
+    SequenceRequest,
+    UnknownSequence,
+)
 from voicegate.engine.llm.requests import check_text_ids, growing, make_sequence, streaming
 from voicegate.engine.llm.sequence import BistreamPolicy, Growing, LlmSequence, SequenceState
 from voicegate.engine.llm.slots import Slots
@@ -20,13 +26,9 @@ class Live:
     sequence_id: int
     sequence: LlmSequence
     slot: int
-    num_in_flight: int = 0  # steps launched whose outputs were not taken
-    # Of a runner that decodes ahead of what the sequence knows: tokens that were taken, and the most there may be.
-    num_taken: int = 0
-    max_tokens: int = 0
 
 
-class LiveSequences:
+class LiveSequences(OneAtATime):
     """See LlmRunner for the promises."""
 
     def __init__(
@@ -87,12 +89,13 @@ class LiveSequences:
 
     def is_runnable(self, sequence_id: int) -> bool:
         live = self._lives.get(sequence_id)
-        return live is not None and not live.num_in_flight and live.sequence.state is not SequenceState.WAITING
+        return live is not None and live.sequence.state is not SequenceState.WAITING
 
     def _runnable(self, sequence_ids: Sequence[int]) -> list[Live]:
         """Raises UnknownSequence."""
-        wrong = [sequence_id for sequence_id in sequence_ids if not self.is_runnable(sequence_id)]
-        if wrong:
+        can_run = self.are_runnable(sequence_ids)
+        if not all(can_run):
+            wrong = [sequence_id for sequence_id, can in zip(sequence_ids, can_run, strict=True) if not can]
             raise UnknownSequence(f"these sequences have ended, never were, wait for text or for a step: {wrong}")
         if len(set(sequence_ids)) != len(sequence_ids):
             raise UnknownSequence(f"a sequence is named twice: {list(sequence_ids)}")
@@ -104,8 +107,8 @@ class LiveSequences:
             return None
         return f"text and speech need more than the {self._max_positions} positions of an LLM slot"
 
-    def _output(self, live: Live, token: int | None, *, error: str | None = None) -> SequenceOutput:
-        """What has become of a sequence, which is let go if it has ended. `token`: the last step's, if it is speech."""
+    def _output(self, live: Live, emitted: tuple[int, ...] = (), *, error: str | None = None) -> SequenceOutput:
+        """What has become of a sequence, which is let go if it has ended. `emitted`: its new speech."""
         sequence = live.sequence
         error = error or sequence.failure
         is_truncated = sequence.state is SequenceState.TRUNCATED
@@ -113,5 +116,4 @@ class LiveSequences:
         if is_final or error:
             self.abort(live.sequence_id)
         is_paused = isinstance(sequence, Growing) and sequence.state is SequenceState.WAITING
-        emitted = () if token is None else (token,)
         return SequenceOutput(live.sequence_id, emitted, is_final, is_truncated, error, is_paused)

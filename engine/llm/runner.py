@@ -65,11 +65,18 @@ class LlmRunner(Protocol):
         While launched steps of it are in flight: whether another may be launched behind them.
         """
 
+    def are_runnable(self, sequence_ids: Sequence[int]) -> Sequence[bool]: ...
+
+    def tell_after(self, sequence_id: int, num_tokens: int) -> None:
+        """As in LlmBackend: a step whose token is held back has no output of it."""
+
+    def take_held(self, sequence_id: int) -> tuple[int, ...]: ...
+
     def launch(self, sequence_ids: Sequence[int]) -> LaunchedStep:
         """Begin what `step` does, without waiting for the device. Raises as `step`."""
 
     def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
-        """One decode step (or prefill) of each of these; one output each, in their order.
+        """One decode step (or prefill) of each of these; one output each, in their order, but of tokens held back.
 
         Every id must be runnable and named once, else UnknownSequence and nothing has run. A sequence that fails
         (too long for its slot, say) says so in its own output and leaves the others as they would have been.

@@ -30,6 +30,7 @@ class SteppedLlm:
     def __init__(self, runner: LlmRunner, lane: Lane) -> None:
         self.runner = runner
         self.counters: defaultdict[str, float] = defaultdict(float)
+        self.num_fetched = 0  # steps
         self._lane = lane
         self._waker: Waker = NO_WAKER
         self._in_flight: deque[_StepInFlight] = deque()
@@ -67,6 +68,15 @@ class SteppedLlm:
     def is_runnable(self, sequence_id: int) -> bool:
         return self.runner.is_runnable(sequence_id)
 
+    def are_runnable(self, sequence_ids: Sequence[int]) -> Sequence[bool]:
+        return self.runner.are_runnable(sequence_ids)
+
+    def tell_after(self, sequence_id: int, num_tokens: int) -> None:
+        self.runner.tell_after(sequence_id, num_tokens)
+
+    def take_held(self, sequence_id: int) -> tuple[int, ...]:
+        return self.runner.take_held(sequence_id)
+
     def launch(self, sequence_ids: Sequence[int]) -> None:
         with self._lane.active():
             last = self._in_flight[-1].end if self._in_flight else None
@@ -84,6 +94,7 @@ class SteppedLlm:
         outputs: list[SequenceOutput] = []
         while self._in_flight and self._in_flight[0].end.is_reached:
             step = self._in_flight.popleft()
+            self.num_fetched += 1
             self.counters["llm_seconds"] += step.end.seconds_since(step.begin)
             outputs += step.launched.outputs()
         return outputs

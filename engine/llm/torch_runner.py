@@ -114,13 +114,13 @@ class TorchLlmRunner(LiveSequences):
             tokens[live.sequence_id] = token
         return tokens
 
-    def _advance(self, live: Live, tokens: Mapping[int, int | None]) -> int | None:
-        """Tell the sequence what was sampled for it, if anything was; what it makes of that, if it is speech."""
+    def _advance(self, live: Live, tokens: Mapping[int, int | None]) -> tuple[int, ...]:
+        """Tell the sequence what was sampled for it, if anything was; what of that is speech."""
         if live.sequence_id not in tokens:
-            return None
+            return ()
         sequence = live.sequence
         num_decoded = len(sequence.decoded)
         token = sequence.advance(tokens[live.sequence_id])
         if len(sequence.decoded) > num_decoded:
             self._sampler.note_decoded(live.slot, num_decoded, sequence.decoded[-1])
-        return token
+        return () if token is None else (token,)

@@ -266,7 +266,7 @@ class EngineCore:
     @property
     def num_fetched(self) -> int:
         """What was fetched so far, of LLM, flow and vocoder."""
-        return self._pipeline.tally.num_outputs + self._pipeline.tally.num_rendered
+        return self._pipeline.num_fetched
 
     @property
     def rendering_pulse(self) -> int | None:
@@ -333,7 +333,8 @@ class EngineCore:
     def _launch_llm(self, keys: Iterable[int]) -> None:
         clauses = self._roster.passes(keys)
         if clauses:
-            self._attempt_together(clauses, self._pipeline.launch_llm, clauses)
+            for clause in self._attempt_together(clauses, self._pipeline.launch_llm, clauses) or ():
+                clause.listing.report()
 
     def _begin_blocks(self, keys: Iterable[int]) -> None:
         # A launch that failed just now has ended utterances; their blocks and batches went with them.

@@ -106,6 +106,7 @@ class Pipeline:
         Of a clause that was set aside it is the same sound once more: what its listener has is not sent again.
         """
         stages = self._stages
+        self.catch_up(clause)
         with ExitStack() as undo:
             flow = stages.flow.open(voice.flow_prompt)
             undo.callback(stages.flow.close, flow)
@@ -220,6 +221,11 @@ class Pipeline:
         )
 
     @property
+    def num_fetched(self) -> int:
+        """Grows with whatever was fetched of LLM, flow and vocoder."""
+        return self._llm.num_fetched + self.tally.num_rendered
+
+    @property
     def is_busy(self) -> bool:
         """Whether something is under way that has not been fetched."""
         return self.token2wav.is_busy or self._llm.is_busy
@@ -231,20 +237,39 @@ class Pipeline:
 
     # --- the LLM ----------------------------------------------------------------------------------------------
 
-    def launch_llm(self, clauses: Sequence[Clause]) -> None:
-        """One decode step (or prefill) of these; `fetch_tokens` has what comes of it."""
-        self._llm.launch([clause.llm_pass.sequence_id for clause in clauses if clause.llm_pass is not None])
-        self.tally.note_batch("llm", len(clauses))
-        for clause in clauses:
+    def launch_llm(self, clauses: Sequence[Clause]) -> list[Clause]:
+        """One decode step (or prefill) of these; `fetch_tokens` has what comes of it. Returns who cannot go on now."""
+        passes = [(clause, clause.llm_pass.sequence_id) for clause in clauses if clause.llm_pass is not None]
+        can_run = self._llm.are_runnable([sequence_id for _, sequence_id in passes])
+        left = [clause for (clause, _), can in zip(passes, can_run, strict=True) if not can]
+        if left:
+            passes = [each for each, can in zip(passes, can_run, strict=True) if can]
+        if passes:
+            self._llm.launch([sequence_id for _, sequence_id in passes])
+            self.tally.note_batch("llm", len(passes))
+        for clause, _ in passes:
             if not clause.is_prefilled:
                 clause.is_prefilled = True
+        return left
+
+    def tell_after(self, clause: Clause, num_tokens: int) -> None:
+        """Nothing is new of it before its pass has so many more: the LLM may keep them until then."""
+        if clause.llm_pass is not None:
+            self._llm.tell_after(clause.llm_pass.sequence_id, num_tokens)
+
+    def catch_up(self, clause: Clause) -> None:
+        """Take what the LLM has kept of it. Raises as `take_tokens`."""
+        if clause.llm_pass is not None and (tokens := self._llm.take_held(clause.llm_pass.sequence_id)):
+            self.take_tokens(clause, SequenceOutput(clause.llm_pass.sequence_id, tokens))
 
     def fetch_tokens(self) -> list[tuple[Clause, SequenceOutput]]:
         """What the LLM has made, in order; `take_tokens` hands it on."""
-        outputs = self._llm.poll()
-        self.tally.num_outputs += len(outputs)
         # Of a sequence that was released nobody wants to know any more.
-        return [(self._generating[each.sequence_id], each) for each in outputs if each.sequence_id in self._generating]
+        return [
+            (self._generating[each.sequence_id], each)
+            for each in self._llm.poll()
+            if each.sequence_id in self._generating
+        ]
 
     def take_tokens(self, clause: Clause, output: SequenceOutput) -> None:
         """Hand what the LLM made of the clause to its flow. Raises what the flow refuses: StreamTooLong, say."""

@@ -126,19 +126,14 @@ class Roster:
         return self._due
 
     def passes(self, keys: Iterable[int]) -> list[Clause]:
-        """Of these, the clauses whose LLM pass goes on now.
+        """Of these, the clauses whose LLM pass goes on, as of the last look.
 
         Nothing reports that no further step can be launched behind those in flight: that would have all be looked at
-        twice a step.
+        twice a step. Who launches sees.
         """
-        passes, can_generate = [], self._pipeline.can_generate
-        for key in keys:
-            clause = self._generating.get(key)
-            if clause is not None and self._attempt(self._utterances[key], can_generate, clause):
-                passes.append(clause)
-            else:
-                self._changed.add(key)
-        return passes
+        generating = self._generating
+        self._changed.update([key for key in keys if key not in generating])
+        return [generating[key] for key in keys if key in generating]
 
     def note_tokens(self, clause: Clause) -> None:
         """It has some more: most often nothing is new by that. They come to many utterances a step."""
@@ -238,6 +233,9 @@ class Roster:
     def _look_at(self, utterance: Utterance, now_s: float) -> None:
         """Ask all that there is to ask of it; what is not due yet sets its alarm."""
         key = utterance.listing.key
+        passing = next((clause for clause in utterance.clauses if clause.llm_pass is not None), None)
+        if passing is not None:
+            self._pipeline.catch_up(passing)
         growing, reads_s = self._growth.next_reading(utterance, now_s)
         generating, roomless = self._next_clauses(utterance, growing if reads_s <= now_s else None)
         if generating is not None:
@@ -249,6 +247,8 @@ class Roster:
         else:
             self._again.pop(key, None)
         work_s = self._note_work(utterance, generating, now_s)
+        if passing is not None:
+            self._pipeline.tell_after(passing, max(self._news_tokens.get(key, 0) - passing.num_tokens, 1))
         room_s = self._note_waiting(utterance, roomless, now_s)
         stalls_s = utterance.stalls_at_s(self._stall_s, self._stall_lead_s)
         _note(self._stalled, key, stalls_s <= now_s)

@@ -92,6 +92,7 @@ class Speaking:
             now_s, is_first = self._clock(), utterance.deadline_s is None
             self._growth.block_time.took(now_s - clause.reading_since_s, now_s, is_first=is_first)
             clause.reading_since_s = None
+        self._pipeline.catch_up(clause)  # how long it is goes by all that is known
         utterance.align(clause)
         utterance.deliver(samples, self._clock())
         self._retire_spoken(utterance)

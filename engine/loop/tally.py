@@ -11,7 +11,6 @@ class Tally:
     def __init__(self) -> None:
         self.counters: defaultdict[str, float] = defaultdict(float)
         self.batch_sizes = {stage: [0] * _NUM_SIZES for stage in ("llm", "flow", "vocoder")}
-        self.num_outputs = 0  # of the LLM, fetched
         self.num_rendered = 0  # Euler steps and calls of the vocoder that were done
 
     def note_batch(self, stage: str, num_rows: int) -> None:

@@ -25,7 +25,14 @@ def known(pending: str) -> Known:
     finished = finished_length(pending, wide_group_chars=1)
     if pending[finished:].strip().isalpha():
         num_wide = next((n for n, char in enumerate(reversed(pending)) if not is_wide(char)), len(pending))
-        said = len(pending) - min(num_wide, _WIDE_WORD_CHARS) if num_wide else finished
-        return Known(len(pending), said)
-    words = pending[:finished].rsplit(maxsplit=1)
-    return Known(finished, len(words[0]) if len(words) > 1 else 0)
+        if num_wide:
+            return Known(len(pending), len(pending) - min(num_wide, _WIDE_WORD_CHARS))
+        # "well,n": read, the comma ends a word; as it is written, and told to captions, the word goes on.
+        is_whole = not finished or pending[finished].isspace() or pending[finished - 1].isspace()
+        return Known(len(pending), finished if is_whole else _without_last_word(pending[:finished]))
+    return Known(finished, _without_last_word(pending[:finished]))
+
+
+def _without_last_word(text: str) -> int:
+    words = text.rsplit(maxsplit=1)
+    return len(words[0]) if len(words) > 1 else 0

@@ -322,6 +322,24 @@ def test_a_growing_sequence_pauses_until_it_is_read_again(driver: Driver) -> Non
 # --- who steps --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("num_tokens", [1, 5, 1000])
+def test_tokens_that_are_held_back_are_told_or_can_be_taken(driver: Driver, num_tokens: int) -> None:
+    """Both together are what would have come one by one."""
+    driver.add(request(0))
+    driver.until_end(0)
+    driver.add(request(1))
+    driver.llm.tell_after(1, num_tokens)
+    driver.until(lambda: bool(driver.tokens(1)))
+    driver.llm.tell_after(1, num_tokens)
+    before, held = driver.tokens(1), driver.llm.take_held(1)
+    driver.outputs[1] = [SequenceOutput(1, (*before, *held))]
+    driver.until_end(1)
+    assert driver.tokens(1) == driver.tokens(0)
+    driver.llm.tell_after(7, 3)
+    assert driver.llm.take_held(7) == ()
+    assert list(driver.llm.are_runnable([0, 1])) == [False, False]
+
+
 def test_only_what_is_runnable_can_be_stepped(driver: Driver) -> None:
     driver.add(request(0))
     if not driver.llm.is_runnable(0):

@@ -4,7 +4,7 @@ Slots, memory and borders are the real ones: only what computes is left out.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.support.tiny_tokenizer import tiny_tokenizer
 from voicegate.engine import units
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
 from voicegate.engine.device.lanes import HOST_LANE
-from voicegate.engine.llm.backend import NoFreeSlot, SequenceOutput, SequenceRequest
+from voicegate.engine.llm.backend import NoFreeSlot, OneAtATime, SequenceOutput, SequenceRequest
 from voicegate.engine.llm.runner import FinishedStep, LaunchedStep
 from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.loop.prompting import voice_prompt
@@ -49,7 +49,10 @@ class _Sequence:
     max_tokens: int
     num_tokens: int = 0
     is_growing: bool = False
+    is_streaming: bool = False
     until: int = 0  # speech tokens of a growing text's reading, while more text follows
+    held: list[int] = field(default_factory=list)  # tokens that were not told of
+    tell_after: int = 1
 
     @property
     def is_runnable(self) -> bool:
@@ -59,13 +62,18 @@ class _Sequence:
     def num_sayable(self) -> int:
         return self.until if self.is_growing else TOKENS_PER_TEXT_TOKEN * self.num_text_tokens
 
+    def give(self) -> tuple[int, ...]:
+        held, self.held, self.tell_after = tuple(self.held), [], 1
+        return held
 
-class HollowRunner:
+
+class HollowRunner(OneAtATime):
     """An LlmRunner: so many speech tokens a text token, pseudo-random by seed and place, silent runs among them."""
 
     graphs = NOTHING_TO_CAPTURE
 
-    def __init__(self, model: ModelConfig, *, num_slots: int) -> None:
+    def __init__(self, model: ModelConfig, *, num_slots: int, holds_back: bool = True) -> None:
+        self._holds_back = holds_back
         self._silent_tokens = sorted(model.silent_tokens)
         self._num_slots = num_slots
         self._sequences: dict[int, _Sequence] = {}
@@ -80,7 +88,12 @@ class HollowRunner:
         max_tokens = request.max_tokens or 10_000
         is_complete = not (request.is_streaming or request.is_growing)
         self._sequences[request.sequence_id] = _Sequence(
-            request.seed, len(request.text_ids), is_complete, max_tokens, is_growing=request.is_growing
+            request.seed,
+            len(request.text_ids),
+            is_complete,
+            max_tokens,
+            is_growing=request.is_growing,
+            is_streaming=request.is_streaming,
         )
 
     def push_text(self, sequence_id: int, text_ids: Sequence[int]) -> None:
@@ -108,16 +121,31 @@ class HollowRunner:
         return FinishedStep(self.step(sequence_ids))
 
     def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
-        return [self._step(sequence_id, self._sequences[sequence_id]) for sequence_id in sequence_ids]
+        outputs = [self._step(sequence_id, self._sequences[sequence_id]) for sequence_id in sequence_ids]
+        return [output for output in outputs if output is not None]
 
-    def _step(self, sequence_id: int, sequence: _Sequence) -> SequenceOutput:
+    def tell_after(self, sequence_id: int, num_tokens: int) -> None:
+        """As our CUDA runner it keeps none of a bistream pass, which may lack text at any token."""
+        sequence = self._sequences.get(sequence_id)
+        if self._holds_back and sequence is not None and not sequence.is_streaming:
+            sequence.tell_after = num_tokens
+
+    def take_held(self, sequence_id: int) -> tuple[int, ...]:
+        sequence = self._sequences.get(sequence_id)
+        return () if sequence is None else sequence.give()
+
+    def _step(self, sequence_id: int, sequence: _Sequence) -> SequenceOutput | None:
         is_truncated = sequence.num_tokens == sequence.max_tokens
         is_said = sequence.num_tokens >= TOKENS_PER_TEXT_TOKEN * sequence.num_text_tokens
         if is_truncated or (is_said and sequence.is_text_complete):
             self.abort(sequence_id)
-            return SequenceOutput(sequence_id, is_final=True, is_truncated=is_truncated)
+            return SequenceOutput(sequence_id, sequence.give(), is_final=True, is_truncated=is_truncated)
         sequence.num_tokens += 1
-        return SequenceOutput(sequence_id, (self._token(sequence),), is_paused=sequence.num_tokens == sequence.until)
+        sequence.held.append(self._token(sequence))
+        is_paused = sequence.num_tokens == sequence.until
+        if len(sequence.held) < sequence.tell_after and not is_paused:
+            return None
+        return SequenceOutput(sequence_id, sequence.give(), is_paused=is_paused)
 
     def _token(self, sequence: _Sequence) -> int:
         place = sequence.num_tokens
@@ -226,11 +254,11 @@ def hollow_voice(name: str = "rms") -> Voice:
     )
 
 
-def hollow(*, num_slots: int = 8, num_blocks: int = 200) -> Hollow:
-    """`num_blocks` beside those of the voice."""
+def hollow(*, num_slots: int = 8, num_blocks: int = 200, holds_back: bool = True) -> Hollow:
+    """`num_blocks` beside those of the voice. `holds_back`: the LLM, tokens that nobody needs yet."""
     model = load_model_config(TINY_MODEL_DIR)
     voice = hollow_voice()
-    runner = HollowRunner(model, num_slots=num_slots)
+    runner = HollowRunner(model, num_slots=num_slots, holds_back=holds_back)
     flow = _hollow_flow(num_blocks=num_blocks + _NUM_PROMPT_TOKENS // chunking.TOKENS_PER_BLOCK, max_streams=num_slots)
     checks_length: Any = SimpleNamespace(check_length=lambda _: None, held_back_frames=4)
     vocoder = VocoderRunner(checks_length, _HollowRenderer(), max_streams=num_slots)

@@ -15,6 +15,7 @@ from voicegate.engine.llm.backend import (
     LlmDied,
     LlmTraits,
     NoFreeSlot,
+    OneAtATime,
     SequenceOutput,
     SequenceRequest,
 )
@@ -45,7 +46,7 @@ class _Running:
     tokens: list[int] = field(default_factory=list)  # not told yet
 
 
-class SelfSchedulingLlm:
+class SelfSchedulingLlm(OneAtATime):
     """See LlmBackend."""
 
     takes_step = False
@@ -62,6 +63,7 @@ class SelfSchedulingLlm:
         """`stream_interval`: speech tokens of an output, but for the last of a sequence or of a reading."""
         self.traits = traits
         self.counters: Mapping[str, float] = {}
+        self.num_fetched = 0
         self.num_rounds = 0
         self.dies_of: Exception | None = None  # at the next step
         self._runner = runner
@@ -151,6 +153,7 @@ class SelfSchedulingLlm:
             if self._death is not None:
                 raise LlmDied(self._death)
             made, self._made = self._made, []
+        self.num_fetched += len(made)
         for output in made:
             alive = self._alive.get(output.sequence_id)
             if alive is not None:

@@ -26,7 +26,7 @@ from voicegate.engine.interface import (
     UtteranceId,
     UtteranceRequest,
 )
-from voicegate.engine.llm.backend import LlmBackend, SequenceOutput, SequenceRequest
+from voicegate.engine.llm.backend import LlmBackend, OneAtATime, SequenceOutput, SequenceRequest
 from voicegate.engine.llm.runner import FinishedStep, LaunchedStep, LlmRunner
 from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.loading.build import engine_info, load_stages
@@ -101,7 +101,7 @@ def self_scheduling_llm(runner: LlmRunner) -> LlmBackend:
     return SelfSchedulingLlm(runner, tiny_stages().model.llm, traits=PLAIN, stream_interval=4)
 
 
-class FirstSequenceFails:
+class FirstSequenceFails(OneAtATime):
     """An LlmRunner whose first sequence fails after some steps, as one too long for its slot would."""
 
     def __init__(self, runner: LlmRunner, *, after_steps: int = 5) -> None:

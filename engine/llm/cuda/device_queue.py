@@ -2,6 +2,8 @@
 
 from collections import deque
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from voicegate.engine.llm.cuda.body import DecoderBody
@@ -18,6 +20,7 @@ class Transfer:
     def __init__(self, body: DecoderBody, *, is_cuda: bool) -> None:
         self.words = torch.zeros(body.layout.num_words, dtype=torch.int32, pin_memory=is_cuda)
         self.tokens = torch.zeros(body.layout.max_samples, dtype=torch.int32, pin_memory=is_cuda)
+        self._tokens_view: npt.NDArray[np.int32] = self.tokens.numpy()
         self.event = torch.cuda.Event() if is_cuda else None  # type: ignore[no-untyped-call]
         self.num_samples = 0
 
@@ -25,12 +28,11 @@ class Transfer:
     def is_done(self) -> bool:
         return self.event is None or self.event.query()  # type: ignore[no-untyped-call]
 
-    def wait(self) -> list[int]:
-        """The tokens of its samples, in order."""
+    def wait(self) -> npt.NDArray[np.int32]:
+        """The tokens of its samples, in order: a copy."""
         if self.event is not None:
             self.event.synchronize()
-        tokens: list[int] = self.tokens[: self.num_samples].tolist()
-        return tokens
+        return self._tokens_view[: self.num_samples].copy()
 
 
 class DeviceQueue:

@@ -21,14 +21,16 @@ class Records:
         self.is_decoding = np.zeros(num_slots, np.bool_)  # unistream or a growing one's reading, its prefill launched
         self._min_tokens = np.zeros(num_slots, np.int64)
         self._forbids_end = np.zeros(num_slots, np.bool_)
-        self._numbers = np.zeros(num_slots, np.int32)  # of the slots' sequences
+        self.numbers = np.zeros(num_slots, np.int32)  # of the slots' sequences
+        self.num_in_flight = np.zeros(num_slots, np.int64)  # steps launched whose outputs were not taken
         self._slots = slots
         self._window = window
 
     def begin(self, slot: int) -> None:
         """Another sequence has the slot."""
         self.is_decoding[slot] = False
-        self._numbers[slot] = self._numbers[slot] % _LAST_NUMBER + 1
+        self.num_in_flight[slot] = 0
+        self.numbers[slot] = self.numbers[slot] % _LAST_NUMBER + 1
 
     def begin_decoding(self, slot: int, *, min_tokens: int, forbids_end: bool) -> None:
         """From the next sample on, the slot's sequence feeds the token that it drew."""
@@ -42,7 +44,7 @@ class Records:
         lines[:, 0] = packing.USE_LAST_TOKEN
         lines[:, 1] = slots
         lines[:, 2] = self._slots.lengths[slots]
-        lines[:, 3] = self._numbers[slots]
+        lines[:, 3] = self.numbers[slots]
         self._slots.lengths[slots] += 1
         return lines
 
@@ -52,7 +54,7 @@ class Records:
         lines[:, 0] = table_rows
         lines[:, 1] = slot
         lines[:, 2] = np.arange(self._slots.lengths[slot], self._slots.lengths[slot] + len(table_rows))
-        lines[:, 3] = self._numbers[slot]
+        lines[:, 3] = self.numbers[slot]
         self._slots.lengths[slot] += len(table_rows)
         return lines
 

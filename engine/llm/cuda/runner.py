@@ -5,8 +5,10 @@ A line's arithmetic does not depend on its company: the same seed gives the same
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from voicegate.engine.device.capture import Capturable
@@ -15,13 +17,24 @@ from voicegate.engine.llm.cuda.body import DecoderBody, max_shared_memory_bytes
 from voicegate.engine.llm.cuda.config import CudaLlmConfig, TileTable, default_tiles
 from voicegate.engine.llm.cuda.device_queue import DeviceQueue, Transfer
 from voicegate.engine.llm.cuda.graphs import BucketedBody
+from voicegate.engine.llm.cuda.held_tokens import HeldTokens
 from voicegate.engine.llm.cuda.packing import Words
 from voicegate.engine.llm.cuda.records import Records
 from voicegate.engine.llm.cuda.steps import CudaStep, Member
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 from voicegate.engine.llm.live_sequences import Live, LiveSequences
-from voicegate.engine.llm.sequence import BistreamPolicy, Growing, Table, Unistream, ends_speech
+from voicegate.engine.llm.sequence import (
+    Bistream,
+    BistreamPolicy,
+    Growing,
+    SequenceState,
+    Table,
+    Unistream,
+    ends_speech,
+)
 from voicegate.engine.model.config import LlmConfig, Sampling
+
+_NO_TOKENS: Final = np.empty(0, np.int32)
 
 
 class CudaLlmRunner(LiveSequences):
@@ -81,6 +94,7 @@ class CudaLlmRunner(LiveSequences):
             stream.wait_stream(torch.cuda.current_stream(device))
         self._queue = DeviceQueue(self.body, self.buckets, is_cuda=is_cuda)
         self._records = Records(self._slots, window=self.body.draws.window)
+        self._held = HeldTokens(num_slots)
         self._pending: deque[CudaStep] = deque()
 
     @property
@@ -89,18 +103,47 @@ class CudaLlmRunner(LiveSequences):
 
     def add(self, request: SequenceRequest) -> None:
         super().add(request)
-        self._records.begin(self.slot_of(request.sequence_id))
+        slot = self.slot_of(request.sequence_id)
+        self._records.begin(slot)
+        self._held.begin(slot)
+
+    def abort(self, sequence_id: int) -> None:
+        live = self._lives.get(sequence_id)
+        if live is not None:
+            self._records.is_decoding[live.slot] = False  # of what is in flight nothing is taken
+        super().abort(sequence_id)
 
     def is_runnable(self, sequence_id: int) -> bool:
-        live = self._lives.get(sequence_id)
-        if live is None or not live.num_in_flight:
-            return super().is_runnable(sequence_id)
-        return bool(
-            self._records.is_decoding[live.slot]
-            and live.num_in_flight < self._cuda.max_in_flight
-            and self._slots.num_drawn[live.slot] < live.max_tokens
-            and self._slots.lengths[live.slot] < self._max_positions
+        return bool(self.are_runnable((sequence_id,))[0])
+
+    def are_runnable(self, sequence_ids: Sequence[int]) -> list[bool]:
+        lives = [self._lives.get(sequence_id) for sequence_id in sequence_ids]
+        slots = np.array([-1 if live is None else live.slot for live in lives], np.int64)
+        num_in_flight = self._records.num_in_flight[slots]
+        goes_on = (
+            (num_in_flight < self._cuda.max_in_flight)
+            & (self._slots.num_drawn[slots] < self._held.max_tokens[slots])
+            & (self._slots.lengths[slots] < self._max_positions)
         )
+        # What a decode feeds the device knows; anything else depends on what is in flight.
+        can_run: list[bool] = (self._records.is_decoding[slots] & (goes_on | (num_in_flight == 0))).tolist()
+        for place in np.flatnonzero(~self._records.is_decoding[slots] & (num_in_flight == 0)).tolist():
+            live = lives[place]
+            can_run[place] = live is not None and live.sequence.state is not SequenceState.WAITING
+        if None in lives:
+            can_run = [can and live is not None for can, live in zip(can_run, lives, strict=True)]
+        return can_run
+
+    # --- tokens that nobody needs yet -------------------------------------------------------------------------
+
+    def tell_after(self, sequence_id: int, num_tokens: int) -> None:
+        live = self._lives.get(sequence_id)
+        if live is not None:
+            self._held.tell_after(live.slot, num_tokens)
+
+    def take_held(self, sequence_id: int) -> tuple[int, ...]:
+        live = self._lives.get(sequence_id)
+        return () if live is None else self._emitted(live, self._held.give(live.slot))
 
     # --- steps ------------------------------------------------------------------------------------------------
 
@@ -109,7 +152,7 @@ class CudaLlmRunner(LiveSequences):
 
     def launch(self, sequence_ids: Sequence[int]) -> CudaStep:
         lives = self._runnable(sequence_ids)
-        slots = np.fromiter((live.slot for live in lives), np.int64, len(lives))
+        slots = np.array([live.slot for live in lives], np.int64)
         is_plain = self._records.is_decoding[slots] & (self._slots.lengths[slots] < self._max_positions)
         decodes = slots[is_plain]
         lines, samples = [self._records.decode_lines(decodes)], [self._records.decode_samples(decodes)]
@@ -126,10 +169,9 @@ class CudaLlmRunner(LiveSequences):
                 num_samples += 1
                 lines.append(fed)
                 samples.append(sample)
-        step = CudaStep(lives, members, self._outputs_of)
+        step = CudaStep(lives, slots, self._records.numbers[slots], is_plain, members, self._outputs_of)
         self._pending.append(step)
-        for live in lives:
-            live.num_in_flight += 1
+        self._records.num_in_flight[slots] += 1
         self._send(step, np.concatenate(lines), np.concatenate(samples))
         return step
 
@@ -150,7 +192,7 @@ class CudaLlmRunner(LiveSequences):
             slot, [id_ if table is text else id_ + first_speech_row for table, id_ in feed.items]
         )
         if isinstance(sequence, Unistream | Growing):
-            live.max_tokens = sequence.max_tokens
+            self._held.max_tokens[slot] = sequence.max_tokens
             self._records.begin_decoding(slot, min_tokens=sequence.min_tokens, forbids_end=feed.forbids_end)
             return Member(), lines, self._records.decode_samples(np.array([slot]))
         sample = self._records.bistream_sample(
@@ -195,52 +237,68 @@ class CudaLlmRunner(LiveSequences):
         for transfer in step.transfers:
             self._collect(step, transfer)
         step.transfers = []
-        step.applied = self._outputs(step, step.tokens)
+        step.applied = self._outputs(step, np.concatenate((_NO_TOKENS, *step.tokens)))
 
     def _collect(self, step: CudaStep, transfer: Transfer) -> None:
-        step.tokens += transfer.wait()
+        step.tokens.append(transfer.wait())
         self._queue.give_back(transfer)
 
-    def _outputs(self, step: CudaStep, tokens: list[int]) -> list[SequenceOutput]:
-        outputs = []
-        num_decodes = 0
-        for place, live in enumerate(step.lives):
-            live.num_in_flight -= 1
-            member = step.members.get(place)
-            if member is None:
-                token, num_decodes = tokens[num_decodes], num_decodes + 1
-                if self._lives.get(live.sequence_id) is live:
-                    outputs.append(self._decode_output(live, token))
-            elif self._lives.get(live.sequence_id) is live:
-                outputs.append(self._member_output(live, member, tokens))
-        return outputs
+    def _outputs(self, step: CudaStep, tokens: npt.NDArray[np.int32]) -> list[SequenceOutput]:
+        """Of those whose tokens are not held back."""
+        records, slots = self._records, step.slots
+        is_same = records.numbers[slots] == step.numbers  # else another sequence has the slot
+        records.num_in_flight[slots[is_same]] -= 1
+        places = step.plain_places
+        is_alive = is_same[places] & records.is_decoding[slots[places]]
+        drawn, places = tokens[: len(places)][is_alive], places[is_alive]
+        told = places[self._held.take(slots[places], drawn, speech_ids=self._config.speech_token_size)]
+        if not step.members:
+            return [self._decode_output(step.lives[place]) for place in told.tolist()]
+        outputs = {place: self._decode_output(step.lives[place]) for place in told.tolist()}
+        for place, member in step.members.items():
+            live = step.lives[place]
+            if self._lives.get(live.sequence_id) is live:
+                outputs[place] = self._member_output(live, member, tokens)
+        return [outputs[place] for place in sorted(outputs)]
 
-    def _decode_output(self, live: Live, token: int) -> SequenceOutput:
-        if isinstance(live.sequence, Unistream):
-            return self._unistream_output(live, token)
-        output = self._output(live, live.sequence.advance(token))
-        if output.is_paused:
-            self._records.is_decoding[live.slot] = False  # it is read anew
-        return output
-
-    def _unistream_output(self, live: Live, token: int) -> SequenceOutput:
-        """Without the sequence, which would make a feed of every token that the device has fed itself."""
-        if ends_speech(self._config, token):
+    def _decode_output(self, live: Live) -> SequenceOutput:
+        """Of a unistream or growing sequence, with all that was held back of it."""
+        tokens = self._held.give(live.slot)
+        is_ended = ends_speech(self._config, tokens[-1])
+        is_at_limit = self._held.num_taken[live.slot] >= self._held.max_tokens[live.slot]
+        emitted = self._emitted(live, tokens)
+        if isinstance(live.sequence, Growing):
+            output = self._output(live, emitted)
+            if output.is_paused:
+                self._records.is_decoding[live.slot] = False  # it is read anew
+            return output
+        if is_ended or is_at_limit:
             self.abort(live.sequence_id)
-            return SequenceOutput(live.sequence_id, is_final=True)
-        live.num_taken += 1
-        emitted = (token,) if token < self._config.speech_token_size else ()
-        if live.num_taken < live.max_tokens:
-            return SequenceOutput(live.sequence_id, emitted)
-        self.abort(live.sequence_id)
-        return SequenceOutput(live.sequence_id, emitted, is_final=True, is_truncated=True)
+        return SequenceOutput(
+            live.sequence_id, emitted, is_final=is_ended or is_at_limit, is_truncated=is_at_limit and not is_ended
+        )
 
-    def _member_output(self, live: Live, member: Member, tokens: list[int]) -> SequenceOutput:
+    def _emitted(self, live: Live, tokens: list[int]) -> tuple[int, ...]:
+        """Those that are speech; a growing sequence takes them all. Unistream makes a feed of each: it is not told."""
+        if isinstance(live.sequence, Growing):
+            for token in tokens:
+                live.sequence.advance(token)
+        return tuple([token for token in tokens if token < self._config.speech_token_size])
+
+    def _member_output(self, live: Live, member: Member, tokens: npt.NDArray[np.int32]) -> SequenceOutput:
         if member.sample is None:
-            return self._output(live, None, error=member.error)
-        if not member.is_forced_fill:
-            return self._decode_output(live, tokens[member.sample])
-        return self._output(live, live.sequence.advance(None))
+            return self._output(live, error=member.error)
+        if member.is_forced_fill:
+            return self._output(live, _speech(live.sequence.advance(None)))
+        drawn = tokens[member.sample : member.sample + 1]
+        if isinstance(live.sequence, Bistream):
+            return self._output(live, _speech(live.sequence.advance(int(drawn[0]))))
+        self._held.take(np.array([live.slot]), drawn, speech_ids=self._config.speech_token_size)
+        return self._decode_output(live)
+
+
+def _speech(token: int | None) -> tuple[int, ...]:
+    return () if token is None else (token,)
 
 
 def _tiles_for(device: torch.device, dtype: torch.dtype) -> TileTable:

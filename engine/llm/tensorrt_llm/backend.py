@@ -10,7 +10,14 @@ from itertools import count
 from typing import Final
 
 from voicegate.engine.device.watcher import NO_WAKER, Waker
-from voicegate.engine.llm.backend import InvalidRequest, LlmTraits, NoFreeSlot, SequenceOutput, SequenceRequest
+from voicegate.engine.llm.backend import (
+    InvalidRequest,
+    LlmTraits,
+    NoFreeSlot,
+    OneAtATime,
+    SequenceOutput,
+    SequenceRequest,
+)
 from voicegate.engine.llm.requests import check_text_ids, growing, make_sequence, streaming
 from voicegate.engine.llm.sequence import Bistream, BistreamPolicy
 from voicegate.engine.llm.tensorrt_llm.config import TensorrtLlmConfig
@@ -30,7 +37,7 @@ class _Alive:
     leg_id: int | None = None  # the one that is running
 
 
-class TensorrtLlm:
+class TensorrtLlm(OneAtATime):
     """See LlmBackend. All that a sequence is lives on the caller's thread; beside it run requests alone."""
 
     # Its kernels' results depend on the batch, and its text is taken whole.
@@ -43,6 +50,7 @@ class TensorrtLlm:
         """Takes the library over, and shuts it down in the end."""
         # All from the start: who reads them in another thread must not see their number change.
         self.counters = dict.fromkeys(_COUNTERS, 0.0)
+        self.num_fetched = 0  # pieces of news, and ends without any
         self._config = config
         self._vocabulary = vocabulary
         self._settings = settings
@@ -151,6 +159,7 @@ class TensorrtLlm:
     def poll(self) -> list[SequenceOutput]:
         made = self._executor.fetch()
         outputs, self._ready = self._ready, []
+        self.num_fetched += len(made) + len(outputs)
         for news in made:
             alive = self._by_leg.get(news.leg_id)
             if alive is not None:

@@ -128,6 +128,11 @@ class Llm:
         yield
         self._set(_is_held=False)
 
+    def wait_for_cancel(self) -> None:
+        """Until it was told of one, which comes by another thread."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: bool(self._cancelled), timeout=60)
+
     def die(self) -> None:
         """As an assertion in its loop would have it: nobody is told, and its health stays good."""
         self._set(_is_dead=True)

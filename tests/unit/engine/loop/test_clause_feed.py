@@ -206,6 +206,7 @@ def test_what_is_known_of_a_sentence_grows_in_one_clause() -> None:
 @settings(deadline=None)
 @example("._+:", 1)  # a plus, until the colon is there
 @example(" Smith好。", 1)
+@example("A,A", 1)  # as written one word
 @given(texts.map(lambda text: text.replace("1,234,", "")), st.integers(1, 5))  # too long to say: parted elsewhere
 def test_growing_changes_nothing_in_what_is_said_in_the_end(text: str, size: int) -> None:
     grown, at_once = new_feed(SpeakingMode.INCREMENTAL), new_feed(SpeakingMode.INCREMENTAL)

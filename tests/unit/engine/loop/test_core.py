@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from structlog.testing import capture_logs
@@ -323,6 +324,34 @@ def test_a_sentence_is_not_read_again_while_a_block_of_it_is_made(monkeypatch: p
             engine.step()
     assert not engine.heard[utterance_id].end
     assert num_readings >= 2
+
+
+@pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM, SpeakingMode.INCREMENTAL])
+def test_an_llm_that_keeps_tokens_nobody_needs_changes_nothing(
+    mode: SpeakingMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All decisions and all events, word times among them, are those of one that tells of every token."""
+    heard: list[Any] = []
+    num_told: list[int] = []
+    for holds_back in (False, True):
+        stages = hollow(num_slots=3, holds_back=holds_back).stages
+        engine = HandDrivenEngine(replace(CONFIG, max_active_clauses=3), stages)
+        told = Mock(side_effect=engine.core._speaking.take_output)
+        monkeypatch.setattr(engine.core._speaking, "take_output", told)
+        names = [engine.submit(str(number), mode=mode, seed=number) for number in range(5)]
+        decisions = []
+        for number, word in enumerate((SENTENCE + " " + SENTENCE).split()):
+            for name in names[: number + 1]:
+                engine.core.push_text(name, f"{word} ")
+            decisions += [(engine.step(), engine.now_s) for _ in range(20)]
+        engine.core.cancel(names[0], 100)
+        for name in names[1:]:
+            engine.core.end_text(name)
+        engine.run()
+        heard.append((decisions, {name: engine.heard[name].events for name in names}))
+        num_told.append(told.call_count)
+    assert heard[0] == heard[1]
+    assert (num_told[1] < num_told[0] / 3) == (mode is not SpeakingMode.BISTREAM), "which is not kept back"
 
 
 def test_what_comes_behind_the_decision_of_a_step_is_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

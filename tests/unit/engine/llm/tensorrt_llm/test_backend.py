@@ -187,6 +187,7 @@ def test_an_aborted_sequence_is_taken_from_the_executor_and_heard_no_more() -> N
             made.backend.add(request(1))
             made.backend.abort(0)
             assert made.backend.num_free_slots == 2
+            made.llm.wait_for_cancel()
         found = outputs(made)
         assert {output.sequence_id for output in found} == {1}
         made.backend.add(request(2))
