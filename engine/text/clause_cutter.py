@@ -24,6 +24,8 @@ from voicegate.engine.text.word_endings import Ending, word_ending
 _PHRASE_WORD_CHARS: Final = 5
 
 _LINE_MARKER: Final = re.compile(r"[-*+•‣▪>|]|#{1,6}|[(\[]?(?:\d{1,3}|[A-Za-z])[.)\]]")
+# Words in small letters, each with the blank behind it: no mark and no line ends in them.
+_PLAIN_WORDS: Final = re.compile(r"(?:[a-z]+ )+")
 
 
 class _Line(Enum):
@@ -96,6 +98,8 @@ class ClauseCutter:
     # --- one step: whitespace, a wide character or mark, or a run of anything else -----------------------------
 
     def _step(self, text: str) -> _Cut | None:
+        if self._takes_words(text):
+            return None
         char = text[self._pos]
         if self._wait is _After.WIDE_END and char in WIDE_TRAILERS:
             self._consume(char)
@@ -105,6 +109,19 @@ class ClauseCutter:
         if RUN_END.match(char):
             return self._wide(text, char)
         return self._run(text, char)
+
+    def _takes_words(self, text: str) -> bool:
+        """Plain words at once, if they are next and nothing is waited for; those that leave the clause room."""
+        if self._word_start is not None or self._wait or self._letters_end or self._line is _Line.BLANK:
+            return False
+        words = _PLAIN_WORDS.match(text, self._pos, self._pos + self._max_letters - self._num_letters - 1)
+        if words is None:
+            return False
+        self._num_words += words[0].count(" ")
+        self._num_letters += len(words[0])
+        self._pos = words.end()
+        self._gap = self._here()
+        return True
 
     def _consume(self, char: str) -> None:
         self._pos += 1

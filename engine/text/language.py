@@ -17,7 +17,7 @@ _HAN: Final = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0
 _LATIN_WORD: Final = re.compile(r"[A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f]+")
 # Latin words that decide for a Latin language: not "5 km", "GPU" or "x", which stand in text of any language.
 _MEASURE: Final = re.compile(r"\d ?[A-Za-z]{1,8}")
-_DECIDING_WORD: Final = re.compile(r"[a-z\u00df-\u00f6\u00f8-\u024f]{3}")
+DECIDING_WORD: Final = re.compile(r"[a-z\u00df-\u00f6\u00f8-\u024f]{3}")
 _ADDRESS: Final = "address"  # how an address counts
 # Script -> languages written in it, the first one for a hint that is not. Only scripts of one language, or nearly.
 _SCRIPTS: Final = (
@@ -57,7 +57,7 @@ def detect_language(text: str, hint: str) -> str:
 def has_deciding_word(text: str) -> bool:
     """Whether there is a word, of letters of any script, by which its language can be told."""
     text = _MEASURE.sub(" ", read_addresses(text))
-    return _DECIDING_WORD.search(text) is not None or any(char > "\u0370" and char.isalpha() for char in text)
+    return DECIDING_WORD.search(text) is not None or any(char > "\u0370" and char.isalpha() for char in text)
 
 
 def _is_quotation(text: str) -> bool:

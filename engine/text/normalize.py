@@ -10,9 +10,9 @@ from typing import Final
 from voicegate.engine.interface import base_language
 from voicegate.engine.text.chinese.reader import read_chinese
 from voicegate.engine.text.cleanup import PAUSE, clean_characters
-from voicegate.engine.text.english.reader import read_english
+from voicegate.engine.text.english.reader import is_read_as_written, read_english
 from voicegate.engine.text.fences import without_fences
-from voicegate.engine.text.language import detect_language, has_deciding_word
+from voicegate.engine.text.language import DECIDING_WORD, detect_language, has_deciding_word
 from voicegate.engine.text.latex import read_latex
 from voicegate.engine.text.markup import (
     strip_line_markup,
@@ -74,6 +74,7 @@ class SpanReader:
         self._tags = tags
         self._pronunciation = pronunciation or Pronunciation()
         self._is_normalized = is_normalized
+        self._is_english = base_language(language) == "en"
         self._latest = language
 
     def read(self, span: TextSpan) -> str:
@@ -83,6 +84,9 @@ class SpanReader:
         text = self._pronunciation.said(span.text)
         if not self._is_normalized:
             return as_written(text, tags=self._tags)
+        if self._is_english and DECIDING_WORD.search(text) and is_read_as_written(words := text.strip(" ")):
+            self._latest = self._language
+            return words  # a sentence that is being written is read over and over
         if has_deciding_word(text):
             self._latest = detect_language(text, self._language)
         return speakable(text, self._latest, tags=self._tags)

@@ -3,6 +3,7 @@
 import re
 from typing import Final
 
+from voicegate.engine.text.english.abbreviations import ABBREVIATIONS
 from voicegate.engine.text.english.letters import read_letters
 from voicegate.engine.text.english.quantities import read_quantities
 from voicegate.engine.text.punctuation import tidy
@@ -42,6 +43,17 @@ _SYMBOL_NAMES: Final = {
     "°": "degrees",
 }
 _SYMBOLS: Final = re.compile(r"[&@+=%<>×÷±≈≤≥≠∞§‰°#$€£¥₹₩*^\\/~|\"-]+")
+
+# "Dr" and its like are read without a full stop, too.
+_PLAIN_WORD: Final = r"(?!(?:Dr|Mr|Mrs|Ms|Prof|vs)\b)(?:[A-Z]?[a-z]+|[A-Z])(?:'[a-z]+)*"
+_PLAIN: Final = re.compile(rf"{_PLAIN_WORD}(?:[,;?!]? {_PLAIN_WORD})*[.,;?!]?")
+
+
+def is_read_as_written(text: str) -> bool:
+    """Whether nothing that reads a text finds anything in this one, which is no number, name or markup: plain words."""
+    if _PLAIN.fullmatch(text) is None:
+        return False
+    return not text.endswith(".") or text[:-1].rpartition(" ")[2].lower() not in ABBREVIATIONS
 
 
 def read_english(text: str, *, is_day_first: bool = False) -> str:
