@@ -14,7 +14,7 @@ KV_DTYPES: Final = ("auto", "bfloat16", "float32", "float8")
 FLOW_PRODUCTS: Final = ("precision", "float8")
 VOCODER_PRECISIONS: Final = ("float16", "bfloat16", "tf32", "float32")
 FLOW_CONTEXTS: Final = ("whole", "trimmed")
-VOCODER_BACKENDS: Final = ("auto", "cuda", "tensorrt")
+TOKEN2WAV_BACKENDS: Final = ("auto", "cuda", "tensorrt")
 LLM_BACKENDS: Final = ("auto", "cuda", "tensorrt-llm", "torch")
 TENSORRT_LLM_SAMPLINGS: Final = ("nvidia", "repetition-aware")
 
@@ -32,7 +32,8 @@ _CHOICES: Final = {
     "flow_products": FLOW_PRODUCTS,
     "vocoder_precision": VOCODER_PRECISIONS,
     "flow_context": FLOW_CONTEXTS,
-    "vocoder_backend": VOCODER_BACKENDS,
+    "flow_backend": TOKEN2WAV_BACKENDS,
+    "vocoder_backend": TOKEN2WAV_BACKENDS,
     "llm_backend": LLM_BACKENDS,
     "tensorrt_llm_sampling": TENSORRT_LLM_SAMPLINGS,
 }
@@ -102,7 +103,9 @@ class EngineConfig:
 
     # What runs the vocoder on a GPU; a CPU has torch's operations. cuda: our kernels; tensorrt: the engines of
     # `voicegate build` (docs/adr/0052). auto: where there are engines the quicker of both, measured at every start.
-    vocoder_backend: str = "auto"  # of VOCODER_BACKENDS
+    vocoder_backend: str = "auto"  # of TOKEN2WAV_BACKENDS
+    # The same of the flow, for batches of a block or two: all others are our kernels' (docs/adr/0065).
+    flow_backend: str = "auto"
     # Of `voicegate build`; None: `tensorrt` in the model's directory.
     tensorrt_dir: Path | None = None
 

@@ -40,7 +40,7 @@ KvDtype = Literal["auto", "bfloat16", "float32", "float8"]
 FlowProducts = Literal["precision", "float8"]
 FlowContext = Literal["whole", "trimmed"]
 Networks = tuple[IPv4Network | IPv6Network, ...]
-VocoderBackend = Literal["auto", "cuda", "tensorrt"]
+Token2wavBackend = Literal["auto", "cuda", "tensorrt"]
 LlmBackend = Literal["auto", "cuda", "tensorrt-llm", "torch"]
 TensorrtLlmSampling = Literal["nvidia", "repetition-aware"]
 VocoderPrecision = Literal["float16", "bfloat16", "tf32", "float32"]
@@ -218,10 +218,15 @@ class GatewayConfig:
         True, "TensorRT-LLM's overlap scheduler; off: a lone stream hears a step sooner"
     )
     tensorrt_llm_reuse: bool = setting(True, "TensorRT-LLM's prefix cache; off: for finding faults")
-    vocoder_backend: VocoderBackend = setting(
+    vocoder_backend: Token2wavBackend = setting(
         "auto",
         "what runs the vocoder on a GPU: cuda (our kernels) or tensorrt, the engines of `voicegate build`; auto: "
         "where there are engines the quicker one, measured at the start",
+    )
+    flow_backend: Token2wavBackend = setting(
+        "auto",
+        "what runs the flow on a GPU: cuda (our kernels) or tensorrt, the engines of `voicegate build` for a block or "
+        "two, our kernels for all others; auto: where there are engines those that are quicker, measured at the start",
     )
     tensorrt_dir: Path | None = setting(
         None, "directory of TensorRT's engines; unset: `tensorrt` in the model's directory"

@@ -4,9 +4,9 @@
     python -m voicegate.bench.tensorrt measure --json FILE                  # a GPU and the tensorrt package
 
 `measure` builds engines of the released sizes (random weights) and compares them with float32 on the CPU.
-The vocoder's run where `voicegate serve --vocoder-backend tensorrt` has them: whole calls, in CUDA graphs, beside ours.
-The flow's run alone, in CUDA graphs, and leave out what TensorRT would need on top: our kernels read finished blocks
-where they lie, an engine wants each stream's in one piece (docs/adr/0036, 0052).
+The vocoder's whole calls, and the flow's batches of a block or two, run where `voicegate serve` has them, in CUDA
+graphs beside ours. Larger batches' Euler steps run alone, and leave out what TensorRT would need on top: our kernels
+read finished blocks where they lie, an engine wants each stream's in one piece (docs/adr/0036, 0052, 0065).
 """
 
 import argparse
@@ -19,20 +19,19 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import onnx
-import onnxruntime
 import torch
 
 from voicegate.bench import environment, results_file
-from voicegate.bench.tensorrt import flow_step
-from voicegate.bench.tensorrt.flow_step import FlowShape, flow_step_model
 from voicegate.engine.device.tensorrt import graph
-from voicegate.engine.device.tensorrt.graph import Array
 from voicegate.engine.device.tensorrt.library import LoadedEngine, TensorrtError, build_plan, load_tensorrt
+from voicegate.engine.device.tensorrt.lone_engine import LoneEngine
 from voicegate.engine.loading.vocoder_engines import filter_shapes
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.model import FlowModel
+from voicegate.engine.token2wav.flow.tensorrt.shape import ENGINE_SHAPES, FlowShape
+from voicegate.engine.token2wav.flow.tensorrt.step_graph import flow_step_model
 from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
 from voicegate.engine.token2wav.vocoder.tensorrt.filter_graph import filter_model
 from voicegate.engine.token2wav.vocoder.weights import load_vocoder_weights
@@ -41,20 +40,9 @@ _CPU: Final = torch.device("cpu")
 _CUDA: Final = torch.device("cuda")
 # As the engine computes by default.
 FLOW_LOW: Final = "bfloat16"
-FLOW_SHAPES: Final = tuple(FlowShape(rows, FRAMES_PER_BLOCK, 450) for rows in (1, 8, 34))
+FLOW_SHAPES: Final = tuple(FlowShape(rows, FRAMES_PER_BLOCK, 450) for rows in (1, 8, 34))  # of steps alone
 VOCODER: Final = VocoderCudaConfig(precision="float16", batch_buckets=(1, 8, 32), frame_buckets=(20, 56))
 _NUM_RUNS: Final = 30
-
-
-class OwnTensors:
-    """An engine with tensors of its own for all that goes in and out."""
-
-    def __init__(self, engine: LoadedEngine) -> None:
-        self.tensors = {
-            name: torch.zeros(spec.shape, dtype=spec.dtype, device=_CUDA) for name, spec in engine.tensors.items()
-        }
-        scratch = torch.empty(max(engine.scratch_bytes, 1), dtype=torch.uint8, device=_CUDA)
-        self.enqueue = engine.bind(self.tensors, scratch).enqueue
 
 
 def export(model_dir: Path, out: Path, low: str | None) -> list[Path]:
@@ -72,41 +60,26 @@ def export(model_dir: Path, out: Path, low: str | None) -> list[Path]:
         paths.append(out / f"{shape.name}.{low or FLOW_LOW}.onnx")
         graph.save(made, paths[-1])
     cuda = replace(VOCODER, precision=low or VOCODER.precision)
-    for vocoder_shape in filter_shapes(config, cuda).values():
+    for vocoder_shape in filter_shapes(config.vocoder, cuda).values():
         made = filter_model(config.vocoder, vocoder, vocoder_shape, low=cuda.precision)
         paths.append(out / f"{vocoder_shape.name}.{cuda.precision}.onnx")
         graph.save(made, paths[-1])
     return paths
 
 
-def engine_ms(session: OwnTensors) -> float:
+def engine_ms(engine: LoneEngine) -> float:
     """Of one call, replayed in a CUDA graph."""
     from voicegate.bench.kernels.timing import device_ms  # noqa: PLC0415 - beside the GPU's kernels
 
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     with torch.cuda.stream(stream):
-        session.enqueue(stream.cuda_stream)  # what it puts off to its first call must not be captured
+        engine.enqueue(stream.cuda_stream)  # what it puts off to its first call must not be captured
         stream.synchronize()
         captured = torch.cuda.CUDAGraph()
         with torch.cuda.graph(captured, stream=stream):
-            session.enqueue(stream.cuda_stream)
+            engine.enqueue(stream.cuda_stream)
         captured.replay()
         return device_ms(captured.replay, num_runs=_NUM_RUNS)
-
-
-def relative_error(found: torch.Tensor, expected: Array) -> float:
-    reference = torch.from_numpy(expected)
-    return float((found.float().cpu() - reference).norm() / reference.norm())
-
-
-def expected_output(model: onnx.ModelProto, fed: dict[str, Array], name: str) -> Array:
-    """float32 on the CPU."""
-    with TemporaryDirectory() as directory:
-        path = Path(directory) / "reference.onnx"
-        graph.save(model, path)
-        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-        output: Array = session.run([name], fed)[0]
-        return output
 
 
 def build(trt: Any, model: onnx.ModelProto) -> LoadedEngine:
@@ -116,27 +89,48 @@ def build(trt: Any, model: onnx.ModelProto) -> LoadedEngine:
         return LoadedEngine(trt, build_plan(trt, path), _CUDA)
 
 
-def measure_flow(trt: Any) -> dict[str, Any]:
+def measure_flow_steps(trt: Any) -> dict[str, Any]:
+    """Alone, of many rows too."""
     from voicegate.bench.kernels.flow import block_ms  # noqa: PLC0415 - they need Triton
     from voicegate.bench.kernels.flow_model import FULL_SIZE, FlowFixture  # noqa: PLC0415
     from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig  # noqa: PLC0415
     from voicegate.engine.token2wav.flow.cuda.solver import CudaSolver  # noqa: PLC0415
 
     fixture = FlowFixture()
-    estimator = fixture.model.estimator
     solver = CudaSolver(fixture.model, fixture.pool, FlowCudaConfig())
     solver.graphs.capture()
     results: dict[str, Any] = {}
     for shape in FLOW_SHAPES:
         ours_ms = block_ms(solver, fixture, shape.num_rows, shape.context_frames) / FULL_SIZE.num_euler_steps
-        model = flow_step_model(estimator, shape, cfg_rate=FULL_SIZE.cfg_rate, low=FLOW_LOW)
-        session = OwnTensors(build(trt, model))
-        results[shape.name] = result = {"ours_ms": ours_ms, "tensorrt_ms": engine_ms(session)}
-        if shape == FLOW_SHAPES[0]:
-            fed = dict(flow_step.empty_inputs(estimator, shape, low="float32"))
-            fed |= {name: torch.randn(fed[name].shape).numpy() for name in ("x", "base")}
-            reference = flow_step_model(estimator, shape, cfg_rate=FULL_SIZE.cfg_rate, low="float32")
-            result["error"] = _error(session, fed, expected_output(reference, fed, "next_x"), "next_x")
+        model = flow_step_model(fixture.model.estimator, shape, cfg_rate=FULL_SIZE.cfg_rate, low=FLOW_LOW)
+        results[shape.name] = {"ours_ms": ours_ms, "tensorrt_ms": engine_ms(LoneEngine(build(trt, model)))}
+        _tell(shape.name, results[shape.name])
+    return results
+
+
+def measure_flow_blocks(trt: Any) -> dict[str, Any]:
+    """All Euler steps of a block or two, as the engine would run them."""
+    from voicegate.bench.kernels.flow_model import FULL_SIZE, random_state_dict  # noqa: PLC0415 - beside the kernels
+    from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig  # noqa: PLC0415
+    from voicegate.engine.token2wav.flow.cuda.trial import FlowTrial  # noqa: PLC0415
+    from voicegate.engine.token2wav.flow.tensorrt.check import FlowCheck  # noqa: PLC0415
+    from voicegate.engine.token2wav.flow.tensorrt.engines import FlowEngines  # noqa: PLC0415
+
+    state = random_state_dict(FULL_SIZE)
+    model = FlowModel(FULL_SIZE, state, device=_CUDA, dtype=torch.bfloat16)
+    check = FlowCheck(FlowModel(FULL_SIZE, state, device=_CPU, dtype=torch.float32))
+    engines, errors = {}, {}
+    for shape in ENGINE_SHAPES:
+        made = flow_step_model(model.estimator, shape, cfg_rate=FULL_SIZE.cfg_rate, low=FLOW_LOW)
+        engines[shape] = build(trt, made)
+        errors[shape] = check.error(engines[shape], shape)
+    trial = FlowTrial(model, FlowCudaConfig(), ENGINE_SHAPES, kv_dtype=torch.bfloat16)
+    with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
+        theirs, ours = trial.block_ms(FlowEngines(engines, _CUDA)), trial.block_ms(None)
+    results: dict[str, Any] = {}
+    for shape in ENGINE_SHAPES:
+        result = {"ours_ms": ours[shape], "tensorrt_ms": theirs[shape], "error": errors[shape]}
+        results[shape.name] = result
         _tell(shape.name, result)
     return results
 
@@ -151,7 +145,7 @@ def measure_vocoder(trt: Any) -> dict[str, Any]:
     from voicegate.engine.token2wav.vocoder.tensorrt.filter import TensorrtFilter  # noqa: PLC0415
 
     fixture = VocoderFixture()
-    shapes, max_streams = filter_shapes(FULL, VOCODER), VOCODER.max_batch
+    shapes, max_streams = filter_shapes(FULL.vocoder, VOCODER), VOCODER.max_batch
     weights = fixture.load(_CPU).weights
     check = FilterCheck(FULL.vocoder, weights)
     engines, errors = {}, {}
@@ -170,16 +164,6 @@ def measure_vocoder(trt: Any) -> dict[str, Any]:
         results[shapes[bucket].name] = result
         _tell(shapes[bucket].name, result)
     return results
-
-
-def _error(session: OwnTensors, fed: dict[str, Array], expected: Array, name: str) -> float:
-    for each, numbers in fed.items():
-        session.tensors[each].copy_(torch.from_numpy(numbers))
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    torch.cuda.synchronize()
-    session.enqueue(stream.cuda_stream)
-    torch.cuda.synchronize()
-    return relative_error(session.tensors[name], expected)
 
 
 def _tell(name: str, result: dict[str, float]) -> None:
@@ -214,7 +198,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not torch.cuda.is_available():
             raise TensorrtError("measuring needs a CUDA device, and torch sees none")
         report: dict[str, Any] = {"environment": environment.describe(), "tensorrt": trt.__version__}
-        for name, measure in (("flow", measure_flow), ("vocoder", measure_vocoder)):
+        parts = {
+            "flow_steps": measure_flow_steps,
+            "flow_blocks": measure_flow_blocks,
+            "vocoder": measure_vocoder,
+        }
+        for name, measure in parts.items():
             report[name] = measure(trt)
             torch.cuda.empty_cache()
             results_file.save(report, options.json)

@@ -17,8 +17,9 @@ from voicegate.engine.model.config import FlowConfig, ModelConfig
 from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
 from voicegate.engine.model.weights import Shape
 from voicegate.engine.token2wav.flow import chunking
-from voicegate.engine.token2wav.flow.block_pool import bytes_per_block
-from voicegate.engine.token2wav.flow.weights import flow_shapes
+from voicegate.engine.token2wav.flow.block_pool import CFG_HALVES, bytes_per_block
+from voicegate.engine.token2wav.flow.tensorrt.shape import ENGINE_SHAPES
+from voicegate.engine.token2wav.flow.weights import ESTIMATOR_PREFIX, flow_shapes
 from voicegate.engine.token2wav.stepaudio2.flow import memory as stepaudio2_memory
 from voicegate.engine.token2wav.stepaudio2.flow.weights import flow_shapes as stepaudio2_flow_shapes
 from voicegate.engine.token2wav.stepaudio2.vocoder.weights import vocoder_shapes as stepaudio2_vocoder_shapes
@@ -36,6 +37,7 @@ _VOCODER_CHANNELS: Final = 512
 _VOCODER_BUFFER_BYTES: Final = 2006 << 20
 _VOCODER_STREAM_BYTES: Final = 300 << 10
 _OUTSIDE_THE_FILTER: Final = ("f0_predictor.", "m_source.")  # of the vocoder's weights
+_OUTSIDE_THE_STEP: Final = ("time_embed.", "attn_norm.", "norm_out.")  # of the estimator's: they make modulations
 
 # Of Step-Audio2's flow and vocoder, which are torch's operations: what the largest batches compute on the way (32 rows
 # of 52 tokens behind 2048 frames: 1.3 GB; 32 rows of 112 frames: 1.5 GB), once where they are compiled and once where
@@ -76,9 +78,7 @@ class GpuMemory:
     llm_weight_bytes: int
     llm_slot_bytes: int  # of all
     vocoder_bytes: int
-    tensorrt_bytes: (
-        int  # its engines' weights, where they are asked for by name; nobody has measured their scratch memory
-    )
+    tensorrt_bytes: int  # its engines, where they are asked for by name; nobody has measured their scratch memory
     flow_weight_bytes: int  # twice: as stored, and packed for the kernels
     working_bytes: int  # what is computed on the way, beyond SPARE_GPU_BYTES
     block_bytes: int
@@ -139,9 +139,14 @@ def gpu_memory(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> Gpu
 
 
 def _tensorrt_bytes(config: EngineConfig, model: ModelConfig) -> int:
-    """Each bucket's engine has the weights of the vocoder's filter (docs/adr/0052)."""
-    if config.vocoder_backend != "tensorrt" or not isinstance(model.flow, FlowConfig):
+    if not isinstance(model.flow, FlowConfig):
         return 0
+    num_bytes = _vocoder_engines_bytes(config, model) if config.vocoder_backend == "tensorrt" else 0
+    return num_bytes + (_flow_engines_bytes(config, model.flow) if config.flow_backend == "tensorrt" else 0)
+
+
+def _vocoder_engines_bytes(config: EngineConfig, model: ModelConfig) -> int:
+    """Each bucket's engine has the weights of the vocoder's filter (docs/adr/0052)."""
     from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig  # noqa: PLC0415 - a CPU has none
 
     cuda = VocoderCudaConfig(config.vocoder_precision)
@@ -151,6 +156,20 @@ def _tensorrt_bytes(config: EngineConfig, model: ModelConfig) -> int:
     }
     num_bytes = 2 if config.vocoder_precision in ("float16", "bfloat16") else 4
     return num_engines * num_bytes * _num_weights(shapes)
+
+
+def _flow_engines_bytes(config: EngineConfig, flow: FlowConfig) -> int:
+    """Each shape's engine has the estimator's weights; all share a place for context, as large as the largest's."""
+    shapes = {
+        name: shape
+        for name, shape in flow_shapes(flow).items()
+        if name.startswith(ESTIMATOR_PREFIX) and not any(part in name for part in _OUTSIDE_THE_STEP)
+    }
+    num_weights = len(ENGINE_SHAPES) * _num_weights(shapes)
+    most_frames = max(shape.num_rows * (shape.context_frames + shape.num_frames) for shape in ENGINE_SHAPES)
+    estimator = flow.estimator
+    num_kept = most_frames * estimator.depth * 2 * CFG_HALVES * estimator.num_heads * estimator.head_dim
+    return DTYPES[config.precision].itemsize * (num_weights + num_kept)
 
 
 def memory_apart(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> tuple[GpuMemory, GpuMemory]:

@@ -3,12 +3,16 @@
 CUDA's runners need Triton, which CPU installations lack, so they are imported when a GPU is used.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, assert_never
 
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import EngineError
-from voicegate.engine.loading.devices import PRODUCT_DTYPES, Device
-from voicegate.engine.loading.flow_room import flow_dtypes, num_flow_blocks, stored_noise
+from voicegate.engine.loading.backend_choice import check_backend
+from voicegate.engine.loading.devices import Device
+from voicegate.engine.loading.flow_model import load_flow_model
+from voicegate.engine.loading.flow_room import flow_dtypes, num_flow_blocks
 from voicegate.engine.loading.memory import token2wav_needs
 from voicegate.engine.loading.startup import ModelStart
 from voicegate.engine.loading.stepaudio2 import load_stepaudio2_flow, load_stepaudio2_vocoder
@@ -31,15 +35,9 @@ from voicegate.engine.units import SAMPLES_PER_TOKEN
 
 def load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, *, start: ModelStart) -> VocoderBackend:
     """Raises WeightsError, ValueError, and EngineError for a backend that cannot be had here."""
-    if config.vocoder_backend != "auto" and not device.is_cuda:
-        raise EngineError(f"--vocoder-backend {config.vocoder_backend} needs a GPU; on a CPU use auto")
+    check_backend("vocoder", config.vocoder_backend, model, device.device)
     match model.flow:
         case StepAudio2FlowConfig():
-            if config.vocoder_backend != "auto":
-                raise EngineError(
-                    f"--vocoder-backend {config.vocoder_backend} runs CosyVoice3's vocoder alone; "
-                    f"{model.name} is a {model.family} model: use auto"
-                )
             return load_stepaudio2_vocoder(config, model, device, start=start)
         case FlowConfig():
             return _load_cosyvoice3_vocoder(config, model, device, start)
@@ -71,7 +69,11 @@ def _load_cosyvoice3_vocoder(
 def load_flow(
     config: EngineConfig, model: ModelConfig, device: Device, *, room: VoiceRoom, start: ModelStart
 ) -> FlowBackend[Any, Any]:
-    """Last of the three: on a GPU its blocks take the memory that is left. Raises WeightsError, ValueError."""
+    """Last of the three: on a GPU its blocks take the memory that is left.
+
+    Raises WeightsError, ValueError, and EngineError for a backend that cannot be had here.
+    """
+    check_backend("flow", config.flow_backend, model, device.device)
     match model.flow:
         case StepAudio2FlowConfig() as flow:
             return load_stepaudio2_flow(config, model, flow, device, room=room, start=start)
@@ -90,14 +92,15 @@ def _load_cosyvoice3_flow(
         )
     dtype, kv_dtype = flow_dtypes(config, device)
     needs = token2wav_needs(model, dtype=dtype, kv_dtype=kv_dtype)
-    num_blocks = num_flow_blocks(config, needs, device, room=room, start=start)
-    loaded = FlowModel(
-        flow,
-        load_state_dict(config.model_dir / "flow.safetensors"),
-        device=device.device,
-        dtype=dtype,
-        noise=stored_noise(config.model_dir),
+    solver_of: Callable[[FlowModel, BlockPool], BlockSolver] = partial(
+        PlainSolver, max_streams=config.max_active_clauses
     )
+    if device.is_cuda:
+        from voicegate.engine.loading.flow_choice import gpu_solver  # noqa: PLC0415 - see above
+
+        solver_of = gpu_solver(config, model, device, start.progress)  # its engines take their memory first
+    num_blocks = num_flow_blocks(config, needs, device, room=room, start=start)
+    loaded = load_flow_model(config.model_dir, flow, device.device, dtype=dtype)
     pool = BlockPool(
         flow.estimator,
         num_steps=flow.num_euler_steps,
@@ -106,15 +109,7 @@ def _load_cosyvoice3_flow(
         dtype=dtype,
         kv_dtype=kv_dtype,
     )
-    solver: BlockSolver
-    if device.is_cuda:
-        from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig  # noqa: PLC0415 - see above
-        from voicegate.engine.token2wav.flow.cuda.solver import CudaSolver  # noqa: PLC0415
-
-        cuda = FlowCudaConfig(product_dtype=PRODUCT_DTYPES[config.flow_products], has_graphs=not config.is_eager)
-        solver = CudaSolver(loaded, pool, cuda)
-    else:
-        solver = PlainSolver(loaded, pool, max_streams=config.max_active_clauses)
+    solver = solver_of(loaded, pool)
     start.add("flow", solver.graphs, device.token2wav_lane)
     return FlowRunner(
         loaded,

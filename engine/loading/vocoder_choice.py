@@ -4,24 +4,28 @@
 named and cannot be had is an error; what `auto` does not take, it says.
 """
 
-import gc
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 import structlog
 import torch
 
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.lanes import CudaLane
-from voicegate.engine.device.tensorrt.engine_files import EngineFilesError
-from voicegate.engine.device.tensorrt.library import TensorrtError
-from voicegate.engine.interface import EngineError
+from voicegate.engine.loading.backend_choice import (
+    CUDA,
+    TENSORRT,
+    UNMEASURABLE,
+    UNUSABLE,
+    give_back,
+    reason_of,
+    refused,
+)
 from voicegate.engine.loading.devices import Device, gpu_of
 from voicegate.engine.loading.progress import Progress
-from voicegate.engine.loading.vocoder_engines import Bucket, engine_files, find_engines
+from voicegate.engine.loading.vocoder_engines import Bucket, vocoder_engines
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
 from voicegate.engine.token2wav.vocoder.cuda.renderer import CudaRenderer
@@ -30,9 +34,6 @@ from voicegate.engine.token2wav.vocoder.model import VocoderModel
 from voicegate.engine.token2wav.vocoder.tensorrt.filter import TensorrtFilter
 
 log = structlog.get_logger()
-
-CUDA: Final = "cuda"
-TENSORRT: Final = "tensorrt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,8 @@ class VocoderParts:
     def engines(self) -> CudaRenderer:
         """Raises TensorrtError, EngineFilesError, OSError."""
         device = self.device.device
-        engines = find_engines(self.config, self.model, self.cuda, device).load(device)
+        wanted = vocoder_engines(self.config, self.model, self.cuda)
+        engines = wanted.find(self.config, device).load(device)
         filter_of = partial(TensorrtFilter, self.model.vocoder, engines, max_streams=self._max_streams)
         return CudaRenderer(
             self.loaded,
@@ -92,18 +94,18 @@ def choose(parts: VocoderParts, progress: Progress) -> CudaRenderer:
         case "tensorrt":
             try:
                 return parts.engines()
-            except (TensorrtError, EngineFilesError, OSError, torch.OutOfMemoryError) as error:
-                reason = str(error).partition("\n")[0]
-                raise EngineError(f"--vocoder-backend tensorrt: {reason}, or use auto or cuda") from error
+            except UNUSABLE as error:
+                raise refused("vocoder", error) from error
         case _:
-            return _quicker(parts, progress) if engine_files(parts.config).are_there() else parts.kernels()
+            files = vocoder_engines(parts.config, parts.model, parts.cuda).files(parts.config)
+            return _quicker(parts, progress) if files.are_there() else parts.kernels()
 
 
 def _quicker(parts: VocoderParts, progress: Progress) -> CudaRenderer:
     try:
         renderers, measured = _measured(parts, progress)
-    except (EngineError, EngineFilesError, OSError, RuntimeError) as error:  # of CUDA: what it has no memory for
-        reason = str(error).partition("\n")[0]
+    except UNMEASURABLE as error:
+        reason = reason_of(error)
     else:
         chosen = quicker_of(measured)
         ratio = mean_ratio(measured[TENSORRT], measured[CUDA])
@@ -111,9 +113,9 @@ def _quicker(parts: VocoderParts, progress: Progress) -> CudaRenderer:
         progress.line(f"vocoder: {chosen}; TensorRT's calls take {ratio:.2f} times ours")
         kept = renderers[chosen]
         renderers.clear()
-        _give_back()
+        give_back()
         return kept
-    _give_back()
+    give_back()
     log.warning("vocoder_engines_unused", reason=reason, vocoder=CUDA)
     progress.line(f"vocoder: TensorRT's engines are not used: {reason}")
     return parts.kernels()
@@ -131,12 +133,6 @@ def _measured(parts: VocoderParts, progress: Progress) -> tuple[dict[str, CudaRe
         shown = {f"{name}_ms": round(times[number], 3) for name, times in measured.items()}
         log.info("vocoder_measured", streams=streams, frames=frames, **shown)
     return renderers, measured
-
-
-def _give_back() -> None:
-    """The memory of what is not used any more: the flow takes all that is left."""
-    gc.collect()  # a renderer and its graphs hold each other
-    torch.cuda.empty_cache()
 
 
 def measured_buckets(cuda: VocoderCudaConfig) -> list[Bucket]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from voicegate.gateway.cli.checks.engine import check_tensorrt_llm, check_torch, check_vocoder
+from voicegate.gateway.cli.checks.engine import check_engines, check_tensorrt_llm, check_torch
 from voicegate.gateway.cli.checks.finding import Finding, Level
 from voicegate.gateway.cli.checks.machine import (
     check_cores,
@@ -36,6 +36,8 @@ _FLAGS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "merged_hf_dir": ("DIR", "for tensorrt-llm: its checkpoint"),
         "vocoder_backend": ("NAME", "what would run the vocoder"),
         "vocoder_precision": ("NAME", "of what its engines are"),
+        "flow_backend": ("NAME", "what would run the flow"),
+        "precision": ("NAME", "of what its engines are"),
         "tensorrt_dir": ("DIR", "for tensorrt: its engines"),
     }
 )
@@ -70,7 +72,7 @@ def examine(config: GatewayConfig) -> Iterator[Finding]:
     yield from check_torch(config)
     if config.llm_backend == "tensorrt-llm":
         yield check_tensorrt_llm(config)
-    yield from check_vocoder(config)
+    yield from check_engines(config)
     yield check_cores()
     try:
         yield from check_model(config.found_model_dir(), config.voices_dir)

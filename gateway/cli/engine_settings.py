@@ -33,6 +33,7 @@ def _engine_config(config: GatewayConfig) -> EngineConfig:
         vocoder_precision=config.vocoder_precision,
         flow_context=config.flow_context,
         vocoder_backend=config.vocoder_backend,
+        flow_backend=config.flow_backend,
         tensorrt_dir=config.tensorrt_dir,
         is_eager=config.eager,
         llm_backend=config.llm_backend,

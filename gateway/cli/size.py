@@ -38,6 +38,7 @@ _SETTINGS: Final = (
     "kv_dtype",
     "max_active_clauses",
     "vocoder_backend",
+    "flow_backend",
     "llm_device",
     "token2wav_devices",
 )
@@ -76,7 +77,10 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--precision", metavar="NAME", help="as for serve")
     parser.add_argument("--kv-dtype", metavar="NAME", help="as for serve")
     parser.add_argument("--max-active-clauses", metavar="INT", help="as for serve")
-    parser.add_argument("--vocoder-backend", metavar="NAME", help="as for serve; tensorrt: with room for its engines")
+    for part in ("vocoder", "flow"):
+        parser.add_argument(
+            f"--{part}-backend", metavar="NAME", help="as for serve; tensorrt: with room for its engines"
+        )
     parser.add_argument("--llm-device", metavar="DEVICE", help="as for serve: several GPUs of a card, by memory alone")
     parser.add_argument("--token2wav-devices", metavar="DEVICES", help="as for serve")
     parser.add_argument("--card", action="append", choices=sorted(CARDS), help="(default: all; may be given again)")

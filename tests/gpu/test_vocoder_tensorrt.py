@@ -13,9 +13,10 @@ from tests.support.tiny_engine import CONFIG
 from tests.support.vocoder import feed_together, plain_runner
 from voicegate.engine import units
 from voicegate.engine.interface import EngineError
+from voicegate.engine.loading.engine_build import build_engines
 from voicegate.engine.loading.progress import Lines
-from voicegate.engine.loading.vocoder_build import build_vocoder
-from voicegate.engine.loading.vocoder_engines import find_engines, usable_engines
+from voicegate.engine.loading.usable_engines import usable_engines
+from voicegate.engine.loading.vocoder_build import VocoderRecipe
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
@@ -58,10 +59,10 @@ def feed(runner: VocoderRunner, plans: Sequence[Sequence[int]], device: torch.de
 def test_engines_are_built_kept_and_sound_like_the_cpu(tmp_path: Path, precision: str, has_graphs: bool) -> None:
     config = replace(CONFIG, device="cuda", tensorrt_dir=tmp_path, vocoder_precision=precision)
     cuda = replace(BUCKETS, precision=precision, has_graphs=has_graphs)
-    built = build_vocoder(config, Lines(print), cuda=cuda)
-    assert built.num_built == 4
-    assert build_vocoder(config, Lines(print), cuda=cuda).num_kept == 4
-    engines = find_engines(config, MODEL, cuda, CUDA).load(CUDA)
+    recipe = VocoderRecipe(config, MODEL, cuda)
+    assert build_engines(config, Lines(print), recipes=[recipe]).num_built == 4
+    assert build_engines(config, Lines(print), recipes=[recipe]).num_kept == 4
+    engines = recipe.wanted.find(config, CUDA).load(CUDA)
     stream = torch.cuda.Stream(CUDA)  # type: ignore[no-untyped-call]
     renderer = CudaRenderer(
         vocoder(CUDA),
@@ -89,8 +90,9 @@ def test_engines_are_built_kept_and_sound_like_the_cpu(tmp_path: Path, precision
 
 def test_what_is_stale_is_told(tmp_path: Path) -> None:
     config = replace(CONFIG, device="cuda", tensorrt_dir=tmp_path)
-    build_vocoder(config, Lines(print), cuda=replace(BUCKETS, batch_buckets=(1,), frame_buckets=(8,)))
+    cuda = replace(BUCKETS, batch_buckets=(1,), frame_buckets=(8,))
+    build_engines(config, Lines(print), recipes=[VocoderRecipe(config, MODEL, cuda)])
     with pytest.raises(EngineError, match="lacks 23 engines"):
-        usable_engines(config, MODEL, CUDA)
+        usable_engines("vocoder", config, MODEL, CUDA)
     with pytest.raises(EngineError, match="precision float16 then, tf32 now"):
-        usable_engines(replace(config, vocoder_precision="tf32"), MODEL, CUDA)
+        usable_engines("vocoder", replace(config, vocoder_precision="tf32"), MODEL, CUDA)

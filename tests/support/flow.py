@@ -21,6 +21,7 @@ from voicegate.engine.token2wav.flow.stream import BlockBatch, BlockSolver, Bloc
 
 if TYPE_CHECKING:
     from voicegate.engine.token2wav.flow.cuda.ops import StepOps
+    from voicegate.engine.token2wav.flow.tensorrt.engines import FlowEngines
 
 CPU = torch.device("cpu")
 # Of two correct implementations of the golden modules: 1.2e-6 was seen (tests/golden/cosyvoice3/README.md).
@@ -76,10 +77,11 @@ def make_runner(
     kv_dtype: torch.dtype | None = None,
     ops: "StepOps | None" = None,
     first_block_tokens: int | None = None,
+    engines: "FlowEngines | None" = None,
 ) -> FlowRunner:
     """Free blocks hold NaN: whatever reads one shows it.
 
-    `cuda`: the path of fixed shapes, by `ops`; None: torch's operations, which run on a CPU.
+    `cuda`: the path of fixed shapes, by `ops` and `engines`; None: torch's operations, which run on a CPU.
     """
     config, state = config or flow_config(), state or flow_state()
     model = FlowModel(config, state, device=device, dtype=dtype, noise=short_noise())
@@ -101,7 +103,7 @@ def make_runner(
         from voicegate.engine.token2wav.flow.cuda.solver import CudaSolver
 
         float8_ops = FLOAT8_STEP_OPS if ops is STEP_OPS else FLOAT8_REFERENCE_OPS
-        solver = CudaSolver(model, pool, cuda, ops=ops or REFERENCE_OPS, float8_ops=float8_ops)
+        solver = CudaSolver(model, pool, cuda, ops=ops or REFERENCE_OPS, float8_ops=float8_ops, engines=engines)
     return FlowRunner(
         model,
         pool,

@@ -22,6 +22,7 @@ from voicegate.bench.kernels.stepaudio2_model import StepAudio2Fixture, full_siz
 from voicegate.engine import units
 from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.token2wav.flow.cuda import fused_linear
+from voicegate.engine.token2wav.flow.cuda.gather_kernels import gather_context
 from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkBuffers, ChunkShape
 from voicegate.engine.token2wav.stepaudio2.flow.cuda import tensors
 from voicegate.engine.token2wav.stepaudio2.flow.cuda.step import FusedStep
@@ -82,6 +83,15 @@ def compile_steps(dtype: torch.dtype, kv_dtype: torch.dtype) -> None:
         step.advance(buffers)
 
 
+def compile_context_copy(low: torch.dtype, kv_dtype: torch.dtype) -> None:
+    """What TensorRT's engines of the first family's flow have a batch's context from, at the released size."""
+    batch: Any = SimpleNamespace(
+        num_rows=2, table_column=50, step=torch.zeros(1, dtype=torch.int64), rows=torch.zeros(2, 400, dtype=torch.int64)
+    )
+    pool = torch.empty(1, 10, 22, 2, 32, 50, 64, dtype=kv_dtype)
+    gather_context(pool, batch, torch.empty(22, 2, 2, 2, 16, 1000, 64, dtype=low))
+
+
 def compile_vocoder() -> None:
     config = full_size_model().vocoder
     weights = load_vocoder_weights(config, random_weights(vocoder_shapes(config), CPU), device=CPU)
@@ -110,7 +120,9 @@ def main() -> None:
     with torch.inference_mode(), compiled_only(gpu) as shared:
         for dtypes in product((torch.bfloat16,), (torch.bfloat16, torch.float8_e4m3fn)):
             compile_steps(*dtypes)
+            compile_context_copy(*dtypes)
         compile_steps(torch.float32, torch.float32)
+        compile_context_copy(torch.float32, torch.float32)
         compile_vocoder()
     for name, num_bytes in shared.items():
         sys.stdout.write(f"{name}: {num_bytes} bytes of shared memory\n")

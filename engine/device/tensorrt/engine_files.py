@@ -1,7 +1,7 @@
 """TensorRT engines on disk: a file for each, and a manifest that says what they were built of and for. No TensorRT.
 
 An engine does for one model, one version of TensorRT and one kind of GPU. A file appears whole or not at all, and is
-taken for whole where it is what the manifest has its hash of.
+taken for whole where it is what the manifest has its hash of. Each part of a model has its own engines there.
 """
 
 import fcntl
@@ -40,26 +40,33 @@ class Fingerprint:
 
 
 @dataclass(frozen=True, slots=True)
-class _Manifest:
+class _Part:
     fingerprint: Fingerprint
     engines: dict[str, str]  # name -> sha256 of its file
 
 
 class EngineFiles:
-    def __init__(self, directory: Path) -> None:
+    """Those of one part."""
+
+    def __init__(self, directory: Path, part: str) -> None:
+        """`part`: of a model, such as vocoder."""
         self.directory = directory
+        self._part_name = part
 
     def are_there(self) -> bool:
         """Whatever they are worth."""
-        return (self.directory / _MANIFEST).exists()
+        try:
+            return self._part_name in self._manifest()
+        except EngineFilesError:
+            return True  # of a manifest that says nothing
 
     def check(self, names: Sequence[str], wanted: Fingerprint) -> None:
         """Without reading them. Raises EngineFilesError."""
-        manifest = self._manifest()
-        differences = wanted.differences(manifest.fingerprint)
+        known = self._part()
+        differences = wanted.differences(known.fingerprint)
         if differences:
             raise EngineFilesError(f"the engines in {self.directory} are stale ({'; '.join(differences)}): {REBUILD}")
-        missing = [name for name in names if name not in manifest.engines]
+        missing = [name for name in names if name not in known.engines]
         if missing:
             raise EngineFilesError(f"{self.directory} lacks {len(missing)} engines, such as {missing[0]}: {REBUILD}")
 
@@ -70,7 +77,7 @@ class EngineFiles:
             plan = path.read_bytes()
         except OSError as error:
             raise EngineFilesError(f"{path} cannot be read ({error.strerror}): {REBUILD}") from error
-        if hashlib.sha256(plan).hexdigest() != self._manifest().engines.get(name):
+        if hashlib.sha256(plan).hexdigest() != self._part().engines.get(name):
             raise EngineFilesError(f"{path} is torn, or not what was built: {REBUILD}")
         return plan
 
@@ -84,23 +91,24 @@ class EngineFiles:
         return True
 
     def keep(self, name: str, plan: Any, fingerprint: Fingerprint) -> int:
-        """Its bytes. `plan`: something with a buffer. Engines of another fingerprint are given up."""
+        """Its bytes. `plan`: something with a buffer. The part's engines of another fingerprint are given up."""
         try:
             manifest = self._manifest()
         except EngineFilesError:
-            manifest = None
+            manifest = {}
+        known = manifest.get(self._part_name)
         engines: dict[str, str] = {}
-        if manifest is not None and manifest.fingerprint == fingerprint:
-            engines = manifest.engines
-        elif manifest is not None:
-            (self.directory / _MANIFEST).unlink()
-            for old in manifest.engines:
+        if known is not None and known.fingerprint == fingerprint:
+            engines = known.engines
+        elif known is not None:
+            del manifest[self._part_name]
+            self._write(manifest)
+            for old in known.engines:
                 self._path(old).unlink(missing_ok=True)
         view = memoryview(plan)
         write_whole(self._path(name), view)
         engines[name] = hashlib.sha256(view).hexdigest()
-        described = {"fingerprint": asdict(fingerprint), "engines": engines}
-        write_whole(self.directory / _MANIFEST, json.dumps(described, indent=1).encode())
+        self._write(manifest | {self._part_name: _Part(fingerprint, engines)})
         return view.nbytes
 
     @contextmanager
@@ -114,18 +122,34 @@ class EngineFiles:
                 raise EngineFilesError(f"another process builds in {self.directory}: wait for its end") from None
             yield
 
-    def _manifest(self) -> _Manifest:
+    def _part(self) -> _Part:
+        known = self._manifest().get(self._part_name)
+        if known is None:
+            raise EngineFilesError(f"no engines of the {self._part_name} in {self.directory}: {REBUILD}")
+        return known
+
+    def _manifest(self) -> dict[str, _Part]:
+        """Of all parts; of none, where there is no file."""
         path = self.directory / _MANIFEST
         try:
-            found = json.loads(path.read_bytes())
-            engines = {str(name): str(digest) for name, digest in found["engines"].items()}
-            return _Manifest(Fingerprint(**found["fingerprint"]), engines)
+            parts = json.loads(path.read_bytes()).items()
+            return {
+                str(part): _Part(
+                    Fingerprint(**found["fingerprint"]),
+                    {str(name): str(digest) for name, digest in found["engines"].items()},
+                )
+                for part, found in parts
+            }
         except FileNotFoundError:
-            raise EngineFilesError(f"no engines in {self.directory}: {REBUILD}") from None
+            return {}
         except OSError as error:
             raise EngineFilesError(f"{path} cannot be read: {error.strerror}") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise EngineFilesError(f"{path} is torn, or of another version: {REBUILD}") from error
+
+    def _write(self, manifest: dict[str, _Part]) -> None:
+        described = {part: asdict(found) for part, found in manifest.items()}
+        write_whole(self.directory / _MANIFEST, json.dumps(described, indent=1).encode())
 
     def _path(self, name: str) -> Path:
         return self.directory / f"{name}.engine"

@@ -20,6 +20,8 @@ FIRST_UNKNOWN_VERSION: Final = (12, 0)
 INSTALL: Final = "pip install tensorrt-cu13 (or -cu12, as torch's CUDA is), 10.14 or later, before 12"
 # For what an engine's kernels need beside its tensors, while they are chosen. Lower -> some are left out.
 _WORKSPACE_BYTES: Final = 4 << 30
+# Of every address that an engine is given.
+ALIGNMENT_BYTES: Final = 256
 
 
 class TensorrtError(EngineError):
@@ -144,6 +146,8 @@ class LoadedEngine:
         if found != wanted or not tensor.is_contiguous():
             layout = "" if tensor.is_contiguous() else ", not contiguous"
             raise TensorrtError(f"{name} is {found}{layout}; the engine has {wanted}")
+        if self.device.type == "cuda" and tensor.data_ptr() % ALIGNMENT_BYTES:
+            raise TensorrtError(f"{name} lies at {tensor.data_ptr():#x}, which is no multiple of {ALIGNMENT_BYTES}")
 
 
 class BoundEngine:
@@ -161,3 +165,8 @@ class BoundEngine:
         """
         if not self._context.execute_async_v3(stream_handle):
             raise TensorrtError("TensorRT could not launch the engine; its log says why")
+
+
+def current_stream(device: torch.device) -> int:
+    """Its handle, for `enqueue`."""
+    return int(torch.cuda.current_stream(device).cuda_stream) if device.type == "cuda" else 0

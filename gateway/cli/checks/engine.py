@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from voicegate.gateway.cli.checks.finding import Finding, Level
 from voicegate.gateway.cli.checks.wanted_devices import WantedDevices, wanted_devices
@@ -11,6 +11,9 @@ from voicegate.gateway.cli.model_files import UnfitFile, check_config
 from voicegate.gateway.config import CPU, GatewayConfig
 from voicegate.gateway.config_fields import ConfigError
 from voicegate.gateway.install_command import install_command
+
+if TYPE_CHECKING:
+    from voicegate.engine.model.config import ModelConfig
 
 _GIB: Final = 1 << 30
 
@@ -118,33 +121,34 @@ def check_tensorrt_llm(config: GatewayConfig) -> Finding:
     return Finding(Level.OK, "tensorrt", f"{version}, {config.merged_hf_dir}")
 
 
-def check_vocoder(config: GatewayConfig) -> Iterator[Finding]:
+def check_engines(config: GatewayConfig) -> Iterator[Finding]:
     """Whether TensorRT's engines would be used, where they were asked for or are there."""
     try:
         model_dir = config.found_model_dir()
         model = check_config(model_dir)
     except (ConfigError, UnfitFile):  # told where the model is checked
         return
-    is_wanted = config.vocoder_backend == "tensorrt"
     is_built = (config.tensorrt_dir or model_dir / "tensorrt").exists()
-    if config.vocoder_backend == "cuda" or not (is_wanted or is_built):
-        return
-    unusable = Level.FAIL if is_wanted else Level.WARN
+    for part, backend in (("vocoder", config.vocoder_backend), ("flow", config.flow_backend)):
+        if backend == "tensorrt" or (backend == "auto" and is_built):
+            yield _check_engines_of(part, config, model, is_wanted=backend == "tensorrt")
+
+
+def _check_engines_of(part: str, config: GatewayConfig, model: "ModelConfig", *, is_wanted: bool) -> Finding:
+    subject, unusable = f"{part} engines", Level.FAIL if is_wanted else Level.WARN
     try:
         from voicegate.engine.interface import EngineError  # noqa: PLC0415 - torch comes with the rest, as above
         from voicegate.engine.loading.devices import choose_device  # noqa: PLC0415
-        from voicegate.engine.loading.vocoder_engines import usable_engines  # noqa: PLC0415
+        from voicegate.engine.loading.usable_engines import usable_engines  # noqa: PLC0415
         from voicegate.gateway.cli.engine_settings import engine_config  # noqa: PLC0415
     except (ImportError, OSError) as error:
-        yield _not_importable(unusable, "engines", error)
-        return
+        return _not_importable(unusable, subject, error)
     try:
-        described = usable_engines(engine_config(config), model, choose_device(config.device))
+        described = usable_engines(part, engine_config(config), model, choose_device(config.device))
     except EngineError as error:
-        yield Finding(unusable, "engines", str(error))
-        return
+        return Finding(unusable, subject, str(error))
     chosen = "are used" if is_wanted else "are measured against our kernels at the start, and used if quicker"
-    yield Finding(Level.OK, "engines", f"{described}: {chosen}")
+    return Finding(Level.OK, subject, f"{described}: {chosen}")
 
 
 def _not_importable(level: Level, subject: str, error: Exception) -> Finding:

@@ -1,10 +1,12 @@
 """Running a graph on a CPU, and asking it for its types."""
 
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import onnx
 import onnxruntime
+from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from voicegate.engine.device.tensorrt.graph import Array
@@ -27,3 +29,13 @@ def types_of(model: onnx.ModelProto) -> dict[str, int]:
     known = (*model.graph.value_info, *model.graph.input, *model.graph.output)
     found = {value.name: value.type.tensor_type.elem_type for value in known}
     return found | {each.name: each.data_type for each in model.graph.initializer}
+
+
+def graph_hash(model: onnx.ModelProto) -> str:
+    """Of all that is computed, whatever the weights."""
+    nodes = [
+        (node.op_type, *node.input, *node.output, *map(helper.get_attribute_value, node.attribute))
+        for node in model.graph.node
+    ]
+    ends = [(value.name, value.type.tensor_type.elem_type) for value in (*model.graph.input, *model.graph.output)]
+    return hashlib.sha256(repr((nodes, ends)).encode()).hexdigest()[:16]

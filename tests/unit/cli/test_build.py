@@ -7,8 +7,8 @@ import pytest
 
 from tests.support.golden import TINY_MODEL_DIR
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.loading import vocoder_build
-from voicegate.engine.loading.vocoder_build import Built
+from voicegate.engine.loading import engine_build
+from voicegate.engine.loading.engine_build import Built
 from voicegate.gateway.cli.main import EXIT_FAILED, run
 
 pytestmark = pytest.mark.unit
@@ -24,17 +24,22 @@ def test_it_builds_what_serve_would_want(
         progress.line("vocoder_1x8: 9.1 s")
         return Built(tmp_path, num_built=2, num_kept=22, num_bytes=88 << 20)
 
-    monkeypatch.setattr(vocoder_build, "build_vocoder", build)
+    monkeypatch.setattr(engine_build, "build_engines", build)
     monkeypatch.setenv("VOICEGATE_MODEL_DIR", str(TINY_MODEL_DIR))
-    arguments = ["build", "--tensorrt-dir", str(tmp_path), "--vocoder-precision", "bfloat16", "--force"]
+    arguments = [
+        "build",
+        "--tensorrt-dir",
+        str(tmp_path),
+        "--vocoder-precision",
+        "bfloat16",
+        "--precision",
+        "float32",
+        "--force",
+    ]
     assert run(arguments) == 0
     ((config, is_forced),) = seen
-    assert (config.model_dir, config.tensorrt_dir, config.vocoder_precision, is_forced) == (
-        TINY_MODEL_DIR,
-        tmp_path,
-        "bfloat16",
-        True,
-    )
+    assert (config.model_dir, config.tensorrt_dir, is_forced) == (TINY_MODEL_DIR, tmp_path, True)
+    assert (config.vocoder_precision, config.precision) == ("bfloat16", "float32")
     shown = capsys.readouterr()
     assert shown.err == "vocoder_1x8: 9.1 s\n"
     assert shown.out.startswith(f"{tmp_path}: 2 engines built (88 MiB), 22 kept; voicegate serve --model-dir ")
@@ -52,7 +57,11 @@ def test_without_a_gpu_it_is_one_line(
     assert not directory.exists()
 
 
+@pytest.mark.parametrize(
+    ("flag", "known"),
+    [("--vocoder-precision", "float16, bfloat16, tf32, float32"), ("--precision", "bfloat16, float32")],
+)
 @pytest.mark.parametrize("precision", ["int8", ""])
-def test_a_precision_that_is_none(capsys: pytest.CaptureFixture[str], precision: str) -> None:
-    assert run(["build", "--vocoder-precision", precision]) == EXIT_FAILED
-    assert "must be one of float16, bfloat16, tf32, float32" in capsys.readouterr().err
+def test_a_precision_that_is_none(capsys: pytest.CaptureFixture[str], flag: str, known: str, precision: str) -> None:
+    assert run(["build", flag, precision]) == EXIT_FAILED
+    assert f"must be one of {known}" in capsys.readouterr().err

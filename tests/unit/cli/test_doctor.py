@@ -16,7 +16,7 @@ from tests.support.ports import reserved_port
 from voicegate.clients.python.errors import MissingDependency
 from voicegate.gateway.cli import doctor
 from voicegate.gateway.cli.checks import machine
-from voicegate.gateway.cli.checks.engine import check_tensorrt_llm, check_torch, check_vocoder
+from voicegate.gateway.cli.checks.engine import check_engines, check_tensorrt_llm, check_torch
 from voicegate.gateway.cli.checks.finding import Finding, Level
 from voicegate.gateway.cli.checks.machine import check_open_files, check_port, check_python
 from voicegate.gateway.cli.checks.model import check_model
@@ -126,26 +126,28 @@ def test_tensorrt_llm_is_looked_at_where_it_is_chosen(monkeypatch: pytest.Monkey
     assert "tensorrt" in {finding.subject for finding in doctor.examine(config)}
 
 
+@pytest.mark.parametrize("part", ["vocoder", "flow"])
 def test_tensorrts_engines_are_looked_at_where_they_are_chosen_or_there(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, part: str
 ) -> None:
     config = GatewayConfig(tensorrt_dir=tmp_path / "engines")
-    assert not list(check_vocoder(config)), "nobody asked for them, and none are there"
-    (found,) = check_vocoder(replace(config, vocoder_backend="tensorrt", device="cpu"))
-    assert (found.level, "need a GPU" in found.text) == (Level.FAIL, True)
+    assert not list(check_engines(config)), "nobody asked for them, and none are there"
+    (found,) = check_engines(replace(config, **{f"{part}_backend": "tensorrt"}, device="cpu"))
+    assert (found.level, found.subject, "need a GPU" in found.text) == (Level.FAIL, f"{part} engines", True)
     (tmp_path / "engines").mkdir()
-    (found,) = check_vocoder(replace(config, device="cpu"))
-    assert found.level is Level.WARN, "auto goes on without them"
-    assert not list(check_vocoder(replace(config, vocoder_backend="cuda")))
-    assert not list(check_vocoder(replace(config, model_dir=tmp_path))), "told where the model is checked"
-    engines = "voicegate.engine.loading.vocoder_engines.usable_engines"
-    monkeypatch.setattr(engines, lambda *_: "24 engines of TensorRT 10.14 in d")
-    (found,) = check_vocoder(replace(config, vocoder_backend="tensorrt"))
-    assert found == Finding(Level.OK, "engines", "24 engines of TensorRT 10.14 in d: are used")
-    (found,) = check_vocoder(config)
+    levels = [(found.subject, found.level) for found in check_engines(replace(config, device="cpu"))]
+    assert levels == [("vocoder engines", Level.WARN), ("flow engines", Level.WARN)], "auto goes on without them"
+    alone = replace(config, vocoder_backend="cuda", flow_backend="cuda")
+    assert not list(check_engines(alone))
+    assert not list(check_engines(replace(config, model_dir=tmp_path))), "told where the model is checked"
+    engines = "voicegate.engine.loading.usable_engines.usable_engines"
+    monkeypatch.setattr(engines, lambda part, *_: f"6 engines of TensorRT 10.14 in d of the {part}")
+    (found,) = check_engines(replace(alone, **{f"{part}_backend": "tensorrt"}))
+    assert found == Finding(Level.OK, f"{part} engines", f"6 engines of TensorRT 10.14 in d of the {part}: are used")
+    (found,) = check_engines(replace(alone, **{f"{part}_backend": "auto"}))
     assert "measured against our kernels at the start" in found.text
-    assert "engines" in {finding.subject for finding in doctor.examine(config)}
-    assert "engines" not in {finding.subject for finding in doctor.examine(GatewayConfig())}
+    assert f"{part} engines" in {finding.subject for finding in doctor.examine(config)}
+    assert f"{part} engines" not in {finding.subject for finding in doctor.examine(GatewayConfig())}
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from voicegate.engine.config import (
     LLM_BACKENDS,
     PRECISIONS,
     TENSORRT_LLM_SAMPLINGS,
-    VOCODER_BACKENDS,
+    TOKEN2WAV_BACKENDS,
     VOCODER_PRECISIONS,
     EngineConfig,
 )
@@ -52,6 +52,7 @@ def test_settings_of_a_gpu() -> None:
         vocoder_precision="tf32",
         flow_context="trimmed",
         vocoder_backend="tensorrt",
+        flow_backend="cuda",
         tensorrt_dir=Path("engines"),
         eager=True,
         llm_backend="tensorrt-llm",
@@ -73,6 +74,7 @@ def test_settings_of_a_gpu() -> None:
         vocoder_precision="tf32",
         flow_context="trimmed",
         vocoder_backend="tensorrt",
+        flow_backend="cuda",
         tensorrt_dir=Path("engines"),
         is_eager=True,
         llm_backend="tensorrt-llm",
@@ -97,7 +99,7 @@ def test_choices_and_limits_are_the_engines() -> None:
     assert choices["flow_products"] == FLOW_PRODUCTS
     assert choices["flow_context"] == FLOW_CONTEXTS
     assert choices["vocoder_precision"] == VOCODER_PRECISIONS
-    assert choices["vocoder_backend"] == VOCODER_BACKENDS
+    assert choices["vocoder_backend"] == choices["flow_backend"] == TOKEN2WAV_BACKENDS
     assert choices["llm_backend"] == LLM_BACKENDS
     assert choices["tensorrt_llm_sampling"] == TENSORRT_LLM_SAMPLINGS
     for name, limit in (("max_active_clauses", LINE_BUCKETS[-1]), ("max_flow_batch", FlowCudaConfig().max_batch)):

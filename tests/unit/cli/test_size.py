@@ -130,10 +130,11 @@ def test_an_llm_that_has_no_room_on_its_gpu_fits_nowhere(released: str, capsys: 
     assert [main.run([*asked, each, *slots]) for each in devices] == [0, main.EXIT_FAILED], capsys.readouterr().out
 
 
-def test_tensorrts_engines_take_their_room(released: str, capsys: Captured) -> None:
+@pytest.mark.parametrize(("part", "gib"), [("vocoder", 0.8), ("flow", 2.5)])
+def test_tensorrts_engines_take_their_room(released: str, capsys: Captured, part: str, gib: float) -> None:
     asked = ("--model-dir", released, "--card", "L4")
-    ours, tensorrts = (sized(capsys, *asked, "--vocoder-backend", name)["L4"] for name in ("cuda", "tensorrt"))
-    assert tensorrts["least_gib"] == pytest.approx(ours["least_gib"] + 0.8, abs=0.06)
+    ours, tensorrts = (sized(capsys, *asked, f"--{part}-backend", name)["L4"] for name in ("cuda", "tensorrt"))
+    assert tensorrts["least_gib"] == pytest.approx(ours["least_gib"] + gib, abs=0.06)
     assert tensorrts["streams_by_memory"] < ours["streams_by_memory"]
 
 

@@ -4,6 +4,8 @@ Nothing here depends on the host's numbers but the shape: the Euler step, the le
 on the device, so one graph per (buffers, bucket) serves all steps of all batches.
 """
 
+from typing import Protocol
+
 import torch
 
 from voicegate.engine.token2wav.flow.block_pool import CFG_HALVES
@@ -18,7 +20,19 @@ from voicegate.engine.token2wav.flow.modulation import ROWS_PER_LAYER
 _ATTN_SCALE, _ATTN_GATE, _FF_SCALE, _FF_GATE = 0, 2, 3, 5
 
 
+class BatchEstimator(Protocol):
+    """What computes a bucket's batches: our kernels, or a TensorRT engine (flow/tensorrt/estimator.py)."""
+
+    def begin(self, batch: BatchView) -> None:
+        """After BatchBuffers.fill: what all steps share, and x at time 0."""
+
+    def advance(self, batch: BatchView) -> None:
+        """Euler step number `batch.step`: x, the pool's new blocks and the number itself move on."""
+
+
 class FixedShapeEstimator:
+    """Implements BatchEstimator."""
+
     def __init__(self, model: FlowModel, tensors: FlowTensors, ops: StepOps) -> None:
         self._model = model
         self._tensors = tensors
@@ -35,7 +49,6 @@ class FixedShapeEstimator:
         batch.x.copy_(self._model.noise[batch.rows[rows, FIRST_FRAME] + frames])
 
     def advance(self, batch: BatchView) -> None:
-        """Euler step number `batch.step`: x, the pool's new blocks and the number itself move on."""
         tensors, ops = self._tensors, self._ops
         shape = (CFG_HALVES, batch.num_lines, tensors.config.dim)
         hidden = torch.empty(shape, dtype=torch.float32, device=batch.x.device)

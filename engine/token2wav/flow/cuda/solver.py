@@ -17,11 +17,13 @@ from voicegate.engine.token2wav.flow.block_context import BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.cuda.buffers import BatchBuffers, BatchView
 from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
-from voicegate.engine.token2wav.flow.cuda.estimator import FixedShapeEstimator
+from voicegate.engine.token2wav.flow.cuda.estimator import BatchEstimator, FixedShapeEstimator
 from voicegate.engine.token2wav.flow.cuda.ops import FLOAT8_STEP_OPS, STEP_OPS, StepOps
-from voicegate.engine.token2wav.flow.cuda.tensors import flow_tensors, in_float8
+from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors, flow_tensors, in_float8
 from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.stream import BlockStream
+from voicegate.engine.token2wav.flow.tensorrt.engines import FlowEngines
+from voicegate.engine.token2wav.flow.tensorrt.shape import FlowShape
 
 
 class Pass(Enum):
@@ -29,7 +31,7 @@ class Pass(Enum):
     STEP = "Euler step"
 
 
-_Place = tuple[int, BatchSize]  # which buffers, bucket
+_Place = tuple[int, BatchSize | FlowShape]  # which buffers; bucket, of a TensorRT engine its shape
 _Key = tuple[_Place, Pass]
 
 
@@ -44,14 +46,18 @@ class CudaSolver:
         *,
         ops: StepOps = STEP_OPS,
         float8_ops: StepOps = FLOAT8_STEP_OPS,
+        engines: FlowEngines | None = None,
     ) -> None:
-        """Other `ops` are for tests: torch's operations run on a CPU too, quicker than Triton's interpreter.
+        """`engines`: of TensorRT, for the batches that they have a shape for; our kernels compute all others.
 
-        Raises ValueError for graphs on a device without.
+        Other `ops` are for tests: torch's operations run on a CPU too, quicker than Triton's interpreter.
+
+        Raises ValueError for graphs on a device without; TensorrtError for engines that do not fit.
         """
         if config.has_graphs and model.device.type != "cuda":
             raise ValueError(f"CUDA graphs were asked for on {model.device}: set has_graphs=False")
         self._config = config
+        self._engines = engines
         tensors = flow_tensors(model, pool, is_pdl=can_overlap(model.device))
         self._estimator = FixedShapeEstimator(model, tensors, ops)
         # Of batches of float8_frames and more.
@@ -65,20 +71,31 @@ class CudaSolver:
             BatchBuffers(model, pool, max_rows=largest.num_rows, max_lines=largest.num_frames)
             for _ in range(config.max_batches)
         ]
-        self._views = {
+        self._views: dict[_Place, BatchView] = {
             (number, size): buffers.view(size.num_rows, size.num_frames)
             for size in reversed(config.sizes)
             for number, buffers in enumerate(self._buffers)
         }
+        self._of_engines: dict[_Place, BatchEstimator] = {}
+        if engines is not None:
+            self._add_engines(engines, tensors)
         self._free = list(reversed(range(config.max_batches)))
         keys = [(place, kind) for place in self._views for kind in Pass]
         self.graphs = BucketedWork(
             self._work,
             keys,
             pad=self._pad,
-            compiled_keys=[key for key in keys if key[0][0] == 0],  # the other buffers' kernels are the same
+            # The other buffers' kernels are the same; but an engine must have run where it is captured.
+            compiled_keys=[key for key in keys if key[0][0] == 0 or key[0] in self._of_engines],
             is_eager=not config.has_graphs,
         )
+
+    def _add_engines(self, engines: FlowEngines, tensors: FlowTensors) -> None:
+        for shape in engines.shapes:
+            for number, buffers in enumerate(self._buffers):
+                view = buffers.view(shape.num_rows, shape.num_lines)
+                self._views[number, shape] = view
+                self._of_engines[number, shape] = engines.estimator(shape, self._estimator, tensors, view)
 
     def batch_size(self, max_rows: int) -> BatchSize:
         return self._config.batch_size(max_rows)
@@ -91,8 +108,9 @@ class CudaSolver:
         size = self._config.size_for([row.num_frames for row in rows])
         if not self._free:
             raise BatchesExhausted(f"all {len(self._buffers)} batches run: finish one, or build the flow for more")
+        shape = self._engines.shape_for(rows, size.num_frames) if self._engines is not None else None
         number = self._free.pop()
-        place = (number, size)
+        place: _Place = (number, shape or size)
         ends = list(accumulate(row.num_frames for row in rows))
         starts = [0, *ends[:-1]]
         try:
@@ -116,8 +134,10 @@ class CudaSolver:
     def _work(self, key: _Key) -> None:
         place, kind = key
         view = self._views[place]
-        is_large = view.num_lines >= self._config.float8_frames
-        estimator = self._large_estimator if is_large else self._estimator
+        estimator = self._of_engines.get(place)
+        if estimator is None:
+            is_large = view.num_lines >= self._config.float8_frames
+            estimator = self._large_estimator if is_large else self._estimator
         match kind:
             case Pass.BEGIN:
                 estimator.begin(view)

@@ -6,6 +6,7 @@ import torch
 
 from voicegate.engine import units
 from voicegate.engine.device.tensorrt.library import LoadedEngine
+from voicegate.engine.device.tensorrt.lone_engine import LoneEngine
 from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.token2wav.vocoder.network import VocoderNetwork
 from voicegate.engine.token2wav.vocoder.state import BatchRows, StateTable
@@ -25,22 +26,15 @@ class FilterCheck:
     @torch.inference_mode()
     def error(self, engine: LoadedEngine, shape: FilterShape) -> float:
         """The largest of any row's and call's: RMS, relative. NaN where the engine has one. Raises TensorrtError."""
-        device = engine.device
-        tensors = {
-            name: torch.zeros(spec.shape, dtype=spec.dtype, device=device) for name, spec in engine.tensors.items()
-        }
-        scratch = torch.empty(max(engine.scratch_bytes, 1), dtype=torch.uint8, device=device)
-        bound = engine.bind(tensors, scratch)
-        stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        lone = LoneEngine(engine)
+        tensors = lone.tensors
         errors = []
         for call, (inputs, expected) in enumerate(self._calls(shape.num_frames)):
             tensors["frames"].fill_(shape.num_frames)
             tensors["is_first"].fill_(int(call == 0))
             for name, columns in inputs.items():
-                tensors[name][..., : columns.shape[2]] = columns.to(device)  # the same for every row
-            _wait(device)
-            bound.enqueue(0 if stream is None else stream.cuda_stream)
-            _wait(device)
+                tensors[name][..., : columns.shape[2]] = columns.to(engine.device)  # the same for every row
+            lone.run()
             for name in ("state", "edge"):
                 tensors[name].copy_(tensors[f"new_{name}"])
             difference = tensors["filtered"].cpu() - expected
@@ -72,8 +66,3 @@ class FilterCheck:
             expected = self._network.filter(mel.clone(), spectra, tails, rows)
             calls.append(({"mel": mel, "spectra": known}, expected))
         return calls
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

@@ -5,7 +5,8 @@ from typing import Final
 
 import torch
 
-from voicegate.engine.device.tensorrt.library import BoundEngine, LoadedEngine, TensorrtError
+from voicegate.engine.device.tensorrt.library import BoundEngine, LoadedEngine, TensorrtError, current_stream
+from voicegate.engine.device.tensorrt.shared_tensors import SharedTensors
 from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.token2wav.vocoder.cuda import rows as row_fields
 from voicegate.engine.token2wav.vocoder.cuda.buffers import BufferSpec, Workspace
@@ -14,6 +15,7 @@ from voicegate.engine.token2wav.vocoder.stft import Synthesis
 Bucket = tuple[int, int]  # streams, frames
 
 _KEPT: Final = ("state", "edge")  # each comes out as new_...
+_IN_WORKSPACE: Final = ("mel", "spectra")
 
 
 class TensorrtFilter:
@@ -32,17 +34,15 @@ class TensorrtFilter:
         self._rows = rows
         self._frames_margin = Synthesis(config, device=rows.device).num_tail_frames
         self._num_bins = config.stft_size + 2
-        # Engines of a stream run one after the other: they share all but what lies in the workspaces.
-        scratch_bytes = max(engine.scratch_bytes for engine in engines.values())
-        self._scratch = torch.empty(max(scratch_bytes, 1), dtype=torch.uint8, device=rows.device)
-        largest = engines[max(engines)]
-        self._io = {
-            name: torch.zeros(spec.shape, dtype=spec.dtype, device=rows.device)
-            for name, spec in largest.tensors.items()
-            if name not in ("mel", "spectra")
-        }
+        # All but what lies in the workspaces.
+        groups = [name for name in next(iter(engines.values())).tensors if name not in _IN_WORKSPACE]
+        self._shared = SharedTensors(engines.values(), groups, rows.device)
         # One row more than streams: idle rows of a call have it.
-        self.kept = {name: self._io[name].new_zeros(max_streams + 1, *self._io[name].shape[1:]) for name in _KEPT}
+        self.kept = {
+            name: torch.zeros(max_streams + 1, *spec.shape[1:], dtype=spec.dtype, device=rows.device)
+            for name, spec in engines[max(engines)].tensors.items()
+            if name in _KEPT
+        }
         self._bound: dict[Bucket, tuple[BoundEngine, dict[str, torch.Tensor]]] = {}
 
     @property
@@ -55,18 +55,8 @@ class TensorrtFilter:
         engine = self._engines.get(bucket)
         if engine is None:
             raise TensorrtError(f"no engine for {space.num_streams} streams and {space.num_frames} frames")
-        tensors = {name: self._part(name, engine) for name in self._io}
-        tensors |= {name: space.views[name][0] for name in ("mel", "spectra")}
-        self._bound[bucket] = (engine.bind(tensors, self._scratch), tensors)
-
-    def _part(self, name: str, engine: LoadedEngine) -> torch.Tensor:
-        """Of the largest engine's memory, as the smaller one lays it out."""
-        shape = engine.tensors[name].shape
-        flat = self._io[name].flatten()
-        count = torch.Size(shape).numel()
-        if count > len(flat):
-            raise TensorrtError(f"{name} is {list(shape)} in one engine, {list(self._io[name].shape)} in a larger one")
-        return flat[:count].view(shape)
+        tensors = self._shared.bindings(engine) | {name: space.views[name][0] for name in _IN_WORKSPACE}
+        self._bound[bucket] = (engine.bind(tensors, self._shared.scratch), tensors)
 
     def begin(self, space: Workspace) -> None:
         """An engine begins where everything is there."""
@@ -81,11 +71,7 @@ class TensorrtFilter:
         tensors["state"].masked_fill_(is_first[:, None] != 0, 0)
         tensors["frames"].copy_(rows[:, row_fields.FRAMES_FIELD])
         tensors["is_first"].copy_(is_first)
-        engine.enqueue(_current_stream(rows.device))
+        engine.enqueue(current_stream(rows.device))
         for name, kept in self.kept.items():
             kept.index_copy_(0, slots, tensors[f"new_{name}"])
         space.views["frames"][0, :, self._frames_margin :, : self._num_bins].copy_(tensors["filtered"])
-
-
-def _current_stream(device: torch.device) -> int:
-    return int(torch.cuda.current_stream(device).cuda_stream) if device.type == "cuda" else 0

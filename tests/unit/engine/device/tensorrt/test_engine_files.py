@@ -16,7 +16,7 @@ WANTED = Fingerprint("1", "a" * 64, "float16", "10.14.1", "H200, sm 9.0")
 
 @pytest.fixture
 def files(tmp_path: Path) -> EngineFiles:
-    made = EngineFiles(tmp_path / "tensorrt")
+    made = EngineFiles(tmp_path / "tensorrt", "vocoder")
     with made.being_built():
         assert made.keep("one", b"first plan", WANTED) == 10
         made.keep("two", memoryview(b"second plan"), WANTED)
@@ -50,6 +50,20 @@ def test_stale_ones_are_not_taken(files: EngineFiles, change: dict[str, str], me
     files.check(["three"], wanted)
 
 
+def test_each_part_has_its_own(files: EngineFiles) -> None:
+    flow = EngineFiles(files.directory, "flow")
+    assert not flow.are_there()
+    with pytest.raises(EngineFilesError, match="no engines of the flow in"):
+        flow.check(["step"], WANTED)
+    flow.keep("step", b"third plan", replace(WANTED, precision="bfloat16"))
+    flow.keep("next", b"fourth plan", WANTED)
+    assert flow.are_there()
+    assert flow.is_whole("next", WANTED)
+    assert not (files.directory / "step.engine").exists(), "stale"
+    assert files.is_whole("one", WANTED)
+    assert files.is_whole("two", WANTED)
+
+
 def test_a_shape_that_was_not_built(files: EngineFiles) -> None:
     with pytest.raises(EngineFilesError, match="lacks 2 engines, such as three"):
         files.check(["one", "three", "four"], WANTED)
@@ -71,27 +85,37 @@ def test_an_engine_that_is_gone(files: EngineFiles) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{", "[]", "{}", '{"fingerprint": {}, "engines": {}}', '{"fingerprint": 1, "engines": 2}']
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        '{"vocoder": {"fingerprint": {}, "engines": {}}}',
+        '{"fingerprint": {"graph": "1"}, "engines": {}}',
+    ],
 )
 def test_a_torn_manifest(files: EngineFiles, content: str) -> None:
     (files.directory / "manifest.json").write_text(content)
     with pytest.raises(EngineFilesError, match=r"manifest\.json is torn, or of another version"):
         files.check(["one"], WANTED)
+    assert files.are_there(), "it is told, not taken for none"
     files.keep("one", b"plan", WANTED)
     assert files.read("one") == b"plan"
 
 
 def test_a_manifest_that_lists_engines_in_another_way(files: EngineFiles) -> None:
     path = files.directory / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"engines": ["one"]}))
+    found = json.loads(path.read_text())
+    found["vocoder"]["engines"] = ["one"]
+    path.write_text(json.dumps(found))
     with pytest.raises(EngineFilesError, match="is torn"):
         files.check(["one"], WANTED)
 
 
 def test_nothing_is_there(tmp_path: Path) -> None:
-    files = EngineFiles(tmp_path)
+    files = EngineFiles(tmp_path, "vocoder")
     assert not files.are_there()
-    with pytest.raises(EngineFilesError, match=r"no engines in .*: run `voicegate build`"):
+    with pytest.raises(EngineFilesError, match=r"no engines of the vocoder in .*: run `voicegate build`"):
         files.check(["one"], WANTED)
 
 

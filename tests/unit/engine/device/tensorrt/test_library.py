@@ -2,6 +2,8 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -147,3 +149,21 @@ def test_the_versions_that_were_looked_at(monkeypatch: pytest.MonkeyPatch, versi
     package = Package(version)
     monkeypatch.setitem(sys.modules, "tensorrt", package)  # type: ignore[arg-type]
     assert load_tensorrt() is package
+
+
+def test_an_address_that_tensorrt_would_not_take() -> None:
+    """On a GPU alone: the stand-ins' memory is the CPU's."""
+    engine = LoadedEngine(engine_package(VERSIONS[0]), b"plan", CPU)
+    engine.device = torch.device("cuda")
+    given: dict[str, Any] = {
+        name: SimpleNamespace(
+            dtype=tensor.dtype,
+            shape=tensor.shape,
+            device=engine.device,
+            is_contiguous=lambda: True,
+            data_ptr=lambda: 0x1240,
+        )
+        for name, tensor in tensors().items()
+    }
+    with pytest.raises(TensorrtError, match="x lies at 0x1240, which is no multiple of 256"):
+        engine.bind(given, scratch())

@@ -5,44 +5,31 @@ that one engine does all ten. Finished blocks come as keys and values in one pie
 Products of `low`; float32 islands: residual, norms, modulations, rotation, GELU, mish, guidance, the ODE's state.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import onnx
 import torch
 
 from voicegate.engine import units
-from voicegate.engine.device.tensorrt.graph import DTYPES, Array, Graph, Value
+from voicegate.engine.device.tensorrt.graph import Graph, Value
+from voicegate.engine.token2wav.flow.block_pool import CFG_HALVES, NUM_CONVS
 from voicegate.engine.token2wav.flow.estimator import CONV_HISTORY, NORM_EPS, Estimator, EstimatorLayer
 from voicegate.engine.token2wav.flow.modulation import ROWS_PER_LAYER
+from voicegate.engine.token2wav.flow.tensorrt.shape import FlowShape
 from voicegate.engine.token2wav.flow.weights import CONV_GROUPS
-
-CFG_HALVES = 2
-# Added to the score of a padded place: exp of it is 0 in every dtype, and float16 holds it.
-_NEVER = -1e4
-
-
-@dataclass(frozen=True, slots=True)
-class FlowShape:
-    num_rows: int
-    num_frames: int  # of each row's new block
-    context_frames: int  # of finished blocks, at most
-
-    @property
-    def name(self) -> str:
-        return f"flow_step_{self.num_rows}x{self.num_frames}_behind_{self.context_frames}"
 
 
 def flow_step_model(estimator: Estimator, shape: FlowShape, *, cfg_rate: float, low: str) -> onnx.ModelProto:
-    """Inputs (float32, but what products take):
+    """Inputs (float32, but tails and context, which are of `low`):
 
-    x [B, n, 80]; base [2, B, n, D], what the input projection makes of everything but x; cos, sin [B, n, d / 2];
+    x [B, n, 80]; base [B, n, D], see Estimator.conditioned_base; cos, sin [B, n, d / 2];
     modulation [6 * depth + 2, D], the step's rows of Estimator.modulation_table; width [1];
-    tails.0, tails.1 [2, B, D, 30]: the convolutions' inputs before the block;
-    context.0 .. [2 (keys, values), 2 (halves), B, H, L, d] of `low` for each layer; mask [B, 1, 1, L + n]: 0 or -1e4.
+    tails [B, 2 (convolutions), 2 (halves), 30, D]: the convolutions' inputs before the block;
+    context.0 .. [2 (keys, values), 2 (halves), B, H, L, d] for each layer;
+    mask [B, 1, 1, L + n], added to scores: 0, or NEVER where there is nothing.
 
-    Outputs: next_x; new_tails.0, new_tails.1; new_context.0 .. with n in place of L.
+    Outputs: next_x; new_tails, as the pool has them; new_context.0 .. [B, 2, 2, H, n, d], the new keys and values so.
     """
     return _FlowStep(estimator, shape, low).model(cfg_rate)
 
@@ -58,14 +45,15 @@ class _FlowStep:
         graph, config = self._graph, self._estimator.config
         rows, frames = self._shape.num_rows, self._shape.num_frames
         x = graph.input("x", (rows, frames, units.NUM_MELS))
-        base = graph.input("base", (*self._lines, config.dim))
+        base = graph.input("base", (rows, frames, config.dim))
         angles = [graph.input(name, (rows, frames, config.head_dim // 2)) for name in ("cos", "sin")]
         modulation = graph.input("modulation", (ROWS_PER_LAYER * config.depth + 2, config.dim))
         width = graph.input("width", (1,))
         mask = graph.input("mask", (rows, 1, 1, self._shape.context_frames + frames))
         rotation = [graph.reshape(each, 1, rows, frames, 1, config.head_dim // 2, 1) for each in angles]
 
-        hidden = self._embed(x, base)
+        tails = graph.input("tails", (rows, NUM_CONVS, CFG_HALVES, CONV_HISTORY, config.dim), graph.low)
+        hidden = self._embed(x, base, tails)
         for layer, weights in enumerate(self._estimator.layers):
             parts = [graph.row(modulation, ROWS_PER_LAYER * layer + index) for index in range(ROWS_PER_LAYER)]
             hidden = self._transform(hidden, weights, parts, rotation, graph.lowered(mask), layer)
@@ -80,27 +68,37 @@ class _FlowStep:
         graph.output(graph.op("Add", x, graph.op("Mul", guided, width)), "next_x", (rows, frames, units.NUM_MELS))
         return graph.model(self._shape.name)
 
-    def _embed(self, x: Value, base: Value) -> Value:
-        graph = self._graph
-        hidden = graph.op("Add", base, graph.linear(x, self._estimator.x_weight))
-        position = hidden
-        for conv, (weight, bias) in enumerate(self._estimator.convs):
-            position = self._mish(self._convolve(position, weight, bias, conv))
+    def _embed(self, x: Value, base: Value, tails: Value) -> Value:
+        """The two halves share x, so it is projected once; of all else the unconditioned one has the bias alone."""
+        graph, estimator = self._graph, self._estimator
+        projected = graph.linear(x, estimator.x_weight)
+        conditioned = graph.op("Add", projected, base)
+        hidden = self._stacked(conditioned, graph.op("Add", projected, graph.constant(estimator.input_bias)))
+        position, new_tails = hidden, []
+        histories = graph.transpose(tails, 1, 2, 0, 3, 4)
+        for conv, (weight, bias) in enumerate(estimator.convs):
+            convolved, new_tail = self._convolve(position, graph.row(histories, conv), weight, bias)
+            position = self._mish(convolved)
+            new_tails.append(new_tail)
+        kept = graph.transpose(self._stacked(*new_tails), 2, 0, 1, 3, 4)
+        shape = (self._shape.num_rows, NUM_CONVS, CFG_HALVES, CONV_HISTORY, estimator.config.dim)
+        graph.output(kept, "new_tails", shape, graph.low)
         return graph.op("Add", hidden, position)
 
-    def _convolve(self, hidden: Value, weight: torch.Tensor, bias: torch.Tensor, conv: int) -> Value:
-        """Causal, behind the 30 inputs of the block before: [2, B, n, D] -> the same."""
+    def _stacked(self, *values: Value) -> Value:
+        axis = self._graph.constant(np.array([0], np.int64))
+        return self._graph.concat(0, *(self._graph.op("Unsqueeze", value, axis) for value in values))
+
+    def _convolve(self, hidden: Value, history: Value, weight: torch.Tensor, bias: torch.Tensor) -> tuple[Value, Value]:
+        """Causal, behind the 30 inputs of the block before: [2, B, n, D] -> the same, and the last 30 inputs."""
         graph, dim = self._graph, self._estimator.config.dim
         halves, rows, frames = self._lines
-        tail = graph.input(f"tails.{conv}", (halves, rows, dim, CONV_HISTORY))
-        window = graph.concat(3, tail, graph.transpose(hidden, 0, 1, 3, 2))
-        new_tail = graph.slice(window, 3, frames, frames + CONV_HISTORY)
-        graph.output(new_tail, f"new_tails.{conv}", (halves, rows, dim, CONV_HISTORY))
-        lines = graph.reshape(graph.lowered(window), halves * rows, dim, CONV_HISTORY + frames)
+        window = graph.concat(2, history, graph.lowered(hidden))
+        lines = graph.transpose(graph.reshape(window, halves * rows, CONV_HISTORY + frames, dim), 0, 2, 1)
         kernel = graph.constant(weight.float().squeeze(2), graph.low)
         out = graph.raised(graph.op("Conv", lines, kernel, group=CONV_GROUPS))
-        out = graph.op("Add", out, graph.constant(bias.float()[:, None]))
-        return graph.transpose(graph.reshape(out, halves, rows, dim, frames), 0, 1, 3, 2)
+        out = graph.op("Add", graph.transpose(out, 0, 2, 1), graph.constant(bias.float()))
+        return graph.reshape(out, halves, rows, frames, dim), graph.slice(window, 2, frames, frames + CONV_HISTORY)
 
     def _mish(self, value: Value) -> Value:
         graph = self._graph
@@ -146,9 +144,9 @@ class _FlowStep:
         before = graph.input(
             f"context.{layer}", (2, halves, rows, heads, self._shape.context_frames, channels), graph.low
         )
-        stacked = [graph.op("Unsqueeze", part, graph.constant(np.array([0], np.int64))) for part in (key, value)]
-        new = graph.concat(0, *stacked)
-        graph.output(new, f"new_context.{layer}", (2, halves, rows, heads, frames, channels), graph.low)
+        new = self._stacked(key, value)
+        kept = graph.transpose(new, 2, 0, 1, 3, 4, 5)
+        graph.output(kept, f"new_context.{layer}", (rows, 2, halves, heads, frames, channels), graph.low)
         known = graph.concat(4, before, new)
         keys = graph.transpose(graph.row(known, 0), 0, 1, 2, 4, 3)
         # In the dtype of the products, as TensorRT's fused attention wants it; it adds up in float32.
@@ -172,30 +170,3 @@ class _FlowStep:
         if config.num_heads == 1:
             return turned
         return graph.concat(3, turned, graph.slice(split, 3, 1, config.num_heads))
-
-
-def mask_of(shape: FlowShape, context_frames: Sequence[int], num_frames: Sequence[int]) -> Array:
-    """[B, 1, 1, L + n] float32: of each row, so many places of its context and of its block are there."""
-    mask = np.full((shape.num_rows, 1, 1, shape.context_frames + shape.num_frames), _NEVER, np.float32)
-    for row, (before, now) in enumerate(zip(context_frames, num_frames, strict=True)):
-        mask[row, ..., :before] = 0
-        mask[row, ..., shape.context_frames : shape.context_frames + now] = 0
-    return mask
-
-
-def empty_inputs(estimator: Estimator, shape: FlowShape, *, low: str) -> Mapping[str, Array]:
-    """Of a sequence's first block: nothing before it. What a caller replaces, and what a benchmark runs on."""
-    config = estimator.config
-    rows, frames, half = shape.num_rows, shape.num_frames, config.head_dim // 2
-    context = (2, CFG_HALVES, rows, config.num_heads, shape.context_frames, config.head_dim)
-    return {
-        "x": np.zeros((rows, frames, units.NUM_MELS), np.float32),
-        "base": np.zeros((CFG_HALVES, rows, frames, config.dim), np.float32),
-        "cos": np.ones((rows, frames, half), np.float32),
-        "sin": np.zeros((rows, frames, half), np.float32),
-        "modulation": estimator.modulation_table[0].float().cpu().numpy(),
-        "width": np.ones(1, np.float32),
-        "mask": mask_of(shape, [0] * rows, [frames] * rows),
-        **{f"tails.{conv}": np.zeros((CFG_HALVES, rows, config.dim, CONV_HISTORY), np.float32) for conv in range(2)},
-        **{f"context.{layer}": np.zeros(context, DTYPES[low][1]) for layer in range(config.depth)},
-    }

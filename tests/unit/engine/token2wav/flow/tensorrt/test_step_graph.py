@@ -1,6 +1,6 @@
 """The flow's Euler step as ONNX equals the engine's own, block after block, on a CPU."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -8,13 +8,15 @@ import pytest
 import torch
 
 from tests.support.flow import flow_config, flow_state, short_noise
-from tests.support.tensorrt.graphs import runner_of, types_of
-from voicegate.bench.tensorrt.flow_step import FlowShape, empty_inputs, flow_step_model, mask_of
-from voicegate.engine.device.tensorrt.graph import OPSET, Array
+from tests.support.tensorrt.graphs import graph_hash, runner_of, types_of
+from voicegate.engine.device.tensorrt.graph import DTYPES, OPSET, Array
 from voicegate.engine.token2wav.flow.block_context import BlockContext, BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.estimator import CONV_HISTORY
 from voicegate.engine.token2wav.flow.euler import euler_step
 from voicegate.engine.token2wav.flow.model import FlowModel
+from voicegate.engine.token2wav.flow.tensorrt.shape import GRAPH_VERSION, NEVER, FlowShape
+from voicegate.engine.token2wav.flow.tensorrt.step_graph import flow_step_model
 
 pytestmark = pytest.mark.unit
 
@@ -45,19 +47,22 @@ class Engine:
         frames = slice(start, start + SHAPE.num_frames)
         rotation = self._flow.rotations[frames]
         x = self._flow.noise[frames].expand(SHAPE.num_rows, -1, -1).numpy()
+        config, dtype = self._flow.config.estimator, DTYPES[self._low][1]
+        context = (2, 2, SHAPE.num_rows, config.num_heads, SHAPE.context_frames, config.head_dim)
         for step, width in enumerate(self._flow.schedule.widths):
-            fed = dict(empty_inputs(self._flow.estimator, SHAPE, low=self._low))
-            fed |= {
+            fed = {
                 "x": x,
                 "base": base.numpy(),
                 "cos": np.stack([rotation.real.numpy()] * SHAPE.num_rows),
                 "sin": np.stack([rotation.imag.numpy()] * SHAPE.num_rows),
                 "modulation": self._flow.estimator.modulation_table[step].numpy(),
                 "width": np.array([width], np.float32),
-                "mask": mask_of(SHAPE, [start] * SHAPE.num_rows, [SHAPE.num_frames] * SHAPE.num_rows),
+                "mask": mask_of([start] * SHAPE.num_rows, [SHAPE.num_frames] * SHAPE.num_rows),
+                "tails": np.zeros((SHAPE.num_rows, 2, 2, CONV_HISTORY, config.dim), dtype),
+                **{f"context.{layer}": np.zeros(context, dtype) for layer in range(config.depth)},
             }
             for name, known in self._kept.get(step, {}).items():
-                if name.startswith("tails"):
+                if name == "tails":
                     fed[name] = known
                 else:
                     fed[name][..., : known.shape[4], :] = known
@@ -68,14 +73,22 @@ class Engine:
     def _advance(self, step: int, fed: Mapping[str, Array]) -> Array:
         made = self._run(fed)
         kept = self._kept.setdefault(step, {})
-        for name, value in made.items():
-            if name.startswith("new_tails"):
-                kept[name.removeprefix("new_")] = value
-            elif name.startswith("new_context"):
-                key = name.removeprefix("new_")
-                kept[key] = value if key not in kept else np.concatenate((kept[key], value), axis=4)
+        kept["tails"] = made["new_tails"]
+        for layer in range(self._flow.config.estimator.depth):
+            name = f"context.{layer}"
+            value = made[f"new_{name}"].transpose(1, 2, 0, 3, 4, 5)
+            kept[name] = value if name not in kept else np.concatenate((kept[name], value), axis=4)
         next_x: Array = made["next_x"]
         return next_x
+
+
+def mask_of(context_frames: Sequence[int], num_frames: Sequence[int]) -> Array:
+    """Of each row, so many places of its context and of its block are there."""
+    mask = np.full((SHAPE.num_rows, 1, 1, SHAPE.context_frames + SHAPE.num_frames), NEVER, np.float32)
+    for row, (before, now) in enumerate(zip(context_frames, num_frames, strict=True)):
+        mask[row, ..., :before] = 0
+        mask[row, ..., SHAPE.context_frames : SHAPE.context_frames + now] = 0
+    return mask
 
 
 class Reference:
@@ -97,8 +110,9 @@ class Reference:
         frames = slice(start, start + SHAPE.num_frames)
         x = self._flow.noise[frames].expand(SHAPE.num_rows, -1, -1)
         rotation = self._flow.rotations[frames].expand(SHAPE.num_rows, -1, -1)
+        halves = torch.stack((base, self._flow.estimator.input_bias.expand_as(base)))
         for step, width in enumerate(self._flow.schedule.widths):
-            velocity = self._flow.estimator.velocity(x, base, rotation, step=step, context=context)
+            velocity = self._flow.estimator.velocity(x, halves, rotation, step=step, context=context)
             x = euler_step(x, velocity, width=width, cfg_rate=self._flow.config.cfg_rate)
         self._blocks = [(*before, block) for before, block in zip(self._blocks, new, strict=True)]
         return x
@@ -110,7 +124,7 @@ def test_blocks_in_ten_steps_each(flow: FlowModel, low: str, num_blocks: int) ->
     engine, reference = Engine(flow, low), Reference(flow)
     generator = torch.Generator().manual_seed(1)
     for _ in range(num_blocks):
-        base = torch.randn(2, SHAPE.num_rows, SHAPE.num_frames, flow.config.estimator.dim, generator=generator)
+        base = torch.randn(SHAPE.num_rows, SHAPE.num_frames, flow.config.estimator.dim, generator=generator)
         found, expected = engine.block(base), reference.block(base)
         error = (found - expected).square().mean().sqrt() / expected.square().mean().sqrt()
         assert error < TOLERANCES[low]
@@ -130,3 +144,9 @@ def test_products_are_low_and_what_adds_up_is_float32(flow: FlowModel, low: str)
         if node.op_type in ("LayerNormalization", "Gelu", "Softplus", "Tanh"):
             assert {types[name] for name in node.input} == {onnx.TensorProto.FLOAT}, node.name
     assert types["next_x"] == onnx.TensorProto.FLOAT
+
+
+def test_another_graph_has_another_version(flow: FlowModel) -> None:
+    """Engines on disk are told by it: whoever changes the graph raises GRAPH_VERSION, and puts the new hash here."""
+    made = flow_step_model(flow.estimator, SHAPE, cfg_rate=flow.config.cfg_rate, low="bfloat16")
+    assert {GRAPH_VERSION: graph_hash(made)} == {"1": "5ad2a196578e8545"}
