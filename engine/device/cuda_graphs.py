@@ -102,7 +102,9 @@ class BucketedWork(Generic[Key]):
 
     def on_stream(self) -> AbstractContextManager[object]:
         """Work launched inside runs where this was made for; on the current stream where that does not matter."""
-        return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+        if self._stream is None or torch.cuda.current_stream(self._stream.device) == self._stream:
+            return nullcontext()  # to enter it again would take four times as long as to ask
+        return torch.cuda.stream(self._stream)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ No torch. What is fed and sampled is the runner's; what comes next and what a to
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from voicegate.engine.llm.backend import (
     InvalidRequest,
@@ -26,6 +26,14 @@ class Live:
     sequence_id: int
     sequence: LlmSequence
     slot: int
+    is_gone: bool = False  # it has ended, or was aborted
+    num_in_flight: int = 0  # steps launched whose outputs were not taken
+    # Of one that a runner feeds what it has drawn, ahead of what the sequence knows:
+    is_decoding: bool = False
+    num_to_launch: int = 0  # more draws that it may have
+    num_to_take: int = 0  # the same, of those launched too
+    held: list[int] = field(default_factory=list)  # drawn, taken, and not told of
+    tell_after: int = 1
 
 
 class LiveSequences(OneAtATime):
@@ -85,6 +93,7 @@ class LiveSequences(OneAtATime):
     def abort(self, sequence_id: int) -> None:
         live = self._lives.pop(sequence_id, None)
         if live is not None:
+            live.is_gone = True
             self._slots.free.append(live.slot)
 
     def is_runnable(self, sequence_id: int) -> bool:

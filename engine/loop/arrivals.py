@@ -41,6 +41,7 @@ class Arrivals:
         self._shelf = shelf
         self._waiting: deque[_Arrival] = deque()  # the first may have begun
         self._turns = SpareTurns()
+        self._num_steps_seen = 0
 
     def add(self, voice: Voice, answer: Answer) -> None:
         self._waiting.append(_Arrival(voice, answer))
@@ -69,11 +70,11 @@ class Arrivals:
 
     def step_beside(self, decision: Decision) -> bool:
         """Behind what speech has launched: where that leaves the lane of flow and vocoder alone."""
+        num_steps, self._num_steps_seen = self._token2wav.num_steps - self._num_steps_seen, self._token2wav.num_steps
         if not self._waiting:
             return False
         is_taken = decision.flow is not None if self._stages.is_concurrent else not decision.is_idle
-        if decision.flow is not None:
-            self._turns.note_speech()
+        self._turns.note_speech(num_steps)
         return not is_taken and self._step()
 
     def _step(self) -> bool:

@@ -8,6 +8,7 @@ events.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar, TypeVarTuple
 
 import structlog
@@ -338,9 +339,13 @@ class EngineCore:
 
     def _begin_blocks(self, keys: Iterable[int]) -> None:
         # A launch that failed just now has ended utterances; their blocks and batches went with them.
-        clauses = [utterance.clauses[0] for utterance in self._roster.of(keys)]
+        utterances = self._roster.of(keys)
+        clauses = [utterance.clauses[0] for utterance in utterances]
         if clauses:
-            number = self._attempt_together(clauses, self._pipeline.token2wav.begin, clauses)
+            begin = partial(
+                self._pipeline.token2wav.begin, is_first=all(each.deadline_s is None for each in utterances)
+            )
+            number = self._attempt_together(clauses, begin, clauses)
             if number is not None:
                 self._advance(number)
 

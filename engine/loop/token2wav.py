@@ -20,18 +20,20 @@ from voicegate.engine.loop.clause import Clause, ClauseState, Rendering
 from voicegate.engine.loop.reservations import Reservations
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.loop.tally import Tally
+from voicegate.engine.policy.launch_length import euler_steps_at_once
 from voicegate.engine.token2wav.flow.backend import FlowBatch, PromptRendering
 from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 
-# Euler steps launched but not finished. More would only let a cancel or a newcomer wait longer; fewer would let a GPU
-# wait for Python between steps.
-_MAX_STEPS_IN_FLIGHT = 2
+# Launches of Euler steps that are not finished. More would only let a cancel or a newcomer wait longer; fewer would let
+# a GPU wait for Python between them.
+_MAX_LAUNCHES_IN_FLIGHT = 2
 
 
 @dataclass(slots=True)
 class _RunningBatch:
     flow_batch: FlowBatch
     clauses: list[Clause]
+    num_steps_at_once: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +56,41 @@ class Token2wav:
         self._reservations = reservations
         self._tally = tally
         self._waker = waker
+        self._is_concurrent = stages.is_concurrent
         self._batch_numbers = count()
         self._batches: dict[int, _RunningBatch] = {}
-        self._solving: deque[tuple[Mark, Mark]] = deque()  # begin and end of Euler steps
+        self.num_steps = 0  # Euler steps of speech
+        self._solving: deque[tuple[Mark, Mark]] = deque()  # begin and end of launches
         self._rendered: deque[_Rendered] = deque()
 
     # --- batches of blocks ------------------------------------------------------------------------------------
 
-    def begin(self, clauses: Sequence[Clause]) -> int:
-        """Start solving the clauses' ready blocks together; returns the batch's number."""
+    def begin(self, clauses: Sequence[Clause], *, is_first: bool) -> int:
+        """Start solving the clauses' ready blocks together; returns the batch's number.
+
+        `is_first`: none of their listeners has heard anything.
+        """
+        streams = [each.rendering.flow for each in clauses if each.rendering is not None]
+        # A processor is shared by all: whoever is more urgent comes between any two steps.
+        num_frames = sum(each.next_num_frames for each in streams)
+        num_at_once = euler_steps_at_once(num_frames, is_first=is_first) if self._is_concurrent else 1
         with self._lane.active():
-            flow_batch = self._flow.begin([each.rendering.flow for each in clauses if each.rendering is not None])
+            flow_batch = self._flow.begin(streams)
         number = next(self._batch_numbers)
-        self._batches[number] = _RunningBatch(flow_batch, list(clauses))
+        self._batches[number] = _RunningBatch(flow_batch, list(clauses), num_at_once)
         for clause in clauses:
             clause.batch = number
         return number
 
     def advance(self, number: int) -> None:
-        """One Euler step of a batch; behind the last one the vocoder follows, then `fetch_samples`."""
+        """The next Euler steps of a batch; behind the last one the vocoder follows, then `fetch_samples`."""
         batch = self._batches[number]
-        if self._step(batch.flow_batch.advance, num_rows=len(batch.clauses)):
+
+        def advance() -> bool:
+            self.num_steps += 1
+            return batch.flow_batch.advance()
+
+        if self._launch(advance, num_rows=len(batch.clauses), num_steps=batch.num_steps_at_once):
             del self._batches[number]
             for clause in batch.clauses:
                 clause.batch = None
@@ -83,16 +99,23 @@ class Token2wav:
 
     def advance_prompt(self, rendering: PromptRendering[Any]) -> bool:
         """One Euler step of a voice's prompt, which is no clause's; True if it was the last."""
-        return self._step(rendering.advance, num_rows=1)
+        return self._launch(rendering.advance, num_rows=1, num_steps=1)
 
-    def _step(self, advance: Callable[[], bool], *, num_rows: int) -> bool:
+    def _launch(self, advance: Callable[[], bool], *, num_rows: int, num_steps: int) -> bool:
+        """So many Euler steps, or those that are left; True where the last is among them."""
         with self._lane.active():
-            begin = self._lane.mark()
-            is_last = advance()
+            last = self._solving[-1][1] if self._solving else None
+            # Behind a step that still runs this one begins at its end: another mark would say the same.
+            begin = last if last is not None and not last.is_reached else self._lane.mark()
+            is_last = False
+            for _ in range(num_steps):
+                is_last = advance()
+                self._tally.ran("flow", "steps", num_rows, num_launches=self._flow.graphs.num_launches)
+                if is_last:
+                    break
             mark = self._lane.mark()
         self._solving.append((begin, mark))
         self._waker.watch(mark)
-        self._tally.ran("flow", "steps", num_rows, num_launches=self._flow.graphs.num_launches)
         return is_last
 
     def clauses_of(self, number: int) -> list[Clause]:
@@ -145,11 +168,11 @@ class Token2wav:
 
     @property
     def takes_step(self) -> bool:
-        """Whether another Euler step may be launched behind those under way."""
+        """Whether more Euler steps may be launched behind those under way."""
         while self._solving and self._solving[0][1].is_reached:
             begin, end = self._solving.popleft()
             self._tally.took("flow", end.seconds_since(begin))
-        return len(self._solving) < _MAX_STEPS_IN_FLIGHT
+        return len(self._solving) < _MAX_LAUNCHES_IN_FLIGHT
 
     @property
     def is_busy(self) -> bool:

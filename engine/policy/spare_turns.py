@@ -19,9 +19,9 @@ class SpareTurns:
     def is_due(self) -> bool:
         return self._num_steps_of_speech >= STEPS_OF_SPEECH
 
-    def note_speech(self) -> None:
-        """An Euler step of speech had the device."""
-        self._num_steps_of_speech += 1
+    def note_speech(self, num_steps: int) -> None:
+        """So many Euler steps of speech had the device."""
+        self._num_steps_of_speech += num_steps
 
     def take(self) -> None:
         self._num_steps_of_speech = 0

@@ -334,7 +334,8 @@ def test_tokens_that_are_held_back_are_told_or_can_be_taken(driver: Driver, num_
     before, held = driver.tokens(1), driver.llm.take_held(1)
     driver.outputs[1] = [SequenceOutput(1, (*before, *held))]
     driver.until_end(1)
-    assert driver.tokens(1) == driver.tokens(0)
+    if driver.llm.traits.is_reproducible:
+        assert driver.tokens(1) == driver.tokens(0)
     driver.llm.tell_after(7, 3)
     assert driver.llm.take_held(7) == ()
     assert list(driver.llm.are_runnable([0, 1])) == [False, False]

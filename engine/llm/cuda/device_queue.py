@@ -1,9 +1,8 @@
 """The way of a launch to the device and back: pinned records there, kernels, pinned tokens back, an event behind."""
 
 from collections import deque
+from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from voicegate.engine.llm.cuda.body import DecoderBody
@@ -14,30 +13,60 @@ from voicegate.engine.llm.cuda.packing import Words, padding_line, padding_sampl
 _NUM_BUFFERS = 16
 
 
+@dataclass(frozen=True, slots=True)
+class _Views:
+    """Of one launch's memory and the device's, for so many records: to make them takes as long as the launch."""
+
+    lines: Words  # [lines, LINE_WORDS]
+    samples: Words  # [samples, SAMPLE_WORDS]
+    words: torch.Tensor
+    words_on_device: torch.Tensor
+    tokens: torch.Tensor  # [samples]
+    tokens_on_device: torch.Tensor
+
+
 class Transfer:
     """One launch's host memory. Its tokens are valid once `is_done`."""
 
     def __init__(self, body: DecoderBody, *, is_cuda: bool) -> None:
-        self.words = torch.zeros(body.layout.num_words, dtype=torch.int32, pin_memory=is_cuda)
-        self.tokens = torch.zeros(body.layout.max_samples, dtype=torch.int32, pin_memory=is_cuda)
-        self._tokens_view: npt.NDArray[np.int32] = self.tokens.numpy()
+        self._body = body
+        self._words = torch.zeros(body.layout.num_words, dtype=torch.int32, pin_memory=is_cuda)
+        self._tokens = torch.zeros(body.layout.max_samples, dtype=torch.int32, pin_memory=is_cuda)
+        self._tokens_array: Words = self._tokens.numpy()
+        self._views: dict[tuple[int, int], _Views] = {}
         self.event = torch.cuda.Event() if is_cuda else None  # type: ignore[no-untyped-call]
         self.num_samples = 0
+
+    def views(self, num_lines: int, num_samples: int) -> _Views:
+        """Of a bucket of so many records."""
+        views = self._views.get((num_lines, num_samples))
+        if views is None:
+            layout, array = self._body.layout, self._words.numpy()
+            begin, end = layout.span(num_lines, num_samples)
+            views = self._views[num_lines, num_samples] = _Views(
+                layout.lines(array, num_lines),
+                layout.samples(array, num_samples),
+                self._words[begin:end],
+                self._body.work[begin:end],
+                self._tokens[:num_samples],
+                self._body.tokens[:num_samples],
+            )
+        return views
 
     @property
     def is_done(self) -> bool:
         return self.event is None or self.event.query()  # type: ignore[no-untyped-call]
 
-    def wait(self) -> npt.NDArray[np.int32]:
-        """The tokens of its samples, in order: a copy."""
+    def wait(self) -> list[int]:
+        """The tokens of its samples, in order."""
         if self.event is not None:
             self.event.synchronize()
-        return self._tokens_view[: self.num_samples].copy()
+        tokens: list[int] = self._tokens_array[: self.num_samples].tolist()
+        return tokens
 
 
 class DeviceQueue:
     def __init__(self, body: DecoderBody, buckets: BucketedBody, *, is_cuda: bool) -> None:
-        self._body = body
         self._buckets = buckets
         self._padding_line = padding_line(body.padding_slot)
         self._padding_sample = padding_sample(body.padding_slot)
@@ -56,19 +85,16 @@ class DeviceQueue:
         transfer = self._idle.popleft()
         transfer.num_samples = len(samples)
         num_lines, num_samples = self._buckets.padded(len(lines), len(samples))
-        layout, words = self._body.layout, transfer.words.numpy()
-        placed = layout.lines(words, num_lines)
-        placed[: len(lines)] = lines
-        placed[len(lines) :] = self._padding_line
-        placed = layout.samples(words, num_samples)
-        placed[: len(samples)] = samples
-        placed[len(samples) :] = self._padding_sample
-        begin, end = layout.span(num_lines, num_samples)
+        views = transfer.views(num_lines, num_samples)
+        views.lines[: len(lines)] = lines
+        views.lines[len(lines) :] = self._padding_line
+        views.samples[: len(samples)] = samples
+        views.samples[len(samples) :] = self._padding_sample
         with self._buckets.on_stream():
-            self._body.work[begin:end].copy_(transfer.words[begin:end], non_blocking=True)
+            views.words_on_device.copy_(views.words, non_blocking=True)
             self._buckets.run(num_lines, num_samples)
-            if len(samples):
-                transfer.tokens[: len(samples)].copy_(self._body.tokens[: len(samples)], non_blocking=True)
+            if num_samples:
+                views.tokens.copy_(views.tokens_on_device, non_blocking=True)
             if transfer.event is not None:
                 transfer.event.record()
         return transfer

@@ -18,25 +18,21 @@ class Records:
 
     def __init__(self, slots: Slots, *, window: int) -> None:
         num_slots = len(slots.lengths)
-        self.is_decoding = np.zeros(num_slots, np.bool_)  # unistream or a growing one's reading, its prefill launched
         self._min_tokens = np.zeros(num_slots, np.int64)
-        self._forbids_end = np.zeros(num_slots, np.bool_)
-        self.numbers = np.zeros(num_slots, np.int32)  # of the slots' sequences
-        self.num_in_flight = np.zeros(num_slots, np.int64)  # steps launched whose outputs were not taken
+        self._flags = np.zeros(num_slots, np.int32)  # of every sample of the reading
+        self._numbers = np.zeros(num_slots, np.int32)  # of the slots' sequences
+        self._places = np.arange(num_slots, dtype=np.int32)
         self._slots = slots
         self._window = window
 
     def begin(self, slot: int) -> None:
         """Another sequence has the slot."""
-        self.is_decoding[slot] = False
-        self.num_in_flight[slot] = 0
-        self.numbers[slot] = self.numbers[slot] % _LAST_NUMBER + 1
+        self._numbers[slot] = self._numbers[slot] % _LAST_NUMBER + 1
 
     def begin_decoding(self, slot: int, *, min_tokens: int, forbids_end: bool) -> None:
         """From the next sample on, the slot's sequence feeds the token that it drew."""
-        self.is_decoding[slot] = True
         self._min_tokens[slot] = min_tokens
-        self._forbids_end[slot] = forbids_end
+        self._flags[slot] = packing.FORBIDS_END if forbids_end else 0
 
     def decode_lines(self, slots: SlotNumbers) -> Words:
         """Line records [n, LINE_WORDS] that feed each slot's last token. Counts them as fed."""
@@ -44,7 +40,7 @@ class Records:
         lines[:, 0] = packing.USE_LAST_TOKEN
         lines[:, 1] = slots
         lines[:, 2] = self._slots.lengths[slots]
-        lines[:, 3] = self.numbers[slots]
+        lines[:, 3] = self._numbers[slots]
         self._slots.lengths[slots] += 1
         return lines
 
@@ -54,17 +50,24 @@ class Records:
         lines[:, 0] = table_rows
         lines[:, 1] = slot
         lines[:, 2] = np.arange(self._slots.lengths[slot], self._slots.lengths[slot] + len(table_rows))
-        lines[:, 3] = self.numbers[slot]
+        lines[:, 3] = self._numbers[slot]
         self._slots.lengths[slot] += len(table_rows)
         return lines
 
     def decode_samples(self, slots: SlotNumbers) -> Words:
-        """Sample records [n, SAMPLE_WORDS] of unistream sequences; their lines are the caller's to fill in."""
+        """Sample records [n, SAMPLE_WORDS] of lines 0 to n - 1, which feed what each sequence drew last."""
         num_drawn = self._slots.num_drawn[slots]
-        flags = np.where(num_drawn < self._min_tokens[slots], packing.IS_IGNORING_EOS, 0)
-        flags |= np.where(num_drawn == 0, packing.IS_FRESH, 0)
-        flags |= np.where(self._forbids_end[slots], packing.FORBIDS_END, 0)
-        return self._samples(slots, flags, num_drawn % self._window)
+        flags = self._flags[slots] | (num_drawn < self._min_tokens[slots]) * packing.IS_IGNORING_EOS
+        samples = self._samples(slots, flags, num_drawn % self._window)
+        samples[:, 0] = self._places[: len(slots)]
+        return samples
+
+    def first_sample(self, slot: int) -> Words:
+        """One sample record [1, SAMPLE_WORDS] of a reading's first token; its line is the caller's to fill in."""
+        sample = self.decode_samples(np.array([slot]))
+        if self._slots.num_drawn[slot] == 1:  # this one
+            sample[:, 2] |= packing.IS_FRESH
+        return sample
 
     def bistream_sample(self, slot: int, *, num_decoded: int, ignore_eos: bool, is_forced_fill: bool) -> Words:
         """One sample record [1, SAMPLE_WORDS] of a bistream sequence that has decoded so many tokens."""
@@ -78,7 +81,8 @@ class Records:
         return record
 
     def _samples(self, slots: SlotNumbers, flags: SlotNumbers, history_places: SlotNumbers) -> Words:
-        samples = np.zeros((len(slots), SAMPLE_WORDS), np.int32)
+        samples = np.empty((len(slots), SAMPLE_WORDS), np.int32)
+        samples[:, 0] = 0
         samples[:, 1] = slots
         samples[:, 2] = flags
         samples[:, 3] = history_places

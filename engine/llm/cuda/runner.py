@@ -5,10 +5,8 @@ A line's arithmetic does not depend on its company: the same seed gives the same
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from voicegate.engine.device.capture import Capturable
@@ -17,7 +15,6 @@ from voicegate.engine.llm.cuda.body import DecoderBody, max_shared_memory_bytes
 from voicegate.engine.llm.cuda.config import CudaLlmConfig, TileTable, default_tiles
 from voicegate.engine.llm.cuda.device_queue import DeviceQueue, Transfer
 from voicegate.engine.llm.cuda.graphs import BucketedBody
-from voicegate.engine.llm.cuda.held_tokens import HeldTokens
 from voicegate.engine.llm.cuda.packing import Words
 from voicegate.engine.llm.cuda.records import Records
 from voicegate.engine.llm.cuda.steps import CudaStep, Member
@@ -33,8 +30,6 @@ from voicegate.engine.llm.sequence import (
     ends_speech,
 )
 from voicegate.engine.model.config import LlmConfig, Sampling
-
-_NO_TOKENS: Final = np.empty(0, np.int32)
 
 
 class CudaLlmRunner(LiveSequences):
@@ -94,7 +89,6 @@ class CudaLlmRunner(LiveSequences):
             stream.wait_stream(torch.cuda.current_stream(device))
         self._queue = DeviceQueue(self.body, self.buckets, is_cuda=is_cuda)
         self._records = Records(self._slots, window=self.body.draws.window)
-        self._held = HeldTokens(num_slots)
         self._pending: deque[CudaStep] = deque()
 
     @property
@@ -103,47 +97,42 @@ class CudaLlmRunner(LiveSequences):
 
     def add(self, request: SequenceRequest) -> None:
         super().add(request)
-        slot = self.slot_of(request.sequence_id)
-        self._records.begin(slot)
-        self._held.begin(slot)
-
-    def abort(self, sequence_id: int) -> None:
-        live = self._lives.get(sequence_id)
-        if live is not None:
-            self._records.is_decoding[live.slot] = False  # of what is in flight nothing is taken
-        super().abort(sequence_id)
+        self._records.begin(self.slot_of(request.sequence_id))
 
     def is_runnable(self, sequence_id: int) -> bool:
-        return bool(self.are_runnable((sequence_id,))[0])
+        live = self._lives.get(sequence_id)
+        return live is not None and self._can_launch(live)
 
     def are_runnable(self, sequence_ids: Sequence[int]) -> list[bool]:
-        lives = [self._lives.get(sequence_id) for sequence_id in sequence_ids]
-        slots = np.array([-1 if live is None else live.slot for live in lives], np.int64)
-        num_in_flight = self._records.num_in_flight[slots]
-        goes_on = (
-            (num_in_flight < self._cuda.max_in_flight)
-            & (self._slots.num_drawn[slots] < self._held.max_tokens[slots])
-            & (self._slots.lengths[slots] < self._max_positions)
-        )
-        # What a decode feeds the device knows; anything else depends on what is in flight.
-        can_run: list[bool] = (self._records.is_decoding[slots] & (goes_on | (num_in_flight == 0))).tolist()
-        for place in np.flatnonzero(~self._records.is_decoding[slots] & (num_in_flight == 0)).tolist():
-            live = lives[place]
-            can_run[place] = live is not None and live.sequence.state is not SequenceState.WAITING
-        if None in lives:
-            can_run = [can and live is not None for can, live in zip(can_run, lives, strict=True)]
-        return can_run
+        get, can_launch = self._lives.get, self._can_launch
+        return [(live := get(sequence_id)) is not None and can_launch(live) for sequence_id in sequence_ids]
+
+    def _can_launch(self, live: Live) -> bool:
+        if not live.num_in_flight:
+            return live.sequence.state is not SequenceState.WAITING
+        return live.is_decoding and live.num_in_flight < self._cuda.max_in_flight and live.num_to_launch > 0
 
     # --- tokens that nobody needs yet -------------------------------------------------------------------------
 
     def tell_after(self, sequence_id: int, num_tokens: int) -> None:
         live = self._lives.get(sequence_id)
         if live is not None:
-            self._held.tell_after(live.slot, num_tokens)
+            live.tell_after = num_tokens
 
     def take_held(self, sequence_id: int) -> tuple[int, ...]:
         live = self._lives.get(sequence_id)
-        return () if live is None else self._emitted(live, self._held.give(live.slot))
+        return self._give(live) if live is not None and live.held else ()
+
+    def _give(self, live: Live) -> tuple[int, ...]:
+        """What of the held tokens is speech. From now on each is told, until fewer are wanted.
+
+        A growing sequence takes them; unistream, which would make a feed of each, needs none.
+        """
+        tokens, live.held, live.tell_after = live.held, [], 1
+        if isinstance(live.sequence, Growing):
+            for token in tokens:
+                live.sequence.advance(token)
+        return tuple([token for token in tokens if token < self._config.speech_token_size])
 
     # --- steps ------------------------------------------------------------------------------------------------
 
@@ -152,16 +141,19 @@ class CudaLlmRunner(LiveSequences):
 
     def launch(self, sequence_ids: Sequence[int]) -> CudaStep:
         lives = self._runnable(sequence_ids)
-        slots = np.array([live.slot for live in lives], np.int64)
-        is_plain = self._records.is_decoding[slots] & (self._slots.lengths[slots] < self._max_positions)
-        decodes = slots[is_plain]
-        lines, samples = [self._records.decode_lines(decodes)], [self._records.decode_samples(decodes)]
-        samples[0][:, 0] = np.arange(len(decodes))
         members: dict[int, Member] = {}
-        num_lines, num_samples = len(decodes), len(decodes)
-        for place in np.flatnonzero(~is_plain).tolist():
-            member, fed, sample = self._feed(lives[place])
-            members[place] = member
+        slots: list[int] = []
+        for place, live in enumerate(lives):
+            if live.is_decoding and live.num_to_launch > 0:
+                live.num_to_launch -= 1
+                slots.append(live.slot)
+            else:
+                members[place] = Member()
+        decodes = np.array(slots, np.int64)
+        lines, samples = [self._records.decode_lines(decodes)], [self._records.decode_samples(decodes)]
+        num_lines = num_samples = len(slots)
+        for place, member in members.items():
+            fed, sample = self._feed(lives[place], member)
             if sample is not None:
                 num_lines += len(fed)
                 sample[:, 0] = num_lines - 1
@@ -169,39 +161,51 @@ class CudaLlmRunner(LiveSequences):
                 num_samples += 1
                 lines.append(fed)
                 samples.append(sample)
-        step = CudaStep(lives, slots, self._records.numbers[slots], is_plain, members, self._outputs_of)
+        step = CudaStep(lives, members, self._outputs_of)
         self._pending.append(step)
-        self._records.num_in_flight[slots] += 1
-        self._send(step, np.concatenate(lines), np.concatenate(samples))
+        for live in lives:
+            live.num_in_flight += 1
+        self._send(step, *((np.concatenate(lines), np.concatenate(samples)) if members else (lines[0], samples[0])))
         return step
 
-    def _feed(self, live: Live) -> tuple[Member, Words, Words | None]:
+    def _feed(self, live: Live, member: Member) -> tuple[Words, Words | None]:
         """What a sequence feeds that is no plain decode: its lines, and its sample where it has one."""
         slot, sequence = live.slot, live.sequence
         nothing = np.empty((0, 0), np.int32)
-        if self._records.is_decoding[slot]:  # and its slot is full
-            return Member(error=self._lack_of_room(live, 1)), nothing, None
+        if live.is_decoding:  # and its slot is full
+            member.error = self._lack_of_room(live, 1)
+            return nothing, None
         feed = sequence.feed
         if feed is None:
-            return Member(), nothing, None  # ended by itself before anything was fed
-        error = self._lack_of_room(live, len(feed.items))
-        if error is not None:
-            return Member(error=error), nothing, None
+            return nothing, None  # ended by itself before anything was fed
+        member.error = self._lack_of_room(live, len(feed.items))
+        if member.error is not None:
+            return nothing, None
         first_speech_row, text = self._config.vocab_size, Table.TEXT
         lines = self._records.feed_lines(
             slot, [id_ if table is text else id_ + first_speech_row for table, id_ in feed.items]
         )
         if isinstance(sequence, Unistream | Growing):
-            self._held.max_tokens[slot] = sequence.max_tokens
-            self._records.begin_decoding(slot, min_tokens=sequence.min_tokens, forbids_end=feed.forbids_end)
-            return Member(), lines, self._records.decode_samples(np.array([slot]))
+            self._begin_decoding(live, sequence, forbids_end=feed.forbids_end)
+            return lines, self._records.first_sample(slot)
+        member.is_forced_fill = feed.is_forced_fill
         sample = self._records.bistream_sample(
             slot,
             num_decoded=len(sequence.decoded),
             ignore_eos=feed.ignore_eos,
             is_forced_fill=feed.is_forced_fill,
         )
-        return Member(is_forced_fill=feed.is_forced_fill), lines, sample
+        return lines, sample
+
+    def _begin_decoding(self, live: Live, sequence: Unistream | Growing, *, forbids_end: bool) -> None:
+        """From the next sample on, which is its reading's first, it feeds the token that it drew."""
+        slot = live.slot
+        self._records.begin_decoding(slot, min_tokens=sequence.min_tokens, forbids_end=forbids_end)
+        num_drawn = int(self._slots.num_drawn[slot])
+        live.is_decoding = True
+        live.num_to_take = sequence.max_tokens - num_drawn
+        # The first of them comes of what is fed now; each other takes a position.
+        live.num_to_launch = min(live.num_to_take - 1, self._max_positions - int(self._slots.lengths[slot]))
 
     def _send(self, step: CudaStep, lines: Words, samples: Words) -> None:
         """In as few passes as the largest buckets allow; a line's keys are stored before later lines ask for them."""
@@ -237,63 +241,56 @@ class CudaLlmRunner(LiveSequences):
         for transfer in step.transfers:
             self._collect(step, transfer)
         step.transfers = []
-        step.applied = self._outputs(step, np.concatenate((_NO_TOKENS, *step.tokens)))
+        step.applied = self._outputs(step, step.tokens)
 
     def _collect(self, step: CudaStep, transfer: Transfer) -> None:
-        step.tokens.append(transfer.wait())
+        step.tokens += transfer.wait()
         self._queue.give_back(transfer)
 
-    def _outputs(self, step: CudaStep, tokens: npt.NDArray[np.int32]) -> list[SequenceOutput]:
+    def _outputs(self, step: CudaStep, tokens: list[int]) -> list[SequenceOutput]:
         """Of those whose tokens are not held back."""
-        records, slots = self._records, step.slots
-        is_same = records.numbers[slots] == step.numbers  # else another sequence has the slot
-        records.num_in_flight[slots[is_same]] -= 1
-        places = step.plain_places
-        is_alive = is_same[places] & records.is_decoding[slots[places]]
-        drawn, places = tokens[: len(places)][is_alive], places[is_alive]
-        told = places[self._held.take(slots[places], drawn, speech_ids=self._config.speech_token_size)]
-        if not step.members:
-            return [self._decode_output(step.lives[place]) for place in told.tolist()]
-        outputs = {place: self._decode_output(step.lives[place]) for place in told.tolist()}
-        for place, member in step.members.items():
-            live = step.lives[place]
-            if self._lives.get(live.sequence_id) is live:
-                outputs[place] = self._member_output(live, member, tokens)
-        return [outputs[place] for place in sorted(outputs)]
+        outputs, members, num_decodes = [], step.members, 0
+        for place, live in enumerate(step.lives):
+            live.num_in_flight -= 1
+            member = members.get(place)
+            if member is None:
+                token, num_decodes = tokens[num_decodes], num_decodes + 1
+                if not live.is_gone and self._is_told(live, token):
+                    outputs.append(self._decode_output(live))
+            elif not live.is_gone:
+                outputs.append(self._member_output(live, member, tokens))
+        return outputs
+
+    def _is_told(self, live: Live, token: int) -> bool:
+        """Take a token of one that is decoding: whether it is to be told of now, with those that were held back."""
+        live.held.append(token)
+        live.num_to_take -= 1
+        is_enough = len(live.held) >= live.tell_after
+        return is_enough or not live.num_to_take or token >= self._config.speech_token_size
 
     def _decode_output(self, live: Live) -> SequenceOutput:
         """Of a unistream or growing sequence, with all that was held back of it."""
-        tokens = self._held.give(live.slot)
-        is_ended = ends_speech(self._config, tokens[-1])
-        is_at_limit = self._held.num_taken[live.slot] >= self._held.max_tokens[live.slot]
-        emitted = self._emitted(live, tokens)
+        is_ended = ends_speech(self._config, live.held[-1])
+        emitted = self._give(live)
         if isinstance(live.sequence, Growing):
             output = self._output(live, emitted)
             if output.is_paused:
-                self._records.is_decoding[live.slot] = False  # it is read anew
+                live.is_decoding = False  # it is read anew
             return output
-        if is_ended or is_at_limit:
+        is_truncated = not is_ended and not live.num_to_take
+        if is_ended or is_truncated:
             self.abort(live.sequence_id)
-        return SequenceOutput(
-            live.sequence_id, emitted, is_final=is_ended or is_at_limit, is_truncated=is_at_limit and not is_ended
-        )
+        return SequenceOutput(live.sequence_id, emitted, is_final=is_ended or is_truncated, is_truncated=is_truncated)
 
-    def _emitted(self, live: Live, tokens: list[int]) -> tuple[int, ...]:
-        """Those that are speech; a growing sequence takes them all. Unistream makes a feed of each: it is not told."""
-        if isinstance(live.sequence, Growing):
-            for token in tokens:
-                live.sequence.advance(token)
-        return tuple([token for token in tokens if token < self._config.speech_token_size])
-
-    def _member_output(self, live: Live, member: Member, tokens: npt.NDArray[np.int32]) -> SequenceOutput:
+    def _member_output(self, live: Live, member: Member, tokens: list[int]) -> SequenceOutput:
         if member.sample is None:
             return self._output(live, error=member.error)
         if member.is_forced_fill:
             return self._output(live, _speech(live.sequence.advance(None)))
-        drawn = tokens[member.sample : member.sample + 1]
+        token = tokens[member.sample]
         if isinstance(live.sequence, Bistream):
-            return self._output(live, _speech(live.sequence.advance(int(drawn[0]))))
-        self._held.take(np.array([live.slot]), drawn, speech_ids=self._config.speech_token_size)
+            return self._output(live, _speech(live.sequence.advance(token)))
+        self._is_told(live, token)  # a reading's first: at once, in any case
         return self._decode_output(live)
 
 

@@ -3,13 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from voicegate.engine.llm.backend import SequenceOutput
 from voicegate.engine.llm.cuda.device_queue import Transfer
 from voicegate.engine.llm.live_sequences import Live
-from voicegate.engine.llm.slots import SlotNumbers
 
 
 @dataclass(slots=True, eq=False)
@@ -27,21 +23,14 @@ class CudaStep:
     def __init__(
         self,
         lives: list[Live],
-        slots: SlotNumbers,
-        numbers: npt.NDArray[np.int32],
-        is_plain: npt.NDArray[np.bool_],
         members: dict[int, Member],
         outputs_of: Callable[["CudaStep"], list[SequenceOutput]],
     ) -> None:
-        """`slots` [n] of `lives`, and what sequences had them (Records); `is_plain` [n]: decodes, whose samples come
-        first, in order; `members`: the others, by place."""
+        """`members` by place in `lives`; the others are decodes, whose samples come first, in order."""
         self.lives = lives
-        self.slots = slots
-        self.numbers = numbers
-        self.plain_places = np.flatnonzero(is_plain)
         self.members = members
         self.transfers: list[Transfer] = []  # in order; all their samples are the step's
-        self.tokens: list[npt.NDArray[np.int32]] = []  # of transfers that are over
+        self.tokens: list[int] = []  # of transfers that are over
         self._outputs_of = outputs_of
         self.applied: list[SequenceOutput] | None = None
 

@@ -21,6 +21,7 @@ from voicegate.engine.interface import Cancelled, Done, EngineEvent, Failed, Utt
 from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.stages import Stages
+from voicegate.engine.policy import launch_length
 from voicegate.engine.token2wav.vocoder.backend import VocoderBackend, VocoderJob, VocoderStream
 
 pytestmark = pytest.mark.unit
@@ -201,7 +202,7 @@ def test_samples_come_behind_their_block_and_its_mel_is_let_go_at_once() -> None
     assert isinstance(lanes.heard(subject).end, Done)
     assert lanes.count("vocoder_seconds") == lanes.count("vocoder_calls") > 1
     assert lanes.count("vocoder_launches") == lanes.count("vocoder_calls")
-    assert lanes.count("flow_seconds") == lanes.count("flow_steps")
+    assert 3 * lanes.count("flow_seconds") == lanes.count("flow_steps")  # the tiny model's blocks take three, in one go
 
 
 def test_a_cancel_behind_a_launched_call_is_heard_by_nobody() -> None:
@@ -249,3 +250,28 @@ def test_marks_of_every_lane_are_watched_in_their_order() -> None:
         numbers = [mark.number for mark in watches.marks if isinstance(mark, SimulatedMark) and mark.lane is lane]
         assert len(numbers) > 1
         assert numbers == sorted(numbers)
+
+
+# --- launches of several Euler steps --------------------------------------------------------------------------
+
+
+def test_a_first_block_is_one_launch_and_later_ones_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Side by side with the LLM; where both share a processor every step is a decision of its own."""
+    monkeypatch.setattr(launch_length, "_OF_HEARD", 2)  # of the tiny model's three
+    launches: dict[bool, list[int]] = {}
+    for is_concurrent in (True, False):
+        engine = HandDrivenEngine(CONFIG, replace(tiny_stages(), is_concurrent=is_concurrent))
+        utterance_id = engine.submit("u")
+        engine.core.push_text(utterance_id, TEXT)
+        engine.core.end_text(utterance_id)
+        token2wav, found = engine.core._pipeline.token2wav, []
+        while engine.heard[utterance_id].end is None:
+            num_steps = token2wav.num_steps
+            engine.core.step()
+            if token2wav.num_steps > num_steps:
+                found.append(token2wav.num_steps - num_steps)
+        launches[is_concurrent] = found
+        assert engine.core.counters["flow_steps"] == token2wav.num_steps == sum(found)
+    assert launches[True] == [3] + [2, 1] * (len(launches[True]) // 2)
+    assert set(launches[False]) == {1}
+    assert sum(launches[True]) == sum(launches[False])

@@ -2,68 +2,14 @@
 
 from collections import defaultdict, deque
 
-import numpy as np
 import pytest
 
 from tests.unit.engine.llm.cuda.support import PROMPT, drain_ahead, make_runner, reference, request, tokens
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
-from voicegate.engine.llm.cuda.held_tokens import HeldTokens
 from voicegate.engine.llm.cuda.runner import CudaLlmRunner
 from voicegate.engine.llm.runner import LaunchedStep
 
 pytestmark = pytest.mark.unit
-
-SPEECH_IDS = 100
-
-
-def held(*, max_tokens: int = 50) -> HeldTokens:
-    subject = HeldTokens(4)
-    subject.max_tokens[:] = max_tokens
-    return subject
-
-
-def take(subject: HeldTokens, **token_by_slot: int) -> list[int]:
-    """The slots that are to be told of."""
-    slots = np.array([int(name[1:]) for name in token_by_slot])
-    is_told = subject.take(slots, np.array(list(token_by_slot.values()), np.int32), speech_ids=SPEECH_IDS)
-    return [int(slot) for slot in slots[is_told]]
-
-
-def test_every_token_is_told_until_fewer_are_wanted() -> None:
-    subject = held()
-    assert take(subject, s0=5, s2=6) == [0, 2]
-    assert (subject.give(0), subject.give(2), subject.give(1)) == ([5], [6], [])
-    subject.tell_after(0, 3)
-    assert [take(subject, s0=token, s2=9) for token in (1, 2, 3)] == [[2], [2], [0, 2]]
-    assert subject.give(0) == [1, 2, 3]
-    assert take(subject, s0=4) == [0], "and of each again"
-
-
-def test_an_end_a_special_token_and_the_limit_are_told_at_once() -> None:
-    subject = held(max_tokens=3)
-    for slot in range(3):
-        subject.tell_after(slot, 40)
-    assert take(subject, s0=1, s1=1, s2=1) == []
-    assert take(subject, s0=SPEECH_IDS, s1=2, s2=2) == [0]
-    assert take(subject, s1=3) == [1]
-    assert (subject.give(0), subject.give(1)) == ([1, SPEECH_IDS], [1, 2, 3])
-
-
-def test_nobody_holds_more_than_there_is_room_for() -> None:
-    subject = held(max_tokens=1000)
-    subject.tell_after(0, 900)
-    told = [take(subject, s0=token % SPEECH_IDS) for token in range(64)]
-    assert told == [[]] * 63 + [[0]]
-    assert len(subject.give(0)) == 64
-
-
-def test_another_sequence_has_nothing_of_the_slots_last_one() -> None:
-    subject = held()
-    subject.tell_after(1, 9)
-    take(subject, s1=1)
-    subject.begin(1)
-    assert take(subject, s1=2) == [1]
-    assert subject.give(1) == [2]
 
 
 def drain_holding(runner: CudaLlmRunner, wanted: int) -> dict[int, list[SequenceOutput]]:
