@@ -9,7 +9,7 @@ Incrementally, clauses are sentences, and `grow` makes an open one of what is kn
 
 from collections import deque
 from io import SEEK_END, StringIO
-from typing import Final
+from typing import Final, TypedDict
 
 from voicegate.engine import units
 from voicegate.engine.interface import SpeakingMode
@@ -50,6 +50,13 @@ _BISTREAM_MAX_CHARS: Final = 2000
 # Lower -> spans full of long entries get more seams; higher -> other streams wait longer behind one that is read.
 _MAX_ADDED_CHARS: Final = 128
 _SENTENCE_ENDS = (".", "?", "!", "。", "？", "！", "…")
+
+
+class PendingLetters(TypedDict):
+    """Of the words of a sentence that is being written: all but the last, and all."""
+
+    num_but_last: int
+    num_of_all: int
 
 
 class ClauseFeed:
@@ -168,13 +175,14 @@ class ClauseFeed:
             self._close_open_clause()
 
     @property
-    def num_pending_letters(self) -> int:
-        """About what can be said of the open sentence, all words but the last: cheaper than `grow`."""
+    def pending_letters(self) -> PendingLetters:
+        """About what is known of the open sentence: cheaper than `grow`."""
         pending = self._segmenter.pending_text
-        if pending and not is_wide(pending[-1]):
-            words = pending.rsplit(maxsplit=1)
-            pending = words[0] if len(words) > 1 else ""
-        return sum(map(written_letters, "".join(pending.split())))
+        num_of_all = sum(map(written_letters, "".join(pending.split())))
+        if not pending or is_wide(pending[-1]):
+            return {"num_but_last": num_of_all, "num_of_all": num_of_all}
+        last = pending.rsplit(maxsplit=1)[-1] if pending.strip() else ""
+        return {"num_but_last": num_of_all - sum(map(written_letters, last.rstrip())), "num_of_all": num_of_all}
 
     def grow(self) -> Clause | None:
         """The open clause of a sentence that is not finished, with all that is known of it; None: nothing is.

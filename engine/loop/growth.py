@@ -9,11 +9,10 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.loop.clause import Clause, ClauseState
 from voicegate.engine.loop.utterance import Utterance
 from voicegate.engine.policy.growth import (
-    DRY_SHARE,
-    PROMISED_SHARE,
     UNTUNED_SHARE,
     Beginning,
     BlockTime,
+    Needed,
     Worth,
     beginning,
     next_block_s,
@@ -60,11 +59,11 @@ class Growth:
             first = self._beginning(utterance, now_s)
             if first is None:
                 return _NEVER
-            num_letters = self._letters_to_begin(utterance, first, now_s)
+            needed = self._to_begin(utterance, first, now_s)
         else:
-            num_letters = self._letters_to_go_on(utterance, target, is_dry=dry_s <= now_s)
-        growing = utterance.feed.grow() if utterance.feed.num_pending_letters >= num_letters else None
-        if growing is None or growing.num_sayable_letters < num_letters:
+            needed = self._to_go_on(utterance, target, is_dry=dry_s <= now_s)
+        growing = utterance.feed.grow() if needed.are_there(**utterance.feed.pending_letters) else None
+        if growing is None or not _has_words(growing, needed):
             return (target, dry_s) if now_s < dry_s else _NEVER
         utterance.note_sayable(now_s)
         return growing, now_s
@@ -78,7 +77,8 @@ class Growth:
         first = self._beginning(utterance, now_s) if utterance.deadline_s is None and not clause.is_begun else None
         if first is not None:
             num_first = first.num_tokens + self._lookahead_tokens
-            if self._worth(utterance).letters_for(num_first) <= clause.num_sayable_letters:
+            needed = self._worth(utterance).to_begin(num_first, num_second_tokens=0, num_promised=math.inf)
+            if _has_words(clause, needed):
                 return num_first
         return num_tokens
 
@@ -94,18 +94,16 @@ class Growth:
             return -math.inf, math.inf
         return next_block_s(utterance.deadline_s, lead_s=self._lead_s, block_s=self.block_time.later_s(now_s))
 
-    def _letters_to_go_on(self, utterance: Utterance, target: Clause | None, *, is_dry: bool) -> float:
-        """Known, for the next block of a listener who has some."""
-        num_tokens = self._until_block(utterance, target)
-        return self._worth(utterance).letters_for(num_tokens, least_share=DRY_SHARE if is_dry else 0.0)
+    def _to_go_on(self, utterance: Utterance, target: Clause | None, *, is_dry: bool) -> Needed:
+        """For the next block of a listener who has some."""
+        return self._worth(utterance).to_go_on(self._until_block(utterance, target), is_dry=is_dry)
 
-    def _letters_to_begin(self, utterance: Utterance, first: Beginning, now_s: float) -> float:
-        """Known, for the first reading; so many that the next one will not have to wait for its words."""
-        worth, until = self._worth(utterance), first.num_tokens + self._lookahead_tokens
-        num_later = worth.letters_for(
-            until + utterance.voice.flow_prompt.second_block_tokens, least_share=PROMISED_SHARE
+    def _to_begin(self, utterance: Utterance, first: Beginning, now_s: float) -> Needed:
+        return self._worth(utterance).to_begin(
+            first.num_tokens + self._lookahead_tokens,
+            num_second_tokens=utterance.voice.flow_prompt.second_block_tokens,
+            num_promised=utterance.pace.letters_within(first.covered_s, now_s),
         )
-        return max(worth.letters_for(until), num_later - utterance.pace.letters_within(first.covered_s, now_s))
 
     def _worth(self, utterance: Utterance) -> Worth:
         pace = utterance.voice.voice.pace
@@ -127,6 +125,10 @@ class Growth:
 def _has_block(clause: Clause) -> bool:
     """Whether one is being made, or can be, of the tokens it has."""
     return clause.rendering is not None and (clause.batch is not None or clause.rendering.flow.is_ready)
+
+
+def _has_words(clause: Clause, needed: Needed) -> bool:
+    return needed.are_there(num_but_last=clause.num_sayable_letters, num_of_all=clause.num_letters)
 
 
 def _comes_first(clause: Clause) -> bool:

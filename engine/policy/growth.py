@@ -22,12 +22,17 @@ _ASSUMED_FOR_S: Final = 0.1
 # Of the letters that a writer's pace promises, counted on. Lower -> first sound later; higher -> who writes unevenly is
 # overtaken by the first block. At 0.7 steady writers of 5 words a second and more are not (docs/adr/0023).
 _TRUST: Final = 0.7
-# The share of what the known words are worth, for a listener who is about to run dry: better speech that was made a
+# A first block may have more of what the words but the last are worth, so many times the share, or so many times it of
+# what all are worth, the last among them: a start is no word longer for that. Higher -> first sound sooner, and words
+# are said of which the next is not known; lower -> later (docs/adr/0054).
+_FIRST_TIMES: Final = 1.25
+_FIRST_TIMES_OF_ALL: Final = 0.875
+# The share of what all known words are worth, for a listener who is about to run dry: better speech that was made a
 # little too early than a gap. Higher -> it drags and pauses; lower -> gaps.
-DRY_SHARE: Final = 1.0
-# The same for the second block's words, when the first is begun and they are only promised. Higher -> first sound
-# sooner; lower -> fewer who wait for the second block (docs/adr/0023).
-PROMISED_SHARE: Final = 0.9
+_DRY_SHARE: Final = 1.0
+# The same of the words but the last for the second block, when the first is begun and they are only promised. Higher ->
+# first sound sooner; lower -> fewer who wait for the second block (docs/adr/0023).
+_PROMISED_SHARE: Final = 1.0
 # How soon "about to" is. Higher -> speech is made early more often; lower -> the block comes too late.
 _DRY_S: Final = 0.05
 # After so long, half of what a slow block took is forgotten. Higher -> one slow block makes the next ones early for
@@ -47,9 +52,41 @@ class Worth:
     tokens_per_letter: float
     token_share: float  # that may be said while more text follows
 
-    def letters_for(self, num_tokens: int, *, least_share: float = 0.0) -> float:
-        """Of the known words but the last, for a pass to hold so many speech tokens while more text follows."""
-        return num_tokens / (max(self.token_share, least_share) * self.tokens_per_letter)
+    def letters_for(self, num_tokens: int, *, share: float | None = None) -> float:
+        """That are worth so many speech tokens, of which only this share may be said; None: the voice's."""
+        return num_tokens / ((self.token_share if share is None else share) * self.tokens_per_letter)
+
+    def to_begin(self, num_tokens: int, *, num_second_tokens: int, num_promised: float) -> "Needed":
+        """For a first reading of so many speech tokens, so that the second one will not have to wait for its words.
+
+        `num_promised`: letters that will come before it has to be begun.
+        """
+        later = self.letters_for(num_tokens + num_second_tokens, share=_PROMISED_SHARE)
+        return Needed(
+            but_last=self.letters_for(num_tokens, share=_FIRST_TIMES * self.token_share),
+            of_all=self.letters_for(num_tokens, share=_FIRST_TIMES_OF_ALL * self.token_share),
+            at_least=later - num_promised,
+        )
+
+    def to_go_on(self, num_tokens: int, *, is_dry: bool) -> "Needed":
+        """For a later reading, up to so many speech tokens in all. `is_dry`: its listener is about to run dry."""
+        of_all = self.letters_for(num_tokens, share=max(_DRY_SHARE, self.token_share)) if is_dry else math.inf
+        return Needed(but_last=self.letters_for(num_tokens), of_all=of_all)
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """Letters of the known words, for a reading: of those but the last, or else of all; and some in any case."""
+
+    but_last: float
+    of_all: float
+    at_least: float = 0.0  # of those but the last
+
+    def are_there(self, *, num_but_last: float, num_of_all: float) -> bool:
+        """Nothing is said of a last word alone: it may go on."""
+        if not num_but_last or num_but_last < self.at_least:
+            return False
+        return num_but_last >= self.but_last or num_of_all >= self.of_all
 
 
 def next_block_s(deadline_s: float, *, lead_s: float, block_s: float) -> tuple[float, float]:
