@@ -167,9 +167,9 @@ class EngineConfig:
     # Flow blocks (a second each) are set aside for a clause by this guess at its length; English has about 6.
     # Higher -> fewer clauses at once; lower -> a clause may have to wait for memory in the middle.
     expected_tokens_per_text_token: int = 8
-    # A listener who has less than this to play overtakes utterances that nobody has heard yet: 80 ms on a GPU, about
-    # what a block takes, on a CPU 150. Higher -> fewer underruns under load; lower -> sooner first audio under load.
-    guard_ms: int = 0
+    # A listener who has less than this to play overtakes utterances that nobody has heard yet.
+    # Higher -> fewer underruns under load; lower -> sooner first audio under load.
+    guard_ms: int = 150
     # The same while his next clause waits for room in the models, on a GPU 1 s. On a CPU lead_ms: slots are few there,
     # and come free once a clause. Higher -> fewer underruns; lower -> newcomers are begun sooner.
     room_guard_ms: int = 0
@@ -241,7 +241,6 @@ class EngineConfig:
             kv_dtype=self._kv_dtype(gpu if is_gpu else None) if self.kv_dtype == "auto" else self.kv_dtype,
             max_flow_batch=max_flow_batch,
             max_calm_flow_batch=self.max_calm_flow_batch or max_calm_flow_batch,
-            guard_ms=self.guard_ms or (80 if is_gpu else 150),
             room_guard_ms=self.room_guard_ms or (1_000 if is_gpu else self.lead_ms),
             # A GPU's steps are so short that a block of 10 tokens is followed in time by the next.
             first_block_tokens=self.first_block_tokens or (10 if is_gpu else 17),

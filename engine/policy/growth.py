@@ -35,12 +35,6 @@ _DRY_SHARE: Final = 1.0
 _PROMISED_SHARE: Final = 1.0
 # How soon "about to" is. Higher -> speech is made early more often; lower -> the block comes too late.
 _DRY_S: Final = 0.05
-# What a later block is expected to take when a sentence is begun, in mean times of those that were read lately: the
-# longest is most often one that nobody needed yet. Higher -> later first sound; lower -> gaps behind the first block.
-_EXPECTED_TIMES: Final = 1.5
-# What one more of them weighs in that mean. Lower -> load that comes in waves is met late; higher -> one slow block
-# makes all who come begin late.
-_NEWS_SHARE: Final = 0.05
 # After so long, half of what a slow block took is forgotten. Higher -> one slow block makes the next ones early for
 # longer; lower -> load that comes in waves is met late.
 _HALF_LIFE_S: Final = 1.0
@@ -170,7 +164,6 @@ class BlockTime:
     def __init__(self) -> None:
         self._first = _Fading()
         self._later = _Fading()
-        self._mean_later_s: float | None = None
         self._quickest_first_s = math.inf
         self._soonest_first_s, self._soonest_since_s = 0.0, 0.0
 
@@ -179,10 +172,6 @@ class BlockTime:
             soonest_s = self.soonest_first_s(now_s) if self._first.is_known else math.inf
             self._soonest_first_s, self._soonest_since_s = min(seconds, soonest_s), now_s
             self._quickest_first_s = min(self._quickest_first_s, seconds)
-        elif self._mean_later_s is None:
-            self._mean_later_s = seconds
-        else:
-            self._mean_later_s += _NEWS_SHARE * (seconds - self._mean_later_s)
         (self._first if is_first else self._later).rise(seconds, now_s)
 
     def is_strained(self, now_s: float) -> bool:
@@ -198,13 +187,8 @@ class BlockTime:
         return kept * self._soonest_first_s + (1 - kept) * self.first_s(now_s)
 
     def later_s(self, now_s: float) -> float:
-        """Of a block behind the first, at the longest."""
+        """Of a block behind the first."""
         return (self._later if self._later.is_known else self._first).at(now_s)
-
-    def expected_later_s(self, now_s: float) -> float:
-        """The same as it is to be expected."""
-        longest_s = self.later_s(now_s)
-        return longest_s if self._mean_later_s is None else min(longest_s, _EXPECTED_TIMES * self._mean_later_s)
 
 
 class _Fading:

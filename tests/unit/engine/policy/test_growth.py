@@ -127,18 +127,6 @@ def test_until_a_later_block_was_made_a_first_one_tells_how_long_it_will_take() 
     assert (times.first_s(0.0), times.later_s(0.0)) == (0.5, 0.3)
 
 
-def test_what_a_later_block_is_expected_to_take_is_no_more_than_half_above_the_mean() -> None:
-    times = BlockTime()
-    times.took(0.3, 0.0, is_first=True)
-    assert times.expected_later_s(0.0) == pytest.approx(0.3), "nothing is known of later ones"
-    for _ in range(200):
-        times.took(0.1, 0.0, is_first=False)
-    times.took(2.1, 0.0, is_first=False)
-    assert times.later_s(0.0) == pytest.approx(2.1)
-    assert times.expected_later_s(0.0) == pytest.approx(1.5 * 0.2)
-    assert times.expected_later_s(6.0) == pytest.approx(2.1 / 64), "the longest is forgotten"
-
-
 def test_the_soonest_first_block_is_the_smallest_lately() -> None:
     times = BlockTime()
     assert times.soonest_first_s(5.0) == 0.0, "nothing is known"
