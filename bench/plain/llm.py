@@ -18,8 +18,9 @@ from typing import Any, Protocol
 import torch
 
 from voicegate.engine.llm.backend import LlmPrompt, SequenceRequest
+from voicegate.engine.llm.feed import Item, Table
 from voicegate.engine.llm.model import BODY, HEAD, SPEECH_TABLE, check_state_dict
-from voicegate.engine.llm.sequence import Item, Table, Unistream
+from voicegate.engine.llm.sequence import Unistream
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.model.config import HeadBias, ModelConfig, SamplingConfig
 from voicegate.engine.model.qwen2 import qwen2_sizes

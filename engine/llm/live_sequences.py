@@ -13,8 +13,10 @@ from voicegate.engine.llm.backend import (
     SequenceRequest,
     UnknownSequence,
 )
+from voicegate.engine.llm.bistream import BistreamPolicy
+from voicegate.engine.llm.feed import SequenceState
 from voicegate.engine.llm.requests import check_text_ids, growing, make_sequence, streaming
-from voicegate.engine.llm.sequence import BistreamPolicy, Growing, LlmSequence, SequenceState
+from voicegate.engine.llm.sequence import Growing, LlmSequence
 from voicegate.engine.llm.slots import Slots
 from voicegate.engine.model.config import LlmConfig
 

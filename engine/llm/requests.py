@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from voicegate.engine.llm.backend import InvalidRequest, SequenceRequest
-from voicegate.engine.llm.sequence import Bistream, BistreamPolicy, Growing, LlmSequence, Unistream
+from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
+from voicegate.engine.llm.sequence import Growing, LlmSequence, Unistream
 from voicegate.engine.model.config import LlmConfig
 
 

@@ -6,9 +6,9 @@ from typing import Protocol, assert_never
 import numpy as np
 import torch
 
+from voicegate.engine.llm.feed import Item, Table
 from voicegate.engine.llm.penalty_sampler import RepetitionPenaltySampler
 from voicegate.engine.llm.sampler import RepetitionAwareSampler
-from voicegate.engine.llm.sequence import Item, Table
 from voicegate.engine.llm.slots import SlotNumbers
 from voicegate.engine.model.config import LlmConfig, PenaltySamplingConfig, Sampling, SamplingConfig
 

@@ -10,11 +10,12 @@ import torch
 
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
+from voicegate.engine.llm.bistream import BistreamPolicy
+from voicegate.engine.llm.feed import Feed, Table
 from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
 from voicegate.engine.llm.live_sequences import Live, LiveSequences
 from voicegate.engine.llm.model import LlmModel
 from voicegate.engine.llm.runner import FinishedStep, LaunchedStep
-from voicegate.engine.llm.sequence import BistreamPolicy, Feed, Table
 from voicegate.engine.llm.slot_samplers import slot_sampler
 from voicegate.engine.model.config import LlmConfig, Sampling
 

@@ -11,7 +11,7 @@ from voicegate.gateway.cli.checks.wanted_devices import wanted_devices
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.config_fields import ConfigError
 
-_VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
+VISIBLE_DEVICES: Final = "CUDA_VISIBLE_DEVICES"
 _DEVICES: Final = ("nvidia[0-9]*", "dxg")  # below /dev: Linux, and Linux beside Windows
 
 
@@ -32,7 +32,7 @@ def has_engine_processes(config: GatewayConfig, environment: Mapping[str, str], 
 
 def _has_gpu(environment: Mapping[str, str], devices: Path) -> bool:
     """A guess, in place of what a driver would say: a process for an engine that then finds none does no harm."""
-    visible = environment.get(_VISIBLE)
+    visible = environment.get(VISIBLE_DEVICES)
     if visible is not None and visible.strip() in ("", "-1"):
         return False
     return any(True for pattern in _DEVICES for _ in devices.glob(pattern))

@@ -13,11 +13,11 @@ from voicegate.engine.interface import Engine, EngineError
 from voicegate.engine.loading.progress import SILENT, Progress
 from voicegate.engine.replicas.routing import RoutingEngine
 from voicegate.engine.replicas.site import EngineProcess, Site, launched
+from voicegate.gateway.cli.engine_place import VISIBLE_DEVICES
 from voicegate.gateway.cli.engine_settings import engine_config
 from voicegate.gateway.config import CPU, GatewayConfig, LogFormat, LogLevel
 
 _MODULE = "voicegate.gateway.cli.engine_process"
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _MAX_ENCODER_PROCESSES = 8  # of an engine, as one alone has at most
 _ALONE = "engine"  # the name of the one engine's process, which chooses its device itself
 
@@ -53,7 +53,7 @@ def sites_of(config: GatewayConfig, environment: Mapping[str, str]) -> list[Site
     sites = []
     for name, place in zip(names_of(places), places, strict=True):
         own = config_of_one(shared, len(places), is_gpu=place != CPU)
-        visible = {} if place == CPU else {_VISIBLE: visible_gpu(int(place), environment.get(_VISIBLE))}
+        visible = {} if place == CPU else {VISIBLE_DEVICES: visible_gpu(int(place), environment.get(VISIBLE_DEVICES))}
         sites.append(_site(config, name, own, visible))
     return sites
 
@@ -81,12 +81,12 @@ def config_of_one(shared: EngineConfig, num_engines: int, *, is_gpu: bool) -> En
 
 
 def visible_gpu(number: int, visible: str | None) -> str:
-    """As CUDA_VISIBLE_DEVICES of an engine process; ours, where it is set, says what the numbers are of."""
+    """As CUDAVISIBLE_DEVICES_DEVICES of an engine process; ours, where it is set, says what the numbers are of."""
     if visible is None:
         return str(number)
     names = [name.strip() for name in visible.split(",") if name.strip()]
     if number >= len(names):
-        raise EngineError(f"gpus names GPU {number}, and {_VISIBLE} has {len(names)}: {visible!r}")
+        raise EngineError(f"gpus names GPU {number}, and {VISIBLE_DEVICES} has {len(names)}: {visible!r}")
     return names[number]
 
 

@@ -27,15 +27,17 @@ from tests.unit.engine.llm.support import (
 )
 from voicegate.bench.kernels.llm_model import FULL_SIZE, fill_work, make_body, random_state_dict, small
 from voicegate.engine.llm.backend import LlmPrompt, SequenceOutput, SequenceRequest
+from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
 from voicegate.engine.llm.cuda import packing
 from voicegate.engine.llm.cuda.body import DecoderBody
 from voicegate.engine.llm.cuda.config import CudaLlmConfig, TileTable, default_tiles
 from voicegate.engine.llm.cuda.runner import CudaLlmRunner
 from voicegate.engine.llm.cuda.weights import DecoderWeights
+from voicegate.engine.llm.feed import Feed, SequenceState, Table
 from voicegate.engine.llm.penalty_sampler import RepetitionPenaltySampler
 from voicegate.engine.llm.runner import LaunchedStep
 from voicegate.engine.llm.sampler import RepetitionAwareSampler
-from voicegate.engine.llm.sequence import Bistream, BistreamPolicy, Feed, SequenceState, Table, Unistream
+from voicegate.engine.llm.sequence import Unistream
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.model.config import HeadBias, LlmConfig, PenaltySamplingConfig, SamplingConfig, StopRule
 

@@ -17,10 +17,12 @@ from tests.unit.engine.llm.support import (
     run_bistream,
     run_unistream,
 )
+from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
+from voicegate.engine.llm.feed import Feed, SequenceState, Table
 from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
 from voicegate.engine.llm.model import LlmModel
 from voicegate.engine.llm.sampler import RepetitionAwareSampler
-from voicegate.engine.llm.sequence import Bistream, BistreamPolicy, Feed, SequenceState, Table, Unistream
+from voicegate.engine.llm.sequence import Unistream
 from voicegate.engine.model.config import SamplingConfig
 
 pytestmark = pytest.mark.parity

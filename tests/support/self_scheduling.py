@@ -19,9 +19,10 @@ from voicegate.engine.llm.backend import (
     SequenceOutput,
     SequenceRequest,
 )
+from voicegate.engine.llm.bistream import BistreamPolicy
 from voicegate.engine.llm.requests import check_text_ids, make_sequence
 from voicegate.engine.llm.runner import LlmRunner
-from voicegate.engine.llm.sequence import BistreamPolicy, Growing
+from voicegate.engine.llm.sequence import Growing
 from voicegate.engine.model.config import LlmConfig
 
 # What TensorRT-LLM's LLM class offers.

@@ -11,6 +11,7 @@ import torch
 
 from voicegate.engine.device.capture import Capturable
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
+from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
 from voicegate.engine.llm.cuda.body import DecoderBody, max_shared_memory_bytes
 from voicegate.engine.llm.cuda.config import CudaLlmConfig, TileTable, default_tiles
 from voicegate.engine.llm.cuda.device_queue import DeviceQueue, Transfer
@@ -19,16 +20,9 @@ from voicegate.engine.llm.cuda.packing import Words
 from voicegate.engine.llm.cuda.records import Records
 from voicegate.engine.llm.cuda.steps import CudaStep, Member
 from voicegate.engine.llm.cuda.weights import DecoderWeights
+from voicegate.engine.llm.feed import SequenceState, Table, ends_speech
 from voicegate.engine.llm.live_sequences import Live, LiveSequences
-from voicegate.engine.llm.sequence import (
-    Bistream,
-    BistreamPolicy,
-    Growing,
-    SequenceState,
-    Table,
-    Unistream,
-    ends_speech,
-)
+from voicegate.engine.llm.sequence import Growing, Unistream
 from voicegate.engine.model.config import LlmConfig, Sampling
 
 

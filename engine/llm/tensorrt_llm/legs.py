@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
-from voicegate.engine.llm.sequence import Growing, SequenceState, Table, Unistream
+from voicegate.engine.llm.feed import SequenceState, Table
+from voicegate.engine.llm.sequence import Growing, Unistream
 from voicegate.engine.model.config import LlmConfig
 from voicegate.engine.model.qwen2 import MergedVocabulary
 

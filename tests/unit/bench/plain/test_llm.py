@@ -7,10 +7,11 @@ from tests.support.golden import TINY_MODEL_DIR
 from voicegate.bench.plain.llm import PlainLlmKind, TransformersLlm, draw, nucleus
 from voicegate.bench.plain.system import PlainSpeaker
 from voicegate.engine.llm.backend import LlmPrompt
+from voicegate.engine.llm.feed import Item, Table
 from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
 from voicegate.engine.llm.model import LlmModel
 from voicegate.engine.llm.sampler import RepetitionAwareSampler
-from voicegate.engine.llm.sequence import Item, Table, Unistream
+from voicegate.engine.llm.sequence import Unistream
 from voicegate.engine.model.config import ModelConfig, SamplingConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict

@@ -10,8 +10,10 @@ import torch
 
 from tests.support.golden import tiny_config, weight
 from voicegate.engine.llm.backend import LlmPrompt, SequenceOutput
+from voicegate.engine.llm.bistream import Bistream
+from voicegate.engine.llm.feed import Feed, SequenceState, Table
 from voicegate.engine.llm.runner import LlmRunner
-from voicegate.engine.llm.sequence import Bistream, Feed, LlmSequence, SequenceState, Table, Unistream
+from voicegate.engine.llm.sequence import LlmSequence, Unistream
 from voicegate.engine.model.config import LlmConfig
 from voicegate.engine.model.model_json import llm_config
 

@@ -13,7 +13,8 @@ from tests.unit.engine.llm.support import (
     scripted,
 )
 from voicegate.engine.llm.backend import InvalidRequest, LlmPrompt
-from voicegate.engine.llm.sequence import Growing, SequenceState, Table, Unistream
+from voicegate.engine.llm.feed import SequenceState, Table
+from voicegate.engine.llm.sequence import Growing, Unistream
 
 pytestmark = pytest.mark.unit
 

@@ -26,7 +26,9 @@ from tests.unit.engine.llm.support import (
     scripted,
 )
 from voicegate.engine.llm.backend import InvalidRequest, LlmPrompt
-from voicegate.engine.llm.sequence import Bistream, BistreamPolicy, Growing, SequenceState, Table, Unistream
+from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
+from voicegate.engine.llm.feed import SequenceState, Table
+from voicegate.engine.llm.sequence import Growing, Unistream
 from voicegate.engine.model.config import StopRule
 
 pytestmark = pytest.mark.unit

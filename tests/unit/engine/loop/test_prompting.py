@@ -10,7 +10,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tests.unit.engine.llm.support import run_unistream, scripted, small_llm_config
 from voicegate.engine.interface import BadRequest, EngineInfo, Unsupported, check_instruct
 from voicegate.engine.llm.backend import LlmPrompt
-from voicegate.engine.llm.sequence import Bistream, Unistream
+from voicegate.engine.llm.bistream import Bistream
+from voicegate.engine.llm.sequence import Unistream
 from voicegate.engine.loop.prompting import PassPrompt, PromptError, instruct_prompt, voice_prompt
 from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.engine.voices.voice import Voice

@@ -6,8 +6,9 @@ import pytest
 
 from tests.unit.engine.llm.tensorrt_llm.support import CONFIG, VOCABULARY
 from voicegate.engine.llm.backend import LlmPrompt, SequenceOutput, SequenceRequest
+from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
 from voicegate.engine.llm.requests import make_sequence
-from voicegate.engine.llm.sequence import Bistream, BistreamPolicy, Growing
+from voicegate.engine.llm.sequence import Growing
 from voicegate.engine.llm.tensorrt_llm.legs import Leg, LeggedSequence, LegNews
 
 pytestmark = pytest.mark.unit
