@@ -83,6 +83,14 @@ def line(scenario: Scenario, found: dict[str, Any]) -> str:
     return " ".join(cells)
 
 
+def _writer_line(writer: str, row: dict[str, Any]) -> str:
+    first = row["first_audio_ms"]
+    return (
+        f"  {writer:<14} {row['num']:>4} {first['p50']:>7.0f}/{first['p95']:<6.0f}"
+        f"{100 * row['c100']:>6.1f} % {row['longest_gap_ms']:>6.0f}"
+    )
+
+
 def _host_line(host: dict[str, Any]) -> str:
     added = ", ".join(f"{name} {us:.1f}" for name, us in host["us"].items())
     return f"{'':<16} host: {host['cpu_s']:.2f} s of CPU, {host['yardsticks']} yardsticks; us a {added}"
@@ -95,9 +103,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--model", type=Path, default=environment.REPOSITORY / "models" / "tiny", metavar="DIR")
-    parser.add_argument(
-        "--scenarios", nargs="+", default=_SCENARIOS, metavar="NAME", help=f"{FORMS}; not closed, mixed"
-    )
+    parser.add_argument("--scenarios", nargs="+", default=_SCENARIOS, metavar="NAME", help=f"{FORMS}; not closed")
     parser.add_argument("--duration-s", type=float, default=3.0, help="turns that begin in it count (default: 3)")
     parser.add_argument(
         "--host-slowdown",
@@ -153,6 +159,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
             rows[str(scenario)] = found
             print(line(scenario, found), flush=True)
+            for writer, row in found["by_writer"].items():
+                print(_writer_line(writer, row), flush=True)
             if options.host_time:
                 print(_host_line(found["host"]), flush=True)
             results_file.save(described, options.json)
@@ -165,8 +173,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _simulable(name: str) -> Scenario:
     """Raises UnknownScenario."""
     scenario = parse(name)
-    if scenario.kind not in (Kind.ALONE, Kind.LIVE):
-        raise UnknownScenario(f"{name}: only alone and live are simulated")
+    if scenario.kind is Kind.CLOSED:
+        raise UnknownScenario(f"{name}: alone, live and mixed are simulated")
     return scenario
 
 

@@ -42,6 +42,7 @@ _PREBUFFER_MS: Final = 80
 @dataclass(slots=True)
 class Listener:
     begun_s: float
+    words_per_s: float | None  # of its writer; None: text given whole
     arrivals: list[Arrival] = field(default_factory=list)
     num_samples: int = 0
     failure: str | None = None
@@ -76,7 +77,7 @@ class Run:
 
     def _write(self, utterance_id: UtteranceId, turn: Turn, voice: str, due_s: float) -> None:
         request = UtteranceRequest(utterance_id, voice, AudioFormat(Codec.PCM_S16LE), SpeakingMode.INCREMENTAL)
-        self._at(due_s, partial(self._open, request))
+        self._at(due_s, partial(self._open, request, turn.words_per_s))
         for piece in turn.pieces:
             self._at(due_s + piece.at_s, partial(self.core.push_text, utterance_id, piece.text))
         self._at(due_s + turn.writing_s, partial(self.core.end_text, utterance_id))
@@ -84,8 +85,8 @@ class Run:
     def _at(self, at_s: float, command: Callable[[], None]) -> None:
         heapq.heappush(self._commands, (at_s, next(self._numbers), command))
 
-    def _open(self, request: UtteranceRequest) -> None:
-        self.listeners[request.utterance_id] = Listener(self.device.now_s)
+    def _open(self, request: UtteranceRequest, words_per_s: float | None) -> None:
+        self.listeners[request.utterance_id] = Listener(self.device.now_s, words_per_s)
         self.core.submit(request, seed=0)
 
     # --- the engine's thread ----------------------------------------------------------------------------------
@@ -136,16 +137,16 @@ def figures(run: Run, window_s: tuple[float, float]) -> dict[str, Any]:
     heard = [each for each in begun if each.arrivals]
     if not heard:
         raise ValueError("nobody was heard in the time that is measured")
-    gaps_ms = [1000 * play(each.arrivals, 0).underruns.worst_s for each in heard]
-    buffered_ms = [1000 * play(each.arrivals, _PREBUFFER_MS).underruns.worst_s for each in heard]
+    writers = sorted({each.words_per_s for each in heard}, key=lambda pace: pace or 0.0)
     counters, run_s, llm = run.core.counters, run.device.now_s, run.simulated.llm
     return {
-        "num": len(heard),
         "num_unheard": len(begun) - len(heard),
         "num_failed": sum(each.failure is not None for each in run.listeners.values()),
-        "first_audio_ms": summary([1000 * (each.arrivals[0].arrived_s - each.begun_s) for each in heard]),
-        **{f"c{limit}": round(sum(gap <= limit for gap in gaps_ms) / len(gaps_ms), 4) for limit in (50, 100)},
-        "longest_gap_ms": round(max(buffered_ms), 1),
+        **_heard(heard),
+        "by_writer": {
+            "whole" if pace is None else f"{pace:g}": _heard([each for each in heard if each.words_per_s == pace])
+            for pace in (writers if len(writers) > 1 else ())
+        },
         "llm": {
             "share_of_time": round(run.device.llm.busy_s / run_s, 3),
             "steps_per_s": round(counters["llm_steps"] / run_s, 1),
@@ -159,4 +160,16 @@ def figures(run: Run, window_s: tuple[float, float]) -> dict[str, Any]:
             "rows_per_step": round(counters["flow_rows"] / max(counters["flow_steps"], 1), 2),
         },
         "host": {"share_of_time": round(run.host_s / run_s, 3)},
+    }
+
+
+def _heard(listeners: Sequence[Listener]) -> dict[str, Any]:
+    """Of listeners who were given some audio, at least one."""
+    gaps_ms = [1000 * play(each.arrivals, 0).underruns.worst_s for each in listeners]
+    buffered_ms = [1000 * play(each.arrivals, _PREBUFFER_MS).underruns.worst_s for each in listeners]
+    return {
+        "num": len(listeners),
+        "first_audio_ms": summary([1000 * (each.arrivals[0].arrived_s - each.begun_s) for each in listeners]),
+        **{f"c{limit}": round(sum(gap <= limit for gap in gaps_ms) / len(gaps_ms), 4) for limit in (50, 100)},
+        "longest_gap_ms": round(max(buffered_ms), 1),
     }

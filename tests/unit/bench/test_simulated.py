@@ -79,5 +79,15 @@ def test_what_cannot_be_simulated_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "configure_logs", lambda *_: None)
-    assert command.main(["--scenarios", "mixed:400"]) == 1
-    assert "mixed:400: only alone and live are simulated" in capsys.readouterr().err
+    assert command.main(["--scenarios", "closed:4"]) == 1
+    assert "closed:4: alone, live and mixed are simulated" in capsys.readouterr().err
+
+
+def test_of_a_mixed_load_every_writer_has_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--scenarios", "mixed:12", "--duration-s", "4", "--json", str(tmp_path / "mixed.json")]
+    assert command.main(arguments) == 0
+    found = json.loads((tmp_path / "mixed.json").read_text())["scenarios"]["mixed:12"]
+    assert sum(row["num"] for row in found["by_writer"].values()) == found["num"]
+    assert {"whole", "20"} <= set(found["by_writer"])
+    assert found["by_writer"]["whole"]["first_audio_ms"]["p50"] < found["by_writer"]["20"]["first_audio_ms"]["p50"]
+    assert "\n  whole" in capsys.readouterr().out
