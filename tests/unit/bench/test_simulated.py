@@ -83,7 +83,10 @@ def test_what_cannot_be_simulated_is_refused(
     assert "closed:4: alone, live and mixed are simulated" in capsys.readouterr().err
 
 
-def test_of_a_mixed_load_every_writer_has_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_a_mixed_load_every_writer_has_a_row(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "configure_logs", lambda *_: None)
     arguments = ["--scenarios", "mixed:12", "--duration-s", "4", "--json", str(tmp_path / "mixed.json")]
     assert command.main(arguments) == 0
     found = json.loads((tmp_path / "mixed.json").read_text())["scenarios"]["mixed:12"]
