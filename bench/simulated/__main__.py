@@ -1,6 +1,6 @@
 """How an H200 would serve a load: the real engine core, on models and a device that only take the measured times.
 
-    python -m voicegate.bench.simulated [--scenarios live:128:20 live:400:20] [--set NAME=VALUE] [--host-slowdown 1.6]
+    python -m voicegate.bench.simulated [--scenarios live:128:20 live:400:20] [--set NAME=VALUE] [--host-slowdown 1]
         [--llm-apart] [--duration-s 3] [--host-time] [--json FILE]
 
 For rules of the engine, without a GPU: what it predicts is then to be measured (docs/adr/0048).
@@ -17,13 +17,12 @@ from typing import Any, Final
 from voicegate.bench import environment, results_file
 from voicegate.bench.engine.__main__ import UsageError, with_settings
 from voicegate.bench.simulated.device import Device
-from voicegate.bench.simulated.models import Speech, simulated
+from voicegate.bench.simulated.models import simulated
 from voicegate.bench.simulated.run import Run, figures
 from voicegate.clients.bench.scenario import FORMS, Kind, Scenario, UnknownScenario, parse
 from voicegate.clients.bench.schedule import Settings, schedule
 from voicegate.clients.bench.sentences import ENGLISH
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.text.spoken_length import spoken_letters
 from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.gateway.logs import configure_logs
 
@@ -36,15 +35,11 @@ _TAIL_S: Final = 2.0
 _RESERVED: Final = 8 / 6
 
 
-def speech_of(config: EngineConfig) -> Speech:
-    """As a generated full-size checkpoint speaks the benches' sentences, with this model's text tokens."""
+def tokens_per_text_token(config: EngineConfig) -> float:
+    """Speech tokens, as a generated full-size checkpoint speaks the benches' sentences, by this model's text tokens."""
     texts = [*ENGLISH.short, *ENGLISH.sentences, *ENGLISH.paragraphs]
     tokenizer = TextTokenizer.from_file(config.model_dir / "tokenizer.json", end_of_prompt_id=None)
-    num_tokens = _TOKENS_PER_CHAR * sum(map(len, texts))
-    return Speech(
-        tokens_per_text_token=num_tokens / sum(len(tokenizer.encode(text)) for text in texts),
-        tokens_per_letter=num_tokens / sum(map(spoken_letters, texts)),
-    )
+    return _TOKENS_PER_CHAR * sum(map(len, texts)) / sum(len(tokenizer.encode(text)) for text in texts)
 
 
 def measure(
@@ -58,8 +53,9 @@ def measure(
 ) -> dict[str, Any]:
     """`config`: resolved for a GPU. Raises ValueError for a time in which nobody is heard."""
     device = Device(is_llm_apart=is_llm_apart)
-    run = Run(config, device, simulated(config, device, speech_of(config)), host_slowdown=host_slowdown)
-    planned = schedule(scenario, Settings(duration_s=duration_s))
+    models = simulated(config, device, tokens_per_text_token=tokens_per_text_token(config))
+    run = Run(config, device, models, host_slowdown=host_slowdown)
+    planned = schedule(scenario, Settings(voices=list(models.stages.voices), duration_s=duration_s))
     run.plan(planned)
     gc.freeze()  # as an engine does when it is loaded
     try:
@@ -108,9 +104,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--host-slowdown",
         type=float,
-        default=1.6,
+        default=1.0,
         metavar="N",
-        help="of the engine's thread beside a gateway's in one process (default: %(default)s; 1: alone in its own)",
+        help="of the engine's thread: 1, the default, in a process of its own; about 1.6 beside a gateway's threads",
     )
     parser.add_argument(
         "--llm-apart", action="store_true", help="two GPUs: the LLM on one, flow and vocoder on the other (ADR 0051)"
@@ -132,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         scenarios = [_simulable(name) for name in options.scenarios]
         config = EngineConfig(options.model, device="cuda", encoder_processes=0)
-        reserved = round(speech_of(config).tokens_per_text_token * _RESERVED)
+        reserved = round(tokens_per_text_token(config) * _RESERVED)
         config = with_settings(config, [f"expected_tokens_per_text_token={reserved}", *options.set]).resolved("cuda")
         described = {
             "environment": environment.describe(),

@@ -28,10 +28,11 @@ _BLOCKS_MS = (7.3, 9.1, 10.2, 13.0, 16.0, 22.2, 27.1, 36.4, 45.2, 51.0, 65.3, 75
 # engine-h200.json, `stages`: calls of 1 to 46 rows.
 _VOCODER_S, _VOCODER_S_PER_ROW = 0.33e-3, 0.11e-3
 # Beside the other lane: what `stages` of live-128, sustain-300, sustain-400 and burst-400 take above the times of each
-# stage alone. The LLM's loss grows with the blocks beside it.
+# stage alone. The LLM's loss grows with the blocks beside it. The flow loses 1.33 to 1.43 beside 20 decodes without a
+# pause and 1.5 to 1.75 beside prefills of 256 lines, with 2, 6 and 12 blocks (H200, a probe of 2026-11-23: ADR 0068).
 _BESIDE_BLOCKS = (1, 2, 6, 12, 34, 84)
 _LLM_SLOWDOWN = (1.5, 1.6, 2.2, 2.5, 3.0, 3.1)
-_FLOW_SLOWDOWN = 1.25
+_FLOW_SLOWDOWN = 1.5
 
 
 def llm_step_s(num_rows: int, num_prompt_lines: int) -> float:

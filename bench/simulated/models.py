@@ -7,11 +7,10 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 import torch
 
-from voicegate.bench.full_size.natural import PROMPT_TOKENS
 from voicegate.bench.simulated.device import Device, Lane, Mark, euler_step_s, llm_step_s, vocoder_call_s
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
@@ -258,12 +257,8 @@ class _Renderer:
         return torch.zeros(num_final * units.SAMPLES_PER_FRAME)
 
 
-@dataclass(frozen=True, slots=True)
-class Speech:
-    """How the model speaks."""
-
-    tokens_per_text_token: float
-    tokens_per_letter: float
+# Of a generated checkpoint (full_size/natural.py): speech tokens of their prompts, and those tokens a letter.
+VOICES: Final = ((73, 1.46), (114, 2.19), (140, 1.63), (179, 1.57), (218, 1.70), (253, 1.99))
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +267,7 @@ class Simulated:
     llm: SimulatedLlm
 
 
-def simulated(config: EngineConfig, device: Device, speech: Speech) -> Simulated:
+def simulated(config: EngineConfig, device: Device, *, tokens_per_text_token: float) -> Simulated:
     """`config`: resolved for a GPU; its model directory gives the tokenizer, and names."""
     model = load_model_config(config.model_dir)
     tokenizer = TextTokenizer.from_file(
@@ -281,8 +276,8 @@ def simulated(config: EngineConfig, device: Device, speech: Speech) -> Simulated
     flow = _flow(config, device.token2wav)
     checks: Any = SimpleNamespace(check_length=lambda _: None, held_back_frames=_LOOK_RIGHT_FRAMES)
     vocoder = VocoderRunner(checks, _Renderer(device.token2wav), max_streams=config.max_active_clauses)
-    llm = SimulatedLlm(device.llm, num_slots=config.max_active_clauses, worth=speech.tokens_per_text_token)
-    voices = [_voice(num_tokens, speech) for num_tokens in PROMPT_TOKENS]
+    llm = SimulatedLlm(device.llm, num_slots=config.max_active_clauses, worth=tokens_per_text_token)
+    voices = [_voice(*each) for each in VOICES]
     ready = {voice.name: ready_voice(voice, model, tokenizer, flow) for voice in voices}
     device.token2wav.works.clear()  # prompts are prepared before anybody comes
     stages = Stages(
@@ -321,8 +316,8 @@ def _flow(config: EngineConfig, lane: Lane) -> FlowRunner:
     )
 
 
-def _voice(num_tokens: int, speech: Speech) -> Voice:
-    transcript = ("mind the gap " * 100)[: round(1.2 * num_tokens / speech.tokens_per_letter)]
+def _voice(num_tokens: int, tokens_per_letter: float) -> Voice:
+    transcript = ("mind the gap " * 100)[: round(1.2 * num_tokens / tokens_per_letter)]
     return Voice(
         name=f"prompt-{num_tokens}",
         description="",
@@ -331,5 +326,5 @@ def _voice(num_tokens: int, speech: Speech) -> Voice:
         speech_tokens=torch.arange(num_tokens),
         mel=torch.zeros(units.FRAMES_PER_TOKEN * num_tokens, units.NUM_MELS),
         embedding=torch.zeros(_SPEAKER_DIM),
-        pace=VoicePace(speech.tokens_per_letter, UNTUNED_SHARE),
+        pace=VoicePace(tokens_per_letter, UNTUNED_SHARE),
     )

@@ -65,18 +65,18 @@ class Run:
     # --- what clients do --------------------------------------------------------------------------------------
 
     def plan(self, schedule: Schedule) -> None:
-        voices = list(self.simulated.stages.voices)
         numbers = count()
         for visit in schedule.visits:
             for index, turn in enumerate(visit.turns):
                 number = next(numbers)
                 due_s = visit.due_s + index * _TURN_S
-                self._write(UtteranceId(str(number)), turn, voices[number % len(voices)], due_s)
+                self._write(UtteranceId(str(number)), turn, due_s)
                 if index + 1 < len(visit.turns):
                     self._at(due_s + _TURN_S, partial(self.core.cancel, UtteranceId(str(number)), None))
 
-    def _write(self, utterance_id: UtteranceId, turn: Turn, voice: str, due_s: float) -> None:
-        request = UtteranceRequest(utterance_id, voice, AudioFormat(Codec.PCM_S16LE), SpeakingMode.INCREMENTAL)
+    def _write(self, utterance_id: UtteranceId, turn: Turn, due_s: float) -> None:
+        assert turn.voice is not None, "a schedule without voices"
+        request = UtteranceRequest(utterance_id, turn.voice, AudioFormat(Codec.PCM_S16LE), SpeakingMode.INCREMENTAL)
         self._at(due_s, partial(self._open, request, turn.words_per_s))
         for piece in turn.pieces:
             self._at(due_s + piece.at_s, partial(self.core.push_text, utterance_id, piece.text))

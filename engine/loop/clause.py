@@ -65,6 +65,7 @@ class Clause:
     llm_pass: LlmPass | None = None
     rendering: Rendering | None = None  # None behind its start: it was set aside
     batch: int | None = None  # the running flow batch that solves its block
+    awaits_samples: bool = False  # of a block, whose last step is launched
     begun_s: float = 0.0  # engine clock, when its LLM pass was started
     is_prefilled: bool = False  # the LLM has read its prompt
     tokens: list[int] = field(default_factory=list)  # all speech tokens for the flow

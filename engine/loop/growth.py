@@ -117,7 +117,7 @@ class Growth:
             prompt.second_block_tokens,
             held_back_frames=self._held_back_frames,
             first_block_s=self.block_time.soonest_first_s(now_s),
-            block_s=self.block_time.later_s(now_s),
+            block_s=self.block_time.expected_later_s(now_s),
             is_strained=self.block_time.is_strained(now_s),
         )
 

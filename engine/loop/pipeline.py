@@ -218,6 +218,7 @@ class Pipeline:
             takes_flow_step=self.token2wav.takes_step,
             num_new_batches=self._stages.flow.num_free_batches,
             num_blocks=self._stages.flow.num_free_blocks,
+            has_first_blocks_under_way=self.token2wav.has_first_blocks_under_way,
         )
 
     @property

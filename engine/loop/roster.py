@@ -301,6 +301,7 @@ class Roster:
             front.batch,
             front.begun_s,
             generating is not None and not generating.is_prefilled,  # needs_prefill
+            front.awaits_samples,
         )
         due_s = due_at_s(view)
         if due_s > now_s:

@@ -56,7 +56,7 @@ class Speaking:
             until=until,
         )
         clause.begun_s = self._clock()
-        if until is not None or utterance.deadline_s is None:  # later whole ones wait for their listeners
+        if utterance.deadline_s is None:  # later ones wait for their listeners, and say nothing of what a block takes
             clause.reading_since_s = clause.begun_s
         utterance.num_started_clauses += 1
         if utterance.stamps.llm_started_s is None:

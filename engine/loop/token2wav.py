@@ -34,6 +34,7 @@ class _RunningBatch:
     flow_batch: FlowBatch
     clauses: list[Clause]
     num_steps_at_once: int
+    is_first: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class _Rendered:
     renderings: list[Rendering | None]  # whose the samples are: a clause may be released or set aside meanwhile
     samples: list[torch.Tensor]
     are_final: list[bool]  # the clause's last
+    is_first: bool  # see `Token2wav.begin`
 
 
 class Token2wav:
@@ -77,7 +79,7 @@ class Token2wav:
         with self._lane.active():
             flow_batch = self._flow.begin(streams)
         number = next(self._batch_numbers)
-        self._batches[number] = _RunningBatch(flow_batch, list(clauses), num_at_once)
+        self._batches[number] = _RunningBatch(flow_batch, list(clauses), num_at_once, is_first)
         for clause in clauses:
             clause.batch = number
         return number
@@ -95,7 +97,7 @@ class Token2wav:
             for clause in batch.clauses:
                 clause.batch = None
             with self._lane.active():
-                self._vocode(*self._take_jobs(batch))
+                self._vocode(*self._take_jobs(batch), is_first=batch.is_first)
 
     def advance_prompt(self, rendering: PromptRendering[Any]) -> bool:
         """One Euler step of a voice's prompt, which is no clause's; True if it was the last."""
@@ -150,7 +152,7 @@ class Token2wav:
                 jobs.append(VocoderJob(rendering.vocoder, mel, is_final))
         return clauses, jobs
 
-    def _vocode(self, clauses: list[Clause], jobs: list[VocoderJob]) -> None:
+    def _vocode(self, clauses: list[Clause], jobs: list[VocoderJob], *, is_first: bool) -> None:
         """Behind the block on the same lane: its mel may be let go, what is computed into its memory comes later."""
         if not jobs:
             return
@@ -160,7 +162,9 @@ class Token2wav:
         mark = self._lane.mark()
         renderings = [clause.rendering for clause in clauses]
         are_final = [job.is_final for job in jobs]
-        self._rendered.append(_Rendered(begin, mark, clauses, renderings, list(on_host), are_final))
+        self._rendered.append(_Rendered(begin, mark, clauses, renderings, list(on_host), are_final, is_first))
+        for clause in clauses:
+            clause.awaits_samples = True
         self._waker.watch(mark)
         self._tally.ran("vocoder", "calls", len(jobs), num_launches=self._vocoder.graphs.num_launches)
 
@@ -179,6 +183,11 @@ class Token2wav:
         """Whether something is under way that has not been fetched."""
         return bool(self._rendered or self._solving)
 
+    @property
+    def has_first_blocks_under_way(self) -> bool:
+        """Whether some are launched to their end and have not been fetched."""
+        return any(rendered.is_first for rendered in self._rendered)
+
     def wait(self) -> None:
         """Until everything launched is done."""
         for _, end in self._solving:
@@ -194,6 +203,7 @@ class Token2wav:
             self._tally.took("vocoder", rendered.mark.seconds_since(rendered.begin))
             rows = zip(rendered.clauses, rendered.renderings, rendered.samples, rendered.are_final, strict=True)
             for clause, rendering, samples, is_final in rows:
+                clause.awaits_samples = False
                 if rendering is None or clause.rendering is not rendering:
                     continue
                 num_heard = max(clause.num_samples - rendering.num_samples, 0)  # of these, before it was set aside

@@ -13,9 +13,9 @@ _RANK: Final = itemgetter(0)
 
 
 class Side:
-    """The flow's batches are of unheard utterances or of heard ones; one of each may run at a time.
+    """A batch of the flow is begun for unheard utterances or for heard ones; a small one may take others along.
 
-    So a first chunk waits for one Euler step of the others, and no batch is left half solved for its equal.
+    Each side has one running at a time, so no batch is left half solved for its equal.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,9 @@ class Due:
         self._side(view).put(view, rank)
         if view.wants_llm:
             (self.prompts if view.needs_prefill else self.decodes)[view.key] = rank
-        if view.batch is None and not view.block_frames:
+        # Who is about to be heard for the first time lacks nothing yet.
+        is_first_on_its_way = view.awaits_samples and view.deadline_s is None
+        if view.batch is None and not view.block_frames and not is_first_on_its_way:
             self.lacking[view.key] = rank
             self._num_pressed_lacking += rank[0] != CALM
 

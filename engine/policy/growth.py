@@ -16,12 +16,24 @@ from voicegate.engine import units
 UNTUNED_SHARE: Final = 0.8
 # What an agent's first words are assumed to come at before there is more than one to judge by: ordinary LLM speed.
 _ASSUMED_LETTERS_PER_S: Final = 90.0
+_LETTERS_PER_WORD: Final = 5.0
 # How much that assumption weighs, in seconds of text seen. Lower -> one slow word delays the start; higher -> a slow
 # writer is taken for a fast one, and its listener waits between the first block and the second.
 _ASSUMED_FOR_S: Final = 0.1
-# Of the letters that a writer's pace promises, counted on. Lower -> first sound later; higher -> who writes unevenly is
-# overtaken by the first block. At 0.7 steady writers of 5 words a second and more are not (docs/adr/0023).
-_TRUST: Final = 0.7
+# Faster than that nobody is taken for: words that came at once may have been held back on their way. Higher -> who
+# writes in bursts is overtaken by the first block; lower -> who writes fast is heard later.
+_FASTEST_LETTERS_PER_S: Final = 125.0
+# What comes so soon behind was sent with it. Higher -> a quick start is one piece, and who writes on slowly is
+# overtaken; lower -> pieces that one packet brought are taken for an uneven hand.
+_TOGETHER_S: Final = 0.002
+# Who is as uneven as chance (intervals that vary by their mean) until so many words have shown otherwise. Higher ->
+# even writers are heard later; lower -> two even intervals are taken for a habit.
+_UNEVEN_FOR_WORDS: Final = 0.1
+# How much the letters of a word vary, as the square of their deviation over their mean.
+_WORD_VARIATION: Final = 0.05
+# So many standard deviations fewer words are counted on than are to be expected. Higher -> first sound later of who
+# writes unevenly; lower -> more of them are overtaken by the first block (docs/adr/0068).
+_DEVIATIONS: Final = 1.5
 # A first block may have more of what the words but the last are worth, so many times the share, or so many times it of
 # what all are worth, the last among them: a start is no word longer for that. Higher -> first sound sooner, and words
 # are said of which the next is not known; lower -> later (docs/adr/0054).
@@ -35,6 +47,12 @@ _DRY_SHARE: Final = 1.0
 _PROMISED_SHARE: Final = 1.0
 # How soon "about to" is. Higher -> speech is made early more often; lower -> the block comes too late.
 _DRY_S: Final = 0.05
+# What a later block is expected to take when a sentence is begun, in mean times of those that were read lately: the
+# longest is most often one that nobody needed yet. Higher -> later first sound; lower -> gaps behind the first block.
+_EXPECTED_TIMES: Final = 2.0
+# What one more of them weighs in that mean. Lower -> load that comes in waves is met late; higher -> one slow block
+# makes all who come begin late.
+_NEWS_SHARE: Final = 0.05
 # After so long, half of what a slow block took is forgotten. Higher -> one slow block makes the next ones early for
 # longer; lower -> load that comes in waves is met late.
 _HALF_LIFE_S: Final = 1.0
@@ -136,23 +154,52 @@ def beginning(
 
 
 class WriterPace:
-    """How fast the letters of one context come, and so what will be known a little later."""
+    """How evenly and how fast the words of one context come, and so what will be known a little later."""
 
     def __init__(self) -> None:
         self._begun_s: float | None = None
+        self._last_s = 0.0
         self._num_letters = 0  # since the first words, which say nothing of the pace
+        self._num_intervals = 0
+        self._intervals_s, self._squares_s2 = 0.0, 0.0  # their sum, and that of their squares
 
     def wrote(self, num_letters: int, now_s: float) -> None:
         if self._begun_s is None:
             self._begun_s = now_s
         else:
             self._num_letters += num_letters
+            interval_s = now_s - self._last_s
+            if interval_s <= _TOGETHER_S:
+                return
+            self._num_intervals += 1
+            self._intervals_s += interval_s
+            self._squares_s2 += interval_s**2
+        self._last_s = now_s
 
     def letters_within(self, seconds: float, now_s: float) -> float:
-        """That can be counted on to come in the next `seconds`."""
-        seen_s = 0.0 if self._begun_s is None else now_s - self._begun_s
-        letters_per_s = (self._num_letters + _ASSUMED_LETTERS_PER_S * _ASSUMED_FOR_S) / (seen_s + _ASSUMED_FOR_S)
-        return _TRUST * letters_per_s * max(seconds, 0.0)
+        """That can be counted on to come in the next `seconds`: the mean less some deviations.
+
+        Words are taken for a renewal process, whose count in a time has the variance of mean times the squared
+        variation of its intervals (Cox, Renewal Theory, 1962, 4.2); that its rate is known from `seen_s` alone adds
+        seconds / seen_s of that.
+        """
+        seconds = max(seconds, 0.0)
+        num_assumed = _ASSUMED_LETTERS_PER_S * _ASSUMED_FOR_S
+        num_letters = self._num_letters + num_assumed
+        num_words = self._num_intervals + num_assumed / _LETTERS_PER_WORD
+        seen_s = _ASSUMED_FOR_S + (0.0 if self._begun_s is None else now_s - self._begun_s)
+        seen_s = max(seen_s, num_letters / _FASTEST_LETTERS_PER_S)
+        interval_s = seen_s / num_words
+        mean = seconds / interval_s
+        variance = mean * (self._variation(interval_s) * (1 + seconds / seen_s) + _WORD_VARIATION)
+        return num_letters / num_words * max(mean - _DEVIATIONS * math.sqrt(variance), 0.0)
+
+    def _variation(self, interval_s: float) -> float:
+        """Of the intervals around this one, as the square of their deviation over it; none before there is one."""
+        if not self._num_intervals:
+            return 0.0
+        around = self._squares_s2 / interval_s**2 - 2 * self._intervals_s / interval_s + self._num_intervals
+        return (_UNEVEN_FOR_WORDS + max(around, 0.0)) / (_UNEVEN_FOR_WORDS + self._num_intervals)
 
 
 class BlockTime:
@@ -164,6 +211,7 @@ class BlockTime:
     def __init__(self) -> None:
         self._first = _Fading()
         self._later = _Fading()
+        self._mean_later_s: float | None = None
         self._quickest_first_s = math.inf
         self._soonest_first_s, self._soonest_since_s = 0.0, 0.0
 
@@ -172,6 +220,10 @@ class BlockTime:
             soonest_s = self.soonest_first_s(now_s) if self._first.is_known else math.inf
             self._soonest_first_s, self._soonest_since_s = min(seconds, soonest_s), now_s
             self._quickest_first_s = min(self._quickest_first_s, seconds)
+        elif self._mean_later_s is None:
+            self._mean_later_s = seconds
+        else:
+            self._mean_later_s += _NEWS_SHARE * (seconds - self._mean_later_s)
         (self._first if is_first else self._later).rise(seconds, now_s)
 
     def is_strained(self, now_s: float) -> bool:
@@ -187,8 +239,13 @@ class BlockTime:
         return kept * self._soonest_first_s + (1 - kept) * self.first_s(now_s)
 
     def later_s(self, now_s: float) -> float:
-        """Of a block behind the first."""
+        """Of a block behind the first, at the longest."""
         return (self._later if self._later.is_known else self._first).at(now_s)
+
+    def expected_later_s(self, now_s: float) -> float:
+        """The same as it is to be expected."""
+        longest_s = self.later_s(now_s)
+        return longest_s if self._mean_later_s is None else min(longest_s, _EXPECTED_TIMES * self._mean_later_s)
 
 
 class _Fading:

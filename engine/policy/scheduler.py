@@ -7,12 +7,18 @@ costs little more than one of few.
 """
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.policy.due import Due, Side
 from voicegate.engine.policy.urgency import Limits, Rank, StreamView
 
+# A batch of up to so many frames takes ready blocks of the other side along, on a device that gains by it: two batches
+# one after the other take longer than both in one. Higher -> fewer and longer batches; lower -> whoever is of the other
+# side waits for a batch of his own.
+_COMPANY_FRAMES: Final = 1_200
 # Ready blocks, in batches, that keep the flow busy while the LLM waits and comes back. Lower -> the flow runs out;
 # higher -> the LLM steps for few rows at a time.
 _ENOUGH_BATCHES = 2
@@ -26,6 +32,7 @@ class Intake:
     takes_flow_step: bool = True
     num_new_batches: int = 2  # flow batches that may be begun beside the running ones
     num_blocks: int = 1_000_000  # free, of the flow's memory
+    has_first_blocks_under_way: bool = False  # launched to their end: nothing of them is to be decided any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +78,9 @@ def decide(due: Due, limits: Limits, intake: Intake = _ALL) -> Decision:
     firsts = [(first, side) for side in (due.unheard, due.heard) if (first := side.first) is not None]
     firsts.sort(key=_first)
     flow = _flow_work([side for _, side in firsts], limits, intake) if intake.takes_flow_step else None
-    is_flow_busy = flow is not None or not intake.takes_flow_step
+    is_flow_busy = flow is not None or not intake.takes_flow_step or intake.has_first_blocks_under_way
     shares_device = limits.is_concurrent and not limits.is_llm_apart
-    yields = shares_device and is_flow_busy and _has_right_of_way(due, limits)
+    yields = shares_device and is_flow_busy and _has_right_of_way(due, limits, intake)
     llm = _llm_work(due, limits, yields=yields) if intake.takes_llm_step else None
     if limits.is_concurrent or llm is None or flow is None:
         return Decision(llm, flow)
@@ -95,11 +102,12 @@ def _llm_work(due: Due, limits: Limits, *, yields: bool) -> LlmStep | None:
     return LlmStep(keys) if keys else None
 
 
-def _has_right_of_way(due: Due, limits: Limits) -> bool:
+def _has_right_of_way(due: Due, limits: Limits, intake: Intake) -> bool:
     """Whether tokens that nobody waits for would only slow the flow down: it is at first blocks, or has enough
     in waiting."""
     is_enough = due.heard.num_ready_frames >= _ENOUGH_BATCHES * limits.flow_batch.num_frames
-    return is_enough or bool(due.unheard.ready) or due.unheard.running is not None
+    is_at_first_blocks = due.unheard.running is not None or intake.has_first_blocks_under_way
+    return is_enough or is_at_first_blocks or bool(due.unheard.ready)
 
 
 def _flow_work(sides: list[Side], limits: Limits, intake: Intake) -> BeginBlocks | AdvanceBatch | None:
@@ -111,8 +119,19 @@ def _flow_work(sides: list[Side], limits: Limits, intake: Intake) -> BeginBlocks
             size = limits.calm_flow_batch if side.is_calm and limits.calm_flow_batch else limits.flow_batch
             keys = _packed(side.ready, size, intake.num_blocks)
             if keys:
-                return BeginBlocks(keys)
+                others = [each for each in sides if each is not side and each.running is None]
+                company = _company(keys, side, others, size, intake) if limits.is_concurrent else ()
+                return BeginBlocks((*keys, *company))
     return None
+
+
+def _company(keys: Sequence[int], side: Side, others: list[Side], size: BatchSize, intake: Intake) -> tuple[int, ...]:
+    """Ready blocks of the other side that go along with these."""
+    views = [side.ready[key][1] for key in keys]
+    num_frames = min(_COMPANY_FRAMES, size.num_frames) - sum([view.block_frames for view in views])
+    room = BatchSize(size.num_rows - len(keys), max(num_frames, 0))
+    num_free_blocks = intake.num_blocks - sum([view.num_blocks for view in views])
+    return tuple(key for each in others for key in _packed(each.ready, room, num_free_blocks))
 
 
 def _packed(ready: dict[int, tuple[Rank, StreamView]], size: BatchSize, num_free_blocks: int) -> tuple[int, ...]:

@@ -33,6 +33,7 @@ class StreamView(NamedTuple):
     batch: int | None = None  # the running flow batch that solves its block
     begun_s: float | None = 0.0  # its clause was started; None: it waits for room
     needs_prefill: bool = False  # its next LLM step reads the whole prompt
+    awaits_samples: bool = False  # of a block, of which all is launched
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from voicegate.bench.full_size import natural
+from voicegate.bench.full_size.families import FULL_SIZES, raw_json, special_tokens_of
+from voicegate.bench.full_size.source import tokenizer_files
 from voicegate.bench.simulated import __main__ as command
 from voicegate.bench.simulated.device import Device, euler_step_s, llm_step_s
+from voicegate.bench.simulated.models import VOICES
+from voicegate.engine.checkpoint.model_json import check_model_json
+from voicegate.engine.checkpoint.options import ConvertOptions
+from voicegate.engine.checkpoint.tokenizer import build_tokenizer
+from voicegate.engine.model.config import Family
+from voicegate.engine.text.spoken_length import spoken_letters
 
 pytestmark = pytest.mark.unit
 
@@ -34,7 +43,7 @@ def test_lanes_slow_each_other_down_for_as_long_as_both_work() -> None:
     llm, flow = device.llm.mark(), device.token2wav.mark()
     device.run(0.1)
     assert llm.reached_s == pytest.approx(0.003), "three times its own"
-    assert flow.reached_s == pytest.approx(0.010 + 0.003 * (1 - 1 / 1.25))
+    assert flow.reached_s == pytest.approx(0.010 + 0.003 * (1 - 1 / 1.5))
 
 
 def test_an_llm_apart_and_the_flow_take_their_own_time() -> None:
@@ -94,3 +103,16 @@ def test_of_a_mixed_load_every_writer_has_a_row(
     assert {"whole", "20"} <= set(found["by_writer"])
     assert found["by_writer"]["whole"]["first_audio_ms"]["p50"] < found["by_writer"]["20"]["first_audio_ms"]["p50"]
     assert "\n  whole" in capsys.readouterr().out
+
+
+def test_its_voices_are_those_of_a_generated_checkpoint(tmp_path: Path) -> None:
+    sizes = FULL_SIZES[Family.COSYVOICE3]
+    model = check_model_json(raw_json(sizes, name="model.json", decoding=ConvertOptions().decoding), name="model.json")
+    merges = natural.english_merges()
+    for name, content in tokenizer_files(sizes, merges).items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    tokenizer = build_tokenizer(tmp_path / "vocab.json", tmp_path / "merges.txt", specials=special_tokens_of(sizes))
+    prompts = list(natural.prompts(natural.Worths(model, tokenizer)))
+    assert [num_tokens for num_tokens, _ in VOICES] == [each.num_tokens for each in prompts]
+    paces = [each.num_tokens / spoken_letters(each.transcript) for each in prompts]
+    assert [tokens_per_letter for _, tokens_per_letter in VOICES] == pytest.approx(paces, abs=0.005)

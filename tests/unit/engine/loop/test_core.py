@@ -302,6 +302,29 @@ def test_a_sentence_is_not_read_again_before_its_first_block_is_heard(monkeypatc
     assert all(were_heard)
 
 
+def test_only_a_newcomers_beginning_tells_how_long_a_block_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later sentence is begun for its listener's sake, and waits behind whoever is more urgent."""
+    engine = HandDrivenEngine(CONFIG, hollow().stages)
+    start, begun = engine.core._speaking.start, []
+
+    def spy(utterance: Utterance, clause: Clause) -> None:
+        is_newcomer = utterance.deadline_s is None
+        start(utterance, clause)
+        begun.append((is_newcomer, clause.reading_since_s is not None))
+
+    monkeypatch.setattr(engine.core._speaking, "start", spy)
+    utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
+    text = "The train to the coast leaves at nine. From platform four it always does and it always will. "
+    for word in text.split():
+        engine.core.push_text(utterance_id, f"{word} ")
+        until_s = engine.now_s + 0.4
+        while engine.now_s < until_s:
+            engine.step()
+    engine.core.end_text(utterance_id)
+    engine.run()
+    assert begun == [(True, True), (False, False)]
+
+
 def test_a_sentence_is_not_read_again_while_a_block_of_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """When that one is heard, more is known; and each reading takes a prompt's time for however few tokens."""
     engine = HandDrivenEngine(CONFIG, hollow().stages)

@@ -205,6 +205,22 @@ def test_samples_come_behind_their_block_and_its_mel_is_let_go_at_once() -> None
     assert 3 * lanes.count("flow_seconds") == lanes.count("flow_steps")  # the tiny model's blocks take three, in one go
 
 
+def test_the_llm_makes_no_step_while_a_first_block_is_launched_to_its_end() -> None:
+    """Beside it that would come later, and nobody lacks tokens yet."""
+    lanes = Lanes()
+    subject = lanes.speak("u")
+    lanes.step_until(lambda: lanes.count("vocoder_calls") == 1, lanes.llm, lanes.token2wav)
+    num_steps = lanes.count("llm_steps")
+    for _ in range(50):
+        lanes.engine.core.step()
+        lanes.llm.move_on()
+    assert lanes.count("llm_steps") == num_steps
+    lanes.step_until(lambda: bool(lanes.heard(subject).pcm), lanes.llm, lanes.token2wav)
+    lanes.step_until(lambda: lanes.count("llm_steps") > num_steps, lanes.llm, lanes.token2wav)
+    lanes.engine.run()
+    assert isinstance(lanes.heard(subject).end, Done)
+
+
 def test_a_cancel_behind_a_launched_call_is_heard_by_nobody() -> None:
     lanes = Lanes()
     free = (lanes.stages.llm.num_free_slots, lanes.stages.flow.num_free_blocks)

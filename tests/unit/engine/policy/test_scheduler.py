@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -145,6 +146,57 @@ def test_heard_utterances_wait_for_the_batch_of_their_equals_but_newcomers_do_no
     newcomer = IDLE._replace(key=2, waiting_since_s=4.0, block_frames=50)
     assert decide([running, ready, newcomer], 5.0, LIMITS).flow == BeginBlocks((2,))
     assert decide([running, ready, newcomer], 5.0, LIMITS, Intake(num_new_batches=0)).flow == AdvanceBatch(7)
+
+
+GPU = Limits(flow_batch=whole(34), is_concurrent=True)
+
+
+def ready(key: int, *, deadline_s: float | None = None, **fields: Any) -> StreamView:
+    return IDLE._replace(key=key, deadline_s=deadline_s, block_frames=50, max_lead_s=99.0)._replace(**fields)
+
+
+def test_on_a_gpu_a_small_batch_takes_ready_blocks_of_the_other_side_along() -> None:
+    heard, newcomer = ready(1, deadline_s=6.0), ready(2, waiting_since_s=4.5)
+    assert decide([heard, newcomer], 5.0, GPU).flow == BeginBlocks((2, 1))
+    pressing = ready(3, deadline_s=5.1)
+    assert decide([pressing, newcomer], 5.0, GPU).flow == BeginBlocks((3, 2))
+    assert decide([heard, newcomer], 5.0, replace(GPU, is_concurrent=False)).flow == BeginBlocks((2,))
+
+
+def test_no_more_go_along_than_there_is_room_for() -> None:
+    heard = [ready(key, deadline_s=6.0 + key) for key in range(40)]
+    newcomers = [ready(100 + key, waiting_since_s=4.5, block_frames=30) for key in range(10)]
+    begun = decide([*heard, *newcomers], 5.0, GPU).flow
+    assert begun == BeginBlocks((*range(100, 110), *range(18))), "1,200 frames: 10 of 30, 18 of 50"
+    begun = decide([*heard, *newcomers], 5.0, GPU, Intake(num_blocks=12)).flow
+    assert begun == BeginBlocks((*range(100, 110), 0, 1))
+    few_rows = replace(GPU, flow_batch=BatchSize(num_rows=11, num_frames=1_700))
+    assert decide([*heard, *newcomers], 5.0, few_rows).flow == BeginBlocks((*range(100, 110), 0))
+    pressing = [ready(key, deadline_s=5.1) for key in range(30)]
+    assert decide([*pressing, *newcomers], 5.0, GPU).flow == BeginBlocks(tuple(range(30))), "large as it is"
+
+
+def test_nobody_goes_along_whose_equals_are_solved_already() -> None:
+    running, heard = IDLE._replace(key=0, deadline_s=9.0, batch=7), ready(1, deadline_s=6.0)
+    newcomer = ready(2, waiting_since_s=4.5)
+    assert decide([running, heard, newcomer], 5.0, GPU).flow == BeginBlocks((2,))
+
+
+def test_the_llm_makes_way_for_first_blocks_to_their_end() -> None:
+    """Also behind the launch of their last step, when nothing of them is to be decided any more."""
+    heard = IDLE._replace(key=1, deadline_s=9.0, wants_llm=True)
+    assert decide([heard], 5.0, GPU).llm == LlmStep((1,))
+    under_way = Intake(has_first_blocks_under_way=True)
+    assert decide([heard], 5.0, GPU, under_way).llm is None
+    about_to_be_heard = IDLE._replace(key=2, wants_llm=True, awaits_samples=True)
+    assert decide([heard, about_to_be_heard], 5.0, GPU, under_way).llm is None, "who has a block coming lacks nothing"
+    newcomer = IDLE._replace(key=3, wants_llm=True)
+    step = decide([heard, about_to_be_heard, newcomer], 5.0, GPU, under_way).llm
+    assert step is not None
+    assert set(step.keys) == {1, 2, 3}, "but for who has none all step"
+    short = heard._replace(deadline_s=5.5, awaits_samples=True)
+    assert decide([short], 5.0, GPU, under_way).llm == LlmStep((1,)), "and for a listener who has little left"
+    assert decide([heard], 5.0, replace(GPU, is_llm_apart=True), under_way).llm == LlmStep((1,))
 
 
 def test_a_listener_at_the_edge_overtakes_newcomers_and_newcomers_age() -> None:
