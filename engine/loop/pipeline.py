@@ -215,6 +215,7 @@ class Pipeline:
         """What the lanes take now."""
         return Intake(
             takes_llm_step=self._llm.takes_step,
+            is_llm_busy=self._llm.is_busy,
             takes_flow_step=self.token2wav.takes_step,
             num_new_batches=self._stages.flow.num_free_batches,
             num_blocks=self._stages.flow.num_free_blocks,

@@ -15,10 +15,10 @@ from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.policy.due import Due, Side
 from voicegate.engine.policy.urgency import Limits, Rank, StreamView
 
-# A batch of up to so many frames takes ready blocks of the other side along, on a device that gains by it: two batches
-# one after the other take longer than both in one. Higher -> fewer and longer batches; lower -> whoever is of the other
-# side waits for a batch of his own.
-_COMPANY_FRAMES: Final = 1_200
+# Rows of the next LLM step, from which on none is launched ahead of its turn beside the flow: the device has work until
+# the host has looked at the last one, and more rows gather. Higher -> the flow is slowed down more; lower -> where rows
+# are few each token waits for the host.
+_ENOUGH_ROWS: Final = 16
 # Ready blocks, in batches, that keep the flow busy while the LLM waits and comes back. Lower -> the flow runs out;
 # higher -> the LLM steps for few rows at a time.
 _ENOUGH_BATCHES = 2
@@ -29,6 +29,7 @@ class Intake:
     """What can be launched at this moment."""
 
     takes_llm_step: bool = True
+    is_llm_busy: bool = False  # one is under way
     takes_flow_step: bool = True
     num_new_batches: int = 2  # flow batches that may be begun beside the running ones
     num_blocks: int = 1_000_000  # free, of the flow's memory
@@ -81,7 +82,9 @@ def decide(due: Due, limits: Limits, intake: Intake = _ALL) -> Decision:
     is_flow_busy = flow is not None or not intake.takes_flow_step or intake.has_first_blocks_under_way
     shares_device = limits.is_concurrent and not limits.is_llm_apart
     yields = shares_device and is_flow_busy and _has_right_of_way(due, limits, intake)
-    llm = _llm_work(due, limits, yields=yields) if intake.takes_llm_step else None
+    is_next_enough = len(due.decodes) + len(due.prompts) >= _ENOUGH_ROWS
+    waits = shares_device and is_flow_busy and intake.is_llm_busy and is_next_enough
+    llm = _llm_work(due, limits, yields=yields) if intake.takes_llm_step and not waits else None
     if limits.is_concurrent or llm is None or flow is None:
         return Decision(llm, flow)
     # One processor: the most urgent utterance's next work, and a block before further tokens of it.
@@ -120,16 +123,16 @@ def _flow_work(sides: list[Side], limits: Limits, intake: Intake) -> BeginBlocks
             keys = _packed(side.ready, size, intake.num_blocks)
             if keys:
                 others = [each for each in sides if each is not side and each.running is None]
-                company = _company(keys, side, others, size, intake) if limits.is_concurrent else ()
+                company = _company(keys, side, others, limits.flow_batch, intake) if limits.is_concurrent else ()
                 return BeginBlocks((*keys, *company))
     return None
 
 
 def _company(keys: Sequence[int], side: Side, others: list[Side], size: BatchSize, intake: Intake) -> tuple[int, ...]:
-    """Ready blocks of the other side that go along with these."""
+    """Ready blocks of the other side that go along with these: two batches in turn take longer than both in one."""
     views = [side.ready[key][1] for key in keys]
-    num_frames = min(_COMPANY_FRAMES, size.num_frames) - sum([view.block_frames for view in views])
-    room = BatchSize(size.num_rows - len(keys), max(num_frames, 0))
+    num_frames = size.num_frames - sum([view.block_frames for view in views])
+    room = BatchSize(max(size.num_rows - len(keys), 0), max(num_frames, 0))
     num_free_blocks = intake.num_blocks - sum([view.num_blocks for view in views])
     return tuple(key for each in others for key in _packed(each.ready, room, num_free_blocks))
 

@@ -167,19 +167,32 @@ def test_no_more_go_along_than_there_is_room_for() -> None:
     heard = [ready(key, deadline_s=6.0 + key) for key in range(40)]
     newcomers = [ready(100 + key, waiting_since_s=4.5, block_frames=30) for key in range(10)]
     begun = decide([*heard, *newcomers], 5.0, GPU).flow
-    assert begun == BeginBlocks((*range(100, 110), *range(18))), "1,200 frames: 10 of 30, 18 of 50"
+    assert begun == BeginBlocks((*range(100, 110), *range(24))), "34 rows"
     begun = decide([*heard, *newcomers], 5.0, GPU, Intake(num_blocks=12)).flow
     assert begun == BeginBlocks((*range(100, 110), 0, 1))
-    few_rows = replace(GPU, flow_batch=BatchSize(num_rows=11, num_frames=1_700))
-    assert decide([*heard, *newcomers], 5.0, few_rows).flow == BeginBlocks((*range(100, 110), 0))
-    pressing = [ready(key, deadline_s=5.1) for key in range(30)]
-    assert decide([*pressing, *newcomers], 5.0, GPU).flow == BeginBlocks(tuple(range(30))), "large as it is"
+    few_frames = replace(GPU, flow_batch=BatchSize(num_rows=40, num_frames=450))
+    assert decide([*heard, *newcomers], 5.0, few_frames).flow == BeginBlocks((*range(100, 110), 0, 1, 2))
+    calm = [ready(key, deadline_s=60.0) for key in range(40)]
+    larger = replace(GPU, calm_flow_batch=whole(40))
+    assert decide(calm, 5.0, larger).flow == BeginBlocks(tuple(range(40)))
+    assert decide([*calm, *newcomers[:2]], 5.0, larger).flow == BeginBlocks((100, 101, *range(32)))
 
 
 def test_nobody_goes_along_whose_equals_are_solved_already() -> None:
     running, heard = IDLE._replace(key=0, deadline_s=9.0, batch=7), ready(1, deadline_s=6.0)
     newcomer = ready(2, waiting_since_s=4.5)
     assert decide([running, heard, newcomer], 5.0, GPU).flow == BeginBlocks((2,))
+
+
+def test_beside_the_flow_no_llm_step_of_many_rows_is_launched_ahead() -> None:
+    running = IDLE._replace(key=0, deadline_s=9.0, batch=7, max_lead_s=99.0)
+    newcomers = [IDLE._replace(key=key, waiting_since_s=4.5, wants_llm=True) for key in range(1, 17)]
+    under_way = Intake(is_llm_busy=True)
+    assert decide([running, *newcomers], 5.0, GPU, under_way).llm is None
+    assert decide([running, *newcomers], 5.0, GPU).llm is not None
+    assert decide([running, *newcomers[:15]], 5.0, GPU, under_way).llm is not None, "few: they would wait for the host"
+    assert decide(newcomers, 5.0, GPU, under_way).llm is not None, "the device would"
+    assert decide([running, *newcomers], 5.0, replace(GPU, is_llm_apart=True), under_way).llm is not None
 
 
 def test_the_llm_makes_way_for_first_blocks_to_their_end() -> None:
