@@ -107,7 +107,8 @@ class EngineInfo:
     is_reproducible: bool = True  # equal text, voice and seed sound alike; else no request may name a seed
     family: str = ""  # of models, as its configuration names it
     languages: tuple[str, ...] = ("en",)  # that the model speaks; the first where nothing else is said
-    vocoder: str = ""  # what computes it: torch, cuda or tensorrt; engine processes may differ in it
+    flow: str = ""  # what computes it: torch, cuda or tensorrt; engine processes may differ in it
+    vocoder: str = ""  # the same
 
 
 # --- events -----------------------------------------------------------------------------------------------

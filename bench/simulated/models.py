@@ -215,6 +215,7 @@ class _Solve:
 
 
 class _Solver:
+    name = "simulated"
     graphs = NOTHING_TO_CAPTURE
 
     def __init__(self, lane: Lane) -> None:

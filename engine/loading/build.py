@@ -218,6 +218,7 @@ def engine_info(config: EngineConfig, stages: Stages, *others: Stages) -> Engine
         is_reproducible=traits.is_reproducible,
         family=model.family,
         languages=model.languages,
+        flow=stages.flow.name,
         vocoder=stages.vocoder.name,
     )
 

@@ -199,7 +199,8 @@ class Gateway:
             self._phase = Phase.READY
             self._manager.ready()
             self.settled.set()
-            log.info("ready", model=self._info.model, voices=len(self._info.voices), vocoder=self._info.vocoder)
+            info = self._info
+            log.info("ready", model=info.model, voices=len(info.voices), flow=info.flow, vocoder=info.vocoder)
             await self._dispatcher.run()
         except EngineError as error:
             log.error("engine failed", reason=str(error))

@@ -176,6 +176,7 @@ class _HollowSolve:
 
 
 class _HollowSolver:
+    name = "hollow"
     graphs = NOTHING_TO_CAPTURE
 
     def __init__(self, *, max_streams: int) -> None:

@@ -173,6 +173,10 @@ class FlowBackend(Protocol[Prompt, Stream]):
     """A prompt lives from `prepare`, or its rendering's result, to `release`, a stream from `open` to `close`."""
 
     @property
+    def name(self) -> str:
+        """What computes: torch, cuda (our kernels) or tensorrt, which has our kernels beside it."""
+
+    @property
     def graphs(self) -> Capturable: ...
 
     @property

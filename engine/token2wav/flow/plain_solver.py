@@ -18,6 +18,7 @@ from voicegate.engine.token2wav.flow.stream import BlockStream
 class PlainSolver:
     """Implements BlockSolver; as many batches as there are streams."""
 
+    name = "torch"
     graphs = NOTHING_TO_CAPTURE
 
     def __init__(self, model: FlowModel, pool: BlockPool, *, max_streams: int) -> None:

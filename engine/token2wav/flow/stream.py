@@ -127,6 +127,10 @@ class BlockSolver(Protocol):
     """Two implementations: tensors as large as the batch, and fixed buffers for CUDA graphs."""
 
     @property
+    def name(self) -> str:
+        """What computes: torch, cuda (our kernels) or tensorrt."""
+
+    @property
     def graphs(self) -> Capturable: ...
 
     def batch_size(self, max_rows: int) -> BatchSize:

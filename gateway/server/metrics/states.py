@@ -72,9 +72,9 @@ class States(Collector):
 
     def collect(self) -> Iterator[Metric]:
         status = self._status()
-        info = GaugeMetricFamily("voicegate_info", "Always 1", labels=("version", "model", "vocoder"))
+        info = GaugeMetricFamily("voicegate_info", "Always 1", labels=("version", "model", "flow", "vocoder"))
         told = status.info
-        info.add_metric((__version__, *(("", "") if told is None else (told.model, told.vocoder))), 1)
+        info.add_metric((__version__, *(("", "", "") if told is None else (told.model, told.flow, told.vocoder))), 1)
         yield info
         yield _gauge("ready", "1: a new socket would be let in", status.refusal is None)
         yield _gauge("engine_hangs", "1: the engine has work and gets nothing done", status.hang is not None)

@@ -97,6 +97,10 @@ class CudaSolver:
                 self._views[number, shape] = view
                 self._of_engines[number, shape] = engines.estimator(shape, self._estimator, tensors, view)
 
+    @property
+    def name(self) -> str:
+        return "cuda" if self._engines is None else "tensorrt"
+
     def batch_size(self, max_rows: int) -> BatchSize:
         return self._config.batch_size(max_rows)
 

@@ -68,6 +68,8 @@ _Key = tuple[_Place, Pass]
 class BucketSolver:
     """Implements Solver."""
 
+    name = "cuda"
+
     def __init__(
         self, model: StepAudio2Flow, memory: FlowMemory, config: BucketConfig, *, step: EulerStep | None = None
     ) -> None:

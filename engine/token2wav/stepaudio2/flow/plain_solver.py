@@ -15,6 +15,7 @@ from voicegate.engine.token2wav.stepaudio2.flow.passes import ChunkPasses
 class PlainSolver:
     """Implements Solver."""
 
+    name = "torch"
     graphs = NOTHING_TO_CAPTURE
 
     def __init__(self, model: StepAudio2Flow, memory: FlowMemory, *, max_batches: int) -> None:

@@ -49,6 +49,10 @@ class StepAudio2FlowRunner:
         self._num_open = 0
 
     @property
+    def name(self) -> str:
+        return self._solver.name
+
+    @property
     def graphs(self) -> Capturable:
         return self._solver.graphs
 

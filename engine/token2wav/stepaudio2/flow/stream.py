@@ -53,6 +53,10 @@ class Solve(Protocol):
 
 class Solver(Protocol):
     @property
+    def name(self) -> str:
+        """What computes: torch, cuda (our kernels) or tensorrt."""
+
+    @property
     def graphs(self) -> Capturable: ...
 
     @property

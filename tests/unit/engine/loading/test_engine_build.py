@@ -223,6 +223,9 @@ def test_a_flow_has_what_was_built(machine: Callable[[str], Package], parts: Flo
     flow = load_flow_model(config.model_dir, MODEL.cosyvoice3_flow, CPU, dtype=torch.float32)
     pool = BlockPool(MODEL.cosyvoice3_flow.estimator, num_steps=10, num_blocks=4, device=CPU, dtype=torch.float32)
     solver = gpu_solver(config, MODEL, device, SILENT)(flow, pool)
+    assert solver.name == "tensorrt"
+    ours = replace(config, flow_backend="cuda")
+    assert gpu_solver(ours, MODEL, device, SILENT)(flow, pool).name == "cuda"
     package.calls.clear()
     found = drain(runner := FlowRunner(flow, pool, solver, max_streams=1), opened(runner))
     assert sum(name == "IExecutionContext.execute_async_v3" for name, _ in package.calls) == 20, "steps of two blocks"

@@ -5,7 +5,8 @@ from prometheus_client import CollectorRegistry
 
 from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine
-from voicegate.engine.interface import EngineStats
+from voicegate import __version__
+from voicegate.engine.interface import EngineInfo, EngineStats
 from voicegate.gateway.server.metrics.states import States
 from voicegate.gateway.server.status import Load, Status
 
@@ -24,6 +25,13 @@ def test_before_there_is_an_engine_all_is_nothing() -> None:
     assert registry.get_sample_value("voicegate_engine_hangs") == 0
     assert registry.get_sample_value("voicegate_batch_rows_count", {"stage": "flow"}) == 0
     assert registry.get_sample_value("voicegate_engine_steps_total") == 0
+
+
+def test_what_runs_the_models_is_told() -> None:
+    info = EngineInfo("m", (), "v", (), 312, 8, 5000, flow="cuda", vocoder="tensorrt")
+    registry = scraped(Status(None, info), EngineStats())
+    labels = {"version": __version__, "model": "m", "flow": "cuda", "vocoder": "tensorrt"}
+    assert registry.get_sample_value("voicegate_info", labels) == 1
 
 
 def test_load_is_told_with_its_limits() -> None:
