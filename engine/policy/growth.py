@@ -33,18 +33,18 @@ _UNEVEN_FOR_WORDS: Final = 0.1
 _WORD_VARIATION: Final = 0.05
 # So many standard deviations fewer words are counted on than are to be expected. Higher -> first sound later of who
 # writes unevenly; lower -> more of them are overtaken by the first block (docs/adr/0068).
-_DEVIATIONS: Final = 1.5
-# A first block may have more of what the words but the last are worth, so many times the share, or so many times it of
-# what all are worth, the last among them: a start is no word longer for that. Higher -> first sound sooner, and words
-# are said of which the next is not known; lower -> later (docs/adr/0054).
+_DEVIATIONS: Final = 2.0
+# A first block may have more of what the words but the last are worth, so many times the share, or the share of what
+# all are worth, the last among them: a start is no word longer for that. Higher -> first sound sooner, and words
+# are said of which the next is not known; lower -> later (docs/adr/0054, 0068).
 _FIRST_TIMES: Final = 1.25
-_FIRST_TIMES_OF_ALL: Final = 0.875
 # The share of what all known words are worth, for a listener who is about to run dry: better speech that was made a
 # little too early than a gap. Higher -> it drags and pauses; lower -> gaps.
 _DRY_SHARE: Final = 1.0
-# The same of the words but the last for the second block, when the first is begun and they are only promised. Higher ->
-# first sound sooner; lower -> fewer who wait for the second block (docs/adr/0023).
-_PROMISED_SHARE: Final = 1.0
+# The same of the words but the last for the second block, when the first is begun and they are only promised: they are
+# promised with deviations to spare, and the last of them comes along. Higher -> first sound sooner; lower -> fewer who
+# wait for the second block (docs/adr/0068).
+_PROMISED_SHARE: Final = 1.2
 # How soon "about to" is. Higher -> speech is made early more often; lower -> the block comes too late.
 _DRY_S: Final = 0.05
 # What a later block is expected to take when a sentence is begun, in mean times of those that were read lately: the
@@ -82,7 +82,7 @@ class Worth:
         later = self.letters_for(num_tokens + num_second_tokens, share=_PROMISED_SHARE)
         return Needed(
             but_last=self.letters_for(num_tokens, share=_FIRST_TIMES * self.token_share),
-            of_all=self.letters_for(num_tokens, share=_FIRST_TIMES_OF_ALL * self.token_share),
+            of_all=self.letters_for(num_tokens),
             at_least=later - num_promised,
         )
 

@@ -27,20 +27,20 @@ def test_where_it_presses_more_may_be_said_and_of_the_last_word_too() -> None:
     assert Worth(1.8, token_share=1.2).to_go_on(18, is_dry=True).are_there(num_but_last=3, num_of_all=10 / 1.2)
 
 
-def test_a_sentence_begins_with_what_its_words_are_worth_or_most_of_it_with_the_last() -> None:
+def test_a_sentence_begins_with_more_of_its_words_or_with_the_last_of_them() -> None:
     needed = Worth(1.8, token_share=0.8).to_begin(18, num_second_tokens=0, num_promised=99)
     assert needed.are_there(num_but_last=10, num_of_all=10)
-    assert needed.are_there(num_but_last=3, num_of_all=14.3)
-    assert not needed.are_there(num_but_last=9.9, num_of_all=14.2)
+    assert needed.are_there(num_but_last=3, num_of_all=12.6)
+    assert not needed.are_there(num_but_last=9.9, num_of_all=12.4)
     slower = Worth(1.8, token_share=0.4).to_begin(18, num_second_tokens=0, num_promised=99)
-    assert not slower.are_there(num_but_last=19.9, num_of_all=28.5), "as much less as its share is"
+    assert not slower.are_there(num_but_last=19.9, num_of_all=24.9), "as much less as its share is"
     assert slower.are_there(num_but_last=20, num_of_all=20)
 
 
 def test_a_sentence_begins_when_the_next_blocks_words_will_have_come() -> None:
-    needed = Worth(1.8, token_share=0.8).to_begin(18, num_second_tokens=45, num_promised=20)
-    assert needed.are_there(num_but_last=15, num_of_all=15)
-    assert not needed.are_there(num_but_last=14.9, num_of_all=99)
+    needed = Worth(1.8, token_share=0.8).to_begin(18, num_second_tokens=45, num_promised=15)
+    assert needed.are_there(num_but_last=14.2, num_of_all=14.2)
+    assert not needed.are_there(num_but_last=14.1, num_of_all=99)
 
 
 def test_the_next_block_is_due_a_lead_and_a_turn_before_the_listener_runs_dry() -> None:
