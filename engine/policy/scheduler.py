@@ -2,8 +2,8 @@
 
 Work is one LLM step of a batch or one Euler step of a batch of blocks, so a cancel or a newcomer waits milliseconds.
 Where the device runs both side by side, both are chosen; but each slows the other down, so the LLM makes way for first
-blocks, and waits where more blocks are ready than the flow can take; its rows gather meanwhile, and a step of many
-costs little more than one of few.
+blocks, waits where more blocks are ready than the flow can take, and is not launched ahead with many rows; they gather
+meanwhile, and a step of many costs little more than one of few.
 """
 
 import heapq
@@ -80,11 +80,11 @@ def decide(due: Due, limits: Limits, intake: Intake = _ALL) -> Decision:
     firsts.sort(key=_first)
     flow = _flow_work([side for _, side in firsts], limits, intake) if intake.takes_flow_step else None
     is_flow_busy = flow is not None or not intake.takes_flow_step or intake.has_first_blocks_under_way
-    shares_device = limits.is_concurrent and not limits.is_llm_apart
-    yields = shares_device and is_flow_busy and _has_right_of_way(due, limits, intake)
-    is_next_enough = len(due.decodes) + len(due.prompts) >= _ENOUGH_ROWS
-    waits = shares_device and is_flow_busy and intake.is_llm_busy and is_next_enough
-    llm = _llm_work(due, limits, yields=yields) if intake.takes_llm_step and not waits else None
+    is_beside_flow = is_flow_busy and limits.is_concurrent and not limits.is_llm_apart
+    is_ahead = intake.is_llm_busy and len(due.decodes) + len(due.prompts) >= _ENOUGH_ROWS
+    yields = is_beside_flow and _has_right_of_way(due, limits, intake)
+    takes_llm_step = intake.takes_llm_step and not (is_beside_flow and is_ahead)
+    llm = _llm_work(due, limits, yields=yields) if takes_llm_step else None
     if limits.is_concurrent or llm is None or flow is None:
         return Decision(llm, flow)
     # One processor: the most urgent utterance's next work, and a block before further tokens of it.
