@@ -58,7 +58,7 @@ def socket_headline(runs: Sequence[dict[str, Any]]) -> str | None:
     if not parts:
         return None
     most = [f"{num} streams of {text}" for text, num in _most_held(runs).items() if num]
-    sustained = f"; {' or '.join(most)} without a gap" if most else ""
+    sustained = f"; {' or '.join(most)} without a gap of 100 ms" if most else ""
     machine = run["environment"]
     return (
         f"**First audio {' and '.join(parts)}{sustained}**, through sockets as shipped, on one {machine['gpu']}, with "
