@@ -73,7 +73,8 @@ class Arrivals:
         num_steps, self._num_steps_seen = self._token2wav.num_steps - self._num_steps_seen, self._token2wav.num_steps
         if not self._waiting:
             return False
-        is_taken = decision.flow is not None if self._stages.is_concurrent else not decision.is_idle
+        is_flow_taken = decision.flow is not None or decision.holds_flow
+        is_taken = is_flow_taken if self._stages.is_concurrent else not decision.is_idle
         self._turns.note_speech(num_steps)
         return not is_taken and self._step()
 

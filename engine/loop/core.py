@@ -222,7 +222,7 @@ class EngineCore:
         if not decision.is_idle:
             return decision
         # What an LLM is at work on takes room, and makes none.
-        if due.has_blocks and not self._pipeline.token2wav.is_busy:
+        if due.has_blocks and not (decision.holds_flow or self._pipeline.token2wav.is_busy):
             return None
         return Decision(wake_at_s=self._roster.next_alarm_s(now_s))
 

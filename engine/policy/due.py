@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import Final
 
-from voicegate.engine.policy.urgency import CALM, Rank, StreamView
+from voicegate.engine.policy.urgency import CALM, LISTENER, Rank, StreamView
 
 _RANK: Final = itemgetter(0)
 
@@ -60,7 +60,8 @@ class Due:
         self.decodes: dict[int, Rank] = {}  # of whose LLM pass a step may be launched
         self.prompts: dict[int, Rank] = {}  # the same, where it reads the whole prompt
         self.lacking: dict[int, Rank] = {}  # who have no block, but may have the tokens of one
-        self._num_pressed_lacking = 0
+        self._num_urgent_lacking = 0
+        self._num_unheard_lacking = 0
         self._all: dict[int, tuple[Rank, StreamView]] = {}
 
     def __len__(self) -> int:
@@ -74,8 +75,13 @@ class Due:
 
     @property
     def is_token_urgent(self) -> bool:
-        """Whether somebody lacks tokens of the next block who is unheard, or has little left."""
-        return self._num_pressed_lacking > 0
+        """Whether somebody lacks tokens of the next block who is unheard, or about to run dry."""
+        return self._num_urgent_lacking > 0
+
+    @property
+    def lacks_first_tokens(self) -> bool:
+        """Whether somebody unheard lacks tokens of the first block."""
+        return self._num_unheard_lacking > 0
 
     @property
     def has_blocks(self) -> bool:
@@ -96,7 +102,7 @@ class Due:
         is_first_on_its_way = view.awaits_samples and view.deadline_s is None
         if view.batch is None and not view.block_frames and not is_first_on_its_way:
             self.lacking[view.key] = rank
-            self._num_pressed_lacking += rank[0] != CALM
+            self._count_lacking(view, rank, 1)
 
     def drop(self, key: int) -> None:
         ranked = self._all.pop(key, None)
@@ -107,7 +113,13 @@ class Due:
         self.decodes.pop(key, None)
         self.prompts.pop(key, None)
         if self.lacking.pop(key, None) is not None:
-            self._num_pressed_lacking -= rank[0] != CALM
+            self._count_lacking(view, rank, -1)
+
+    def _count_lacking(self, view: StreamView, rank: Rank, change: int) -> None:
+        if rank[0] < LISTENER:
+            self._num_urgent_lacking += change
+        if view.deadline_s is None:
+            self._num_unheard_lacking += change
 
     def _side(self, view: StreamView) -> Side:
         return self.unheard if view.deadline_s is None else self.heard

@@ -1,9 +1,10 @@
 """Which work next: a pure function of whose work is due, in the order of urgency.py. No torch, no clock.
 
 Work is one LLM step of a batch or one Euler step of a batch of blocks, so a cancel or a newcomer waits milliseconds.
-Where the device runs both side by side, both are chosen; but each slows the other down, so the LLM makes way for first
-blocks, waits where more blocks are ready than the flow can take, and is not launched ahead with many rows; they gather
-meanwhile, and a step of many costs little more than one of few.
+Where the device runs both side by side, both are chosen; but each slows the other down. So the flow holds blocks that
+nobody is about to need back while a newcomer lacks tokens, and the LLM makes way for first blocks, waits where more
+blocks are ready than the flow can take, and is not launched ahead with many rows; they gather meanwhile, and a step of
+many costs little more than one of few.
 """
 
 import heapq
@@ -13,7 +14,7 @@ from typing import Final
 
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.policy.due import Due, Side
-from voicegate.engine.policy.urgency import Limits, Rank, StreamView
+from voicegate.engine.policy.urgency import LISTENER, Limits, Rank, StreamView
 
 # Rows of the next LLM step, from which on none is launched ahead of its turn beside the flow: the device has work until
 # the host has looked at the last one, and more rows gather. Higher -> the flow is slowed down more; lower -> where rows
@@ -63,6 +64,7 @@ class Decision:
 
     llm: LlmStep | None = None
     flow: BeginBlocks | AdvanceBatch | None = None
+    holds_flow: bool = False  # it has work, and leaves the device to a newcomer's first tokens
     has_prompt_step: bool = False  # one of a voice that is taken up was launched, too: spare_turns.py
     wake_at_s: float | None = None
 
@@ -78,15 +80,18 @@ def decide(due: Due, limits: Limits, intake: Intake = _ALL) -> Decision:
     """The work to launch now. Equal inputs give equal decisions."""
     firsts = [(first, side) for side in (due.unheard, due.heard) if (first := side.first) is not None]
     firsts.sort(key=_first)
-    flow = _flow_work([side for _, side in firsts], limits, intake) if intake.takes_flow_step else None
+    shares_device = limits.is_concurrent and not limits.is_llm_apart
+    holds_flow = shares_device and due.lacks_first_tokens and bool(firsts) and firsts[0][0][0] >= LISTENER
+    takes_flow_step = intake.takes_flow_step and not holds_flow
+    flow = _flow_work([side for _, side in firsts], limits, intake) if takes_flow_step else None
     is_flow_busy = flow is not None or not intake.takes_flow_step or intake.has_first_blocks_under_way
-    is_beside_flow = is_flow_busy and limits.is_concurrent and not limits.is_llm_apart
+    is_beside_flow = is_flow_busy and shares_device
     is_ahead = intake.is_llm_busy and len(due.decodes) + len(due.prompts) >= _ENOUGH_ROWS
     yields = is_beside_flow and _has_right_of_way(due, limits, intake)
     takes_llm_step = intake.takes_llm_step and not (is_beside_flow and is_ahead)
     llm = _llm_work(due, limits, yields=yields) if takes_llm_step else None
     if limits.is_concurrent or llm is None or flow is None:
-        return Decision(llm, flow)
+        return Decision(llm, flow, holds_flow)
     # One processor: the most urgent utterance's next work, and a block before further tokens of it.
     lacking = min(due.lacking.values(), default=None)
     return Decision(llm=llm) if lacking is not None and lacking < firsts[0][0] else Decision(flow=flow)
@@ -97,7 +102,7 @@ def _first(ranked: tuple[Rank, object]) -> Rank:
 
 
 def _llm_work(due: Due, limits: Limits, *, yields: bool) -> LlmStep | None:
-    """`yields`: only if somebody lacks tokens of the next block who is unheard or has little left; all come along."""
+    """`yields`: only if somebody lacks tokens of the next block who is unheard or about to run dry; all come along."""
     if yields and not due.is_token_urgent:
         return None
     prompts = heapq.nsmallest(limits.max_prefills, due.prompts, key=due.prompts.__getitem__)

@@ -1,4 +1,4 @@
-"""The second family's kernels through Triton's real compiler, for a GPU that this machine need not have."""
+"""Kernels of both flows and the second vocoder through Triton's real compiler, for a GPU that need not be here."""
 
 import os
 import subprocess
@@ -17,6 +17,7 @@ pytestmark = [
 KERNELS = {
     *("project_input_kernel", "norm_kernel", "attend_kernel", "merge_kernel", "linear_kernel", "norm_taps_kernel"),
     *("mish_taps_kernel", "euler_kernel", "snake_kernel"),
+    *("positional_conv_kernel", "gather_context_kernel"),
     *("zero_edges_kernel", "conv_kernel", "join_kernel", "synthesis_kernel"),
 }
 

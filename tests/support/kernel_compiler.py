@@ -18,11 +18,20 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
+from voicegate.bench.kernels.floors import FULL
 from voicegate.bench.kernels.stepaudio2_model import StepAudio2Fixture, full_size_flow, full_size_model, random_weights
 from voicegate.engine import units
 from voicegate.engine.model.config import VocoderConfig
+from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.cuda import fused_linear
+from voicegate.engine.token2wav.flow.cuda.buffers import BatchBuffers
+from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
+from voicegate.engine.token2wav.flow.cuda.estimator import FixedShapeEstimator
 from voicegate.engine.token2wav.flow.cuda.gather_kernels import gather_context
+from voicegate.engine.token2wav.flow.cuda.ops import STEP_OPS
+from voicegate.engine.token2wav.flow.cuda.tensors import flow_tensors
+from voicegate.engine.token2wav.flow.model import FlowModel
+from voicegate.engine.token2wav.flow.weights import flow_shapes
 from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkBuffers, ChunkShape
 from voicegate.engine.token2wav.stepaudio2.flow.cuda import tensors
 from voicegate.engine.token2wav.stepaudio2.flow.cuda.step import FusedStep
@@ -36,6 +45,8 @@ CPU: Final = torch.device("cpu")
 KNOWN: Final = 512
 # A first chunk alone, whose contexts are split and whose products are Triton's; and four later ones.
 SHAPES: Final = (ChunkShape(1, 12, KNOWN), ChunkShape(1, 52, KNOWN), ChunkShape(4, 52, KNOWN))
+# Of the first family: one block, two, and so many that no context is split.
+BLOCK_FRAMES: Final = (50, 100, 600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +94,20 @@ def compile_steps(dtype: torch.dtype, kv_dtype: torch.dtype) -> None:
         step.advance(buffers)
 
 
+def compile_blocks(dtype: torch.dtype, kv_dtype: torch.dtype, *, is_pdl: bool) -> None:
+    """The same of the first family: an Euler step of one block, whose contexts are split, of two, and of many."""
+    config = FULL.cosyvoice3_flow
+    config = replace(config, estimator=replace(config.estimator, depth=1), num_euler_steps=1)
+    state = random_weights(flow_shapes(config), CPU)
+    model = FlowModel(config, state, device=CPU, dtype=dtype, noise=torch.zeros(units.NUM_MELS, 500))
+    pool = BlockPool(config.estimator, num_steps=1, num_blocks=2, device=CPU, dtype=dtype, kv_dtype=kv_dtype)
+    estimator = FixedShapeEstimator(model, flow_tensors(model, pool, is_pdl=is_pdl), STEP_OPS)
+    sizes = FlowCudaConfig(frame_buckets=BLOCK_FRAMES).sizes
+    buffers = BatchBuffers(model, pool, max_rows=sizes[-1].num_rows, max_lines=sizes[-1].num_frames)
+    for size in sizes:
+        estimator.advance(buffers.view(size.num_rows, size.num_frames))
+
+
 def compile_context_copy(low: torch.dtype, kv_dtype: torch.dtype) -> None:
     """What TensorRT's engines of the first family's flow have a batch's context from, at the released size."""
     batch: Any = SimpleNamespace(
@@ -120,7 +145,9 @@ def main() -> None:
     with torch.inference_mode(), compiled_only(gpu) as shared:
         for dtypes in product((torch.bfloat16,), (torch.bfloat16, torch.float8_e4m3fn)):
             compile_steps(*dtypes)
+            compile_blocks(*dtypes, is_pdl=gpu.capability >= 90)
             compile_context_copy(*dtypes)
+        compile_blocks(torch.float32, torch.float32, is_pdl=gpu.capability >= 90)
         compile_steps(torch.float32, torch.float32)
         compile_context_copy(torch.float32, torch.float32)
         compile_vocoder()

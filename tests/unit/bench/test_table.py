@@ -115,8 +115,8 @@ def test_the_headline_is_what_a_user_feels_and_the_picture_shows_it_against_the_
     }
     assert sections(gpu(), cpu(), QUALITY, [run])["headline"][0] == (
         "**First audio 100 ms after a text is given whole and 100 ms after the first of 20 words a second; 400 streams "
-        "of whole texts without a gap of 100 ms**, through sockets as shipped, on one NVIDIA H200, with generated weights of the "
-        "released size (they speak noise; speed is the same)."
+        "of whole texts without a gap of 100 ms**, through sockets as shipped, on one NVIDIA H200, with generated "
+        "weights of the released size (they speak noise; speed is the same)."
     )
     late = {**row, "c100": 0.99}
     again = run | {"scenarios": {"live:400:whole": late, "live:64:whole": row}}

@@ -185,7 +185,7 @@ def test_nobody_goes_along_whose_equals_are_solved_already() -> None:
 
 
 def test_beside_the_flow_no_llm_step_of_many_rows_is_launched_ahead() -> None:
-    running = IDLE._replace(key=0, deadline_s=9.0, batch=7, max_lead_s=99.0)
+    running = IDLE._replace(key=0, deadline_s=5.1, batch=7, max_lead_s=99.0)
     newcomers = [IDLE._replace(key=key, waiting_since_s=4.5, wants_llm=True) for key in range(1, 17)]
     under_way = Intake(is_llm_busy=True)
     assert decide([running, *newcomers], 5.0, GPU, under_way).llm is None
@@ -207,9 +207,30 @@ def test_the_llm_makes_way_for_first_blocks_to_their_end() -> None:
     step = decide([heard, about_to_be_heard, newcomer], 5.0, GPU, under_way).llm
     assert step is not None
     assert set(step.keys) == {1, 2, 3}, "but for who has none all step"
-    short = heard._replace(deadline_s=5.5, awaits_samples=True)
-    assert decide([short], 5.0, GPU, under_way).llm == LlmStep((1,)), "and for a listener who has little left"
+    assert decide([heard._replace(deadline_s=5.5)], 5.0, GPU, under_way).llm is None, "first blocks take milliseconds"
+    short = heard._replace(deadline_s=5.1, awaits_samples=True)
+    assert decide([short], 5.0, GPU, under_way).llm == LlmStep((1,)), "and for a listener about to run dry"
     assert decide([heard], 5.0, replace(GPU, is_llm_apart=True), under_way).llm == LlmStep((1,))
+
+
+def test_the_flow_holds_what_nobody_is_about_to_need_while_a_newcomer_lacks_tokens() -> None:
+    newcomer = IDLE._replace(key=1, wants_llm=True)
+    ready = IDLE._replace(key=2, deadline_s=5.5, block_frames=50)
+    running = IDLE._replace(key=3, deadline_s=9.0, batch=7, max_lead_s=99.0)
+    for heard in ([ready], [running], [ready, running]):
+        decision = decide([newcomer, *heard], 5.0, GPU)
+        assert (decision.llm, decision.flow, decision.holds_flow) == (LlmStep((1,)), None, True)
+        assert not decide(heard, 5.0, GPU).holds_flow, "nobody lacks any"
+        assert decide(heard, 5.0, GPU).flow is not None
+    in_flight = decide([newcomer, ready], 5.0, GPU, Intake(takes_llm_step=False))
+    assert (in_flight.is_idle, in_flight.holds_flow) == (True, True)
+    short = ready._replace(deadline_s=5.1)
+    assert decide([newcomer, short], 5.0, GPU).flow == BeginBlocks((2,)), "who would run dry waits for nobody"
+    unheard = IDLE._replace(key=4, block_frames=50)
+    assert decide([newcomer, unheard, ready], 5.0, GPU).flow == BeginBlocks((4, 2)), "nor does a first block"
+    assert decide([newcomer, ready], 5.0, replace(GPU, is_llm_apart=True)).flow == BeginBlocks((2,)), "nobody is slowed"
+    assert decide([newcomer, ready], 5.0, LIMITS).flow is None, "one processor takes one of the two"
+    assert decide([newcomer, ready], 5.0, LIMITS).holds_flow is False
 
 
 def test_a_listener_at_the_edge_overtakes_newcomers_and_newcomers_age() -> None:

@@ -1,6 +1,7 @@
 """The policy against simulated load, 1 to 1000 streams: nobody starves or runs dry, newcomers are heard soon."""
 
 import random
+from statistics import median
 
 import pytest
 from hypothesis import given, settings
@@ -69,7 +70,9 @@ def test_short_blocks_share_batches_with_whole_ones() -> None:
     assert all(stream.is_done for stream in streams)
     ragged = [frames for frames in simulation.begun if min(frames) < FRAMES_PER_BLOCK]
     assert max(map(len, ragged)) == LANES.flow_batch.num_rows, "more than the 34 whole ones"
-    assert sum(map(sum, ragged)) > 0.85 * len(ragged) * LANES.flow_batch.num_frames, "little is left empty"
+    size = LANES.flow_batch
+    filled = [max(len(frames) / size.num_rows, sum(frames) / size.num_frames) for frames in ragged]
+    assert median(filled) > 0.95, "little is left empty but at the beginning, while tokens are made, and at the end"
 
 
 def test_one_processor_speaks_first_chunks_first() -> None:

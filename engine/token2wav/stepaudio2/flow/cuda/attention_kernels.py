@@ -12,7 +12,7 @@ Offsets into the memory pass 2**31 elements: places and the step are int64, and 
 import triton
 import triton.language as tl
 
-from voicegate.engine.token2wav.flow.cuda.attention_kernels import attend_to
+from voicegate.engine.token2wav.flow.cuda.attention_kernels import attend_to, beside
 
 
 @triton.jit
@@ -139,7 +139,7 @@ def attend_kernel(
     queries = tl.load(mine + frames[:, None] * (3 * HEADS * CHANNELS) + channels[None, :], mask=is_cell, other=0.0)
     dtype = queries.dtype
     queries = normed_heads(queries, query_weight, query_bias, is_channel, CHANNELS, EPS)
-    queries = (queries * SCALE).to(dtype)
+    queries = beside((queries * SCALE).to(dtype), memory_ptr)
     highest = tl.full([BLOCK_Q], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_Q], tl.float32)
     sums = tl.zeros([BLOCK_Q, BLOCK_C], tl.float32)
@@ -167,6 +167,7 @@ def attend_kernel(
             kept = here + places[:, None] * frame_stride + channels[None, :]
             tl.store(kept, keys.to(memory_ptr.dtype.element_ty), mask=is_new)
             tl.store(kept + values_offset, values.to(memory_ptr.dtype.element_ty), mask=is_new)
+        keys, values = beside(keys, memory_ptr), beside(values, memory_ptr)
         highest, total, sums = attend_to(queries, keys, values, is_key, highest, total, sums)
 
     if SPLITS > 1:

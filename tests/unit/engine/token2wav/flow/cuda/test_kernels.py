@@ -139,6 +139,21 @@ def test_attention_over_8_bit_context(splits: int) -> None:
     assert_near(results[1][1], results[0][1])
 
 
+def test_attention_of_bfloat16_over_8_bit_context() -> None:
+    """It is computed in float16: so near as bfloat16's own rounding, of the rotation and of what comes out, allows."""
+    results = []
+    for bench, attend in zip(
+        benches(MIXED_ROWS, dtype=torch.bfloat16, kv_dtype=FLOAT8),
+        (flow_reference.attend, attend_in_splits(1)),
+        strict=True,
+    ):
+        qkv = random_lines(bench, 3 * bench.config.num_heads * bench.config.head_dim, dtype=torch.bfloat16)
+        results.append(valid(bench, attend(bench.tensors, bench.batch, qkv, 0)))
+    assert results[1].dtype == torch.bfloat16
+    expected, actual = (each.float() for each in results)
+    assert (actual - expected).square().mean().sqrt() < 0.02 * expected.square().mean().sqrt()
+
+
 def product(num_lines: int, width_in: int, width_out: int, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
     generator = torch.Generator().manual_seed(1)
     shapes = (num_lines, width_in), (width_out, width_in), (width_out,)

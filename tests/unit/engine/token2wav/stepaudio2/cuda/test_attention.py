@@ -20,7 +20,7 @@ LAYER = 1
 ROWS = [Row(16, 9), Row(0, 8)]
 FLOAT8 = torch.float8_e4m3fn
 # Half precision as float16: the interpreter multiplies bfloat16 as integers.
-TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3}
+TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 1e-2}
 
 
 def expected(bench: Bench, qkv: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -47,7 +47,7 @@ def expected(bench: Bench, qkv: torch.Tensor) -> tuple[torch.Tensor, torch.Tenso
 
 @pytest.mark.parametrize(
     ("splits", "dtype", "kv_dtype"),
-    [(1, torch.float16, FLOAT8), (3, torch.float32, None)],
+    [(1, torch.float16, FLOAT8), (1, torch.bfloat16, FLOAT8), (3, torch.float32, None)],
 )
 def test_attention(splits: int, dtype: torch.dtype, kv_dtype: torch.dtype | None) -> None:
     bench = Bench(ROWS, num_tokens=9, num_known=60, has_garbage=True, dtype=dtype, kv_dtype=kv_dtype)
