@@ -54,7 +54,7 @@ SPLIT_TILES = [
 def tune_attention(fixture: FlowFixture, tensors: FlowTensors) -> None:
     """By the context's dtype: behind float8 tiles are converted first, and take half the shared memory."""
     solver = CudaSolver(fixture.model, fixture.pool, FlowCudaConfig(max_batches=1, has_graphs=False))
-    print(f"attend, context in {fixture.pool.keys_values.dtype}: us by tile (splits, prefetch, stages, warps, registers)")
+    print(f"attend in {fixture.pool.keys_values.dtype}: us by tile (splits, prefetch, stages, warps, registers)")
     for context in CONTEXTS:
         print(f"  context {context}: B={BATCHES}")
         for tile in ATTEND_TILES:
