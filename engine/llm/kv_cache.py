@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 
+from voicegate.engine.device.one_thread import OneThread
 from voicegate.engine.model.config import LlmConfig
 
 
@@ -84,7 +85,8 @@ class RaggedAttention:
         if num_lines == 1:
             # The queries that share a key head become rows of one query: no copy of the keys for each of them.
             query = qkv[:, :query_width].view(1, kv_heads, -1, head_dim)
-            return F.scaled_dot_product_attention(query, key, value).reshape(1, query_width)
+            with OneThread():  # several would part the keys, and sum anew: a token would depend on their number
+                return F.scaled_dot_product_attention(query, key, value).reshape(1, query_width)
         query = qkv[:, :query_width].view(1, num_lines, self._num_heads, head_dim).transpose(1, 2)
         attended = F.scaled_dot_product_attention(query, key, value, attn_mask=self._masks[index], enable_gqa=True)
         return attended.transpose(1, 2).reshape(num_lines, query_width)

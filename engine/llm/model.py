@@ -173,6 +173,12 @@ def check_state_dict(config: LlmConfig, state_dict: Mapping[str, torch.Tensor]) 
     check_shapes("LLM", used, llm_shapes(config))
 
 
+def num_products(config: LlmConfig) -> int:
+    """Multiplications with weights, for one position that is fed and scored."""
+    shapes = {name: shape for name, shape in llm_shapes(config).items() if name not in (TEXT_TABLE, SPEECH_TABLE)}
+    return sum(math.prod(shape) for shape in shapes.values() if len(shape) > 1)
+
+
 def llm_shapes(config: LlmConfig) -> dict[str, Shape]:
     """Every parameter of the checkpoint but the text head, which is tied to the text table and unused by speech."""
     hidden, inner = config.hidden_size, config.intermediate_size

@@ -4,22 +4,29 @@ Owns the weights, the cache and what the sampler remembers of each slot.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import Final
 
 import numpy as np
 import torch
 
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
+from voicegate.engine.device.one_thread import OneThread
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
 from voicegate.engine.llm.bistream import BistreamPolicy
 from voicegate.engine.llm.feed import Feed, Table
 from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
 from voicegate.engine.llm.live_sequences import Live, LiveSequences
-from voicegate.engine.llm.model import LlmModel
+from voicegate.engine.llm.model import LlmModel, num_products
 from voicegate.engine.llm.runner import FinishedStep, LaunchedStep
 from voicegate.engine.llm.slot_samplers import slot_sampler
 from voicegate.engine.model.config import LlmConfig, Sampling
 
 _Work = tuple[Live, Feed]  # a sequence and what this step feeds it
+
+# Multiplications of a step, up to which a CPU does it in one thread: a decode is some thirty small products, and before
+# each of them the others would have to be woken (docs/adr/0072). Higher -> the other cores idle in larger steps.
+_ONE_THREADS_PRODUCTS: Final = 60_000_000
 
 
 class TorchLlmRunner(LiveSequences):
@@ -43,6 +50,8 @@ class TorchLlmRunner(LiveSequences):
         """`max_positions` per slot: prompt, text and speech of one sequence. Raises WeightsError."""
         super().__init__(config, num_slots=num_slots, max_positions=max_positions, policy=policy)
         self._device = torch.device(device)
+        is_cpu = self._device.type == "cpu"
+        self._num_lines_of_one_thread = _ONE_THREADS_PRODUCTS // num_products(config) if is_cpu else 0
         self._model = LlmModel(config, state_dict, device=device, dtype=dtype, packs_half_weights=packs_half_weights)
         self._first_row = {Table.TEXT: 0, Table.SPEECH: self._model.first_speech_row}
         self._cache = KvCache(
@@ -75,7 +84,9 @@ class TorchLlmRunner(LiveSequences):
                 work.append((live, feed))
             else:
                 errors[live.sequence_id] = error
-        tokens = self._sample(work, self._forward(work)) if work else {}
+        num_lines = sum(len(feed.items) for _, feed in work)
+        with OneThread() if num_lines <= self._num_lines_of_one_thread else nullcontext():
+            tokens = self._sample(work, self._forward(work)) if work else {}
         return [self._output(live, self._advance(live, tokens), error=errors.get(live.sequence_id)) for live in lives]
 
     def _forward(self, work: list[_Work]) -> torch.Tensor:

@@ -1,5 +1,6 @@
 """The runner's promises on a small random model: batched = alone, slots, failures, text that streams in."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
@@ -9,7 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.golden import TINY_MODEL_DIR
 from tests.unit.engine.llm.support import drain, small_llm_config, small_state_dict
+from voicegate.engine.llm import torch_runner
 from voicegate.engine.llm.backend import (
     InvalidRequest,
     LlmPrompt,
@@ -18,12 +21,14 @@ from voicegate.engine.llm.backend import (
     SequenceRequest,
     UnknownSequence,
 )
-from voicegate.engine.llm.kv_cache import RaggedAttention
-from voicegate.engine.llm.model import LlmModel
+from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
+from voicegate.engine.llm.model import LlmModel, num_products
 from voicegate.engine.llm.penalty_sampler import RepetitionPenaltySampler
 from voicegate.engine.llm.sampler import RepetitionAwareSampler, seed_key, uniforms
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.model.config import PenaltySamplingConfig, SamplingConfig
+from voicegate.engine.model.model_json import load_model_config
+from voicegate.engine.model.weights import load_state_dict
 
 pytestmark = pytest.mark.unit
 
@@ -404,3 +409,56 @@ def test_what_is_no_growing_sequence_is_not_read_and_an_ended_one_ignores_it() -
         runner.read(0, (10,), until=3)
     runner.abort(0)
     runner.read(0, (10,), until=3)
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_step_of_few_lines_has_one_thread_and_larger_ones_have_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, int]] = []
+    forward = LlmModel.forward
+
+    def spy(model: LlmModel, embeddings: torch.Tensor, attention: RaggedAttention) -> torch.Tensor:
+        seen.append((len(embeddings), torch.get_num_threads()))
+        return forward(model, embeddings, attention)
+
+    monkeypatch.setattr(LlmModel, "forward", spy)
+    monkeypatch.setattr(torch_runner, "_ONE_THREADS_PRODUCTS", 2 * num_products(CONFIG))
+    runner = make_runner()
+    for index in range(3):
+        runner.add(request(index))
+    runner.step([0])
+    runner.step([0])
+    runner.step([1, 2])
+    runner.step([0, 1])
+    runner.step([0, 1, 2])
+    assert seen[0][0] > 2
+    assert seen[1:] == [(1, 1), (seen[2][0], 2), (2, 1), (3, 2)]
+    assert seen[0][1] == 2
+    assert torch.get_num_threads() == 2
+    monkeypatch.setattr(LlmModel, "forward", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        runner.step([0])
+    assert torch.get_num_threads() == 2
+
+
+def test_tokens_do_not_depend_on_the_number_of_threads() -> None:
+    """The embedded model: many keys, which attention would part among threads."""
+    config = load_model_config(TINY_MODEL_DIR)
+    state = load_state_dict(TINY_MODEL_DIR / "llm.safetensors")
+    model = LlmModel(config.llm, state)
+    hidden = []
+    for num_threads in (1, 2):
+        torch.set_num_threads(num_threads)
+        cache = KvCache(config.llm, num_slots=1, max_positions=600, device="cpu", dtype=torch.float32)
+        generator = torch.Generator().manual_seed(0)
+        lines = torch.randn(300, config.llm.hidden_size, generator=generator)
+        model.forward(lines, RaggedAttention(cache, [Span(0, 0, 300)]))
+        hidden.append(model.forward(lines[:1], RaggedAttention(cache, [Span(0, 300, 1)])))
+    torch.set_num_threads(1)
+    assert torch.equal(hidden[0], hidden[1])
