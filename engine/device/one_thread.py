@@ -6,7 +6,10 @@ import torch
 
 
 class OneThread:
-    """A context; within another one, of no cost. A thread's own affair: other threads of Python keep theirs."""
+    """A context; within another one, of no cost.
+
+    Other threads of Python keep theirs, but for one whose very first operation comes meanwhile: that has one for good.
+    """
 
     __slots__ = ("_num_threads",)
 
