@@ -58,6 +58,7 @@ def prefill_us(body: DecoderBody, num_prompts: int) -> float:
         words = body.work.cpu().numpy()
         records = body.layout.lines(words, _LINES_PER_PASS)
         records[:, 1] = body.padding_slot
+        records[: len(part), 0] = part % FULL_SIZE.vocab_size
         records[: len(part), 1] = part // PROMPT_LINES
         records[: len(part), 2] = part % PROMPT_LINES
         body.work.copy_(torch.from_numpy(words))

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from voicegate.bench.kernels.floors import FULL
+from voicegate.engine.llm.cuda import packing
 from voicegate.engine.llm.cuda.body import DecoderBody
 from voicegate.engine.llm.cuda.config import TileTable
 from voicegate.engine.llm.cuda.weights import DecoderWeights
@@ -62,10 +63,11 @@ def fill_work(body: DecoderBody, num_lines: int, num_samples: int, *, position: 
     """Records of `num_lines` decodes, one a slot, at `position`; the first `num_samples` of them are sampled."""
     words = np.zeros(body.layout.num_words, np.int32)
     lines = body.layout.lines(words, num_lines)
-    lines[:, 0] = np.arange(num_lines) % body.config.vocab_size
+    lines[:, 0] = packing.USE_LAST_TOKEN
     lines[:, 1] = np.arange(num_lines) % body.padding_slot
     lines[:, 2] = position + np.arange(num_lines) // body.padding_slot
     samples = body.layout.samples(words, num_samples)
     samples[:, 0] = samples[:, 1] = np.arange(num_samples)
     samples[:, 4:] = np.random.default_rng(0).random((num_samples, 2)).view(np.int32)
     body.work.copy_(torch.from_numpy(words))
+    body.last_token.copy_(torch.arange(len(body.last_token)) % body.config.speech_token_size)

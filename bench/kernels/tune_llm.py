@@ -1,6 +1,6 @@
 """Which tile is fastest for each weight of the speech LLM, and whether all tiles give the same bits. Needs a GPU.
 
-python -m voicegate.bench.kernels.tune_llm [--kinds qkv out gate_up down head] [--lines 1 16 64 256 1024]
+python -m voicegate.bench.kernels.tune_llm [--kinds qkv out gate_up down head attend draw] [--lines 1 16 64 256 1024]
 
 The tiles of engine/llm/cuda/config.py come from here. A tile other than the first of its kind is marked `differs`
 where its results are not bit for bit the first's: it then sums in another order.
@@ -21,6 +21,7 @@ from voicegate.engine.llm.cuda.body import DecoderBody
 from voicegate.engine.llm.cuda.config import AttentionTile, Tile, TileTable
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 
+_PRODUCTS = ("qkv", "out", "gate_up", "down", "head")
 _NUM_LAYERS = 24  # different weights one after the other: none is left in the cache by the call before
 
 
@@ -34,6 +35,12 @@ def tiles(kind: str) -> list[Tile]:
         (16, 32, 128, 6, 4, 1),
         (16, 64, 128, 5, 4, 1),
         (16, 128, 128, 4, 4, 1),
+        (32, 32, 128, 6, 4, 1),
+        (32, 64, 128, 4, 4, 1),
+        (64, 64, 128, 3, 4, 1),
+        (64, 128, 64, 3, 4, 1),
+        (128, 64, 64, 4, 4, 1),
+        (128, 64, 64, 5, 8, 1),
     ]
     split = [
         (64, 32, 64, 8, 4, 4),
@@ -46,6 +53,14 @@ def tiles(kind: str) -> list[Tile]:
         (16, 64, 64, 8, 4, 4),
         (16, 64, 64, 6, 4, 4),
         (16, 32, 64, 12, 4, 4),
+        (32, 32, 64, 10, 4, 4),
+        (32, 64, 64, 6, 4, 4),
+        (64, 64, 64, 4, 4, 4),
+        (64, 64, 128, 3, 4, 4),
+        (64, 128, 64, 3, 4, 4),
+        (128, 64, 64, 3, 4, 4),
+        (128, 64, 64, 5, 8, 4),
+        (128, 128, 64, 3, 8, 4),
     ]
     more = {
         "qkv": [*common, (64, 16, 128, 6, 4, 1), (16, 16, 128, 7, 2, 1), (64, 64, 64, 4, 8, 1)],
@@ -57,7 +72,12 @@ def tiles(kind: str) -> list[Tile]:
             (16, 128, 128, 3, 8, 1),
             (16, 128, 128, 2, 4, 1),
             (16, 128, 64, 3, 4, 1),
-            (64, 128, 64, 3, 4, 1),
+            (32, 128, 64, 5, 4, 1),
+            (64, 128, 128, 3, 4, 1),
+            (64, 256, 64, 3, 8, 1),
+            (64, 256, 64, 3, 4, 1),
+            (128, 128, 64, 3, 4, 1),
+            (128, 128, 64, 2, 8, 1),
             (128, 256, 64, 3, 8, 1),
             (128, 128, 64, 3, 8, 1),
         ],
@@ -183,18 +203,21 @@ def tune_draw(line_counts: Sequence[int], weights: DecoderWeights) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kinds", nargs="+", default=["qkv", "out", "gate_up", "down", "head"])
+    parser.add_argument("--kinds", nargs="+", default=[*_PRODUCTS, "attend", "draw"])
     parser.add_argument("--lines", nargs="+", type=int, default=[1, 16, 64, 256, 1024])
     parser.add_argument("--processes", type=int, default=12, help="that compile")
     options = parser.parse_args()
-    work = [(kind, tile) for kind in options.kinds for tile in tiles(kind)]
+    products = [kind for kind in _PRODUCTS if kind in options.kinds]
+    work = [(kind, tile) for kind in products for tile in tiles(kind)]
     shares = [work[index :: options.processes] for index in range(options.processes)]
     with ProcessPoolExecutor(options.processes, mp_context=multiprocessing.get_context("spawn")) as pool:
         compiled = {item for share in pool.map(compile_some, shares) for item in share}
     weights = make_weights(_NUM_LAYERS)
-    tune_attention(options.lines, weights, context=300)
-    tune_draw([1, 64, 256], weights)
-    for kind in options.kinds:
+    if "attend" in options.kinds:
+        tune_attention(options.lines, weights, context=300)
+    if "draw" in options.kinds:
+        tune_draw([1, 64, 256], weights)
+    for kind in products:
         tune(kind, [tile for tile in tiles(kind) if (kind, tile) in compiled], options.lines, weights)
 
 

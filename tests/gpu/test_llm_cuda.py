@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -270,6 +271,33 @@ def test_bits_do_not_depend_on_the_number_of_lines(weights: DecoderWeights) -> N
         states, scores = step_bits(body, num_lines)
         assert torch.equal(states, all_states[: len(states)]), f"{num_lines} lines"
         assert torch.equal(scores, all_scores[: len(scores)]), f"{num_lines} lines"
+
+
+def fed_bits(body: DecoderBody, ends: Sequence[int]) -> torch.Tensor:
+    """Every line's residual of a feed in passes that end there, each beside 45 sequences that decode."""
+    num_decodes, slot = 45, 100
+    body.cache.fill_(torch.nan)
+    states = []
+    for begin, end in pairwise((0, *ends)):
+        num_lines = num_decodes + end - begin
+        fill_work(body, num_lines, 1, position=40)
+        words = body.work.cpu().numpy()
+        lines = body.layout.lines(words, num_lines)[num_decodes:]
+        lines[:, 0] = lines[:, 2] = np.arange(begin, end)
+        lines[:, 1] = slot
+        body.work.copy_(torch.from_numpy(words))
+        body.run(num_lines)
+        states.append(body.residual[num_decodes:num_lines].clone())
+    return torch.cat(states)
+
+
+def test_bits_do_not_depend_on_how_a_feed_was_cut(weights: DecoderWeights) -> None:
+    """Attention takes tiles of eight lines: begun in their middle, of one line, cut in two, over several key tiles."""
+    body = make_body(CONFIG, weights, TileTable(), max_positions=256)
+    whole = fed_bits(body, (200,))
+    assert torch.isfinite(whole).all()
+    for ends in ((1, 2, 200), (63, 64, 65, 200), (*range(7, 197, 7), 200), tuple(range(1, 201))):
+        assert torch.equal(fed_bits(body, ends), whole), ends
 
 
 def make_runner(

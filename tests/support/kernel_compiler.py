@@ -21,7 +21,11 @@ from triton.runtime.jit import JITFunction
 from voicegate.bench.kernels.floors import FULL
 from voicegate.bench.kernels.stepaudio2_model import StepAudio2Fixture, full_size_flow, full_size_model, random_weights
 from voicegate.engine import units
-from voicegate.engine.model.config import VocoderConfig
+from voicegate.engine.llm.cuda.body import DecoderBody
+from voicegate.engine.llm.cuda.config import LINE_BUCKETS, default_tiles
+from voicegate.engine.llm.cuda.weights import DecoderWeights
+from voicegate.engine.llm.model import llm_shapes
+from voicegate.engine.model.config import SamplingConfig, VocoderConfig
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.cuda import fused_linear
 from voicegate.engine.token2wav.flow.cuda.buffers import BatchBuffers
@@ -140,6 +144,26 @@ def compile_decoder(config: VocoderConfig, weights: Mapping[str, torch.Tensor]) 
         decode(mel, spectra, lengths)
 
 
+def compile_llm(dtype: torch.dtype, gpu: Gpu) -> None:
+    """One layer's kernels of the released size, for every tile that `gpu` has; a draw."""
+    config = replace(FULL.llm, num_layers=1)
+    state = {name: torch.zeros(shape, dtype=dtype) for name, shape in llm_shapes(config).items()}
+    tiles = default_tiles(is_float32=dtype == torch.float32, shared_memory_bytes=gpu.shared_bytes)
+    body = DecoderBody(
+        config,
+        SamplingConfig(),
+        DecoderWeights(config, state, device=CPU, dtype=dtype),
+        num_slots=1,
+        max_positions=64,
+        max_lines=LINE_BUCKETS[-1],
+        max_samples=1,
+        tiles=tiles,
+    )
+    for num_lines in LINE_BUCKETS:
+        body.run(num_lines)
+    body.sample(1)
+
+
 def main() -> None:
     gpu = GPUS[sys.argv[1]]
     with torch.inference_mode(), compiled_only(gpu) as shared:
@@ -151,6 +175,8 @@ def main() -> None:
         compile_steps(torch.float32, torch.float32)
         compile_context_copy(torch.float32, torch.float32)
         compile_vocoder()
+        for dtype in (torch.bfloat16, torch.float32):
+            compile_llm(dtype, gpu)
     for name, num_bytes in shared.items():
         sys.stdout.write(f"{name}: {num_bytes} bytes of shared memory\n")
         assert num_bytes <= gpu.shared_bytes, name

@@ -1,4 +1,4 @@
-"""Triton attention of single lines over the slots' cached keys and values: the same for prefill and decode."""
+"""Triton attention over the slots' cached keys and values: of lines that decode, and of tiles of lines that are fed."""
 
 # mypy: disable-error-code="untyped-decorator, no-untyped-def, no-untyped-call"
 
@@ -20,40 +20,109 @@ def attend(
     HEAD_DIM: tl.constexpr,
     MAX_POSITIONS: tl.constexpr,
     BLOCK_HEADS: tl.constexpr,
+    TILE_HEADS: tl.constexpr,
+    TILE_LINES: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
     NUM_STAGES: tl.constexpr,
 ):
-    """out [., heads * dim] of one line and key head; grid (lines, kv_heads). Keys 0 .. position, tile after tile.
+    """out [., heads * dim] of one key head; grid (lines, kv_heads). Strides and cache as in `project_qkv`.
 
-    Online softmax (Milakov and Gimelshein 2018, arXiv:1805.02867), base 2. Reads nothing beyond the line's own
-    position: what an earlier sequence left in the slot may be anything. Strides and cache as in `project_qkv`.
+    A line that feeds its slot's last token goes alone. Others go by tiles, which read their keys once: what lies side
+    by side of a slot's positions between two multiples of TILE_LINES is one, and its first line's program's. The two
+    ways may add in another order, so what decides between them is the line's own, and not its company: a tile of one
+    line is still a tile, and no row of a tile depends on another.
     """
     line = tl.program_id(0)
     kv_head = tl.program_id(1)
-    slot = tl.load(lines_ptr + line * 4 + 1).to(tl.int64)
-    num_keys = tl.load(lines_ptr + line * 4 + 2) + 1
+    table_row = tl.load(lines_ptr + line * 4)
+    slot = tl.load(lines_ptr + line * 4 + 1)
+    position = tl.load(lines_ptr + line * 4 + 2)
+    key_ptr = cache_ptr + slot.to(tl.int64) * slot_stride + kv_head * (MAX_POSITIONS * HEAD_DIM)
     GROUP: tl.constexpr = NUM_HEADS // NUM_KV_HEADS
-    heads = tl.arange(0, BLOCK_HEADS)
+    if table_row < 0:
+        heads = tl.arange(0, BLOCK_HEADS)
+        _attend_rows(
+            query_ptr + line * (NUM_HEADS * HEAD_DIM) + kv_head * GROUP * HEAD_DIM,
+            out_ptr + line * (NUM_HEADS * HEAD_DIM) + kv_head * GROUP * HEAD_DIM,
+            heads * HEAD_DIM,
+            heads < GROUP,
+            position + tl.zeros_like(heads),
+            key_ptr,
+            part_stride,
+            position + 1,
+            SCALE,
+            HEAD_DIM,
+            BLOCK_DIM,
+            BLOCK_KEYS,
+            NUM_STAGES,
+        )
+    else:
+        slot_before = tl.load(lines_ptr + line * 4 - 3, mask=line > 0, other=-1)
+        if (slot_before != slot) | (position % TILE_LINES == 0):
+            others = tl.arange(0, TILE_LINES)
+            is_there = line + others < tl.num_programs(0)
+            slots = tl.load(lines_ptr + (line + others) * 4 + 1, mask=is_there, other=-1)
+            positions = tl.load(lines_ptr + (line + others) * 4 + 2, mask=is_there, other=-1)
+            is_ours = (slots == slot) & (positions == position + others) & (others < TILE_LINES - position % TILE_LINES)
+            num_ours = tl.sum(is_ours.to(tl.int32))
+            rows = tl.arange(0, TILE_LINES * TILE_HEADS)
+            places, heads = rows // TILE_HEADS, rows % TILE_HEADS
+            _attend_rows(
+                query_ptr + line * (NUM_HEADS * HEAD_DIM) + kv_head * GROUP * HEAD_DIM,
+                out_ptr + line * (NUM_HEADS * HEAD_DIM) + kv_head * GROUP * HEAD_DIM,
+                places * (NUM_HEADS * HEAD_DIM) + heads * HEAD_DIM,
+                (places < num_ours) & (heads < GROUP),
+                position + places,
+                key_ptr,
+                part_stride,
+                position + num_ours,
+                SCALE,
+                HEAD_DIM,
+                BLOCK_DIM,
+                BLOCK_KEYS,
+                NUM_STAGES,
+            )
+
+
+@triton.jit
+def _attend_rows(
+    query_ptr,
+    out_ptr,
+    row_offsets,
+    is_row,
+    positions,
+    key_ptr,
+    part_stride,
+    num_keys,
+    SCALE: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr,
+    NUM_STAGES: tl.constexpr,
+):
+    """Rows [rows] of one slot, each over the keys from 0 to its own of `positions`; no other has `num_keys` or more.
+
+    Online softmax (Milakov and Gimelshein 2018, arXiv:1805.02867), base 2, key tile after key tile: one that is wholly
+    beyond a row's position changes no bit of it. Reads nothing beyond the last row's position: what an earlier sequence
+    left in the slot may be anything.
+    """
     dims = tl.arange(0, BLOCK_DIM)
     keys = tl.arange(0, BLOCK_KEYS)
     is_dim = dims < HEAD_DIM
-    is_query = (heads < GROUP)[:, None] & is_dim[None, :]
-    query_offsets = line * (NUM_HEADS * HEAD_DIM) + (kv_head * GROUP + heads)[:, None] * HEAD_DIM + dims[None, :]
-    query = tl.load(query_ptr + query_offsets, mask=is_query, other=0.0)
-
-    key_ptr = cache_ptr + slot * slot_stride + kv_head * (MAX_POSITIONS * HEAD_DIM)
+    is_query = is_row[:, None] & is_dim[None, :]
+    query = tl.load(query_ptr + row_offsets[:, None] + dims[None, :], mask=is_query, other=0.0)
     value_ptr = key_ptr + part_stride
-    highest = tl.full([BLOCK_HEADS], float("-inf"), tl.float32)
-    total = tl.zeros([BLOCK_HEADS], tl.float32)
-    sums = tl.zeros([BLOCK_HEADS, BLOCK_DIM], tl.float32)
+    highest = tl.full(row_offsets.shape, float("-inf"), tl.float32)
+    total = tl.zeros(row_offsets.shape, tl.float32)
+    sums = tl.zeros([row_offsets.shape[0], BLOCK_DIM], tl.float32)
     for first in tl.range(0, num_keys, BLOCK_KEYS, num_stages=NUM_STAGES):
         is_key = first + keys < num_keys
         offsets = (first + keys) * HEAD_DIM
         key = tl.load(key_ptr + offsets[None, :] + dims[:, None], mask=is_dim[:, None] & is_key[None, :], other=0.0)
         value = tl.load(value_ptr + offsets[:, None] + dims[None, :], mask=is_key[:, None] & is_dim[None, :], other=0.0)
         scores = tl.dot(query, key, input_precision="ieee") * SCALE
-        scores = tl.where(is_key[None, :], scores, float("-inf"))
+        scores = tl.where((first + keys)[None, :] <= positions[:, None], scores, float("-inf"))
         higher = tl.maximum(highest, tl.max(scores, 1))
         shrink = tl.exp2(highest - higher)
         weights = tl.exp2(scores - higher[:, None])
@@ -61,4 +130,4 @@ def attend(
         sums = tl.dot(weights.to(value.dtype), value, sums * shrink[:, None], input_precision="ieee")
         highest = higher
     attended = (sums / total[:, None]).to(out_ptr.dtype.element_ty)
-    tl.store(out_ptr + query_offsets, attended, mask=is_query)
+    tl.store(out_ptr + row_offsets[:, None] + dims[None, :], attended, mask=is_query)

@@ -18,6 +18,7 @@ from voicegate.engine.llm.cuda.packing import WorkLayout
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 from voicegate.engine.model.config import LlmConfig, Sampling
 
+_LEAST_ROWS = 16  # of a product that tensor cores take
 _LINES_PER_TILE = 128  # of activations at most; buffers are that much longer than their lines
 
 
@@ -155,6 +156,7 @@ class DecoderBody:
     def attend(self, layer: int, num_lines: int) -> None:
         config, tile = self.config, self._tiles.attention
         cache = self.cache[layer]
+        tile_heads = triton.next_power_of_2(config.num_heads // config.num_kv_heads)
         attention_kernels.attend[(num_lines, config.num_kv_heads)](
             self._query,
             self._line_words,
@@ -167,7 +169,9 @@ class DecoderBody:
             NUM_KV_HEADS=config.num_kv_heads,
             HEAD_DIM=config.head_dim,
             MAX_POSITIONS=self._max_positions,
-            BLOCK_HEADS=max(16, triton.next_power_of_2(config.num_heads // config.num_kv_heads)),
+            BLOCK_HEADS=max(_LEAST_ROWS, tile_heads),
+            TILE_HEADS=tile_heads,
+            TILE_LINES=max(tile.num_rows // tile_heads, 1),
             BLOCK_DIM=max(16, triton.next_power_of_2(config.head_dim)),
             BLOCK_KEYS=tile.block_keys,
             NUM_STAGES=tile.num_stages,

@@ -25,6 +25,7 @@ class AttentionTile:
     block_keys: int = 64
     num_stages: int = 3
     num_warps: int = 4
+    num_rows: int = 64  # lines times heads of a tile of what is fed; higher -> keys are read less often
 
 
 # (largest number of lines, tile), ascending; the last one takes any number.
@@ -39,22 +40,32 @@ class TileTable:
     sums, and in which order, depends on `num_splits` alone. Raises ValueError for tables that break this.
     """
 
-    qkv: TileChoice = ((128, Tile(64, 32, 128, 5)), (512, Tile(64, 64, 64, 5)), (1024, Tile(64, 128, 64, 4)))
+    qkv: TileChoice = (
+        (16, Tile(16, 16, 128, 7, num_warps=2)),
+        (64, Tile(32, 32, 128, 6)),
+        (192, Tile(64, 32, 128, 5)),
+        (640, Tile(64, 64, 64, 5)),
+        (1024, Tile(64, 128, 64, 4)),
+    )
     out: TileChoice = (
         (64, Tile(16, 32, 128, 7, num_warps=2)),
         (256, Tile(64, 32, 128, 5)),
         (1024, Tile(64, 64, 64, 5)),
     )
     gate_up: TileChoice = (
-        (16, Tile(16, 64, 128, 4, num_warps=2)),
-        (128, Tile(64, 128, 64, 4)),
-        (256, Tile(64, 128, 64, 3)),
+        (32, Tile(16, 64, 128, 4, num_warps=2)),
+        (64, Tile(64, 64, 64, 5)),
+        (192, Tile(64, 128, 64, 4)),
+        (320, Tile(64, 128, 64, 3)),
+        (384, Tile(128, 128, 64, 3, num_warps=8)),
+        (512, Tile(64, 128, 64, 3)),
         (1024, Tile(128, 128, 64, 3, num_warps=8)),
     )
     down: TileChoice = (
         (16, Tile(16, 32, 64, 12, num_splits=4)),
         (64, Tile(64, 32, 64, 8, num_splits=4)),
-        (256, Tile(64, 64, 64, 5, num_splits=4)),
+        (128, Tile(64, 64, 64, 5, num_splits=4)),
+        (640, Tile(64, 64, 64, 4, num_splits=4)),
         (1024, Tile(64, 128, 64, 4, num_splits=4)),
     )
     head: TileChoice = ((16, Tile(16, 64, 128, 5)), (64, Tile(64, 64, 64, 5)), (1024, Tile(64, 128, 64, 4)))

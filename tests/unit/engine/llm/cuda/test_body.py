@@ -1,6 +1,8 @@
 """The kernels' arithmetic against LlmModel, and what they may not read."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -58,6 +60,34 @@ def test_states_keys_and_scores_equal_the_models(num_splits: int) -> None:
     torch.testing.assert_close(stored, cache.data[:, :, 0, :, : len(FED)], atol=1e-5, rtol=0)
     assert body.cache[:, :, SLOT, :, len(FED) :].isnan().all()
     assert body.cache[:, :, :SLOT].isnan().all()
+
+
+def fed_in_parts(ends: Sequence[int]) -> torch.Tensor:
+    """States [lines, width] of 11 fed lines of a slot, in passes that end there; the last has a decode before them."""
+    weights = DecoderWeights(CONFIG, small_state_dict(), device=torch.device("cpu"), dtype=torch.float32)
+    body = DecoderBody(
+        CONFIG, SamplingConfig(), weights, num_slots=3, max_positions=40, max_lines=16, max_samples=1, tiles=TILES
+    )
+    body.cache.fill_(torch.nan)
+    states = []
+    for begin, end in pairwise((0, *ends)):
+        is_last = end == ends[-1]
+        records = [[packing.USE_LAST_TOKEN, 0, 0, 1]] if is_last else []
+        records += [[place, SLOT, place, 1] for place in range(begin, end)]
+        words = np.zeros(body.layout.num_words, np.int32)
+        body.layout.lines(words, len(records))[:] = records
+        body.work.copy_(torch.from_numpy(words))
+        body.run(len(records))
+        states.append(body.residual[int(is_last) : len(records)].clone())
+    return torch.cat(states)
+
+
+@pytest.mark.parametrize("ends", [(1, 2, 11), (7, 8, 11)])
+def test_a_line_does_not_depend_on_how_its_feed_was_cut(ends: Sequence[int]) -> None:
+    """Tiles are of eight lines here: begun in their middle, of one line, cut in two."""
+    whole = fed_in_parts((11,))
+    assert whole.isfinite().all()
+    assert torch.equal(fed_in_parts(ends), whole)
 
 
 def test_records_lie_where_the_kernels_look() -> None:
