@@ -19,11 +19,12 @@ class FlowCudaConfig:
     """Raises ValueError naming the field that does not fit."""
 
     # A batch's blocks lie one behind the other, and all their frames together are padded to the next bucket.
-    # More -> less padding, a longer start. Of bench/kernels/tune_flow.py on an H200, where cuBLAS takes longer for 800,
-    # 1600 and 3200 frames than for 900, 1700 and 3300.
+    # More -> less padding, a longer start. cuBLAS's time is a staircase: of a sweep on an H200 (docs/adr/0013), those
+    # that take the most off the batches of 128 and of 400 live streams.
     frame_buckets: tuple[int, ...] = (
-        *(16, 32, 50, 100, 200, 300, 400, 500, 600, 700, 900, 1_000, 1_100, 1_200, 1_300, 1_400, 1_550, 1_700),
-        *(1_850, 2_100, 2_350, 2_500, 2_700, 2_900, 3_100, 3_300, 3_550, 3_700, 3_950, 4_200),
+        *(16, 32, 50, 100, 150, 200, 250, 300, 350, 400, 500, 550, 600, 650, 700, 768, 850, 900, 1_000, 1_100, 1_200),
+        *(1_300, 1_400, 1_550, 1_700, 1_850, 2_100, 2_350, 2_500, 2_700, 2_900, 3_100, 3_300, 3_550, 3_700, 3_950),
+        4_200,
     )
     # Batches that may run interleaved; each has its own buffers and graphs.
     max_batches: int = 2
