@@ -16,31 +16,36 @@ import torch
 from voicegate.engine.device import lanes
 from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 
-# kernels-h200.json, llm: decode by rows, and prefill of 180 lines a prompt, in one pass with what else is fed; so few
-# lines that the weights take longer cost nothing.
-_LLM_S = 0.66e-3
-_LLM_S_PER_ROW = 2.5e-6
-_LLM_S_PER_LINE = 2.6e-6
+# By rows: ADR 0012's us with its tiles of 2026-11-23, a fifth more from 20 rows on, as of a trace of 400 live streams at
+# 20 words a second, where a step had the device for itself (H200, a probe of that day: docs/adr/0048). The same, by
+# lines of readings that are fed in one pass with what decodes; so few that the weights take longer cost nothing.
+_LLM_ROWS = (1, 8, 20, 45, 128, 256, 400)
+_LLM_MS = (0.64, 0.65, 0.86, 0.98, 1.17, 1.56, 2.19)
+_LLM_S_PER_LINE = 3.4e-6
 _FREE_LINES = 40
-# The same, flow: ten Euler steps by whole blocks; between the two contexts that were measured.
+# kernels-h200.json, flow: ten Euler steps by whole blocks; between the two contexts that were measured.
 _BLOCKS = (1, 2, 4, 8, 12, 18, 24, 34, 42, 50, 62, 74, 84)
 _BLOCKS_MS = (7.3, 9.1, 10.2, 13.0, 16.0, 22.2, 27.1, 36.4, 45.2, 51.0, 65.3, 75.1, 84.8)
 # engine-h200.json, `stages`: calls of 1 to 46 rows.
 _VOCODER_S, _VOCODER_S_PER_ROW = 0.33e-3, 0.11e-3
-# Beside the other lane: what `stages` of live-128, sustain-300, sustain-400 and burst-400 take above the times of each
-# stage alone. The LLM's loss grows with the blocks beside it. The flow loses 1.33 to 1.43 beside 20 decodes without a
-# pause and 1.5 to 1.75 beside prefills of 256 lines, with 2, 6 and 12 blocks (H200, a probe of 2026-11-23: ADR 0068).
+# The same trace: how much longer an Euler step took than in that table, in a load that draws 680 of 700 W, less what
+# finer buckets took off since (docs/adr/0013).
+_FLOW_IN_LOAD = 1.03
+# The same trace, beside the other lane: what an LLM step loses by the blocks beside it, decodes alone and with
+# readings; and what an Euler step loses beside either.
 _BESIDE_BLOCKS = (1, 2, 6, 12, 34, 84)
-_LLM_SLOWDOWN = (1.5, 1.6, 2.2, 2.5, 3.0, 3.1)
-_FLOW_SLOWDOWN = 1.5
+_DECODE_SLOWDOWN = (1.45, 1.5, 1.85, 2.2, 2.6, 2.9)
+_READING_SLOWDOWN = (1.2, 1.25, 1.45, 1.66, 1.9, 2.1)
+_FLOW_SLOWDOWN_BY_DECODES = 1.4
+_FLOW_SLOWDOWN_BY_READINGS = 1.65
 
 
 def llm_step_s(num_rows: int, num_prompt_lines: int) -> float:
-    return _LLM_S + _LLM_S_PER_ROW * num_rows + _LLM_S_PER_LINE * max(num_prompt_lines - _FREE_LINES, 0)
+    return float(np.interp(num_rows, _LLM_ROWS, _LLM_MS)) / 1000 + _LLM_S_PER_LINE * max(num_prompt_lines - _FREE_LINES, 0)
 
 
 def euler_step_s(num_frames: int) -> float:
-    return float(np.interp(num_frames / FRAMES_PER_BLOCK, _BLOCKS, _BLOCKS_MS)) / 10_000
+    return _FLOW_IN_LOAD * float(np.interp(num_frames / FRAMES_PER_BLOCK, _BLOCKS, _BLOCKS_MS)) / 10_000
 
 
 def vocoder_call_s(num_rows: int) -> float:
@@ -71,7 +76,8 @@ class _Work:
     """Left to do, of a lane that has the device alone; `marks` are behind it."""
 
     left_s: float
-    num_blocks: float
+    num_blocks: float  # of the flow
+    is_reading: bool  # of the LLM
     marks: list[Mark] = field(default_factory=list)
 
 
@@ -83,8 +89,8 @@ class Lane:
         self.works: deque[_Work] = deque()
         self._device = device
 
-    def launch(self, seconds: float, *, num_blocks: float = 0.0) -> None:
-        self.works.append(_Work(seconds, num_blocks))
+    def launch(self, seconds: float, *, num_blocks: float = 0.0, is_reading: bool = False) -> None:
+        self.works.append(_Work(seconds, num_blocks, is_reading))
 
     def active(self) -> AbstractContextManager[object]:
         return nullcontext()
@@ -133,16 +139,23 @@ class Device:
         """Lanes at work, and how much longer their work takes than alone."""
         llm, flow = self.llm.works, self.token2wav.works
         is_shared = bool(llm and flow) and not self.is_llm_apart
+        is_reading = bool(llm) and llm[0].is_reading
         if llm:
-            slow = float(np.interp(flow[0].num_blocks, _BESIDE_BLOCKS, _LLM_SLOWDOWN)) if is_shared else 1.0
-            yield self.llm, slow
+            slowdown = _READING_SLOWDOWN if is_reading else _DECODE_SLOWDOWN
+            yield self.llm, float(np.interp(flow[0].num_blocks, _BESIDE_BLOCKS, slowdown)) if is_shared else 1.0
         if flow:
-            yield self.token2wav, _FLOW_SLOWDOWN if is_shared else 1.0
+            slow = _FLOW_SLOWDOWN_BY_READINGS if is_reading else _FLOW_SLOWDOWN_BY_DECODES
+            yield self.token2wav, slow if is_shared else 1.0
+
+
+def host_fetch_s(num_llm_rows: int) -> float:
+    """Of the engine's thread, from an LLM step's end until the next one may be launched: the same trace."""
+    return 0.1e-3 + 0.014e-3 * num_llm_rows if num_llm_rows else 0.0
 
 
 def host_step_s(*, num_llm_rows: int, num_blocks: int, num_commands: int) -> float:
-    """Of the engine's thread: `stages.host` of engine-h200.json and `host_us` of kernels-h200.json, where nothing else
-    runs in its process; a command is a client's."""
-    llm_s = 0.2e-3 + 0.03e-3 * num_llm_rows if num_llm_rows else 0.0
+    """The rest of what the engine's thread takes: `stages.host` of engine-h200.json and `host_us` of
+    kernels-h200.json, where nothing else runs in its process; a command is a client's."""
+    llm_s = 0.1e-3 + 0.018e-3 * num_llm_rows if num_llm_rows else 0.0
     flow_s = 0.1e-3 + 0.02e-3 * num_blocks if num_blocks else 0.0
     return 0.14e-3 + llm_s + flow_s + 0.1e-3 * num_commands

@@ -149,12 +149,17 @@ class SimulatedLlm(OneAtATime):
             sequence.num_to_feed = 0
             sequence.num_launched += 1
             sequence.num_in_flight += 1
-        self._lane.launch(llm_step_s(len(rows), num_lines))
+        self._lane.launch(llm_step_s(len(rows), num_lines), is_reading=num_lines > 0)
         self._steps.append(_Step(self._lane.mark(), rows))
         self.num_prompt_lines += num_lines
         self.num_last_rows = len(rows)
         self.counters["llm_steps"] += 1
         self.counters["llm_rows"] += len(rows)
+
+    @property
+    def num_done_rows(self) -> int:
+        """Of steps that are done and have not been fetched."""
+        return sum(len(step.rows) for step in self._steps if step.mark.is_reached)
 
     def poll(self) -> list[SequenceOutput]:
         outputs = []

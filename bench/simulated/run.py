@@ -9,7 +9,7 @@ from functools import partial
 from itertools import count
 from typing import Any, Final
 
-from voicegate.bench.simulated.device import Device, host_step_s
+from voicegate.bench.simulated.device import Device, host_fetch_s, host_step_s
 from voicegate.bench.simulated.encoders import SilentEncoders
 from voicegate.bench.simulated.host_time import HostTime, StepTime
 from voicegate.bench.simulated.models import Simulated
@@ -93,6 +93,7 @@ class Run:
 
     def run(self, until_s: float) -> None:
         while self.device.now_s < until_s:
+            self._fetch()
             num_commands, begun_s = 0, time.thread_time()
             while self._commands and self._commands[0][0] <= self.device.now_s:
                 heapq.heappop(self._commands)[2]()
@@ -101,6 +102,12 @@ class Run:
             self._spend(decision, num_commands, time.thread_time() - begun_s)
             if decision.is_idle:
                 self._sleep(decision.wake_at_s, until_s)
+
+    def _fetch(self) -> None:
+        """What comes before a launch, while the device goes on: the core takes no time of this clock."""
+        fetch_s = self._host_slowdown * host_fetch_s(self.simulated.llm.num_done_rows)
+        self.host_s += fetch_s
+        self.device.run(self.device.now_s + fetch_s)
 
     def _spend(self, decision: Decision, num_commands: int, cpu_s: float) -> None:
         """The device goes on meanwhile: for what the step was measured to take beside a GPU, not for `cpu_s`."""

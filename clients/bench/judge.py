@@ -78,11 +78,15 @@ def figures(records: Sequence[Record], *, window_s: tuple[float, float]) -> dict
     begun = [record for record in records if window_s[0] <= record.due_s <= window_s[1]]
     prompt = [record for record in begun if not record.is_slow]
     judged = [(record, each) for record in prompt if (each := judge(record)) is not None]
+    writers = _by_writer(judged)
     players = {each_ms: _continuity([each for _, each in judged], each_ms) for each_ms in PREBUFFERS_MS}
     bare, buffered = players[0], players[PREBUFFER_MS]
     return {
         "first_audio_ms": summary([each.first_audio_ms for _, each in judged]),
-        "first_audio_ms_by_writer": _by_writer(judged),
+        "first_audio_ms_by_writer": {
+            writer: summary([each.first_audio_ms for each in theirs]) for writer, theirs in writers.items()
+        },
+        "continuity_by_writer": {writer: _continuity(theirs, 0) for writer, theirs in writers.items()},
         "audible_ms": summary([each.audible_ms for _, each in judged if each.audible_ms is not None]),
         **{f"c{limit_ms}": bare[f"c{limit_ms}"] for limit_ms in CONTINUITY_LIMITS_MS},
         "num_judged_for_continuity": sum(each.is_judged for _, each in judged),
@@ -160,12 +164,11 @@ def _wall_per_audio(records: Sequence[Record]) -> float | None:
     return round(wall_s / audio_s, 4)
 
 
-def _by_writer(judged: Sequence[tuple[Record, Heard]]) -> dict[str, Any]:
+def _by_writer(judged: Sequence[tuple[Record, Heard]]) -> dict[str, list[Heard]]:
+    """By the words that they write a second; "whole" comes first, whose text was given at once."""
     paces = sorted({record.words_per_s or 0.0 for record, _ in judged})
     return {
-        f"{pace:g}" if pace else "whole": summary(
-            [each.first_audio_ms for record, each in judged if (record.words_per_s or 0.0) == pace]
-        )
+        f"{pace:g}" if pace else "whole": [each for record, each in judged if (record.words_per_s or 0.0) == pace]
         for pace in paces
     }
 

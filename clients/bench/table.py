@@ -72,6 +72,17 @@ def _others(row: Mapping[str, Any]) -> Iterator[str]:
         yield f"interrupted: stopped after {_number(stop['p50'])} ms{silent}"
     if (connect := row.get("connect_ms")) is not None:
         yield f"connected in {_number(connect['p50'])} ms"
+    yield from _by_writer(row)
+
+
+def _by_writer(row: Mapping[str, Any]) -> Iterator[str]:
+    """Of a mixed load: a writer who pauses has gaps alone, too, that whole text beside it has not."""
+    continuity = row.get("continuity_by_writer", {})
+    if len(continuity) > 1:
+        for writer, gaps in continuity.items():
+            first = row["first_audio_ms_by_writer"][writer]
+            name = writer if writer == "whole" else f"{writer} words/s"
+            yield f"{name}: {_number(first['p50'])}/{_number(first['p95'])} ms, C100 {_share(gaps['c100'])}"
 
 
 def _remarks(row: Mapping[str, Any]) -> list[str]:

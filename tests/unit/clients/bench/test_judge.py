@@ -207,6 +207,7 @@ def test_figures_of_a_window() -> None:
     row = figures(records, window_s=(5.0, 20.0))
     assert row["first_audio_ms"]["num"] == 2
     assert row["first_audio_ms_by_writer"]["20"]["p50"] == pytest.approx(200.0)
+    assert {writer: gaps["c100"] for writer, gaps in row["continuity_by_writer"].items()} == {"whole": 1.0, "20": 0.0}
     assert (row["c50"], row["c100"], row["num_judged_for_continuity"]) == (0.5, 0.5, 2)
     assert row["gap_ms"]["num_listeners"] == 1
     assert row["gap_ms"]["longest"] == pytest.approx(290.0)

@@ -55,6 +55,14 @@ def test_rows_stand_under_their_heading() -> None:
     ]
 
 
+def test_of_a_mixed_load_every_writer_is_told() -> None:
+    records = [RECORD, altered(words_per_s=10.0, arrivals=((10.21, SECOND), (11.5, SECOND)))]
+    mixed = {**figures(records, window_s=(5.0, 20.0)), "clients": CLIENTS}
+    told = " ".join(line.strip() for line in table.lines("mixed:2", mixed))
+    assert "whole: 100/100 ms, C100 100.0%; 10 words/s: 200/200 ms, C100 0.0%" in told
+    assert "C100 100.0%" not in " ".join(table.lines("closed:1:whole", {**row(), "clients": CLIENTS})[1:])
+
+
 def test_what_is_left_behind_is_told() -> None:
     *_, remark = table.lines("mixed:4", {**row(), "left_behind": {"utterances": 2, "contexts": 2, "after_ms": 3050}})
     assert remark == "  ! 2 utterances still ran 3050 ms after everybody had left"
@@ -103,6 +111,7 @@ def test_files_from_before_some_figures_are_shown_without_them() -> None:
         if not isinstance(node, dict):
             return node
         newer = {"mean", "p90", "headroom_ms", "last_audio_ms", "by_prebuffer_ms", "left_behind", "connect_ms"}
+        newer |= {"continuity_by_writer"}
         return {name: older(each) for name, each in node.items() if name not in newer}
 
     assert older(row()) != row()
