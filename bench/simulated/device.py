@@ -16,8 +16,8 @@ import torch
 from voicegate.engine.device import lanes
 from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 
-# By rows: ADR 0012's us with its tiles of 2026-11-23, a fifth more from 20 rows on, as of a trace of 400 live streams at
-# 20 words a second, where a step had the device for itself (H200, a probe of that day: docs/adr/0048). The same, by
+# By rows: ADR 0012's us with its tiles of 2026-11-23, a fifth more from 20 rows on, as of a trace of 400 live streams
+# at 20 words a second, where a step had the device for itself (H200, a probe of that day: docs/adr/0048). The same, by
 # lines of readings that are fed in one pass with what decodes; so few that the weights take longer cost nothing.
 _LLM_ROWS = (1, 8, 20, 45, 128, 256, 400)
 _LLM_MS = (0.64, 0.65, 0.86, 0.98, 1.17, 1.56, 2.19)
@@ -41,7 +41,8 @@ _FLOW_SLOWDOWN_BY_READINGS = 1.65
 
 
 def llm_step_s(num_rows: int, num_prompt_lines: int) -> float:
-    return float(np.interp(num_rows, _LLM_ROWS, _LLM_MS)) / 1000 + _LLM_S_PER_LINE * max(num_prompt_lines - _FREE_LINES, 0)
+    decode_s = float(np.interp(num_rows, _LLM_ROWS, _LLM_MS)) / 1000
+    return decode_s + _LLM_S_PER_LINE * max(num_prompt_lines - _FREE_LINES, 0)
 
 
 def euler_step_s(num_frames: int) -> float:
