@@ -31,7 +31,7 @@ def attend(
     A line that feeds its slot's last token goes alone. Others go by tiles, which read their keys once: what lies side
     by side of a slot's positions between two multiples of TILE_LINES is one, and its first line's program's. The two
     ways may add in another order, so what decides between them is the line's own, and not its company: a tile of one
-    line is still a tile, and no row of a tile depends on another.
+    line is still a tile, and while all are finite no row of a tile depends on another.
     """
     line = tl.program_id(0)
     kv_head = tl.program_id(1)
