@@ -1,6 +1,7 @@
 """Which tiles of the flow's kernels are fastest on this GPU, and which batches cost least a frame.
 
-The first is what cuda/fused_attention and fused_linear choose by, the second what cuda/config's buckets are.
+The first is what cuda/fused_attention and fused_linear choose by, the second one of what cuda/config's buckets go by:
+docs/adr/0013 has the others.
 
 python -m voicegate.bench.kernels.tune_flow
 """

@@ -42,71 +42,68 @@ def attend(
     GROUP: tl.constexpr = NUM_HEADS // NUM_KV_HEADS
     if table_row < 0:
         heads = tl.arange(0, BLOCK_HEADS)
+        places, num_ours = tl.zeros_like(heads), 1
         _attend_rows(
-            query_ptr + line * (NUM_HEADS * HEAD_DIM) + kv_head * GROUP * HEAD_DIM,
-            out_ptr + line * (NUM_HEADS * HEAD_DIM) + kv_head * GROUP * HEAD_DIM,
-            heads * HEAD_DIM,
-            heads < GROUP,
-            position + tl.zeros_like(heads),
-            key_ptr,
-            part_stride,
-            position + 1,
-            SCALE,
-            HEAD_DIM,
-            BLOCK_DIM,
-            BLOCK_KEYS,
-            NUM_STAGES,
+            *(query_ptr, out_ptr, key_ptr, part_stride, line, kv_head, position, num_ours, places, heads),
+            *(SCALE, NUM_HEADS, GROUP, HEAD_DIM, BLOCK_DIM, BLOCK_KEYS, NUM_STAGES),
         )
     else:
-        slot_before = tl.load(lines_ptr + line * 4 - 3, mask=line > 0, other=-1)
-        if (slot_before != slot) | (position % TILE_LINES == 0):
-            others = tl.arange(0, TILE_LINES)
-            is_there = line + others < tl.num_programs(0)
-            slots = tl.load(lines_ptr + (line + others) * 4 + 1, mask=is_there, other=-1)
-            positions = tl.load(lines_ptr + (line + others) * 4 + 2, mask=is_there, other=-1)
-            is_ours = (slots == slot) & (positions == position + others) & (others < TILE_LINES - position % TILE_LINES)
-            num_ours = tl.sum(is_ours.to(tl.int32))
+        num_ours = _lines_of_tile(lines_ptr, line, slot, position, TILE_LINES)
+        if num_ours > 0:
             rows = tl.arange(0, TILE_LINES * TILE_HEADS)
             places, heads = rows // TILE_HEADS, rows % TILE_HEADS
             _attend_rows(
-                query_ptr + line * (NUM_HEADS * HEAD_DIM) + kv_head * GROUP * HEAD_DIM,
-                out_ptr + line * (NUM_HEADS * HEAD_DIM) + kv_head * GROUP * HEAD_DIM,
-                places * (NUM_HEADS * HEAD_DIM) + heads * HEAD_DIM,
-                (places < num_ours) & (heads < GROUP),
-                position + places,
-                key_ptr,
-                part_stride,
-                position + num_ours,
-                SCALE,
-                HEAD_DIM,
-                BLOCK_DIM,
-                BLOCK_KEYS,
-                NUM_STAGES,
+                *(query_ptr, out_ptr, key_ptr, part_stride, line, kv_head, position, num_ours, places, heads),
+                *(SCALE, NUM_HEADS, GROUP, HEAD_DIM, BLOCK_DIM, BLOCK_KEYS, NUM_STAGES),
             )
+
+
+@triton.jit
+def _lines_of_tile(lines_ptr, line, slot, position, TILE_LINES: tl.constexpr):
+    """Of the tile that begins with this line; 0 where it lies within another line's."""
+    num_ours = 0
+    slot_before = tl.load(lines_ptr + line * 4 - 3, mask=line > 0, other=-1)
+    if (slot_before != slot) | (position % TILE_LINES == 0):
+        others = tl.arange(0, TILE_LINES)
+        is_there = line + others < tl.num_programs(0)
+        slots = tl.load(lines_ptr + (line + others) * 4 + 1, mask=is_there, other=-1)
+        positions = tl.load(lines_ptr + (line + others) * 4 + 2, mask=is_there, other=-1)
+        is_ours = (slots == slot) & (positions == position + others) & (others < TILE_LINES - position % TILE_LINES)
+        num_ours = tl.sum(is_ours.to(tl.int32))
+    return num_ours
 
 
 @triton.jit
 def _attend_rows(
     query_ptr,
     out_ptr,
-    row_offsets,
-    is_row,
-    positions,
     key_ptr,
     part_stride,
-    num_keys,
+    line,
+    kv_head,
+    position,
+    num_lines,
+    places,
+    heads,
     SCALE: tl.constexpr,
+    NUM_HEADS: tl.constexpr,
+    GROUP: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
     NUM_STAGES: tl.constexpr,
 ):
-    """Rows [rows] of one slot, each over the keys from 0 to its own of `positions`; no other has `num_keys` or more.
+    """Rows of one slot's `num_lines` from `line` on, each over the keys from 0 to its own line's position.
 
-    Online softmax (Milakov and Gimelshein 2018, arXiv:1805.02867), base 2, key tile after key tile: one that is wholly
-    beyond a row's position changes no bit of it. Reads nothing beyond the last row's position: what an earlier sequence
-    left in the slot may be anything.
+    `places` [rows]: a row's line, from `line`, which is at `position`; `heads` [rows]: its head of the key head's. Rows
+    beyond the lines and beyond GROUP are nobody's. Online softmax (Milakov and Gimelshein 2018, arXiv:1805.02867), base
+    2, key tile after key tile: one that is wholly beyond a row's position changes no bit of it. Reads nothing beyond
+    the last line's position: what an earlier sequence left in the slot may be anything.
     """
+    row_offsets = (line + places) * (NUM_HEADS * HEAD_DIM) + (kv_head * GROUP + heads) * HEAD_DIM
+    is_row = (places < num_lines) & (heads < GROUP)
+    positions = position + places
+    num_keys = position + num_lines
     dims = tl.arange(0, BLOCK_DIM)
     keys = tl.arange(0, BLOCK_KEYS)
     is_dim = dims < HEAD_DIM
