@@ -9,19 +9,20 @@ where its results are not bit for bit the first's: it then sums in another order
 import argparse
 import itertools
 import multiprocessing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 import torch
 
-from voicegate.bench.kernels.llm_model import FULL_SIZE, fill_work, make_body, random_state_dict, small
+from voicegate.bench.kernels.llm_model import FULL_SIZE, fill_readings, fill_work, make_body, random_state_dict, small
 from voicegate.bench.kernels.timing import back_to_back_us
 from voicegate.engine.llm.cuda.body import DecoderBody
 from voicegate.engine.llm.cuda.config import AttentionTile, Tile, TileTable
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 
 _PRODUCTS = ("qkv", "out", "gate_up", "down", "head")
+_READ_LINES = 130  # of a sentence that is read anew with a 5 s prompt
 _NUM_LAYERS = 24  # different weights one after the other: none is left in the cache by the call before
 
 
@@ -176,17 +177,32 @@ def tune(kind: str, candidates: Sequence[Tile], line_counts: Sequence[int], weig
 
 
 def tune_attention(line_counts: Sequence[int], weights: DecoderWeights, *, context: int) -> None:
-    """No bits to compare here: `block_keys` is part of the order of summation."""
-    print(f"attend at context {context}: us at lines {list(line_counts)}", flush=True)
-    for numbers in itertools.product((32, 64, 128), (2, 3, 4), (2, 4, 8)):
-        table = replace(TileTable(), attention=AttentionTile(*numbers))
-        body = make_body(small(FULL_SIZE, _NUM_LAYERS), weights, table)
+    """No bits to compare here: the keys of a tile are part of the order of summation."""
+    config = small(FULL_SIZE, _NUM_LAYERS)
+
+    def try_out(attention: AttentionTile, fill: Callable[[DecoderBody, int], None]) -> str:
+        body = make_body(config, weights, replace(TileTable(), attention=attention), max_positions=1024)
         cells = []
         for num_lines in line_counts:
-            fill_work(body, num_lines, 1, position=context)
+            fill(body, num_lines)
             body.attend(0, num_lines)
             cells.append(f"{back_to_back_us(capture(body, 'attend', num_lines)) / _NUM_LAYERS:7.2f}")
-        print(f"attend   {numbers!s:40} {' '.join(cells)}", flush=True)
+        return " ".join(cells)
+
+    def decodes(body: DecoderBody, num_lines: int) -> None:
+        fill_work(body, num_lines, 1, position=context)
+
+    def readings(body: DecoderBody, num_lines: int) -> None:
+        fill_readings(body, num_lines, num_readings=-(-num_lines // _READ_LINES), position=context - _READ_LINES)
+
+    print(f"decodes at context {context}, (keys, stages, warps): us at lines {list(line_counts)}", flush=True)
+    for keys, stages, warps in itertools.product((64, 128, 256), (2, 3, 4), (4, 8)):
+        tile = AttentionTile(decode_keys=keys, num_stages=stages, num_warps=warps)
+        print(f"attend   {(keys, stages, warps)!s:40} {try_out(tile, decodes)}", flush=True)
+    print(f"readings of up to {_READ_LINES} lines, to context {context}, (keys, stages, warps, rows)", flush=True)
+    for keys, stages, warps, rows in itertools.product((32, 64, 128), (2, 3), (4, 8), (32, 64, 128)):
+        tile = AttentionTile(block_keys=keys, num_stages=stages, num_warps=warps, num_rows=rows)
+        print(f"attend   {(keys, stages, warps, rows)!s:40} {try_out(tile, readings)}", flush=True)
 
 
 def tune_draw(line_counts: Sequence[int], weights: DecoderWeights) -> None:

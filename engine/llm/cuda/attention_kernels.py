@@ -24,6 +24,7 @@ def attend(
     TILE_LINES: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
+    DECODE_KEYS: tl.constexpr,
     NUM_STAGES: tl.constexpr,
 ):
     """out [., heads * dim] of one key head; grid (lines, kv_heads). Strides and cache as in `project_qkv`.
@@ -45,7 +46,7 @@ def attend(
         places, num_ours = tl.zeros_like(heads), 1
         _attend_rows(
             *(query_ptr, out_ptr, key_ptr, part_stride, line, kv_head, position, num_ours, places, heads),
-            *(SCALE, NUM_HEADS, GROUP, HEAD_DIM, BLOCK_DIM, BLOCK_KEYS, NUM_STAGES),
+            *(SCALE, NUM_HEADS, GROUP, HEAD_DIM, BLOCK_DIM, DECODE_KEYS, NUM_STAGES),
         )
     else:
         num_ours = _lines_of_tile(lines_ptr, line, slot, position, TILE_LINES)

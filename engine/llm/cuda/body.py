@@ -174,6 +174,7 @@ class DecoderBody:
             TILE_LINES=max(tile.num_rows // tile_heads, 1),
             BLOCK_DIM=max(16, triton.next_power_of_2(config.head_dim)),
             BLOCK_KEYS=tile.block_keys,
+            DECODE_KEYS=tile.decode_keys,
             NUM_STAGES=tile.num_stages,
             num_warps=tile.num_warps,
         )

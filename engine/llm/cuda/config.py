@@ -20,9 +20,10 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class AttentionTile:
-    """Keys are summed tile after tile, so `block_keys` belongs to the order of summation."""
+    """Keys are summed tile after tile, so how many a tile has belongs to the order of summation."""
 
-    block_keys: int = 64
+    block_keys: int = 64  # of lines that are fed
+    decode_keys: int = 128  # of a line that decodes; higher -> fewer tiles wait for one another, fewer programs fit
     num_stages: int = 3
     num_warps: int = 4
     num_rows: int = 64  # lines times heads of a tile of what is fed; higher -> keys are read less often
@@ -101,7 +102,8 @@ def default_tiles(*, is_float32: bool, shared_memory_bytes: int | None = None) -
     """`shared_memory_bytes` that a program may take; None: as much as an H200's 227 KB."""
     if is_float32:
         choice = _FLOAT32_CHOICE
-        return TileTable(qkv=choice, out=choice, gate_up=choice, down=choice, head=choice)
+        attention = AttentionTile(decode_keys=64)
+        return TileTable(qkv=choice, out=choice, gate_up=choice, down=choice, head=choice, attention=attention)
     tiles = TileTable()
     if shared_memory_bytes is None:
         return tiles
