@@ -30,6 +30,7 @@ _HAN_PATTERN: Final = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U0002
 # Scripts with blanks between phrases only: Thai, Lao, Burmese, Khmer.
 _PHRASE_LETTER: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
 _JOINER: Final = "\u200d"
+_NUMBER_SIGNS: Final = frozenset("%‰°℃℉")
 
 
 def is_wide(char: str) -> bool:
@@ -46,6 +47,12 @@ def grapheme_start(text: str, index: int) -> int:
     while index and (text[index - 1] == _JOINER or _joins_before(text[index])):
         index -= 1
     return index
+
+
+def inner_cut(text: str, index: int) -> int:
+    """The same of a word: nor a number from its sign, which some language reads nowhere else."""
+    index = grapheme_start(text, index)
+    return index - 1 if index and text[index] in _NUMBER_SIGNS and text[index - 1].isdigit() else index
 
 
 def _joins_before(char: str) -> bool:

@@ -12,8 +12,8 @@ from voicegate.engine.text.characters import (
     WIDE_SENTENCE_ENDS,
     WIDE_TRAILERS,
     ends_phrase,
-    grapheme_start,
     has_word,
+    inner_cut,
     is_wide,
 )
 from voicegate.engine.text.english.abbreviations import opens_sentence
@@ -285,4 +285,4 @@ class ClauseCutter:
             return self._gap
         if self._pos == len(text):  # what comes next may be a mark on the last letter
             return None
-        return self._here()._replace(at=grapheme_start(text, self._pos) or self._pos)
+        return self._here()._replace(at=inner_cut(text, self._pos) or self._pos)

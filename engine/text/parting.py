@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from itertools import accumulate
 
-from voicegate.engine.text.characters import grapheme_start
+from voicegate.engine.text.characters import grapheme_start, inner_cut
 from voicegate.engine.text.open_markup import markup_ranges
 from voicegate.engine.text.segmenter import TextSpan
 from voicegate.engine.text.spoken_length import written_letters
@@ -38,6 +38,7 @@ def _best_place(text: str, letters: list[int]) -> int | None:
         or nearest(words)
         or nearest(index for index in inner if index > lead and text[index].isspace())
         or nearest((index for index in inner if _is_behind_punctuation(text, index)), is_far_allowed=False)
+        or nearest(index for index in inner if inner_cut(text, index) == index)
         or nearest(index for index in inner if grapheme_start(text, index) == index)
     )
 

@@ -11,7 +11,7 @@ from voicegate.engine.text.characters import (
     WIDE_CLAUSE_MARKS,
     WIDE_LIST_MARK,
     WIDE_TRAILERS,
-    grapheme_start,
+    inner_cut,
     is_wide,
     split_tail,
 )
@@ -108,7 +108,7 @@ class WordCutter:
             return self._held_end
         if self._pos == len(text):  # what comes next may be a mark on the last letter
             return None
-        return grapheme_start(text, self._pos) or self._pos
+        return inner_cut(text, self._pos) or self._pos
 
     def _parts_from(self, text: str) -> bool:
         """Whether the wide letter at `_pos` starts a new word."""

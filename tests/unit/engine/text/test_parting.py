@@ -28,6 +28,8 @@ def halves(text: str) -> tuple[str, str]:
         ("5 6 7 8", "5 6"),  # all of them read together: at a blank
         ("1,234;5,678;9,012;3,456", "1,234;5,678;"),  # one word: behind punctuation
         ("7777", "77"),
+        ("77%", "7"),  # a sign stays with its number
+        ("7%", "7"),
         ("ab" + "e\u0301" * 4, "ab" + "e\u0301"),  # no letter is parted from its marks
         ("你好，世界。", "你好，"),
         ("  777777", "  777"),
