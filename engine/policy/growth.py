@@ -38,9 +38,9 @@ _DEVIATIONS: Final = 2.0
 # all are worth, the last among them: a start is no word longer for that. Higher -> first sound sooner, and words
 # are said of which the next is not known; lower -> later (docs/adr/0054, 0068).
 _FIRST_TIMES: Final = 1.25
-# The share of what all known words are worth, for a listener who is about to run dry: better speech that was made a
-# little too early than a gap. Higher -> it drags and pauses; lower -> gaps.
-_DRY_SHARE: Final = 1.0
+# The share of what all known words are worth, for a listener who is about to run dry: better speech that drags a little
+# than a gap. Higher -> it drags more; lower -> gaps (docs/adr/0073).
+_DRY_SHARE: Final = 1.25
 # The same of the words but the last for the second block, when the first is begun and they are only promised: they are
 # promised with deviations to spare, and the last of them comes along. Higher -> first sound sooner; lower -> fewer who
 # wait for the second block (docs/adr/0068).

@@ -21,10 +21,10 @@ def test_where_it_presses_more_may_be_said_and_of_the_last_word_too() -> None:
     calm, dry = (worth.to_go_on(18, is_dry=is_dry) for is_dry in (False, True))
     assert calm.are_there(num_but_last=12.5, num_of_all=12.5)
     assert not calm.are_there(num_but_last=12.4, num_of_all=99)
-    assert dry.are_there(num_but_last=3, num_of_all=10)
-    assert not dry.are_there(num_but_last=3, num_of_all=9.9)
+    assert dry.are_there(num_but_last=3, num_of_all=8), "a quarter more than they are worth"
+    assert not dry.are_there(num_but_last=3, num_of_all=7.9)
     assert not dry.are_there(num_but_last=0, num_of_all=10), "one word, that may go on"
-    assert Worth(1.8, token_share=1.2).to_go_on(18, is_dry=True).are_there(num_but_last=3, num_of_all=10 / 1.2)
+    assert Worth(1.8, token_share=1.3).to_go_on(18, is_dry=True).are_there(num_but_last=3, num_of_all=10 / 1.3)
 
 
 def test_a_sentence_begins_with_more_of_its_words_or_with_the_last_of_them() -> None:
