@@ -124,7 +124,9 @@ class Growth:
 
 def _has_block(clause: Clause) -> bool:
     """Whether one is being made, or can be, of the tokens it has."""
-    return clause.rendering is not None and (clause.batch is not None or clause.rendering.flow.is_ready)
+    if clause.rendering is None:
+        return False
+    return clause.batch is not None or clause.awaits_samples or clause.rendering.flow.is_ready
 
 
 def _has_words(clause: Clause, needed: Needed) -> bool:

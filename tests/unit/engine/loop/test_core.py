@@ -1,5 +1,6 @@
 """The loop on hollow models: who is served when, on a clock of ours, and what becomes of too much at once."""
 
+import math
 from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
@@ -233,6 +234,25 @@ def test_no_sentence_is_begun_while_it_is_written_where_what_follows_two_blocks_
         (utterance,) = engine.core._roster
         utterance.feed.read_all()
         assert begins_now(engine, utterance) is begins
+
+
+def test_a_sentence_is_not_read_again_while_samples_of_its_last_block_are_on_their_way() -> None:
+    """Its listener has more than is known; and what the block takes would be counted from the later reading."""
+    engine = HandDrivenEngine(CONFIG, hollow().stages)
+    utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
+    engine.core.push_text(utterance_id, LONG[:40])
+    engine.run()
+    (utterance,) = engine.core._roster
+    (clause,) = utterance.clauses
+    assert clause.is_paused
+    assert engine.heard[utterance_id].events, "its first block"
+    engine.core.push_text(utterance_id, LONG[40:])
+    utterance.feed.read_all()
+    engine.now_s += 10.0  # its listener has run dry
+    clause.awaits_samples = True
+    assert engine.core._growth.next_reading(utterance, engine.now_s) == (None, math.inf)
+    clause.awaits_samples = False
+    assert engine.core._growth.next_reading(utterance, engine.now_s) == (clause, engine.now_s)
 
 
 def test_a_sentence_that_is_being_written_waits_since_it_could_be_begun() -> None:
