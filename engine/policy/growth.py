@@ -33,7 +33,7 @@ _UNEVEN_FOR_WORDS: Final = 0.1
 _WORD_VARIATION: Final = 0.05
 # So many standard deviations fewer words are counted on than are to be expected. Higher -> first sound later of who
 # writes unevenly; lower -> more of them are overtaken by the first block (docs/adr/0068).
-_DEVIATIONS: Final = 2.0
+_DEVIATIONS: Final = 1.5
 # A first block may have more of what the words but the last are worth, so many times the share, or the share of what
 # all are worth, the last among them: a start is no word longer for that. Higher -> first sound sooner, and words
 # are said of which the next is not known; lower -> later (docs/adr/0054, 0068).
