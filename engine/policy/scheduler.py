@@ -14,7 +14,7 @@ from typing import Final
 
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.policy.due import Due, Side
-from voicegate.engine.policy.urgency import LISTENER, Limits, Rank, StreamView
+from voicegate.engine.policy.urgency import CALM, LISTENER, Limits, Rank, StreamView
 
 # Rows of the next LLM step, from which on none is launched ahead of its turn beside the flow: the device has work until
 # the host has looked at the last one, and more rows gather. Higher -> the flow is slowed down more; lower -> where rows
@@ -23,6 +23,9 @@ _ENOUGH_ROWS: Final = 16
 # Ready blocks, in batches, that keep the flow busy while the LLM waits and comes back. Lower -> the flow runs out;
 # higher -> the LLM steps for few rows at a time.
 _ENOUGH_BATCHES = 2
+# So full of ready blocks, all of them go along with a newcomer's, those of the calm too: it or the next would wait for
+# them in any case. Higher -> newcomers wait behind more batches at heavy loads; lower -> for more rows at light ones.
+_MANY_OF_A_BATCH: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,17 @@ def _company(keys: Sequence[int], side: Side, others: list[Side], size: BatchSiz
     num_frames = size.num_frames - sum([view.block_frames for view in views])
     room = BatchSize(max(size.num_rows - len(keys), 0), max(num_frames, 0))
     num_free_blocks = intake.num_blocks - sum([view.num_blocks for view in views])
-    return tuple(key for each in others for key in _packed(each.ready, room, num_free_blocks))
+    return tuple(key for each in others for key in _packed(_willing(each, size), room, num_free_blocks))
+
+
+def _willing(side: Side, size: BatchSize) -> dict[int, tuple[Rank, StreamView]]:
+    """Its ready blocks that may go along with the other side's.
+
+    Few that are calm stay behind: they would cost a newcomer milliseconds, and their listeners have a second and more.
+    """
+    if side.num_ready_frames >= _MANY_OF_A_BATCH * size.num_frames:
+        return side.ready
+    return {key: ranked for key, ranked in side.ready.items() if ranked[0][0] < CALM}
 
 
 def _packed(ready: dict[int, tuple[Rank, StreamView]], size: BatchSize, num_free_blocks: int) -> tuple[int, ...]:
