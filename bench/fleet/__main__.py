@@ -2,7 +2,7 @@
 
     python -m voicegate.bench.fleet [--json FILE]
 
-A simulation over measured figures of one GPU (bench/results/engine-h200.json); no fleet was measured.
+A simulation over measured figures of one GPU (bench/results/engine-h200-3d38cbd.json); no fleet was measured.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from voicegate.bench.fleet.gpu import measured
 from voicegate.bench.fleet.rules import Rule
 from voicegate.bench.fleet.simulation import Case, Fleet
 
-RESULTS: Final = Path(__file__).parents[1] / "results/engine-h200.json"
+RESULTS: Final = Path(__file__).parents[1] / "results/engine-h200-3d38cbd.json"
 BASE: Final = Case(Rule.LEAST_UNTIL_FULL, num_gpus=300, num_streams=100_000)
 FAILURES: Final = (8, 24)  # a host of eight, three hosts
 SIZES: Final = (270, 285, 315, 330, 350)

@@ -23,9 +23,10 @@ _ENOUGH_ROWS: Final = 16
 # Ready blocks, in batches, that keep the flow busy while the LLM waits and comes back. Lower -> the flow runs out;
 # higher -> the LLM steps for few rows at a time.
 _ENOUGH_BATCHES = 2
-# So full of ready blocks, all of them go along with a newcomer's, those of the calm too: it or the next would wait for
-# them in any case. Higher -> newcomers wait behind more batches at heavy loads; lower -> for more rows at light ones.
-_MANY_OF_A_BATCH: Final = 0.25
+# As many utterances with work due, of a batch's rows, and blocks of the calm go along with a newcomer's: it or the next
+# would wait for them in any case. Higher -> newcomers wait behind more batches at heavy loads; lower -> for more rows
+# at light ones (docs/adr/0074).
+_BUSY: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,8 @@ def decide(due: Due, limits: Limits, intake: Intake = _ALL) -> Decision:
     shares_device = limits.is_concurrent and not limits.is_llm_apart
     holds_flow = shares_device and due.lacks_first_tokens and bool(firsts) and firsts[0][0][0] >= LISTENER
     takes_flow_step = intake.takes_flow_step and not holds_flow
-    flow = _flow_work([side for _, side in firsts], limits, intake) if takes_flow_step else None
+    is_busy = len(due) >= _BUSY * limits.flow_batch.num_rows
+    flow = _flow_work([side for _, side in firsts], limits, intake, is_busy=is_busy) if takes_flow_step else None
     is_flow_busy = flow is not None or not intake.takes_flow_step or intake.has_first_blocks_under_way
     is_beside_flow = is_flow_busy and shares_device
     is_ahead = intake.is_llm_busy and len(due.decodes) + len(due.prompts) >= _ENOUGH_ROWS
@@ -121,7 +123,9 @@ def _has_right_of_way(due: Due, limits: Limits, intake: Intake) -> bool:
     return is_enough or is_at_first_blocks or bool(due.unheard.ready)
 
 
-def _flow_work(sides: list[Side], limits: Limits, intake: Intake) -> BeginBlocks | AdvanceBatch | None:
+def _flow_work(
+    sides: list[Side], limits: Limits, intake: Intake, *, is_busy: bool
+) -> BeginBlocks | AdvanceBatch | None:
     """Of the more urgent side that has some."""
     for side in sides:
         if (running := side.running) is not None:
@@ -131,28 +135,26 @@ def _flow_work(sides: list[Side], limits: Limits, intake: Intake) -> BeginBlocks
             keys = _packed(side.ready, size, intake.num_blocks)
             if keys:
                 others = [each for each in sides if each is not side and each.running is None]
-                company = _company(keys, side, others, limits.flow_batch, intake) if limits.is_concurrent else ()
+                willing = [each.ready if is_busy else _without_calm(each.ready) for each in others]
+                company = _company(keys, side, willing, limits.flow_batch, intake) if limits.is_concurrent else ()
                 return BeginBlocks((*keys, *company))
     return None
 
 
-def _company(keys: Sequence[int], side: Side, others: list[Side], size: BatchSize, intake: Intake) -> tuple[int, ...]:
+def _company(
+    keys: Sequence[int], side: Side, willing: list[dict[int, tuple[Rank, StreamView]]], size: BatchSize, intake: Intake
+) -> tuple[int, ...]:
     """Ready blocks of the other side that go along with these: two batches in turn take longer than both in one."""
     views = [side.ready[key][1] for key in keys]
     num_frames = size.num_frames - sum([view.block_frames for view in views])
     room = BatchSize(max(size.num_rows - len(keys), 0), max(num_frames, 0))
     num_free_blocks = intake.num_blocks - sum([view.num_blocks for view in views])
-    return tuple(key for each in others for key in _packed(_willing(each, size), room, num_free_blocks))
+    return tuple(key for ready in willing for key in _packed(ready, room, num_free_blocks))
 
 
-def _willing(side: Side, size: BatchSize) -> dict[int, tuple[Rank, StreamView]]:
-    """Its ready blocks that may go along with the other side's.
-
-    Few that are calm stay behind: they would cost a newcomer milliseconds, and their listeners have a second and more.
-    """
-    if side.num_ready_frames >= _MANY_OF_A_BATCH * size.num_frames:
-        return side.ready
-    return {key: ranked for key, ranked in side.ready.items() if ranked[0][0] < CALM}
+def _without_calm(ready: dict[int, tuple[Rank, StreamView]]) -> dict[int, tuple[Rank, StreamView]]:
+    """Those that somebody needs within a second: others would cost a newcomer milliseconds."""
+    return {key: ranked for key, ranked in ready.items() if ranked[0][0] < CALM}
 
 
 def _packed(ready: dict[int, tuple[Rank, StreamView]], size: BatchSize, num_free_blocks: int) -> tuple[int, ...]:

@@ -163,12 +163,14 @@ def test_on_a_gpu_a_small_batch_takes_ready_blocks_of_the_other_side_along() -> 
     assert decide([heard, newcomer], 5.0, replace(GPU, is_concurrent=False)).flow == BeginBlocks((2,))
 
 
-def test_few_blocks_that_nobody_needs_for_a_second_stay_behind_a_newcomers() -> None:
+def test_where_few_have_work_blocks_that_nobody_needs_for_a_second_stay_behind_a_newcomers() -> None:
     newcomer, soon = ready(100, waiting_since_s=4.5), ready(50, deadline_s=5.9)
-    calm = [ready(key, deadline_s=60.0) for key in range(9)]
-    assert decide([*calm[:8], newcomer], 5.0, GPU).flow == BeginBlocks((100,))
-    assert decide([*calm[:7], soon, newcomer], 5.0, GPU).flow == BeginBlocks((100, 50))
-    assert decide([*calm, newcomer], 5.0, GPU).flow == BeginBlocks((100, *range(9))), "a quarter of a batch"
+    calm = [ready(key, deadline_s=60.0) for key in range(16)]
+    assert decide([*calm[:9], newcomer], 5.0, GPU).flow == BeginBlocks((100,))
+    assert decide([*calm[:9], soon, newcomer], 5.0, GPU).flow == BeginBlocks((100, 50))
+    assert decide([*calm, newcomer], 5.0, GPU).flow == BeginBlocks((100, *range(16))), (
+        "half as many as a batch has rows"
+    )
     newcomers = [ready(key, waiting_since_s=4.5) for key in (100, 101)]
     pressing = ready(51, deadline_s=5.1)
     assert decide([pressing, *newcomers], 5.0, GPU).flow == BeginBlocks((51, 100, 101)), "newcomers are never calm"
