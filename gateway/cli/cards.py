@@ -52,8 +52,8 @@ CARDS: Final = {
     )
 }
 
-# H200: bench/results/engine-h200-3d38cbd.json (first-audio, sustain-300, sustain-400, burst-400). H100: by hand with the
-# same bench, the defaults and code as old, without a file; 200 were sustained with 86 ms (p95), more were not tried.
+# H200: bench/results/engine-h200-3d38cbd.json (first-audio, sustain-300, sustain-400, burst-400). H100: by hand with
+# the same bench, the defaults and code as old, without a file; 200 were sustained with 86 ms (p95), more not tried.
 MEASURED: Final = {
     H200.name: Speed(19.7, 300, 400, 585.8),
     H100.name: Speed(21.0, 200, 200, 542.0),
