@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from voicegate.bench.kernels.floors import FULL
+from voicegate.engine.device.overlap import can_overlap
 from voicegate.engine.llm.cuda import packing
 from voicegate.engine.llm.cuda.body import DecoderBody
 from voicegate.engine.llm.cuda.config import TileTable
@@ -56,14 +57,18 @@ def make_body(
         max_lines=max_lines,
         max_samples=512,
         tiles=tiles,
+        is_pdl=can_overlap(weights.table.device),
     )
 
 
 def fill_work(body: DecoderBody, num_lines: int, num_samples: int, *, position: int) -> None:
-    """Records of `num_lines` decodes, one a slot, at `position`; the first `num_samples` of them are sampled."""
+    """Records of `num_lines` decodes, one a slot, at `position`; the first `num_samples` of them are sampled.
+
+    Of more lines than slots the rest are fed behind them: no slot has two that decode.
+    """
     words = np.zeros(body.layout.num_words, np.int32)
     lines = body.layout.lines(words, num_lines)
-    lines[:, 0] = packing.USE_LAST_TOKEN
+    lines[: body.padding_slot, 0] = packing.USE_LAST_TOKEN
     lines[:, 1] = np.arange(num_lines) % body.padding_slot
     lines[:, 2] = position + np.arange(num_lines) // body.padding_slot
     samples = body.layout.samples(words, num_samples)

@@ -89,7 +89,7 @@ def tiles(kind: str) -> list[Tile]:
 
 
 def body_for(kind: str, tile: Tile, num_layers: int, weights: DecoderWeights) -> DecoderBody:
-    table = replace(TileTable(), **{kind: ((1, tile),)})  # type: ignore[arg-type]
+    table = replace(TileTable(), ahead=None, **{kind: ((1, tile),)})  # type: ignore[arg-type]
     return make_body(small(FULL_SIZE, num_layers), weights, table)
 
 

@@ -267,7 +267,7 @@ def test_bits_do_not_depend_on_the_number_of_lines(weights: DecoderWeights) -> N
     body = make_body(CONFIG, weights, TileTable(), max_positions=64)
     all_states, all_scores = step_bits(body, 1024)
     assert torch.isfinite(all_states).all()
-    for num_lines in (1, 2, 16, 17, 64, 65, 128, 129, 256, 257, 512, 513, 1024, 1024):
+    for num_lines in (1, 2, 8, 9, 16, 17, 64, 65, 128, 129, 256, 257, 512, 513, 1024, 1024):
         states, scores = step_bits(body, num_lines)
         assert torch.equal(states, all_states[: len(states)]), f"{num_lines} lines"
         assert torch.equal(scores, all_scores[: len(scores)]), f"{num_lines} lines"
@@ -436,10 +436,11 @@ def test_slots_are_reused_in_a_storm_of_aborts(runner: CudaLlmRunner, alone: dic
     "cuda",
     [
         CudaLlmConfig(has_graphs=False),
+        CudaLlmConfig(overlaps=False),
         CudaLlmConfig(max_in_flight=1),
         CudaLlmConfig(max_in_flight=4),
     ],
-    ids=["eager", "not ahead", "far ahead"],
+    ids=["eager", "one kernel after the other", "not ahead", "far ahead"],
 )
 def test_switches_change_no_token(
     state: dict[str, torch.Tensor], alone: dict[int, list[int]], cuda: CudaLlmConfig

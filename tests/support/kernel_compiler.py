@@ -158,6 +158,7 @@ def compile_llm(dtype: torch.dtype, gpu: Gpu) -> None:
         max_lines=LINE_BUCKETS[-1],
         max_samples=1,
         tiles=tiles,
+        is_pdl=gpu.capability >= 90,
     )
     for num_lines in LINE_BUCKETS:
         body.run(num_lines)

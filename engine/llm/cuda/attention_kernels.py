@@ -26,14 +26,18 @@ def attend(
     BLOCK_KEYS: tl.constexpr,
     DECODE_KEYS: tl.constexpr,
     NUM_STAGES: tl.constexpr,
+    DECODE_STAGES: tl.constexpr,
+    IS_PDL: tl.constexpr,
 ):
     """out [., heads * dim] of one key head; grid (lines, kv_heads). Strides and cache as in `project_qkv`.
 
-    A line that feeds its slot's last token goes alone. Others go by tiles, which read their keys once: what lies side
-    by side of a slot's positions between two multiples of TILE_LINES is one, and its first line's program's. The two
-    ways may add in another order, so what decides between them is the line's own, and not its company: a tile of one
-    line is still a tile, and while all are finite no row of a tile depends on another.
+    A line that feeds its slot's last token goes alone, and is the only one of its slot. Others go by tiles, which read
+    their keys once: what lies side by side of a slot's positions between two multiples of TILE_LINES is one, and its
+    first line's program's. The two ways may add in another order, so what decides between them is the line's own, and
+    not its company: a tile of one line is still a tile, and while all are finite no row of a tile depends on another.
     """
+    if IS_PDL:  # the next kernel asks for weights, and for what was there before this one's inputs
+        tl.extra.cuda.gdc_launch_dependents()
     line = tl.program_id(0)
     kv_head = tl.program_id(1)
     table_row = tl.load(lines_ptr + line * 4)
@@ -42,13 +46,13 @@ def attend(
     key_ptr = cache_ptr + slot.to(tl.int64) * slot_stride + kv_head * (MAX_POSITIONS * HEAD_DIM)
     GROUP: tl.constexpr = NUM_HEADS // NUM_KV_HEADS
     if table_row < 0:
-        heads = tl.arange(0, BLOCK_HEADS)
-        places, num_ours = tl.zeros_like(heads), 1
-        _attend_rows(
-            *(query_ptr, out_ptr, key_ptr, part_stride, line, kv_head, position, num_ours, places, heads),
-            *(SCALE, NUM_HEADS, GROUP, HEAD_DIM, BLOCK_DIM, DECODE_KEYS, NUM_STAGES),
+        _attend_line(
+            *(query_ptr, out_ptr, key_ptr, part_stride, line, kv_head, position),
+            *(SCALE, NUM_HEADS, GROUP, HEAD_DIM, BLOCK_HEADS, BLOCK_DIM, DECODE_KEYS, DECODE_STAGES, IS_PDL),
         )
     else:
+        if IS_PDL:
+            tl.extra.cuda.gdc_wait()
         num_ours = _lines_of_tile(lines_ptr, line, slot, position, TILE_LINES)
         if num_ours > 0:
             rows = tl.arange(0, TILE_LINES * TILE_HEADS)
@@ -57,6 +61,67 @@ def attend(
                 *(query_ptr, out_ptr, key_ptr, part_stride, line, kv_head, position, num_ours, places, heads),
                 *(SCALE, NUM_HEADS, GROUP, HEAD_DIM, BLOCK_DIM, BLOCK_KEYS, NUM_STAGES),
             )
+
+
+@triton.jit
+def _attend_line(
+    query_ptr,
+    out_ptr,
+    key_ptr,
+    part_stride,
+    line,
+    kv_head,
+    position,
+    SCALE: tl.constexpr,
+    NUM_HEADS: tl.constexpr,
+    GROUP: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_HEADS: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr,
+    NUM_STAGES: tl.constexpr,
+    IS_PDL: tl.constexpr,
+):
+    """One line over its own key and then those before it, key tile after key tile; online softmax, base 2.
+
+    The keys before it are of earlier steps, so the first tiles' are asked for while `project_qkv` is still making the
+    query and the own key: the compiler puts a pipelined loop's first loads before the loop, and the wait is within.
+    """
+    heads = tl.arange(0, BLOCK_HEADS)
+    dims = tl.arange(0, BLOCK_DIM)
+    keys = tl.arange(0, BLOCK_KEYS)
+    is_dim = dims < HEAD_DIM
+    offsets = line * (NUM_HEADS * HEAD_DIM) + (kv_head * GROUP + heads)[:, None] * HEAD_DIM + dims[None, :]
+    is_query = (heads < GROUP)[:, None] & is_dim[None, :]
+    value_ptr = key_ptr + part_stride
+    query = tl.zeros([BLOCK_HEADS, BLOCK_DIM], query_ptr.dtype.element_ty)
+    highest = tl.full([BLOCK_HEADS], float("-inf"), tl.float32)
+    total = tl.zeros([BLOCK_HEADS], tl.float32)
+    sums = tl.zeros([BLOCK_HEADS, BLOCK_DIM], tl.float32)
+    for first in tl.range(0, tl.maximum(position, 1), BLOCK_KEYS, num_stages=NUM_STAGES):
+        is_key = first + keys < position
+        places = (first + keys) * HEAD_DIM
+        key = tl.load(key_ptr + places[None, :] + dims[:, None], mask=is_dim[:, None] & is_key[None, :], other=0.0)
+        value = tl.load(value_ptr + places[:, None] + dims[None, :], mask=is_key[:, None] & is_dim[None, :], other=0.0)
+        if first == 0:
+            if IS_PDL:
+                tl.extra.cuda.gdc_wait()
+            query = tl.load(query_ptr + offsets, mask=is_query, other=0.0)
+            own_key = tl.load(key_ptr + position * HEAD_DIM + dims, mask=is_dim, other=0.0).to(tl.float32)
+            own_value = tl.load(value_ptr + position * HEAD_DIM + dims, mask=is_dim, other=0.0).to(tl.float32)
+            highest = tl.sum(query.to(tl.float32) * own_key[None, :], 1) * SCALE
+            total += 1.0
+            sums += own_value[None, :]
+        scores = tl.dot(query, key, input_precision="ieee") * SCALE
+        scores = tl.where(is_key[None, :], scores, float("-inf"))
+        higher = tl.maximum(highest, tl.max(scores, 1))
+        shrink = tl.exp2(highest - higher)
+        weights = tl.exp2(scores - higher[:, None])
+        total = total * shrink + tl.sum(weights, 1)
+        sums = tl.dot(weights.to(value.dtype), value, sums * shrink[:, None], input_precision="ieee")
+        highest = higher
+    attended = (sums / total[:, None]).to(out_ptr.dtype.element_ty)
+    tl.store(out_ptr + offsets, attended, mask=is_query)
 
 
 @triton.jit

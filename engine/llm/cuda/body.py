@@ -6,13 +6,14 @@ project_gate_up, project_residual.
 """
 
 import math
+from types import ModuleType
 
 import numpy as np
 import torch
 import triton
 
-from voicegate.engine.llm.cuda import attention_kernels, linear_kernels
-from voicegate.engine.llm.cuda.config import Tile, TileChoice, TileTable, tile_for
+from voicegate.engine.llm.cuda import ahead_kernels, attention_kernels, linear_kernels
+from voicegate.engine.llm.cuda.config import WEIGHTS, AheadTile, AheadTiles, Tile, TileTable, tile_for
 from voicegate.engine.llm.cuda.draws import make_draws
 from voicegate.engine.llm.cuda.packing import WorkLayout
 from voicegate.engine.llm.cuda.weights import DecoderWeights
@@ -36,13 +37,20 @@ class DecoderBody:
         max_lines: int,
         max_samples: int,
         tiles: TileTable,
+        is_pdl: bool = False,
     ) -> None:
-        """One slot more than `num_slots` is made, for the lines that fill a bucket."""
+        """One slot more than `num_slots` is made, for the lines that fill a bucket.
+
+        `is_pdl`: kernels begin while the last one runs. Then a line that feeds its slot's last token must be the only
+        one of its slot in a `run`.
+        """
         device, dtype = weights.table.device, weights.table.dtype
         self.config = config
         self.layout = WorkLayout(max_lines=max_lines, max_samples=max_samples)
         self.padding_slot = num_slots
         self._tiles = tiles
+        self._is_pdl = is_pdl
+        self._ahead = tiles.ahead if is_pdl and _can_be_ahead(tiles.ahead, config, weights.table.dtype) else None
         self._max_positions = max_positions
         self._qkv_width = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
         self._weights = weights
@@ -125,13 +133,14 @@ class DecoderBody:
             BLOCK=triton.next_power_of_2(config.hidden_size),
             SQUARES_STRIDE=self._squares.stride(0),
             NUM_PARTS=triton.next_power_of_2(self._num_parts),
+            IS_PDL=self._overlaps(num_lines),
         )
 
     def project_qkv(self, layer: int, num_lines: int) -> None:
         config, weights = self.config, self._weights.layers[layer]
-        tile = tile_for(self._tiles.qkv, num_lines)
+        tile = self._tile("qkv", num_lines)
         cache = self.cache[layer]
-        linear_kernels.project_qkv[_grid(tile, num_lines, self._qkv_width)](
+        self._kernels(tile).project_qkv[_grid(tile, num_lines, self._qkv_width)](
             self._x,
             self._squares,
             weights.qkv,
@@ -150,7 +159,7 @@ class DecoderBody:
             HEAD_DIM=config.head_dim,
             MAX_POSITIONS=self._max_positions,
             SQUARES_STRIDE=self._squares.stride(0),
-            **_launch(tile),
+            **self._launch(tile, num_lines),
         )
 
     def attend(self, layer: int, num_lines: int) -> None:
@@ -176,20 +185,21 @@ class DecoderBody:
             BLOCK_KEYS=tile.block_keys,
             DECODE_KEYS=tile.decode_keys,
             NUM_STAGES=tile.num_stages,
+            DECODE_STAGES=tile.overlapped_stages if self._overlaps(num_lines) else tile.num_stages,
+            IS_PDL=self._overlaps(num_lines),
             num_warps=tile.num_warps,
+            launch_pdl=self._overlaps(num_lines),
         )
 
     def project_out(self, layer: int, num_lines: int) -> None:
-        self._add(self._attended, self._weights.layers[layer].out, self._tiles.out, self._squares_mlp, num_lines)
+        self._add(self._attended, self._weights.layers[layer].out, "out", self._squares_mlp, num_lines)
 
     def project_down(self, layer: int, num_lines: int) -> None:
-        self._add(self._inner, self._weights.layers[layer].down, self._tiles.down, self._squares, num_lines)
+        self._add(self._inner, self._weights.layers[layer].down, "down", self._squares, num_lines)
 
-    def _add(
-        self, x: torch.Tensor, weight: torch.Tensor, choice: TileChoice, squares: torch.Tensor, num_lines: int
-    ) -> None:
-        tile = tile_for(choice, num_lines)
-        linear_kernels.project_residual[(*_grid(tile, num_lines, self.config.hidden_size), tile.num_splits)](
+    def _add(self, x: torch.Tensor, weight: torch.Tensor, name: str, squares: torch.Tensor, num_lines: int) -> None:
+        tile = self._tile(name, num_lines)
+        self._kernels(tile).project_residual[(*_grid(tile, num_lines, self.config.hidden_size), tile.num_splits)](
             x,
             weight,
             self.residual,
@@ -202,13 +212,13 @@ class DecoderBody:
             OUT=self.config.hidden_size,
             SQUARES_STRIDE=squares.stride(0),
             NUM_SPLITS=tile.num_splits,
-            **_launch(tile),
+            **self._launch(tile, num_lines),
         )
 
     def project_gate_up(self, layer: int, num_lines: int) -> None:
         config, weight = self.config, self._weights.layers[layer].gate_up
-        tile = tile_for(self._tiles.gate_up, num_lines)
-        linear_kernels.project_gate_up[_grid(tile, num_lines, 2 * config.intermediate_size)](
+        tile = self._tile("gate_up", num_lines)
+        self._kernels(tile).project_gate_up[_grid(tile, num_lines, 2 * config.intermediate_size)](
             self._x,
             self._squares_mlp,
             weight,
@@ -218,14 +228,14 @@ class DecoderBody:
             WIDTH=config.hidden_size,
             INNER=config.intermediate_size,
             SQUARES_STRIDE=self._squares_mlp.stride(0),
-            **_launch(tile),
+            **self._launch(tile, num_lines),
         )
 
     def score(self, num_samples: int) -> None:
         """The head on the lines that the sample records name -> `scores`."""
         config, weight, bias = self.config, self._weights.head, self._weights.head_bias
-        tile = tile_for(self._tiles.head, num_samples)
-        linear_kernels.project_scores[_grid(tile, num_samples, config.num_speech_rows)](
+        tile = self._tile("head", num_samples)
+        self._kernels(tile).project_scores[_grid(tile, num_samples, config.num_speech_rows)](
             self._x,
             self._squares,
             weight,
@@ -237,12 +247,39 @@ class DecoderBody:
             WIDTH=config.hidden_size,
             SCORES_STRIDE=self.scores.stride(0),
             SQUARES_STRIDE=self._squares.stride(0),
-            **_launch(tile),
+            **self._launch(tile, num_samples),
         )
 
     def draw(self, num_samples: int) -> None:
         """A token for each of the first `num_samples` of `scores` -> `tokens`, `last_token`, what `draws` remembers."""
         self.draws.draw(self.scores, self._line_words, self.last_token, self.tokens, num_samples)
+
+    def _tile(self, name: str, num_lines: int) -> Tile | AheadTile:
+        """Of a weight, by its name in the tables."""
+        if self._ahead is not None:
+            ahead: AheadTile = getattr(self._ahead, name)
+            if num_lines <= ahead.block_m:
+                return ahead
+        return tile_for(getattr(self._tiles, name), num_lines)
+
+    def _overlaps(self, num_lines: int) -> bool:
+        return self._is_pdl and num_lines <= self._tiles.overlapped_lines
+
+    def _kernels(self, tile: Tile | AheadTile) -> ModuleType:
+        return linear_kernels if isinstance(tile, Tile) else ahead_kernels
+
+    def _launch(self, tile: Tile | AheadTile, num_lines: int) -> dict[str, int | bool]:
+        launch: dict[str, int | bool] = {
+            "BLOCK_M": tile.block_m,
+            "BLOCK_N": tile.block_n,
+            "BLOCK_K": tile.block_k,
+            "num_warps": tile.num_warps,
+            "launch_pdl": self._overlaps(num_lines),
+            "enable_fp_fusion": False,  # see linear_kernels
+        }
+        if isinstance(tile, Tile):
+            launch |= {"NUM_STAGES": tile.num_stages, "IS_PDL": self._overlaps(num_lines)}
+        return launch
 
 
 def max_shared_memory_bytes(device: torch.device) -> int:
@@ -251,18 +288,19 @@ def max_shared_memory_bytes(device: torch.device) -> int:
     return int(properties["max_shared_mem"])
 
 
-def _launch(tile: Tile) -> dict[str, int | bool]:
-    return {
-        "BLOCK_M": tile.block_m,
-        "BLOCK_N": tile.block_n,
-        "BLOCK_K": tile.block_k,
-        "NUM_STAGES": tile.num_stages,
-        "num_warps": tile.num_warps,
-        "enable_fp_fusion": False,  # see linear_kernels
-    }
+def _can_be_ahead(tiles: AheadTiles | None, config: LlmConfig, dtype: torch.dtype) -> bool:
+    """Whether each program's inputs are whole parts, of half precision."""
+    query_width = config.num_heads * config.head_dim
+    widths = {"out": query_width, "down": config.intermediate_size}
+    shares = [
+        (widths.get(name, config.hidden_size), tile)
+        for name in WEIGHTS
+        if (tile := getattr(tiles, name, None)) is not None
+    ]
+    return dtype.itemsize == 2 and all(width % (tile.num_splits * tile.block_k) == 0 for width, tile in shares)
 
 
-def _grid(tile: Tile, num_lines: int, num_columns: int) -> tuple[int, int]:
+def _grid(tile: Tile | AheadTile, num_lines: int, num_columns: int) -> tuple[int, int]:
     return triton.cdiv(num_lines, tile.block_m), triton.cdiv(num_columns, tile.block_n)
 
 

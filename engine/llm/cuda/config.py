@@ -19,15 +19,43 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
+class AheadTile:
+    """The same of up to `block_m` lines, whose program has all its weights in shared memory: ahead_kernels."""
+
+    block_n: int
+    block_k: int
+    num_splits: int = 1
+    block_m: int = 8
+
+    @property
+    def num_warps(self) -> int:
+        return self.block_n // 8
+
+
+@dataclass(frozen=True, slots=True)
+class AheadTiles:
+    """For Qwen2-0.5B on an H200. Smaller tiles -> more programs, which fit beside the last kernel's."""
+
+    qkv: AheadTile = AheadTile(16, 128)
+    out: AheadTile = AheadTile(32, 128)
+    gate_up: AheadTile = AheadTile(32, 128)
+    down: AheadTile = AheadTile(32, 64, num_splits=4)
+    head: AheadTile = AheadTile(32, 128)
+
+
+@dataclass(frozen=True, slots=True)
 class AttentionTile:
     """Keys are summed tile after tile, so how many a tile has belongs to the order of summation."""
 
     block_keys: int = 64  # of lines that are fed
     decode_keys: int = 128  # of a line that decodes; higher -> fewer tiles wait for one another, fewer programs fit
     num_stages: int = 3
+    overlapped_stages: int = 4  # where kernels overlap: all tiles but one are asked for before the query is there
     num_warps: int = 4
     num_rows: int = 64  # lines times heads of a tile of what is fed; higher -> keys are read less often
 
+
+WEIGHTS = ("qkv", "out", "gate_up", "down", "head")
 
 # (largest number of lines, tile), ascending; the last one takes any number.
 TileChoice = tuple[tuple[int, Tile], ...]
@@ -70,13 +98,16 @@ class TileTable:
         (1024, Tile(64, 128, 64, 4, num_splits=4)),
     )
     head: TileChoice = ((16, Tile(16, 64, 128, 5)), (64, Tile(64, 64, 64, 5)), (1024, Tile(64, 128, 64, 4)))
+    overlapped_lines: int = 16  # of a step whose kernels overlap; higher -> less of the device for the flow beside it
+    ahead: AheadTiles | None = AheadTiles()  # of few lines, where kernels overlap; None: as all others
     attention: AttentionTile = AttentionTile()
     num_draw_warps: int = 8
 
     def __post_init__(self) -> None:
-        for name in ("qkv", "out", "gate_up", "down", "head"):
+        for name in WEIGHTS:
             choice: TileChoice = getattr(self, name)
-            if len({tile.num_splits for _, tile in choice}) != 1:
+            ahead = () if self.ahead is None else (getattr(self.ahead, name),)
+            if len({tile.num_splits for tile in (*ahead, *(tile for _, tile in choice))}) != 1:
                 raise ValueError(f"{name}: all tiles of a weight need the same num_splits")
 
 
@@ -89,10 +120,14 @@ class CudaLlmConfig:
     """The runner's optimisations; every one of them can be turned off."""
 
     has_graphs: bool = True  # False: the same kernels launched one by one
+    overlaps: bool = True  # kernels begin while the last one runs, where the GPU can; False: each waits for its end
     max_in_flight: int = 2  # steps of one sequence on the device; 1: the next waits for the token of the last
     line_buckets: tuple[int, ...] = LINE_BUCKETS
     tiles: TileTable | None = None  # None: `default_tiles`
 
+
+_HEAD_DIM = 64  # Qwen2-0.5B's
+_QUERY_BYTES = 4096  # and what reductions take
 
 # Exact float32 takes twice the shared memory a number, and has no tensor cores to feed.
 _FLOAT32_CHOICE = ((1, Tile(64, 32, 32, 3)),)
@@ -102,17 +137,21 @@ def default_tiles(*, is_float32: bool, shared_memory_bytes: int | None = None) -
     """`shared_memory_bytes` that a program may take; None: as much as an H200's 227 KB."""
     if is_float32:
         choice = _FLOAT32_CHOICE
-        attention = AttentionTile(decode_keys=64)
-        return TileTable(qkv=choice, out=choice, gate_up=choice, down=choice, head=choice, attention=attention)
+        attention = AttentionTile(decode_keys=64, overlapped_stages=3)
+        return TileTable(
+            qkv=choice, out=choice, gate_up=choice, down=choice, head=choice, ahead=None, attention=attention
+        )
     tiles = TileTable()
     if shared_memory_bytes is None:
         return tiles
-    return TileTable(
+    return replace(
+        tiles,
         qkv=_fitting(tiles.qkv, shared_memory_bytes),
         out=_fitting(tiles.out, shared_memory_bytes),
         gate_up=_fitting(tiles.gate_up, shared_memory_bytes),
         down=_fitting(tiles.down, shared_memory_bytes),
         head=_fitting(tiles.head, shared_memory_bytes),
+        attention=_fitting_attention(tiles.attention, shared_memory_bytes),
     )
 
 
@@ -124,3 +163,10 @@ def _fitting(choice: TileChoice, shared_memory_bytes: int) -> TileChoice:
         return replace(tile, num_stages=max(1, min(tile.num_stages, shared_memory_bytes // stage_bytes)))
 
     return tuple((largest, fit(tile)) for largest, tile in choice)
+
+
+def _fitting_attention(tile: AttentionTile, shared_memory_bytes: int) -> AttentionTile:
+    """The same with no more of these stages than have room: each but one holds a tile of keys and one of values."""
+    stage_bytes = 2 * 2 * tile.decode_keys * _HEAD_DIM
+    num_stages = 1 + (shared_memory_bytes - _QUERY_BYTES) // stage_bytes
+    return replace(tile, overlapped_stages=max(1, min(tile.overlapped_stages, num_stages)))

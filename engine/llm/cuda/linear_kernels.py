@@ -5,7 +5,9 @@ sequence draws the same tokens alone, in any batch and beside any prefill. Rows 
 That holds for other tiles too: tensor cores add the products of one output in ascending order of k whatever the tile
 (the tiles in config.TileTable give the same bits on an H200: tests/gpu), and launches turn off the
 fusion of multiplications and additions, which the compiler would choose differently for different tiles.
-Only the CUDA path imports this module (Triton is optional).
+IS_PDL: the kernel before may still run (programmatic dependent launch). What was there before that one began, weights
+above all, may be read at once, everything else behind `wait_for_inputs`; then all kernels before are done. See
+ahead_kernels for products of few lines. Only the CUDA path imports this module (Triton is optional).
 """
 
 # mypy: disable-error-code="untyped-decorator, no-untyped-def, no-untyped-call"
@@ -15,6 +17,14 @@ import triton.language as tl
 
 # Columns of the residual whose squares are summed by one writer: divides every `block_n` of `out` and `down`.
 SQUARES_COLUMNS = tl.constexpr(32)
+
+
+@triton.jit
+def wait_for_inputs(IS_PDL: tl.constexpr):
+    """And let the next kernel begin."""
+    if IS_PDL:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
 
 
 @triton.jit
@@ -104,8 +114,11 @@ def embed(
     BLOCK: tl.constexpr,
     SQUARES_STRIDE: tl.constexpr,
     NUM_PARTS: tl.constexpr,
+    IS_PDL: tl.constexpr,
 ):
     """One line: its table row, or where that is negative its slot's last token, to the residual. Grid (lines,)."""
+    if IS_PDL:
+        tl.extra.cuda.gdc_launch_dependents()
     line = tl.program_id(0)
     table_row = tl.load(lines_ptr + line * 4)
     if table_row < 0:
@@ -147,6 +160,7 @@ def project_qkv(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     NUM_STAGES: tl.constexpr,
+    IS_PDL: tl.constexpr,
 ):
     """RMSNorm, q/k/v with bias, rotation; queries to `query` [., heads * dim], keys and values into the cache.
 
@@ -162,6 +176,7 @@ def project_qkv(
     bias = tl.load(bias_ptr + cols)
     slots = tl.load(lines_ptr + lines * 4 + 1, mask=is_line, other=0)
     positions = tl.load(lines_ptr + lines * 4 + 2, mask=is_line, other=0)
+    wait_for_inputs(IS_PDL)
     squares = load_squares(squares_ptr, lines, is_line, SQUARES_STRIDE, WIDTH)
     sums = accumulate(x_ptr, lines, is_line, w_ptr, first_col, 0, WIDTH, WIDTH, BLOCK_M, BLOCK_N, BLOCK_K, NUM_STAGES)
     qkv = sums * inverse_rms(squares, WIDTH, EPS)[:, None] + bias[None, :]
@@ -203,11 +218,13 @@ def project_gate_up(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     NUM_STAGES: tl.constexpr,
+    IS_PDL: tl.constexpr,
 ):
     """RMSNorm, then silu(gate) * up -> `inner` [., INNER]; w has gate 0, up 0, gate 1, ... As `project_qkv`."""
     first_col = tl.program_id(1) * BLOCK_N
     lines = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     is_line = lines < num_lines
+    wait_for_inputs(IS_PDL)
     squares = load_squares(squares_ptr, lines, is_line, SQUARES_STRIDE, WIDTH)
     sums = accumulate(x_ptr, lines, is_line, w_ptr, first_col, 0, WIDTH, WIDTH, BLOCK_M, BLOCK_N, BLOCK_K, NUM_STAGES)
     scale = inverse_rms(squares, WIDTH, EPS)
@@ -236,6 +253,7 @@ def project_residual(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     NUM_STAGES: tl.constexpr,
+    IS_PDL: tl.constexpr,
 ):
     """residual [., OUT] += x @ w.T; a copy in the activations' dtype to `y`; sums of squares, one per column tile.
 
@@ -251,6 +269,7 @@ def project_residual(
     cols = first_col + tl.arange(0, BLOCK_N)
     is_stored = is_line[:, None] & (cols < OUT)[None, :]
     offsets = lines[:, None] * OUT + cols[None, :]
+    wait_for_inputs(IS_PDL)
     if NUM_SPLITS == 1:  # else the last to come loads it: to load it in all of them is slower (H200)
         residual = tl.load(residual_ptr + offsets, mask=is_stored, other=0.0)
     sums = accumulate(
@@ -302,6 +321,7 @@ def project_scores(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     NUM_STAGES: tl.constexpr,
+    IS_PDL: tl.constexpr,
 ):
     """Final RMSNorm and head of the lines that the samples name -> `scores` [samples, SCORES_STRIDE] float32.
 
@@ -312,6 +332,7 @@ def project_scores(
     is_sample = samples < num_samples
     # Sample i's record lies before those of the samples that precede it, 8 words each (packing.py).
     lines = tl.load(samples_ptr - (samples + 1) * 8, mask=is_sample, other=0)
+    wait_for_inputs(IS_PDL)
     squares = load_squares(squares_ptr, lines, is_sample, SQUARES_STRIDE, WIDTH)
     sums = accumulate(x_ptr, lines, is_sample, w_ptr, first_col, 0, WIDTH, WIDTH, BLOCK_M, BLOCK_N, BLOCK_K, NUM_STAGES)
     cols = first_col + tl.arange(0, BLOCK_N)

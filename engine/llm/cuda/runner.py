@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from voicegate.engine.device.capture import Capturable
+from voicegate.engine.device.overlap import can_overlap
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
 from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
 from voicegate.engine.llm.cuda.body import DecoderBody, max_shared_memory_bytes
@@ -71,6 +72,7 @@ class CudaLlmRunner(LiveSequences):
             max_lines=max_lines,
             max_samples=max_lines,
             tiles=cuda.tiles if cuda.tiles is not None else _tiles_for(device, dtype),
+            is_pdl=cuda.overlaps and can_overlap(device),
         )
         self.buckets = BucketedBody(
             self.body,

@@ -26,6 +26,7 @@ TILES = TileTable(
     gate_up=_WIDE,
     down=((1, Tile(16, 32, 32, 1, num_splits=2)),),
     head=((1, Tile(16, 256, 32, 1)),),
+    ahead=None,
     attention=AttentionTile(block_keys=32, decode_keys=64, num_stages=1, num_rows=16),
 )
 

@@ -117,3 +117,11 @@ def test_a_smaller_chip_gets_fewer_stages() -> None:
     for _, tile in default_tiles(is_float32=False, shared_memory_bytes=99 * 1024).qkv:
         assert 2 * tile.num_stages * (tile.block_m + tile.block_n) * tile.block_k <= 99 * 1024
     assert default_tiles(is_float32=False, shared_memory_bytes=227 * 1024) == TileTable()
+
+
+def test_a_smaller_chip_has_fewer_keys_on_their_way() -> None:
+    stages = [
+        default_tiles(is_float32=False, shared_memory_bytes=kilobytes * 1024).attention.overlapped_stages
+        for kilobytes in (227, 99, 64, 16)
+    ]
+    assert stages == [4, 3, 2, 1]
