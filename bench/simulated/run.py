@@ -99,8 +99,10 @@ class Run:
                 heapq.heappop(self._commands)[2]()
                 num_commands += 1
             decision = self.core.step()
+            mark_s = self.device.next_mark_s
             self._spend(decision, num_commands, time.thread_time() - begun_s)
-            if decision.is_idle:
+            # What is done by now was not when the core looked: a watcher wakes the engine's thread for it.
+            if decision.is_idle and mark_s > self.device.now_s:
                 self._sleep(decision.wake_at_s, until_s)
 
     def _fetch(self) -> None:

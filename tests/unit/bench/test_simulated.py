@@ -1,19 +1,24 @@
 """bench.simulated: the device's clock and lanes, and a short load on them that is the same every time."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from voicegate.bench import environment
 from voicegate.bench.full_size import natural
 from voicegate.bench.full_size.families import FULL_SIZES, raw_json, special_tokens_of
 from voicegate.bench.full_size.source import tokenizer_files
 from voicegate.bench.simulated import __main__ as command
 from voicegate.bench.simulated.device import Device, euler_step_s, llm_step_s
-from voicegate.bench.simulated.models import VOICES
+from voicegate.bench.simulated.models import VOICES, simulated
+from voicegate.bench.simulated.run import Run
 from voicegate.engine.checkpoint.model_json import check_model_json
 from voicegate.engine.checkpoint.options import ConvertOptions
 from voicegate.engine.checkpoint.tokenizer import build_tokenizer
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.interface import AudioFormat, Codec, SpeakingMode, UtteranceId, UtteranceRequest
 from voicegate.engine.model.config import Family
 from voicegate.engine.text.spoken_length import spoken_letters
 
@@ -82,6 +87,23 @@ def test_a_load_is_served_and_told_of(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (runs[0]["num_failed"], runs[0]["num_unheard"], runs[0]["c100"]) == (0, 0, 1.0)
     assert 100 < runs[0]["first_audio_ms"]["p50"] < 400
     assert runs[0]["llm"]["readings_per_s"] > 0
+
+
+@pytest.mark.parametrize("num_words", range(4, 10))
+def test_what_is_done_while_the_thread_is_at_work_is_fetched(num_words: int) -> None:
+    """Also where nothing else would wake it: the last block of the only utterance."""
+    config = EngineConfig(environment.REPOSITORY / "models" / "tiny", device="cuda", encoder_processes=0)
+    config = replace(config, expected_tokens_per_text_token=12).resolved("cuda")
+    device = Device()
+    run = Run(config, device, simulated(config, device, tokens_per_text_token=4), host_slowdown=6)
+    request = UtteranceRequest(
+        UtteranceId("a"), f"prompt-{VOICES[0][0]}", AudioFormat(Codec.PCM_S16LE), SpeakingMode.INCREMENTAL
+    )
+    run.core.submit(request, seed=0)
+    run.core.push_text(request.utterance_id, " ".join(["light"] * num_words) + ".")
+    run.core.end_text(request.utterance_id)
+    run.run(30)
+    assert run.core.num_live == 0
 
 
 def test_what_cannot_be_simulated_is_refused(
