@@ -19,7 +19,8 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 
-SQUARES_COLUMNS = gl.constexpr(32)
+from voicegate.engine.llm.cuda.linear_kernels import SQUARES_COLUMNS
+
 # Copies of 16 bytes, swizzled over eight rows, as ldmatrix reads without conflicts.
 _IN_16_BYTES = gl.constexpr(gl.SwizzledSharedLayout(8, 1, 8, [1, 0]))
 
@@ -43,7 +44,7 @@ def ask_for(
 ):
     """ptr[rows, first_k : + NUM_PARTS * BLOCK_K], row-major [., WIDTH], on its way to shared memory: its parts.
 
-    `rows` [NUM_ROWS], a slice of `copying`.
+    `rows` [NUM_ROWS]: `copied_rows`, or others in its layout.
     """
     ks = first_k + gl.arange(0, BLOCK_K, layout=gl.SliceLayout(0, rows.type.layout.parent))
     ptrs = ptr + rows[:, None] * WIDTH + ks[None, :]
