@@ -49,8 +49,8 @@ CPU: Final = torch.device("cpu")
 KNOWN: Final = 512
 # A first chunk alone, whose contexts are split and whose products are Triton's; and four later ones.
 SHAPES: Final = (ChunkShape(1, 12, KNOWN), ChunkShape(1, 52, KNOWN), ChunkShape(4, 52, KNOWN))
-# Of the first family: one block, two, and so many that no context is split.
-BLOCK_FRAMES: Final = (50, 100, 600)
+# Of the first family: a short block, one, two, four, and so many that no context is split.
+BLOCK_FRAMES: Final = (32, 50, 100, 200, 600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,7 @@ def compiled_only(gpu: Gpu) -> Iterator[dict[str, int]]:
         mock.patch.object(JITFunction, "run", compile_),
         mock.patch.object(tensors, "can_overlap", return_value=gpu.capability >= 90),
         mock.patch.object(fused_linear, "shared_bytes", return_value=gpu.shared_bytes),
+        mock.patch.object(fused_linear, "is_hopper", return_value=gpu.capability == 90),
     ):
         yield shared
 

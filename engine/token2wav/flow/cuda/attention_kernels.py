@@ -13,6 +13,8 @@ import triton
 import triton.language as tl
 
 LOG2_E: tl.constexpr = tl.constexpr(1.4426950408889634)
+# Below every score; not infinity, from which no tile without a key could be told.
+NOTHING_YET: tl.constexpr = tl.constexpr(-1e30)
 
 
 @triton.jit
@@ -109,6 +111,36 @@ def prefetch(keys, values, is_wanted, NUM_BYTES: tl.constexpr):
     )
 
 
+@triton.jit
+def new_block(
+    new,  # where its queries lie; keys and values behind them
+    mine,  # where its keys lie in the pool
+    pool_ptr,
+    cosine_ptr,
+    sine_ptr,
+    positions,
+    is_frame,
+    is_cell,
+    head,
+    is_kept,
+    VALUES_OFFSET: tl.constexpr,
+    HEADS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+):
+    """-> its queries, keys and values, beside the pool's; `is_kept`: they go there, too."""
+    queries = tl.load(new, mask=is_cell, other=0.0)
+    keys = tl.load(new + HEADS * CHANNELS, mask=is_cell, other=0.0)
+    values = tl.load(new + 2 * HEADS * CHANNELS, mask=is_cell, other=0.0)
+    # Upstream rotates before it splits heads, and only as many channels as one head has: head 0 alone.
+    if head == 0:
+        queries = rotate(queries, cosine_ptr, sine_ptr, positions, is_frame, CHANNELS)
+        keys = rotate(keys, cosine_ptr, sine_ptr, positions, is_frame, CHANNELS)
+    if is_kept:
+        tl.store(mine, keys.to(pool_ptr.dtype.element_ty), mask=is_cell)
+        tl.store(mine + VALUES_OFFSET, values.to(pool_ptr.dtype.element_ty), mask=is_cell)
+    return beside(queries, pool_ptr), beside(keys, pool_ptr), beside(values, pool_ptr)
+
+
 @triton.jit(do_not_specialize=["layer", "num_lines"])
 def attend_kernel(
     qkv_ptr,  # [C, L, 3, H, d]
@@ -174,43 +206,63 @@ def attend_kernel(
         is_soon = numbers < tl.minimum(num_finished, split + PREFETCH * SPLITS)
         soon = here + tl.load(cells + TABLE + numbers, mask=is_soon, other=0) * block_stride
         prefetch(soon, soon + values_offset, is_soon, tile * (pool_ptr.dtype.element_ty.primitive_bitwidth // 8))
-    if IS_PDL:
-        tl.extra.cuda.gdc_wait()
-        tl.extra.cuda.gdc_launch_dependents()
-
-    new = qkv_ptr + ((line + frames) * (3 * HEADS) + head)[:, None] * CHANNELS + channels[None, :]
-    queries = tl.load(new, mask=is_cell, other=0.0)
-    keys = tl.load(new + HEADS * CHANNELS, mask=is_cell, other=0.0)
-    values = tl.load(new + 2 * HEADS * CHANNELS, mask=is_cell, other=0.0)
-    # Upstream rotates before it splits heads, and only as many channels as one head has: head 0 alone.
-    if head == 0:
-        queries = rotate(queries, cosine_ptr, sine_ptr, first_frame + frames, is_frame, CHANNELS)
-        keys = rotate(keys, cosine_ptr, sine_ptr, first_frame + frames, is_frame, CHANNELS)
-    if num_frames == WHOLE_BLOCK and split == 0:
-        mine = here + block * block_stride + frames[:, None] * CHANNELS + channels[None, :]
-        tl.store(mine, keys.to(pool_ptr.dtype.element_ty), mask=is_cell)
-        tl.store(mine + values_offset, values.to(pool_ptr.dtype.element_ty), mask=is_cell)
-
-    queries, keys, values = beside(queries, pool_ptr), beside(keys, pool_ptr), beside(values, pool_ptr)
-    highest = tl.full([BLOCK_Q], float("-inf"), tl.float32)
+    highest = tl.full([BLOCK_Q], NOTHING_YET, tl.float32)
     total = tl.zeros([BLOCK_Q], tl.float32)
     sums = tl.zeros([BLOCK_Q, BLOCK_C], tl.float32)
-    # A branch that the compiler cannot remove frees the shared memory of these keys and values for the loop: 56 instead
-    # of 64 KiB, and so four programs on a multiprocessor instead of three.
-    if num_frames > 0 and num_finished % SPLITS == split:
-        highest, total, sums = attend_to(queries, keys, values, is_frame, highest, total, sums)
-
-    highest, total, sums = attend_to_past(
-        *(queries, here, cells + TABLE, finished, split, num_finished, highest, total, sums),
-        WHOLE_BLOCK=WHOLE_BLOCK,
-        CHANNELS=CHANNELS,
-        BLOCK_STRIDE=block_stride,
-        VALUES_OFFSET=values_offset,
-        BLOCK_K=BLOCK_K,
-        BLOCK_C=BLOCK_C,
-        SPLITS=SPLITS,
-        NUM_STAGES=NUM_STAGES,
-    )
+    new = qkv_ptr + ((line + frames) * (3 * HEADS) + head)[:, None] * CHANNELS + channels[None, :]
+    mine = here + block * block_stride + frames[:, None] * CHANNELS + channels[None, :]
+    first_frame += frames
+    if SPLITS > 1:
+        past = tl.arange(0, BLOCK_K)
+        is_past = past < WHOLE_BLOCK
+        offsets = past[:, None] * CHANNELS + channels[None, :]
+        is_past_cell = is_past[:, None] & is_channel[None, :]
+        queries = beside(tl.zeros([BLOCK_Q, BLOCK_C], qkv_ptr.dtype.element_ty), pool_ptr)
+        # At least once: the compiler puts a pipelined loop's first loads before the loop, and the wait is within.
+        for i in tl.range(split, tl.maximum(num_finished, split + 1), SPLITS, num_stages=NUM_STAGES):
+            theirs = here + finished * block_stride + offsets
+            is_there = is_past_cell & (i < num_finished)
+            finished = tl.load(cells + TABLE + tl.minimum(i + SPLITS, tl.maximum(num_finished, 1) - 1))
+            past_keys = tl.load(theirs, mask=is_there, other=0.0)
+            past_values = tl.load(theirs + values_offset, mask=is_there, other=0.0)
+            if i == split:
+                if IS_PDL:
+                    tl.extra.cuda.gdc_wait()
+                    tl.extra.cuda.gdc_launch_dependents()
+                queries, keys, values = new_block(
+                    *(new, mine, pool_ptr, cosine_ptr, sine_ptr, first_frame, is_frame, is_cell, head),
+                    (num_frames == WHOLE_BLOCK) & (split == 0),
+                    *(values_offset, HEADS, CHANNELS),
+                )
+                if num_frames > 0 and num_finished % SPLITS == split:
+                    highest, total, sums = attend_to(queries, keys, values, is_frame, highest, total, sums)
+            past_keys, past_values = past_keys.to(queries.dtype), past_values.to(queries.dtype)
+            is_key = is_past & (i < num_finished)
+            highest, total, sums = attend_to(queries, past_keys, past_values, is_key, highest, total, sums)
+    else:
+        if IS_PDL:
+            tl.extra.cuda.gdc_wait()
+            tl.extra.cuda.gdc_launch_dependents()
+        queries, keys, values = new_block(
+            *(new, mine, pool_ptr, cosine_ptr, sine_ptr, first_frame, is_frame, is_cell, head),
+            num_frames == WHOLE_BLOCK,
+            *(values_offset, HEADS, CHANNELS),
+        )
+        # A branch that the compiler cannot remove frees the shared memory of these keys and values for the loop: 56
+        # instead of 64 KiB, and so four programs on a multiprocessor instead of three.
+        if num_frames > 0:
+            highest, total, sums = attend_to(queries, keys, values, is_frame, highest, total, sums)
+        highest, total, sums = attend_to_past(
+            *(queries, here, cells + TABLE, finished, split, num_finished, highest, total, sums),
+            WHOLE_BLOCK=WHOLE_BLOCK,
+            CHANNELS=CHANNELS,
+            BLOCK_STRIDE=block_stride,
+            VALUES_OFFSET=values_offset,
+            BLOCK_K=BLOCK_K,
+            BLOCK_C=BLOCK_C,
+            SPLITS=SPLITS,
+            NUM_STAGES=NUM_STAGES,
+        )
     if SPLITS > 1:
         line += split * 2 * num_lines
         parts = (line + frames) * HEADS + head

@@ -1,4 +1,4 @@
-"""An estimator's products: Triton's for few lines, cuBLAS's beyond. See ops; Step-Audio2's estimator has the same.
+"""An estimator's products: ours for few lines, cuBLAS's beyond. See ops; Step-Audio2's estimator has the same.
 
 From where cuBLAS is faster, and which tile is fastest, is the outcome of bench/kernels/tune_flow.py on an H200.
 """
@@ -16,7 +16,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 import triton
 from triton.runtime import driver
 
-from voicegate.engine.token2wav.flow.cuda import linear_kernels
+from voicegate.engine.token2wav.flow.cuda import ahead_kernels, linear_kernels
 from voicegate.engine.token2wav.flow.cuda.launching import Launching
 
 # Up to this many lines, one stream's block, wide products are Triton's.
@@ -44,6 +44,24 @@ class LinearTile:
         return self if self.num_stages <= most else replace(self, num_stages=most)
 
 
+@dataclass(frozen=True, slots=True)
+class AheadTile:
+    """Of ahead_kernels, on a Hopper: all weights of so many outputs in shared memory, and so many blocks of inputs."""
+
+    outs: int
+    depth: int
+    num_stages: int
+    num_parts: int = 1  # of the inputs
+
+    def fits(self, weight: torch.Tensor) -> bool:
+        width_out, width_in = weight.shape
+        num_blocks, rest = divmod(width_in, self.num_parts * self.depth)
+        return width_out % self.outs == 0 and not rest and num_blocks >= self.num_stages
+
+
+AheadTiles = Callable[[int, int, int], AheadTile | None]  # of lines, width in, width out
+
+
 def _few_tile(num_lines: int, width_in: int) -> LinearTile:
     return LinearTile(lines=64, outs=64, depth=64, num_stages=6, num_warps=4)
 
@@ -55,6 +73,38 @@ def _update_tile(num_lines: int, width_in: int) -> LinearTile:
         return LinearTile(lines=128, outs=64, depth=64, num_stages=stages, num_warps=4, num_parts=4)
     depth = 64 if width_in <= 1024 else 128
     return LinearTile(lines=64, outs=64, depth=depth, num_stages=4, num_warps=4, num_parts=4)
+
+
+AHEAD_LINES: Final = 64  # of a tile
+_AHEAD_WARPS: Final = 4
+# Up to this many lines, two streams' blocks, the inner product is ahead; up to this many, attention's.
+_AHEAD_INNER_LINES: Final = 200
+_AHEAD_UPDATE_LINES: Final = 400
+
+
+def _no_tile(num_lines: int, width_in: int, width_out: int) -> None:
+    return None
+
+
+def _ahead_tile(num_lines: int, width_in: int, width_out: int) -> AheadTile | None:
+    """Programs for most multiprocessors, with room beside them for the next kernel's; more lines are programs, too."""
+    is_inner = width_out <= 2 * width_in  # of the feedforward; else queries, keys and values
+    if num_lines <= AHEAD_LINES:
+        return AheadTile(16, 64, 16) if is_inner else AheadTile(32, 128, 3)
+    if num_lines <= 2 * AHEAD_LINES:
+        return AheadTile(32, 128, 8) if is_inner else AheadTile(32, 64, 4)
+    return AheadTile(64, 128, 4) if is_inner and num_lines <= _AHEAD_INNER_LINES else None
+
+
+def _ahead_update_tile(num_lines: int, width_in: int, width_out: int) -> AheadTile | None:
+    is_attention = width_in == width_out
+    if num_lines <= AHEAD_LINES:
+        return AheadTile(64 if is_attention else 32, 64, 4, num_parts=4)
+    if num_lines <= 2 * AHEAD_LINES and not is_attention:
+        return AheadTile(32, 128, 8, num_parts=2)
+    if num_lines <= (_AHEAD_UPDATE_LINES if is_attention else _FEW_UPDATE_LINES):
+        return AheadTile(64, 64, 8, num_parts=2)
+    return None
 
 
 def launch_linear(
@@ -85,43 +135,86 @@ def launch_linear(
     return out
 
 
+def launch_ahead(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, tile: AheadTile, has_gelu: bool
+) -> torch.Tensor:
+    """As `launch_linear`, overlapping with the kernel before."""
+    num_lines, width_in = x.shape
+    width_out = len(weight)
+    out_dtype = x.dtype if tile.num_parts == 1 else torch.float32
+    out = torch.empty(tile.num_parts * num_lines, width_out, dtype=out_dtype, device=x.device)
+    ahead_kernels.linear_ahead_kernel[(width_out // tile.outs, triton.cdiv(num_lines, AHEAD_LINES), tile.num_parts)](
+        x,
+        weight,
+        bias,
+        out,
+        num_lines,
+        WIDTH_IN=width_in,
+        WIDTH_OUT=width_out,
+        HAS_GELU=has_gelu,
+        NUM_PARTS=tile.num_parts,
+        BLOCK_L=AHEAD_LINES,
+        BLOCK_O=tile.outs,
+        BLOCK_K=tile.depth,
+        NUM_STAGES=tile.num_stages,
+        num_warps=_AHEAD_WARPS,
+        launch_pdl=True,
+    )
+    return out
+
+
 @dataclass(frozen=True, slots=True)
 class Few:
-    """Which products are Triton's: of so few lines, by these tiles."""
+    """Which products are ours: of so few lines, by these tiles."""
 
     num_lines: int
     tile_of: Callable[[int, int], LinearTile]  # of lines and their width
+    ahead_tile_of: AheadTiles = _no_tile  # on a Hopper, instead of the other; of so few lines as it says itself
 
-    def tile(self, x: torch.Tensor, weight: torch.Tensor) -> LinearTile | None:
-        """With as many stages as there is room for; None: a product for cuBLAS."""
-        tile = self.tile_of(*x.shape)
-        if len(x) > self.num_lines or x.dtype.itemsize != 2 or not tile.fits(weight):
+    def multiply(
+        self, tensors: Launching, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, has_gelu: bool
+    ) -> torch.Tensor | None:
+        """In parts to be summed where the tile says so. None: a product for cuBLAS."""
+        num_lines, width_in = x.shape
+        if x.dtype.itemsize != 2:
             return None
-        return tile.within(shared_bytes(x.device), x.dtype)
+        ahead = self.ahead_tile_of(num_lines, width_in, len(weight))
+        if ahead is not None and ahead.fits(weight) and tensors.is_pdl and is_hopper(x.device):
+            return launch_ahead(x, weight, bias, tile=ahead, has_gelu=has_gelu)
+        tile = self.tile_of(num_lines, width_in)
+        if num_lines > self.num_lines or not tile.fits(weight):
+            return None
+        tile = tile.within(shared_bytes(x.device), x.dtype)
+        return launch_linear(x, weight, bias, tile=tile, has_gelu=has_gelu, is_pdl=tensors.is_pdl)
 
 
-_FEW: Final = Few(_FEW_LINES, _few_tile)
-_FEW_OF_UPDATE: Final = Few(_FEW_UPDATE_LINES, _update_tile)
+_FEW: Final = Few(_FEW_LINES, _few_tile, _ahead_tile)
+_FEW_OF_UPDATE: Final = Few(_FEW_UPDATE_LINES, _update_tile, _ahead_update_tile)
 
 
 def linear(
     tensors: Launching, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, few: Few = _FEW
 ) -> torch.Tensor:
-    if (tile := few.tile(x, weight)) is not None:
-        return launch_linear(x, weight, bias, tile=tile, has_gelu=False, is_pdl=tensors.is_pdl)
-    return F.linear(x, weight, bias)
+    product = few.multiply(tensors, x, weight, bias, has_gelu=False)
+    return product if product is not None else F.linear(x, weight, bias)
 
 
 def widen(
     tensors: Launching, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, few: Few = _FEW
 ) -> torch.Tensor:
-    if (tile := few.tile(x, weight)) is not None:
-        return launch_linear(x, weight, bias, tile=tile, has_gelu=True, is_pdl=tensors.is_pdl)
+    product = few.multiply(tensors, x, weight, bias, has_gelu=True)
+    if product is not None:
+        return product
     # cuBLASLt's epilogue is the tanh form; a CPU's `use_gelu` would be the exact one.
     return torch._addmm_activation(bias, x, weight.t(), use_gelu=True)
 
 
 update: Final = partial(linear, few=_FEW_OF_UPDATE)
+
+
+def is_hopper(device: torch.device) -> bool:
+    """Not its successors, whose tensor cores have other instructions."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] == 9
 
 
 def shared_bytes(device: torch.device) -> int:

@@ -18,7 +18,7 @@ from voicegate.engine.token2wav.flow.estimator import CONV_HISTORY, MISH_LIMIT, 
 from voicegate.engine.token2wav.flow.weights import CONV_GROUPS
 
 _FRAME_TILE = triton.next_power_of_2(FRAMES_PER_BLOCK)
-# Below this many programs of 64 channels the convolutions are cut finer, to fill the GPU.
+# Below this many programs of 64 channels the convolutions are cut finer, to fill the GPU, and load further ahead.
 _FEW_PROGRAMS = 128
 
 
@@ -76,9 +76,9 @@ def _convolve(
 ) -> None:
     group = tensors.config.dim // CONV_GROUPS
     num_windows = CFG_HALVES * batch.num_rows
-    block_out = tile_of(group)
+    block_out, num_stages = tile_of(group), 4
     if block_out > 32 and num_windows * CONV_GROUPS < _FEW_PROGRAMS:
-        block_out = 32
+        block_out, num_stages = 32, 8
     input_kernels.positional_conv_kernel[(num_windows, CONV_GROUPS * triton.cdiv(group, block_out))](
         window,
         tensors.conv_weights[conv],
@@ -95,7 +95,7 @@ def _convolve(
         MISH_LIMIT=MISH_LIMIT,
         BLOCK_IN=tile_of(group),
         BLOCK_OUT=block_out,
-        NUM_STAGES=4 if tensors.dtype.itemsize == 2 else 2,
+        NUM_STAGES=num_stages if tensors.dtype.itemsize == 2 else 2,
         IS_PDL=tensors.is_pdl,
         num_warps=4,
         launch_pdl=tensors.is_pdl,

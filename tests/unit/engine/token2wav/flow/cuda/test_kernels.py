@@ -184,6 +184,24 @@ def test_a_tile_has_as_many_stages_as_there_is_shared_memory_for() -> None:
     assert tile.within(99 * 1024, torch.bfloat16) == replace(tile, num_stages=4)
 
 
+@pytest.mark.parametrize("num_lines", [20, 64, 65, 100, 128, 129, 200, 300, 400])
+def test_tiles_with_weights_ahead_fit_a_hopper(num_lines: int) -> None:
+    """At the released widths; of wide products only those of up to 200 lines have one."""
+    for (width_out, width_in), tile_of in (
+        ((3_072, 1_024), fused_linear._ahead_tile),
+        ((2_048, 1_024), fused_linear._ahead_tile),
+        ((1_024, 1_024), fused_linear._ahead_update_tile),
+        ((1_024, 2_048), fused_linear._ahead_update_tile),
+    ):
+        tile = tile_of(num_lines, width_in, width_out)
+        if tile is None:
+            assert num_lines > 128
+            continue
+        assert tile.fits(torch.empty(width_out, width_in, device="meta"))
+        num_inputs = tile.num_stages * fused_linear.AHEAD_LINES * tile.depth
+        assert 2 * (tile.outs * width_in // tile.num_parts + num_inputs) <= 227 * 1024
+
+
 @pytest.mark.parametrize("num_lines", [64, 200, 300])
 def test_an_update_of_any_length(num_lines: int) -> None:
     tensors = next(benches(ROWS)).tensors
