@@ -55,8 +55,7 @@ class AheadTile:
 
     def fits(self, weight: torch.Tensor) -> bool:
         width_out, width_in = weight.shape
-        num_blocks, rest = divmod(width_in, self.num_parts * self.depth)
-        return width_out % self.outs == 0 and not rest and num_blocks >= self.num_stages
+        return width_out % self.outs == 0 and width_in % (self.num_parts * self.num_stages * self.depth) == 0
 
 
 AheadTiles = Callable[[int, int, int], AheadTile | None]  # of lines, width in, width out
@@ -89,10 +88,10 @@ def _no_tile(num_lines: int, width_in: int, width_out: int) -> None:
 def _ahead_tile(num_lines: int, width_in: int, width_out: int) -> AheadTile | None:
     """Programs for most multiprocessors, with room beside them for the next kernel's; more lines are programs, too."""
     is_inner = width_out <= 2 * width_in  # of the feedforward; else queries, keys and values
-    if num_lines <= AHEAD_LINES:
-        return AheadTile(16, 64, 16) if is_inner else AheadTile(32, 128, 3)
     if num_lines <= 2 * AHEAD_LINES:
-        return AheadTile(32, 128, 8) if is_inner else AheadTile(32, 64, 4)
+        if not is_inner:
+            return AheadTile(32, 64, 4)
+        return AheadTile(16, 64, 16) if num_lines <= AHEAD_LINES else AheadTile(32, 128, 8)
     return AheadTile(64, 128, 4) if is_inner and num_lines <= _AHEAD_INNER_LINES else None
 
 
