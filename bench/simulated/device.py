@@ -17,15 +17,17 @@ from voicegate.engine.device import lanes
 from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 
 # By rows: ADR 0012's us with its tiles of 2026-11-23, a fifth more from 20 rows on, as of a trace of 400 live streams
-# at 20 words a second, where a step had the device for itself (H200, a probe of that day: docs/adr/0048). The same, by
-# lines of readings that are fed in one pass with what decodes; so few that the weights take longer cost nothing.
-_LLM_ROWS = (1, 8, 20, 45, 128, 256, 400)
-_LLM_MS = (0.64, 0.65, 0.86, 0.98, 1.17, 1.56, 2.19)
+# at 20 words a second, where a step had the device for itself (H200, a probe of that day: docs/adr/0048); up to 16 rows
+# as since kernels begin before their inputs are there (ADR 0012). The same, by lines of readings that are fed in one
+# pass with what decodes; so few that the weights take longer cost nothing.
+_LLM_ROWS = (1, 8, 16, 20, 45, 128, 256, 400)
+_LLM_MS = (0.46, 0.46, 0.58, 0.86, 0.98, 1.17, 1.56, 2.19)
 _LLM_S_PER_LINE = 3.4e-6
 _FREE_LINES = 40
-# kernels-h200.json, flow: ten Euler steps by whole blocks; between the two contexts that were measured.
+# kernels-h200.json, flow: ten Euler steps by whole blocks; between the two contexts that were measured. Up to four
+# blocks less by what ADR 0013's weights ahead took off since.
 _BLOCKS = (1, 2, 4, 8, 12, 18, 24, 34, 42, 50, 62, 74, 84)
-_BLOCKS_MS = (7.3, 9.1, 10.2, 13.0, 16.0, 22.2, 27.1, 36.4, 45.2, 51.0, 65.3, 75.1, 84.8)
+_BLOCKS_MS = (6.2, 8.4, 9.9, 13.0, 16.0, 22.2, 27.1, 36.4, 45.2, 51.0, 65.3, 75.1, 84.8)
 # engine-h200.json, `stages`: calls of 1 to 46 rows.
 _VOCODER_S, _VOCODER_S_PER_ROW = 0.33e-3, 0.11e-3
 # The same trace: how much longer an Euler step took than in that table, in a load that draws 680 of 700 W, less what
@@ -38,11 +40,20 @@ _DECODE_SLOWDOWN = (1.45, 1.5, 1.85, 2.2, 2.6, 2.9)
 _READING_SLOWDOWN = (1.2, 1.25, 1.45, 1.66, 1.9, 2.1)
 _FLOW_SLOWDOWN_BY_DECODES = 1.4
 _FLOW_SLOWDOWN_BY_READINGS = 1.65
+# The same of decodes whose kernels begin early: they hold the device, and the flow pays (docs/adr/0013, 0012).
+_EARLY_ROWS = 16
+_EARLY_BESIDE_BLOCKS = (4, 8)
+_EARLY_SLOWDOWN = (1.2, 1.32)
+_FLOW_SLOWDOWN_BY_EARLY = (2.05, 1.7)
 
 
 def llm_step_s(num_rows: int, num_prompt_lines: int) -> float:
     decode_s = float(np.interp(num_rows, _LLM_ROWS, _LLM_MS)) / 1000
     return decode_s + _LLM_S_PER_LINE * max(num_prompt_lines - _FREE_LINES, 0)
+
+
+def is_early(num_rows: int, num_prompt_lines: int) -> bool:
+    return num_rows + num_prompt_lines <= _EARLY_ROWS
 
 
 def euler_step_s(num_frames: int) -> float:
@@ -79,6 +90,7 @@ class _Work:
     left_s: float
     num_blocks: float  # of the flow
     is_reading: bool  # of the LLM
+    is_early: bool  # of the LLM: decodes of few rows
     marks: list[Mark] = field(default_factory=list)
 
 
@@ -90,8 +102,10 @@ class Lane:
         self.works: deque[_Work] = deque()
         self._device = device
 
-    def launch(self, seconds: float, *, num_blocks: float = 0.0, is_reading: bool = False) -> None:
-        self.works.append(_Work(seconds, num_blocks, is_reading))
+    def launch(
+        self, seconds: float, *, num_blocks: float = 0.0, is_reading: bool = False, is_early: bool = False
+    ) -> None:
+        self.works.append(_Work(seconds, num_blocks, is_reading, is_early))
 
     def active(self) -> AbstractContextManager[object]:
         return nullcontext()
@@ -139,14 +153,26 @@ class Device:
     def _running(self) -> Iterator[tuple[Lane, float]]:
         """Lanes at work, and how much longer their work takes than alone."""
         llm, flow = self.llm.works, self.token2wav.works
-        is_shared = bool(llm and flow) and not self.is_llm_apart
-        is_reading = bool(llm) and llm[0].is_reading
+        of_llm, of_flow = 1.0, 1.0
+        if llm and flow and not self.is_llm_apart:
+            of_llm, of_flow = _slowdowns(llm[0], flow[0].num_blocks)
         if llm:
-            slowdown = _READING_SLOWDOWN if is_reading else _DECODE_SLOWDOWN
-            yield self.llm, float(np.interp(flow[0].num_blocks, _BESIDE_BLOCKS, slowdown)) if is_shared else 1.0
+            yield self.llm, of_llm
         if flow:
-            slow = _FLOW_SLOWDOWN_BY_READINGS if is_reading else _FLOW_SLOWDOWN_BY_DECODES
-            yield self.token2wav, slow if is_shared else 1.0
+            yield self.token2wav, of_flow
+
+
+def _slowdowns(llm: _Work, num_blocks: float) -> tuple[float, float]:
+    """Of the LLM's work and of the flow's, side by side."""
+    if llm.is_reading:
+        return float(np.interp(num_blocks, _BESIDE_BLOCKS, _READING_SLOWDOWN)), _FLOW_SLOWDOWN_BY_READINGS
+    if llm.is_early:
+        early = (
+            np.interp(num_blocks, _EARLY_BESIDE_BLOCKS, each) for each in (_EARLY_SLOWDOWN, _FLOW_SLOWDOWN_BY_EARLY)
+        )
+        of_llm, of_flow = map(float, early)
+        return of_llm, of_flow
+    return float(np.interp(num_blocks, _BESIDE_BLOCKS, _DECODE_SLOWDOWN)), _FLOW_SLOWDOWN_BY_DECODES
 
 
 def host_fetch_s(num_llm_rows: int) -> float:

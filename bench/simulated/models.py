@@ -11,7 +11,15 @@ from typing import Any, Final
 
 import torch
 
-from voicegate.bench.simulated.device import Device, Lane, Mark, euler_step_s, llm_step_s, vocoder_call_s
+from voicegate.bench.simulated.device import (
+    Device,
+    Lane,
+    Mark,
+    euler_step_s,
+    is_early,
+    llm_step_s,
+    vocoder_call_s,
+)
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
@@ -149,7 +157,9 @@ class SimulatedLlm(OneAtATime):
             sequence.num_to_feed = 0
             sequence.num_launched += 1
             sequence.num_in_flight += 1
-        self._lane.launch(llm_step_s(len(rows), num_lines), is_reading=num_lines > 0)
+        self._lane.launch(
+            llm_step_s(len(rows), num_lines), is_reading=num_lines > 0, is_early=is_early(len(rows), num_lines)
+        )
         self._steps.append(_Step(self._lane.mark(), rows))
         self.num_prompt_lines += num_lines
         self.num_last_rows = len(rows)

@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import BinaryIO, Final, cast
 
@@ -84,14 +84,16 @@ class EncoderChild:
     # --- from the engine's thread -----------------------------------------------------------------------------
 
     def open(self, audio: AudioFormat) -> "RemoteEncoding":
-        """Its encoding has failed already if this process is lost."""
-        encoding = RemoteEncoding(self, next(self._numbers))
+        """Its encoding has failed already if this process is lost. The process hears of it with what is asked first.
+
+        To write wakes the process, which takes a newcomer 0.1 ms of the engine's thread before its text is read.
+        """
+        encoding = RemoteEncoding(self, next(self._numbers), audio)
         with self._lock:
             if self._is_lost:
                 encoding.failure = _LOST
-                return encoding
-            self._open[encoding.number] = encoding
-        self._put(Operation.OPEN, encoding, msgspec.json.encode(audio))
+            else:
+                self._open[encoding.number] = encoding
         return encoding
 
     def ask(self, encoding: "RemoteEncoding", operation: Operation, body: Piece, answer: Answer) -> None:
@@ -99,7 +101,8 @@ class EncoderChild:
             if encoding.number not in self._open:
                 return  # its failure has been told
             encoding.answers.append(answer)
-        self._put(operation, encoding, body)
+        frame = pack_header(operation, encoding.number, 0, len(body)), body
+        self._input.put(*encoding.take_opening(), *frame)
 
     def on_failure(self, encoding: "RemoteEncoding", tell: TellFailure) -> None:
         with self._lock:
@@ -111,11 +114,8 @@ class EncoderChild:
     def forget(self, encoding: "RemoteEncoding") -> None:
         with self._lock:
             is_open = self._open.pop(encoding.number, None) is not None
-        if is_open:
-            self._put(Operation.CLOSE, encoding, b"")
-
-    def _put(self, operation: Operation, encoding: "RemoteEncoding", body: Piece) -> None:
-        self._input.put(pack_header(operation, encoding.number, 0, len(body)), body)
+        if is_open and encoding.is_heard_of:
+            self._input.put(pack_header(Operation.CLOSE, encoding.number, 0, 0), b"")
 
     # --- from the pool ----------------------------------------------------------------------------------------
 
@@ -228,12 +228,22 @@ class EncoderChild:
 class RemoteEncoding:
     """Called from one thread. What it holds for its process is under that one's lock."""
 
-    def __init__(self, child: EncoderChild, number: int) -> None:
+    def __init__(self, child: EncoderChild, number: int, audio: AudioFormat) -> None:
         self._child = child
+        self._audio = audio
         self.number = number
+        self.is_heard_of = False  # by the process
         self.answers: deque[Answer] = deque()
         self.tell_failure: TellFailure | None = None
         self.failure: str | None = None
+
+    def take_opening(self) -> Sequence[bytes]:
+        """The frame that has to stand before its first."""
+        if self.is_heard_of:
+            return ()
+        self.is_heard_of = True
+        body = msgspec.json.encode(self._audio)
+        return pack_header(Operation.OPEN, self.number, 0, len(body)), body
 
     def on_failure(self, tell: TellFailure) -> None:
         self._child.on_failure(self, tell)

@@ -77,8 +77,8 @@ class HeadStart:
         if packets is None:
             self._encoding.encode(samples, answer)
             return
+        answer(Encoded(packets, len(samples)))  # before the process is woken, which takes longer than to make them
         self._encoding.encode(samples, _drop)
-        answer(Encoded(packets, len(samples)))
 
     def flush(self, answer: Answer) -> None:
         self._encoding.flush(answer)

@@ -41,7 +41,7 @@ class InputPipe:
     # --- from any thread --------------------------------------------------------------------------------------
 
     def put(self, *pieces: Piece) -> None:
-        """One frame, of bytes; its owner may change them afterwards."""
+        """Whole frames, of bytes; their owner may change them afterwards."""
         with self._lock:
             if self._is_ending or self._is_broken or self._stream.closed:
                 return

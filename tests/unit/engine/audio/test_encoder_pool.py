@@ -23,6 +23,7 @@ from voicegate.engine.audio.encoder_wire import (
     write_frame,
 )
 from voicegate.engine.audio.encoding import Encoded, Encoders, LocalEncoders
+from voicegate.engine.audio.input_pipe import InputPipe, Piece
 from voicegate.engine.audio.outlet import Delivered, Outlet
 from voicegate.engine.interface import (
     AudioFormat,
@@ -104,6 +105,29 @@ def test_cancels_amid_encoding_end_with_one_event_that_counts_what_left(processe
         assert isinstance(events[-1], Cancelled)
         assert told[0].num_packets == len(packets(events))
     assert packets(spoken(processes, OPUS)), "the processes go on"
+
+
+def test_a_process_hears_of_an_utterance_with_its_first_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To write wakes it, which takes the engine's thread as long as all else of a newcomer."""
+    puts: list[int] = []
+    put = InputPipe.put
+
+    def counted(self: InputPipe, *pieces: Piece) -> None:
+        puts.append(len(pieces))
+        put(self, *pieces)
+
+    monkeypatch.setattr(InputPipe, "put", counted)
+    pool = EncoderProcesses(1)
+    pool.open(OPUS).close()
+    silent, encoding = pool.open(OPUS), pool.open(OPUS)
+    assert puts == []
+    answers: list[Encoded] = []
+    encoding.encode(SOUND, answers.append)
+    assert puts == [4], "header and format, header and samples"
+    encoding.encode(SOUND, answers.append)
+    silent.finish(answers.append)
+    pool.close()
+    assert [answer.num_samples for answer in answers] == [len(SOUND), len(SOUND), 0]
 
 
 @pytest.mark.parametrize("num_frames", [5, 30])  # all in the pipe; 2.3 MB, most of which wait here

@@ -84,6 +84,28 @@ def test_the_first_packets_wait_for_nobody() -> None:
     assert events[-1].num_packets == len(packets(events)) > 40
 
 
+class BusyEncoding(LocalEncoding):
+    """To give it samples takes time."""
+
+    def __init__(self, encoding: LocalEncoding, events: list[EngineEvent]) -> None:
+        super().__init__(encoding._encoder)
+        self._events = events
+        self.num_left: list[int] = []  # packets, whenever it was given samples
+
+    def encode(self, samples: Samples, answer: Answer) -> None:
+        self.num_left.append(len(packets(self._events)))
+        super().encode(samples, answer)
+
+
+def test_the_first_packets_leave_before_their_process_is_given_samples() -> None:
+    events: list[EngineEvent] = []
+    encoders = LocalEncoders()
+    busy = BusyEncoding(encoders.open(AudioFormat()), events)
+    encoders.open = lambda audio: busy  # type: ignore[method-assign]
+    outlet(head_starts(encoders), events, AudioFormat()).send_audio(SOUND)
+    assert busy.num_left == [2, 2]
+
+
 @pytest.mark.parametrize("audio", [AudioFormat(), AudioFormat(frame_ms=60, bitrate_bps=24_000)])
 @pytest.mark.parametrize("sizes", [[], [100], [480, 1], [700, 960, 5]])
 def test_the_stream_is_the_same_to_the_byte(audio: AudioFormat, sizes: list[int]) -> None:
@@ -145,4 +167,4 @@ def test_an_encoder_that_fails_behind_a_start_fails_the_utterance_once(monkeypat
     way_out = outlet(head_starts(LocalEncoders()), events, AudioFormat())
     monkeypatch.setattr(OpusPacketEncoder, "encode", lambda *_: 1 / 0)
     speak(way_out, [])
-    assert [type(event) for event in events] == [Failed]
+    assert [type(event) for event in events] == [AudioReady, Failed]
