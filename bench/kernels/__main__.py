@@ -3,7 +3,7 @@
 python -m voicegate.bench.kernels [--part llm flow vocoder] [--json bench/results/kernels-h200.json]
 
 A part may be narrowed to sections of it: `--part flow.blocks flow.kinds llm`. Floors: bench/kernels/floors.py. Which
-tiles are fastest: bench.kernels.tune_llm, tune_flow, tune_vocoder, tune_stepaudio2.
+tiles are fastest: bench.kernels.tune_llm, tune_flow, tune_ahead, tune_vocoder, tune_stepaudio2.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """An estimator's products: ours for few lines, cuBLAS's beyond. See ops; Step-Audio2's estimator has the same.
 
-From where cuBLAS is faster, and which tile is fastest, is the outcome of bench/kernels/tune_flow.py on an H200.
+From where cuBLAS is faster, and which tile is fastest, is what bench/kernels/tune_flow.py and tune_ahead.py tell on an
+H200.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -187,19 +188,19 @@ class Few:
         return launch_linear(x, weight, bias, tile=tile, has_gelu=has_gelu, is_pdl=tensors.is_pdl)
 
 
-_FEW: Final = Few(_FEW_LINES, _few_tile, _ahead_tile)
-_FEW_OF_UPDATE: Final = Few(_FEW_UPDATE_LINES, _update_tile, _ahead_update_tile)
+FEW: Final = Few(_FEW_LINES, _few_tile, _ahead_tile)
+FEW_OF_UPDATE: Final = Few(_FEW_UPDATE_LINES, _update_tile, _ahead_update_tile)
 
 
 def linear(
-    tensors: Launching, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, few: Few = _FEW
+    tensors: Launching, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, few: Few = FEW
 ) -> torch.Tensor:
     product = few.multiply(tensors, x, weight, bias, has_gelu=False)
     return product if product is not None else F.linear(x, weight, bias)
 
 
 def widen(
-    tensors: Launching, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, few: Few = _FEW
+    tensors: Launching, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, few: Few = FEW
 ) -> torch.Tensor:
     product = few.multiply(tensors, x, weight, bias, has_gelu=True)
     if product is not None:
@@ -208,7 +209,7 @@ def widen(
     return torch._addmm_activation(bias, x, weight.t(), use_gelu=True)
 
 
-update: Final = partial(linear, few=_FEW_OF_UPDATE)
+update: Final = partial(linear, few=FEW_OF_UPDATE)
 
 
 def is_hopper(device: torch.device) -> bool:
