@@ -1,12 +1,17 @@
 """The numbers of an LLM's slots, as arrays: what each has stored, and how far its random stream has been read."""
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
 from voicegate.engine.llm.backend import NoFreeSlot
-from voicegate.engine.llm.sampler import seed_key, uniforms
+from voicegate.engine.llm.sampler import UNIFORMS_PER_CALL, seed_key, uniforms
 
 SlotNumbers = npt.NDArray[np.int64]
+
+# Draws of a slot that are hashed together: for one it takes as long. Higher -> more for nothing, where speech ends.
+_DRAWN_AHEAD: Final = 32
 
 
 class Slots:
@@ -17,6 +22,8 @@ class Slots:
         self.lengths = np.zeros(num_slots, np.int64)  # positions fed
         self.num_drawn = np.zeros(num_slots, np.int64)  # the number of the next draw
         self._seed_keys = np.zeros(num_slots, np.uint64)
+        self._drawn = np.zeros((num_slots, _DRAWN_AHEAD, UNIFORMS_PER_CALL))  # those among which the next one is
+        self._ahead = np.arange(_DRAWN_AHEAD)
 
     def allocate(self, seed: int) -> int:
         """An empty one, at the beginning of the random stream. Raises NoFreeSlot."""
@@ -29,6 +36,16 @@ class Slots:
 
     def draw(self, slots: SlotNumbers) -> npt.NDArray[np.float64]:
         """[n, 2]: the uniforms of each slot's next draw, which counts as made."""
-        drawn = uniforms(self._seed_keys[slots], self.num_drawn[slots].astype(np.uint64))
-        self.num_drawn[slots] += 1
+        numbers = self.num_drawn[slots]
+        places = numbers % _DRAWN_AHEAD
+        if not places.all():
+            self._draw_ahead(slots[places == 0])
+        self.num_drawn[slots] = numbers + 1
+        drawn: npt.NDArray[np.float64] = self._drawn[slots, places]
         return drawn
+
+    def _draw_ahead(self, slots: SlotNumbers) -> None:
+        numbers = self.num_drawn[slots][:, None] + self._ahead
+        keys = np.repeat(self._seed_keys[slots], _DRAWN_AHEAD)
+        drawn = uniforms(keys, numbers.ravel().astype(np.uint64))
+        self._drawn[slots] = drawn.reshape(len(slots), _DRAWN_AHEAD, UNIFORMS_PER_CALL)

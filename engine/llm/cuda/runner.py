@@ -205,16 +205,23 @@ class CudaLlmRunner(LiveSequences):
 
     def _send(self, step: CudaStep, lines: Words, samples: Words) -> None:
         """In as few passes as the largest buckets allow; a line's keys are stored before later lines ask for them."""
+        if len(lines) <= self.buckets.max_lines:  # nearly always
+            if len(lines):
+                self._send_part(step, lines, samples)
+            return
         first_line, first_sample = 0, 0
         while first_line < len(lines):
             end_line = min(first_line + self.buckets.max_lines, len(lines))
             end_sample = int(np.searchsorted(samples[:, 0], end_line))
             part = samples[first_sample:end_sample].copy()
             part[:, 0] -= first_line
-            while not self._queue.has_idle:
-                self._make_room(step)
-            step.transfers.append(self._queue.send(lines[first_line:end_line], part))
+            self._send_part(step, lines[first_line:end_line], part)
             first_line, first_sample = end_line, end_sample
+
+    def _send_part(self, step: CudaStep, lines: Words, samples: Words) -> None:
+        while not self._queue.has_idle:
+            self._make_room(step)
+        step.transfers.append(self._queue.send(lines, samples))
 
     def _make_room(self, step: CudaStep) -> None:
         """Wait for the oldest transfer of all, which may be the very step's that is being sent."""
