@@ -3,7 +3,7 @@
 A step of few lines is 120 kernels that wait for one another, and each would spend most of its time on the way to its
 weights. These kernels begin while the one before still runs (programmatic dependent launch), ask for all their weights
 by asynchronous copies, and only then wait; behind the wait there are eight lines to fetch, the products and what
-follows them. In Gluon, because Triton has no asynchronous copy outside of a pipelined loop.
+follows them. What they share with the flow's: device/cuda/copies_ahead.py.
 
 Arguments, arithmetic and its order are those of linear_kernels, bit for bit (tests/gpu). Lines beyond `num_lines` are
 computed and not stored: the buffers are longer than their lines. Needs compute capability 9.
@@ -19,49 +19,8 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 
+from voicegate.engine.device.cuda.copies_ahead import ask_for, copied_rows, let_next_begin, wait_for_inputs
 from voicegate.engine.llm.cuda.linear_kernels import SQUARES_COLUMNS
-
-# Copies of 16 bytes, swizzled over eight rows, as ldmatrix reads without conflicts.
-_IN_16_BYTES = gl.constexpr(gl.SwizzledSharedLayout(8, 1, 8, [1, 0]))
-
-
-@gluon.jit
-def let_next_begin():
-    gl.inline_asm_elementwise(
-        "griddepcontrol.launch_dependents; // $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1
-    )
-
-
-@gluon.jit
-def wait_for_inputs():
-    """All kernels before are done behind it."""
-    gl.inline_asm_elementwise("griddepcontrol.wait; // $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1)
-
-
-@gluon.jit
-def ask_for(
-    ptr, rows, first_k, WIDTH: gl.constexpr, NUM_ROWS: gl.constexpr, NUM_PARTS: gl.constexpr, BLOCK_K: gl.constexpr
-):
-    """ptr[rows, first_k : + NUM_PARTS * BLOCK_K], row-major [., WIDTH], on its way to shared memory: its parts.
-
-    `rows` [NUM_ROWS]: `copied_rows`, or others in its layout.
-    """
-    ks = first_k + gl.arange(0, BLOCK_K, layout=gl.SliceLayout(0, rows.type.layout.parent))
-    ptrs = ptr + rows[:, None] * WIDTH + ks[None, :]
-    parts = ()
-    for part in gl.static_range(NUM_PARTS):
-        there = gl.allocate_shared_memory(ptr.dtype.element_ty, [NUM_ROWS, BLOCK_K], _IN_16_BYTES)
-        async_copy.async_copy_global_to_shared(there, ptrs + part * BLOCK_K)
-        parts = parts + (there,)  # type: ignore[assignment]  # noqa: RUF005 - Triton knows no *parts
-    async_copy.commit_group()
-    return parts
-
-
-@gluon.jit
-def copied_rows(first_row, NUM_ROWS: gl.constexpr, BLOCK_K: gl.constexpr):
-    """first_row : + NUM_ROWS as `ask_for` takes them: a thread copies 16 bytes of a row at a time."""
-    copying: gl.constexpr = gl.BlockedLayout([1, 8], [256 // BLOCK_K, BLOCK_K // 8], [gl.num_warps(), 1], [1, 0])
-    return first_row + gl.arange(0, NUM_ROWS, layout=gl.SliceLayout(1, copying))
 
 
 @gluon.jit

@@ -1,9 +1,8 @@
 """Gluon kernel of the estimator's products of few lines, which has its weights before its inputs are there.
 
 An Euler step of one stream's block is a chain of 180 kernels that wait for one another, and a product of few lines
-would spend most of its time on the way to its weights. This one begins while the kernel before still runs (programmatic
-dependent launch), asks for all its weights by asynchronous copies into shared memory, and only then waits. In Gluon,
-because Triton has no asynchronous copy outside of a pipelined loop. Needs Hopper's tensor cores (wgmma).
+would spend most of its time on the way to its weights. This one begins while the kernel before still runs, asks for all
+its weights, and only then waits (device/cuda/copies_ahead.py). Needs Hopper's tensor cores (wgmma).
 """
 
 # mypy: disable-error-code="untyped-decorator, no-untyped-def, no-untyped-call"
@@ -13,14 +12,8 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
-LOG2_E: gl.constexpr = gl.constexpr(1.4426950408889634)
-
-
-@gluon.jit
-def gelu(x):
-    """Its tanh form, of float32: linear_kernels has the same in Triton's language."""
-    twice = 1.5957691216057308 * (x + 0.044715 * x * x * x)
-    return x / (1 + gl.exp2(-LOG2_E * twice))
+from voicegate.engine.device.cuda.copies_ahead import ask_for, copied_rows, let_next_begin, wait_for_inputs
+from voicegate.engine.token2wav.flow.cuda.linear_kernels import gelu
 
 
 @gluon.jit(do_not_specialize=["num_lines"])
@@ -43,36 +36,27 @@ def linear_ahead_kernel(
     WIDTH: gl.constexpr = WIDTH_IN // NUM_PARTS
     NUM_BLOCKS: gl.constexpr = WIDTH // BLOCK_K
     SUMS: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [gl.num_warps(), 1], [16, BLOCK_O, 16])
-    COPIED: gl.constexpr = gl.BlockedLayout([1, 8], [256 // BLOCK_K, BLOCK_K // 8], [gl.num_warps(), 1], [1, 0])
     SWIZZLED: gl.constexpr = gl.NVMMASharedLayout(128, 16)
     part = gl.program_id(2)
     first_line, first_out = gl.program_id(1) * BLOCK_L, gl.program_id(0) * BLOCK_O
-    ks = part * WIDTH + gl.arange(0, BLOCK_K, layout=gl.SliceLayout(0, COPIED))
 
-    copied_outs = first_out + gl.arange(0, BLOCK_O, layout=gl.SliceLayout(1, COPIED))
-    weight_ptrs = weight_ptr + copied_outs[:, None] * WIDTH_IN + ks[None, :]
-    weights = ()
-    for block in gl.static_range(NUM_BLOCKS):
-        there = gl.allocate_shared_memory(weight_ptr.dtype.element_ty, [BLOCK_O, BLOCK_K], SWIZZLED)
-        async_copy.async_copy_global_to_shared(there, weight_ptrs + block * BLOCK_K)
-        weights = weights + (there,)  # type: ignore[assignment]  # noqa: RUF005 - Triton knows no *weights
-    async_copy.commit_group()
+    copied_outs = copied_rows(first_out, BLOCK_O, BLOCK_K)
+    weights = ask_for(weight_ptr, copied_outs, part * WIDTH, WIDTH_IN, BLOCK_O, NUM_BLOCKS, BLOCK_K, SWIZZLED)
     outs = first_out + gl.arange(0, BLOCK_O, layout=gl.SliceLayout(0, SUMS))
     bias = gl.load(bias_ptr + outs).to(gl.float32)
-    copied_lines = first_line + gl.arange(0, BLOCK_L, layout=gl.SliceLayout(1, COPIED))
+    copied_lines = copied_rows(first_line, BLOCK_L, BLOCK_K)
+    ks = part * WIDTH + gl.arange(0, BLOCK_K, layout=gl.SliceLayout(0, copied_lines.type.layout.parent))
     x_ptrs = x_ptr + copied_lines[:, None] * WIDTH_IN + ks[None, :]
     is_copied = (copied_lines < num_lines)[:, None]
 
-    gl.inline_asm_elementwise("griddepcontrol.wait; // $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1)
-    gl.inline_asm_elementwise(
-        "griddepcontrol.launch_dependents; // $0", "=r", [], dtype=gl.int32, is_pure=False, pack=1
-    )
+    wait_for_inputs()
+    let_next_begin()
     inputs = ()
     for block in gl.static_range(NUM_STAGES):
         there = gl.allocate_shared_memory(x_ptr.dtype.element_ty, [BLOCK_L, BLOCK_K], SWIZZLED)
         async_copy.async_copy_global_to_shared(there, x_ptrs + block * BLOCK_K, mask=is_copied)
         async_copy.commit_group()
-        inputs = inputs + (there,)  # type: ignore[assignment]  # noqa: RUF005
+        inputs = inputs + (there,)  # type: ignore[assignment]  # noqa: RUF005 - Triton knows no *inputs
     sums = gl.zeros([BLOCK_L, BLOCK_O], gl.float32, layout=SUMS)
     for block in gl.static_range(NUM_BLOCKS):
         async_copy.wait_group(min(NUM_STAGES - 1, NUM_BLOCKS - 1 - block))

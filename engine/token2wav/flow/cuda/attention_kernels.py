@@ -79,6 +79,38 @@ def attend_to_past(
 
 
 @triton.jit
+def keep(
+    sums,
+    highest,
+    total,
+    out_ptr,
+    highest_ptr,
+    total_ptr,
+    line,  # first of the row
+    frames,
+    head,
+    channels,
+    is_frame,
+    is_cell,
+    split,
+    num_lines,  # of both halves
+    HEADS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    SPLITS: tl.constexpr,
+):
+    """What attention comes to; of a program that is one of several its part, which merge_kernel takes up."""
+    if SPLITS > 1:
+        line += split * num_lines
+        parts = (line + frames) * HEADS + head
+        tl.store(highest_ptr + parts, highest, mask=is_frame)
+        tl.store(total_ptr + parts, total, mask=is_frame)
+    else:
+        sums *= (1.0 / total)[:, None]
+    out = out_ptr + ((line + frames) * HEADS + head)[:, None] * CHANNELS + channels[None, :]
+    tl.store(out, sums.to(out_ptr.dtype.element_ty), mask=is_cell)
+
+
+@triton.jit
 def rotate(vectors, cosine_ptr, sine_ptr, positions, is_frame, CHANNELS: tl.constexpr):
     """Rotary of interleaved pairs: channels (2i, 2i + 1) of [Q, d] by row `positions` of the tables; in float32."""
     pairs = tl.arange(0, vectors.shape[1] // 2)
@@ -211,7 +243,7 @@ def attend_kernel(
     sums = tl.zeros([BLOCK_Q, BLOCK_C], tl.float32)
     new = qkv_ptr + ((line + frames) * (3 * HEADS) + head)[:, None] * CHANNELS + channels[None, :]
     mine = here + block * block_stride + frames[:, None] * CHANNELS + channels[None, :]
-    first_frame += frames
+    positions = first_frame + frames
     if SPLITS > 1:
         past = tl.arange(0, BLOCK_K)
         is_past = past < WHOLE_BLOCK
@@ -230,7 +262,7 @@ def attend_kernel(
                     tl.extra.cuda.gdc_wait()
                     tl.extra.cuda.gdc_launch_dependents()
                 queries, keys, values = new_block(
-                    *(new, mine, pool_ptr, cosine_ptr, sine_ptr, first_frame, is_frame, is_cell, head),
+                    *(new, mine, pool_ptr, cosine_ptr, sine_ptr, positions, is_frame, is_cell, head),
                     (num_frames == WHOLE_BLOCK) & (split == 0),
                     *(values_offset, HEADS, CHANNELS),
                 )
@@ -244,7 +276,7 @@ def attend_kernel(
             tl.extra.cuda.gdc_wait()
             tl.extra.cuda.gdc_launch_dependents()
         queries, keys, values = new_block(
-            *(new, mine, pool_ptr, cosine_ptr, sine_ptr, first_frame, is_frame, is_cell, head),
+            *(new, mine, pool_ptr, cosine_ptr, sine_ptr, positions, is_frame, is_cell, head),
             num_frames == WHOLE_BLOCK,
             *(values_offset, HEADS, CHANNELS),
         )
@@ -263,15 +295,10 @@ def attend_kernel(
             SPLITS=SPLITS,
             NUM_STAGES=NUM_STAGES,
         )
-    if SPLITS > 1:
-        line += split * 2 * num_lines
-        parts = (line + frames) * HEADS + head
-        tl.store(highest_ptr + parts, highest, mask=is_frame)
-        tl.store(total_ptr + parts, total, mask=is_frame)
-    else:
-        sums *= (1.0 / total)[:, None]
-    out = out_ptr + ((line + frames) * HEADS + head)[:, None] * CHANNELS + channels[None, :]
-    tl.store(out, sums.to(out_ptr.dtype.element_ty), mask=is_cell)
+    keep(
+        *(sums, highest, total, out_ptr, highest_ptr, total_ptr, line, frames, head, channels, is_frame, is_cell),
+        *(split, 2 * num_lines, HEADS, CHANNELS, SPLITS),
+    )
 
 
 @triton.jit(do_not_specialize=["num_lines"])

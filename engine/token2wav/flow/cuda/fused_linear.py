@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Final
+from typing import Any, ClassVar, Final
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
@@ -49,6 +49,8 @@ class LinearTile:
 class AheadTile:
     """Of ahead_kernels, on a Hopper: all weights of so many outputs in shared memory, and so many blocks of inputs."""
 
+    lines: ClassVar[int] = 64
+    num_warps: ClassVar[int] = 4
     outs: int
     depth: int
     num_stages: int
@@ -75,8 +77,6 @@ def _update_tile(num_lines: int, width_in: int) -> LinearTile:
     return LinearTile(lines=64, outs=64, depth=depth, num_stages=4, num_warps=4, num_parts=4)
 
 
-AHEAD_LINES: Final = 64  # of a tile
-_AHEAD_WARPS: Final = 4
 # Up to this many lines, two streams' blocks, the inner product is ahead; up to this many, attention's.
 _AHEAD_INNER_LINES: Final = 200
 _AHEAD_UPDATE_LINES: Final = 400
@@ -89,18 +89,18 @@ def _no_tile(num_lines: int, width_in: int, width_out: int) -> None:
 def _ahead_tile(num_lines: int, width_in: int, width_out: int) -> AheadTile | None:
     """Programs for most multiprocessors, with room beside them for the next kernel's; more lines are programs, too."""
     is_inner = width_out <= 2 * width_in  # of the feedforward; else queries, keys and values
-    if num_lines <= 2 * AHEAD_LINES:
+    if num_lines <= 2 * AheadTile.lines:
         if not is_inner:
             return AheadTile(32, 64, 4)
-        return AheadTile(16, 64, 16) if num_lines <= AHEAD_LINES else AheadTile(32, 128, 8)
+        return AheadTile(16, 64, 16) if num_lines <= AheadTile.lines else AheadTile(32, 128, 8)
     return AheadTile(64, 128, 4) if is_inner and num_lines <= _AHEAD_INNER_LINES else None
 
 
 def _ahead_update_tile(num_lines: int, width_in: int, width_out: int) -> AheadTile | None:
     is_attention = width_in == width_out
-    if num_lines <= AHEAD_LINES:
+    if num_lines <= AheadTile.lines:
         return AheadTile(64 if is_attention else 32, 64, 4, num_parts=4)
-    if num_lines <= 2 * AHEAD_LINES and not is_attention:
+    if num_lines <= 2 * AheadTile.lines and not is_attention:
         return AheadTile(32, 128, 8, num_parts=2)
     if num_lines <= (_AHEAD_UPDATE_LINES if is_attention else _FEW_UPDATE_LINES):
         return AheadTile(64, 64, 8, num_parts=2)
@@ -110,11 +110,32 @@ def _ahead_update_tile(num_lines: int, width_in: int, width_out: int) -> AheadTi
 def launch_linear(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, tile: LinearTile, has_gelu: bool, is_pdl: bool
 ) -> torch.Tensor:
+    return _launch(linear_kernels.linear_kernel, x, weight, bias, tile, has_gelu, is_pdl, IS_PDL=is_pdl)
+
+
+def launch_ahead(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, tile: AheadTile, has_gelu: bool
+) -> torch.Tensor:
+    """As `launch_linear`, overlapping with the kernel before."""
+    return _launch(ahead_kernels.linear_ahead_kernel, x, weight, bias, tile, has_gelu, True)
+
+
+def _launch(
+    kernel: Any,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    tile: LinearTile | AheadTile,
+    has_gelu: bool,
+    is_pdl: bool,
+    **constants: bool,
+) -> torch.Tensor:
+    """-> [lines, out] as `x`; of a tile with parts [parts * lines, out] float32, to be summed."""
     num_lines, width_in = x.shape
     width_out = len(weight)
     out_dtype = x.dtype if tile.num_parts == 1 else torch.float32
     out = torch.empty(tile.num_parts * num_lines, width_out, dtype=out_dtype, device=x.device)
-    linear_kernels.linear_kernel[(width_out // tile.outs, triton.cdiv(num_lines, tile.lines), tile.num_parts)](
+    kernel[(width_out // tile.outs, triton.cdiv(num_lines, tile.lines), tile.num_parts)](
         x,
         weight,
         bias,
@@ -128,37 +149,9 @@ def launch_linear(
         BLOCK_O=tile.outs,
         BLOCK_K=tile.depth,
         NUM_STAGES=tile.num_stages,
-        IS_PDL=is_pdl,
+        **constants,
         num_warps=tile.num_warps,
         launch_pdl=is_pdl,
-    )
-    return out
-
-
-def launch_ahead(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, tile: AheadTile, has_gelu: bool
-) -> torch.Tensor:
-    """As `launch_linear`, overlapping with the kernel before."""
-    num_lines, width_in = x.shape
-    width_out = len(weight)
-    out_dtype = x.dtype if tile.num_parts == 1 else torch.float32
-    out = torch.empty(tile.num_parts * num_lines, width_out, dtype=out_dtype, device=x.device)
-    ahead_kernels.linear_ahead_kernel[(width_out // tile.outs, triton.cdiv(num_lines, AHEAD_LINES), tile.num_parts)](
-        x,
-        weight,
-        bias,
-        out,
-        num_lines,
-        WIDTH_IN=width_in,
-        WIDTH_OUT=width_out,
-        HAS_GELU=has_gelu,
-        NUM_PARTS=tile.num_parts,
-        BLOCK_L=AHEAD_LINES,
-        BLOCK_O=tile.outs,
-        BLOCK_K=tile.depth,
-        NUM_STAGES=tile.num_stages,
-        num_warps=_AHEAD_WARPS,
-        launch_pdl=True,
     )
     return out
 

@@ -12,7 +12,7 @@ Offsets into the memory pass 2**31 elements: places and the step are int64, and 
 import triton
 import triton.language as tl
 
-from voicegate.engine.token2wav.flow.cuda.attention_kernels import attend_to, beside
+from voicegate.engine.token2wav.flow.cuda.attention_kernels import attend_to, beside, keep
 
 
 @triton.jit
@@ -170,12 +170,7 @@ def attend_kernel(
         keys, values = beside(keys, memory_ptr), beside(values, memory_ptr)
         highest, total, sums = attend_to(queries, keys, values, is_key, highest, total, sums)
 
-    if SPLITS > 1:
-        line += split * 2 * num_rows * num_frames
-        parts = (line + frames) * HEADS + head
-        tl.store(highest_ptr + parts, highest, mask=is_frame)
-        tl.store(total_ptr + parts, total, mask=is_frame)
-    else:
-        sums *= (1.0 / total)[:, None]
-    out = out_ptr + ((line + frames) * HEADS + head)[:, None] * CHANNELS + channels[None, :]
-    tl.store(out, sums.to(out_ptr.dtype.element_ty), mask=is_cell)
+    keep(
+        *(sums, highest, total, out_ptr, highest_ptr, total_ptr, line, frames, head, channels, is_frame, is_cell),
+        *(split, 2 * num_rows * num_frames, HEADS, CHANNELS, SPLITS),
+    )

@@ -198,7 +198,7 @@ def test_tiles_with_weights_ahead_fit_a_hopper(num_lines: int) -> None:
             assert num_lines > 128
             continue
         assert tile.fits(torch.empty(width_out, width_in, device="meta"))
-        num_inputs = tile.num_stages * fused_linear.AHEAD_LINES * tile.depth
+        num_inputs = tile.num_stages * tile.lines * tile.depth
         assert 2 * (tile.outs * width_in // tile.num_parts + num_inputs) <= 227 * 1024
 
 
