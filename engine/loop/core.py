@@ -30,6 +30,7 @@ from voicegate.engine.loop.admission import Admission
 from voicegate.engine.loop.arrivals import Answer, Arrivals
 from voicegate.engine.loop.clause import Clause
 from voicegate.engine.loop.growth import Growth
+from voicegate.engine.loop.limits import limits_of
 from voicegate.engine.loop.pipeline import Pipeline
 from voicegate.engine.loop.reading import Reading
 from voicegate.engine.loop.reception import Reception
@@ -39,7 +40,6 @@ from voicegate.engine.loop.stages import ReadyVoice, Stages
 from voicegate.engine.loop.utterance import Utterance
 from voicegate.engine.loop.voice_shelf import VoiceShelf
 from voicegate.engine.policy.scheduler import AdvanceBatch, BeginBlocks, Decision, decide
-from voicegate.engine.policy.urgency import Limits
 from voicegate.engine.voices.voice import Voice
 
 log = structlog.get_logger()
@@ -73,14 +73,7 @@ class EngineCore:
         encoders = encoders or LocalEncoders()
         self._reception = Reception(stages, encoders, sink, clock, max_clause_tokens=config.max_clause_tokens)
         self._pipeline = Pipeline(config, stages, waker=waker)
-        self._limits = Limits(
-            flow_batch=stages.flow.batch_size(config.max_flow_batch),
-            calm_flow_batch=stages.flow.batch_size(max(config.max_flow_batch, config.max_calm_flow_batch)),
-            guard_s=config.guard_ms / 1000,
-            room_guard_s=config.room_guard_ms / 1000,
-            is_concurrent=stages.is_concurrent,
-            is_llm_apart=stages.is_llm_apart,
-        )
+        self._limits = limits_of(config, stages)
         self._voices = VoiceShelf(stages)
         self._arrivals = Arrivals(stages, self._pipeline.token2wav, self._voices)
         self._growth = Growth(

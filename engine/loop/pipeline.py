@@ -217,6 +217,7 @@ class Pipeline:
             takes_llm_step=self._llm.takes_step,
             is_llm_busy=self._llm.is_busy,
             takes_flow_step=self.token2wav.takes_step,
+            is_flow_busy=self.token2wav.is_solving,
             num_new_batches=self._stages.flow.num_free_batches,
             num_blocks=self._stages.flow.num_free_blocks,
             has_first_blocks_under_way=self.token2wav.has_first_blocks_under_way,

@@ -173,10 +173,20 @@ class Token2wav:
     @property
     def takes_step(self) -> bool:
         """Whether more Euler steps may be launched behind those under way."""
+        return self._num_solving < _MAX_LAUNCHES_IN_FLIGHT
+
+    @property
+    def is_solving(self) -> bool:
+        """Whether Euler steps are under way."""
+        return self._num_solving > 0
+
+    @property
+    def _num_solving(self) -> int:
+        """Launches whose end is not reached."""
         while self._solving and self._solving[0][1].is_reached:
             begin, end = self._solving.popleft()
             self._tally.took("flow", end.seconds_since(begin))
-        return len(self._solving) < _MAX_LAUNCHES_IN_FLIGHT
+        return len(self._solving)
 
     @property
     def is_busy(self) -> bool:

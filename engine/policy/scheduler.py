@@ -4,7 +4,8 @@ Work is one LLM step of a batch or one Euler step of a batch of blocks, so a can
 Where the device runs both side by side, both are chosen; but each slows the other down. So the flow holds blocks that
 nobody is about to need back while a newcomer lacks tokens, and the LLM makes way for first blocks, waits where more
 blocks are ready than the flow can take, and is not launched ahead with many rows; they gather meanwhile, and a step of
-many costs little more than one of few.
+many costs little more than one of few. Where few have work nothing of listeners is launched ahead on the flow: a
+newcomer would wait for it.
 """
 
 import heapq
@@ -24,8 +25,9 @@ _ENOUGH_ROWS: Final = 16
 # higher -> the LLM steps for few rows at a time.
 _ENOUGH_BATCHES = 2
 # As many utterances with work due, of a batch's rows, and blocks of the calm go along with a newcomer's: it or the next
-# would wait for them in any case. Higher -> newcomers wait behind more batches at heavy loads; lower -> for more rows
-# at light ones (docs/adr/0074).
+# would wait for them in any case; and the flow is launched ahead for listeners, too, whom the host would keep waiting
+# else. Higher -> newcomers wait behind more batches at heavy loads; lower -> for more rows, and for what was launched
+# ahead, at light ones (docs/adr/0074, 0075).
 _BUSY: Final = 0.5
 
 
@@ -36,6 +38,7 @@ class Intake:
     takes_llm_step: bool = True
     is_llm_busy: bool = False  # one is under way
     takes_flow_step: bool = True
+    is_flow_busy: bool = False  # a launch of Euler steps is under way
     num_new_batches: int = 2  # flow batches that may be begun beside the running ones
     num_blocks: int = 1_000_000  # free, of the flow's memory
     has_first_blocks_under_way: bool = False  # launched to their end: nothing of them is to be decided any more
@@ -88,8 +91,10 @@ def decide(due: Due, limits: Limits, intake: Intake = _ALL) -> Decision:
     holds_flow = shares_device and due.lacks_first_tokens and bool(firsts) and firsts[0][0][0] >= LISTENER
     takes_flow_step = intake.takes_flow_step and not holds_flow
     is_busy = len(due) >= _BUSY * limits.flow_batch.num_rows
-    flow = _flow_work([side for _, side in firsts], limits, intake, is_busy=is_busy) if takes_flow_step else None
-    is_flow_busy = flow is not None or not intake.takes_flow_step or intake.has_first_blocks_under_way
+    sides = [side for _, side in firsts]
+    turns = [side for side in sides if side is not due.heard] if intake.is_flow_busy and not is_busy else sides
+    flow = _flow_work(turns, sides, limits, intake, is_busy=is_busy) if takes_flow_step else None
+    is_flow_busy = flow is not None or intake.is_flow_busy or intake.has_first_blocks_under_way
     is_beside_flow = is_flow_busy and shares_device
     is_ahead = intake.is_llm_busy and len(due.decodes) + len(due.prompts) >= _ENOUGH_ROWS
     yields = is_beside_flow and _has_right_of_way(due, limits, intake)
@@ -124,10 +129,10 @@ def _has_right_of_way(due: Due, limits: Limits, intake: Intake) -> bool:
 
 
 def _flow_work(
-    sides: list[Side], limits: Limits, intake: Intake, *, is_busy: bool
+    turns: list[Side], sides: list[Side], limits: Limits, intake: Intake, *, is_busy: bool
 ) -> BeginBlocks | AdvanceBatch | None:
-    """Of the more urgent side that has some."""
-    for side in sides:
+    """Of the more urgent side of `turns` that has some; all `sides` are asked for company."""
+    for side in turns:
         if (running := side.running) is not None:
             return AdvanceBatch(running)
         if intake.num_new_batches:
@@ -153,7 +158,7 @@ def _company(
 
 
 def _without_calm(ready: dict[int, tuple[Rank, StreamView]]) -> dict[int, tuple[Rank, StreamView]]:
-    """Those that somebody needs within a second: others would cost a newcomer milliseconds."""
+    """Those that somebody needs soon: others would cost a newcomer milliseconds."""
     return {key: ranked for key, ranked in ready.items() if ranked[0][0] < CALM}
 
 

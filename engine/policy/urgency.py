@@ -52,8 +52,8 @@ class Limits:
     # Higher -> fewer underruns where slots are few and slow; lower -> newcomers are begun sooner.
     room_guard_s: float = 1.0
     patience_s: float = 1.0  # a newcomer who has waited for so long is overtaken no more
-    # A listener with more than this, and than the guard, can wait.
-    # Higher -> clauses hold memory longer; lower -> less reserve.
+    # A listener with more than this, and than the guard, can wait: several blocks' time.
+    # Higher -> clauses hold memory longer, newcomers wait for more of others' blocks; lower -> less reserve.
     comfort_s: float = 1.0
     # Prompts that one LLM step reads. Higher -> a burst of newcomers is through sooner; lower -> nobody's next token
     # waits long for it.

@@ -140,6 +140,7 @@ class Simulation:
             intake = Intake(
                 takes_llm_step=self.llm_until_s <= self.now_s,
                 takes_flow_step=self.flow_until_s <= self.now_s,
+                is_flow_busy=self.flow_until_s > self.now_s,
                 num_new_batches=2 - len(self._batches),
             )
             if not self.limits.is_concurrent and not (intake.takes_llm_step and intake.takes_flow_step):

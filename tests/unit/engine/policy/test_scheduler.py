@@ -176,6 +176,21 @@ def test_where_few_have_work_blocks_that_nobody_needs_for_a_second_stay_behind_a
     assert decide([pressing, *newcomers], 5.0, GPU).flow == BeginBlocks((51, 100, 101)), "newcomers are never calm"
 
 
+def test_where_few_have_work_nothing_of_listeners_is_launched_behind_what_is_under_way() -> None:
+    under_way = Intake(is_flow_busy=True)
+    newcomer, pressing = ready(100, waiting_since_s=4.5), ready(50, deadline_s=5.1)
+    heard = [ready(key, deadline_s=60.0) for key in range(17)]
+    running = [each._replace(batch=7, block_frames=0) for each in heard]
+    for few in (heard[:16], running[:16], [pressing]):
+        assert decide(few, 5.0, GPU, under_way).flow is None
+        assert decide(few, 5.0, GPU).flow is not None, "nothing is under way"
+    assert decide([*running[:15], newcomer], 5.0, GPU, under_way).flow == BeginBlocks((100,)), "newcomers go on"
+    assert decide([pressing, newcomer], 5.0, GPU, under_way).flow == BeginBlocks((100, 50)), "and take along"
+    assert decide(running, 5.0, GPU, under_way).flow == AdvanceBatch(7), "half as many as a batch has rows"
+    lacking = IDLE._replace(key=200, deadline_s=60.0, wants_llm=True, max_lead_s=99.0)
+    assert decide([*running[:15], lacking], 5.0, GPU, under_way).llm == LlmStep((200,)), "the LLM goes on beside it"
+
+
 def test_no_more_go_along_than_there_is_room_for() -> None:
     heard = [ready(key, deadline_s=6.0 + key) for key in range(40)]
     newcomers = [ready(100 + key, waiting_since_s=4.5, block_frames=30) for key in range(10)]
@@ -350,7 +365,7 @@ def test_tokens_that_nobody_waits_for_make_way_for_a_first_block() -> None:
     decision = decide([starting, calm(2)], 0.0, LANES)
     assert (decision.flow, decision.llm) == (BeginBlocks((1,)), None)
     running = starting._replace(block_frames=0, batch=7)
-    decision = decide([running, calm(2)], 0.0, LANES, Intake(takes_flow_step=False))
+    decision = decide([running, calm(2)], 0.0, LANES, Intake(takes_flow_step=False, is_flow_busy=True))
     assert decision.llm is None, "its Euler steps are on their way"
     newcomer = IDLE._replace(key=3, wants_llm=True)
     at_edge = IDLE._replace(key=4, wants_llm=True, deadline_s=0.1)

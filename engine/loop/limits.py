@@ -1,0 +1,24 @@
+"""What the scheduler goes by in an engine with these stages."""
+
+from typing import Final
+
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.loop.stages import Stages
+from voicegate.engine.policy.urgency import Limits
+
+# See Limits.comfort_s. A GPU makes a block in 5 to 50 ms, a CPU in 100 and more (docs/adr/0075).
+_GPU_COMFORT_S: Final = 0.25
+_CPU_COMFORT_S: Final = 1.0
+
+
+def limits_of(config: EngineConfig, stages: Stages) -> Limits:
+    """`config`: resolved for the device."""
+    return Limits(
+        flow_batch=stages.flow.batch_size(config.max_flow_batch),
+        calm_flow_batch=stages.flow.batch_size(max(config.max_flow_batch, config.max_calm_flow_batch)),
+        guard_s=config.guard_ms / 1000,
+        room_guard_s=config.room_guard_ms / 1000,
+        comfort_s=_GPU_COMFORT_S if stages.is_concurrent else _CPU_COMFORT_S,
+        is_concurrent=stages.is_concurrent,
+        is_llm_apart=stages.is_llm_apart,
+    )
