@@ -243,7 +243,7 @@ class EngineConfig:
             max_calm_flow_batch=self.max_calm_flow_batch or max_calm_flow_batch,
             room_guard_ms=self.room_guard_ms or (1_000 if is_gpu else self.lead_ms),
             # A GPU's steps are so short that a block of 10 tokens is followed in time by the next.
-            first_block_tokens=self.first_block_tokens or (10 if is_gpu else 17),
+            first_block_tokens=self.first_block_tokens or (10 if is_gpu else 12),
             encoder_processes=_encoder_processes(is_gpu) if self.encoder_processes is None else self.encoder_processes,
         )
 

@@ -1,7 +1,6 @@
 """A model directory and an EngineConfig -> a running engine: the only place that knows which parts make one."""
 
 import gc
-import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -16,6 +15,7 @@ from voicegate.engine.audio.head_start import HeadStarts
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.audio.packets import pre_skip_48k
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.device.shared_cores import num_usable_cores
 from voicegate.engine.device.watcher import NO_WAKER, Waker
 from voicegate.engine.disaggregated.core import DisaggregatedCore
 from voicegate.engine.interface import (
@@ -198,8 +198,8 @@ def _blamed(where: str) -> Iterator[None]:
 
 
 def set_threads(config: EngineConfig) -> None:
-    """torch's CPU kernels use `threads` cores, by default all of this machine's."""
-    torch.set_num_threads(config.threads or os.cpu_count() or 1)
+    """torch's CPU kernels use `threads` cores, by default all that this process may use; fewer beside neighbours."""
+    torch.set_num_threads(config.threads or num_usable_cores())
 
 
 def engine_info(config: EngineConfig, stages: Stages, *others: Stages) -> EngineInfo:

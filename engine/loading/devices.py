@@ -9,7 +9,8 @@ from typing import Final
 import torch
 
 from voicegate.engine.config import EngineConfig, Gpu
-from voicegate.engine.device.lanes import HOST_LANE, CudaLane, Lane, on_device
+from voicegate.engine.device.lanes import CudaLane, HostLane, Lane, on_device
+from voicegate.engine.device.shared_cores import SharedCores, num_usable_cores
 from voicegate.engine.interface import EngineError
 
 NO_TRITON: Final = "the GPU's kernels need Triton: `pip install triton`, or use device cpu"
@@ -147,7 +148,8 @@ def open_device(config: EngineConfig) -> Device:
 
 def _opened(device: torch.device) -> Device:
     if device.type == "cpu":
-        return Device(device, HOST_LANE, HOST_LANE)
+        lane = HostLane(SharedCores(num_usable_cores()).fit_threads)
+        return Device(device, lane, lane)
     if importlib.util.find_spec("triton") is None:
         raise EngineError(NO_TRITON)
     # The LLM's steps are the shorter ones.

@@ -17,7 +17,7 @@ print(os.environ["OMP_WAIT_POLICY"], os.environ.get("GOMP_SPINCOUNT"), "torch" i
 @pytest.mark.parametrize(
     ("chosen", "told_of"),
     [
-        ({}, ["PASSIVE", "1000"]),
+        ({}, ["PASSIVE", "10000"]),
         ({"GOMP_SPINCOUNT": "0"}, ["PASSIVE", "0"]),
         ({"OMP_WAIT_POLICY": "ACTIVE"}, ["ACTIVE", "None"]),
     ],

@@ -1,0 +1,172 @@
+"""Neighbours on our cores cost threads; what this process takes itself does not."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.support.polling import until
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.device.lanes import HostLane
+from voicegate.engine.device.shared_cores import (
+    CoreTimes,
+    SharedCores,
+    core_times,
+    num_free_cores,
+    num_usable_cores,
+    read_core_times,
+)
+from voicegate.engine.loading.devices import open_device
+
+pytestmark = pytest.mark.unit
+
+_STAT = """cpu  90 0 90 9999 0 0 0 0 0 0
+cpu0 100 20 30 5000 900 4 5 6 50 7
+cpu1 10 0 0 6000 0 0 0 0 0 0
+cpu10 7000 0 0 0 0 0 0 0 0 0
+intr 12345 0 9
+"""
+
+
+def test_busy_is_all_but_idle_and_waiting_for_disks_and_guests_count_once() -> None:
+    times = core_times(_STAT, {0, 1}, ticks_per_s=100, at_s=3.0, own_s=0.5)
+    assert times == CoreTimes(at_s=3.0, busy_s=(100 + 20 + 30 + 4 + 5 + 6 + 10) / 100, own_s=0.5)
+    assert core_times(_STAT, {1, 7}, ticks_per_s=100, at_s=0.0, own_s=0.0).busy_s == 0.1, "core 7 is not there"
+    assert core_times("", {0}, ticks_per_s=100, at_s=0.0, own_s=0.0).busy_s == 0.0
+
+
+@pytest.mark.parametrize(
+    ("busy", "own", "num_cores", "free"),
+    [
+        (0.0, 0.0, 2, 2),
+        (2.0, 2.0, 2, 2),  # all of it ours
+        (2.0, 1.75, 2, 2),  # little: a client, say
+        (2.0, 1.6, 2, 1),
+        (2.0, 1.0, 2, 1),
+        (2.0, 0.5, 2, 1),  # we have one at least
+        (2.0, 0.0, 2, 1),
+        (1.0, 1.3, 2, 2),  # ticks are coarse
+        (9.0, 4.0, 16, 11),
+        (9.0, 4.3, 16, 11),
+        (1.0, 0.0, 1, 1),
+    ],
+)
+def test_cores_are_free_that_others_do_not_take(busy: float, own: float, num_cores: int, free: int) -> None:
+    before, now = CoreTimes(10.0, 5.0, 1.0), CoreTimes(12.0, 5.0 + 2 * busy, 1.0 + 2 * own)
+    assert num_free_cores(before, now, num_cores) == free
+
+
+class Host:
+    """Two cores, of which others take `others`."""
+
+    def __init__(self) -> None:
+        self.now_s, self.others_s, self.num_reads = 0.0, 0.0, 0
+        self.is_counted = True
+
+    def pass_time(self, seconds: float, *, others: float = 0.0) -> None:
+        self.now_s += seconds
+        self.others_s += seconds * others
+
+    def read(self) -> CoreTimes | None:
+        self.num_reads += 1
+        return CoreTimes(self.now_s, self.others_s, 0.0) if self.is_counted else None
+
+    def shared_cores(self) -> SharedCores:
+        return SharedCores(2, read=self.read, clock=lambda: self.now_s)
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_neighbour_costs_a_thread_while_it_is_there() -> None:
+    host = Host()
+    cores = host.shared_cores()
+    host.pass_time(0.2, others=1.0)
+    cores.fit_threads()
+    assert (torch.get_num_threads(), host.num_reads) == (2, 1), "too soon to look"
+    host.pass_time(0.1, others=1.0)
+    cores.fit_threads()
+    assert torch.get_num_threads() == 1
+    host.pass_time(0.3, others=0.1)
+    cores.fit_threads()
+    assert torch.get_num_threads() == 2
+    host.pass_time(60.0, others=0.2)
+    cores.fit_threads()
+    assert (torch.get_num_threads(), host.num_reads) == (2, 4)
+
+
+def test_no_more_threads_are_taken_than_were_given() -> None:
+    host = Host()
+    cores = host.shared_cores()
+    host.pass_time(1.0)
+    cores.fit_threads()
+    assert torch.get_num_threads() == 1
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_where_nobody_counts_there_are_no_neighbours() -> None:
+    host = Host()
+    host.is_counted = False
+    cores = host.shared_cores()
+    host.pass_time(1.0, others=2.0)
+    cores.fit_threads()
+    assert (torch.get_num_threads(), host.num_reads) == (2, 1)
+    host.is_counted = True
+    counting = host.shared_cores()
+    host.is_counted = False
+    host.pass_time(1.0, others=2.0)
+    counting.fit_threads()
+    assert torch.get_num_threads() == 2, "it fails later"
+
+
+@pytest.fixture
+def neighbour() -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    yield
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.usefixtures("neighbour")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc/stat")
+async def test_the_kernel_tells_of_a_real_neighbour() -> None:
+    before = read_core_times()
+    assert before is not None
+
+    def others_s() -> float:
+        now = read_core_times()
+        assert now is not None
+        return now.busy_s - before.busy_s - (now.own_s - before.own_s)
+
+    await until(lambda: others_s() > 0.3)
+    assert num_usable_cores() == len(os.sched_getaffinity(0))
+
+
+def test_a_cpus_lane_looks_before_each_piece_of_work() -> None:
+    looks: list[None] = []
+    lane = HostLane(lambda: looks.append(None))
+    for _ in range(3):
+        with lane.active():
+            pass
+    assert len(looks) == 3
+    with HostLane().active():
+        pass
+
+
+def test_an_engine_on_a_cpu_has_one_lane_that_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[SharedCores] = []
+    monkeypatch.setattr(SharedCores, "fit_threads", looks.append)
+    device = open_device(EngineConfig(Path("unused"), device="cpu"))
+    with device.llm_lane.active(), device.token2wav_lane.active():
+        pass
+    assert len(looks) == 2
+    assert len(set(map(id, looks))) == 1
