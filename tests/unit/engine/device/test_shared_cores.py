@@ -164,7 +164,7 @@ def test_a_cpus_lane_looks_before_each_piece_of_work() -> None:
 
 def test_an_engine_on_a_cpu_has_one_lane_that_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[SharedCores] = []
-    monkeypatch.setattr(SharedCores, "fit_threads", looks.append)
+    monkeypatch.setattr(SharedCores, "fit_threads", lambda cores: looks.append(cores))
     device = open_device(EngineConfig(Path("unused"), device="cpu"))
     with device.llm_lane.active(), device.token2wav_lane.active():
         pass
