@@ -9,8 +9,9 @@ from typing import Final
 import torch
 
 from voicegate.engine.config import EngineConfig, Gpu
+from voicegate.engine.device.core_times import num_usable_cores
 from voicegate.engine.device.lanes import CudaLane, HostLane, Lane, on_device
-from voicegate.engine.device.shared_cores import SharedCores, num_usable_cores
+from voicegate.engine.device.shared_cores import SharedCores
 from voicegate.engine.interface import EngineError
 
 NO_TRITON: Final = "the GPU's kernels need Triton: `pip install triton`, or use device cpu"

@@ -1,10 +1,10 @@
 """Checks of what would compute: torch, the GPUs of the configuration, TensorRT-LLM and TensorRT's engines."""
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from voicegate.engine.device.core_times import num_usable_cores
 from voicegate.gateway.cli.checks.finding import Finding, Level
 from voicegate.gateway.cli.checks.wanted_devices import WantedDevices, wanted_devices
 from voicegate.gateway.cli.model_files import UnfitFile, check_config
@@ -24,7 +24,7 @@ def check_torch(config: GatewayConfig) -> Iterator[Finding]:
     except (ImportError, OSError) as error:
         yield _not_importable(Level.FAIL, "torch", error)
         return
-    cores = os.cpu_count() or 1
+    cores = num_usable_cores()
     threads = config.threads or cores
     if threads > cores:
         text = f"{torch.__version__}, {threads} threads on {cores} cores: fewer are faster, set threads to {cores}"

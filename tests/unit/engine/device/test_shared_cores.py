@@ -1,42 +1,18 @@
 """Neighbours on our cores cost threads; what this process takes itself does not."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.support.polling import until
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.device.core_times import CoreTimes
 from voicegate.engine.device.lanes import HostLane
-from voicegate.engine.device.shared_cores import (
-    CoreTimes,
-    SharedCores,
-    core_times,
-    num_free_cores,
-    num_usable_cores,
-    read_core_times,
-)
+from voicegate.engine.device.shared_cores import SharedCores, num_free_cores
 from voicegate.engine.loading.devices import open_device
 
 pytestmark = pytest.mark.unit
-
-_STAT = """cpu  90 0 90 9999 0 0 0 0 0 0
-cpu0 100 20 30 5000 900 4 5 6 50 7
-cpu1 10 0 0 6000 0 0 0 0 0 0
-cpu10 7000 0 0 0 0 0 0 0 0 0
-intr 12345 0 9
-"""
-
-
-def test_busy_is_all_but_idle_and_waiting_for_disks_and_guests_count_once() -> None:
-    times = core_times(_STAT, {0, 1}, ticks_per_s=100, at_s=3.0, own_s=0.5)
-    assert times == CoreTimes(at_s=3.0, busy_s=(100 + 20 + 30 + 4 + 5 + 6 + 10) / 100, own_s=0.5)
-    assert core_times(_STAT, {1, 7}, ticks_per_s=100, at_s=0.0, own_s=0.0).busy_s == 0.1, "core 7 is not there"
-    assert core_times("", {0}, ticks_per_s=100, at_s=0.0, own_s=0.0).busy_s == 0.0
 
 
 @pytest.mark.parametrize(
@@ -126,29 +102,6 @@ def test_where_nobody_counts_there_are_no_neighbours() -> None:
     host.pass_time(1.0, others=2.0)
     counting.fit_threads()
     assert torch.get_num_threads() == 2, "it fails later"
-
-
-@pytest.fixture
-def neighbour() -> Iterator[None]:
-    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    yield
-    process.kill()
-    process.wait()
-
-
-@pytest.mark.usefixtures("neighbour")
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc/stat")
-async def test_the_kernel_tells_of_a_real_neighbour() -> None:
-    before = read_core_times()
-    assert before is not None
-
-    def others_s() -> float:
-        now = read_core_times()
-        assert now is not None
-        return now.busy_s - before.busy_s - (now.own_s - before.own_s)
-
-    await until(lambda: others_s() > 0.3)
-    assert num_usable_cores() == len(os.sched_getaffinity(0))
 
 
 def test_a_cpus_lane_looks_before_each_piece_of_work() -> None:
