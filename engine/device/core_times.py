@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 _STAT: Final = Path("/proc/stat")
+_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")  # of version 2, in a container its own
 # Columns of a core's line: user, nice, system, idle, iowait, irq, softirq, steal; guests' are in user and nice.
 _IDLE_COLUMNS: Final = (3, 4)
 _NUM_COLUMNS: Final = 8
@@ -18,7 +19,16 @@ def usable_cores() -> Collection[int]:
 
 
 def num_usable_cores() -> int:
-    return len(usable_cores())
+    """So many at once: as many as there are, or as a control group's quota is worth, which more threads would burn."""
+    num_cores = len(usable_cores())
+    quota = quota_cores(_QUOTA.read_text()) if _QUOTA.exists() else None
+    return num_cores if quota is None else max(min(int(quota), num_cores), 1)
+
+
+def quota_cores(cpu_max: str) -> float | None:
+    """Of a control group's cpu.max, "QUOTA PERIOD"; None: it has no limit."""
+    quota, _, period = cpu_max.strip().partition(" ")
+    return None if quota == "max" else int(quota) / int(period)
 
 
 class CoreTimes(NamedTuple):

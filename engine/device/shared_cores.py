@@ -36,6 +36,7 @@ class SharedCores:
         read: Callable[[], CoreTimes | None] = read_core_times,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`num_cores`: that `read` counts; of a quota it knows nothing."""
         self._num_cores = num_cores
         self._read = read
         self._clock = clock

@@ -9,7 +9,7 @@ from typing import Final
 import torch
 
 from voicegate.engine.config import EngineConfig, Gpu
-from voicegate.engine.device.core_times import num_usable_cores
+from voicegate.engine.device.core_times import usable_cores
 from voicegate.engine.device.lanes import CudaLane, HostLane, Lane, on_device
 from voicegate.engine.device.shared_cores import SharedCores
 from voicegate.engine.interface import EngineError
@@ -149,7 +149,7 @@ def open_device(config: EngineConfig) -> Device:
 
 def _opened(device: torch.device) -> Device:
     if device.type == "cpu":
-        lane = HostLane(SharedCores(num_usable_cores()).fit_threads)
+        lane = HostLane(SharedCores(len(usable_cores())).fit_threads)
         return Device(device, lane, lane)
     if importlib.util.find_spec("triton") is None:
         raise EngineError(NO_TRITON)

@@ -1,29 +1,19 @@
 """How much of this machine's cores a gateway would have to itself. Linux tells; elsewhere nothing is known."""
 
 import time
-from pathlib import Path
 from typing import Final
 
-from voicegate.engine.device.core_times import num_usable_cores, read_core_times
+from voicegate.engine.device.core_times import read_core_times, usable_cores
 
-_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 # Long enough to see who computes, short enough not to be waited for.
 _LOOK_S: Final = 0.5
 # Of all cores; less is what any machine does beside.
 _BUSY_SHARE: Final = 0.2
 
 
-def quota_cores(cpu_max: str) -> float | None:
-    """Of a control group's cpu.max, "QUOTA PERIOD"; None: it has no limit."""
-    quota, _, period = cpu_max.strip().partition(" ")
-    return None if quota == "max" else int(quota) / int(period)
-
-
 def shared_cores() -> str | None:
     """What keeps the cores from being the gateway's own, and what to do; None: nothing that can be seen."""
-    num_cores = num_usable_cores()
-    if _QUOTA.exists() and (quota := quota_cores(_QUOTA.read_text()) or num_cores) < num_cores:
-        return f"this process may use {quota:g} of {num_cores} cores: set threads to {max(int(quota), 1)}"
+    num_cores = len(usable_cores())
     before = read_core_times()
     time.sleep(_LOOK_S)
     now = read_core_times()
