@@ -5,7 +5,6 @@ runs beside an Euler step. Lanes share nothing on the device: what the LLM write
 """
 
 import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
@@ -63,11 +62,7 @@ class _HostMark:
 class HostLane:
     """A CPU: everything is done when the call returns."""
 
-    def __init__(self, before_work: Callable[[], object] = lambda: None) -> None:
-        self._before_work = before_work
-
     def active(self) -> AbstractContextManager[object]:
-        self._before_work()
         return nullcontext()
 
     def mark(self) -> Mark:

@@ -7,11 +7,13 @@ less there is nobody to wait for. Where nobody counts what cores do, as outside 
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Final
 
 import torch
 
 from voicegate.engine.device.core_times import CoreTimes, read_core_times
+from voicegate.engine.device.lanes import HostLane
 
 # Between two looks. Higher -> a neighbour that comes is felt for longer; lower -> the kernel's ticks, of 10 ms, count
 # for more, and cores are taken for busy that are not.
@@ -57,3 +59,14 @@ class SharedCores:
             if num_threads != torch.get_num_threads():
                 torch.set_num_threads(num_threads)
             self._before = now
+
+
+class SharedHostLane(HostLane):
+    """A CPU, part of which others may take."""
+
+    def __init__(self, cores: SharedCores) -> None:
+        self._cores = cores
+
+    def active(self) -> AbstractContextManager[object]:
+        self._cores.fit_threads()
+        return super().active()

@@ -10,8 +10,8 @@ import torch
 
 from voicegate.engine.config import EngineConfig, Gpu
 from voicegate.engine.device.core_times import usable_cores
-from voicegate.engine.device.lanes import CudaLane, HostLane, Lane, on_device
-from voicegate.engine.device.shared_cores import SharedCores
+from voicegate.engine.device.lanes import CudaLane, Lane, on_device
+from voicegate.engine.device.shared_cores import SharedCores, SharedHostLane
 from voicegate.engine.interface import EngineError
 
 NO_TRITON: Final = "the GPU's kernels need Triton: `pip install triton`, or use device cpu"
@@ -149,7 +149,7 @@ def open_device(config: EngineConfig) -> Device:
 
 def _opened(device: torch.device) -> Device:
     if device.type == "cpu":
-        lane = HostLane(SharedCores(len(usable_cores())).fit_threads)
+        lane = SharedHostLane(SharedCores(len(usable_cores())))
         return Device(device, lane, lane)
     if importlib.util.find_spec("triton") is None:
         raise EngineError(NO_TRITON)

@@ -40,4 +40,4 @@ def test_a_run_tells_each_lengths_first_audio(tmp_path: Path, monkeypatch: pytes
     run = json.loads(target.read_text())
     assert list(run["by_prompt_tokens"]) == ["69", "68"]
     assert run["first_audio_ms"]["num"] == 2
-    assert run["config"]["first_block_tokens"] == 17
+    assert run["config"]["first_block_tokens"] == 12

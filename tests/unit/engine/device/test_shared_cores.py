@@ -8,7 +8,6 @@ import torch
 
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.core_times import CoreTimes
-from voicegate.engine.device.lanes import HostLane
 from voicegate.engine.device.shared_cores import SharedCores, num_free_cores
 from voicegate.engine.loading.devices import open_device
 
@@ -102,17 +101,6 @@ def test_where_nobody_counts_there_are_no_neighbours() -> None:
     host.pass_time(1.0, others=2.0)
     counting.fit_threads()
     assert torch.get_num_threads() == 2, "it fails later"
-
-
-def test_a_cpus_lane_looks_before_each_piece_of_work() -> None:
-    looks: list[None] = []
-    lane = HostLane(lambda: looks.append(None))
-    for _ in range(3):
-        with lane.active():
-            pass
-    assert len(looks) == 3
-    with HostLane().active():
-        pass
 
 
 def test_an_engine_on_a_cpu_has_one_lane_that_looks(monkeypatch: pytest.MonkeyPatch) -> None:
