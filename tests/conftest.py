@@ -49,6 +49,14 @@ def nothing_that_tests_share_is_left_changed() -> Iterator[None]:
         assert _free_of_the_shared_models() == before
 
 
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """Of torch, in this test."""
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
 def _free_of_the_shared_models() -> tuple[int, int] | None:
     """Slots of the LLM and blocks of the flow; None: no test has loaded them yet."""
     tiny_engine = sys.modules.get("tests.support.tiny_engine")

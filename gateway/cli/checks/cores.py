@@ -12,7 +12,7 @@ _BUSY_SHARE: Final = 0.2
 
 
 def shared_cores() -> str | None:
-    """What keeps the cores from being the gateway's own, and what to do; None: nothing that can be seen."""
+    """What keeps the cores from being the gateway's own; None: nothing that can be seen."""
     num_cores = len(usable_cores())
     before = read_core_times()
     time.sleep(_LOOK_S)

@@ -1,6 +1,5 @@
 """Neighbours on our cores cost threads; what this process takes itself does not."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,13 +51,6 @@ class Host:
 
     def shared_cores(self) -> SharedCores:
         return SharedCores(2, read=self.read, clock=lambda: self.now_s)
-
-
-@pytest.fixture
-def two_threads() -> Iterator[None]:
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(1)
 
 
 @pytest.mark.usefixtures("two_threads")

@@ -1,6 +1,5 @@
 """The runner's promises on a small random model: batched = alone, slots, failures, text that streams in."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
@@ -409,13 +408,6 @@ def test_what_is_no_growing_sequence_is_not_read_and_an_ended_one_ignores_it() -
         runner.read(0, (10,), until=3)
     runner.abort(0)
     runner.read(0, (10,), until=3)
-
-
-@pytest.fixture
-def two_threads() -> Iterator[None]:
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(1)
 
 
 @pytest.mark.usefixtures("two_threads")
