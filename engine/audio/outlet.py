@@ -87,6 +87,10 @@ class Outlet:
     def send(self, event: EngineEvent) -> None:
         self._answered(self._take_place(events=(event,)), Encoded())
 
+    def announce(self, event: EngineEvent) -> None:
+        """It leaves in one call of the sink with what is posted next, which is to follow at once."""
+        self._take_place(events=(event,)).encoded = Encoded()
+
     def flush(self) -> None:
         """Complete the packet that is begun, if any, with silence."""
         if not self._is_closed:
@@ -110,20 +114,24 @@ class Outlet:
         return place
 
     def _answered(self, place: _Place, encoded: Encoded) -> None:
-        """Let leave all that waited for nothing else."""
+        """Let leave all that waited for nothing else, together: each call of the sink may wake a thread."""
         with self._lock:
             place.encoded = encoded
-            while self._line and self._line[0].encoded is not None and not self._is_closed:
-                self._leave(self._line.popleft())
+            events: list[EngineEvent] = []
+            end_event_of = None
+            while self._line and end_event_of is None and self._line[0].encoded is not None:
+                first = self._line.popleft()
+                events += self._events_of(first)
+                end_event_of = first.end_event_of
+            if events:
+                self._sink(events)
+            if end_event_of is not None:
+                self._end(end_event_of)
 
-    def _leave(self, place: _Place) -> None:
+    def _events_of(self, place: _Place) -> list[EngineEvent]:
         assert place.encoded is not None
         self._num_samples += place.encoded.num_samples
-        events = [*self._audio_ready(place.encoded.packets), *place.events]
-        if events:
-            self._sink(events)
-        if place.end_event_of is not None:
-            self._end(place.end_event_of)
+        return [*self._audio_ready(place.encoded.packets), *place.events]
 
     def _fail(self, reason: str) -> None:
         with self._lock:

@@ -82,7 +82,7 @@ class Speaking:
                 utterance.is_truncated = True
                 log.warning("clause_truncated", utterance=utterance.utterance_id, num_tokens=clause.num_tokens)
             if clause.state is ClauseState.SPOKEN:
-                utterance.align(clause)
+                utterance.align(clause, delivers=False)
             self._retire_spoken(utterance)
 
     def take_samples(self, utterance: Utterance, clause: Clause, samples: npt.NDArray[np.float32]) -> None:
@@ -93,7 +93,7 @@ class Speaking:
             self._growth.block_time.took(now_s - clause.reading_since_s, now_s, is_first=is_first)
             clause.reading_since_s = None
         self._pipeline.catch_up(clause)  # how long it is goes by all that is known
-        utterance.align(clause)
+        utterance.align(clause, delivers=len(samples) > 0)
         utterance.deliver(samples, self._clock())
         self._retire_spoken(utterance)
 

@@ -244,8 +244,11 @@ class Utterance:
 
     # --- alignment --------------------------------------------------------------------------------------------
 
-    def align(self, clause: Clause) -> None:
-        """Tell the words that begin in the samples of the clause that are about to be delivered."""
+    def align(self, clause: Clause, *, delivers: bool) -> None:
+        """Tell the words that begin in the samples of the clause that are about to be delivered.
+
+        `delivers`: they are delivered next, and the words leave with them.
+        """
         if clause.start_ms is None:
             return
         num_frames = math.floor(clause.num_tokens * units.FRAMES_PER_TOKEN / self.request.speed)  # as MelStretch counts
@@ -261,4 +264,5 @@ class Utterance:
             clause.decided_text, sound, char_start=clause.char_start, num_letters=clause.num_decided_letters
         )
         if words:
-            self._outlet.send(Alignment(self.utterance_id, words, estimated=True))
+            tell = self._outlet.announce if delivers else self._outlet.send
+            tell(Alignment(self.utterance_id, words, estimated=True))

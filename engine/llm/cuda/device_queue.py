@@ -1,6 +1,5 @@
 """The way of a launch to the device and back: pinned records there, kernels, pinned tokens back, an event behind."""
 
-from collections import deque
 from dataclasses import dataclass
 
 import torch
@@ -70,19 +69,19 @@ class DeviceQueue:
         self._buckets = buckets
         self._padding_line = padding_line(body.padding_slot)
         self._padding_sample = padding_sample(body.padding_slot)
-        self._idle = deque(Transfer(body, is_cuda=is_cuda) for _ in range(_NUM_BUFFERS))
+        self._idle = [Transfer(body, is_cuda=is_cuda) for _ in range(_NUM_BUFFERS)]
 
     @property
     def has_idle(self) -> bool:
         return bool(self._idle)
 
     def give_back(self, transfer: Transfer) -> None:
-        """Its device work has ended, its tokens were taken."""
+        """Its device work has ended, its tokens were taken. It is the next to be used: its memory is at hand."""
         self._idle.append(transfer)
 
     def send(self, lines: Words, samples: Words) -> Transfer:
         """Run these records: at most `max_lines` and `max_samples` of the buckets. Needs `has_idle`. Does not wait."""
-        transfer = self._idle.popleft()
+        transfer = self._idle.pop()
         transfer.num_samples = len(samples)
         num_lines, num_samples = self._buckets.padded(len(lines), len(samples))
         views = transfer.views(num_lines, num_samples)

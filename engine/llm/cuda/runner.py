@@ -145,8 +145,7 @@ class CudaLlmRunner(LiveSequences):
                 slots.append(live.slot)
             else:
                 members[place] = Member()
-        decodes = np.array(slots, np.int64)
-        lines, samples = [self._records.decode_lines(decodes)], [self._records.decode_samples(decodes)]
+        lines, samples = self._decode_records(slots)
         num_lines = num_samples = len(slots)
         for place, member in members.items():
             fed, sample = self._feed(lives[place], member)
@@ -161,8 +160,15 @@ class CudaLlmRunner(LiveSequences):
         self._pending.append(step)
         for live in lives:
             live.num_in_flight += 1
-        self._send(step, *((np.concatenate(lines), np.concatenate(samples)) if members else (lines[0], samples[0])))
+        self._send(step, _joined(lines), _joined(samples))
         return step
+
+    def _decode_records(self, slots: list[int]) -> tuple[list[Words], list[Words]]:
+        """Lines and samples of these slots' decodes, together; nothing where there are none."""
+        if not slots:
+            return [], []
+        decodes = np.array(slots, np.int64)
+        return [self._records.decode_lines(decodes)], [self._records.decode_samples(decodes)]
 
     def _feed(self, live: Live, member: Member) -> tuple[Words, Words | None]:
         """What a sequence feeds that is no plain decode: its lines, and its sample where it has one."""
@@ -295,6 +301,11 @@ class CudaLlmRunner(LiveSequences):
             return self._output(live, _speech(live.sequence.advance(token)))
         self._is_told(live, token)  # a reading's first: at once, in any case
         return self._decode_output(live)
+
+
+def _joined(parts: list[Words]) -> Words:
+    """Behind one another; a single one, as nearly always, is not copied."""
+    return np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else np.empty((0, 0), np.int32)
 
 
 def _speech(token: int | None) -> tuple[int, ...]:

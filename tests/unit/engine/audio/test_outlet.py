@@ -12,6 +12,8 @@ from voicegate.engine.audio.encoding import Answer, Encoding, LocalEncoding, Tel
 from voicegate.engine.audio.outlet import Delivered, Outlet
 from voicegate.engine.audio.packets import PcmPacketEncoder, Samples, create_packet_encoder
 from voicegate.engine.interface import (
+    AlignedText,
+    Alignment,
     AudioFormat,
     AudioReady,
     Cancelled,
@@ -102,6 +104,29 @@ def test_the_first_packets_do_not_wait_for_the_whole_block() -> None:
     events: list[EngineEvent] = []
     outlet(events).send_audio(ramp(20))
     assert [len(event.packets) for event in events if isinstance(event, AudioReady)] == [2, 18]
+
+
+def test_what_is_announced_leaves_in_one_call_with_the_sound_behind_it() -> None:
+    calls: list[list[EngineEvent]] = []
+    late = LateEncoding()
+    out = Outlet(NAME, late, frame_ms=20, sink=calls.append, clock=lambda: 7.0)
+    words = Alignment(NAME, (AlignedText("a", 0, 40, 0, 1),), estimated=True)
+    out.announce(words)
+    out.send_audio(ramp(2))
+    assert not calls  # nobody is told of words whose sound is not there
+    late.answer_all()
+    ((first, second),) = calls
+    assert first is words
+    assert isinstance(second, AudioReady)
+
+
+def test_what_is_announced_and_not_followed_leaves_with_the_end() -> None:
+    events: list[EngineEvent] = []
+    out = outlet(events)
+    words = Alignment(NAME, (AlignedText("a", 0, 40, 0, 1),), estimated=True)
+    out.announce(words)
+    out.finish(done)
+    assert events == [words, done(Delivered(0, 0, None))]
 
 
 def test_closing_drops_what_is_queued_and_says_how_much_has_left() -> None:
