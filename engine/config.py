@@ -1,12 +1,13 @@
 """How this process runs a model: device, room and pace. What the model is stands in model_config. No torch."""
 
-import os
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+
+from voicegate.engine.device.core_times import num_usable_cores
 
 DEVICES: Final = ("auto", "cpu", "cuda")
 PRECISIONS: Final = ("bfloat16", "float32")
@@ -269,4 +270,4 @@ def _active_clauses(gpu: Gpu) -> int:
 
 
 def _encoder_processes(is_gpu: bool) -> int:
-    return min(max((os.cpu_count() or 2) // 2, 1), 8) if is_gpu else 0
+    return min(max(num_usable_cores() // 2, 1), 8) if is_gpu else 0

@@ -9,6 +9,7 @@ from functools import partial
 import msgspec
 
 from voicegate.engine.config import EngineConfig, distinct_names
+from voicegate.engine.device.core_times import num_usable_cores
 from voicegate.engine.interface import Engine, EngineError
 from voicegate.engine.loading.progress import SILENT, Progress
 from voicegate.engine.replicas.routing import RoutingEngine
@@ -70,7 +71,7 @@ def names_of(places: Sequence[str]) -> list[str]:
 
 def config_of_one(shared: EngineConfig, num_engines: int, *, is_gpu: bool) -> EngineConfig:
     """Of one of so many on this machine: what each would take of its cores alone is divided among them."""
-    num_cores = os.cpu_count() or 1
+    num_cores = num_usable_cores()
     threads, num_encoders = shared.threads, shared.encoder_processes
     if threads is None:
         threads = max(num_cores // num_engines, 1)

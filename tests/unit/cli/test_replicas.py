@@ -20,7 +20,7 @@ def test_places_have_names_of_their_own() -> None:
 
 
 def test_each_has_its_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    monkeypatch.setattr("voicegate.gateway.cli.replicas.num_usable_cores", lambda: 16)
     alone = EngineConfig(Path("m"))
     of_two = config_of_one(alone, 2, is_gpu=True)
     assert (of_two.device, of_two.threads, of_two.encoder_processes) == ("cuda", 8, 4)
