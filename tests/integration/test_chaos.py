@@ -88,7 +88,7 @@ async def speak_all(gate: Gate, engine: RecordingEngine, texts: list[list[str]])
 async def all_speech(texts: list[list[str]], seed: int | None) -> tuple[list[Speech], int, int]:
     """With the numbers of cuts and of resumptions. `seed` None: nothing goes wrong."""
     engine = RecordingEngine()
-    async with running_gateway(GatewayConfig(), engine) as url:
+    async with running_gateway(GatewayConfig(messages_per_s=100_000), engine) as url:
         proxy = ChaosProxy(url, seed or 0)
         async with proxy.running(), connect(proxy.url, backoff=AT_ONCE) as gate:
             proxy.is_wild = seed is not None
