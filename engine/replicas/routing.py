@@ -10,7 +10,9 @@ from typing import Final
 
 import structlog
 
+from voicegate.engine.audio.packets import pre_skip_48k
 from voicegate.engine.interface import (
+    AudioFormat,
     Cancelled,
     Done,
     EngineError,
@@ -94,6 +96,8 @@ class RoutingEngine:
         return total({} if self._crew is None else self._crew.stats)
 
     async def start(self) -> None:
+        # Loads libopus, for which a program is run: the first utterance's request would have all sockets wait for it.
+        await asyncio.to_thread(pre_skip_48k, AudioFormat())
         loop = asyncio.get_running_loop()
         self._crew = Crew(
             self._sites,

@@ -6,6 +6,7 @@ The processes are tasks of the test's own loop behind real sockets; real ones ar
 import asyncio
 import itertools
 import random
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,9 +20,11 @@ from tests.contract.listener import Listener
 from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
 from tests.support.replicas import KILLED, RoutedEngine
+from voicegate.engine.audio.packets import pre_skip_48k
 from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import (
+    AudioFormat,
     AudioReady,
     Cancelled,
     Done,
@@ -37,7 +40,7 @@ from voicegate.engine.interface import (
     VoiceInfo,
     VoiceRefused,
 )
-from voicegate.engine.replicas import backoff, crew, engine_service
+from voicegate.engine.replicas import backoff, crew, engine_service, routing
 
 pytestmark = pytest.mark.unit
 
@@ -80,6 +83,20 @@ async def until_served(engine: RoutedEngine, *, num_lost: int) -> None:
 
 
 # --- lost -------------------------------------------------------------------------------------------------
+
+
+async def test_libopus_is_loaded_before_anybody_is_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not in the event loop: a program is run for it."""
+    loaded_in: list[threading.Thread] = []
+
+    def load(audio: AudioFormat) -> int:
+        loaded_in.append(threading.current_thread())
+        return pre_skip_48k(audio)
+
+    monkeypatch.setattr(routing, "pre_skip_48k", load)
+    async with running(FakeEngine):
+        (thread,) = loaded_in
+    assert thread is not threading.current_thread()
 
 
 async def test_a_lost_process_fails_its_own_utterance_and_is_replaced() -> None:
