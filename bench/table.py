@@ -3,8 +3,9 @@
     python -m voicegate.bench.table
 
 Replaces what stands between `<!-- NAME -->` and `<!-- /NAME -->` in README.md, for NAME headline and bench. What was
-measured on a GPU comes first, where it was: through sockets (socket-h200.json; -again the same by another server; then
-replicas-scale-2xh200.json, on one GPU and on two), and engine-h200.json, which explains it.
+measured on a GPU comes first, where it was: through sockets (socket-h200.json; -again the same by another server;
+socket-h100.json on another GPU; then replicas-scale-2xh200.json, on one GPU and on two), and engine-h200.json, which
+explains it.
 docs/images/latency.svg is drawn of latency-h200.json, first audio at many numbers of streams, or else of the former.
 """
 
@@ -21,6 +22,7 @@ from voicegate.clients.bench.table import LOST
 
 _RESULTS: Final = REPOSITORY / "bench" / "results"
 _SOCKETS: Final = ("socket-h200.json", "socket-h200-again.json")
+_ELSEWHERE: Final = "socket-h100.json"
 _SCALE: Final = "replicas-scale-2xh200.json"
 _THREADS: Final = ("event_loop", "busiest_other_thread")
 _PLAIN_LLMS: Final = (
@@ -97,9 +99,11 @@ def gpu_headline(run: dict[str, Any]) -> str:
     return f"**{_capitalised(', '.join(parts))}**, on one {run['environment']['gpu']}, {_weights(run)}."
 
 
-def socket_tables(runs: Sequence[dict[str, Any]]) -> list[str]:
-    """Of bench.socket."""
+def socket_tables(runs: Sequence[dict[str, Any]], elsewhere: dict[str, Any] | None = None) -> list[str]:
+    """Of bench.socket; `elsewhere`: on another GPU."""
     lines = [line for index, run in enumerate(runs) for line in _socket_table(run, "Again, t" if index else "T")]
+    if elsewhere is not None:
+        lines += _socket_table(elsewhere, "On another GPU, t")
     return [*lines, f"What flatters these figures: {'; '.join(runs[0]['flattery'])}.", ""] if runs else []
 
 
@@ -283,15 +287,19 @@ def sections(
     quality: dict[str, Any],
     sockets: Sequence[dict[str, Any]] = (),
     scale: dict[str, Any] | None = None,
+    elsewhere: dict[str, Any] | None = None,
 ) -> dict[str, list[str]]:
-    """Lines of the README by the name of their section. `sockets`: of `serve` as shipped, by one server each."""
+    """Lines of the README by the name of their section.
+
+    `sockets`: of `serve` as shipped, by one server each; `elsewhere`: the same on another GPU.
+    """
     felt = socket_headline(sockets) if sockets else None
     explained = gpu_headline(gpu) if gpu is not None else None
     first = [line, ""] if (line := felt or explained) is not None else []
     table = [*(scale_table(scale) if scale is not None else []), *(gpu_table(gpu) if gpu is not None else [])]
     return {
         "headline": [*first, headline(cpu)],
-        "bench": [*socket_tables(sockets), *table, *speed_table(cpu), "", quality_line(quality)],
+        "bench": [*socket_tables(sockets, elsewhere), *table, *speed_table(cpu), "", quality_line(quality)],
     }
 
 
@@ -304,7 +312,10 @@ def main() -> None:
         )
     text = readme.read_text()
     sockets = [run for name in _SOCKETS if (run := results(name)) is not None]
-    for name, lines in sections(results("engine-h200.json"), cpu, quality, sockets, results(_SCALE)).items():
+    parts = sections(
+        results("engine-h200.json"), cpu, quality, sockets, scale=results(_SCALE), elsewhere=results(_ELSEWHERE)
+    )
+    for name, lines in parts.items():
         text = replace_section(text, name, lines)
     readme.write_text(text)
     swept = results("latency-h200.json") or results("socket-h200.json")

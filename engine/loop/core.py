@@ -235,7 +235,7 @@ class EngineCore:
             utterance = self._roster.owner(clause)
             if utterance is not None:
                 self._attempt(utterance, self._take_output, utterance, clause, output)
-        for clause, samples in self._pipeline.token2wav.fetch_samples():
+        for clause, samples in self._pipeline.token2wav.fetch_samples(self._attempt_together):
             self._change(self._roster.owner(clause), self._speaking.take_samples, clause, samples)
 
     def _take_output(self, utterance: Utterance, clause: Clause, output: SequenceOutput) -> None:

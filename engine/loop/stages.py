@@ -46,6 +46,9 @@ class Stages:
     token2wav_lane: Lane = HOST_LANE  # flow and vocoder
     is_concurrent: bool = False  # the lanes run side by side
     is_llm_apart: bool = False  # and the LLM's on a device of its own
+    # Of a rendering's first block, that go to the vocoder and are heard before its others do; 0: they go together, as
+    # on a lane that has not done its work when a launch returns.
+    frames_ahead: int = 0
     voice_room: VoiceRoom = VoiceRoom()
     # Names of LLM passes, none used twice with this LLM: what is made of a released one may still come.
     sequence_ids: Iterator[int] = field(default_factory=count)

@@ -24,6 +24,9 @@ from voicegate.engine.policy.launch_length import euler_steps_at_once
 from voicegate.engine.token2wav.flow.backend import FlowBatch, PromptRendering
 from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 
+# Runs work for several clauses together, and deals with what it raises.
+Attempt = Callable[..., object]
+
 # Launches of Euler steps that are not finished. More would only let a cancel or a newcomer wait longer; fewer would let
 # a GPU wait for Python between them.
 _MAX_LAUNCHES_IN_FLIGHT = 2
@@ -50,6 +53,15 @@ class _Rendered:
     is_first: bool  # see `Token2wav.begin`
 
 
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """Of a rendering's first block, behind what its listener is given first."""
+
+    clause: Clause
+    rendering: Rendering
+    job: VocoderJob
+
+
 class Token2wav:
     def __init__(self, stages: Stages, reservations: Reservations, tally: Tally, waker: Waker) -> None:
         self._flow = stages.flow
@@ -59,11 +71,13 @@ class Token2wav:
         self._tally = tally
         self._waker = waker
         self._is_concurrent = stages.is_concurrent
+        self._frames_ahead = stages.frames_ahead
         self._batch_numbers = count()
         self._batches: dict[int, _RunningBatch] = {}
         self.num_steps = 0  # Euler steps of speech
         self._solving: deque[tuple[Mark, Mark]] = deque()  # begin and end of launches
         self._rendered: deque[_Rendered] = deque()
+        self._rests: list[_Rest] = []
 
     # --- batches of blocks ------------------------------------------------------------------------------------
 
@@ -149,10 +163,31 @@ class Token2wav:
             # A block may be all prompt: a voice whose prompt ends on a block border.
             if mel.shape[1] or is_final:
                 clauses.append(clause)
-                jobs.append(VocoderJob(rendering.vocoder, mel, is_final))
+                jobs.append(self._heard_first(clause, rendering, VocoderJob(rendering.vocoder, mel, is_final)))
         return clauses, jobs
 
-    def _vocode(self, clauses: list[Clause], jobs: list[VocoderJob], *, is_first: bool) -> None:
+    def _heard_first(self, clause: Clause, rendering: Rendering, job: VocoderJob) -> VocoderJob:
+        """All of it; or of a first block a beginning, whose rest is for a later `fetch_samples`.
+
+        By what it renders and nothing else: samples differ by rounding where frames are cut otherwise.
+        """
+        assert all(each.rendering is not rendering for each in self._rests), "a rest comes before the next block"
+        num_frames = self._vocoder.held_back_frames + self._frames_ahead
+        is_first, rendering.has_begun = not rendering.has_begun, True
+        if not self._frames_ahead or not is_first or job.mel.shape[1] <= num_frames:
+            return job
+        rest = VocoderJob(job.stream, job.mel[:, num_frames:], job.is_final)
+        self._rests.append(_Rest(clause, rendering, rest))
+        return VocoderJob(job.stream, job.mel[:, :num_frames], is_final=False)
+
+    def _vocode_rests(self, attempt: Attempt) -> None:
+        rests = [each for each in self._rests if each.clause.rendering is each.rendering]
+        self._rests = []
+        clauses, jobs = [each.clause for each in rests], [each.job for each in rests]
+        with self._lane.active():
+            attempt(clauses, self._vocode, clauses, jobs)
+
+    def _vocode(self, clauses: list[Clause], jobs: list[VocoderJob], *, is_first: bool = False) -> None:
         """Behind the block on the same lane: its mel may be let go, what is computed into its memory comes later."""
         if not jobs:
             return
@@ -191,7 +226,7 @@ class Token2wav:
     @property
     def is_busy(self) -> bool:
         """Whether something is under way that has not been fetched."""
-        return bool(self._rendered or self._solving)
+        return bool(self._rendered or self._solving or self._rests)
 
     @property
     def has_first_blocks_under_way(self) -> bool:
@@ -205,8 +240,13 @@ class Token2wav:
         for rendered in self._rendered:
             rendered.mark.wait()
 
-    def fetch_samples(self) -> list[tuple[Clause, npt.NDArray[np.float32]]]:
-        """Each clause whose samples [n] have become final, in order; without those that its listener has already."""
+    def fetch_samples(self, attempt: Attempt) -> list[tuple[Clause, npt.NDArray[np.float32]]]:
+        """Each clause whose samples [n] have become final, in order; without those that its listener has already.
+
+        Rests of first blocks go to the vocoder here, by `attempt`, once what is heard before them has been fetched.
+        """
+        if self._rests and not self._rendered:
+            self._vocode_rests(attempt)
         results = []
         while self._rendered and self._rendered[0].mark.is_reached:
             rendered = self._rendered.popleft()

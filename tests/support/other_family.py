@@ -279,6 +279,7 @@ class OtherVocoder:
 
     graphs: Capturable = NOTHING_TO_CAPTURE
     held_back_frames = 1
+    takes_any_cut = True
 
     def __init__(self, *, max_streams: int) -> None:
         self._free = list(range(max_streams))

@@ -67,6 +67,10 @@ class VocoderBackend(Protocol):
     def held_back_frames(self) -> int:
         """Of the frames of a stream that are known, those whose samples wait for more, or for its end."""
 
+    @property
+    def takes_any_cut(self) -> bool:
+        """Whether frames make the same samples, up to rounding, however they are cut into jobs."""
+
     def open(self) -> VocoderStream:
         """A stream at its start. Raises VocoderStreamsExhausted."""
 

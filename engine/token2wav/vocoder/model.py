@@ -13,6 +13,8 @@ from voicegate.engine.token2wav.vocoder.weights import load_vocoder_weights
 
 
 class VocoderModel:
+    takes_any_cut = True
+
     def __init__(
         self,
         config: VocoderConfig,

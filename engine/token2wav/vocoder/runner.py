@@ -22,6 +22,10 @@ class BoundedModel(Protocol):
     def held_back_frames(self) -> int:
         """As VocoderBackend has it."""
 
+    @property
+    def takes_any_cut(self) -> bool:
+        """As VocoderBackend has it."""
+
     def check_length(self, num_frames: int) -> None:
         """Of a stream. Raises VocoderStreamTooLong."""
 
@@ -61,6 +65,10 @@ class VocoderRunner:
     @property
     def held_back_frames(self) -> int:
         return self.model.held_back_frames
+
+    @property
+    def takes_any_cut(self) -> bool:
+        return self.model.takes_any_cut
 
     def open(self) -> VocoderStream:
         if not self._free_slots:

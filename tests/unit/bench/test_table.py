@@ -98,6 +98,10 @@ def test_what_sockets_saw_comes_before_what_the_engine_alone_did() -> None:
     assert "2 voices" in lines[0]
     assert any("`voicegate serve --gpus 0,1`: 2 NVIDIA H200" in line for line in lines)
     assert sum("their network" in line for line in lines) == 1
+    other = run | {"environment": run["environment"] | {"gpu": "NVIDIA H100"}}
+    with_other = sections(gpu(), cpu(), QUALITY, [run, apart], elsewhere=other)
+    assert sum(line.startswith("On another GPU, through sockets") for line in with_other["bench"]) == 1
+    assert with_other["headline"] == sections(gpu(), cpu(), QUALITY, [run, apart])["headline"]
     row = "| mixed:400 | 1 | 100 / 100 / - ms | 100.0 % / 100.0 % | 0 ms | 0 | 21 % / - | 512 W |"
     assert lines.index(row) < next(number for number, line in enumerate(lines) if line.startswith("| sustain-300"))
     assert "The clients themselves were late in mixed:400." in lines

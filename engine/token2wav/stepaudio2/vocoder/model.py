@@ -19,6 +19,8 @@ _ROWS_PER_DRAW: Final = 65_536
 
 
 class StepAudio2Vocoder:
+    takes_any_cut = False  # frames are repeated at each call, and two renderings of them faded: renderer.py
+
     def __init__(
         self,
         config: VocoderConfig,
