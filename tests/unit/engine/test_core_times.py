@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.polling import until
-from voicegate.engine.device import core_times as times
-from voicegate.engine.device.core_times import CoreTimes, core_times, quota_cores, read_core_times, usable_cores
+from voicegate.engine import core_times as times
+from voicegate.engine.core_times import CoreTimes, core_times, quota_cores, read_core_times, usable_cores
 
 pytestmark = pytest.mark.unit
 
