@@ -7,6 +7,7 @@ was tuned, its pace (see pace.py).
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -57,8 +58,13 @@ class Voice:
         ordinary."""
         if self.pace is not None:
             return self.pace.tokens_per_letter
-        letters = spoken_letters(self.transcript)
+        letters = _letters_of(self.transcript)
         return self.num_tokens / letters if letters else _DEFAULT_MS_PER_LETTER / units.MS_PER_TOKEN
+
+
+@lru_cache(maxsize=256)  # asked for with every utterance
+def _letters_of(transcript: str) -> int:
+    return spoken_letters(transcript)
 
 
 # About 14 letters a second, an ordinary reading pace of English.

@@ -67,6 +67,7 @@ class BatchBuffers:
         size = _HEADER + max_rows * self._row_width + max_lines
         self._control = torch.zeros(size, dtype=torch.int64, device=device)
         self._cond = torch.zeros(max_lines, units.NUM_MELS, device=device)
+        self._num_dirty_lines = 0  # of `cond`: all beyond are zero
         self._speaker = torch.zeros(max_rows, dim, device=device)
         self._base = torch.zeros(max_lines, dim, device=device)
         self._x = torch.zeros(max_lines, units.NUM_MELS, device=device)
@@ -121,13 +122,16 @@ class BatchBuffers:
         self._fill_prompts(view, batch)
 
     def _fill_prompts(self, view: BatchView, batch: Sequence[tuple[BlockStream, BlockRow, int]]) -> None:
-        view.cond.zero_()
-        targets = list(view.speaker.unbind())[: len(batch)]
+        if self._num_dirty_lines:  # seldom: few batches have a first block
+            self._cond[: self._num_dirty_lines].zero_()
+            self._num_dirty_lines = 0
+        targets = list(view.speaker[: len(batch)].unbind())
         sources = [stream.prompt.speaker_bias for stream, _, _ in batch]
         for stream, _, start in batch:
             num_frames = stream.next_num_prompt_frames
             if num_frames:
                 targets.append(view.cond[start : start + num_frames])
                 sources.append(stream.next_prompt_mel(num_frames))
+                self._num_dirty_lines = max(self._num_dirty_lines, start + num_frames)
         if targets:
             torch._foreach_copy_(targets, sources)  # one launch for all

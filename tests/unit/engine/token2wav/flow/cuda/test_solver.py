@@ -59,6 +59,21 @@ def test_long_contexts_come_first_wherever_their_lines_lie() -> None:
     assert bench.batch.rows[:, START].tolist() == [50, 120, 0, 100, 0]
 
 
+def test_prompts_of_earlier_batches_are_in_no_later_one() -> None:
+    """Of the one set of buffers: many prompts, then one at its beginning, then none where the many lay."""
+    runner = make_runner(cuda=replace(EAGER, max_batches=1))
+    for num_streams in (4, 1):
+        streams = [open_stream(runner, 10, prompt_size=20, seed=i) for i in range(num_streams)]
+        render_ready(runner, streams)
+        for stream in streams:
+            runner.close(stream)
+    sizes = (25, 28, 20, 25)
+    mels = render_ready(runner, [open_stream(runner, size, seed=i) for i, size in enumerate(sizes)])
+    for seed, (size, mel) in enumerate(zip(sizes, mels, strict=True)):
+        expected = render_alone(make_prompt(0, seed=seed), make_tokens(size, seed=seed))[:, : mel.shape[1]]
+        torch.testing.assert_close(mel, expected, rtol=0, atol=BATCH_ATOL)
+
+
 def test_company_in_the_same_bucket_changes_no_bit() -> None:
     """Same shape, same place: what the other rows hold, or that they are padding, cannot matter."""
     config = replace(EAGER, frame_buckets=(200,))
