@@ -61,6 +61,7 @@ class RoutingEngine:
         self._events: asyncio.Queue[EngineEvent | None] = asyncio.Queue()
         self._stop_reason: str | None = "the engine has not been started"
         self._running: asyncio.Task[None] | None = None
+        self._max_text_chars = 0  # of all, once they have started: asked for with each word
 
     # --- the seam ---------------------------------------------------------------------------------------------
 
@@ -114,6 +115,7 @@ class RoutingEngine:
             raise error
         if self._running.done():  # it died in the same moment
             raise EngineStopped(self._stop_reason or "the engine died; see the log")
+        self._max_text_chars = self.info.max_text_chars
         self._stop_reason = None
 
     async def close(self) -> None:
@@ -143,7 +145,7 @@ class RoutingEngine:
             return
         replica, num_before = live
         self._live[utterance_id] = (replica, num_before + len(text))
-        if num_before <= self.info.max_text_chars:  # what waits for the process is bounded by what an utterance takes
+        if num_before <= self._max_text_chars:  # what waits for the process is bounded by what an utterance takes
             replica.push_text(utterance_id, text)
 
     def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
