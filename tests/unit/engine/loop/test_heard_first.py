@@ -89,3 +89,13 @@ def test_a_rest_that_fails_ends_its_own_utterance_and_no_other(monkeypatch: pyte
     other = engine.speak("other", [TEXT])
     assert isinstance(other.end, Done)
     assert other.pcm == HandDrivenEngine().speak("alone", [TEXT]).pcm
+
+
+def test_who_makes_way_between_says_all_of_it_once() -> None:
+    engine = HandDrivenEngine()
+    utterance_id = begun(engine, "u")
+    until_heard(engine, utterance_id)
+    (utterance,) = engine.core._roster
+    engine.core._change(utterance, engine.core._set_aside)
+    engine.run()
+    assert engine.heard[utterance_id].pcm == HandDrivenEngine().speak("alone", [TEXT]).pcm
