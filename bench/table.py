@@ -1,11 +1,11 @@
-"""The README's numbers, from bench/results: none is typed by hand.
+"""The numbers of README.md and docs/measured.md, from bench/results: none of their tables is typed by hand.
 
     python -m voicegate.bench.table
 
-Replaces what stands between `<!-- NAME -->` and `<!-- /NAME -->` in README.md, for NAME headline and bench. What was
-measured on a GPU comes first, where it was: through sockets (socket-h200.json; -again the same by another server;
-socket-h100.json on another GPU; then replicas-scale-2xh200.json, on one GPU and on two), and engine-h200.json, which
-explains it.
+Replaces what stands between `<!-- NAME -->` and `<!-- /NAME -->`: in README.md headline and felt, what was measured
+through sockets on a GPU (socket-h200.json; -again the same by another server); in docs/measured.md all else:
+socket-h100.json, on another GPU; replicas-scale-2xh200.json, on one GPU and on two; engine-h200.json, which explains
+them; then a CPU's.
 docs/images/latency.svg is drawn of latency-h200.json, first audio at many numbers of streams, or else of the former.
 """
 
@@ -23,6 +23,7 @@ from voicegate.clients.bench.table import LOST
 _RESULTS: Final = REPOSITORY / "bench" / "results"
 _SOCKETS: Final = ("socket-h200.json", "socket-h200-again.json")
 _ELSEWHERE: Final = "socket-h100.json"
+_PAGES: Final = {"README.md": ("headline", "felt"), "docs/measured.md": ("bench",)}
 _SCALE: Final = "replicas-scale-2xh200.json"
 _THREADS: Final = ("event_loop", "busiest_other_thread")
 _PLAIN_LLMS: Final = (
@@ -99,12 +100,12 @@ def gpu_headline(run: dict[str, Any]) -> str:
     return f"**{_capitalised(', '.join(parts))}**, on one {run['environment']['gpu']}, {_weights(run)}."
 
 
-def socket_tables(runs: Sequence[dict[str, Any]], elsewhere: dict[str, Any] | None = None) -> list[str]:
-    """Of bench.socket; `elsewhere`: on another GPU."""
-    lines = [line for index, run in enumerate(runs) for line in _socket_table(run, "Again, t" if index else "T")]
-    if elsewhere is not None:
-        lines += _socket_table(elsewhere, "On another GPU, t")
-    return [*lines, f"What flatters these figures: {'; '.join(runs[0]['flattery'])}.", ""] if runs else []
+def socket_tables(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """Of bench.socket."""
+    lines = []
+    for index, run in enumerate(runs):
+        lines += _socket_table(run, "Again, t" if index else "T", docs="docs/")
+    return [*lines, f"What flatters these figures: {'; '.join(runs[0]['flattery'])}."] if runs else []
 
 
 def scale_table(run: dict[str, Any]) -> list[str]:
@@ -126,13 +127,14 @@ def scale_table(run: dict[str, Any]) -> list[str]:
     return [*lines, ""]
 
 
-def _socket_table(run: dict[str, Any], beginning: str) -> list[str]:
+def _socket_table(run: dict[str, Any], beginning: str, *, docs: str) -> list[str]:
+    """`docs`: the way from its page to that folder."""
     machine = run["environment"]
     served = f"`voicegate serve {' '.join(run['serve'])}`" if run["serve"] else "`voicegate serve` as shipped"
     lines = [
         f"{beginning}hrough sockets, against {served}: {_gpus(run)}, torch {machine['torch']}, commit "
         f"{machine['commit']}; {len(run['voices'])} voices; first audio counts from the first text sent "
-        "([what the loads are](docs/operations.md#measuring)).",
+        f"([what the loads are]({docs}operations.md#measuring)).",
         "",
         "| load | turns | first audio p50 / p95 / p99 | C50 / C100 | longest gap | lost | event loop, engine | power |",
         "|---|---|---|---|---|---|---|---|",
@@ -289,35 +291,40 @@ def sections(
     scale: dict[str, Any] | None = None,
     elsewhere: dict[str, Any] | None = None,
 ) -> dict[str, list[str]]:
-    """Lines of the README by the name of their section.
+    """Lines of both pages by the name of their section.
 
     `sockets`: of `serve` as shipped, by one server each; `elsewhere`: the same on another GPU.
     """
     felt = socket_headline(sockets) if sockets else None
     explained = gpu_headline(gpu) if gpu is not None else None
     first = [line, ""] if (line := felt or explained) is not None else []
-    table = [*(scale_table(scale) if scale is not None else []), *(gpu_table(gpu) if gpu is not None else [])]
+    others = [
+        *(_socket_table(elsewhere, "On another GPU, t", docs="") if elsewhere is not None else []),
+        *(scale_table(scale) if scale is not None else []),
+        *(gpu_table(gpu) if gpu is not None else []),
+    ]
     return {
         "headline": [*first, headline(cpu)],
-        "bench": [*socket_tables(sockets, elsewhere), *table, *speed_table(cpu), "", quality_line(quality)],
+        "felt": socket_tables(sockets),
+        "bench": [*others, *speed_table(cpu), "", quality_line(quality)],
     }
 
 
 def main() -> None:
-    readme = REPOSITORY / "README.md"
     cpu, quality = results("engine-cpu.json"), results("quality.json")
     if cpu is None or quality is None:
         raise SystemExit(
             f"{_RESULTS} lacks engine-cpu.json (make bench) or quality.json (python -m voicegate.bench.quality)"
         )
-    text = readme.read_text()
     sockets = [run for name in _SOCKETS if (run := results(name)) is not None]
     parts = sections(
         results("engine-h200.json"), cpu, quality, sockets, scale=results(_SCALE), elsewhere=results(_ELSEWHERE)
     )
-    for name, lines in parts.items():
-        text = replace_section(text, name, lines)
-    readme.write_text(text)
+    for page, names in _PAGES.items():
+        text = (REPOSITORY / page).read_text()
+        for name in names:
+            text = replace_section(text, name, parts[name])
+        (REPOSITORY / page).write_text(text)
     swept = results("latency-h200.json") or results("socket-h200.json")
     if swept is not None and (drawn := picture(swept)):
         (REPOSITORY / "docs" / "images" / "latency.svg").write_text(drawn)
