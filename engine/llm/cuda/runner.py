@@ -160,7 +160,8 @@ class CudaLlmRunner(LiveSequences):
         self._pending.append(step)
         for live in lives:
             live.num_in_flight += 1
-        self._send(step, _joined(lines), _joined(samples))
+        if lines:
+            self._send(step, _joined(lines), _joined(samples))
         return step
 
     def _decode_records(self, slots: list[int]) -> tuple[list[Words], list[Words]]:
@@ -212,8 +213,7 @@ class CudaLlmRunner(LiveSequences):
     def _send(self, step: CudaStep, lines: Words, samples: Words) -> None:
         """In as few passes as the largest buckets allow; a line's keys are stored before later lines ask for them."""
         if len(lines) <= self.buckets.max_lines:  # nearly always
-            if len(lines):
-                self._send_part(step, lines, samples)
+            self._send_part(step, lines, samples)
             return
         first_line, first_sample = 0, 0
         while first_line < len(lines):
@@ -305,7 +305,7 @@ class CudaLlmRunner(LiveSequences):
 
 def _joined(parts: list[Words]) -> Words:
     """Behind one another; a single one, as nearly always, is not copied."""
-    return np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else np.empty((0, 0), np.int32)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _speech(token: int | None) -> tuple[int, ...]:
