@@ -53,7 +53,7 @@ from voicegate.engine.voices.voice import Voice
 
 _WARM_UP_TEXT = "Good morning."
 
-# On a processor the vocoder takes 15 to 25 ms for a first block, and a third of that for the beginning of it.
+# On a processor the vocoder takes 14 to 24 ms for a first block, and half of that for the beginning of it (ADR 0078).
 # Lower -> a listener may run dry before the others are there; higher -> a later first sound.
 _FRAMES_AHEAD: Final = 6
 

@@ -34,7 +34,6 @@ class Rendering:
     num_expected_blocks: int  # of the flow's memory, that it is expected to fill
     num_missing_blocks: int  # of these, not filled yet
     num_samples: int = 0  # that it has made
-    has_begun: bool = False  # some of its frames have gone to the vocoder
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, Protocol, TypeVarTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +24,17 @@ from voicegate.engine.policy.launch_length import euler_steps_at_once
 from voicegate.engine.token2wav.flow.backend import FlowBatch, PromptRendering
 from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 
-# Runs work for several clauses together, and deals with what it raises.
-Attempt = Callable[..., object]
+_Args = TypeVarTuple("_Args")
 
 # Launches of Euler steps that are not finished. More would only let a cancel or a newcomer wait longer; fewer would let
 # a GPU wait for Python between them.
 _MAX_LAUNCHES_IN_FLIGHT = 2
+
+
+class AttemptTogether(Protocol):
+    """Does a piece of work for several clauses; where that fails their utterances have ended."""
+
+    def __call__(self, clauses: list[Clause], work: Callable[[*_Args], None], *args: *_Args) -> None: ...
 
 
 @dataclass(slots=True)
@@ -173,14 +178,13 @@ class Token2wav:
         """
         assert all(each.rendering is not rendering for each in self._rests), "a rest comes before the next block"
         num_frames = self._vocoder.held_back_frames + self._frames_ahead
-        is_first, rendering.has_begun = not rendering.has_begun, True
-        if not self._frames_ahead or not is_first or job.mel.shape[1] <= num_frames:
+        if not self._frames_ahead or rendering.num_samples or job.mel.shape[1] <= num_frames:
             return job
         rest = VocoderJob(job.stream, job.mel[:, num_frames:], job.is_final)
         self._rests.append(_Rest(clause, rendering, rest))
         return VocoderJob(job.stream, job.mel[:, :num_frames], is_final=False)
 
-    def _vocode_rests(self, attempt: Attempt) -> None:
+    def _vocode_rests(self, attempt: AttemptTogether) -> None:
         rests = [each for each in self._rests if each.clause.rendering is each.rendering]
         self._rests = []
         clauses, jobs = [each.clause for each in rests], [each.job for each in rests]
@@ -240,7 +244,7 @@ class Token2wav:
         for rendered in self._rendered:
             rendered.mark.wait()
 
-    def fetch_samples(self, attempt: Attempt) -> list[tuple[Clause, npt.NDArray[np.float32]]]:
+    def fetch_samples(self, attempt: AttemptTogether) -> list[tuple[Clause, npt.NDArray[np.float32]]]:
         """Each clause whose samples [n] have become final, in order; without those that its listener has already.
 
         Rests of first blocks go to the vocoder here, by `attempt`, once what is heard before them has been fetched.
