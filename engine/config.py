@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from voicegate.engine.core_times import num_usable_cores
+from voicegate.engine.cores import num_usable_cores
 
 DEVICES: Final = ("auto", "cpu", "cuda")
 PRECISIONS: Final = ("bfloat16", "float32")

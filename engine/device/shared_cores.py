@@ -12,7 +12,7 @@ from typing import Final
 
 import torch
 
-from voicegate.engine.core_times import CoreTimes, read_core_times
+from voicegate.engine.cores import CoreTimes, read_core_times
 from voicegate.engine.device.lanes import HostLane
 
 # Between two looks. Higher -> a neighbour that comes is felt for longer; lower -> the kernel's ticks, of 10 ms, count

@@ -16,7 +16,7 @@ from voicegate.engine.audio.head_start import HeadStarts
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.audio.packets import pre_skip_48k
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.core_times import num_usable_cores
+from voicegate.engine.cores import num_usable_cores
 from voicegate.engine.device.watcher import NO_WAKER, Waker
 from voicegate.engine.disaggregated.core import DisaggregatedCore
 from voicegate.engine.interface import (

@@ -9,7 +9,7 @@ from typing import Final
 import torch
 
 from voicegate.engine.config import EngineConfig, Gpu
-from voicegate.engine.core_times import usable_cores
+from voicegate.engine.cores import usable_cores
 from voicegate.engine.device.lanes import CudaLane, Lane, on_device
 from voicegate.engine.device.shared_cores import SharedCores, SharedHostLane
 from voicegate.engine.interface import EngineError

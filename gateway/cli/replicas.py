@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 
 from voicegate.engine.config import EngineConfig, distinct_names
-from voicegate.engine.core_times import num_usable_cores
+from voicegate.engine.cores import num_usable_cores
 from voicegate.engine.interface import Engine, EngineError
 from voicegate.engine.loading.progress import SILENT, Progress
 from voicegate.engine.replicas.routing import RoutingEngine

@@ -3,7 +3,7 @@
 import time
 from typing import Final
 
-from voicegate.engine.core_times import read_core_times, usable_cores
+from voicegate.engine.cores import read_core_times, usable_cores
 
 # Long enough to see who computes, short enough not to be waited for.
 _LOOK_S: Final = 0.5

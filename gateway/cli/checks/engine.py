@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from voicegate.engine.core_times import num_usable_cores
+from voicegate.engine.cores import num_usable_cores
 from voicegate.gateway.cli.checks.finding import Finding, Level
 from voicegate.gateway.cli.checks.wanted_devices import WantedDevices, wanted_devices
 from voicegate.gateway.cli.model_files import UnfitFile, check_config

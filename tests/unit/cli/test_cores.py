@@ -2,7 +2,7 @@
 
 import pytest
 
-from voicegate.engine.core_times import CoreTimes
+from voicegate.engine.cores import CoreTimes
 from voicegate.gateway.cli.checks import cores, machine
 from voicegate.gateway.cli.checks.cores import shared_cores
 from voicegate.gateway.cli.checks.finding import Level

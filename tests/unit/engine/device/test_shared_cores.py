@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.core_times import CoreTimes
+from voicegate.engine.cores import CoreTimes
 from voicegate.engine.device.shared_cores import SharedCores, num_free_cores
 from voicegate.engine.loading.devices import open_device
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.polling import until
-from voicegate.engine import core_times as times
-from voicegate.engine.core_times import CoreTimes, core_times, quota_cores, read_core_times, usable_cores
+from voicegate.engine import cores
+from voicegate.engine.cores import CoreTimes, core_times, quota_cores, read_core_times, usable_cores
 
 pytestmark = pytest.mark.unit
 
@@ -41,11 +41,11 @@ def test_a_control_groups_quota(cpu_max: str, num: float | None) -> None:
 def test_no_more_cores_are_usable_than_a_quota_is_worth(
     cpu_max: str | None, num: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(times, "_QUOTA", tmp_path / "cpu.max")
-    monkeypatch.setattr(times, "usable_cores", lambda: range(4))
+    monkeypatch.setattr(cores, "_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(cores, "usable_cores", lambda: range(4))
     if cpu_max is not None:
         (tmp_path / "cpu.max").write_text(cpu_max)
-    assert times.num_usable_cores() == num
+    assert cores.num_usable_cores() == num
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Who computes on the cores that this process may use, as Linux counts it (proc_stat(5)). No torch."""
+"""The cores that this process may use: how many, and who computes on them, as Linux counts it. No torch."""
 
 import os
 import time
