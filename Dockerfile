@@ -15,7 +15,7 @@ RUN python requirements.py pyproject.toml server > cpu.txt \
     && python requirements.py pyproject.toml server gpu > gpu.txt \
     && grep -v '^torch[><=]' cpu.txt > tensorrt-llm.txt \
     && sed 's/==.*/==/; s/^/^/' gpu-versions.txt > other.txt \
-    && grep -v -f other.txt constraints.txt > gpu-constraints.txt && cat gpu-versions.txt >> gpu-constraints.txt \
+    && grep -v -f other.txt -e '^cuda-' -e '^nvidia-' constraints.txt > gpu-constraints.txt && cat gpu-versions.txt >> gpu-constraints.txt \
     && grep -v '^triton==' constraints.txt > cpu-constraints.txt
 
 

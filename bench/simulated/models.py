@@ -150,7 +150,7 @@ class SimulatedLlm(OneAtATime):
             sequence.until is None or sequence.num_launched < sequence.until
         )
 
-    def launch(self, sequence_ids: Sequence[int]) -> None:
+    def launch(self, sequence_ids: Sequence[int], *, has_device: bool = False) -> None:
         rows = [(sequence_id, self._sequences[sequence_id]) for sequence_id in sequence_ids]
         num_lines = sum(sequence.num_to_feed for _, sequence in rows)
         for _, sequence in rows:

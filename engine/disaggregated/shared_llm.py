@@ -80,7 +80,7 @@ class LlmShare:
             return ()
         return self._llm.take_held(sequence_id)
 
-    def launch(self, sequence_ids: Sequence[int]) -> None:
+    def launch(self, sequence_ids: Sequence[int], *, has_device: bool = False) -> None:
         """With the round's step: what goes wrong there is in the sequences' outputs."""
         self.asked.extend(sequence_ids)
 
@@ -157,7 +157,7 @@ class SharedLlm:
             return
         self.tally.note_batch("llm", len(asked))
         try:
-            self._llm.launch(asked)
+            self._llm.launch(asked, has_device=True)  # flow and vocoder have GPUs of their own
         except Exception:
             log.exception("shared_step_failed")
             for sequence_id in asked:

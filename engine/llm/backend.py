@@ -154,9 +154,10 @@ class LlmBackend(Protocol):
     def is_runnable(self, sequence_id: int) -> bool:
         """Whether a step of it may be launched: alive, not waiting for text, and of a backend that is stepped."""
 
-    def launch(self, sequence_ids: Sequence[int]) -> None:
+    def launch(self, sequence_ids: Sequence[int], *, has_device: bool = False) -> None:
         """Begin one decode step (or prefill) of each of these, which are runnable and named once.
 
+        `has_device`: nobody else has work on it now. A step may then take all of it, if it ends the sooner.
         Raises UnknownSequence, and what the device raises.
         """
 

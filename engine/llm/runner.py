@@ -72,8 +72,11 @@ class LlmRunner(Protocol):
 
     def take_held(self, sequence_id: int) -> tuple[int, ...]: ...
 
-    def launch(self, sequence_ids: Sequence[int]) -> LaunchedStep:
-        """Begin what `step` does, without waiting for the device. Raises as `step`."""
+    def launch(self, sequence_ids: Sequence[int], *, has_device: bool = False) -> LaunchedStep:
+        """Begin what `step` does, without waiting for the device. Raises as `step`.
+
+        `has_device`: as in LlmBackend.
+        """
 
     def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
         """One decode step (or prefill) of each of these; one output each, in their order, but of tokens held back.

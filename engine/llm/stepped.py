@@ -77,12 +77,12 @@ class SteppedLlm:
     def take_held(self, sequence_id: int) -> tuple[int, ...]:
         return self.runner.take_held(sequence_id)
 
-    def launch(self, sequence_ids: Sequence[int]) -> None:
+    def launch(self, sequence_ids: Sequence[int], *, has_device: bool = False) -> None:
         with self._lane.active():
             last = self._in_flight[-1].end if self._in_flight else None
             # Behind a step that still runs this one begins at its end: another mark would say the same.
             begin = last if last is not None and not last.is_reached else self._lane.mark()
-            launched = self.runner.launch(sequence_ids)
+            launched = self.runner.launch(sequence_ids, has_device=has_device)
             end = self._lane.mark()
         self._in_flight.append(_StepInFlight(launched, begin, end))
         self._waker.watch(end)

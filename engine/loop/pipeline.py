@@ -248,7 +248,7 @@ class Pipeline:
         if left:
             passes = [each for each, can in zip(passes, can_run, strict=True) if can]
         if passes:
-            self._llm.launch([sequence_id for _, sequence_id in passes])
+            self._llm.launch([sequence_id for _, sequence_id in passes], has_device=not self.token2wav.is_busy)
             self.tally.note_batch("llm", len(passes))
         for clause, _ in passes:
             if not clause.is_prefilled:

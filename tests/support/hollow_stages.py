@@ -117,7 +117,7 @@ class HollowRunner(OneAtATime):
         sequence = self._sequences.get(sequence_id)
         return sequence is not None and sequence.is_runnable
 
-    def launch(self, sequence_ids: Sequence[int]) -> LaunchedStep:
+    def launch(self, sequence_ids: Sequence[int], *, has_device: bool = False) -> LaunchedStep:
         return FinishedStep(self.step(sequence_ids))
 
     def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:

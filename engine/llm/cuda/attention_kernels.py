@@ -5,6 +5,8 @@
 import triton
 import triton.language as tl
 
+_LEAST_COLUMNS = tl.constexpr(16)  # of a product
+
 
 @triton.jit
 def attend(
@@ -84,6 +86,7 @@ def _attend_line(
 ):
     """One line over its own key and then those before it, key tile after key tile; online softmax, base 2.
 
+    All sums are products of matrices, the weights' with ones: in ascending order of keys, as decode_step.cu's are.
     The keys before it are of earlier steps, so the first tiles' are asked for while `project_qkv` is still making the
     query and the own key: the compiler puts a pipelined loop's first loads before the loop, and the wait is within.
     """
@@ -95,8 +98,9 @@ def _attend_line(
     is_query = (heads < GROUP)[:, None] & is_dim[None, :]
     value_ptr = key_ptr + part_stride
     query = tl.zeros([BLOCK_HEADS, BLOCK_DIM], query_ptr.dtype.element_ty)
+    ones = tl.full([BLOCK_KEYS, _LEAST_COLUMNS], 1.0, key_ptr.dtype.element_ty)
     highest = tl.full([BLOCK_HEADS], float("-inf"), tl.float32)
-    total = tl.zeros([BLOCK_HEADS], tl.float32)
+    totals = tl.full([BLOCK_HEADS, _LEAST_COLUMNS], 1.0, tl.float32)  # its columns are equal; the own key's weight
     sums = tl.zeros([BLOCK_HEADS, BLOCK_DIM], tl.float32)
     for first in tl.range(0, tl.maximum(position, 1), BLOCK_KEYS, num_stages=NUM_STAGES):
         is_key = first + keys < position
@@ -107,20 +111,21 @@ def _attend_line(
             if IS_PDL:
                 tl.extra.cuda.gdc_wait()
             query = tl.load(query_ptr + offsets, mask=is_query, other=0.0)
-            own_key = tl.load(key_ptr + position * HEAD_DIM + dims, mask=is_dim, other=0.0).to(tl.float32)
-            own_value = tl.load(value_ptr + position * HEAD_DIM + dims, mask=is_dim, other=0.0).to(tl.float32)
-            highest = tl.sum(query.to(tl.float32) * own_key[None, :], 1) * SCALE
-            total += 1.0
+            own = position * HEAD_DIM + dims
+            copies = tl.zeros([1, _LEAST_COLUMNS], tl.int32)
+            own_key = tl.load(key_ptr + own[:, None] + copies, mask=is_dim[:, None], other=0.0)
+            own_value = tl.load(value_ptr + own, mask=is_dim, other=0.0).to(tl.float32)
+            highest = tl.max(tl.dot(query, own_key, input_precision="ieee"), 1) * SCALE
             sums += own_value[None, :]
         scores = tl.dot(query, key, input_precision="ieee") * SCALE
         scores = tl.where(is_key[None, :], scores, float("-inf"))
         higher = tl.maximum(highest, tl.max(scores, 1))
         shrink = tl.exp2(highest - higher)
-        weights = tl.exp2(scores - higher[:, None])
-        total = total * shrink + tl.sum(weights, 1)
-        sums = tl.dot(weights.to(value.dtype), value, sums * shrink[:, None], input_precision="ieee")
+        weights = tl.exp2(scores - higher[:, None]).to(value.dtype)
+        totals = tl.dot(weights, ones, totals * shrink[:, None], input_precision="ieee")
+        sums = tl.dot(weights, value, sums * shrink[:, None], input_precision="ieee")
         highest = higher
-    attended = (sums / total[:, None]).to(out_ptr.dtype.element_ty)
+    attended = (sums / tl.max(totals, 1)[:, None]).to(out_ptr.dtype.element_ty)
     tl.store(out_ptr + offsets, attended, mask=is_query)
 
 

@@ -6,6 +6,7 @@ project_gate_up, project_residual.
 """
 
 import math
+from collections.abc import Callable
 from types import ModuleType
 
 import numpy as np
@@ -16,6 +17,7 @@ from voicegate.engine.llm.cuda import ahead_kernels, attention_kernels, linear_k
 from voicegate.engine.llm.cuda.config import WEIGHTS, AheadTile, AheadTiles, Tile, TileTable, tile_for
 from voicegate.engine.llm.cuda.draws import make_draws
 from voicegate.engine.llm.cuda.packing import WorkLayout
+from voicegate.engine.llm.cuda.resident.making import make_resident_step
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 from voicegate.engine.model.config import LlmConfig, Sampling
 
@@ -38,11 +40,12 @@ class DecoderBody:
         max_samples: int,
         tiles: TileTable,
         is_pdl: bool = False,
+        is_resident: bool = False,
     ) -> None:
         """One slot more than `num_slots` is made, for the lines that fill a bucket.
 
         `is_pdl`: kernels begin while the last one runs. Then a line that feeds its slot's last token must be the only
-        one of its slot in a `run`.
+        one of its slot in a `run`. `is_resident`, with it: `step_alone`, where that can be.
         """
         device, dtype = weights.table.device, weights.table.dtype
         self.config = config
@@ -52,6 +55,7 @@ class DecoderBody:
         self._is_pdl = is_pdl
         self._ahead = tiles.ahead if is_pdl and _can_be_ahead(tiles.ahead, config, weights.table.dtype) else None
         self._max_positions = max_positions
+        self._scale = math.log2(math.e) / math.sqrt(config.head_dim)  # of scores, to the base 2
         self._qkv_width = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
         self._weights = weights
 
@@ -84,6 +88,22 @@ class DecoderBody:
         self.squares = [buffer(self._num_parts, lines, dtype=torch.float32) for _ in range(2)]
         self._squares_mlp, self._squares = self.squares
         self._partials, self._arrivals = self._split_scratch(tiles, max_lines, device)
+        self._resident = self._make_resident() if is_pdl and is_resident else None
+
+    def _make_resident(self) -> Callable[[], None] | None:
+        return make_resident_step(
+            self.config,
+            self._weights,
+            self._tiles,
+            line=self._line_words,
+            cache=self.cache,
+            x=self._x,
+            squares=self._squares,
+            residual=self.residual,
+            scores=self.scores,
+            shared_memory_bytes=max_shared_memory_bytes(self.cache.device),
+            scale=self._scale,
+        )
 
     def _split_scratch(
         self, tiles: TileTable, max_lines: int, device: torch.device
@@ -118,6 +138,21 @@ class DecoderBody:
         """Draw for the first `num_samples` sample records, from the lines of the `run` before."""
         self.score(num_samples)
         self.draw(num_samples)
+
+    @property
+    def can_step_alone(self) -> bool:
+        return self._resident is not None
+
+    def step_alone(self) -> None:
+        """`run` and `sample` of one line that feeds its slot's last token, behind at most MAX_KEYS others of its slot.
+
+        The same bits, sooner where nothing else runs on the device, all of which it takes. Needs `can_step_alone`.
+        """
+        assert self._resident is not None
+        self._embed(1)
+        self.draws.note_fed(self._line_words, self.last_token, 1)
+        self._resident()
+        self.draw(1)
 
     def _embed(self, num_lines: int) -> None:
         config = self.config
@@ -173,7 +208,7 @@ class DecoderBody:
             self._attended,
             cache.stride(1),
             cache.stride(0),
-            SCALE=math.log2(math.e) / math.sqrt(config.head_dim),
+            SCALE=self._scale,
             NUM_HEADS=config.num_heads,
             NUM_KV_HEADS=config.num_kv_heads,
             HEAD_DIM=config.head_dim,

@@ -6,7 +6,8 @@ import torch
 
 from voicegate.engine.llm.cuda.body import DecoderBody
 from voicegate.engine.llm.cuda.graphs import BucketedBody
-from voicegate.engine.llm.cuda.packing import Words, padding_line, padding_sample
+from voicegate.engine.llm.cuda.packing import USE_LAST_TOKEN, Words, padding_line, padding_sample
+from voicegate.engine.llm.cuda.resident.plan import MAX_KEYS
 
 # Launches whose tokens nobody has asked for yet; beyond that a launch waits for the oldest. Each holds 30 KB.
 _NUM_BUFFERS = 16
@@ -67,6 +68,7 @@ class Transfer:
 class DeviceQueue:
     def __init__(self, body: DecoderBody, buckets: BucketedBody, *, is_cuda: bool) -> None:
         self._buckets = buckets
+        self._can_step_alone = body.can_step_alone
         self._padding_line = padding_line(body.padding_slot)
         self._padding_sample = padding_sample(body.padding_slot)
         self._idle = [Transfer(body, is_cuda=is_cuda) for _ in range(_NUM_BUFFERS)]
@@ -79,10 +81,14 @@ class DeviceQueue:
         """Its device work has ended, its tokens were taken. It is the next to be used: its memory is at hand."""
         self._idle.append(transfer)
 
-    def send(self, lines: Words, samples: Words) -> Transfer:
-        """Run these records: at most `max_lines` and `max_samples` of the buckets. Needs `has_idle`. Does not wait."""
+    def send(self, lines: Words, samples: Words, *, has_device: bool) -> Transfer:
+        """Run these records: at most `max_lines` and `max_samples` of the buckets. Needs `has_idle`. Does not wait.
+
+        `has_device`: nothing else runs on it. A lone decode may then take all of it.
+        """
         transfer = self._idle.pop()
         transfer.num_samples = len(samples)
+        is_alone = has_device and len(lines) == 1 and len(samples) == 1 and self._can_be_alone(lines[0])
         num_lines, num_samples = self._buckets.padded(len(lines), len(samples))
         views = transfer.views(num_lines, num_samples)
         views.lines[: len(lines)] = lines
@@ -91,9 +97,13 @@ class DeviceQueue:
         views.samples[len(samples) :] = self._padding_sample
         with self._buckets.on_stream():
             views.words_on_device.copy_(views.words, non_blocking=True)
-            self._buckets.run(num_lines, num_samples)
+            self._buckets.run(num_lines, num_samples, is_alone=is_alone)
             if num_samples:
                 views.tokens.copy_(views.tokens_on_device, non_blocking=True)
             if transfer.event is not None:
                 transfer.event.record()
         return transfer
+
+    def _can_be_alone(self, line: Words) -> bool:
+        table_row, _, position, _ = line.tolist()
+        return self._can_step_alone and table_row == USE_LAST_TOKEN and position <= MAX_KEYS

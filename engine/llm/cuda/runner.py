@@ -73,6 +73,7 @@ class CudaLlmRunner(LiveSequences):
             max_samples=max_lines,
             tiles=cuda.tiles if cuda.tiles is not None else _tiles_for(device, dtype),
             is_pdl=cuda.overlaps and can_overlap(device),
+            is_resident=cuda.is_resident,
         )
         self.buckets = BucketedBody(
             self.body,
@@ -135,7 +136,7 @@ class CudaLlmRunner(LiveSequences):
     def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
         return self.launch(sequence_ids).outputs()
 
-    def launch(self, sequence_ids: Sequence[int]) -> CudaStep:
+    def launch(self, sequence_ids: Sequence[int], *, has_device: bool = False) -> CudaStep:
         lives = self._runnable(sequence_ids)
         members: dict[int, Member] = {}
         slots: list[int] = []
@@ -161,7 +162,7 @@ class CudaLlmRunner(LiveSequences):
         for live in lives:
             live.num_in_flight += 1
         if lines:
-            self._send(step, _joined(lines), _joined(samples))
+            self._send(step, _joined(lines), _joined(samples), has_device=has_device)
         return step
 
     def _decode_records(self, slots: list[int]) -> tuple[list[Words], list[Words]]:
@@ -210,10 +211,10 @@ class CudaLlmRunner(LiveSequences):
         # The first of them comes of what is fed now; each other takes a position.
         live.num_to_launch = min(live.num_to_take - 1, self._max_positions - int(self._slots.lengths[slot]))
 
-    def _send(self, step: CudaStep, lines: Words, samples: Words) -> None:
+    def _send(self, step: CudaStep, lines: Words, samples: Words, *, has_device: bool) -> None:
         """In as few passes as the largest buckets allow; a line's keys are stored before later lines ask for them."""
         if len(lines) <= self.buckets.max_lines:  # nearly always
-            self._send_part(step, lines, samples)
+            self._send_part(step, lines, samples, has_device=has_device)
             return
         first_line, first_sample = 0, 0
         while first_line < len(lines):
@@ -221,13 +222,13 @@ class CudaLlmRunner(LiveSequences):
             end_sample = int(np.searchsorted(samples[:, 0], end_line))
             part = samples[first_sample:end_sample].copy()
             part[:, 0] -= first_line
-            self._send_part(step, lines[first_line:end_line], part)
+            self._send_part(step, lines[first_line:end_line], part, has_device=has_device)
             first_line, first_sample = end_line, end_sample
 
-    def _send_part(self, step: CudaStep, lines: Words, samples: Words) -> None:
+    def _send_part(self, step: CudaStep, lines: Words, samples: Words, *, has_device: bool) -> None:
         while not self._queue.has_idle:
             self._make_room(step)
-        step.transfers.append(self._queue.send(lines, samples))
+        step.transfers.append(self._queue.send(lines, samples, has_device=has_device))
 
     def _make_room(self, step: CudaStep) -> None:
         """Wait for the oldest transfer of all, which may be the very step's that is being sent."""

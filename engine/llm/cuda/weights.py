@@ -1,7 +1,7 @@
 """The decoder's weights as the CUDA kernels read them: fused, permuted, norms folded in, padded to whole tiles."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
@@ -72,10 +72,26 @@ class DecoderWeights:
                 down=store(tensor(f"{name}mlp.down_proj.weight")),
             )
 
-        self.layers = [layer(index) for index in range(config.num_layers)]
+        # One layer's behind the other's: decode_step.cu finds them by their row.
+        self.stacks = _stack((layer(index) for index in range(config.num_layers)), config.num_layers)
+        self.layers = [
+            LayerWeights(**{field.name: getattr(self.stacks, field.name)[index] for field in fields(LayerWeights)})
+            for index in range(config.num_layers)
+        ]
         self.norm = tensor(f"{BODY}norm.weight").float()
         self.head = store(tensor(HEAD), self.norm)
         bias = head_bias(config, state_dict)
         self.head_bias = None if bias is None else pad(bias.to(device).float())
         self.table = torch.cat([tensor(TEXT_TABLE).to(dtype), tensor(SPEECH_TABLE).to(dtype)])
         self.rotary = torch.view_as_real(rotary_table(config)).reshape(-1, config.head_dim).to(device)
+
+
+def _stack(layers: Iterable[LayerWeights], num_layers: int) -> LayerWeights:
+    """All layers' of each, [layers, ...]."""
+    stacks: dict[str, torch.Tensor] = {}
+    for index, layer in enumerate(layers):
+        for field in fields(LayerWeights):
+            weight: torch.Tensor = getattr(layer, field.name)
+            stack = stacks.setdefault(field.name, weight.new_empty(num_layers, *weight.shape))
+            stack[index] = weight
+    return LayerWeights(**stacks)

@@ -27,7 +27,7 @@ class TimedLane(LateLane):
 class NoRunner:
     graphs = SimpleNamespace(num_launches=0)
 
-    def launch(self, _: Sequence[int]) -> SimpleNamespace:
+    def launch(self, _: Sequence[int], *, has_device: bool) -> SimpleNamespace:
         return SimpleNamespace(outputs=list)
 
 

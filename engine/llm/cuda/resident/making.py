@@ -1,0 +1,52 @@
+"""The resident step of a decoder, where the device and the model allow one."""
+
+from collections.abc import Callable
+
+import structlog
+import torch
+
+from voicegate.engine.llm.cuda.config import TileTable
+from voicegate.engine.llm.cuda.resident.plan import make_plan
+from voicegate.engine.llm.cuda.weights import DecoderWeights
+from voicegate.engine.model.config import LlmConfig
+
+log = structlog.get_logger(__name__)
+
+
+def make_resident_step(
+    config: LlmConfig,
+    weights: DecoderWeights,
+    tiles: TileTable,
+    *,
+    line: torch.Tensor,
+    cache: torch.Tensor,
+    x: torch.Tensor,
+    squares: torch.Tensor,
+    residual: torch.Tensor,
+    scores: torch.Tensor,
+    shared_memory_bytes: int,
+    scale: float,
+) -> Callable[[], None] | None:
+    """Its launch: see ResidentStep. None where it cannot be: steps are then as all others, which is logged if odd."""
+    if cache.dtype != torch.bfloat16:
+        return None
+    plan = make_plan(
+        config,
+        num_programs=torch.cuda.get_device_properties(cache.device).multi_processor_count,
+        shared_memory_bytes=shared_memory_bytes,
+        num_splits=tiles.down[0][1].num_splits,
+        decode_keys=tiles.attention.decode_keys,
+    )
+    if plan is None:
+        return None
+    try:
+        from voicegate.engine.llm.cuda.resident.step import (  # noqa: PLC0415 - needs cuda-bindings, which a CPU lacks
+            Buffers,
+            ResidentStep,
+        )
+
+        buffers = Buffers(line, cache, x, squares, residual, scores)
+        return ResidentStep(config, weights, plan, buffers, decode_keys=tiles.attention.decode_keys, scale=scale).launch
+    except (ImportError, RuntimeError) as error:
+        log.warning("no_resident_step", error=str(error), cost="a lone line's step takes a quarter more")
+        return None

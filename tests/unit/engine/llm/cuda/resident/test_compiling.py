@@ -1,0 +1,37 @@
+"""The kernel compiles for a Hopper, by the real NVRTC, where no GPU is."""
+
+import re
+
+import pytest
+
+pytest.importorskip("cuda.bindings.nvrtc")
+
+from voicegate.engine.llm.cuda.resident.compiling import KernelNotCompiled, compile_kernel
+
+SIZES: dict[str, int | str] = {
+    "HIDDEN": 896,
+    "INNER": 4864,
+    "LAYERS": 24,
+    "QKV_ROWS": 1152,
+    "SPLITS": 4,
+    "KV_HEADS": 2,
+    "HEAD_DIM": 64,
+    "DECODE_KEYS": 128,
+    "MAX_KEYS": 512,
+    "MAX_POSITIONS": 2048,
+    "SQUARES_STRIDE": 1152,
+    "SCALE": "0.18033688f",
+    "HEAD_PROGRAM": 56,
+}
+
+
+def test_it_compiles_for_a_hopper() -> None:
+    code = compile_kernel(SIZES, capability=(9, 0))
+    assert code.startswith(b"\x7fELF")
+    assert b"decode_step" in code
+
+
+@pytest.mark.parametrize(("name", "value"), [("MAX_KEYS", 640), ("SCALE", "no_number")])
+def test_what_does_not_compile_says_why(name: str, value: int | str) -> None:
+    with pytest.raises(KernelNotCompiled, match=re.compile(r"does not compile: .*error", re.DOTALL)):
+        compile_kernel({**SIZES, name: value}, capability=(9, 0))
