@@ -18,7 +18,7 @@ from voicegate.engine.llm.cuda.runner import CudaLlmRunner
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 from voicegate.engine.model.config import PenaltySamplingConfig, Sampling, SamplingConfig
 
-SECTIONS: Final = ("device", "host", "samplings")
+SECTIONS: Final = ("alone", "device", "host", "samplings")
 
 BATCHES: Final = (1, 8, 32, 64, 128, 256, 384, 512)
 NUM_SLOTS: Final = 512
@@ -46,6 +46,21 @@ def step_us(body: DecoderBody, num_lines: int, num_samples: int, position: int) 
         body.sample(num_samples)
 
     return captured_us(step)
+
+
+def alone_us(body: DecoderBody, position: int) -> dict[str, float]:
+    """A lone line's step: as all others, by its own kernel, and as all others once more."""
+    fill_work(body, 1, 1, position=position)
+
+    def step() -> None:
+        body.run(1)
+        body.sample(1)
+
+    figures = {"launches": captured_us(step)}
+    if body.can_step_alone:
+        figures["resident"] = captured_us(body.step_alone)
+        figures["launches again"] = captured_us(step)
+    return figures
 
 
 def prefill_us(body: DecoderBody, num_prompts: int) -> float:
@@ -166,6 +181,14 @@ def device_part(runner: CudaLlmRunner) -> dict[str, Any]:
     return report
 
 
+def alone_part(runner: CudaLlmRunner) -> dict[str, Any]:
+    report = {position: alone_us(runner.body, position) for position in (100, 200, 300, 400, 500)}
+    names = report[100].keys()
+    rows = [(position, *(figures[name] for name in names)) for position, figures in report.items()]
+    print_table(f"a lone line's step: position, us by {', '.join(names)}", rows)
+    return {"alone_us": report}
+
+
 def host_part(runner: CudaLlmRunner) -> dict[str, Any]:
     figures = {count: host_us(runner, count) for count in (1, 64, 256, 400)}
     print_table("host: sequences, launch, outputs, step us", [(n, *found.values()) for n, found in figures.items()])
@@ -193,6 +216,8 @@ def measure(sections: Sequence[str]) -> dict[str, Any]:
         return report
     runner = make_runner(random_state_dict(FULL_SIZE))
     report["num_graphs"] = runner.graphs.num_graphs
+    if "alone" in sections:
+        report |= alone_part(runner)
     if "device" in sections:
         report |= device_part(runner)
     if "host" in sections:

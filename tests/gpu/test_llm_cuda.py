@@ -494,10 +494,11 @@ def test_slots_are_reused_in_a_storm_of_aborts(runner: CudaLlmRunner, alone: dic
     [
         CudaLlmConfig(has_graphs=False),
         CudaLlmConfig(overlaps=False),
+        CudaLlmConfig(is_resident=False),
         CudaLlmConfig(max_in_flight=1),
         CudaLlmConfig(max_in_flight=4),
     ],
-    ids=["eager", "one kernel after the other", "not ahead", "far ahead"],
+    ids=["eager", "one kernel after the other", "not resident", "not ahead", "far ahead"],
 )
 def test_switches_change_no_token(
     state: dict[str, torch.Tensor], alone: dict[int, list[int]], cuda: CudaLlmConfig
