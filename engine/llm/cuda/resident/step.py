@@ -107,10 +107,14 @@ class ResidentStep:
             },
             capability=torch.cuda.get_device_capability(device),
         )
-        self.launch = Launch(
+        self._launch = Launch(
             load_function(code, shared_memory_bytes=plan.shared_memory_bytes),
             arguments,
             num_programs=plan.num_programs,
             num_threads=32 * (NUM_WARPS + 1),
             shared_memory_bytes=plan.shared_memory_bytes,
         )
+
+    def launch(self) -> None:
+        """On the current stream."""
+        self._launch()
