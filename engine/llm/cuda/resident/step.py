@@ -34,6 +34,7 @@ class _Arguments(ctypes.Structure):
         *((name, ctypes.c_uint64) for name in ("x", "squares", "residual", "scores", "exchange", "epoch")),
         *((name, ctypes.c_uint64) for name in ("layer_stride", "part_stride", "slot_stride")),
         ("epsilon", ctypes.c_float),
+        ("unused", ctypes.c_uint32 * 15),  # to a multiple of 64 bytes, as tensor maps are aligned: all of it is copied
     )
 
 
