@@ -14,7 +14,7 @@ case $([ "$(uname)" = Linux ] && pip --dry-run --no-deps --ignore-installed torc
     say "torch is one for CUDA here: with the versions that were measured on GPUs (deploy/gpu-versions.txt)"
     sed 's/==.*/==/; s/^/^/' deploy/gpu-versions.txt > "$venv/.other"
     constraints=$venv/.constraints
-    grep -v -f "$venv/.other" constraints.txt > "$constraints"
+    grep -v -f "$venv/.other" -e '^cuda-' -e '^nvidia-' constraints.txt > "$constraints"
     cat deploy/gpu-versions.txt >> "$constraints"
     ;;
 esac

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 import numpy as np
+import structlog
 import torch
 import triton
 
@@ -17,9 +18,12 @@ from voicegate.engine.llm.cuda import ahead_kernels, attention_kernels, linear_k
 from voicegate.engine.llm.cuda.config import WEIGHTS, AheadTile, AheadTiles, Tile, TileTable, tile_for
 from voicegate.engine.llm.cuda.draws import make_draws
 from voicegate.engine.llm.cuda.packing import WorkLayout
+from voicegate.engine.llm.cuda.resident.checking import first_difference
 from voicegate.engine.llm.cuda.resident.making import make_resident_step
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 from voicegate.engine.model.config import LlmConfig, Sampling
+
+log = structlog.get_logger(__name__)
 
 _LEAST_ROWS = 16  # of a product that tensor cores take
 _LINES_PER_TILE = 128  # of activations at most; buffers are that much longer than their lines
@@ -148,11 +152,22 @@ class DecoderBody:
 
         The same bits, sooner where nothing else runs on the device, all of which it takes. Needs `can_step_alone`.
         """
+        self.feed_alone()
+        self.draw(1)
+
+    def feed_alone(self) -> None:
+        """`run` and `score` of it."""
         assert self._resident is not None
         self._embed(1)
         self.draws.note_fed(self._line_words, self.last_token, 1)
         self._resident()
-        self.draw(1)
+
+    def check_alone(self) -> None:
+        """Before use, outside of captures: no `can_step_alone` where it has other bits than `run` has, here and now."""
+        position = first_difference(self)
+        if position is not None:
+            log.warning("resident_step_differs", position=position, cost="a lone line's step takes a quarter more")
+            self._resident = None
 
     def _embed(self, num_lines: int) -> None:
         config = self.config

@@ -68,7 +68,7 @@ class Transfer:
 class DeviceQueue:
     def __init__(self, body: DecoderBody, buckets: BucketedBody, *, is_cuda: bool) -> None:
         self._buckets = buckets
-        self._can_step_alone = body.can_step_alone
+        self._body = body
         self._padding_line = padding_line(body.padding_slot)
         self._padding_sample = padding_sample(body.padding_slot)
         self._idle = [Transfer(body, is_cuda=is_cuda) for _ in range(_NUM_BUFFERS)]
@@ -106,4 +106,4 @@ class DeviceQueue:
 
     def _can_be_alone(self, line: Words) -> bool:
         table_row, _, position, _ = line.tolist()
-        return self._can_step_alone and table_row == USE_LAST_TOKEN and position <= MAX_KEYS
+        return self._body.can_step_alone and table_row == USE_LAST_TOKEN and position <= MAX_KEYS

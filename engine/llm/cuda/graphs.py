@@ -77,7 +77,8 @@ class BucketedBody:
     def _work(self, key: tuple[Call, int]) -> None:
         call, size = key
         if call is Call.STEP_ALONE:
-            self._body.step_alone()
+            if self._body.can_step_alone:  # else it was found to differ
+                self._body.step_alone()
             return
         if call is not Call.SAMPLES:
             self._body.run(size)
@@ -85,4 +86,6 @@ class BucketedBody:
             self._body.sample(size)
 
     def _pad(self, key: tuple[Call, int]) -> None:
+        if key[0] is Call.STEP_ALONE and self._body.can_step_alone:
+            self._body.check_alone()
         self._body.fill_with_padding()

@@ -1,7 +1,7 @@
 // Weights on their way to shared memory, and the product of 16 of their rows.
 
 constexpr int kHeldSteps = 8;    // whose weights are in registers before the input is there
-constexpr int kBoxCycles = 140;  // from one box to the next; lower -> who polls waits behind them, higher -> they are late
+constexpr int kBoxCycles = 120;  // from one box to the next; lower -> who polls waits behind them, higher -> they are late
 
 // A warp's part of the program's shared memory, which is filled and read in turn.
 struct Slot {

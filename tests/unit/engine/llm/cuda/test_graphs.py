@@ -24,6 +24,9 @@ class RecordingBody:
     def sample(self, num_samples: int) -> None:
         self.calls.append(("samples", num_samples))
 
+    def check_alone(self) -> None:
+        self.calls.append(("check", 1))
+
     def step_alone(self) -> None:
         self.calls.append(("alone", 1))
 
@@ -45,7 +48,7 @@ def test_a_body_that_can_steps_alone_too() -> None:
     body = RecordingBody(can_step_alone=True)
     buckets = BucketedBody(cast(DecoderBody, body), line_buckets=(1, 4), num_slots=1, stream=None, is_eager=True)
     buckets.graphs.compile()
-    assert body.calls[-2:] == [("padding", 0), ("alone", 1)]
+    assert body.calls[-3:] == [("check", 1), ("padding", 0), ("alone", 1)]
     body.calls.clear()
     buckets.run(1, 1, is_alone=True)
     assert body.calls == [("alone", 1)]
