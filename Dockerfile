@@ -16,7 +16,7 @@ RUN python requirements.py pyproject.toml server > cpu.txt \
     && grep -v '^torch[><=]' cpu.txt > tensorrt-llm.txt \
     && sed 's/==.*/==/; s/^/^/' gpu-versions.txt > other.txt \
     && grep -v -f other.txt -e '^cuda-' -e '^nvidia-' constraints.txt > gpu-constraints.txt && cat gpu-versions.txt >> gpu-constraints.txt \
-    && grep -v '^triton==' constraints.txt > cpu-constraints.txt
+    && grep -v -e '^triton==' -e '^cuda-' -e '^nvidia-' constraints.txt > cpu-constraints.txt
 
 
 FROM ${PYTHON_IMAGE} AS wheels

@@ -101,7 +101,7 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_gpu_has_the_versions_that_were_measured_and_all_else_as_everywhere(listed: Path) -> None:
     own = pins(ROOT / "deploy/gpu-versions.txt")
     assert set(own) == {"torch", "triton", "setuptools"}
-    assert pins(listed / "gpu-constraints.txt") == {**pins(ROOT / "constraints.txt"), **own}
+    assert pins(listed / "gpu-constraints.txt") == {**without_nvidias(pins(ROOT / "constraints.txt")), **own}
     measured = json.loads((ROOT / "bench/results/engine-h200.json").read_text())["environment"]
     assert (measured["torch"].partition("+")[0], measured["triton"]) == (own["torch"], own["triton"])
 
@@ -115,6 +115,16 @@ def test_what_is_pinned_goes_with_a_torch_for_cuda(target: str, listed: Path) ->
     """Which a default index has for `cpu` too."""
     pinned = pins(listed / f"{target}-constraints.txt")
     assert pinned.get("triton") in (None, TRITON_OF_TORCH[pinned["torch"]])
+
+
+@pytest.mark.parametrize("target", ["cpu", "gpu"])
+def test_torch_may_have_the_cuda_packages_that_it_names(target: str, listed: Path) -> None:
+    pinned = pins(listed / f"{target}-constraints.txt")
+    assert pinned == without_nvidias(pinned)
+
+
+def without_nvidias(pinned: dict[str, str]) -> dict[str, str]:
+    return {name: version for name, version in pinned.items() if not name.startswith(("cuda-", "nvidia-"))}
 
 
 def pins(path: Path) -> dict[str, str]:
