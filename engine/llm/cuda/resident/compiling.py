@@ -4,17 +4,20 @@ cuda-bindings, which torch's CUDA builds bring along: NVIDIA's own bindings of N
 """
 
 import ctypes
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from cuda.bindings import driver, nvrtc
+from triton.runtime.cache import get_cache_manager
 
 from voicegate.engine.llm.cuda.resident.plan import BOX
 
 _FOLDER = Path(__file__).with_name("kernel")
 _SOURCE = "decode_step.cu"
+_CODE = "decode_step.cubin"
 
 
 class KernelNotCompiled(RuntimeError):
@@ -22,21 +25,32 @@ class KernelNotCompiled(RuntimeError):
 
 
 def compile_kernel(sizes: Mapping[str, int | str], *, capability: tuple[int, int]) -> bytes:
-    """The machine code for a device of this capability. Raises KernelNotCompiled, and RuntimeError for all else."""
-    headers = sorted(_FOLDER.glob("*.cuh"))
-    program = checked(
-        nvrtc.nvrtcCreateProgram(
-            (_FOLDER / _SOURCE).read_bytes(),
-            _SOURCE.encode(),
-            len(headers),
-            [header.read_bytes() for header in headers],
-            [header.name.encode() for header in headers],
-        )
-    )
+    """The machine code for a device of this capability, kept where Triton keeps that of its kernels.
+
+    Raises KernelNotCompiled, and RuntimeError for all else.
+    """
+    source = (_FOLDER / _SOURCE).read_bytes()
+    headers = {header.name.encode(): header.read_bytes() for header in sorted(_FOLDER.glob("*.cuh"))}
     options = ["--gpu-architecture=sm_{}{}a".format(*capability), "--std=c++17"]
     options += [f"-D{name}={value}" for name, value in sizes.items()]
     encoded = [option.encode() for option in options]
-    if nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)[0] != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+    version = "{}.{}".format(*checked(nvrtc.nvrtcVersion())).encode()
+    # Triton's manager makes a folder of the key's name.
+    key = hashlib.sha256(b"\0".join((version, source, *headers, *headers.values(), *encoded))).hexdigest()
+    kept = get_cache_manager(key)
+    path = kept.get_file(_CODE)
+    if path is not None:
+        return Path(path).read_bytes()
+    code = _compile(source, headers, encoded)
+    kept.put(code, _CODE, binary=True)
+    return code
+
+
+def _compile(source: bytes, headers: Mapping[bytes, bytes], options: list[bytes]) -> bytes:
+    program = checked(
+        nvrtc.nvrtcCreateProgram(source, _SOURCE.encode(), len(headers), list(headers.values()), list(headers))
+    )
+    if nvrtc.nvrtcCompileProgram(program, len(options), options)[0] != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         log = b" " * checked(nvrtc.nvrtcGetProgramLogSize(program))  # written in place
         checked(nvrtc.nvrtcGetProgramLog(program, log))
         raise KernelNotCompiled(f"{_SOURCE} does not compile: {log.decode(errors='replace')}")

@@ -1,12 +1,16 @@
 """The kernel compiles for a Hopper, by the real NVRTC, where no GPU is."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("cuda.bindings.nvrtc")
 
+from voicegate.engine.llm.cuda.resident import compiling
 from voicegate.engine.llm.cuda.resident.compiling import KernelNotCompiled, compile_kernel
+
+pytestmark = pytest.mark.unit
 
 SIZES: dict[str, int | str] = {
     "HIDDEN": 896,
@@ -25,10 +29,23 @@ SIZES: dict[str, int | str] = {
 }
 
 
-def test_it_compiles_for_a_hopper() -> None:
+@pytest.fixture(autouse=True)
+def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+
+
+def test_it_compiles_for_a_hopper_once(monkeypatch: pytest.MonkeyPatch) -> None:
     code = compile_kernel(SIZES, capability=(9, 0))
     assert code.startswith(b"\x7fELF")
     assert b"decode_step" in code
+
+    def compile_again(*_: object) -> bytes:
+        raise AssertionError("it was kept")
+
+    monkeypatch.setattr(compiling, "_compile", compile_again)
+    assert compile_kernel(SIZES, capability=(9, 0)) == code
+    with pytest.raises(AssertionError, match="it was kept"):
+        compile_kernel({**SIZES, "LAYERS": 25}, capability=(9, 0))
 
 
 @pytest.mark.parametrize(("name", "value"), [("MAX_KEYS", 640), ("SCALE", "no_number")])
