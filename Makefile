@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 BASE := $(VENV)/.base
 READY := $(VENV)/.ready
 CHROMIUM := $(VENV)/.chromium
-BALANCERS := $(VENV)/.balancers
+PROGRAMS := $(VENV)/.programs
 TYPESCRIPT := $(VENV)/.typescript
 RAY := $(VENV)/ray
 FRAMEWORKS := $(VENV)/pipecat $(VENV)/livekit
@@ -29,7 +29,7 @@ test:  ## everything that needs no GPU
 	@$(MAKE) --no-print-directory --jobs=3 setup # downloads wait for different things
 	@$(MAKE) --no-print-directory lint types imports unit
 
-setup: $(READY) $(CHROMIUM) $(BALANCERS) $(TYPESCRIPT) $(FRAMEWORKS)
+setup: $(READY) $(CHROMIUM) $(PROGRAMS) $(TYPESCRIPT) $(FRAMEWORKS)
 
 lint: $(READY)
 	$(BIN)/ruff check
@@ -50,8 +50,8 @@ $(CHROMIUM): deploy/setup_chromium.sh | $(BASE)
 	@deploy/setup_chromium.sh
 	@touch $@
 
-$(BALANCERS): deploy/setup_balancers.sh | $(CHROMIUM)
-	@deploy/setup_balancers.sh
+$(PROGRAMS): deploy/setup_programs.sh | $(CHROMIUM)
+	@deploy/setup_programs.sh
 	@touch $@
 
 $(TYPESCRIPT): deploy/setup_typescript.sh | $(BASE)
@@ -74,7 +74,7 @@ unit: setup
 disturbed: setup  ## the same tests, with sockets' events late and in another order (tests/support/disturbance.py)
 	$(BIN)/pytest -p tests.support.disturbance -m "not gpu and not soak" --numprocesses auto --maxprocesses 8 --dist loadfile
 
-soak: $(READY) $(BALANCERS) $(RAY)  ## the long tests, some minutes; as root with debootstrap the Dockerfile too: a quarter of an hour, 3 GB
+soak: $(READY) $(PROGRAMS) $(RAY)  ## the long tests, some minutes; as root with debootstrap the Dockerfile too: a quarter of an hour, 3 GB
 	ONEDNN_PRIMITIVE_CACHE_CAPACITY=1 $(BIN)/pytest -m soak # torch's kernels by shape, which would look like a leak
 
 wheels: $(READY)  ## what README installs, into dist/

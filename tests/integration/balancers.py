@@ -4,16 +4,14 @@ import asyncio
 import contextlib
 import os
 import re
-import shutil
 import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from tests.support.polling import until
 from tests.support.ports import reserved_port
+from tests.support.programs import required
 from voicegate.engine.fake.engine import FakeEngine, Script
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.server import Gateway
@@ -62,16 +60,6 @@ async def running_fleet(script: Script) -> AsyncIterator[Fleet]:
             await host.start()
             running.push_async_callback(host.stop)
         yield Fleet(hosts, ports.pop())
-
-
-def required(name: str) -> str:
-    """The program's path. Where it is not installed the test is skipped, but in CI it fails."""
-    path = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
-    if path is None and os.environ.get("CI"):
-        pytest.fail(f"CI has to have {name}: deploy/setup_balancers.sh installs it")
-    if path is None:
-        pytest.skip(f"{name} is not installed: apt-get install {name}")
-    return path
 
 
 def _addresses(text: str, fleet: Fleet) -> str:

@@ -11,8 +11,9 @@ from urllib.request import urlopen
 import orjson
 import pytest
 
-from tests.integration.balancers import Balancer, Fleet, haproxy, nginx, required, running_fleet, until_weight
+from tests.integration.balancers import Balancer, Fleet, haproxy, nginx, running_fleet, until_weight
 from tests.integration.wire_client import TIMEOUT_S
+from tests.support.programs import required
 from voicegate.clients.python.client import Gate, connect
 from voicegate.clients.python.context import Context
 from voicegate.clients.python.errors import ContextFailed

@@ -11,7 +11,7 @@ import promql_parser
 import pytest
 import yaml
 
-from tests.integration.balancers import required
+from tests.support.programs import required
 from tests.unit.deploy.test_container import ours
 from tests.unit.deploy.test_monitoring import told
 from voicegate.gateway.config import GatewayConfig, from_environment

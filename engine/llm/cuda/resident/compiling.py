@@ -68,7 +68,7 @@ def load_function(code: bytes, *, shared_memory_bytes: int) -> Any:
     return function
 
 
-def tensor_map(matrix: torch.Tensor, num_rows: int, *, num_splits: int = 1) -> tuple[int, ...]:
+def tensor_map(matrix: torch.Tensor, num_rows: int, num_splits: int) -> tuple[int, ...]:
     """CUtensorMap's words, of bfloat16: a load is so many rows of a split's columns, 64 of all behind 64 of all.
 
     In shared memory their sixteens of bytes are swizzled over eight rows, as ldmatrix reads without conflicts.

@@ -6,6 +6,7 @@ import structlog
 import torch
 
 from voicegate.engine.llm.cuda.config import TileTable
+from voicegate.engine.llm.cuda.resident.arguments import Buffers
 from voicegate.engine.llm.cuda.resident.plan import make_plan
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 from voicegate.engine.model.config import LlmConfig
@@ -40,10 +41,8 @@ def make_resident_step(
     if plan is None:
         return None
     try:
-        from voicegate.engine.llm.cuda.resident.step import (  # noqa: PLC0415 - needs cuda-bindings, which a CPU lacks
-            Buffers,
-            ResidentStep,
-        )
+        # Needs cuda-bindings, which a CPU lacks.
+        from voicegate.engine.llm.cuda.resident.step import ResidentStep  # noqa: PLC0415
 
         buffers = Buffers(line, cache, x, squares, residual, scores)
         return ResidentStep(config, weights, plan, buffers, decode_keys=tiles.attention.decode_keys, scale=scale).launch

@@ -1,46 +1,19 @@
 """A decode step of one line by decode_step.cu, on DecoderBody's buffers."""
 
-import ctypes
-from dataclasses import dataclass
-
 import torch
 
+from voicegate.engine.llm.cuda.resident.arguments import Buffers, StepMemory, macros
 from voicegate.engine.llm.cuda.resident.compiling import Launch, compile_kernel, load_function, tensor_map
-from voicegate.engine.llm.cuda.resident.plan import GRANULE, MAX_KEYS, NUM_SPLITS, NUM_WARPS, ResidentPlan
+from voicegate.engine.llm.cuda.resident.plan import NUM_WARPS, ResidentPlan
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 from voicegate.engine.model.config import LlmConfig
 
-_BOX_KEYS = 64  # attention.cuh's
-
-
-@dataclass(frozen=True, slots=True)
-class Buffers:
-    """DecoderBody's; of each the first line is used."""
-
-    line: torch.Tensor
-    cache: torch.Tensor
-    x: torch.Tensor
-    squares: torch.Tensor
-    residual: torch.Tensor
-    scores: torch.Tensor
-
-
-class _Arguments(ctypes.Structure):
-    """model.cuh's."""
-
-    _fields_ = (
-        ("maps", ctypes.c_uint64 * 16 * 6),
-        *((name, ctypes.c_uint64) for name in ("qkv_bias", "head_bias", "plans", "fetches", "line", "rotary", "cache")),
-        *((name, ctypes.c_uint64) for name in ("x", "squares", "residual", "scores", "exchange", "epoch")),
-        *((name, ctypes.c_uint64) for name in ("layer_stride", "part_stride", "slot_stride")),
-        ("epsilon", ctypes.c_float),
-        ("unused", ctypes.c_uint32 * 15),  # to a multiple of 64 bytes, as tensor maps are aligned: all of it is copied
-    )
-
 
 class ResidentStep:
-    """What `embed` has left of line 0 -> its keys and values in the cache, and its scores. Launches follow one another:
-    they share what programs exchange."""
+    """What `embed` has left of line 0 -> its keys and values in the cache, and its scores.
+
+    Launches follow one another: they share what programs exchange.
+    """
 
     def __init__(
         self,
@@ -53,64 +26,14 @@ class ResidentStep:
         scale: float,
     ) -> None:
         """`scale` of scores, to the base 2. Raises KernelNotCompiled, and RuntimeError for what the driver refuses."""
-        device, cache = buffers.cache.device, buffers.cache
-        num_words = 2 * (
-            2 * (config.hidden_size // 2 + config.hidden_size // GRANULE)
-            + config.hidden_size
-            + config.num_kv_heads * config.head_dim
-            + config.intermediate_size // 2
-        )
-        self._exchange = torch.zeros(num_words, dtype=torch.int64, device=device)
-        self._epoch = torch.ones(1, dtype=torch.int32, device=device)
-        self._plans = torch.from_numpy(plan.warps).to(device)
-        self._fetches = torch.from_numpy(plan.fetches).to(device)
-        self._kept = (weights, buffers)  # the kernel has their addresses
-        stacks, bias = weights.stacks, weights.head_bias
-        arguments = _Arguments(
-            qkv_bias=stacks.qkv_bias.data_ptr(),
-            head_bias=0 if bias is None else bias.data_ptr(),
-            plans=self._plans.data_ptr(),
-            fetches=self._fetches.data_ptr(),
-            line=buffers.line.data_ptr(),
-            rotary=weights.rotary.data_ptr(),
-            cache=cache.data_ptr(),
-            x=buffers.x.data_ptr(),
-            squares=buffers.squares.data_ptr(),
-            residual=buffers.residual.data_ptr(),
-            scores=buffers.scores.data_ptr(),
-            exchange=self._exchange.data_ptr(),
-            epoch=self._epoch.data_ptr(),
-            layer_stride=cache.stride(0),
-            part_stride=cache.stride(1),
-            slot_stride=cache.stride(2),
-            epsilon=config.rms_norm_eps,
-        )
-        maps = [tensor_map(weight.flatten(0, -2), GRANULE) for weight in (stacks.qkv, stacks.out, stacks.gate_up)]
-        maps.append(tensor_map(stacks.down.flatten(0, -2), GRANULE, num_splits=NUM_SPLITS))
-        maps += [tensor_map(weights.head, GRANULE), tensor_map(cache.view(-1, config.head_dim), _BOX_KEYS)]
-        for index, words in enumerate(maps):
-            arguments.maps[index] = (ctypes.c_uint64 * 16)(*words)
+        self._memory = StepMemory(config, weights, plan, buffers, tensor_map)  # the kernel has its addresses
         code = compile_kernel(
-            {
-                "HIDDEN": config.hidden_size,
-                "INNER": config.intermediate_size,
-                "LAYERS": config.num_layers,
-                "QKV_ROWS": stacks.qkv.shape[1],
-                "SPLITS": NUM_SPLITS,
-                "KV_HEADS": config.num_kv_heads,
-                "HEAD_DIM": config.head_dim,
-                "DECODE_KEYS": decode_keys,
-                "MAX_KEYS": MAX_KEYS,
-                "MAX_POSITIONS": cache.shape[4],
-                "SQUARES_STRIDE": buffers.squares.stride(0),
-                "SCALE": f"{scale!r}f",
-                "HEAD_PROGRAM": plan.head_program,
-            },
-            capability=torch.cuda.get_device_capability(device),
+            macros(config, weights, plan, buffers, decode_keys=decode_keys, scale=scale),
+            capability=torch.cuda.get_device_capability(buffers.cache.device),
         )
         self._launch = Launch(
             load_function(code, shared_memory_bytes=plan.shared_memory_bytes),
-            arguments,
+            self._memory.arguments,
             num_programs=plan.num_programs,
             num_threads=32 * (NUM_WARPS + 1),
             shared_memory_bytes=plan.shared_memory_bytes,

@@ -34,7 +34,7 @@ struct Attention {
   // Those beyond the keys are multiplied too, with weights of 0: of what is not a number that would not be 0.
   __device__ __forceinline__ void clear_values(int end) {
     for (int i = num_keys * (HEAD_DIM / 2) + threadIdx.x; i < end * (HEAD_DIM / 2); i += kWorkers) shared.values[i] = 0;
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    fence_copies();
   }
 
   __device__ __forceinline__ void ask_for_context(int layer) {
@@ -68,7 +68,7 @@ struct Attention {
     u64 low, high, since_ns = 0;
     u32 looks = 0;
     do {
-      asm volatile("ld.relaxed.gpu.global.v2.u64 {%0,%1}, [%2];" : "=l"(low), "=l"(high) : "l"(words) : "memory");
+      load_words(words, low, high);
       if ((++looks & 0xFFFF) == 0) check_time(since_ns);
     } while ((u32)(low >> 32) != flag || (u32)(high >> 32) != flag);
     u32* there = is_query ? shared.query + within / (HEAD_DIM / 2) * kQueryPitch + within % (HEAD_DIM / 2)
@@ -94,9 +94,7 @@ struct Attention {
     u32 row = shared_address(shared.values) + (tile * kTileKeys + lane) * (2 * HEAD_DIM) + (warp ^ lane % 8) * 16;
 #pragma unroll
     for (int i = 0; i < kTileSteps; i += 2)
-      asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                   : "=r"(values[i][0]), "=r"(values[i][1]), "=r"(values[i + 1][0]), "=r"(values[i + 1][1])
-                   : "r"(row + i * (32 * HEAD_DIM)));
+      load_transposed(&values[i][0], row + i * (32 * HEAD_DIM));  // and the next step's
   }
 
   // Scores of two tiles' slices, and each tile's highest of this warp to shared memory.

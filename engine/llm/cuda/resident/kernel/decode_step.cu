@@ -87,7 +87,7 @@ struct Worker {
     u32 row = threadIdx.x % 32 / 4;
     long_rows.times<false>(sums, out_shared.inner[split], nullptr);
     if (threadIdx.x % 4 == 0) out_shared.parts[split][row] = sums[0], out_shared.parts[split][row + 8] = sums[2];
-    asm volatile("bar.sync 2, %0;" ::"n"(32 * SPLITS) : "memory");  // of the splits' warps
+    synchronize<2, 32 * SPLITS>();  // the splits' warps
     if (split == 0) {
       float low = 0.0f, high = 0.0f;
 #pragma unroll
@@ -118,21 +118,20 @@ struct Worker {
 };
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1) decode_step(const __grid_constant__ Arguments args) {
-  extern __shared__ __align__(1024) char memory[];
+  DYNAMIC_SHARED(memory);
   Shared& shared = *(Shared*)memory;
   u32 warp = threadIdx.x / 32;
   int kv_head = (int)blockIdx.x - ((int)gridDim.x - KV_HEADS);  // the last programs attend
   if (threadIdx.x < kWarps) {
     begin_barrier(shared.full[threadIdx.x]);
     begin_barrier(shared.empty[threadIdx.x]);
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   __syncthreads();
   if (warp >= kWarps) {  // weights were there before the kernel in front of this one
     fetch_weights(args, shared, memory);
     return;
   }
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  wait_for_kernels_before();
   u32 first_flag = *args.epoch + 1;
   if (kv_head >= 0) {
     attend(args, *(AttentionShared*)(memory + kFixedBytes), shared_address(&shared.full[0]), kv_head, first_flag);

@@ -10,7 +10,7 @@ constexpr int kInner = kMiddle + kMiddleWords, kInnerWords = INNER / 2;
 constexpr int kExchangeWords = kInner + kInnerWords;
 
 __device__ __forceinline__ void send(u64* word, u32 data, u32 flag) {
-  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(word), "l"((u64)flag << 32 | data) : "memory");
+  store_word(word, (u64)flag << 32 | data);
 }
 
 // Trap where others have not sent for so long that they never will: an error, and no GPU that hangs.
@@ -35,9 +35,7 @@ __device__ __forceinline__ void receive(const u64* words, u32 flag, Put put) {
     for (int i = 0; i < PAIRS; i++) {
       int index = 2 * (poller + i * kPollers);
       low[i] = high[i] = (u64)flag << 32;
-      if (index < NUM_WORDS)
-        asm volatile("ld.relaxed.gpu.global.v2.u64 {%0,%1}, [%2];"
-                     : "=l"(low[i]), "=l"(high[i]) : "l"(words + index) : "memory");
+      if (index < NUM_WORDS) load_words(words + index, low[i], high[i]);
     }
 #pragma unroll
     for (int i = 0; i < PAIRS; i++) is_all &= (u32)(low[i] >> 32) == flag && (u32)(high[i] >> 32) == flag;

@@ -1,4 +1,7 @@
-// PTX that has no C++ of its own, and what goes with it. The approximate ones are those that Triton chooses.
+// All PTX, and what goes with it. The approximate instructions are those that Triton chooses. tests/ have another file of
+// this name, by which the kernel's programs run on a CPU.
+
+#define DYNAMIC_SHARED(name) extern __shared__ __align__(1024) char name[]
 
 __device__ __forceinline__ u32 shared_address(const void* there) { return (u32)__cvta_generic_to_shared(there); }
 
@@ -10,6 +13,12 @@ __device__ __forceinline__ void multiply(float (&sums)[4], const u32* a, u32 b0,
 
 __device__ __forceinline__ void load_matrices(u32* a, u32 address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+               : "r"(address));
+}
+
+__device__ __forceinline__ void load_transposed(u32* a, u32 address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
                : "r"(address));
 }
@@ -55,10 +64,38 @@ __device__ __forceinline__ u64 now_ns() {
   return now;
 }
 
+__device__ __forceinline__ u32 now_cycles() { return (u32)clock64(); }
+
+// --- between programs ------------------------------------------------------------------------------------------------
+
+// Each of eight bytes as a whole, in no order among them.
+__device__ __forceinline__ void store_word(u64* there, u64 word) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(there), "l"(word) : "memory");
+}
+
+__device__ __forceinline__ void load_words(const u64* words, u64& first, u64& second) {
+  asm volatile("ld.relaxed.gpu.global.v2.u64 {%0,%1}, [%2];" : "=l"(first), "=l"(second) : "l"(words) : "memory");
+}
+
+__device__ __forceinline__ void wait_for_kernels_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+// --- between warps ---------------------------------------------------------------------------------------------------
+
+template <int ID, int NUM_THREADS>
+__device__ __forceinline__ void synchronize() {
+  asm volatile("bar.sync %0, %1;" ::"n"(ID), "n"(NUM_THREADS) : "memory");
+}
+
+__device__ __forceinline__ void synchronize_workers() { synchronize<1, kWorkers>(); }
+
+// What was written so far, before what the copy engine writes from now on.
+__device__ __forceinline__ void fence_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
 // --- barriers of shared memory, in phases --------------------------------------------------------------------------
 
 __device__ __forceinline__ void begin_barrier(u64& barrier) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&barrier)) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
 __device__ __forceinline__ void wait_for(u32 barrier, u32 phase) {  // until that phase has ended

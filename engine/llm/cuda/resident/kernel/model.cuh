@@ -69,5 +69,3 @@ struct OutShared {  // of the programs of `out` and `down`, behind the slots
 
 constexpr int kFixedBytes = (sizeof(Shared) + 1023) / 1024 * 1024;  // tensor maps swizzle within 1024
 constexpr int kOutShared = kFixedBytes + 2 * kShortSlot + SPLITS * kLongSlot;
-
-__device__ __forceinline__ void synchronize_workers() { asm volatile("bar.sync 1, %0;" ::"n"(kWorkers) : "memory"); }

@@ -21,7 +21,7 @@ struct Slot {
 // What the program's last warp does: fill the slots in the order in which they are needed, each once it was read.
 // Evenly: where all programs ask for all they have room for, what others poll waits behind it in the L2 for microseconds.
 __device__ __forceinline__ void fetch_weights(const Arguments& args, Shared& shared, char* memory) {
-  u32 lane = threadIdx.x % 32, next_cycle = (u32)clock64();
+  u32 lane = threadIdx.x % 32, next_cycle = now_cycles();
   const Fetch mine = args.fetches[blockIdx.x * 32 + lane];
   for (int layer = 0; layer <= LAYERS; layer++)
     for (int i = layer < LAYERS ? 0 : 16;; i++) {
@@ -33,13 +33,13 @@ __device__ __forceinline__ void fetch_weights(const Arguments& args, Shared& sha
       u32 full = shared_address(&shared.full[warp]), empty = shared_address(&shared.empty[warp]);
       bool is_down = kind == kDownRows;
       int num_boxes = is_down ? INNER / SPLITS / kBox : HIDDEN / kBox;
-      int num_rows = kind == kQkvRows ? QKV_ROWS : kind == kGateUpRows ? 2 * INNER : HIDDEN;  // of a layer
+      int num_rows = kind == kQkvRows ? QKV_ROWS : kind == kGateUpRows ? GATE_UP_ROWS : OUT_ROWS;  // of a layer
       int row = (kind == kHeadRows ? 0 : layer * num_rows) + (is_down ? rows / SPLITS : rows) * 16;
       if (fill > 0) wait_for(empty, fill - 1);
       if (lane == 0) {
-        while ((int)((u32)clock64() - next_cycle) < 0) {
+        while ((int)(now_cycles() - next_cycle) < 0) {
         }
-        next_cycle = (u32)clock64() + num_boxes * kBoxCycles;
+        next_cycle = now_cycles() + num_boxes * kBoxCycles;
         expect(full, num_boxes * kBoxBytes);
         load_box(there, args.maps[kind - 1], row, is_down ? rows % SPLITS * num_boxes : 0, full, kEvictFirst);
       }

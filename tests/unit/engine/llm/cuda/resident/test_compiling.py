@@ -17,6 +17,8 @@ SIZES: dict[str, int | str] = {
     "INNER": 4864,
     "LAYERS": 24,
     "QKV_ROWS": 1152,
+    "OUT_ROWS": 896,
+    "GATE_UP_ROWS": 9728,
     "SPLITS": 4,
     "KV_HEADS": 2,
     "HEAD_DIM": 64,

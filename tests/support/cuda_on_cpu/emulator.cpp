@@ -1,0 +1,93 @@
+// One launch of decode_step on a CPU: a shared library for resident_emulator.py.
+
+#include "emulator.h"
+
+#include "decode_step.cu"
+
+inline void __syncthreads() { emulated::this_program().barriers[0].wait(kThreads); }
+
+namespace {
+
+constexpr int kStackBytes = 1 << 16;
+constexpr long kIdleTurns = 300;  // in which nothing happens that somebody may wait for: everybody waits for ever
+
+const Arguments* arguments;
+
+void run_thread() {
+  decode_step(*arguments);
+  emulated::current->is_over = true;
+  emulated::yield();
+}
+
+void do_what_is_due() {
+  auto& pending = emulated::pending;
+  std::shuffle(pending.begin(), pending.end(), emulated::random_numbers);
+  for (size_t i = 0; i < pending.size();)
+    if (pending[i].due <= emulated::turn) {
+      emulated::num_events++;
+      auto act = std::move(pending[i].act);
+      pending[i] = std::move(pending.back());
+      pending.pop_back();
+      act();
+    } else {
+      i++;
+    }
+}
+
+}  // namespace
+
+// 0, or 1 and why in `said`.
+extern "C" int emulate(const Arguments* args, int num_programs, int shared_bytes, unsigned seed, char* said, int room) {
+  arguments = args;
+  emulated::random_numbers.seed(seed);
+  emulated::failure.clear(), emulated::pending.clear(), emulated::turn = 0, emulated::num_events = 0;
+  gridDim.x = num_programs;
+  std::vector<std::unique_ptr<emulated::Program>> programs;
+  std::vector<std::unique_ptr<emulated::Thread>> threads;
+  for (int block = 0; block < num_programs; block++) {
+    auto program = std::make_unique<emulated::Program>();
+    program->memory_with_room.assign(shared_bytes + 1024, (char)0xFF);  // what is not written is not a number
+    size_t begin = ((size_t)program->memory_with_room.data() + 1023) / 1024 * 1024;
+    program->memory.begin = (char*)begin;
+    program->warps.resize(kThreads / 32);
+    for (int index = 0; index < kThreads; index++) {
+      auto thread = std::make_unique<emulated::Thread>();
+      thread->program = program.get(), thread->block = block, thread->index = index;
+      thread->stack = std::make_unique<char[]>(kStackBytes);
+      getcontext(&thread->context);
+      thread->context.uc_stack.ss_sp = thread->stack.get(), thread->context.uc_stack.ss_size = kStackBytes;
+      thread->context.uc_link = nullptr;
+      makecontext(&thread->context, run_thread, 0);
+      threads.push_back(std::move(thread));
+    }
+    programs.push_back(std::move(program));
+  }
+  std::vector<emulated::Thread*> living;
+  for (auto& thread : threads) living.push_back(thread.get());
+  long last_event_turn = 0, num_events = 0;
+  for (; !living.empty() && emulated::failure.empty(); emulated::turn++) {
+    if (emulated::turn % 8 == 0) std::shuffle(living.begin(), living.end(), emulated::random_numbers);
+    for (auto* thread : living) {
+      if (thread->is_parked) continue;
+      emulated::current = thread;
+      threadIdx.x = thread->index, blockIdx.x = thread->block;
+      swapcontext(&emulated::scheduler, &thread->context);
+    }
+    do_what_is_due();
+    size_t num_before = living.size();
+    living.erase(std::remove_if(living.begin(), living.end(), [](auto* thread) { return thread->is_over; }), living.end());
+    if (num_events != emulated::num_events || living.size() != num_before) last_event_turn = emulated::turn;
+    num_events = emulated::num_events;
+    if (emulated::turn - last_event_turn > kIdleTurns) {
+      emulated::failure = "everybody waits: " + std::to_string(living.size()) + " threads, among them";
+      for (size_t i = 0; i < living.size() && i < 8; i++)
+        emulated::failure += " " + std::to_string(living[i]->block) + "." + std::to_string(living[i]->index);
+    }
+  }
+  if (emulated::failure.empty() && !emulated::pending.empty()) {
+    for (auto& job : emulated::pending) job.act();  // stores that nobody waited for, as the epoch's: there at its end
+    emulated::pending.clear();
+  }
+  std::snprintf(said, room, "%s", emulated::failure.c_str());
+  return !emulated::failure.empty();
+}

@@ -1,0 +1,143 @@
+// Threads as fibers, and CUDA's own names for them: what a kernel needs to be compiled for a CPU.
+#pragma once
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace emulated {
+
+struct Thread;
+
+struct BarrierOfThreads {
+  std::vector<Thread*> waiting;
+  void wait(int num_threads);
+};
+
+using Lanes = std::array<std::array<unsigned, 6>, 32>;
+
+struct Warp {
+  BarrierOfThreads barrier;
+  Lanes lanes[2];  // of collective operations, in turn: a lane may be one ahead
+};
+
+struct Program {
+  std::vector<char> memory_with_room;
+  struct Memory {
+    char* begin;
+    char* data() const { return begin; }
+  } memory;
+  std::array<BarrierOfThreads, 16> barriers;
+  std::vector<Warp> warps;
+};
+
+struct Thread {
+  ucontext_t context;
+  std::unique_ptr<char[]> stack;
+  Program* program;
+  unsigned block, index, num_collectives = 0;
+  bool is_over = false, is_parked = false;
+};
+
+struct Later {
+  long due;
+  std::function<void()> act;
+};
+
+inline Thread* current;
+inline ucontext_t scheduler;
+inline std::vector<Later> pending;
+inline std::mt19937 random_numbers;
+inline long turn, num_events;  // events: whatever lets somebody go on
+inline std::string failure;
+
+inline Program& this_program() { return *current->program; }
+inline void yield() { swapcontext(&current->context, &scheduler); }
+
+[[noreturn]] inline void fail(const char* why) {
+  failure = why;
+  for (;;) yield();
+}
+
+inline void later(int at_most, std::function<void()> act) {
+  pending.push_back({turn + 1 + (long)(random_numbers() % at_most), std::move(act)});
+}
+
+inline void BarrierOfThreads::wait(int num_threads) {
+  if ((int)waiting.size() + 1 < num_threads) {
+    waiting.push_back(current);
+    current->is_parked = true;
+    yield();
+    return;
+  }
+  for (Thread* other : waiting) other->is_parked = false;
+  waiting.clear();
+  num_events++;
+}
+
+// Everybody's words in the warp; valid until the lane's next but one.
+inline const Lanes& exchange_in_warp(const unsigned (&mine)[6]) {
+  Warp& warp = this_program().warps[current->index / 32];
+  Lanes& lanes = warp.lanes[current->num_collectives++ % 2];
+  std::copy(std::begin(mine), std::end(mine), lanes[current->index % 32].begin());
+  warp.barrier.wait(32);
+  return lanes;
+}
+
+struct Index {
+  unsigned x;
+};
+
+}  // namespace emulated
+
+inline emulated::Index threadIdx, blockIdx, gridDim;
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __noinline__
+#define __grid_constant__
+#define __launch_bounds__(...)
+
+struct uint4 {
+  unsigned x, y, z, w;
+};
+struct float4 {
+  float x, y, z, w;
+};
+struct float2 {
+  float x, y;
+};
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline unsigned __float_as_uint(float value) {
+  unsigned bits;
+  std::memcpy(&bits, &value, 4);
+  return bits;
+}
+inline float __uint_as_float(unsigned bits) {
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline void __trap() { emulated::fail("a trap"); }
+inline void __syncwarp() {
+  unsigned nothing[6] = {};
+  emulated::exchange_in_warp(nothing);
+}
+inline void __syncthreads();
+inline int __shfl_sync(unsigned, int value, int lane) {
+  unsigned mine[6] = {(unsigned)value};
+  return (int)emulated::exchange_in_warp(mine)[lane][0];
+}
