@@ -157,5 +157,5 @@ def test_a_kernel_that_waits_for_ever_is_seen(both: Both, tmp_path: Path) -> Non
         (kernel / source.name).write_text(text.replace("wait_for(empty, fill - 1)", "wait_for(empty, fill)"))
     broken = EmulatedKernel(both.sizes, made, kernel=kernel)
     both.reference(150, token=3)
-    with pytest.raises(Stuck, match="everybody waits|more arrivals"):
+    with pytest.raises(Stuck, match=r"everybody waits|more arrivals"):
         both.launch(150, 3, seed=0, kernel=broken)
