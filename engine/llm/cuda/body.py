@@ -18,6 +18,7 @@ from voicegate.engine.llm.cuda import ahead_kernels, attention_kernels, linear_k
 from voicegate.engine.llm.cuda.config import WEIGHTS, AheadTile, AheadTiles, Tile, TileTable, tile_for
 from voicegate.engine.llm.cuda.draws import make_draws
 from voicegate.engine.llm.cuda.packing import WorkLayout
+from voicegate.engine.llm.cuda.resident.arguments import Buffers
 from voicegate.engine.llm.cuda.resident.checking import first_difference
 from voicegate.engine.llm.cuda.resident.making import make_resident_step
 from voicegate.engine.llm.cuda.weights import DecoderWeights
@@ -99,12 +100,7 @@ class DecoderBody:
             self.config,
             self._weights,
             self._tiles,
-            line=self._line_words,
-            cache=self.cache,
-            x=self._x,
-            squares=self._squares,
-            residual=self.residual,
-            scores=self.scores,
+            Buffers(self._line_words, self.cache, self._x, self._squares, self.residual, self.scores),
             shared_memory_bytes=max_shared_memory_bytes(self.cache.device),
             scale=self._scale,
         )

@@ -18,22 +18,20 @@ def make_resident_step(
     config: LlmConfig,
     weights: DecoderWeights,
     tiles: TileTable,
+    buffers: Buffers,
     *,
-    line: torch.Tensor,
-    cache: torch.Tensor,
-    x: torch.Tensor,
-    squares: torch.Tensor,
-    residual: torch.Tensor,
-    scores: torch.Tensor,
     shared_memory_bytes: int,
     scale: float,
 ) -> Callable[[], None] | None:
-    """Its launch: see ResidentStep. None where it cannot be: steps are then as all others, which is logged if odd."""
-    if cache.dtype != torch.bfloat16:
+    """Its launch: see ResidentStep. None, so that lone lines go as all others, for another GPU, model or precision.
+
+    And where it cannot be compiled or loaded here, which is logged. `shared_memory_bytes` that a program may take.
+    """
+    if buffers.cache.dtype != torch.bfloat16:
         return None
     plan = make_plan(
         config,
-        num_programs=torch.cuda.get_device_properties(cache.device).multi_processor_count,
+        num_programs=torch.cuda.get_device_properties(buffers.cache.device).multi_processor_count,
         shared_memory_bytes=shared_memory_bytes,
         num_splits=tiles.down[0][1].num_splits,
         decode_keys=tiles.attention.decode_keys,
@@ -44,7 +42,6 @@ def make_resident_step(
         # Needs cuda-bindings, which a CPU lacks.
         from voicegate.engine.llm.cuda.resident.step import ResidentStep  # noqa: PLC0415
 
-        buffers = Buffers(line, cache, x, squares, residual, scores)
         return ResidentStep(config, weights, plan, buffers, decode_keys=tiles.attention.decode_keys, scale=scale).launch
     except (ImportError, RuntimeError) as error:
         log.warning("no_resident_step", error=str(error), cost="a lone line's step takes a quarter more")

@@ -291,3 +291,28 @@ def test_a_first_block_is_one_launch_and_later_ones_go_in_parts(monkeypatch: pyt
     assert launches[True] == [3] + [2, 1] * (len(launches[True]) // 2)
     assert set(launches[False]) == {1}
     assert sum(launches[True]) == sum(launches[False])
+
+
+def test_the_llm_is_told_whether_it_has_the_device_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it has until the flow begins; then not before all that the flow and the vocoder make has been fetched."""
+    lanes = Lanes()
+    llm, token2wav = lanes.stages.llm, lanes.engine.core._pipeline.token2wav
+    told: list[tuple[bool, bool]] = []
+    launch = llm.launch
+
+    def noted(sequence_ids: Sequence[int], *, has_device: bool = False) -> None:
+        told.append((has_device, token2wav.is_busy))
+        launch(sequence_ids, has_device=has_device)
+
+    monkeypatch.setattr(llm, "launch", noted)
+    lanes.speak("u")
+    lanes.step_until(lambda: token2wav.is_busy, lanes.llm)
+    assert told
+    assert set(told) == {(True, False)}
+    told.clear()
+    lanes.speak("other", "It rains.")
+    lanes.step_until(lambda: len(told) > 3, lanes.llm)
+    assert set(told) == {(False, True)}
+    told.clear()
+    lanes.engine.run()
+    assert all(has_device is not is_busy for has_device, is_busy in told)
