@@ -20,7 +20,7 @@ def test_a_part_is_all_its_sections_and_a_section_is_itself() -> None:
     assert chosen_sections(parser().parse_args([]).part) == {name: part.sections for name, part in PARTS.items()}
     assert chosen_sections(["flow"]) == {"flow": PARTS["flow"].sections}
     assert chosen_sections(["vocoder.parts", "llm.host", "llm", "vocoder.batches"]) == {
-        "llm": ("device", "host", "samplings"),
+        "llm": ("alone", "device", "host", "samplings"),
         "vocoder": ("batches", "parts"),
     }
 
@@ -29,7 +29,7 @@ def test_a_part_is_all_its_sections_and_a_section_is_itself() -> None:
     ("name", "message"),
     [
         ("dance", "no part 'dance'; there are llm, flow, vocoder, stepaudio2"),
-        ("llm.flow", "llm has no section 'flow'; it has device"),
+        ("llm.flow", "llm has no section 'flow'; it has alone, device"),
     ],
 )
 def test_what_there_is_not_is_refused_with_what_there_is(
