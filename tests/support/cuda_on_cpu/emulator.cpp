@@ -75,7 +75,8 @@ extern "C" int emulate(const Arguments* args, int num_programs, int shared_bytes
     }
     do_what_is_due();
     size_t num_before = living.size();
-    living.erase(std::remove_if(living.begin(), living.end(), [](auto* thread) { return thread->is_over; }), living.end());
+    auto is_over = [](auto* thread) { return thread->is_over; };
+    living.erase(std::remove_if(living.begin(), living.end(), is_over), living.end());
     if (num_events != emulated::num_events || living.size() != num_before) last_event_turn = emulated::turn;
     num_events = emulated::num_events;
     if (emulated::turn - last_event_turn > kIdleTurns) {

@@ -1,11 +1,15 @@
-// Stands in for the kernel's file of this name: its programs on a CPU, all threads at once, in an order that a seed gives.
+// Stands in for the kernel's file of this name: its programs on a CPU, all threads at once, in an order that a seed
+// gives.
 //
-// A thread is a fiber that yields wherever it waits. What a GPU does meanwhile, copies and stores that others see, is done
-// some turns later, in any order. Arithmetic is float32, rounded where the kernel rounds. Included behind model.cuh.
+// A thread is a fiber that yields wherever it waits. What a GPU does meanwhile, copies and stores that others see, is
+// done some turns later, in any order. Arithmetic is float32, rounded where the kernel rounds. Included behind
+// model.cuh.
 
 #define DYNAMIC_SHARED(name) char* name = emulated::this_program().memory.data()
 
-inline u32 shared_address(const void* there) { return (u32)((const char*)there - emulated::this_program().memory.data()); }
+inline u32 shared_address(const void* there) {
+  return (u32)((const char*)there - emulated::this_program().memory.data());
+}
 inline char* shared_pointer(u32 address) { return emulated::this_program().memory.data() + address; }
 
 inline float low_of(u32 word) { return __uint_as_float(word << 16); }
@@ -86,7 +90,7 @@ void synchronize() {
 
 inline void synchronize_workers() { synchronize<1, kWorkers>(); }
 
-// --- barriers of shared memory: of one arrival -------------------------------------------------------------------------
+// --- barriers of shared memory: of one arrival ----------------------------------------------------------------------
 
 struct Barrier {
   unsigned short phase;

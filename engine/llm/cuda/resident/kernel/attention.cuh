@@ -82,7 +82,8 @@ struct Attention {
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
     for (int turn = 0; turn < 2 * kTileTurns; turn++) {
-      u32 row = shared_address(shared.keys) + ((first_tile * kTileTurns + turn) * kWarps + warp) * (16 * HEAD_DIM) + lane % 8 * (2 * HEAD_DIM);
+      u32 row = shared_address(shared.keys) + ((first_tile * kTileTurns + turn) * kWarps + warp) * (16 * HEAD_DIM) +
+                lane % 8 * (2 * HEAD_DIM);
       load_matrices(&keys[turn][0], row + (lane / 8 ^ lane % 8) * 16);
       load_matrices(&keys[turn][4], row + ((lane / 8 + 4) ^ lane % 8) * 16);
     }
@@ -196,7 +197,8 @@ struct Attention {
   }
 };
 
-__device__ __noinline__ void attend(const Arguments& args, AttentionShared& shared, u32 barrier, int kv_head, u32 first_flag) {
+__device__ __noinline__ void attend(const Arguments& args, AttentionShared& shared, u32 barrier, int kv_head,
+                                    u32 first_flag) {
   Attention attention{args, shared, barrier, kv_head};
   attention.begin();
   for (int layer = 0; layer < LAYERS; layer++) {

@@ -2,11 +2,12 @@
 //
 // A step's 120 kernels wait for one another longer than each of them takes. Here one program stays on each
 // multiprocessor, and a warp has the same rows of every layer's weights (plan.py). They come to its slot of shared
-// memory while it waits: a program holds a layer's worth of them. Activations go from program to program in words that
-// say of which layer they are (exchange.cuh): who reads them polls the data itself, and there is no barrier of the grid.
+// memory while it waits: a program holds a layer's worth of them. Activations go from program to program in words
+// that say of which layer they are (exchange.cuh): who reads them polls the data itself, and there is no barrier of
+// the grid.
 //
-// Arithmetic and its order are those of linear_kernels.py and attention_kernels.py, bit for bit (tests/gpu): products by
-// m16n8k16 in ascending k, one chain an output and split; nothing is fused that is not fused there.
+// Arithmetic and its order are those of linear_kernels.py and attention_kernels.py, bit for bit (tests/gpu): products
+// by m16n8k16 in ascending k, one chain an output and split; nothing is fused that is not fused there.
 //
 // All programs must be resident at once, one a multiprocessor, so nothing may wait for this kernel that it waits for.
 
@@ -95,7 +96,8 @@ struct Worker {
         low = __fadd_rn(low, out_shared.parts[part][row]);
         high = __fadd_rn(high, out_shared.parts[part][row + 8]);
       }
-      finish_residual(out_shared, low, high, plan.first / SPLITS, exchange_of(layer + 1) + kInput, first_flag + layer + 1);
+      u64* words = exchange_of(layer + 1) + kInput;
+      finish_residual(out_shared, low, high, plan.first / SPLITS, words, first_flag + layer + 1);
     }
     slot.give_back();
   }
@@ -141,7 +143,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) decode_step(const __gr
   const Plan first = plans[0];  // its warp has a part in all that others of its program have
   bool projects_qkv = first.first_kind == kQkvRows, projects_out = first.first_kind == kOutRows;
   Worker worker{args, shared, *(OutShared*)(memory + kOutShared), plans[warp], first_flag};
-  worker.slot = {memory + worker.plan.offset, shared_address(&shared.full[warp]), shared_address(&shared.empty[warp]), 0};
+  u32 full = shared_address(&shared.full[warp]), empty = shared_address(&shared.empty[warp]);
+  worker.slot = {memory + worker.plan.offset, full, empty, 0};
   worker.begin(projects_out, first.first * 16);
   for (int layer = 0; layer < LAYERS; layer++) {
     if (projects_qkv) worker.project_qkv(layer);

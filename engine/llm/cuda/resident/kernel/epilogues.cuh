@@ -21,7 +21,8 @@ struct QkvRows {
       cosine[half] = is_turned ? turn[0] : 1.0f;
       sine[half] = is_turned ? turn[1] : 0.0f;
       place[half] = channel / (KV_HEADS * HEAD_DIM) * args.part_stride + args.line[1] * args.slot_stride +
-                    (u64)(within / HEAD_DIM) * (MAX_POSITIONS * HEAD_DIM) + (u64)position * HEAD_DIM + within % HEAD_DIM;
+                    (u64)(within / HEAD_DIM) * (MAX_POSITIONS * HEAD_DIM) + (u64)position * HEAD_DIM +
+                    within % HEAD_DIM;
     }
     load_bias(args, 0);
   }
@@ -52,7 +53,8 @@ struct QkvRows {
 };
 
 // Added to the residual, for those who read it next: values in pairs, and the sum of the 16 squares.
-__device__ __forceinline__ void finish_residual(OutShared& shared, float low, float high, int granule, u64* words, u32 flag) {
+__device__ __forceinline__ void finish_residual(OutShared& shared, float low, float high, int granule, u64* words,
+                                                u32 flag) {
   u32 lane = threadIdx.x % 32;
   float values[2] = {__fadd_rn(low, shared.residual[lane / 4]), __fadd_rn(high, shared.residual[lane / 4 + 8])};
   float squares[2];

@@ -1,4 +1,4 @@
-// Activations on their way from program to program: words of eight bytes, four of data and four that say of which layer.
+// Activations on their way from program to program: words of eight bytes, four of data, four that say of which layer.
 
 // Twice: for even layers and for odd ones. A layer's readers are through before its second successor's writers begin,
 // since everybody has a part in every layer that the rest of it waits for.

@@ -1,5 +1,5 @@
-// All PTX, and what goes with it. The approximate instructions are those that Triton chooses. tests/ have another file of
-// this name, by which the kernel's programs run on a CPU.
+// All PTX, and what goes with it. The approximate instructions are those that Triton chooses. tests/ have another file
+// of this name, by which the kernel's programs run on a CPU.
 
 #define DYNAMIC_SHARED(name) extern __shared__ __align__(1024) char name[]
 

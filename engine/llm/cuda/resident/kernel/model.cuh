@@ -1,4 +1,4 @@
-// Sizes, what the host gives, and who has which part. Macros: compiling.py. Structures: step.py and plan.py have them too.
+// Sizes, what the host gives, and who has which part. Macros and structures: arguments.py and plan.py have them too.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -8,7 +8,7 @@ constexpr int kPollers = kWorkers - 32;  // all warps but the first, whose weigh
 constexpr int kBox = 64, kBoxBytes = 2 * 16 * kBox;  // of a tensor map: inputs, times 16 rows
 constexpr int kShortSteps = HIDDEN / 16, kLongSteps = INNER / SPLITS / 16;  // of 16 inputs
 constexpr int kShortSlot = 32 * HIDDEN, kLongSlot = 32 * (INNER / SPLITS);  // bytes of 16 rows
-constexpr int kShortLane = 2 * kShortSteps + 4, kLongLane = 2 * kLongSteps + 4;  // words a lane of an operand's fragments
+constexpr int kShortLane = 2 * kShortSteps + 4, kLongLane = 2 * kLongSteps + 4;  // words a lane of an operand
 constexpr int kGranules = HIDDEN / 16;  // of rows of `out` and `down`
 constexpr int kQueries = HIDDEN / 2, kKeys = KV_HEADS * HEAD_DIM / 2;  // in words
 constexpr int kGroup = HIDDEN / HEAD_DIM / KV_HEADS;  // heads of a key head

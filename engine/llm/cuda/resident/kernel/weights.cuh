@@ -1,7 +1,8 @@
 // Weights on their way to shared memory, and the product of 16 of their rows.
 
-constexpr int kHeldSteps = 8;    // whose weights are in registers before the input is there
-constexpr int kBoxCycles = 120;  // from one box to the next; lower -> who polls waits behind them, higher -> they are late
+constexpr int kHeldSteps = 8;  // whose weights are in registers before the input is there
+// From one box to the next; lower -> who polls waits behind them, higher -> they are late.
+constexpr int kBoxCycles = 120;
 
 // A warp's part of the program's shared memory, which is filled and read in turn.
 struct Slot {
@@ -19,7 +20,7 @@ struct Slot {
 };
 
 // What the program's last warp does: fill the slots in the order in which they are needed, each once it was read.
-// Evenly: where all programs ask for all they have room for, what others poll waits behind it in the L2 for microseconds.
+// Evenly: where all programs ask for all they have room for, what others poll waits behind it in the L2 for 5 us.
 __device__ __forceinline__ void fetch_weights(const Arguments& args, Shared& shared, char* memory) {
   u32 lane = threadIdx.x % 32, next_cycle = now_cycles();
   const Fetch mine = args.fetches[blockIdx.x * 32 + lane];
