@@ -68,7 +68,9 @@ extern "C" int emulate(const Arguments* args, int num_programs, int shared_bytes
   for (; !living.empty() && emulated::failure.empty(); emulated::turn++) {
     if (emulated::turn % 8 == 0) std::shuffle(living.begin(), living.end(), emulated::random_numbers);
     for (auto* thread : living) {
-      if (thread->is_parked) continue;
+      // Who polls looks again when something was stored, and now and then.
+      bool has_seen_all = thread->is_polling && thread->num_stores_seen == emulated::num_stores;
+      if (thread->is_parked || (has_seen_all && emulated::turn % 16 != 0)) continue;
       emulated::current = thread;
       threadIdx.x = thread->index, blockIdx.x = thread->block;
       swapcontext(&emulated::scheduler, &thread->context);

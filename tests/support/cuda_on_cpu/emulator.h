@@ -45,7 +45,8 @@ struct Thread {
   std::unique_ptr<char[]> stack;
   Program* program;
   unsigned block, index, num_collectives = 0;
-  bool is_over = false, is_parked = false;
+  bool is_over = false, is_parked = false, is_polling = false;
+  long num_stores_seen = -1;
 };
 
 struct Later {
@@ -57,7 +58,7 @@ inline Thread* current;
 inline ucontext_t scheduler;
 inline std::vector<Later> pending;
 inline std::mt19937 random_numbers;
-inline long turn, num_events;  // events: whatever lets somebody go on
+inline long turn, num_stores, num_events;  // events: whatever lets somebody go on
 inline std::string failure;
 
 inline Program& this_program() { return *current->program; }

@@ -72,11 +72,14 @@ inline u32 now_cycles() {
 }
 
 inline void store_word(u64* there, u64 word) {
-  emulated::later(3, [=] { *there = word; });
+  emulated::later(3, [=] { *there = word, emulated::num_stores++; });
 }
 
 inline void load_words(const u64* words, u64& first, u64& second) {
+  emulated::current->is_polling = true;
   emulated::yield();
+  emulated::current->is_polling = false;
+  emulated::current->num_stores_seen = emulated::num_stores;
   first = words[0], second = words[1];
 }
 
