@@ -68,6 +68,14 @@ def load_function(code: bytes, *, shared_memory_bytes: int) -> Any:
     return function
 
 
+def is_shared(device: torch.device) -> bool:
+    """Whether other processes' kernels run beside ours on it, by MPS. Not, of a driver that does not say."""
+    attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MPS_ENABLED
+    handle = checked(driver.cuDeviceGet(device.index or 0))
+    status, is_enabled = driver.cuDeviceGetAttribute(attribute, handle)
+    return status == driver.CUresult.CUDA_SUCCESS and bool(is_enabled)
+
+
 def tensor_map(matrix: torch.Tensor, num_rows: int, num_splits: int) -> tuple[int, ...]:
     """CUtensorMap's words, of bfloat16: a load is so many rows of a split's columns, 64 of all behind 64 of all.
 

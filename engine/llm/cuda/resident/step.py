@@ -3,10 +3,20 @@
 import torch
 
 from voicegate.engine.llm.cuda.resident.arguments import Buffers, StepMemory, macros
-from voicegate.engine.llm.cuda.resident.compiling import Launch, compile_kernel, load_function, tensor_map
+from voicegate.engine.llm.cuda.resident.compiling import (
+    Launch,
+    compile_kernel,
+    is_shared,
+    load_function,
+    tensor_map,
+)
 from voicegate.engine.llm.cuda.resident.plan import NUM_WARPS, ResidentPlan
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 from voicegate.engine.model.config import LlmConfig
+
+
+class DeviceShared(RuntimeError):
+    pass
 
 
 class ResidentStep:
@@ -25,7 +35,13 @@ class ResidentStep:
         decode_keys: int,
         scale: float,
     ) -> None:
-        """`scale` of scores, to the base 2. Raises KernelNotCompiled, and RuntimeError for what the driver refuses."""
+        """`scale` of scores, to the base 2.
+
+        Raises KernelNotCompiled, RuntimeError for what the driver refuses, and DeviceShared: of two such kernels each
+        would wait for the multiprocessors that the other has.
+        """
+        if is_shared(buffers.cache.device):
+            raise DeviceShared("the GPU is shared by MPS: another engine's step might wait for ours, and ours for it")
         self._memory = StepMemory(config, weights, plan, buffers, tensor_map)  # the kernel has its addresses
         code = compile_kernel(
             macros(config, weights, plan, buffers, decode_keys=decode_keys, scale=scale),
