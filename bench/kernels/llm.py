@@ -50,16 +50,10 @@ def step_us(body: DecoderBody, num_lines: int, num_samples: int, position: int) 
 
 def alone_us(body: DecoderBody, position: int) -> dict[str, float]:
     """A lone line's step: as all others, by its own kernel, and as all others once more."""
-    fill_work(body, 1, 1, position=position)
-
-    def step() -> None:
-        body.run(1)
-        body.sample(1)
-
-    figures = {"launches": captured_us(step)}
+    figures = {"launches": step_us(body, 1, 1, position)}
     if body.can_step_alone:
         figures["resident"] = captured_us(body.step_alone)
-        figures["launches again"] = captured_us(step)
+        figures["launches again"] = step_us(body, 1, 1, position)
     return figures
 
 

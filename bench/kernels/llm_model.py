@@ -47,7 +47,6 @@ def make_body(
     max_lines: int = 1024,
     max_positions: int = 512,
     sampling: Sampling = REPETITION_AWARE,
-    is_resident: bool = False,
 ) -> DecoderBody:
     return DecoderBody(
         config,
@@ -59,7 +58,6 @@ def make_body(
         max_samples=512,
         tiles=tiles,
         is_pdl=can_overlap(weights.table.device),
-        is_resident=is_resident,
     )
 
 

@@ -46,9 +46,8 @@ extern "C" int emulate(const Arguments* args, int num_programs, int shared_bytes
   std::vector<std::unique_ptr<emulated::Thread>> threads;
   for (int block = 0; block < num_programs; block++) {
     auto program = std::make_unique<emulated::Program>();
-    program->memory_with_room.assign(shared_bytes + 1024, (char)0xFF);  // what is not written is not a number
-    size_t begin = ((size_t)program->memory_with_room.data() + 1023) / 1024 * 1024;
-    program->memory.begin = (char*)begin;
+    program->room.assign(shared_bytes + 1024, (char)0xFF);  // what is not written is not a number
+    program->memory = (char*)(((size_t)program->room.data() + 1023) / 1024 * 1024);
     program->warps.resize(kThreads / 32);
     for (int index = 0; index < kThreads; index++) {
       auto thread = std::make_unique<emulated::Thread>();

@@ -31,11 +31,8 @@ struct Warp {
 };
 
 struct Program {
-  std::vector<char> memory_with_room;
-  struct Memory {
-    char* begin;
-    char* data() const { return begin; }
-  } memory;
+  std::vector<char> room;
+  char* memory;  // in it, aligned
   std::array<BarrierOfThreads, 16> barriers;
   std::vector<Warp> warps;
 };

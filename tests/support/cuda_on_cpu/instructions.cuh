@@ -5,12 +5,12 @@
 // done some turns later, in any order. Arithmetic is float32, rounded where the kernel rounds. Included behind
 // model.cuh.
 
-#define DYNAMIC_SHARED(name) char* name = emulated::this_program().memory.data()
+#define DYNAMIC_SHARED(name) char* name = emulated::this_program().memory
 
 inline u32 shared_address(const void* there) {
-  return (u32)((const char*)there - emulated::this_program().memory.data());
+  return (u32)((const char*)there - emulated::this_program().memory);
 }
-inline char* shared_pointer(u32 address) { return emulated::this_program().memory.data() + address; }
+inline char* shared_pointer(u32 address) { return emulated::this_program().memory + address; }
 
 inline float low_of(u32 word) { return __uint_as_float(word << 16); }
 inline float high_of(u32 word) { return __uint_as_float(word & 0xFFFF0000u); }

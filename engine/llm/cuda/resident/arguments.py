@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from voicegate.engine.llm.cuda.resident.plan import GRANULE, MAX_KEYS, NUM_SPLITS, ResidentPlan
+from voicegate.engine.llm.cuda.resident.plan import DECODE_KEYS, GRANULE, MAX_KEYS, NUM_SPLITS, ResidentPlan
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 from voicegate.engine.model.config import LlmConfig
 
@@ -41,12 +41,20 @@ class Arguments(ctypes.Structure):
     )
 
 
-class StepMemory:
-    """What programs exchange, what each does, and all that the arguments have the addresses of."""
+class KernelInputs:
+    """Arguments and macros, with what programs exchange, what each does, and all else that has its address there."""
 
     def __init__(
-        self, config: LlmConfig, weights: DecoderWeights, plan: ResidentPlan, buffers: Buffers, make_map: MakeMap
+        self,
+        config: LlmConfig,
+        weights: DecoderWeights,
+        plan: ResidentPlan,
+        buffers: Buffers,
+        make_map: MakeMap,
+        *,
+        scale: float,
     ) -> None:
+        """`scale` of scores, to the base 2."""
         device, cache = buffers.cache.device, buffers.cache
         num_words = 2 * (
             2 * (config.hidden_size // 2 + config.hidden_size // GRANULE)
@@ -84,32 +92,20 @@ class StepMemory:
         maps += [make_map(weights.head, GRANULE, 1), make_map(cache.view(-1, config.head_dim), _BOX_KEYS, 1)]
         for index, words in enumerate(maps):
             self.arguments.maps[index] = (ctypes.c_uint64 * 16)(*words)
-
-
-def macros(
-    config: LlmConfig,
-    weights: DecoderWeights,
-    plan: ResidentPlan,
-    buffers: Buffers,
-    *,
-    decode_keys: int,
-    scale: float,
-) -> dict[str, int | str]:
-    """`scale` of scores, to the base 2."""
-    return {
-        "HIDDEN": config.hidden_size,
-        "INNER": config.intermediate_size,
-        "LAYERS": config.num_layers,
-        "QKV_ROWS": weights.stacks.qkv.shape[1],  # as they are padded
-        "OUT_ROWS": weights.stacks.out.shape[1],
-        "GATE_UP_ROWS": weights.stacks.gate_up.shape[1],
-        "SPLITS": NUM_SPLITS,
-        "KV_HEADS": config.num_kv_heads,
-        "HEAD_DIM": config.head_dim,
-        "DECODE_KEYS": decode_keys,
-        "MAX_KEYS": MAX_KEYS,
-        "MAX_POSITIONS": buffers.cache.shape[4],
-        "SQUARES_STRIDE": buffers.squares.stride(0),
-        "SCALE": f"{scale!r}f",
-        "HEAD_PROGRAM": plan.head_program,
-    }
+        self.macros: dict[str, int | str] = {
+            "HIDDEN": config.hidden_size,
+            "INNER": config.intermediate_size,
+            "LAYERS": config.num_layers,
+            "QKV_ROWS": stacks.qkv.shape[1],  # as they are padded
+            "OUT_ROWS": stacks.out.shape[1],
+            "GATE_UP_ROWS": stacks.gate_up.shape[1],
+            "SPLITS": NUM_SPLITS,
+            "KV_HEADS": config.num_kv_heads,
+            "HEAD_DIM": config.head_dim,
+            "DECODE_KEYS": DECODE_KEYS,
+            "MAX_KEYS": MAX_KEYS,
+            "MAX_POSITIONS": cache.shape[4],
+            "SQUARES_STRIDE": buffers.squares.stride(0),
+            "SCALE": f"{scale!r}f",
+            "HEAD_PROGRAM": plan.head_program,
+        }

@@ -42,7 +42,7 @@ def make_resident_step(
         # Needs cuda-bindings, which a CPU lacks.
         from voicegate.engine.llm.cuda.resident.step import ResidentStep  # noqa: PLC0415
 
-        return ResidentStep(config, weights, plan, buffers, decode_keys=tiles.attention.decode_keys, scale=scale).launch
+        return ResidentStep(config, weights, plan, buffers, scale=scale).launch
     except (ImportError, RuntimeError) as error:
         log.warning("no_resident_step", error=str(error), cost="a lone line's step takes a quarter more")
         return None

@@ -21,7 +21,7 @@ NUM_SPLITS: Final = 4  # of `down`, as in config.TileTable
 GRANULE: Final = 16  # rows of a share
 BOX: Final = 64  # inputs: a row's 128 bytes, which a tensor map swizzles
 MAX_KEYS: Final = 512  # before the line's own; higher -> more shared memory and registers
-_DECODE_KEYS: Final = 128  # config.AttentionTile's
+DECODE_KEYS: Final = 128  # config.AttentionTile's
 _NUM_FETCHES: Final = 16  # of a layer at most
 _OUT_SHORTS: Final = 2  # slots of a program of `out` and `down` for rows of `hidden_size` inputs
 _SLOT_ALIGNMENT: Final = 1024  # of what a tensor map swizzles
@@ -68,7 +68,7 @@ def make_plan(
     `num_splits` and `decode_keys`: of the kernels whose order of summation it has to have.
     """
     sizes = _Sizes(config)
-    if (num_splits, decode_keys) != (NUM_SPLITS, _DECODE_KEYS) or not sizes.are_possible:
+    if (num_splits, decode_keys) != (NUM_SPLITS, DECODE_KEYS) or not sizes.are_possible:
         return None
     num_out = config.hidden_size // GRANULE
     num_qkv = num_out + 2 * config.num_kv_heads * config.head_dim // GRANULE
@@ -130,7 +130,6 @@ class _Sizes:
     """Of a program's shared memory, in bytes, as model.cuh and attention.cuh have it."""
 
     def __init__(self, config: LlmConfig) -> None:
-        self._config = config
         group, num_inputs = config.num_heads // config.num_kv_heads, config.intermediate_size // NUM_SPLITS
         self.are_possible = (
             config.head_dim == BOX
@@ -151,7 +150,7 @@ class _Sizes:
             + NUM_SPLITS * _operand_bytes(num_inputs)
         )
         query_words = 8 * (config.head_dim // 2 + 4) + config.head_dim
-        highest_words = MAX_KEYS // _DECODE_KEYS * 8 * NUM_WARPS
+        highest_words = MAX_KEYS // DECODE_KEYS * 8 * NUM_WARPS
         self.attention_bytes = 4 * (query_words + highest_words + 8 * (MAX_KEYS // 2 + 4) + MAX_KEYS * config.head_dim)
 
     def slot_offset(self, warp: int, *, is_out: bool) -> int:

@@ -2,7 +2,7 @@
 
 import torch
 
-from voicegate.engine.llm.cuda.resident.arguments import Buffers, StepMemory, macros
+from voicegate.engine.llm.cuda.resident.arguments import Buffers, KernelInputs
 from voicegate.engine.llm.cuda.resident.compiling import (
     Launch,
     compile_kernel,
@@ -32,7 +32,6 @@ class ResidentStep:
         plan: ResidentPlan,
         buffers: Buffers,
         *,
-        decode_keys: int,
         scale: float,
     ) -> None:
         """`scale` of scores, to the base 2.
@@ -42,14 +41,12 @@ class ResidentStep:
         """
         if is_shared(buffers.cache.device):
             raise DeviceShared("the GPU is shared by MPS: another engine's step might wait for ours, and ours for it")
-        self._memory = StepMemory(config, weights, plan, buffers, tensor_map)  # the kernel has its addresses
-        code = compile_kernel(
-            macros(config, weights, plan, buffers, decode_keys=decode_keys, scale=scale),
-            capability=torch.cuda.get_device_capability(buffers.cache.device),
-        )
+        self._inputs = KernelInputs(config, weights, plan, buffers, tensor_map, scale=scale)
+        capability = torch.cuda.get_device_capability(buffers.cache.device)
+        code = compile_kernel(self._inputs.macros, capability=capability)
         self._launch = Launch(
             load_function(code, shared_memory_bytes=plan.shared_memory_bytes),
-            self._memory.arguments,
+            self._inputs.arguments,
             num_programs=plan.num_programs,
             num_threads=32 * (NUM_WARPS + 1),
             shared_memory_bytes=plan.shared_memory_bytes,

@@ -90,4 +90,4 @@ def test_on_a_shared_gpu_there_is_no_such_step(monkeypatch: pytest.MonkeyPatch) 
     none = cast(Any, None)
     buffers = Buffers(none, torch.zeros(1), none, none, none, none)
     with pytest.raises(DeviceShared, match="shared by MPS"):
-        ResidentStep(none, none, none, buffers, decode_keys=128, scale=1.0)
+        ResidentStep(none, none, none, buffers, scale=1.0)

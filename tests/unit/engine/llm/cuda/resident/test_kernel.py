@@ -15,7 +15,7 @@ from tests.unit.engine.llm.support import small_llm_config
 from voicegate.engine.llm.cuda.body import DecoderBody
 from voicegate.engine.llm.cuda.config import AttentionTile, Tile, TileTable
 from voicegate.engine.llm.cuda.packing import USE_LAST_TOKEN
-from voicegate.engine.llm.cuda.resident.arguments import Buffers, StepMemory, macros
+from voicegate.engine.llm.cuda.resident.arguments import Buffers, KernelInputs
 from voicegate.engine.llm.cuda.resident.plan import ResidentPlan, make_plan
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 from voicegate.engine.llm.model import llm_shapes
@@ -89,9 +89,8 @@ class Both:
         plan = make_plan(CONFIG, num_programs=34, shared_memory_bytes=232_448, num_splits=4, decode_keys=128)
         assert plan is not None
         self.plan: ResidentPlan = plan
-        self.memory = StepMemory(CONFIG, half, plan, self.buffers, map_on_cpu)
-        self.sizes = macros(CONFIG, half, plan, self.buffers, decode_keys=128, scale=1.4426950408889634 / 8)
-        self.kernel = EmulatedKernel(self.sizes, folder)
+        self.inputs = KernelInputs(CONFIG, half, plan, self.buffers, map_on_cpu, scale=1.4426950408889634 / 8)
+        self.kernel = EmulatedKernel(self.inputs.macros, folder)
         self._table = half.table
 
     def reference(self, position: int, token: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -118,7 +117,7 @@ class Both:
         self.buffers.squares.zero_()
         self.buffers.squares[0, 0] = value.square().sum()
         self.buffers.scores.fill_(torch.nan)
-        (kernel or self.kernel).launch(self.memory.arguments, self.plan, seed=seed)
+        (kernel or self.kernel).launch(self.inputs.arguments, self.plan, seed=seed)
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +154,7 @@ def test_a_kernel_that_waits_for_ever_is_seen(both: Both, tmp_path: Path) -> Non
     for source in KERNEL.iterdir():
         text = source.read_text()
         (kernel / source.name).write_text(text.replace("wait_for(empty, fill - 1)", "wait_for(empty, fill)"))
-    broken = EmulatedKernel(both.sizes, made, kernel=kernel)
+    broken = EmulatedKernel(both.inputs.macros, made, kernel=kernel)
     both.reference(150, token=3)
     with pytest.raises(Stuck, match=r"everybody waits|more arrivals"):
         both.launch(150, 3, seed=0, kernel=broken)
