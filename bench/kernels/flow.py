@@ -20,7 +20,8 @@ from voicegate.engine.token2wav.flow.block_context import BlockRow
 from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.cuda.buffers import BatchView
 from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
-from voicegate.engine.token2wav.flow.cuda.ops import STEP_OPS
+from voicegate.engine.token2wav.flow.cuda.fused_attention import attend, attend_tile
+from voicegate.engine.token2wav.flow.cuda.ops import STEP_OPS, StepOps
 from voicegate.engine.token2wav.flow.cuda.solver import CudaSolve, CudaSolver
 from voicegate.engine.token2wav.flow.cuda.tensors import flow_tensors
 from voicegate.engine.token2wav.flow.estimator import EstimatorLayer
@@ -28,10 +29,12 @@ from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.runner import FlowRunner
 from voicegate.engine.token2wav.flow.stream import BlockStream
 
-SECTIONS: Final = ("blocks", "kinds", "fp8", "float8_products", "precision")
+SECTIONS: Final = ("blocks", "alone", "kinds", "fp8", "float8_products", "precision")
 # Whole blocks that fill a bucket.
 _BATCHES: Final = (1, 2, 4, 8, 12, 18, 24, 34, 42, 50, 62, 74, 84)
 _KIND_BATCHES: Final = (1, 4, 18, 34, 84)
+_CONTEXTS_ALONE: Final = (50, 150, 300, 450)
+_OPS_OF_MANY: Final = replace(STEP_OPS, attend=partial(attend, tile=attend_tile(torch.bfloat16, FRAMES_PER_BLOCK)))
 
 
 def begin(solver: CudaSolver, fixture: FlowFixture, num_rows: int, context: int) -> CudaSolve:
@@ -58,6 +61,24 @@ def batch_ms(
     figure = device_ms(work)
     solve.release()
     return figure
+
+
+def measure_alone(fixture: FlowFixture) -> dict[int, tuple[float, float, float]]:
+    """A block alone, by context: ms with attention as many rows have it, with its own, and with the first again."""
+    print("a block alone: frames of context, ms with attention of many rows, its own, of many again")
+    figures = {}
+    for context in _CONTEXTS_ALONE:
+        times = [_alone_ms(fixture, ops, context) for ops in (_OPS_OF_MANY, STEP_OPS, _OPS_OF_MANY)]
+        figures[context] = (times[0], times[1], times[2])
+        print(f"{context:8} " + "".join(f"{time:11.3f}" for time in times), flush=True)
+    return figures
+
+
+def _alone_ms(fixture: FlowFixture, ops: StepOps, context: int) -> float:
+    config = FlowCudaConfig(frame_buckets=(FRAMES_PER_BLOCK,), max_batches=1)
+    solver = CudaSolver(fixture.model, fixture.pool, config, ops=ops)
+    solver.graphs.capture()
+    return block_ms(solver, fixture, 1, context)
 
 
 def begin_once(solver: CudaSolver, streams: Sequence[BlockStream], rows: Sequence[BlockRow]) -> None:
@@ -220,17 +241,23 @@ def measure_precision() -> dict[str, float]:
 @torch.inference_mode()
 def measure(sections: Sequence[str]) -> dict[str, Any]:
     figures: dict[str, Any] = {}
-    fixture = FlowFixture()
-    if "blocks" in sections:
-        figures["blocks"] = measure_blocks(fixture, None)
-    if "kinds" in sections:
-        figures["kinds_us"] = measure_kinds(fixture)
-    if "float8_products" in sections:
-        figures["float8_products_ms"] = measure_float8_products(fixture)
-    del fixture
-    if "fp8" in sections:
+    if {"blocks", "kinds", "float8_products"}.intersection(sections):
+        fixture = FlowFixture()
+        if "blocks" in sections:
+            figures["blocks"] = measure_blocks(fixture, None)
+        if "kinds" in sections:
+            figures["kinds_us"] = measure_kinds(fixture)
+        if "float8_products" in sections:
+            figures["float8_products_ms"] = measure_float8_products(fixture)
+        del fixture
+    if {"alone", "fp8"}.intersection(sections):
         print("context in float8_e4m3fn")
-        figures["fp8"] = measure_blocks(FlowFixture(kv_dtype=torch.float8_e4m3fn), torch.float8_e4m3fn)
+        fixture = FlowFixture(kv_dtype=torch.float8_e4m3fn)
+        if "alone" in sections:
+            figures["alone_ms"] = measure_alone(fixture)
+        if "fp8" in sections:
+            figures["fp8"] = measure_blocks(fixture, torch.float8_e4m3fn)
+        del fixture
     if "precision" in sections:
         figures["precision"] = measure_precision()
     return figures

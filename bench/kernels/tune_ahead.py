@@ -43,7 +43,9 @@ class Product:
 
 
 PRODUCTS: Final = {
-    "qkv": Product(1024, 3072, (AheadTile(32, 64, 4), AheadTile(64, 64, 4), AheadTile(32, 128, 4))),
+    "qkv": Product(
+        1024, 3072, (AheadTile(32, 64, 4), AheadTile(64, 64, 4), AheadTile(64, 64, 8), AheadTile(64, 128, 4))
+    ),
     "ff in, gelu": Product(
         1024, 2048, (AheadTile(16, 64, 16), AheadTile(32, 128, 8), AheadTile(64, 64, 8), AheadTile(64, 128, 4))
     ),

@@ -18,10 +18,14 @@ from tests.support import flow_reference
 from tests.support.flow import drain, make_prompt, make_runner, make_tokens, offline, prepare_beside, render_ready
 from tests.support.flow_reference import REFERENCE_OPS
 from tests.support.golden import GOLDEN_DIR, TINY_MODEL_DIR, load_arrays
+from tests.unit.engine.token2wav.flow.cuda.support import Bench, Row
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.token2wav.flow.backend import FlowPrompt
 from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
+from voicegate.engine.token2wav.flow.cuda.few.arguments import HEAD_DIM
+from voicegate.engine.token2wav.flow.cuda.few.making import few_attention
+from voicegate.engine.token2wav.flow.cuda.fused_attention import attend, attend_tile
 from voicegate.engine.token2wav.flow.cuda.ops import STEP_OPS, StepOps
 from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
 from voicegate.engine.token2wav.flow.runner import FlowRunner
@@ -144,6 +148,34 @@ def test_kernels_equal_torch() -> None:
         )
         print(f"\n{name}: max {worst:.1e}", end="")
         assert worst < FLOAT32_ATOL, name
+
+
+@pytest.mark.parametrize(("num_finished", "num_frames"), [(0, 14), (3, 50), (9, 34), (11, 50)])
+def test_attention_of_a_single_row_is_that_of_many(num_finished: int, num_frames: int) -> None:
+    """few/ against attention_kernels.py, and what both write to the pool."""
+    is_hopper_or_later = torch.cuda.get_device_capability() >= (9, 0)
+    assert (few_attention(torch.device("cuda", 0)) is not None) == is_hopper_or_later
+    found = []
+    for tile in (None, attend_tile(torch.bfloat16, num_frames)):
+        row = Row(num_finished, num_frames)
+        bench = Bench(
+            [row],
+            num_rows=1,
+            num_lines=50,
+            dtype=torch.bfloat16,
+            kv_dtype=torch.float8_e4m3fn,
+            head_dim=HEAD_DIM,
+            device=torch.device("cuda", 0),
+        )
+        generator = torch.Generator().manual_seed(4)
+        width = bench.config.num_heads * HEAD_DIM
+        qkv = torch.randn(100, 3 * width, generator=generator).to("cuda", torch.bfloat16)
+        attended = attend(bench.tensors, bench.batch, qkv, 1, tile=tile).view(2, 50, width)[:, :num_frames]
+        kept = bench.pool.keys_values[bench.rows[0].block].view(torch.uint8)
+        found.append((attended.float(), kept))
+    torch.testing.assert_close(found[0][0], found[1][0], rtol=0, atol=0.01 * found[1][0].abs().max().item())
+    assert (found[0][0] - found[1][0]).square().mean().sqrt() < 2e-3 * found[1][0].square().mean().sqrt()
+    assert torch.equal(found[0][1], found[1][1])
 
 
 @pytest.mark.parametrize("num_lines", [64, 100, 128, 200, 400, 500])

@@ -1,8 +1,8 @@
-// One launch of decode_step on a CPU: a shared library for resident_emulator.py.
+// One launch of a kernel on a CPU: a shared library for cuda_emulator.py, which says which kernel.
 
 #include "emulator.h"
 
-#include "decode_step.cu"
+#include KERNEL_SOURCE
 
 inline void __syncthreads() { emulated::this_program().barriers[0].wait(kThreads); }
 
@@ -14,7 +14,7 @@ constexpr long kIdleTurns = 300;  // in which nothing happens that somebody may 
 const Arguments* arguments;
 
 void run_thread() {
-  decode_step(*arguments);
+  KERNEL_NAME(*arguments);
   emulated::current->is_over = true;
   emulated::yield();
 }
@@ -34,17 +34,11 @@ void do_what_is_due() {
     }
 }
 
-}  // namespace
-
-// 0, or 1 and why in `said`.
-extern "C" int emulate(const Arguments* args, int num_programs, int shared_bytes, unsigned seed, char* said, int room) {
-  arguments = args;
-  emulated::random_numbers.seed(seed);
-  emulated::failure.clear(), emulated::pending.clear(), emulated::turn = 0, emulated::num_events = 0;
-  gridDim.x = num_programs;
+// Programs `first` up to `end`, together. Where one fails the reason is in emulated::failure.
+void run_programs(int first, int end, int shared_bytes) {
   std::vector<std::unique_ptr<emulated::Program>> programs;
   std::vector<std::unique_ptr<emulated::Thread>> threads;
-  for (int block = 0; block < num_programs; block++) {
+  for (int block = first; block < end; block++) {
     auto program = std::make_unique<emulated::Program>();
     program->room.assign(shared_bytes + 1024, (char)0xFF);  // what is not written is not a number
     program->memory = (char*)(((size_t)program->room.data() + 1023) / 1024 * 1024);
@@ -71,7 +65,9 @@ extern "C" int emulate(const Arguments* args, int num_programs, int shared_bytes
       bool has_seen_all = thread->is_polling && thread->num_stores_seen == emulated::num_stores;
       if (thread->is_parked || (has_seen_all && emulated::turn % 16 != 0)) continue;
       emulated::current = thread;
-      threadIdx.x = thread->index, blockIdx.x = thread->block;
+      threadIdx.x = thread->index;
+      blockIdx.x = thread->block % gridDim.x, blockIdx.y = thread->block / gridDim.x % gridDim.y;
+      blockIdx.z = thread->block / gridDim.x / gridDim.y;
       swapcontext(&emulated::scheduler, &thread->context);
     }
     do_what_is_due();
@@ -86,10 +82,23 @@ extern "C" int emulate(const Arguments* args, int num_programs, int shared_bytes
         emulated::failure += " " + std::to_string(living[i]->block) + "." + std::to_string(living[i]->index);
     }
   }
-  if (emulated::failure.empty() && !emulated::pending.empty()) {
-    for (auto& job : emulated::pending) job.act();  // stores that nobody waited for, as the epoch's: there at its end
-    emulated::pending.clear();
-  }
+  if (!emulated::failure.empty()) return;
+  for (auto& job : emulated::pending) job.act();  // stores that nobody waited for, as the epoch's: there at its end
+  emulated::pending.clear();
+}
+
+}  // namespace
+
+// `num_together`: of the programs, which otherwise follow one another. 0, or 1 and why in `said`.
+extern "C" int emulate(const Arguments* args, const int* grid, int num_together, int shared_bytes, unsigned seed,
+                       char* said, int room) {
+  arguments = args;
+  emulated::random_numbers.seed(seed);
+  emulated::failure.clear(), emulated::pending.clear(), emulated::turn = 0, emulated::num_events = 0;
+  gridDim.x = grid[0], gridDim.y = grid[1], gridDim.z = grid[2];
+  int num_programs = grid[0] * grid[1] * grid[2];
+  for (int first = 0; first < num_programs && emulated::failure.empty(); first += num_together)
+    run_programs(first, std::min(first + num_together, num_programs), shared_bytes);
   std::snprintf(said, room, "%s", emulated::failure.c_str());
   return !emulated::failure.empty();
 }

@@ -92,7 +92,7 @@ inline const Lanes& exchange_in_warp(const unsigned (&mine)[6]) {
 }
 
 struct Index {
-  unsigned x;
+  unsigned x, y, z;
 };
 
 }  // namespace emulated
@@ -115,6 +115,10 @@ struct float4 {
 struct float2 {
   float x, y;
 };
+struct uint2 {
+  unsigned x, y;
+};
+using std::min;
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 inline unsigned __float_as_uint(float value) {
   unsigned bits;

@@ -3,6 +3,8 @@
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 import torch
 
@@ -10,7 +12,9 @@ from voicegate.engine.llm.cuda.resident.plan import DECODE_KEYS, GRANULE, MAX_KE
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 from voicegate.engine.model.config import LlmConfig
 
-_BOX_KEYS = 64  # attention.cuh's
+KERNEL: Final = Path(__file__).with_name("kernel") / "decode_step.cu"
+
+_BOX_KEYS: Final = 64  # attention.cuh's
 
 # Of a matrix: so many of its rows at a time, and one of so many splits of its columns -> CUtensorMap's words.
 MakeMap = Callable[[torch.Tensor, int, int], tuple[int, ...]]

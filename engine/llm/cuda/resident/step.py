@@ -1,16 +1,13 @@
 """A decode step of one line by decode_step.cu, on DecoderBody's buffers."""
 
+from functools import partial
+
 import torch
 
-from voicegate.engine.llm.cuda.resident.arguments import Buffers, KernelInputs
-from voicegate.engine.llm.cuda.resident.compiling import (
-    Launch,
-    compile_kernel,
-    is_shared,
-    load_function,
-    tensor_map,
-)
-from voicegate.engine.llm.cuda.resident.plan import NUM_WARPS, ResidentPlan
+from voicegate.engine.device.cuda.driver import Launch, is_shared, load_function, tensor_map
+from voicegate.engine.device.cuda.nvrtc import compile_kernel
+from voicegate.engine.llm.cuda.resident.arguments import KERNEL, Buffers, KernelInputs
+from voicegate.engine.llm.cuda.resident.plan import BOX, NUM_WARPS, ResidentPlan
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 from voicegate.engine.model.config import LlmConfig
 
@@ -41,17 +38,17 @@ class ResidentStep:
         """
         if is_shared(buffers.cache.device):
             raise DeviceShared("the GPU is shared by MPS: another engine's step might wait for ours, and ours for it")
-        self._inputs = KernelInputs(config, weights, plan, buffers, tensor_map, scale=scale)
+        self._inputs = KernelInputs(config, weights, plan, buffers, partial(tensor_map, box=BOX), scale=scale)
         capability = torch.cuda.get_device_capability(buffers.cache.device)
-        code = compile_kernel(self._inputs.macros, capability=capability)
+        code = compile_kernel(KERNEL, self._inputs.macros, capability=capability)
         self._launch = Launch(
-            load_function(code, shared_memory_bytes=plan.shared_memory_bytes),
-            self._inputs.arguments,
-            num_programs=plan.num_programs,
+            load_function(code, "decode_step", shared_memory_bytes=plan.shared_memory_bytes),
+            (plan.num_programs, 1, 1),
             num_threads=32 * (NUM_WARPS + 1),
             shared_memory_bytes=plan.shared_memory_bytes,
+            is_pdl=True,
         )
 
     def launch(self) -> None:
         """On the current stream."""
-        self._launch()
+        self._launch(self._inputs.arguments)

@@ -10,6 +10,8 @@ from voicegate.engine.token2wav.flow.block_pool import CFG_HALVES
 from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.cuda import attention_kernels, buffers
 from voicegate.engine.token2wav.flow.cuda.buffers import BatchView
+from voicegate.engine.token2wav.flow.cuda.few.arguments import can_attend
+from voicegate.engine.token2wav.flow.cuda.few.making import few_attention
 from voicegate.engine.token2wav.flow.cuda.launching import merge, tile_of
 from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
 
@@ -25,7 +27,7 @@ class AttendTile:
     max_registers: int | None = None
 
 
-def _attend_tile(dtype: torch.dtype, num_lines: int) -> AttendTile:
+def attend_tile(dtype: torch.dtype, num_lines: int) -> AttendTile:
     """The fastest of bench/kernels/tune_flow.py on an H200.
 
     A row has 32 programs for 132 multiprocessors, so one or two rows are split. us behind the qkv product, with splits
@@ -51,10 +53,15 @@ def attend(
     dtype: torch.dtype | None = None,
     tile: AttendTile | None = None,
 ) -> torch.Tensor:
-    tile = tile or _attend_tile(qkv.dtype, batch.num_lines)
+    """Of a single row by few/, where the device has it and no `tile` is given."""
     config = tensors.config
     heads, channels = config.num_heads, config.head_dim
     out = torch.empty(len(qkv), heads * channels, dtype=dtype or qkv.dtype, device=qkv.device)
+    few = few_attention(qkv.device) if tile is None and can_attend(tensors, batch, qkv, out=out) else None
+    if few is not None:
+        few.launch(tensors, batch, qkv, layer, out=out)
+        return out
+    tile = tile or attend_tile(qkv.dtype, batch.num_lines)
     if tile.splits == 1:
         sums = highest = total = out
     else:

@@ -91,7 +91,7 @@ def _ahead_tile(num_lines: int, width_in: int, width_out: int) -> AheadTile | No
     is_inner = width_out <= 2 * width_in  # of the feedforward; else queries, keys and values
     if num_lines <= 2 * AheadTile.lines:
         if not is_inner:
-            return AheadTile(32, 64, 4)
+            return AheadTile(32, 64, 4) if num_lines <= AheadTile.lines else AheadTile(64, 128, 4)
         return AheadTile(16, 64, 16) if num_lines <= AheadTile.lines else AheadTile(32, 128, 8)
     return AheadTile(64, 128, 4) if is_inner and num_lines <= _AHEAD_INNER_LINES else None
 

@@ -1,4 +1,4 @@
-"""decode_step.cu's programs on a CPU (support/resident_emulator.py): they come to an end, and to what others compute.
+"""decode_step.cu's programs on a CPU (support/cuda_emulator.py): they come to an end, and to what others compute.
 
 Not to the bit, which is for tests/gpu and for the check at each start: the reference here has no bfloat16 between.
 """
@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from tests.support.resident_emulator import KERNEL, EmulatedKernel, Stuck, map_on_cpu
+from tests.support.cuda_emulator import EmulatedKernel, Stuck, map_on_cpu
 from tests.unit.engine.llm.support import small_llm_config
 from voicegate.engine.llm.cuda.body import DecoderBody
 from voicegate.engine.llm.cuda.config import AttentionTile, Tile, TileTable
 from voicegate.engine.llm.cuda.packing import USE_LAST_TOKEN
-from voicegate.engine.llm.cuda.resident.arguments import Buffers, KernelInputs
+from voicegate.engine.llm.cuda.resident.arguments import KERNEL, Buffers, KernelInputs
 from voicegate.engine.llm.cuda.resident.plan import ResidentPlan, make_plan
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 from voicegate.engine.llm.model import llm_shapes
@@ -90,7 +90,7 @@ class Both:
         assert plan is not None
         self.plan: ResidentPlan = plan
         self.inputs = KernelInputs(CONFIG, half, plan, self.buffers, map_on_cpu, scale=1.4426950408889634 / 8)
-        self.kernel = EmulatedKernel(self.inputs.macros, folder)
+        self.kernel = EmulatedKernel(KERNEL, folder, macros=self.inputs.macros)
         self._table = half.table
 
     def reference(self, position: int, token: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -117,7 +117,12 @@ class Both:
         self.buffers.squares.zero_()
         self.buffers.squares[0, 0] = value.square().sum()
         self.buffers.scores.fill_(torch.nan)
-        (kernel or self.kernel).launch(self.inputs.arguments, self.plan, seed=seed)
+        (kernel or self.kernel).launch(
+            self.inputs.arguments,
+            (self.plan.num_programs, 1, 1),
+            shared_memory_bytes=self.plan.shared_memory_bytes,
+            seed=seed,
+        )
 
 
 @pytest.fixture(scope="module")
@@ -151,10 +156,10 @@ def test_a_kernel_that_waits_for_ever_is_seen(both: Both, tmp_path: Path) -> Non
     kernel, made = tmp_path / "kernel", tmp_path / "made"
     kernel.mkdir()
     made.mkdir()
-    for source in KERNEL.iterdir():
+    for source in KERNEL.parent.iterdir():
         text = source.read_text()
         (kernel / source.name).write_text(text.replace("wait_for(empty, fill - 1)", "wait_for(empty, fill)"))
-    broken = EmulatedKernel(both.inputs.macros, made, kernel=kernel)
+    broken = EmulatedKernel(kernel / KERNEL.name, made, macros=both.inputs.macros)
     both.reference(150, token=3)
     with pytest.raises(Stuck, match=r"everybody waits|more arrivals"):
         both.launch(150, 3, seed=0, kernel=broken)

@@ -7,7 +7,7 @@ import torch
 
 from tests.support.flow import CPU, flow_config, flow_state, make_prompt, make_tokens, short_noise
 from tests.support.flow_reference import REFERENCE_OPS
-from voicegate.engine.model.config import EstimatorConfig
+from voicegate.engine.model.config import EstimatorConfig, FlowConfig
 from voicegate.engine.token2wav.flow.block_context import BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.cuda.buffers import BatchBuffers, BatchView
@@ -17,6 +17,7 @@ from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors, flow_tenso
 from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.prompt import load_prompt
 from voicegate.engine.token2wav.flow.stream import BlockStream
+from voicegate.engine.token2wav.flow.weights import flow_shapes
 
 EAGER = FlowCudaConfig(frame_buckets=(16, 50, 100, 200, 400), has_graphs=False)
 
@@ -28,6 +29,11 @@ class Row:
     num_finished: int
     num_frames: int
     prompt_tokens: int = 0
+
+
+def random_state(config: FlowConfig) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return {name: 0.1 * torch.randn(shape, generator=generator) for name, shape in flow_shapes(config).items()}
 
 
 class Bench:
@@ -45,11 +51,18 @@ class Bench:
         step: int = 1,
         dtype: torch.dtype = torch.float32,
         kv_dtype: torch.dtype | None = None,
+        head_dim: int | None = None,
+        device: torch.device = CPU,
     ) -> None:
-        config = replace(flow_config(), num_euler_steps=2)
-        self.model = FlowModel(config, flow_state(), device=CPU, dtype=dtype, noise=short_noise())
+        """Of the golden model; with a `head_dim` of one with such heads, and random weights."""
+        config, state = replace(flow_config(), num_euler_steps=2), flow_state()
+        if head_dim is not None:
+            dim = config.estimator.num_heads * head_dim
+            config = replace(config, estimator=replace(config.estimator, dim=dim, head_dim=head_dim))
+            state = random_state(config)
+        self.model = FlowModel(config, state, device=device, dtype=dtype, noise=short_noise().to(device))
         self.pool = BlockPool(
-            config.estimator, num_steps=2, num_blocks=12, device=CPU, dtype=dtype, kv_dtype=kv_dtype, poison=True
+            config.estimator, num_steps=2, num_blocks=12, device=device, dtype=dtype, kv_dtype=kv_dtype, poison=True
         )
         self.tensors: FlowTensors = flow_tensors(self.model, self.pool)
         buffers = BatchBuffers(self.model, self.pool, max_rows=num_rows, max_lines=num_lines)
