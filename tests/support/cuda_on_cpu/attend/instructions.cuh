@@ -85,5 +85,6 @@ inline float partner(float value, int lanes) {
 }
 
 inline uint4 load_fresh(const u32* there) { return {there[0], there[1], there[2], there[3]}; }
+inline i64 load_here(const i64* there) { return *there; }
 inline void wait_for_kernels_before() { emulated::yield(); }
 inline void let_next_begin() {}

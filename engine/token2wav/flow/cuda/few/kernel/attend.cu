@@ -18,9 +18,9 @@ union Memory {
   Found found[kWarps];
 };
 
-__device__ __forceinline__ void load(const Arguments& args, const i64* row, Turns& turns) {
-  i64 first = row[kFirstFrame] * (kChannels / 2);
-  for (int i = threadIdx.x; i < (int)row[kNumFrames] * (kChannels / 2); i += kThreads)
+__device__ __forceinline__ void load(const Arguments& args, const Row& row, Turns& turns) {
+  i64 first = (i64)row.first_frame * (kChannels / 2);
+  for (int i = threadIdx.x; i < row.num_frames * (kChannels / 2); i += kThreads)
     turns.of[i / (kChannels / 2)][i % (kChannels / 2)] = {args.cosines[first + i], args.sines[first + i]};
 }
 
@@ -33,15 +33,13 @@ __device__ __forceinline__ void wait(const Asked& asked) {
 
 // A warp's keys: of finished blocks, which do not change within an Euler step, so that the first is on its way before
 // the product in front of this kernel has ended; and, of the last warps, a share of the new block.
-__device__ __forceinline__ void attend_keys(const Arguments& args, const i64* row, int first_line, Memory& memory) {
-  int warp = threadIdx.x / 32, num_finished = (int)row[kNumFinished];
-  const i64* table = row + args.table;
-  i64 first = table[min(warp, args.table_width - 1)];  // asked for beside what says whether there is one
-  Place place{args, *args.step, (int)blockIdx.x};
-  bool has_past = warp < num_finished, has_share = warp >= kFirstShareWarp;
+__device__ __forceinline__ void attend_keys(const Arguments& args, const Row& row, Memory& memory) {
+  int warp = threadIdx.x / 32;
+  bool has_past = warp < row.num_finished, has_share = warp >= kFirstShareWarp;
+  Place place{args, row.step, (int)blockIdx.x};
   PastBlock past;
-  if (has_past) past.load(place, first);
-  Asked asked(args, row, first_line);
+  if (has_past) past.load(place, row.first_past);
+  Asked asked(args, row);
   Share share;
   share.first = (warp - kFirstShareWarp) * kShareKeys;
   wait(asked);
@@ -52,8 +50,8 @@ __device__ __forceinline__ void attend_keys(const Arguments& args, const i64* ro
     past.widen_keys();
     softmax.begin(asked, memory.turns);
     softmax.attend(past);
-    for (int i = warp + kWarps; i < num_finished; i += kWarps) {
-      past.load(place, table[i]);
+    for (int i = warp + kWarps; i < row.num_finished; i += kWarps) {
+      past.load(place, row.table[i]);
       past.widen_keys();
       softmax.attend(past);
     }
@@ -65,7 +63,7 @@ __device__ __forceinline__ void attend_keys(const Arguments& args, const i64* ro
   if (has_share && share.first < asked.num_frames) {
     share.rotate(asked, memory.turns);
     softmax.attend(share.keys, share.values, asked.num_frames - share.first);
-    if (asked.num_frames == kWhole && blockIdx.z == 0) share.keep(place, row[kBlock]);
+    if (asked.num_frames == kWhole && blockIdx.z == 0) share.keep(place, row.block);
   }
   if (asked.head == 0) __syncthreads();  // everybody is through with the angles
   if (has_past || has_share) softmax.tell(memory.found[warp]);
@@ -74,18 +72,16 @@ __device__ __forceinline__ void attend_keys(const Arguments& args, const i64* ro
 extern "C" __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Arguments args) {
   DYNAMIC_SHARED(shared);
   Memory& memory = *(Memory*)shared;
-  const i64* row = args.rows + (i64)blockIdx.y * args.row_width;
-  int num_frames = (int)row[kNumFrames], first_query = blockIdx.z * kQueries;
-  if (first_query >= num_frames) return;  // a padding row has none
-  int head = blockIdx.x % args.num_heads, half = blockIdx.x / args.num_heads;
-  int first_line = half * args.num_lines + (int)row[kStart];
+  const Row row(args);
+  int head = blockIdx.x % args.num_heads, first_query = blockIdx.z * kQueries;
+  if (first_query >= row.num_frames) return;  // a padding row has none
   if (head == 0) load(args, row, memory.turns);
-  attend_keys(args, row, first_line, memory);
+  attend_keys(args, row, memory);
   __syncthreads();
 
   int query = threadIdx.x / 16, channel = threadIdx.x % 16 * 4;
-  if (query >= kQueries || first_query + query >= num_frames) return;
-  float4 value = merged(memory.found, (int)row[kNumFinished], query, channel);
-  i64 place = ((i64)(first_line + first_query + query) * args.num_heads + head) * kChannels + channel;
+  if (query >= kQueries || first_query + query >= row.num_frames) return;
+  float4 value = merged(memory.found, row.num_finished, query, channel);
+  i64 place = ((i64)(row.first_line + first_query + query) * args.num_heads + head) * kChannels + channel;
   *(uint2*)(args.out + place / 2) = {to_bfloat16(value.x, value.y), to_bfloat16(value.z, value.w)};
 }

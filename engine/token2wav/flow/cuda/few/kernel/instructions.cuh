@@ -77,5 +77,12 @@ __device__ __forceinline__ uint4 load_fresh(const u32* there) {
   return words;
 }
 
+// At this point of the program, not where it is first looked at.
+__device__ __forceinline__ i64 load_here(const i64* there) {
+  i64 value;
+  asm volatile("ld.relaxed.gpu.global.s64 %0, [%1];" : "=l"(value) : "l"(there) : "memory");
+  return value;
+}
+
 __device__ __forceinline__ void wait_for_kernels_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 __device__ __forceinline__ void let_next_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }

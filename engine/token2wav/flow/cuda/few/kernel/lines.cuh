@@ -1,5 +1,26 @@
 // Queries, keys and values in registers: of the finished blocks from the pool, of the new one from qkv.
 
+// Of the batch's numbers those of this program's row. None changes within an Euler step, so nothing is waited for; all
+// are asked for at once.
+struct Row {
+  int num_frames, num_finished, first_frame;
+  int first_line;    // of this half
+  i64 block, step;
+  const i64* table;  // of finished blocks
+  i64 first_past;    // of this warp, if there is one
+
+  __device__ __forceinline__ Row(const Arguments& args) {
+    const i64* cells = args.rows + (i64)blockIdx.y * args.row_width;
+    table = cells + args.table;
+    i64 frames = load_here(cells + kNumFrames), finished = load_here(cells + kNumFinished);
+    i64 position = load_here(cells + kFirstFrame), start = load_here(cells + kStart);
+    block = load_here(cells + kBlock), step = load_here(args.step);
+    first_past = load_here(table + min((int)threadIdx.x / 32, args.table_width - 1));
+    num_frames = (int)frames, num_finished = (int)finished, first_frame = (int)position;
+    first_line = blockIdx.x / args.num_heads * args.num_lines + (int)start;
+  }
+};
+
 struct Turns {  // cosine and sine of each frame's angles, where head 0 is attended
   float2 of[kWhole][kChannels / 2 + 1];
 };
@@ -91,11 +112,10 @@ struct Asked {
   int pitch;        // of lines, in words
   int num_frames, head;
 
-  __device__ __forceinline__ Asked(const Arguments& args, const i64* row, int first_line) {
-    head = blockIdx.x % args.num_heads;
+  __device__ __forceinline__ Asked(const Arguments& args, const Row& row) {
+    head = blockIdx.x % args.num_heads, num_frames = row.num_frames;
     pitch = 3 * args.num_heads * (kChannels / 2);
-    line = args.qkv + (i64)first_line * pitch + head * (kChannels / 2);
-    num_frames = (int)row[kNumFrames];
+    line = args.qkv + (i64)row.first_line * pitch + head * (kChannels / 2);
   }
 
   __device__ __forceinline__ int frame(int i) const {
