@@ -8,7 +8,8 @@ from typing import Final
 
 import torch
 
-from voicegate.bench.kernels.vocoder import busy_rows, convolution_works, kernels_of, replay_us
+from voicegate.bench.kernels.timing import captured_us
+from voicegate.bench.kernels.vocoder import busy_rows, convolution_works, kernels_of
 from voicegate.bench.kernels.vocoder_model import BATCHES, VocoderFixture
 from voicegate.engine.token2wav.vocoder.cuda.config import MATRIX_UNIT_TILES, Tile, VocoderCudaConfig
 from voicegate.engine.token2wav.vocoder.cuda.convolutions import Convolutions
@@ -38,7 +39,7 @@ def tune(fixture: VocoderFixture, precision: str) -> None:
         shape = ",".join(str(number) for number in astuple(replace(tile, cost=0.0)))
         for num_streams, num_frames in _SHAPES:
             works = convolution_works(network, num_streams, num_frames)
-            cells = " ".join(f"{part}={replay_us(work):.1f}" for part, work in works.items())
+            cells = " ".join(f"{part}={captured_us(work):.1f}" for part, work in works.items())
             print(f"{precision} {num_streams}x{num_frames} {shape:26} {cells}", flush=True)
 
 

@@ -118,10 +118,6 @@ def _costs(precision_name: str, num_streams: int, num_frames: int) -> dict[str, 
     return vocoder_parts(FULL_SIZE, num_streams, num_frames, itemsize=itemsize)
 
 
-def replay_us(work: Callable[[], None]) -> float:
-    return captured_us(work, num_runs=_NUM_RUNS, calls_per_run=_CALLS_PER_RUN)
-
-
 def busy_rows(network: CudaNetwork, mel: torch.Tensor, num_streams: int, num_frames: int) -> None:
     for number in range(num_streams):
         new = mel[number]
@@ -142,7 +138,7 @@ def _part_us(fixture: VocoderFixture, network: CudaNetwork, num_streams: int, nu
         "synthesise": partial(network.synthesise, space),
         "save": partial(network.save_tails, space),
     }
-    return {name: replay_us(work) for name, work in works.items()}
+    return {name: captured_us(work) for name, work in works.items()}
 
 
 def convolution_works(network: CudaNetwork, num_streams: int, num_frames: int) -> dict[str, Callable[[], None]]:
