@@ -27,6 +27,12 @@ def map_on_cpu(matrix: torch.Tensor, num_rows: int, num_splits: int) -> tuple[in
     return (*words, *[0] * (16 - len(words)))
 
 
+class _Front(ctypes.Structure):
+    """emulator.cpp's."""
+
+    _fields_ = (("to", ctypes.c_void_p), ("source", ctypes.c_void_p), ("num_bytes", ctypes.c_size_t))
+
+
 class EmulatedKernel:
     def __init__(self, source: Path, folder: Path, *, macros: Mapping[str, int | str]) -> None:
         """Made in `folder`, which is empty. The kernel is named as its source, whose headers lie beside it."""
@@ -57,16 +63,19 @@ class EmulatedKernel:
         shared_memory_bytes: int,
         seed: int,
         num_together: int | None = None,
+        late: tuple[torch.Tensor, torch.Tensor] | None = None,
     ) -> None:
         """`seed`: of the order in which threads go on, and what they see. Raises Stuck.
 
-        `num_together`: how many programs run at once; None: all.
+        `num_together`: how many programs run at once; None: all. `late`: memory, and what a kernel that still runs when
+        this one begins has stored there at its end.
         """
         said = ctypes.create_string_buffer(_SAID_BYTES)
-        grid = (ctypes.c_int * 3)(*programs)
+        front = _Front() if late is None else _Front(late[0].data_ptr(), late[1].data_ptr(), late[0].nbytes)
         is_stuck = self._emulate(
             ctypes.byref(arguments),
-            grid,
+            ctypes.byref(front),
+            (ctypes.c_int * 3)(*programs),
             num_together or math.prod(programs),
             shared_memory_bytes,
             seed,

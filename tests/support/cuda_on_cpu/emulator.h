@@ -56,6 +56,7 @@ inline ucontext_t scheduler;
 inline std::vector<Later> pending;
 inline std::mt19937 random_numbers;
 inline long turn, num_stores, num_events;  // events: whatever lets somebody go on
+inline bool has_front_ended;               // the kernel in front, and what it stores is there
 inline std::string failure;
 
 inline Program& this_program() { return *current->program; }
@@ -68,6 +69,10 @@ inline void yield() { swapcontext(&current->context, &scheduler); }
 
 inline void later(int at_most, std::function<void()> act) {
   pending.push_back({turn + 1 + (long)(random_numbers() % at_most), std::move(act)});
+}
+
+inline void yield_some(int at_most) {  // what a memory takes
+  for (int n = (int)(random_numbers() % (at_most + 1)); n > 0; n--) yield();
 }
 
 inline void BarrierOfThreads::wait(int num_threads) {

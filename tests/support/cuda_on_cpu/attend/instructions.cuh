@@ -84,7 +84,18 @@ inline float partner(float value, int lanes) {
   return __uint_as_float(emulated::exchange_in_warp(mine)[threadIdx.x % 32 ^ lanes][0]);
 }
 
-inline uint4 load_fresh(const u32* there) { return {there[0], there[1], there[2], there[3]}; }
+inline uint4 load_fresh(const u32* there) {
+  uint4 words = {there[0], there[1], there[2], there[3]};
+  emulated::yield_some(10);
+  return words;
+}
+
 inline i64 load_here(const i64* there) { return *there; }
-inline void wait_for_kernels_before() { emulated::yield(); }
-inline void let_next_begin() {}
+
+inline void wait_for_kernels_before() {
+  while (!emulated::has_front_ended) emulated::yield();
+}
+
+inline void let_next_begin() {
+  if (!emulated::has_front_ended) emulated::fail("the next kernel may begin before the one in front has ended");
+}

@@ -52,6 +52,7 @@ class Bench:
         dtype: torch.dtype = torch.float32,
         kv_dtype: torch.dtype | None = None,
         head_dim: int | None = None,
+        num_blocks: int = 12,
         device: torch.device = CPU,
     ) -> None:
         """Of the golden model; with a `head_dim` of one with such heads, and random weights."""
@@ -62,7 +63,13 @@ class Bench:
             state = random_state(config)
         self.model = FlowModel(config, state, device=device, dtype=dtype, noise=short_noise().to(device))
         self.pool = BlockPool(
-            config.estimator, num_steps=2, num_blocks=12, device=device, dtype=dtype, kv_dtype=kv_dtype, poison=True
+            config.estimator,
+            num_steps=2,
+            num_blocks=num_blocks,
+            device=device,
+            dtype=dtype,
+            kv_dtype=kv_dtype,
+            poison=True,
         )
         self.tensors: FlowTensors = flow_tensors(self.model, self.pool)
         buffers = BatchBuffers(self.model, self.pool, max_rows=num_rows, max_lines=num_lines)
