@@ -19,6 +19,7 @@ from tests.support.flow import drain, make_prompt, make_runner, make_tokens, off
 from tests.support.flow_reference import REFERENCE_OPS
 from tests.support.golden import GOLDEN_DIR, TINY_MODEL_DIR, load_arrays
 from tests.unit.engine.token2wav.flow.cuda.support import Bench, Row
+from voicegate.engine.device.overlap import can_overlap
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.token2wav.flow.backend import FlowPrompt
@@ -150,23 +151,27 @@ def test_kernels_equal_torch() -> None:
         assert worst < FLOAT32_ATOL, name
 
 
-@pytest.mark.parametrize(("num_finished", "num_frames"), [(0, 14), (3, 50), (9, 34), (11, 50)])
+def bench_of_a_row(num_finished: int, num_frames: int) -> Bench:
+    return Bench(
+        [Row(num_finished, num_frames)],
+        num_rows=1,
+        num_lines=50,
+        dtype=torch.bfloat16,
+        kv_dtype=torch.float8_e4m3fn,
+        head_dim=HEAD_DIM,
+        num_blocks=16,
+        device=torch.device("cuda", 0),
+    )
+
+
+@pytest.mark.parametrize(("num_finished", "num_frames"), [(0, 14), (3, 50), (9, 34), (11, 50), (14, 50)])
 def test_attention_of_a_single_row_is_that_of_many(num_finished: int, num_frames: int) -> None:
     """few/ against attention_kernels.py, and what both write to the pool."""
     is_hopper_or_later = torch.cuda.get_device_capability() >= (9, 0)
     assert (few_attention(torch.device("cuda", 0)) is not None) == is_hopper_or_later
     found = []
     for tile in (None, attend_tile(torch.bfloat16, num_frames)):
-        row = Row(num_finished, num_frames)
-        bench = Bench(
-            [row],
-            num_rows=1,
-            num_lines=50,
-            dtype=torch.bfloat16,
-            kv_dtype=torch.float8_e4m3fn,
-            head_dim=HEAD_DIM,
-            device=torch.device("cuda", 0),
-        )
+        bench = bench_of_a_row(num_finished, num_frames)
         generator = torch.Generator().manual_seed(4)
         width = bench.config.num_heads * HEAD_DIM
         qkv = torch.randn(100, 3 * width, generator=generator).to("cuda", torch.bfloat16)
@@ -176,6 +181,33 @@ def test_attention_of_a_single_row_is_that_of_many(num_finished: int, num_frames
     torch.testing.assert_close(found[0][0], found[1][0], rtol=0, atol=0.01 * found[1][0].abs().max().item())
     assert (found[0][0] - found[1][0]).square().mean().sqrt() < 2e-3 * found[1][0].square().mean().sqrt()
     assert torch.equal(found[0][1], found[1][1])
+
+
+def test_attention_of_a_single_row_begins_before_its_product_has_ended() -> None:
+    """In a graph, behind a real product of other inputs each time: the bits of the same without overlap."""
+    bench = bench_of_a_row(5, 50)
+    overlapping = replace(bench.tensors, is_pdl=can_overlap(torch.device("cuda", 0)))
+    generator = torch.Generator("cuda").manual_seed(4)
+    dim, width = bench.config.dim, 3 * bench.config.num_heads * HEAD_DIM
+    x = torch.zeros(100, dim, dtype=torch.bfloat16, device="cuda")
+    weight = torch.randn(width, dim, generator=generator, device="cuda").bfloat16() / 8
+    bias = torch.zeros(width, dtype=torch.bfloat16, device="cuda")
+
+    def step() -> tuple[torch.Tensor, torch.Tensor]:
+        qkv = STEP_OPS.linear(overlapping, x, weight, bias)
+        return qkv, attend(overlapping, bench.batch, qkv, 1)
+
+    with torch.inference_mode():
+        step()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            results = [step() for _ in range(4)]
+        for _ in range(50):
+            x.copy_(torch.randn(x.shape, generator=generator, device="cuda"))
+            graph.replay()
+            for qkv, attended in results:
+                assert torch.equal(attended, attend(bench.tensors, bench.batch, qkv, 1))
 
 
 @pytest.mark.parametrize("num_lines", [64, 100, 128, 200, 400, 500])

@@ -90,7 +90,7 @@ async def haproxy(fleet: Fleet, directory: Path) -> AsyncIterator[Balancer]:
     path.write_text(text)
     async with _running([program, "-db", "-f", str(path)], fleet.balancer_port, directory):
         balancer = Balancer(f"ws://127.0.0.1:{fleet.balancer_port}", directory)
-        await until((directory / "admin").exists)
+        await until(lambda: _is_open(directory / "admin"))  # it exists before it listens
         for name in NAMES:
             await until_weight(balancer, name, lambda weight: weight > 0)
         yield balancer
@@ -121,7 +121,7 @@ async def _running(command: list[str], port: int, directory: Path) -> AsyncItera
     with (directory / "log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log)
         try:
-            await until(lambda: process.returncode is not None or _is_open(port))
+            await until(lambda: process.returncode is not None or _is_open(("127.0.0.1", port)))
             assert process.returncode is None, (directory / "log").read_text()
             yield
         finally:
@@ -130,9 +130,10 @@ async def _running(command: list[str], port: int, directory: Path) -> AsyncItera
             await process.wait()
 
 
-def _is_open(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+def _is_open(address: tuple[str, int] | Path) -> bool:
+    is_path = isinstance(address, Path)
+    with socket.socket(socket.AF_UNIX if is_path else socket.AF_INET) as probe:
+        return probe.connect_ex(str(address) if is_path else address) == 0
 
 
 async def until_weight(balancer: Balancer, name: str, is_so: Callable[[int], bool]) -> None:

@@ -58,7 +58,7 @@ def attend(
     heads, channels = config.num_heads, config.head_dim
     out = torch.empty(len(qkv), heads * channels, dtype=dtype or qkv.dtype, device=qkv.device)
     few = few_attention(qkv.device) if tile is None and can_attend(tensors, batch, qkv, out=out) else None
-    if few is not None:
+    if few is not None and few.has_room(tensors, batch):
         few.launch(tensors, batch, qkv, layer, out=out)
         return out
     tile = tile or attend_tile(qkv.dtype, batch.num_lines)

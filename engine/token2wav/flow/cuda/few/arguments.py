@@ -13,14 +13,20 @@ from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
 
 KERNEL: Final = Path(__file__).with_name("kernel") / "attend.cu"
 
-# model.cuh's.
 HEAD_DIM: Final = 64
 _NUM_WARPS: Final = 12
-_QUERIES: Final = 16
+_QUERIES: Final = 16  # of a program
 
 NUM_THREADS: Final = 32 * _NUM_WARPS
 # Of each warp a mean in float16, in rows that are padded, a highest score and a total; the angles before take less.
 SHARED_MEMORY_BYTES: Final = _NUM_WARPS * _QUERIES * (2 * HEAD_DIM + 16 + 2 * 4)
+MACROS: Final = {
+    "HEAD_DIM": HEAD_DIM,
+    "NUM_WARPS": _NUM_WARPS,
+    "QUERIES": _QUERIES,
+    "FRAMES_PER_BLOCK": FRAMES_PER_BLOCK,
+    "SHARED_MEMORY_BYTES": SHARED_MEMORY_BYTES,
+}
 
 
 class Arguments(ctypes.Structure):
@@ -63,7 +69,7 @@ def programs_of(tensors: FlowTensors, batch: BatchView) -> tuple[int, int, int]:
 
 
 def can_attend(tensors: FlowTensors, batch: BatchView, qkv: torch.Tensor, *, out: torch.Tensor) -> bool:
-    """Whether attend.cu has these types and sizes. More rows than one are more programs than fit at once."""
+    """Whether attend.cu is for these types and sizes. More rows than one are more programs than fit at once."""
     return (
         batch.num_rows == 1
         and qkv.dtype == out.dtype == torch.bfloat16

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 import structlog
 import torch
 
+from voicegate.engine.device.cuda import is_of_bindings
+
 if TYPE_CHECKING:
     from voicegate.engine.token2wav.flow.cuda.few.attention import FewAttention
 
@@ -22,6 +24,8 @@ def few_attention(device: torch.device) -> "FewAttention | None":
         from voicegate.engine.token2wav.flow.cuda.few.attention import FewAttention  # noqa: PLC0415
 
         return FewAttention(device)
-    except (ImportError, RuntimeError) as error:
-        log.warning("no_few_attention", error=str(error), cost="a block alone takes an eighth more")
+    except (ModuleNotFoundError, RuntimeError) as error:
+        if isinstance(error, ModuleNotFoundError) and not is_of_bindings(error):
+            raise
+        log.warning("no_few_attention", error=str(error), cost="a block alone takes a fourteenth more")
         return None

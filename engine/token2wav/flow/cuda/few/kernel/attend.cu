@@ -18,6 +18,8 @@ union Memory {
   Found found[kWarps];
 };
 
+static_assert(sizeof(Memory) == SHARED_MEMORY_BYTES, "as the host says");
+
 __device__ __forceinline__ void load(const Arguments& args, const Row& row, Turns& turns) {
   i64 first = (i64)row.first_frame * (kChannels / 2);
   for (int i = threadIdx.x; i < row.num_frames * (kChannels / 2); i += kThreads)
@@ -74,7 +76,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_co
   Memory& memory = *(Memory*)shared;
   const Row row(args);
   int head = blockIdx.x % args.num_heads, first_query = blockIdx.z * kQueries;
-  if (first_query >= row.num_frames) return;  // a padding row has none
+  if (first_query >= row.num_frames) {  // of a padding row any
+    wait_for_kernels_before();          // as everybody does: who waits for this kernel waits for those in front, too
+    return;
+  }
   if (head == 0) load(args, row, memory.turns);
   attend_keys(args, row, memory);
   __syncthreads();

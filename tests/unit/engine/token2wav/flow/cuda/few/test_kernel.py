@@ -12,6 +12,7 @@ from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.cuda.few.arguments import (
     HEAD_DIM,
     KERNEL,
+    MACROS,
     SHARED_MEMORY_BYTES,
     arguments_of,
     can_attend,
@@ -25,7 +26,7 @@ FLOAT8 = torch.float8_e4m3fn
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> EmulatedKernel:
-    return EmulatedKernel(KERNEL, tmp_path_factory.mktemp("emulated"), macros={})
+    return EmulatedKernel(KERNEL, tmp_path_factory.mktemp("emulated"), macros=MACROS)
 
 
 def bench_of(rows: Sequence[Row], dtype: torch.dtype = torch.bfloat16, *, num_padding: int = 0, step: int = 1) -> Bench:
