@@ -44,8 +44,8 @@ def make_resident_step(
         from voicegate.engine.llm.cuda.resident.step import ResidentStep  # noqa: PLC0415
 
         return ResidentStep(config, weights, plan, buffers, scale=scale).launch
-    except (ModuleNotFoundError, RuntimeError) as error:
-        if isinstance(error, ModuleNotFoundError) and not is_of_bindings(error):
+    except (ImportError, RuntimeError) as error:
+        if isinstance(error, ImportError) and not is_of_bindings(error):
             raise
         log.warning("no_resident_step", error=str(error), cost="a lone line's step takes a quarter more")
         return None

@@ -24,8 +24,8 @@ def few_attention(device: torch.device) -> "FewAttention | None":
         from voicegate.engine.token2wav.flow.cuda.few.attention import FewAttention  # noqa: PLC0415
 
         return FewAttention(device)
-    except (ModuleNotFoundError, RuntimeError) as error:
-        if isinstance(error, ModuleNotFoundError) and not is_of_bindings(error):
+    except (ImportError, RuntimeError) as error:
+        if isinstance(error, ImportError) and not is_of_bindings(error):
             raise
         log.warning("no_few_attention", error=str(error), cost="a block alone takes a fourteenth more")
         return None
