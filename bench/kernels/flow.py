@@ -68,17 +68,21 @@ def measure_alone(fixture: FlowFixture) -> dict[int, tuple[float, float, float]]
     print("a block alone: frames of context, ms with attention of many rows, its own, of many again")
     figures = {}
     for context in _CONTEXTS_ALONE:
-        times = [_alone_ms(fixture, ops, context) for ops in (_OPS_OF_MANY, STEP_OPS, _OPS_OF_MANY)]
+        times = [
+            captured_steps_ms(fixture, ops, FRAMES_PER_BLOCK, context) for ops in (_OPS_OF_MANY, STEP_OPS, _OPS_OF_MANY)
+        ]
         figures[context] = (times[0], times[1], times[2])
         print(f"{context:8} " + "".join(f"{time:11.3f}" for time in times), flush=True)
     return figures
 
 
-def _alone_ms(fixture: FlowFixture, ops: StepOps, context: int) -> float:
-    config = FlowCudaConfig(frame_buckets=(FRAMES_PER_BLOCK,), max_batches=1)
-    solver = CudaSolver(fixture.model, fixture.pool, config, ops=ops)
+def captured_steps_ms(fixture: FlowFixture, ops: StepOps, num_frames: int, context: int) -> float:
+    """All Euler steps, by these operations, of so many frames: whole blocks, or one that is shorter."""
+    buckets = tuple(sorted({num_frames, FRAMES_PER_BLOCK}))
+    solver = CudaSolver(fixture.model, fixture.pool, FlowCudaConfig(frame_buckets=buckets, max_batches=1), ops=ops)
     solver.graphs.capture()
-    return block_ms(solver, fixture, 1, context)
+    whole, rest = divmod(num_frames, FRAMES_PER_BLOCK)
+    return batch_ms(solver, fixture, [FRAMES_PER_BLOCK] * whole or [rest], context)
 
 
 def begin_once(solver: CudaSolver, streams: Sequence[BlockStream], rows: Sequence[BlockRow]) -> None:

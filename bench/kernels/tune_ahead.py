@@ -12,14 +12,11 @@ from typing import Final
 
 import torch
 
-from voicegate.bench.kernels.flow import batch_ms
+from voicegate.bench.kernels.flow import captured_steps_ms
 from voicegate.bench.kernels.flow_model import FlowFixture
-from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.cuda import fused_linear
-from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.token2wav.flow.cuda.fused_linear import AheadTile, Few
 from voicegate.engine.token2wav.flow.cuda.ops import STEP_OPS, StepOps
-from voicegate.engine.token2wav.flow.cuda.solver import CudaSolver
 
 FRAMES: Final = (32, 50, 100, 150, 200, 300)
 CONTEXT: Final = 300  # frames
@@ -70,25 +67,16 @@ def step_ops(product: Product, tile: AheadTile | None) -> StepOps:
     )
 
 
-def steps_ms(fixture: FlowFixture, ops: StepOps, num_frames: int) -> float:
-    buckets = tuple(sorted({num_frames, FRAMES_PER_BLOCK}))
-    config = FlowCudaConfig(frame_buckets=buckets, max_batches=1)
-    solver = CudaSolver(fixture.model, fixture.pool, config, ops=ops)
-    solver.graphs.capture()
-    whole, rest = divmod(num_frames, FRAMES_PER_BLOCK)
-    return batch_ms(solver, fixture, [FRAMES_PER_BLOCK] * whole or [rest], CONTEXT)
-
-
 @torch.inference_mode()
 def main() -> None:
     fixture = FlowFixture(kv_dtype=torch.float8_e4m3fn)
     print(f"ten Euler steps at {CONTEXT} frames of context, ms by tile (outs, depth, stages, parts); frames={FRAMES}")
-    as_it_is = [steps_ms(fixture, STEP_OPS, num_frames) for num_frames in FRAMES]
+    as_it_is = [captured_steps_ms(fixture, STEP_OPS, num_frames, CONTEXT) for num_frames in FRAMES]
     print(f"{'as it is':20}" + "".join(f"{time:8.2f}" for time in as_it_is), flush=True)
     for name, product in PRODUCTS.items():
         print(name)
         for tile in (None, *product.tiles):
-            times = [steps_ms(fixture, step_ops(product, tile), num_frames) for num_frames in FRAMES]
+            times = [captured_steps_ms(fixture, step_ops(product, tile), num_frames, CONTEXT) for num_frames in FRAMES]
             label = "none" if tile is None else str(astuple(tile))
             print(f"  {label:18}" + "".join(f"{time:8.2f}" for time in times), flush=True)
 

@@ -24,9 +24,9 @@ from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.token2wav.flow.backend import FlowPrompt
 from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
-from voicegate.engine.token2wav.flow.cuda.few.arguments import HEAD_DIM
-from voicegate.engine.token2wav.flow.cuda.few.making import few_attention
 from voicegate.engine.token2wav.flow.cuda.fused_attention import attend, attend_tile
+from voicegate.engine.token2wav.flow.cuda.lone.arguments import HEAD_DIM
+from voicegate.engine.token2wav.flow.cuda.lone.making import lone_attention
 from voicegate.engine.token2wav.flow.cuda.ops import STEP_OPS, StepOps
 from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
 from voicegate.engine.token2wav.flow.runner import FlowRunner
@@ -166,9 +166,9 @@ def bench_of_a_row(num_finished: int, num_frames: int) -> Bench:
 
 @pytest.mark.parametrize(("num_finished", "num_frames"), [(0, 14), (3, 50), (9, 34), (11, 50), (14, 50)])
 def test_attention_of_a_single_row_is_that_of_many(num_finished: int, num_frames: int) -> None:
-    """few/ against attention_kernels.py, and what both write to the pool."""
+    """lone/ against attention_kernels.py, and what both write to the pool."""
     is_hopper_or_later = torch.cuda.get_device_capability() >= (9, 0)
-    assert (few_attention(torch.device("cuda", 0)) is not None) == is_hopper_or_later
+    assert (lone_attention(torch.device("cuda", 0)) is not None) == is_hopper_or_later
     found = []
     for tile in (None, attend_tile(torch.bfloat16, num_frames)):
         bench = bench_of_a_row(num_finished, num_frames)

@@ -148,3 +148,45 @@ inline int __shfl_sync(unsigned, int value, int lane) {
   unsigned mine[6] = {(unsigned)value};
   return (int)emulated::exchange_in_warp(mine)[lane][0];
 }
+
+// --- what all kernels' instructions are made of ---------------------------------------------------------------------
+
+// Of words of bfloat16.
+inline float low_of(unsigned word) { return __uint_as_float(word << 16); }
+inline float high_of(unsigned word) { return __uint_as_float(word & 0xFFFF0000u); }
+
+inline unsigned to_bfloat16(float low, float high) {
+  auto rounded = [](float value) {
+    unsigned bits = __float_as_uint(value);
+    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+  };
+  return rounded(low) | rounded(high) << 16;
+}
+
+inline float exp2_fast(float x) { return exp2f(x); }
+
+inline float partner(float value, int lanes) {
+  unsigned mine[6] = {__float_as_uint(value)};
+  return __uint_as_float(emulated::exchange_in_warp(mine)[threadIdx.x % 32 ^ lanes][0]);
+}
+
+namespace emulated {
+
+// m16n8k16 of what `value_of(word, half)` says: row r of `a` is in lanes of r % 8, column n of `b` in lanes of n, as PTX
+// has them.
+template <typename ValueOf>
+void multiply(float (&sums)[4], const unsigned* a, unsigned b0, unsigned b1, ValueOf value_of) {
+  unsigned mine[6] = {a[0], a[1], a[2], a[3], b0, b1};
+  const Lanes& lanes = exchange_in_warp(mine);
+  int lane = threadIdx.x % 32;
+  for (int i = 0; i < 4; i++) {
+    int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+    for (int k = 0; k < 16; k++) {
+      unsigned left = lanes[row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2];
+      unsigned right = lanes[column * 4 + k % 8 / 2][4 + k / 8];
+      sums[i] += value_of(left, k % 2) * value_of(right, k % 2);
+    }
+  }
+}
+
+}  // namespace emulated

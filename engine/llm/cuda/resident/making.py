@@ -5,7 +5,7 @@ from collections.abc import Callable
 import structlog
 import torch
 
-from voicegate.engine.device.cuda import is_of_bindings
+from voicegate.engine.device.cuda import is_mistake
 from voicegate.engine.llm.cuda.config import TileTable
 from voicegate.engine.llm.cuda.resident.arguments import Buffers
 from voicegate.engine.llm.cuda.resident.plan import make_plan
@@ -45,7 +45,7 @@ def make_resident_step(
 
         return ResidentStep(config, weights, plan, buffers, scale=scale).launch
     except (ImportError, RuntimeError) as error:
-        if isinstance(error, ImportError) and not is_of_bindings(error):
+        if is_mistake(error):
             raise
         log.warning("no_resident_step", error=str(error), cost="a lone line's step takes a quarter more")
         return None

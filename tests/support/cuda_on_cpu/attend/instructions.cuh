@@ -3,18 +3,6 @@
 
 #define DYNAMIC_SHARED(name) char* name = emulated::this_program().memory
 
-typedef unsigned short u16;
-
-inline float low_of(u32 word) { return __uint_as_float(word << 16); }
-inline float high_of(u32 word) { return __uint_as_float(word & 0xFFFF0000u); }
-
-inline u32 rounded(float value) {
-  u32 bits = __float_as_uint(value);
-  return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
-}
-
-inline u32 to_bfloat16(float low, float high) { return rounded(low) | rounded(high) << 16; }
-
 inline u32 bits_of(_Float16 value) {
   u16 bits;
   std::memcpy(&bits, &value, 2);
@@ -61,28 +49,11 @@ inline u32 permute(u32 a, u32 b, u32 which) {
   return word;
 }
 
-// m16n8k16 of float16: row r of `a` is in lanes of r % 8, column n of `b` in lanes of n, as PTX has them.
 inline void multiply(float (&sums)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  u32 mine[6] = {a[0], a[1], a[2], a[3], b0, b1};
-  const auto& lanes = emulated::exchange_in_warp(mine);
-  int lane = threadIdx.x % 32;
-  auto half_of = [](u32 word, int half) { return half ? high_half_of(word) : low_half_of(word); };
-  for (int i = 0; i < 4; i++) {
-    int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-    for (int k = 0; k < 16; k++) {
-      u32 left = lanes[row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2], right = lanes[column * 4 + k % 8 / 2][4 + k / 8];
-      sums[i] += half_of(left, k % 2) * half_of(right, k % 2);
-    }
-  }
+  emulated::multiply(sums, a, b0, b1, [](u32 word, int half) { return half ? high_half_of(word) : low_half_of(word); });
 }
 
-inline float exp2_fast(float x) { return exp2f(x); }
 inline float inverse(float x) { return 1.0f / x; }
-
-inline float partner(float value, int lanes) {
-  u32 mine[6] = {__float_as_uint(value)};
-  return __uint_as_float(emulated::exchange_in_warp(mine)[threadIdx.x % 32 ^ lanes][0]);
-}
 
 inline uint4 load_fresh(const u32* there) {
   uint4 words = {there[0], there[1], there[2], there[3]};

@@ -12,29 +12,10 @@ inline u32 shared_address(const void* there) {
 }
 inline char* shared_pointer(u32 address) { return emulated::this_program().memory + address; }
 
-inline float low_of(u32 word) { return __uint_as_float(word << 16); }
-inline float high_of(u32 word) { return __uint_as_float(word & 0xFFFF0000u); }
-inline float half_of(u32 word, int half) { return half ? high_of(word) : low_of(word); }
+inline u32 pack(float low, float high) { return to_bfloat16(low, high); }
 
-inline u32 rounded(float value) {
-  u32 bits = __float_as_uint(value);
-  return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
-}
-
-inline u32 pack(float low, float high) { return rounded(low) | rounded(high) << 16; }
-
-// m16n8k16: row r of `a` is in lanes of r % 8, column n of `b` in lanes of n, as PTX has them.
 inline void multiply(float (&sums)[4], const u32* a, u32 b0, u32 b1) {
-  u32 mine[6] = {a[0], a[1], a[2], a[3], b0, b1};
-  const auto& lanes = emulated::exchange_in_warp(mine);
-  int lane = threadIdx.x % 32;
-  for (int i = 0; i < 4; i++) {
-    int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-    for (int k = 0; k < 16; k++) {
-      u32 left = lanes[row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2], right = lanes[column * 4 + k % 8 / 2][4 + k / 8];
-      sums[i] += half_of(left, k % 2) * half_of(right, k % 2);
-    }
-  }
+  emulated::multiply(sums, a, b0, b1, [](u32 word, int half) { return half ? high_of(word) : low_of(word); });
 }
 
 inline void load_matrices(u32* a, u32 address) {
@@ -57,13 +38,8 @@ inline void load_transposed(u32* a, u32 address) {
 }
 
 inline float divide(float a, float b) { return a / b; }
-inline float exp2_fast(float x) { return exp2f(x); }
 inline float exp_fast(float x) { return expf(x); }
 inline float inverse_root(float x) { return 1.0f / sqrtf(x); }
-inline float partner(float value, int lanes) {
-  u32 mine[6] = {__float_as_uint(value)};
-  return __uint_as_float(emulated::exchange_in_warp(mine)[threadIdx.x % 32 ^ lanes][0]);
-}
 
 inline u64 now_ns() { return 0; }
 inline u32 now_cycles() {

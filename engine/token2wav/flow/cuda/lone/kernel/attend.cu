@@ -1,4 +1,4 @@
-// Attention of few rows over a paged context in 8 bits, with rotary and the write to the pool.
+// Attention of a row over a paged context in 8 bits, with rotary and the write to the pool.
 //
 // A program: sixteen queries of one head of one half of one row, and all its keys. A warp has a finished block for
 // itself, which is on its way to registers before the queries are there, or a share of the new block. Nothing is
@@ -57,9 +57,9 @@ __device__ __forceinline__ void attend_keys(const Arguments& args, const Row& ro
       past.widen_keys();
       softmax.attend(past);
     }
-    if (has_share) share.load(args, asked.line, asked.pitch, asked.num_frames);
+    if (has_share) share.load(args, asked);
   } else if (has_share) {
-    share.load(args, asked.line, asked.pitch, asked.num_frames);
+    share.load(args, asked);
     softmax.begin(asked, memory.turns);
   }
   if (has_share && share.first < asked.num_frames) {

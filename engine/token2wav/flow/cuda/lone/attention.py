@@ -7,7 +7,7 @@ import torch
 from voicegate.engine.device.cuda.driver import Launch, load_function
 from voicegate.engine.device.cuda.nvrtc import compile_kernel
 from voicegate.engine.token2wav.flow.cuda.buffers import BatchView
-from voicegate.engine.token2wav.flow.cuda.few.arguments import (
+from voicegate.engine.token2wav.flow.cuda.lone.arguments import (
     KERNEL,
     MACROS,
     NUM_THREADS,
@@ -18,7 +18,7 @@ from voicegate.engine.token2wav.flow.cuda.few.arguments import (
 from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
 
 
-class FewAttention:
+class LoneAttention:
     def __init__(self, device: torch.device) -> None:
         """Raises KernelNotCompiled, RuntimeError for what the driver refuses."""
         code = compile_kernel(KERNEL, MACROS, capability=torch.cuda.get_device_capability(device))

@@ -9,7 +9,7 @@ from tests.support import flow_reference
 from tests.support.cuda_emulator import EmulatedKernel
 from tests.unit.engine.token2wav.flow.cuda.support import Bench, Row
 from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
-from voicegate.engine.token2wav.flow.cuda.few.arguments import (
+from voicegate.engine.token2wav.flow.cuda.lone.arguments import (
     HEAD_DIM,
     KERNEL,
     MACROS,

@@ -39,6 +39,12 @@ struct Place {  // of a head's keys and values
   static constexpr int kSize = kWhole * kChannels;
 };
 
+// Of pairs of bfloat16, a word each.
+__device__ __forceinline__ u32 in_float16(u32 pair) { return to_float16(low_of(pair), high_of(pair)); }
+__device__ __forceinline__ u32 in_float8(u32 first, u32 second) {
+  return to_float8(low_of(first), high_of(first)) | to_float8(low_of(second), high_of(second)) << 16;
+}
+
 // Channels 16t .. 16t + 15 of a line, in pairs; of head 0 rotated: upstream rotates before it splits heads, and only
 // as many channels as one head has.
 struct Line {
@@ -59,11 +65,8 @@ struct Line {
     }
   }
 
-  __device__ __forceinline__ u32 half(int i) const { return to_float16(low_of(pairs[i]), high_of(pairs[i])); }
-  __device__ __forceinline__ u32 eight(int i) const {
-    return to_float8(low_of(pairs[2 * i]), high_of(pairs[2 * i])) |
-           to_float8(low_of(pairs[2 * i + 1]), high_of(pairs[2 * i + 1])) << 16;
-  }
+  __device__ __forceinline__ u32 half(int i) const { return in_float16(pairs[i]); }
+  __device__ __forceinline__ u32 eight(int i) const { return in_float8(pairs[2 * i], pairs[2 * i + 1]); }
 };
 
 // A finished block's keys and values as they are in the pool: of key 8i + g channels 16t .. 16t + 15, a word a step of
@@ -140,9 +143,9 @@ struct Share {
   uint4 values[4];
   int first;  // of its keys
 
-  __device__ __forceinline__ void load(const Arguments& args, const u32* line, int pitch, int num_frames) {
-    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    const u32* its_keys = line + args.num_heads * (kChannels / 2);
+  __device__ __forceinline__ void load(const Arguments& args, const Asked& asked) {
+    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, pitch = asked.pitch, num_frames = asked.num_frames;
+    const u32* its_keys = asked.line + args.num_heads * (kChannels / 2);
     const u32* its_values = its_keys + args.num_heads * (kChannels / 2);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -178,8 +181,7 @@ struct Share {
     for (int j = 0; j < 4; j++) {
       int key = first + 2 * t + j % 2 + j / 2 * 8;
       const uint4& its = values[j];
-      uint2 word = {to_float8(low_of(its.x), high_of(its.x)) | to_float8(low_of(its.y), high_of(its.y)) << 16,
-                    to_float8(low_of(its.z), high_of(its.z)) | to_float8(low_of(its.w), high_of(its.w)) << 16};
+      uint2 word = {in_float8(its.x, its.y), in_float8(its.z, its.w)};
       if (key < kWhole) *(uint2*)(pool_values + key * kChannels + 8 * g) = word;
     }
   }

@@ -14,15 +14,15 @@ pytest.importorskip("cuda.bindings.nvrtc")
 from tests.unit.engine.token2wav.flow.cuda.support import Bench, Row
 from voicegate.engine.device.cuda.nvrtc import compile_kernel
 from voicegate.engine.token2wav.flow.cuda import fused_attention
-from voicegate.engine.token2wav.flow.cuda.few import attention, making
-from voicegate.engine.token2wav.flow.cuda.few.arguments import (
+from voicegate.engine.token2wav.flow.cuda.fused_attention import AttendTile
+from voicegate.engine.token2wav.flow.cuda.lone import attention, making
+from voicegate.engine.token2wav.flow.cuda.lone.arguments import (
     HEAD_DIM,
     KERNEL,
     MACROS,
     NUM_THREADS,
     SHARED_MEMORY_BYTES,
 )
-from voicegate.engine.token2wav.flow.cuda.fused_attention import AttendTile
 
 pytestmark = pytest.mark.unit
 
@@ -30,9 +30,9 @@ pytestmark = pytest.mark.unit
 @pytest.fixture(autouse=True)
 def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    making.few_attention.cache_clear()
+    making.lone_attention.cache_clear()
     yield
-    making.few_attention.cache_clear()
+    making.lone_attention.cache_clear()
 
 
 def test_it_compiles_for_a_hopper() -> None:
@@ -55,12 +55,12 @@ def test_where_there_is_none_the_log_says_so_once(
     monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
     monkeypatch.setattr(attention, "load_function", refuse)
     monkeypatch.setattr(making.log, "warning", lambda event, **fields: warnings.append((event, fields["error"])))
-    assert [making.few_attention(torch.device("cuda", 0)) for _ in range(2)] == [None, None]
-    assert warnings == [("no_few_attention", "CUresult: CUDA_ERROR_NO_DEVICE")] * num_warnings
+    assert [making.lone_attention(torch.device("cuda", 0)) for _ in range(2)] == [None, None]
+    assert warnings == [("no_lone_attention", "CUresult: CUDA_ERROR_NO_DEVICE")] * num_warnings
 
 
 def test_on_a_cpu_there_is_none() -> None:
-    assert making.few_attention(torch.device("cpu")) is None
+    assert making.lone_attention(torch.device("cpu")) is None
 
 
 class TritonKernel:
@@ -95,8 +95,8 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Launches:
     monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
     monkeypatch.setattr(attention, "load_function", lambda _, name, **options: (name, options))
     monkeypatch.setattr(attention, "Launch", launches)
-    few = making.few_attention(torch.device("cuda", 0))
-    monkeypatch.setattr(fused_attention, "few_attention", lambda _: few)
+    lone = making.lone_attention(torch.device("cuda", 0))
+    monkeypatch.setattr(fused_attention, "lone_attention", lambda _: lone)
     return launches
 
 

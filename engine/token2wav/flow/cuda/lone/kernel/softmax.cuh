@@ -104,8 +104,7 @@ struct Softmax {
   // Channel c of eight, of two keys.
   static __device__ __forceinline__ u32 of_both(const uint4& first, const uint4& second, int c) {
     const u32 a[4] = {first.x, first.y, first.z, first.w}, b[4] = {second.x, second.y, second.z, second.w};
-    u32 pair = permute(a[c / 2], b[c / 2], c % 2 ? 0x7632 : 0x5410);
-    return to_float16(low_of(pair), high_of(pair));
+    return in_float16(permute(a[c / 2], b[c / 2], c % 2 ? 0x7632 : 0x5410));
   }
 
   __device__ __forceinline__ void tell(Found& found) {
