@@ -172,8 +172,8 @@ inline float partner(float value, int lanes) {
 
 namespace emulated {
 
-// m16n8k16 of what `value_of(word, half)` says: row r of `a` is in lanes of r % 8, column n of `b` in lanes of n, as PTX
-// has them.
+// m16n8k16 of what `value_of(word, half)` says: row r of `a` is in lanes of r % 8, column n of `b` in lanes of n, as
+// PTX has them.
 template <typename ValueOf>
 void multiply(float (&sums)[4], const unsigned* a, unsigned b0, unsigned b1, ValueOf value_of) {
   unsigned mine[6] = {a[0], a[1], a[2], a[3], b0, b1};
