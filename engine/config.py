@@ -23,6 +23,9 @@ TENSORRT_LLM_SAMPLINGS: Final = ("nvidia", "repetition-aware")
 _CPU: Final = "cpu"
 _GPU: Final = re.compile(r"cuda:(0|[1-9][0-9]*)")
 
+# Of a GPU whose voices' prompts are kept twice: 46 MB a second of prompt, of some 50 GB that contexts have there.
+_TWO_LAYOUTS_BYTES: Final = 70 << 30
+
 # Of the 25 tokens of a flow block; the three before are the lookahead of the prompt's last whole block.
 MAX_FIRST_BLOCK_TOKENS: Final = 22
 
@@ -149,6 +152,9 @@ class EngineConfig:
     # sooner, but less of it to cover the second block, which takes 0.45 to 0.6 s on two cores: 12 left the listener
     # without sound for 120 to 280 ms where its text was read once more.
     first_block_tokens: int = 0
+    # The same of a text that is whole when its first pass begins: nothing that is still written has to be waited for
+    # behind it (docs/adr/0081). Another number than that takes a voice's prompt in the flow's memory twice.
+    whole_first_block_tokens: int = 0
 
     # The user's own voices, beside the model's: NAME.wav + NAME.txt or NAME.safetensors (engine/voices/store.py).
     # Voices added while the engine runs are kept here; without it they last until it ends.
@@ -192,11 +198,12 @@ class EngineConfig:
             raise ValueError(
                 f"tensorrt_llm_stream_interval is {self.tensorrt_llm_stream_interval}; it must be at least 1"
             )
-        if not 0 <= self.first_block_tokens <= MAX_FIRST_BLOCK_TOKENS:
-            raise ValueError(
-                f"first_block_tokens is {self.first_block_tokens}; a flow block has room for 1 to "
-                f"{MAX_FIRST_BLOCK_TOKENS} behind a prompt, and 0 leaves it to the device"
-            )
+        for name in ("first_block_tokens", "whole_first_block_tokens"):
+            if not 0 <= (num_tokens := getattr(self, name)) <= MAX_FIRST_BLOCK_TOKENS:
+                raise ValueError(
+                    f"{name} is {num_tokens}; a flow block has room for 1 to {MAX_FIRST_BLOCK_TOKENS} behind a prompt, "
+                    "and 0 leaves it to the device"
+                )
 
     @property
     def is_disaggregated(self) -> bool:
@@ -234,6 +241,10 @@ class EngineConfig:
         """With the device's own numbers where this has 0; `device_type` is cpu or cuda."""
         is_gpu = device_type == "cuda"
         max_flow_batch = self.max_flow_batch or (gpu.share_of(34) if is_gpu else 4)
+        # A GPU's steps are so short that a block of 10 tokens is followed in time by the next, also by words.
+        first_block_tokens = self.first_block_tokens or (10 if is_gpu else 12)
+        is_free = is_gpu and not self.first_block_tokens and gpu.memory_bytes >= _TWO_LAYOUTS_BYTES
+        whole_first_block_tokens = 6 if is_free else first_block_tokens
         max_calm_flow_batch = gpu.share_of(84) if is_gpu and not self.max_flow_batch else max_flow_batch
         return replace(
             self,
@@ -243,8 +254,8 @@ class EngineConfig:
             max_flow_batch=max_flow_batch,
             max_calm_flow_batch=self.max_calm_flow_batch or max_calm_flow_batch,
             room_guard_ms=self.room_guard_ms or (1_000 if is_gpu else self.lead_ms),
-            # A GPU's steps are so short that a block of 10 tokens is followed in time by the next.
-            first_block_tokens=self.first_block_tokens or (10 if is_gpu else 12),
+            first_block_tokens=first_block_tokens,
+            whole_first_block_tokens=self.whole_first_block_tokens or whole_first_block_tokens,
             encoder_processes=_encoder_processes(is_gpu) if self.encoder_processes is None else self.encoder_processes,
         )
 

@@ -25,6 +25,7 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.llm.backend import LlmTraits, NoFreeSlot, OneAtATime, SequenceOutput, SequenceRequest
+from voicegate.engine.loading.memory import first_blocks
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.loop.voice_shelf import ready_voice, voice_room
 from voicegate.engine.model.config import FLOW_BLOCK_FRAMES, EstimatorConfig
@@ -328,7 +329,7 @@ def _flow(config: EngineConfig, lane: Lane) -> FlowRunner:
         pool,
         _Solver(lane),
         max_streams=config.max_active_clauses,
-        first_block_tokens=config.first_block_tokens,
+        first_blocks=first_blocks(config),
     )
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, assert_never
 
 import torch
@@ -118,7 +119,9 @@ def gpu_memory(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> Gpu
     num_bytes = DTYPES[config.precision].itemsize
     llm, num_slots = model.llm, config.max_active_clauses
     positions = llm_positions(config, model, room.longest_tokens)
-    needs = token2wav_needs(model, dtype=DTYPES[config.precision], kv_dtype=KV_DTYPES[config.kv_dtype])
+    num_layouts = len(first_blocks(config).layouts)
+    dtype, kv_dtype = DTYPES[config.precision], KV_DTYPES[config.kv_dtype]
+    needs = token2wav_needs(model, dtype=dtype, kv_dtype=kv_dtype, num_layouts=num_layouts)
     llm_weights = _num_weights(llm_shapes(llm))
     flow_weights, vocoder_weights = needs.num_flow_weights, needs.num_vocoder_weights
     vocoder_scale = model.vocoder.base_channels / _VOCODER_CHANNELS
@@ -196,7 +199,15 @@ def spare_room(config: EngineConfig) -> VoiceRoom:
     return VoiceRoom((config.spare_voice_tokens,) * config.spare_voices)
 
 
-def token2wav_needs(model: ModelConfig, *, dtype: torch.dtype, kv_dtype: torch.dtype) -> Token2wavNeeds:
+def first_blocks(config: EngineConfig) -> chunking.FirstBlocks:
+    """`config` is resolved."""
+    return chunking.FirstBlocks(config.first_block_tokens, config.whole_first_block_tokens)
+
+
+def token2wav_needs(
+    model: ModelConfig, *, dtype: torch.dtype, kv_dtype: torch.dtype, num_layouts: int
+) -> Token2wavNeeds:
+    """`num_layouts`: of a prompt, see chunking.FirstBlocks."""
     match model.flow:
         case FlowConfig() as flow:
             return Token2wavNeeds(
@@ -207,7 +218,7 @@ def token2wav_needs(model: ModelConfig, *, dtype: torch.dtype, kv_dtype: torch.d
                 block_bytes=bytes_per_block(
                     flow.estimator, num_steps=flow.num_euler_steps, dtype=dtype, kv_dtype=kv_dtype
                 ),
-                num_blocks=chunking.num_prompt_blocks,
+                num_blocks=partial(chunking.num_prompt_blocks, num_layouts=num_layouts),
                 num_speech_blocks=chunking.num_speech_blocks,
             )
         case StepAudio2FlowConfig() as flow:

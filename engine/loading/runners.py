@@ -13,7 +13,7 @@ from voicegate.engine.loading.backend_choice import check_backend
 from voicegate.engine.loading.devices import Device
 from voicegate.engine.loading.flow_model import load_flow_model
 from voicegate.engine.loading.flow_room import flow_dtypes, num_flow_blocks
-from voicegate.engine.loading.memory import token2wav_needs
+from voicegate.engine.loading.memory import first_blocks, token2wav_needs
 from voicegate.engine.loading.startup import ModelStart
 from voicegate.engine.loading.stepaudio2 import load_stepaudio2_flow, load_stepaudio2_vocoder
 from voicegate.engine.loop.stages import VoiceRoom
@@ -91,7 +91,8 @@ def _load_cosyvoice3_flow(
             f"flow_context {config.flow_context} is not for {model.family} models: nothing is trimmed there"
         )
     dtype, kv_dtype = flow_dtypes(config, device)
-    needs = token2wav_needs(model, dtype=dtype, kv_dtype=kv_dtype)
+    blocks = first_blocks(config)
+    needs = token2wav_needs(model, dtype=dtype, kv_dtype=kv_dtype, num_layouts=len(blocks.layouts))
     solver_of: Callable[[FlowModel, BlockPool], BlockSolver] = partial(
         PlainSolver, max_streams=config.max_active_clauses
     )
@@ -116,5 +117,5 @@ def _load_cosyvoice3_flow(
         pool,
         solver,
         max_streams=config.max_active_clauses,
-        first_block_tokens=config.first_block_tokens,
+        first_blocks=blocks,
     )

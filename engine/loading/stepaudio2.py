@@ -99,7 +99,7 @@ def load_stepaudio2_flow(
     dtype, kv_dtype = flow_dtypes(config, device)
     schedule = _schedule(config, flow)
     rules = StreamRules(schedule, _CONTEXTS[config.flow_context])
-    needs = token2wav_needs(model, dtype=dtype, kv_dtype=kv_dtype)
+    needs = token2wav_needs(model, dtype=dtype, kv_dtype=kv_dtype, num_layouts=1)
     num_blocks = num_flow_blocks(config, needs, device, room=room, start=start)
     loaded = StepAudio2Flow(
         flow,

@@ -9,14 +9,18 @@ from voicegate.engine.policy.urgency import Limits
 # See Limits.comfort_s. A GPU makes a block in 5 to 50 ms, a CPU in 100 and more (docs/adr/0075).
 _GPU_COMFORT_S: Final = 0.25
 _CPU_COMFORT_S: Final = 1.0
+# See Limits.light_guard_s. Simulated, 60 ms are as good. A CPU's blocks take no less where few have work.
+_GPU_LIGHT_GUARD_S: Final = 0.08
 
 
 def limits_of(config: EngineConfig, stages: Stages) -> Limits:
     """`config`: resolved for the device."""
+    guard_s = config.guard_ms / 1000
     return Limits(
         flow_batch=stages.flow.batch_size(config.max_flow_batch),
         calm_flow_batch=stages.flow.batch_size(max(config.max_flow_batch, config.max_calm_flow_batch)),
-        guard_s=config.guard_ms / 1000,
+        guard_s=guard_s,
+        light_guard_s=min(guard_s, _GPU_LIGHT_GUARD_S) if stages.is_concurrent else guard_s,
         room_guard_s=config.room_guard_ms / 1000,
         comfort_s=_GPU_COMFORT_S if stages.is_concurrent else _CPU_COMFORT_S,
         is_concurrent=stages.is_concurrent,

@@ -6,6 +6,7 @@ With hundreds of streams most have enough audio ahead or wait for text. Whatever
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple, Protocol, TypeVar, TypeVarTuple
 
 from voicegate.engine.config import EngineConfig
@@ -34,6 +35,11 @@ _Result = TypeVar("_Result")
 _TIGHT_SHARE = 0.3
 _EASED_SHARE = 0.4
 
+# Utterances with work due at a time, from which on listeners have the whole guard of Limits, and below which again the
+# light one.
+_HEAVY_DUE = 17
+_LIGHT_DUE = 9
+
 
 class Attempt(Protocol):
     """Does a piece of work for one utterance; None if that failed, and then it has ended and is off the roster."""
@@ -54,7 +60,8 @@ class Roster:
         self, config: EngineConfig, limits: Limits, pipeline: Pipeline, growth: Growth, attempt: Attempt
     ) -> None:
         self._config = config
-        self._limits = limits
+        self._heavy_limits, self._light_limits = limits, replace(limits, guard_s=limits.light_guard_s)
+        self._limits = self._light_limits
         self._pipeline = pipeline
         self._growth = growth
         self._attempt = attempt
@@ -123,7 +130,17 @@ class Roster:
     def due(self, now_s: float) -> Due:
         """Work that may be done now. Whether an LLM step is among it may be out of date: see `passes`."""
         self._refresh(now_s)
+        self._note_load(now_s)
         return self._due
+
+    def _note_load(self, now_s: float) -> None:
+        """By how many have work now; where that makes another guard all are looked at once more."""
+        is_heavy = len(self._due) >= (_LIGHT_DUE if self._limits is self._heavy_limits else _HEAVY_DUE)
+        limits = self._heavy_limits if is_heavy else self._light_limits
+        if limits is not self._limits:
+            self._limits = limits
+            self._changed.update(self._utterances)
+            self._refresh(now_s)
 
     def passes(self, keys: Iterable[int]) -> list[Clause]:
         """Of these, the clauses whose LLM pass goes on, as of the last look.

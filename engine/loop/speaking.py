@@ -47,6 +47,8 @@ class Speaking:
             self._pipeline.render(clause, utterance.voice, speed=utterance.request.speed)
             return
         until = self._until(utterance, clause)
+        # By what is read and how, never by load: the same text and seed give the same sound.
+        clause.begins_short = until is None and not utterance.num_started_clauses and not utterance.feed.is_bistream
         self._pipeline.start(
             clause,
             utterance.voice,

@@ -45,9 +45,12 @@ class Limits:
     flow_batch: BatchSize
     # The same where all listeners have plenty left, so that none is to wait soon for a batch that takes long.
     calm_flow_batch: BatchSize | None = None  # None: as flow_batch
-    # A listener with less than this to play overtakes newcomers: about two blocks' time.
+    # A listener with less than this to play overtakes newcomers: about two blocks' time, where many have work.
     # Higher -> fewer underruns under load; lower -> sooner first audio under load.
     guard_s: float = 0.15
+    # The same where few have work: a block takes a fourth of the time there, and what the first block of a whole text
+    # is heard for is hardly more than that guard (docs/adr/0081).
+    light_guard_s: float = 0.15
     # The same while his next clause waits for room: until somebody else's clause ends, and then for a first block.
     # Higher -> fewer underruns where slots are few and slow; lower -> newcomers are begun sooner.
     room_guard_s: float = 1.0

@@ -19,6 +19,7 @@ from tests.support.flow import (
     render_ready,
 )
 from voicegate.engine.token2wav.flow.backend import FlowPrompt
+from voicegate.engine.token2wav.flow.chunking import FirstBlocks
 from voicegate.engine.token2wav.flow.offline import render_offline
 from voicegate.engine.token2wav.flow.runner import FlowRunner
 from voicegate.engine.token2wav.flow.stream import BlockStream
@@ -62,19 +63,20 @@ def test_any_arrival_equals_all_at_once_and_offline(prompt_size: int, arrivals: 
         assert_near(mel, expected, atol=PARITY_ATOL)
 
 
+@pytest.mark.parametrize("begins_short", [False, True])
 @pytest.mark.parametrize("prompt_size", [1, 4, *range(25, 50)])
-def test_behind_a_lead_in_of_any_length_it_equals_offline_behind_the_same(prompt_size: int) -> None:
+def test_behind_a_lead_in_of_any_length_it_equals_offline_behind_the_same(prompt_size: int, begins_short: bool) -> None:
     prompt, tokens = make_prompt(prompt_size), make_tokens(30)
-    runner = make_runner(first_block_tokens=10)
-    prepared = runner.prepare(prompt)
-    stream = runner.open(prepared)
-    stream.append(tokens[:13])
+    runner = make_runner(first_blocks=FirstBlocks(10, 6))
+    stream = runner.open(runner.prepare(prompt), begins_short=begins_short)
+    num_first = 6 if begins_short else 10
+    stream.append(tokens[: num_first + 3])
     first = drain(runner, stream)
-    assert first.shape[1] == 20, "the first block does not wait for more"
-    stream.append(tokens[13:])
+    assert first.shape[1] == 2 * num_first, "the first block does not wait for more"
+    stream.append(tokens[num_first + 3 :])
     stream.finish()
     mel = torch.cat((first, drain(runner, stream)), dim=1)
-    expected = render_offline(runner.model, prepared, tokens, streaming=True, is_final=True)
+    expected = render_offline(runner.model, stream.prompt, tokens, streaming=True, is_final=True)
     assert_near(mel, expected, atol=PARITY_ATOL)
 
 

@@ -10,6 +10,7 @@ from tests.support.golden import golden_state_dict, tiny_config
 from voicegate.engine.model.config import EstimatorConfig, FlowConfig
 from voicegate.engine.token2wav.flow.backend import FlowPrompt
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.chunking import FirstBlocks
 from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.token2wav.flow.euler import upstream_noise
 from voicegate.engine.token2wav.flow.model import FlowModel
@@ -76,7 +77,7 @@ def make_runner(
     dtype: torch.dtype = torch.float32,
     kv_dtype: torch.dtype | None = None,
     ops: "StepOps | None" = None,
-    first_block_tokens: int | None = None,
+    first_blocks: FirstBlocks | None = None,
     engines: "FlowEngines | None" = None,
 ) -> FlowRunner:
     """Free blocks hold NaN: whatever reads one shows it.
@@ -109,7 +110,7 @@ def make_runner(
         pool,
         solver,
         max_streams=max_streams,
-        first_block_tokens=first_block_tokens,
+        first_blocks=first_blocks,
     )
 
 

@@ -236,7 +236,8 @@ class OtherFlow:
             prompt.is_released = True
             self.num_free_blocks += prompt.num_blocks
 
-    def open(self, prompt: OtherPrompt) -> OtherStream:
+    def open(self, prompt: OtherPrompt, *, begins_short: bool = False) -> OtherStream:
+        del begins_short
         assert not prompt.is_released
         if self.num_open == self._max_streams:
             raise StreamsExhausted(f"all {self._max_streams} streams are open")

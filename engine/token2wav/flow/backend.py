@@ -72,7 +72,7 @@ class PreparedPrompt(Protocol):
 
     @property
     def first_block_tokens(self) -> int:
-        """Generated tokens in the first block behind it."""
+        """Generated tokens in the first block behind it, of a stream that does not begin short."""
 
     @property
     def second_block_tokens(self) -> int:
@@ -214,8 +214,12 @@ class FlowBackend(Protocol[Prompt, Stream]):
     def release(self, prompt: Prompt) -> None:
         """No stream can be opened any more; those that are open keep the blocks until they close. Idempotent."""
 
-    def open(self, prompt: Prompt) -> Stream:
-        """Raises StreamsExhausted; ValueError if the prompt was released."""
+    def open(self, prompt: Prompt, *, begins_short: bool = False) -> Stream:
+        """Raises StreamsExhausted; ValueError if the prompt was released.
+
+        `begins_short`: its first block may have fewer tokens than the prompt's `first_block_tokens`, where the flow
+        has prepared the prompt for that too: sound sooner, and less of it before the second block is needed.
+        """
 
     def close(self, stream: Stream) -> None:
         """Give its blocks back, at once or when the batch that it is in is over. Idempotent."""

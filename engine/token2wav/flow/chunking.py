@@ -1,5 +1,6 @@
 """When speech tokens become audio: the arithmetic of 50-frame blocks counted from the prompt's first frame. Pure."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from voicegate.engine import units
@@ -9,25 +10,43 @@ FRAMES_PER_BLOCK: Final = FLOW_BLOCK_FRAMES  # counted from the first frame of t
 TOKENS_PER_BLOCK: Final = FRAMES_PER_BLOCK // units.FRAMES_PER_TOKEN
 
 
+@dataclass(frozen=True, slots=True)
+class FirstBlocks:
+    """Generated tokens in a stream's first block, behind a prompt of any length: each number is a layout of the prompt.
+
+    Layouts share nothing, since all that the flow keeps is counted from the first frame.
+    """
+
+    num_tokens: int
+    num_short_tokens: int  # of a stream that `begins_short`; the same: there is one layout
+
+    @property
+    def layouts(self) -> tuple[int, ...]:
+        """Each other number, in order."""
+        return tuple(dict.fromkeys((self.num_tokens, self.num_short_tokens)))
+
+
 def first_block_tokens(num_prompt_tokens: int) -> int:
     """Generated tokens in the block that the prompt leaves unfinished; a whole block where it leaves none."""
     return TOKENS_PER_BLOCK - num_prompt_tokens % TOKENS_PER_BLOCK
 
 
-def prompt_lead_in(num_prompt_tokens: int, *, first_block: int) -> int:
+def prompt_lead_in(num_prompt_tokens: int, *, first_block: int | None) -> int:
     """Tokens to put before a prompt so that the block that it leaves unfinished takes `first_block` generated ones.
 
     The flow is exact only at block borders, which are counted from the first frame: how many lie before the speech
-    decides how soon the first audio can exist. 0 where there is no prompt.
+    decides how soon the first audio can exist. 0 where there is no prompt, and for None: as it comes.
     """
+    if first_block is None:
+        return 0
     return (-first_block - num_prompt_tokens) % TOKENS_PER_BLOCK if num_prompt_tokens else 0
 
 
-def num_prompt_blocks(num_tokens: int) -> int:
-    """That a prompt takes at most, its lead-in among them."""
-    return -(-num_tokens // TOKENS_PER_BLOCK)
+def num_prompt_blocks(num_tokens: int, *, num_layouts: int) -> int:
+    """That a prompt takes at most, its lead-ins among them."""
+    return num_layouts * -(-num_tokens // TOKENS_PER_BLOCK)
 
 
 def num_speech_blocks(num_tokens: int) -> int:
     """That a stream takes for its own speech at most, wherever in a block its prompt leaves off."""
-    return num_prompt_blocks(num_tokens) + 1
+    return -(-num_tokens // TOKENS_PER_BLOCK) + 1

@@ -17,7 +17,8 @@ class BlockPrompt:
     tokens: tuple[int, ...]
     mel: torch.Tensor  # [2P, 80]
     speaker_bias: torch.Tensor  # [D], see Estimator.speaker_bias
-    blocks: tuple[int, ...] = ()  # set by FlowRunner.prepare
+    blocks: tuple[int, ...] = ()  # set by its rendering
+    short: "BlockPrompt | None" = None  # the same laid out for streams that begin short; released with this one
     is_released: bool = False
 
     @property
@@ -26,7 +27,7 @@ class BlockPrompt:
 
     @property
     def num_blocks(self) -> int:
-        return len(self.blocks)
+        return len(self.blocks) + (self.short.num_blocks if self.short is not None else 0)
 
     @property
     def first_block_tokens(self) -> int:

@@ -1,4 +1,6 @@
-"""A voice's prompt on its way: its whole blocks, one after the other, each in a batch of its own."""
+"""A voice's prompt on its way: the whole blocks of its layouts, one after the other, each in a batch of its own."""
+
+from collections.abc import Sequence
 
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.chunking import TOKENS_PER_BLOCK
@@ -10,17 +12,17 @@ from voicegate.engine.token2wav.flow.stream import BlockBatch, BlockSolver, Bloc
 class BlockPromptRendering:
     """Implements PromptRendering. Made by FlowRunner.begin_prompt."""
 
-    def __init__(self, model: FlowModel, pool: BlockPool, solver: BlockSolver, prompt: BlockPrompt) -> None:
-        """Raises BlocksExhausted."""
+    def __init__(self, model: FlowModel, pool: BlockPool, solver: BlockSolver, layouts: Sequence[BlockPrompt]) -> None:
+        """`layouts`: one, or that of streams that begin short behind it. Raises BlocksExhausted."""
         self._model = model
         self._pool = pool
         self._solver = solver
-        self._prompt = prompt
-        self._stream = BlockStream(model, prompt)
+        self._streams = [BlockStream(model, layout) for layout in layouts]
         self._batch: BlockBatch | None = None
-        num_tokens_with_lookahead = max(len(prompt.tokens) - model.config.lookahead_tokens, 0)
+        num_lookahead = model.config.lookahead_tokens
+        num_blocks = sum(max(len(each.tokens) - num_lookahead, 0) // TOKENS_PER_BLOCK for each in layouts)
         # Of the blocks that are not begun. A batch takes its own from the pool: one of these is put there just before.
-        self._kept = pool.allocate(num_tokens_with_lookahead // TOKENS_PER_BLOCK)
+        self._kept = pool.allocate(num_blocks)
 
     @property
     def takes_step(self) -> bool:
@@ -39,22 +41,27 @@ class BlockPromptRendering:
         return self._batch is None and not self._kept
 
     def result(self) -> BlockPrompt:
-        assert not self._stream.is_ready, "the prompt has blocks to render"
-        self._prompt.blocks = tuple(self._stream.blocks)
-        self._stream.blocks.clear()  # the prompt's own now
-        return self._prompt
+        assert not any(stream.is_ready for stream in self._streams), "the prompt has blocks to render"
+        for stream in self._streams:
+            stream.prompt.blocks = tuple(stream.blocks)
+            stream.blocks.clear()  # the prompt's own now
+        prompt, *short = (stream.prompt for stream in self._streams)
+        prompt.short = short[0] if short else None
+        return prompt
 
     def close(self) -> None:
-        self._stream.abandon(self._pool)
+        for stream in self._streams:
+            stream.abandon(self._pool)
         self._batch = None
         self._pool.release(self._kept)
         self._kept.clear()
 
     def _begin(self) -> BlockBatch:
+        stream = next(stream for stream in self._streams if stream.is_ready)
         block = self._kept.pop()
         self._pool.release([block])
         try:
-            return BlockBatch(self._model, self._pool, self._solver, [self._stream])
+            return BlockBatch(self._model, self._pool, self._solver, [stream])
         except BaseException:
             self._kept += self._pool.allocate(1)
             raise

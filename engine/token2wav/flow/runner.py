@@ -11,6 +11,7 @@ from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.token2wav.flow import chunking
 from voicegate.engine.token2wav.flow.backend import FlowPrompt, StreamsExhausted, check_batch, rendered_whole
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
+from voicegate.engine.token2wav.flow.chunking import FirstBlocks
 from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.prompt import BlockPrompt, load_prompt
 from voicegate.engine.token2wav.flow.prompt_rendering import BlockPromptRendering
@@ -27,14 +28,14 @@ class FlowRunner:
         solver: BlockSolver,
         *,
         max_streams: int,
-        first_block_tokens: int | None = None,
+        first_blocks: FirstBlocks | None = None,
     ) -> None:
         """All streams and prompts share the pool: see block_pool.bytes_per_block for what a block costs.
 
-        `first_block_tokens`: generated ones in the first block behind any prompt; None: as many as it leaves room for.
+        `first_blocks`: None: as long as a prompt leaves room for.
         """
         self.model = model
-        self._first_block_tokens = first_block_tokens
+        self._layouts: tuple[int | None, ...] = (None,) if first_blocks is None else first_blocks.layouts
         self._pool = pool
         self._solver = solver
         self._max_streams = max_streams
@@ -64,13 +65,15 @@ class FlowRunner:
         return self._solver.batch_size(max_rows)
 
     def num_prompt_blocks(self, num_tokens: int) -> int:
-        return chunking.num_prompt_blocks(num_tokens)
+        return chunking.num_prompt_blocks(num_tokens, num_layouts=len(self._layouts))
 
     def num_speech_blocks(self, num_tokens: int) -> int:
         return chunking.num_speech_blocks(num_tokens)
 
     def begin_prompt(self, prompt: FlowPrompt) -> BlockPromptRendering:
-        loaded = load_prompt(self.model, prompt, num_lead_in_tokens=self._lead_in(len(prompt.speech_ids)))
+        num_tokens = len(prompt.speech_ids)
+        lead_ins = dict.fromkeys(chunking.prompt_lead_in(num_tokens, first_block=layout) for layout in self._layouts)
+        loaded = [load_prompt(self.model, prompt, num_lead_in_tokens=lead_in) for lead_in in lead_ins]
         return BlockPromptRendering(self.model, self._pool, self._solver, loaded)
 
     def prepare(self, prompt: FlowPrompt) -> BlockPrompt:
@@ -80,15 +83,18 @@ class FlowRunner:
         if not prompt.is_released:
             prompt.is_released = True
             self._pool.release(prompt.blocks)
+            if prompt.short is not None:
+                self.release(prompt.short)
 
-    def open(self, prompt: BlockPrompt) -> BlockStream:
+    def open(self, prompt: BlockPrompt, *, begins_short: bool = False) -> BlockStream:
         if prompt.is_released:
             raise ValueError("the prompt was released")
         if self._num_open == self._max_streams:
             raise StreamsExhausted(f"all {self._max_streams} streams are open")
         self._num_open += 1
-        self._pool.retain(prompt.blocks)
-        return BlockStream(self.model, prompt)
+        laid_out = prompt.short if begins_short and prompt.short is not None else prompt
+        self._pool.retain(laid_out.blocks)
+        return BlockStream(self.model, laid_out)
 
     def close(self, stream: BlockStream) -> None:
         if not stream.is_closed:
@@ -98,8 +104,3 @@ class FlowRunner:
     def begin(self, streams: Sequence[BlockStream]) -> BlockBatch:
         check_batch(streams)
         return BlockBatch(self.model, self._pool, self._solver, streams)
-
-    def _lead_in(self, num_prompt_tokens: int) -> int:
-        if self._first_block_tokens is None:
-            return 0
-        return chunking.prompt_lead_in(num_prompt_tokens, first_block=self._first_block_tokens)

@@ -84,7 +84,7 @@ class BlockStream:
 
     @property
     def num_own_blocks(self) -> int:
-        return len(self.blocks) - self.prompt.num_blocks
+        return len(self.blocks) - len(self.prompt.blocks)
 
     @property
     def next_num_blocks(self) -> int:

@@ -90,7 +90,8 @@ class StepAudio2FlowRunner:
             prompt.is_released = True
             self._pool.release(prompt.blocks)
 
-    def open(self, prompt: ChunkPrompt) -> ChunkStream:
+    def open(self, prompt: ChunkPrompt, *, begins_short: bool = False) -> ChunkStream:
+        del begins_short  # of a first chunk so much is held back that a shorter one would not cover the second
         if prompt.is_released:
             raise ValueError("the prompt was released")
         if self._num_open == self._max_streams:

@@ -116,11 +116,11 @@ def test_a_second_of_the_second_familys_context_takes_a_third() -> None:
     model = replace(
         RELEASED, flow=stepaudio2_flow_config(full), vocoder=vocoder_config(hift, f0_channels=512), name="other"
     )
-    needs = token2wav_needs(model, dtype=torch.bfloat16, kv_dtype=torch.bfloat16)
+    needs = token2wav_needs(model, dtype=torch.bfloat16, kv_dtype=torch.bfloat16, num_layouts=1)
     counts = manifest["param_counts"]
     assert needs.num_flow_weights == counts["flow.total"]
     assert needs.num_vocoder_weights == counts["hift.total"]
-    first = token2wav_needs(RELEASED, dtype=torch.bfloat16, kv_dtype=torch.bfloat16)
+    first = token2wav_needs(RELEASED, dtype=torch.bfloat16, kv_dtype=torch.bfloat16, num_layouts=1)
     assert (needs.bytes_per_second, first.bytes_per_second) == (33_484_800, 92_569_600)
     assert needs.num_speech_blocks(750) == 150
     memory = gpu_memory(resolved(H200_BYTES), model, MEASURED_ROOM)

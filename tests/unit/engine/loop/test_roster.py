@@ -18,7 +18,7 @@ from voicegate.engine.loop.clause import Clause, ClauseState, Listing
 from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.roster import Roster
 from voicegate.engine.policy.batch_size import BatchSize
-from voicegate.engine.policy.urgency import Limits
+from voicegate.engine.policy.urgency import PRESSING, Limits
 
 pytestmark = pytest.mark.unit
 
@@ -29,9 +29,9 @@ LIMITS = Limits(BatchSize(4, 200), room_guard_s=1.0)
 class Watched(Roster):
     """Counts how often somebody is looked at."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits = LIMITS) -> None:
         self.models: Any = StubModels()
-        super().__init__(CONFIG, LIMITS, self.models, Growth(CONFIG, lookahead_tokens=3, held_back_frames=4), trusting)
+        super().__init__(CONFIG, limits, self.models, Growth(CONFIG, lookahead_tokens=3, held_back_frames=4), trusting)
 
     def joined(self, *states: ClauseState, num_tokens: int = 0, **options: Any) -> Any:
         utterance = stub_utterance(self, **options)
@@ -194,6 +194,27 @@ def test_what_is_due_later_comes_back_by_its_alarm() -> None:
     roster.remove(stalling)
     assert roster.next_alarm_s(6.0) == 7.0
     assert len(roster.due(7.0)) == 1
+
+
+def test_a_listener_presses_sooner_where_many_have_work() -> None:
+    roster = Watched(replace(LIMITS, guard_s=0.15, light_guard_s=0.05))
+    roster.joined(GENERATING, deadline_s=10.1)
+
+    def is_pressing() -> bool:
+        first = roster.due(10.0).heard.first
+        return first is not None and first[0] == PRESSING
+
+    assert not is_pressing()
+    others = [roster.joined(GENERATING) for _ in range(15)]
+    assert not is_pressing()
+    others.append(roster.joined(GENERATING))
+    assert is_pressing()
+    for _ in range(8):
+        roster.remove(others.pop())
+    assert is_pressing(), "a load that comes and goes by a few is the same load"
+    roster.remove(others.pop())
+    assert not is_pressing()
+    assert roster.next_alarm_s(10.0) == pytest.approx(10.05), "and presses by the light guard"
 
 
 # --- the whole loop -------------------------------------------------------------------------------------------

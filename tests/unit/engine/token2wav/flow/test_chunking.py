@@ -19,16 +19,26 @@ def test_the_first_block_is_the_same_behind_prompts_of_every_length(prompt: int,
     lead_in = chunking.prompt_lead_in(prompt, first_block=first_block)
     assert 0 <= lead_in < 25
     assert chunking.first_block_tokens(prompt + lead_in) == first_block
-    assert (prompt + lead_in) // 25 <= chunking.num_prompt_blocks(prompt), "and takes no more memory"
+    assert (prompt + lead_in) // 25 <= chunking.num_prompt_blocks(prompt, num_layouts=1), "and takes no more memory"
 
 
 def test_without_a_prompt_there_is_nothing_to_lead_in() -> None:
     assert chunking.prompt_lead_in(0, first_block=10) == 0
 
 
+def test_where_no_first_block_is_asked_for_a_prompt_is_as_it_is() -> None:
+    assert chunking.prompt_lead_in(7, first_block=None) == 0
+
+
 @pytest.mark.parametrize(("tokens", "blocks"), [(0, 0), (1, 1), (25, 1), (26, 2), (69, 3)])
 def test_a_prompts_ragged_block_counts(tokens: int, blocks: int) -> None:
-    assert chunking.num_prompt_blocks(tokens) == blocks
+    assert chunking.num_prompt_blocks(tokens, num_layouts=1) == blocks
+    assert chunking.num_prompt_blocks(tokens, num_layouts=2) == 2 * blocks
+
+
+@pytest.mark.parametrize(("num_short_tokens", "layouts"), [(10, (10,)), (6, (10, 6))])
+def test_numbers_that_are_the_same_are_one_layout(num_short_tokens: int, layouts: tuple[int, ...]) -> None:
+    assert chunking.FirstBlocks(10, num_short_tokens).layouts == layouts
 
 
 @pytest.mark.parametrize("tokens", [1, 10, 25, 26, 100])

@@ -18,11 +18,15 @@ from tests.support.flow import (
     render_ready,
 )
 from voicegate.engine.token2wav.flow.backend import BlocksExhausted, FlowPrompt, StreamsExhausted, StreamTooLong
+from voicegate.engine.token2wav.flow.chunking import FirstBlocks
 from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.runner import FlowRunner
 from voicegate.engine.token2wav.flow.stream import BlockStream
 
 pytestmark = pytest.mark.unit
+
+TEN = FirstBlocks(10, 10)
+TEN_OR_SIX = FirstBlocks(10, 6)
 
 
 def open_stream(runner: FlowRunner, prompt_size: int, num_tokens: int = 0, *, finish: bool = False) -> BlockStream:
@@ -35,7 +39,7 @@ def open_stream(runner: FlowRunner, prompt_size: int, num_tokens: int = 0, *, fi
 
 @pytest.mark.parametrize("num_prompt_tokens", [1, 7, *range(50, 75)])
 def test_the_first_block_is_as_short_behind_a_prompt_of_any_length(num_prompt_tokens: int) -> None:
-    runner = make_runner(first_block_tokens=10)
+    runner = make_runner(first_blocks=TEN)
     prepared = runner.prepare(make_prompt(num_prompt_tokens))
     assert prepared.first_block_tokens == 10
     assert prepared.num_blocks <= runner.num_prompt_blocks(num_prompt_tokens)
@@ -50,7 +54,7 @@ def test_the_first_block_is_as_short_behind_a_prompt_of_any_length(num_prompt_to
 @pytest.mark.parametrize("num_prompt_tokens", [69, 6])
 def test_a_prompt_is_led_in_by_its_own_end_and_kept_whole(num_prompt_tokens: int) -> None:
     whole = make_prompt(num_prompt_tokens)
-    prepared = make_runner(first_block_tokens=10).prepare(whole)
+    prepared = make_runner(first_blocks=TEN).prepare(whole)
     num_lead_in = len(prepared.tokens) - num_prompt_tokens
     looped = whole.speech_ids.repeat(4)[-len(prepared.tokens) :]
     assert prepared.tokens == tuple(looped.tolist())
@@ -59,8 +63,47 @@ def test_a_prompt_is_led_in_by_its_own_end_and_kept_whole(num_prompt_tokens: int
 
 
 def test_a_voice_without_a_prompt_begins_with_a_whole_block() -> None:
-    prepared = make_runner(first_block_tokens=10).prepare(make_prompt(0))
-    assert (prepared.tokens, prepared.first_block_tokens) == ((), 25)
+    prepared = make_runner(first_blocks=TEN_OR_SIX).prepare(make_prompt(0))
+    assert (prepared.tokens, prepared.first_block_tokens, prepared.short) == ((), 25, None)
+
+
+@pytest.mark.parametrize("num_prompt_tokens", [1, 7, 19, 25, 65])
+def test_a_stream_begins_short_behind_a_layout_of_its_own(num_prompt_tokens: int) -> None:
+    runner = make_runner(first_blocks=TEN_OR_SIX)
+    prepared = runner.prepare(make_prompt(num_prompt_tokens))
+    assert prepared.first_block_tokens == 10, "of all others"
+    short, long = runner.open(prepared, begins_short=True), runner.open(prepared)
+    for stream, num_tokens in ((short, 6), (long, 10)):
+        stream.append(make_tokens(num_tokens + 2))
+        assert not stream.is_ready
+        stream.append([0])
+        assert stream.is_ready
+        assert stream.num_own_blocks == 0
+    first, second = render_ready(runner, [short, long])
+    assert (first.shape[1], second.shape[1]) == (12, 20)
+    assert (short.num_own_blocks, long.num_own_blocks) == (1, 1)
+
+
+def test_both_layouts_are_held_and_given_back_together() -> None:
+    runner = make_runner(first_blocks=TEN_OR_SIX)
+    num_free = runner.num_free_blocks
+    prepared = runner.prepare(make_prompt(65))
+    assert prepared.num_blocks == num_free - runner.num_free_blocks == 2 + 2
+    assert prepared.num_blocks <= runner.num_prompt_blocks(65)
+    stream = runner.open(prepared, begins_short=True)
+    runner.release(prepared)
+    assert runner.num_free_blocks < num_free, "whoever speaks keeps what it stands behind"
+    runner.close(stream)
+    assert runner.num_free_blocks == num_free
+    with pytest.raises(ValueError, match="released"):
+        runner.open(prepared, begins_short=True)
+
+
+def test_where_one_layout_is_prepared_begins_short_changes_nothing() -> None:
+    runner = make_runner(first_blocks=TEN)
+    prepared = runner.prepare(make_prompt(65))
+    assert prepared.short is None
+    assert runner.open(prepared, begins_short=True).num_missing_tokens == 13
 
 
 # --- when a block is ready --------------------------------------------------------------------------------

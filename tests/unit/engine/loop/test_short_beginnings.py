@@ -1,0 +1,97 @@
+"""A text that is whole when it begins to be said has a first block of its own: by what is said alone, never by load."""
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tests.support.tiny_engine import CONFIG, HandDrivenEngine, tiny_stages
+from voicegate.engine.interface import Done, SpeakingMode
+from voicegate.engine.loading.build import load_stages
+from voicegate.engine.loop.stages import Stages
+from voicegate.engine.voices.store import load_voices
+
+pytestmark = pytest.mark.unit
+
+TEXT = "Good morning, and welcome back. How was it?"
+SHORT = replace(CONFIG, whole_first_block_tokens=CONFIG.first_block_tokens - 4)
+CLAUSE, BISTREAM, INCREMENTAL = SpeakingMode.CLAUSE, SpeakingMode.BISTREAM, SpeakingMode.INCREMENTAL
+
+
+@cache
+def stages() -> Stages:
+    model = tiny_stages().model
+    return load_stages(SHORT, model, load_voices(SHORT.model_dir, model))
+
+
+@pytest.fixture
+def begins(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of every rendering that was begun, whether its first block may be the short one."""
+    flow, seen = stages().flow, []
+    open_ = flow.open
+
+    def noted(prompt: Any, *, begins_short: bool = False) -> Any:
+        seen.append(begins_short)
+        return open_(prompt, begins_short=begins_short)
+
+    monkeypatch.setattr(flow, "open", noted)
+    return seen
+
+
+def spoken(mode: SpeakingMode, *, set_aside_at: int | None = None) -> bytes:
+    engine = HandDrivenEngine(replace(SHORT, llm_ahead_tokens=40), stages())
+    utterance_id = engine.submit("u", mode=mode)
+    engine.core.push_text(utterance_id, TEXT)
+    engine.core.end_text(utterance_id)
+    if set_aside_at is not None:
+        for _ in range(set_aside_at):
+            engine.step()
+        (utterance,) = engine.core._roster
+        engine.core._change(utterance, engine.core._set_aside)
+    engine.run()
+    assert isinstance(engine.heard[utterance_id].end, Done)
+    return engine.heard[utterance_id].pcm
+
+
+@pytest.mark.parametrize("mode", [CLAUSE, INCREMENTAL])
+def test_of_a_whole_text_the_first_pass_begins_short_and_no_other(mode: SpeakingMode, begins: list[bool]) -> None:
+    spoken(mode)
+    assert begins == [True, False]
+
+
+def test_where_when_text_came_is_to_change_nothing_none_does(begins: list[bool]) -> None:
+    spoken(BISTREAM)
+    assert begins == [False]
+
+
+def test_a_sentence_that_is_still_written_begins_as_what_follows_it_needs(begins: list[bool]) -> None:
+    engine = HandDrivenEngine(SHORT, stages())
+    heard = engine.speak("u", [f"{word} " for word in TEXT.split()], mode=INCREMENTAL)
+    assert isinstance(heard.end, Done)
+    assert begins
+    assert not any(begins)
+
+
+def test_it_is_heard_after_fewer_tokens() -> None:
+    num_tokens = {}
+    for first, config in (("short", SHORT), ("long", CONFIG)):
+        engine = HandDrivenEngine(config, stages() if first == "short" else tiny_stages())
+        utterance_id = engine.submit("u")
+        engine.core.push_text(utterance_id, TEXT)
+        engine.core.end_text(utterance_id)
+        (utterance,) = engine.core._roster
+        while not engine.heard[utterance_id].pcm:
+            assert engine.step()
+        num_tokens[first] = utterance.clauses[0].num_rendered_tokens
+        engine.core.cancel(utterance_id, None)
+        engine.run()
+    assert num_tokens == {"short": SHORT.whole_first_block_tokens, "long": CONFIG.first_block_tokens}
+
+
+@pytest.mark.parametrize("steps", [12, 22, 33])
+def test_who_made_way_goes_on_behind_the_same_beginning(steps: int, begins: list[bool]) -> None:
+    alone = spoken(CLAUSE)
+    begins.clear()
+    assert spoken(CLAUSE, set_aside_at=steps) == alone
+    assert begins[:2] == [True, True]
