@@ -49,7 +49,7 @@ _SPEAKER_DIM = 192
 _TOKEN = 100
 _NUM_EULER_STEPS = 10
 _LOOK_RIGHT_FRAMES = 4
-_MAX_IN_FLIGHT = 2
+_MAX_IN_FLIGHT, _MAX_LONE_IN_FLIGHT = 2, 3
 _MAX_BATCHES = 2
 
 
@@ -139,7 +139,8 @@ class SimulatedLlm(OneAtATime):
 
     @property
     def takes_step(self) -> bool:
-        return len(self._steps) < _MAX_IN_FLIGHT
+        is_lone = all(len(step.rows) == 1 for step in self._steps)
+        return len(self._steps) < (_MAX_LONE_IN_FLIGHT if is_lone else _MAX_IN_FLIGHT)
 
     def is_runnable(self, sequence_id: int) -> bool:
         sequence = self._sequences.get(sequence_id)
@@ -147,7 +148,7 @@ class SimulatedLlm(OneAtATime):
             return False
         if sequence.num_to_feed:
             return not sequence.num_in_flight
-        return sequence.num_in_flight < _MAX_IN_FLIGHT and (
+        return sequence.num_in_flight < _MAX_LONE_IN_FLIGHT and (
             sequence.until is None or sequence.num_launched < sequence.until
         )
 
@@ -244,6 +245,9 @@ class _Solver:
 
     def batch_size(self, max_rows: int) -> BatchSize:
         return BatchSize(max_rows + max_rows // 4, max_rows * chunking.FRAMES_PER_BLOCK)
+
+    def foresee(self, stream: BlockStream) -> None:
+        """Host time is not simulated by part."""
 
     def begin(self, streams: Sequence[BlockStream], _: Sequence[BlockRow]) -> _Solve:
         solve = _Solve(streams, self._lane, self._running)

@@ -1,4 +1,4 @@
-"""The first packets of an utterance, made in the engine's thread: they need not go to an encoder process and back.
+"""The first packet of an utterance, made in the engine's thread: it need not go to an encoder process and back.
 
 The process makes them too, and what it answers is dropped: its encoder stands where the listener's decoder does then,
 and the stream is the same to the byte. Bounded, so that many newcomers do not keep the engine's thread.
@@ -14,7 +14,7 @@ from voicegate.engine.audio.opus import OpusEncoder
 from voicegate.engine.audio.packets import Samples
 from voicegate.engine.interface import AudioFormat, Codec
 
-# Two packets take 0.1 ms. Lower -> more newcomers go the long way, 1 ms; higher -> a burst of them is felt in speech.
+# A packet takes 0.1 ms. Lower -> more newcomers go the long way, 1 ms; higher -> a burst of them is felt in speech.
 _STARTS_PER_S: Final = 100.0
 _STARTS_AT_ONCE: Final = 4
 

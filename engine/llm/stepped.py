@@ -13,11 +13,14 @@ from voicegate.engine.llm.runner import LaunchedStep, LlmRunner
 # Launched but not fetched. More would only let a cancel or a newcomer wait longer; fewer would let a GPU wait for
 # Python between steps.
 _MAX_STEPS_IN_FLIGHT: Final = 2
+# Of one sequence alone: Python has slept while its prompt was read, and takes longer than a decode to wake up.
+_MAX_LONE_STEPS_IN_FLIGHT: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class _StepInFlight:
     launched: LaunchedStep
+    num_rows: int
     begin: Mark
     end: Mark
 
@@ -63,7 +66,8 @@ class SteppedLlm:
 
     @property
     def takes_step(self) -> bool:
-        return len(self._in_flight) < _MAX_STEPS_IN_FLIGHT
+        is_lone = all(step.num_rows == 1 for step in self._in_flight)
+        return len(self._in_flight) < (_MAX_LONE_STEPS_IN_FLIGHT if is_lone else _MAX_STEPS_IN_FLIGHT)
 
     def is_runnable(self, sequence_id: int) -> bool:
         return self.runner.is_runnable(sequence_id)
@@ -84,7 +88,7 @@ class SteppedLlm:
             begin = last if last is not None and not last.is_reached else self._lane.mark()
             launched = self.runner.launch(sequence_ids, has_device=has_device)
             end = self._lane.mark()
-        self._in_flight.append(_StepInFlight(launched, begin, end))
+        self._in_flight.append(_StepInFlight(launched, len(sequence_ids), begin, end))
         self._waker.watch(end)
         self.counters["llm_steps"] += 1
         self.counters["llm_rows"] += len(sequence_ids)

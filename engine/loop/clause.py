@@ -16,12 +16,13 @@ class ClauseState(Enum):
     SPOKEN = "spoken"  # all samples delivered
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LlmPass:
     """What a clause holds of the LLM, up to its last token."""
 
     sequence_id: int
     silent_filter: SilentTokenFilter
+    num_launched: int = 0  # steps
 
 
 @dataclass(slots=True, eq=False)

@@ -189,7 +189,9 @@ class Pipeline:
 
     def can_generate(self, clause: Clause) -> bool:
         llm_pass = clause.llm_pass
-        return llm_pass is not None and self._llm.is_runnable(llm_pass.sequence_id)
+        if llm_pass is None or not self._llm.is_runnable(llm_pass.sequence_id):
+            return False
+        return not _is_to_wait(clause, llm_pass)
 
     def block_frames(self, clause: Clause) -> int:
         """Frames of the flow block that is complete and in no batch; 0 if none is."""
@@ -242,18 +244,28 @@ class Pipeline:
 
     def launch_llm(self, clauses: Sequence[Clause]) -> list[Clause]:
         """One decode step (or prefill) of these; `fetch_tokens` has what comes of it. Returns who cannot go on now."""
-        passes = [(clause, clause.llm_pass.sequence_id) for clause in clauses if clause.llm_pass is not None]
-        can_run = self._llm.are_runnable([sequence_id for _, sequence_id in passes])
-        left = [clause for (clause, _), can in zip(passes, can_run, strict=True) if not can]
+        passes = [(clause, clause.llm_pass) for clause in clauses if clause.llm_pass is not None]
+        runnable = self._llm.are_runnable([llm_pass.sequence_id for _, llm_pass in passes])
+        goes_on = [can and not _is_to_wait(*each) for each, can in zip(passes, runnable, strict=True)]
+        left = [clause for (clause, _), goes in zip(passes, goes_on, strict=True) if not goes]
         if left:
-            passes = [each for each, can in zip(passes, can_run, strict=True) if can]
+            passes = [each for each, goes in zip(passes, goes_on, strict=True) if goes]
         if passes:
-            self._llm.launch([sequence_id for _, sequence_id in passes], has_device=not self.token2wav.is_busy)
+            sequence_ids = [llm_pass.sequence_id for _, llm_pass in passes]
+            self._llm.launch(sequence_ids, has_device=not self.token2wav.is_busy)
             self.tally.note_batch("llm", len(passes))
-        for clause, _ in passes:
+        for clause, llm_pass in passes:
+            llm_pass.num_launched += 1
             if not clause.is_prefilled:
                 clause.is_prefilled = True
+        if len(passes) == 1 and not self.token2wav.is_busy:
+            self._foresee(*passes[0])
         return left
+
+    def _foresee(self, clause: Clause, llm_pass: LlmPass) -> None:
+        """While the device is at the last tokens of its first block, the host has nothing else to do."""
+        if clause.rendering is not None and _has_first_block_under_way(clause, llm_pass):
+            self.token2wav.foresee(clause.rendering)
 
     def tell_after(self, clause: Clause, num_tokens: int) -> None:
         """Nothing is new of it before its pass has so many more: the LLM may keep them until then."""
@@ -294,3 +306,17 @@ class Pipeline:
                 flow.finish()
                 if flow.is_exhausted:
                     clause.state = ClauseState.SPOKEN
+
+
+def _is_to_wait(clause: Clause, llm_pass: LlmPass) -> bool:
+    """Whether the flow is to begin with its first block before it has more tokens: a step more would be on the device
+    then. Of whole texts, which somebody has given who hears nothing yet; a growing one pauses there by itself."""
+    return clause.begins_short and _has_first_block_under_way(clause, llm_pass)
+
+
+def _has_first_block_under_way(clause: Clause, llm_pass: LlmPass) -> bool:
+    """Whether what is launched of its pass completes its first block, as far as that can be told before it is here."""
+    if clause.num_rendered_tokens or clause.batch is not None or clause.rendering is None:
+        return False
+    num_under_way = llm_pass.num_launched - llm_pass.silent_filter.num_seen
+    return clause.rendering.flow.num_missing_tokens <= num_under_way

@@ -86,6 +86,11 @@ class Token2wav:
 
     # --- batches of blocks ------------------------------------------------------------------------------------
 
+    def foresee(self, rendering: Rendering) -> None:
+        """All tokens of its next block are under way, and it is likely begun alone."""
+        with self._lane.active():
+            self._flow.foresee(rendering.flow)
+
     def begin(self, clauses: Sequence[Clause], *, is_first: bool) -> int:
         """Start solving the clauses' ready blocks together; returns the batch's number.
 

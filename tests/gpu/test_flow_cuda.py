@@ -291,6 +291,23 @@ def test_reused_blocks_leak_nothing() -> None:
         assert runner.num_free_blocks == 4
 
 
+def test_a_block_that_was_foreseen_has_the_same_bits() -> None:
+    runner, mels = float32_runner(), []
+    prepared = runner.prepare(make_prompt(40))
+    for foresees in (False, True, False):
+        stream = runner.open(prepared)
+        stream.append(make_tokens(11))
+        if foresees:
+            runner.foresee(stream)
+        stream.append(make_tokens(2, seed=1))
+        mels.append(drain(runner, stream))
+        runner.close(stream)
+    runner.release(prepared)
+    assert mels[0].shape == (80, 20)
+    assert torch.equal(mels[0], mels[1])
+    assert torch.equal(mels[0], mels[2])
+
+
 def test_batches_interleave() -> None:
     runner = float32_runner()
     prompts = [make_prompt(0, seed=i) for i in range(2)]

@@ -53,8 +53,8 @@ def opened(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> list[ChunkStream]
     flow, streams = flow_of(stages), []
     open_stream = flow.open
 
-    def remembered(prompt: ChunkPrompt) -> ChunkStream:
-        streams.append(open_stream(prompt))
+    def remembered(prompt: ChunkPrompt, *, begins_short: bool = False) -> ChunkStream:
+        streams.append(open_stream(prompt, begins_short=begins_short))
         return streams[-1]
 
     monkeypatch.setattr(flow, "open", remembered)

@@ -185,6 +185,9 @@ class _HollowSolver:
     def batch_size(self, max_rows: int) -> BatchSize:
         return BatchSize(max_rows, max_rows * chunking.FRAMES_PER_BLOCK)
 
+    def foresee(self, stream: BlockStream) -> None:
+        pass
+
     def begin(self, streams: Sequence[BlockStream], _: Sequence[BlockRow]) -> _HollowSolve:
         return _HollowSolve(streams)
 

@@ -252,6 +252,9 @@ class OtherFlow:
         for batch in self._batches:
             batch.streams = [None if each is stream else each for each in batch.streams]
 
+    def foresee(self, stream: OtherStream) -> None:
+        pass
+
     def begin(self, streams: Sequence[OtherStream]) -> OtherBatch:
         assert all(stream.is_ready for stream in streams)
         wanted = [stream.next_num_blocks for stream in streams]

@@ -224,6 +224,12 @@ class FlowBackend(Protocol[Prompt, Stream]):
     def close(self, stream: Stream) -> None:
         """Give its blocks back, at once or when the batch that it is in is over. Idempotent."""
 
+    def foresee(self, stream: Stream) -> None:
+        """Its next block is likely begun next, and alone, as soon as its last tokens are there.
+
+        What can be made ready before is made ready now; nothing depends on it, and on a GPU nothing waits.
+        """
+
     def begin(self, streams: Sequence[Stream]) -> FlowBatch:
         """The next block of each. All must be ready.
 

@@ -31,6 +31,9 @@ class PlainSolver:
         num_rows = min(max_rows, self._max_streams)
         return BatchSize(num_rows, num_rows * FRAMES_PER_BLOCK)
 
+    def foresee(self, stream: BlockStream) -> None:
+        """Nothing would be gained: a processor does it now or then."""
+
     def begin(self, streams: Sequence[BlockStream], rows: Sequence[BlockRow]) -> "PlainSolve":
         return PlainSolve(self._model, self._pool, streams, rows)
 

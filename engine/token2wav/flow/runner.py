@@ -101,6 +101,10 @@ class FlowRunner:
             self._num_open -= 1
             stream.abandon(self._pool)
 
+    def foresee(self, stream: BlockStream) -> None:
+        if not (stream.is_closed or stream.is_finished or stream.batch):
+            self._solver.foresee(stream)
+
     def begin(self, streams: Sequence[BlockStream]) -> BlockBatch:
         check_batch(streams)
         return BlockBatch(self.model, self._pool, self._solver, streams)

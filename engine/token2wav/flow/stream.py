@@ -140,6 +140,9 @@ class BlockSolver(Protocol):
     def num_free_batches(self) -> int:
         """How many more batches may run at the same time."""
 
+    def foresee(self, stream: BlockStream) -> None:
+        """As FlowBackend.foresee; its next block will be whole."""
+
     def begin(self, streams: Sequence[BlockStream], rows: Sequence[BlockRow]) -> BlockSolve:
         """Raises BatchesExhausted or ValueError, and then nothing has changed."""
 

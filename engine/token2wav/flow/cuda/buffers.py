@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from voicegate.engine import units
@@ -56,6 +57,16 @@ class BatchView:
         return len(self.x)
 
 
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What the host knows of a batch before its last tokens, in memory that `BatchBuffers.send` copies."""
+
+    staging: torch.Tensor  # int64, see `control` above
+    table: npt.NDArray[np.int64]  # [R, row width], a view of it
+    streams: Sequence[BlockStream]  # as they stand in the table
+    order: Sequence[int]  # and their places in the batch
+
+
 class BatchBuffers:
     def __init__(self, model: FlowModel, pool: BlockPool, *, max_rows: int, max_lines: int) -> None:
         dim = model.estimator.config.dim
@@ -95,11 +106,20 @@ class BatchBuffers:
     ) -> None:
         """Everything that the host knows of a batch; the rest of the bucket is padding. Enqueues, does not wait.
 
-        `starts`: each row's first line. Rows stand in the table by their contexts, the longest first, wherever their
-        lines lie: a long one that attention starts with last would keep the GPU waiting. The staging tensor is new
-        each time: torch's pinned allocator hands it out again only once it was copied.
+        `starts`: each row's first line.
         """
-        batch = sorted(zip(streams, rows, starts, strict=True), key=lambda entry: len(entry[1].finished), reverse=True)
+        self.send(self.stage(view, streams, rows, starts), [row.block for row in rows])
+
+    def stage(
+        self, view: BatchView, streams: Sequence[BlockStream], rows: Sequence[BlockRow], starts: Sequence[int]
+    ) -> Staged:
+        """What is known of a batch before its last tokens and its new blocks are.
+
+        Rows stand in the table by their contexts, the longest first, wherever their lines lie: a long one that
+        attention starts with last would keep the GPU waiting. The staging tensor is new each time: torch's pinned
+        allocator hands it out again only once it was copied.
+        """
+        order = sorted(range(len(rows)), key=lambda number: len(rows[number].finished), reverse=True)
         end_of_rows = _HEADER + view.num_rows * self._row_width
         size = end_of_rows + view.num_lines
         staging = torch.empty(size, dtype=torch.int64, pin_memory=self._is_pinned)
@@ -111,23 +131,32 @@ class BatchBuffers:
         cells[:] = 0
         before_first = self._padding_row[BEFORE]
         frames = np.arange(FRAMES_PER_BLOCK)
-        for i, (stream, row, start) in enumerate(batch):
+        for i, number in enumerate(order):
+            stream, row, start = streams[number], rows[number], starts[number]
             finished = row.finished
             before = finished[-1] if finished else before_first
-            table[i, :WINDOW] = (row.block, before, row.num_frames, len(finished), stream.next_frame, start)
-            table[i, WINDOW : self._table_column] = stream.next_window(TOKENS_PER_BLOCK)
+            table[i, BEFORE:WINDOW] = (before, row.num_frames, len(finished), stream.next_frame, start)
             table[i, self._table_column : self._table_column + len(finished)] = finished
             cells[start : start + row.num_frames] = FRAMES_PER_BLOCK * i + frames[: row.num_frames]
-        self._control[:size].copy_(staging, non_blocking=True)
-        self._fill_prompts(view, batch)
+        in_order = [streams[number] for number in order]
+        self._fill_prompts(view, in_order, [starts[number] for number in order])
+        return Staged(staging, table, in_order, order)
 
-    def _fill_prompts(self, view: BatchView, batch: Sequence[tuple[BlockStream, BlockRow, int]]) -> None:
+    def send(self, staged: Staged, blocks: Sequence[int]) -> None:
+        """With the streams' tokens as they are now. `blocks`: the new ones, in the order of the batch."""
+        table = staged.table
+        for i, (stream, number) in enumerate(zip(staged.streams, staged.order, strict=True)):
+            table[i, BLOCK] = blocks[number]
+            table[i, WINDOW : self._table_column] = stream.next_window(TOKENS_PER_BLOCK)
+        self._control[: len(staged.staging)].copy_(staged.staging, non_blocking=True)
+
+    def _fill_prompts(self, view: BatchView, streams: Sequence[BlockStream], starts: Sequence[int]) -> None:
         if self._num_dirty_lines:  # seldom: few batches have a first block
             self._cond[: self._num_dirty_lines].zero_()
             self._num_dirty_lines = 0
-        targets = list(view.speaker[: len(batch)].unbind())
-        sources = [stream.prompt.speaker_bias for stream, _, _ in batch]
-        for stream, _, start in batch:
+        targets = list(view.speaker[: len(streams)].unbind())
+        sources = [stream.prompt.speaker_bias for stream in streams]
+        for stream, start in zip(streams, starts, strict=True):
             num_frames = stream.next_num_prompt_frames
             if num_frames:
                 targets.append(view.cond[start : start + num_frames])

@@ -4,6 +4,7 @@ Nothing is copied back and nothing waits: all work goes to the current CUDA stre
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 from itertools import accumulate
 
@@ -15,7 +16,8 @@ from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.token2wav.flow.backend import BatchesExhausted
 from voicegate.engine.token2wav.flow.block_context import BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
-from voicegate.engine.token2wav.flow.cuda.buffers import BatchBuffers, BatchView
+from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
+from voicegate.engine.token2wav.flow.cuda.buffers import BatchBuffers, BatchView, Staged
 from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.token2wav.flow.cuda.estimator import BatchEstimator, FixedShapeEstimator
 from voicegate.engine.token2wav.flow.cuda.ops import FLOAT8_STEP_OPS, STEP_OPS, StepOps
@@ -33,6 +35,19 @@ class Pass(Enum):
 
 _Place = tuple[int, BatchSize | FlowShape]  # which buffers; bucket, of a TensorRT engine its shape
 _Key = tuple[_Place, Pass]
+
+
+@dataclass(frozen=True, slots=True)
+class _Foreseen:
+    """A batch of one whole block, of which only tokens and the new block are to come."""
+
+    stream: BlockStream
+    place: _Place
+    staged: Staged
+
+    def is_of(self, streams: Sequence[BlockStream], rows: Sequence[BlockRow], place: _Place) -> bool:
+        is_alone = len(streams) == 1 and streams[0] is self.stream
+        return is_alone and rows[0].num_frames == FRAMES_PER_BLOCK and place == self.place
 
 
 class CudaSolver:
@@ -80,6 +95,7 @@ class CudaSolver:
         if engines is not None:
             self._add_engines(engines, tensors)
         self._free = list(reversed(range(config.max_batches)))
+        self._foreseen: _Foreseen | None = None  # in the buffers that are taken next
         keys = [(place, kind) for place in self._views for kind in Pass]
         self.graphs = BucketedWork(
             self._work,
@@ -108,22 +124,38 @@ class CudaSolver:
     def num_free_batches(self) -> int:
         return len(self._free)
 
+    def foresee(self, stream: BlockStream) -> None:
+        if not self._free:
+            return
+        row = BlockRow(tuple(stream.blocks), block=0, num_frames=FRAMES_PER_BLOCK)
+        place = self._place([row])
+        staged = self._buffers[place[0]].stage(self._views[place], [stream], [row], [0])
+        self._foreseen = _Foreseen(stream, place, staged)
+
     def begin(self, streams: Sequence[BlockStream], rows: Sequence[BlockRow]) -> "CudaSolve":
-        size = self._config.size_for([row.num_frames for row in rows])
+        foreseen, self._foreseen = self._foreseen, None
         if not self._free:
             raise BatchesExhausted(f"all {len(self._buffers)} batches run: finish one, or build the flow for more")
-        shape = self._engines.shape_for(rows, size.num_frames) if self._engines is not None else None
-        number = self._free.pop()
-        place: _Place = (number, shape or size)
+        place = self._place(rows)
+        number, buffers, view = self._free.pop(), self._buffers[place[0]], self._views[place]
         ends = list(accumulate(row.num_frames for row in rows))
         starts = [0, *ends[:-1]]
         try:
-            self._buffers[number].fill(self._views[place], streams, rows, starts)
+            if foreseen is not None and foreseen.is_of(streams, rows, place):
+                buffers.send(foreseen.staged, [rows[0].block])
+            else:
+                buffers.fill(view, streams, rows, starts)
             self.graphs.run((place, Pass.BEGIN))
         except BaseException:
             self._free.append(number)
             raise
-        return CudaSolve(self, place, self._views[place], starts)
+        return CudaSolve(self, place, view, starts)
+
+    def _place(self, rows: Sequence[BlockRow]) -> _Place:
+        """Of a batch that begins next. Raises ValueError for more rows than fit one."""
+        size = self._config.size_for([row.num_frames for row in rows])
+        shape = self._engines.shape_for(rows, size.num_frames) if self._engines is not None else None
+        return self._free[-1], shape or size
 
     def advance(self, place: _Place) -> None:
         self.graphs.run((place, Pass.STEP))

@@ -110,6 +110,9 @@ class StepAudio2FlowRunner:
         self._pool.release((*stream.prompt.blocks, *stream.blocks))
         stream.blocks.clear()
 
+    def foresee(self, stream: ChunkStream) -> None:
+        """Nothing is made ready."""
+
     def begin(self, streams: Sequence[ChunkStream]) -> ChunkBatch:
         check_batch(streams)
         return ChunkBatch(self.model, self._pool, self._solver, streams)

@@ -51,7 +51,7 @@ def test_a_process_that_answers_nothing_for_long_is_killed_and_replaced(two: Enc
 
 def test_a_process_that_is_asked_nothing_may_be_silent_for_ever(one: EncoderProcesses) -> None:
     speech = Speech(one)
-    start = 2 * units.SAMPLES_PER_FRAME
+    start = units.SAMPLES_PER_FRAME
     speech.say(slice(0, start))
     for _ in range(100):
         children(one)[0].tick()

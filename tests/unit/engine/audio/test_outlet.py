@@ -94,16 +94,16 @@ def test_everything_leaves_in_the_order_in_which_it_came() -> None:
     assert events == [], "an event waits for the packets before it"
     late.answer_all()
     kinds = [type(event) for event in events]
-    assert kinds == [AudioReady, AudioReady, Flushed, AudioReady, Done]
-    assert [event.pts_48k for event in events if isinstance(event, AudioReady)] == [0, 1920, 2880]
+    assert kinds == [AudioReady, AudioReady, AudioReady, Flushed, AudioReady, Done]
+    assert [event.pts_48k for event in events if isinstance(event, AudioReady)] == [0, 960, 1920, 2880]
     assert isinstance(events[-1], Done)
     assert events[-1].num_packets == 4
 
 
-def test_the_first_packets_do_not_wait_for_the_whole_block() -> None:
+def test_the_first_packet_does_not_wait_for_the_whole_block() -> None:
     events: list[EngineEvent] = []
     outlet(events).send_audio(ramp(20))
-    assert [len(event.packets) for event in events if isinstance(event, AudioReady)] == [2, 18]
+    assert [len(event.packets) for event in events if isinstance(event, AudioReady)] == [1, 19]
 
 
 def test_what_is_announced_leaves_in_one_call_with_the_sound_behind_it() -> None:
@@ -112,7 +112,7 @@ def test_what_is_announced_leaves_in_one_call_with_the_sound_behind_it() -> None
     out = Outlet(NAME, late, frame_ms=20, sink=calls.append, clock=lambda: 7.0)
     words = Alignment(NAME, (AlignedText("a", 0, 40, 0, 1),), estimated=True)
     out.announce(words)
-    out.send_audio(ramp(2))
+    out.send_audio(ramp(1))
     assert not calls  # nobody is told of words whose sound is not there
     late.answer_all()
     ((first, second),) = calls
@@ -133,7 +133,7 @@ def test_closing_drops_what_is_queued_and_says_how_much_has_left() -> None:
     events: list[EngineEvent] = []
     late = LateEncoding()
     way_out = outlet(events, late)
-    way_out.send_audio(ramp(2))
+    way_out.send_audio(ramp(1))
     late.answer_all()
     way_out.send_audio(ramp(50))
     way_out.close(cancelled)
@@ -143,7 +143,7 @@ def test_closing_drops_what_is_queued_and_says_how_much_has_left() -> None:
     late.answer_all()
     assert [type(event) for event in events] == [AudioReady, Cancelled]
     assert isinstance(events[-1], Cancelled)
-    assert events[-1].audio_ms == 40
+    assert events[-1].audio_ms == 20
 
 
 def test_closing_twice_says_one_end() -> None:

@@ -53,3 +53,18 @@ def test_a_step_behind_one_that_has_ended_has_a_beginning_of_its_own() -> None:
     llm.wait()
     llm.poll()
     assert llm.counters["llm_seconds"] == 2
+
+
+@pytest.mark.parametrize(("rows", "num_ahead"), [(([0], [0], [0]), 3), (([0], [0, 1]), 2), (([0, 1], [0]), 2)])
+def test_so_many_steps_are_launched_ahead_and_of_one_row_alone_one_more(
+    rows: Sequence[list[int]], num_ahead: int
+) -> None:
+    lane = TimedLane()
+    llm = SteppedLlm(cast(LlmRunner, NoRunner()), lane)
+    for number, sequence_ids in enumerate(rows):
+        assert llm.takes_step
+        llm.launch(sequence_ids)
+        assert llm.takes_step is (number + 1 < num_ahead)
+    llm.wait()
+    llm.poll()
+    assert llm.takes_step

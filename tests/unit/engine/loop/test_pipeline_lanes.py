@@ -221,6 +221,26 @@ def test_the_llm_makes_no_step_while_a_first_block_is_launched_to_its_end() -> N
     assert isinstance(lanes.heard(subject).end, Done)
 
 
+def test_a_whole_texts_first_block_meets_no_step_that_it_does_not_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is begun when its last token is here; a step launched behind that one would be on the device then."""
+    lanes, foreseen = Lanes(), []
+    monkeypatch.setattr(lanes.stages.flow, "foresee", lambda stream: foreseen.append(stream.num_missing_tokens))
+    subject = lanes.speak("u")
+    while not lanes.count("flow_steps"):
+        for _ in range(3):  # as much ahead as it goes
+            lanes.engine.core.step()
+        if not lanes.count("flow_steps"):
+            lanes.llm.move_on()
+    flow = lanes.stages.flow
+    num_needed = lanes.stages.voices["rms"].flow_prompt.first_block_tokens + flow.lookahead_tokens
+    assert lanes.count("llm_steps") == num_needed
+    assert len(foreseen) == 1, "made ready once, while its last tokens were on their way"
+    assert foreseen[0] > 0
+    lanes.engine.run()
+    assert isinstance(lanes.heard(subject).end, Done)
+    assert lanes.heard(subject).pcm == HandDrivenEngine().speak("alone", [TEXT]).pcm
+
+
 def test_a_cancel_behind_a_launched_call_is_heard_by_nobody() -> None:
     lanes = Lanes()
     free = (lanes.stages.llm.num_free_slots, lanes.stages.flow.num_free_blocks)
