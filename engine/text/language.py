@@ -15,8 +15,9 @@ LATIN_WORDS_PER_HAN: Final = 3
 _KANA: Final = re.compile("[\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fd-\u30ff\uff66-\uff9d]")
 _HAN: Final = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _LATIN_WORD: Final = re.compile(r"[A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f]+")
-# Latin words that decide for a Latin language: not "5 km", "GPU" or "x", which stand in text of any language.
-_MEASURE: Final = re.compile(r"\d ?[A-Za-z]{1,8}")
+# Latin words that decide for a Latin language: not "5 km", "GPU", "x" or what is left of an address that is none for a
+# mark inside it, which stand in text of any language.
+_UNDECIDING: Final = re.compile(r"\d ?[A-Za-z]{1,8}|\b(?:https?|www)\b")
 DECIDING_WORD: Final = re.compile(r"[a-z\u00df-\u00f6\u00f8-\u024f]{3}")
 _ADDRESS: Final = "address"  # how an address counts
 # Script -> languages written in it, the first one for a hint that is not. Only scripts of one language, or nearly.
@@ -56,7 +57,7 @@ def detect_language(text: str, hint: str) -> str:
 
 def has_deciding_word(text: str) -> bool:
     """Whether there is a word, of letters of any script, by which its language can be told."""
-    text = _MEASURE.sub(" ", read_addresses(text))
+    text = _UNDECIDING.sub(" ", read_addresses(text))
     return DECIDING_WORD.search(text) is not None or any(char > "\u0370" and char.isalpha() for char in text)
 
 

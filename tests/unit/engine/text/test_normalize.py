@@ -146,6 +146,12 @@ def test_what_has_no_words_is_in_the_language_of_the_span_before() -> None:
     assert spoken == ["I ran", "five kilometers", "我跑了", "五公里", "and then", "five kilometers"]
 
 
+@pytest.mark.parametrize("text", ["www.*GPU", "https://*GPU", "http://*GPU*"])
+def test_an_address_that_is_none_for_its_marks_decides_no_language(text: str) -> None:
+    spoken = speakable(text, "zh")
+    assert speakable(spoken, "zh") == spoken
+
+
 def test_code_is_not_said() -> None:
     assert SpanReader("en").read(TextSpan("x = 1", 0, 5, is_code=True)) == ""
 
