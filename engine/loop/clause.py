@@ -67,7 +67,7 @@ class Clause:
     rendering: Rendering | None = None  # None behind its start: it was set aside
     batch: int | None = None  # the running flow batch that solves its block
     awaits_samples: bool = False  # of a block, whose last step is launched
-    begins_short: bool = False  # as FlowBackend.open has it; of text that was whole when its utterance began to speak
+    begins_short: bool = False  # as FlowBackend.open has it
     begun_s: float = 0.0  # engine clock, when its LLM pass was started
     is_prefilled: bool = False  # the LLM has read its prompt
     tokens: list[int] = field(default_factory=list)  # all speech tokens for the flow

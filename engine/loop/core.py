@@ -191,8 +191,8 @@ class EngineCore:
         self._reading.read(now_s, is_lacking=True)
         for utterance in self._roster.stalled(now_s):
             self._change(utterance, self._speaking.read, Utterance.stall)
-        for utterance, clause in self._admission.starts(now_s):
-            self._change(utterance, self._speaking.start, clause)
+        for number, (utterance, clause) in enumerate(self._admission.starts(now_s)):
+            self._change(utterance, self._speaking.start, clause, self._roster.has_light_load(num_more=number))
         for utterance, clause in self._roster.readings(now_s):
             self._change(utterance, self._speaking.read_again, clause)
         has_prompt_step = self._arrivals.step_if_due()

@@ -133,6 +133,10 @@ class Roster:
         self._note_load(now_s)
         return self._due
 
+    def has_light_load(self, *, num_more: int) -> bool:
+        """With so many more who have work due, as of the last look."""
+        return self._limits is self._light_limits and len(self._due) + num_more < _HEAVY_DUE
+
     def _note_load(self, now_s: float) -> None:
         """By how many have work now; where that makes another guard all are looked at once more."""
         is_heavy = len(self._due) >= (_LIGHT_DUE if self._limits is self._heavy_limits else _HEAVY_DUE)

@@ -41,14 +41,15 @@ class Speaking:
                 self._pipeline.feed(clause)
         self._retire_spoken(utterance)
 
-    def start(self, utterance: Utterance, clause: Clause) -> None:
+    def start(self, utterance: Utterance, clause: Clause, is_load_light: bool) -> None:
         """There is room for it: its pass begins, or what was set aside sounds again."""
         if clause.is_set_aside:
             self._pipeline.render(clause, utterance.voice, speed=utterance.request.speed)
             return
         until = self._until(utterance, clause)
-        # By what is read and how, never by load: the same text and seed give the same sound.
-        clause.begins_short = until is None and not utterance.num_started_clauses and not utterance.feed.is_bistream
+        is_whole = until is None and not utterance.feed.is_bistream and not utterance.num_started_clauses
+        # Who has given a seed is promised the same sound whatever the load.
+        clause.begins_short = is_whole and is_load_light and utterance.request.seed is None
         self._pipeline.start(
             clause,
             utterance.voice,

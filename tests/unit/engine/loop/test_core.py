@@ -327,9 +327,9 @@ def test_only_a_newcomers_beginning_tells_how_long_a_block_takes(monkeypatch: py
     engine = HandDrivenEngine(CONFIG, hollow().stages)
     start, begun = engine.core._speaking.start, []
 
-    def spy(utterance: Utterance, clause: Clause) -> None:
+    def spy(utterance: Utterance, clause: Clause, is_load_light: bool) -> None:
         is_newcomer = utterance.deadline_s is None
-        start(utterance, clause)
+        start(utterance, clause, is_load_light)
         begun.append((is_newcomer, clause.reading_since_s is not None))
 
     monkeypatch.setattr(engine.core._speaking, "start", spy)

@@ -207,13 +207,16 @@ def test_a_listener_presses_sooner_where_many_have_work() -> None:
     assert not is_pressing()
     others = [roster.joined(GENERATING) for _ in range(15)]
     assert not is_pressing()
+    assert [roster.has_light_load(num_more=number) for number in (0, 1)] == [True, False]
     others.append(roster.joined(GENERATING))
     assert is_pressing()
+    assert not roster.has_light_load(num_more=0)
     for _ in range(8):
         roster.remove(others.pop())
     assert is_pressing(), "a load that comes and goes by a few is the same load"
     roster.remove(others.pop())
     assert not is_pressing()
+    assert roster.has_light_load(num_more=0)
     assert roster.next_alarm_s(10.0) == pytest.approx(10.05), "and presses by the light guard"
 
 

@@ -1,4 +1,4 @@
-"""A text that is whole when it begins to be said has a first block of its own: by what is said alone, never by load."""
+"""A text that is whole when it begins to be said, where few have work, has a first block of its own."""
 
 from dataclasses import replace
 from functools import cache
@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.tiny_engine import CONFIG, HandDrivenEngine, tiny_stages
-from voicegate.engine.interface import Done, SpeakingMode
+from tests.support.tiny_engine import CONFIG, PCM, HandDrivenEngine, Heard, tiny_stages
+from voicegate.engine.interface import Done, SpeakingMode, UtteranceId, UtteranceRequest
 from voicegate.engine.loading.build import load_stages
+from voicegate.engine.loop.roster import Roster
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.voices.store import load_voices
 
@@ -71,6 +72,36 @@ def test_a_sentence_that_is_still_written_begins_as_what_follows_it_needs(begins
     assert isinstance(heard.end, Done)
     assert begins
     assert not any(begins)
+
+
+def test_who_gives_a_seed_is_heard_the_same_whatever_the_load(begins: list[bool]) -> None:
+    engine = HandDrivenEngine(SHORT, stages())
+    seeded = UtteranceId("seeded")
+    engine.heard[seeded] = Heard()
+    engine.core.submit(UtteranceRequest(seeded, "rms", PCM, CLAUSE, seed=1), seed=1)
+    engine.core.push_text(seeded, TEXT)
+    engine.core.end_text(seeded)
+    engine.run()
+    assert begins == [False, False]
+
+
+def test_where_many_have_work_nobody_begins_short(begins: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its second block would come too late; of many who come at once those behind the first count, too."""
+    asked = []
+
+    def light(_: Roster, *, num_more: int) -> bool:
+        asked.append(num_more)
+        return num_more < 1
+
+    monkeypatch.setattr(Roster, "has_light_load", light)
+    engine = HandDrivenEngine(SHORT, stages())
+    for name in "abc":
+        utterance_id = engine.submit(name)
+        engine.core.push_text(utterance_id, "It rains.")
+        engine.core.end_text(utterance_id)
+    engine.run()
+    assert asked == [0, 1, 2]
+    assert begins == [True, False, False]
 
 
 def test_it_is_heard_after_fewer_tokens() -> None:
