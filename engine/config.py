@@ -153,8 +153,8 @@ class EngineConfig:
     # without sound for 120 to 280 ms where its text was read once more.
     first_block_tokens: int = 0
     # The same of a text that is whole when its first pass begins, where few have work and no seed was given: behind it
-    # nothing that is still written has to be waited for (docs/adr/0081). Where the two differ a voice's prompt lies in the
-    # flow's memory twice.
+    # nothing that is still written has to be waited for (docs/adr/0081). Where the two differ, a voice's prompt lies in
+    # the flow's memory twice.
     whole_first_block_tokens: int = 0
 
     # The user's own voices, beside the model's: NAME.wav + NAME.txt or NAME.safetensors (engine/voices/store.py).
