@@ -175,7 +175,8 @@ class EngineConfig:
     # Flow blocks (a second each) are set aside for a clause by this guess at its length; English has about 6.
     # Higher -> fewer clauses at once; lower -> a clause may have to wait for memory in the middle.
     expected_tokens_per_text_token: int = 8
-    # A listener who has less than this to play overtakes utterances that nobody has heard yet.
+    # A listener who has less than this to play overtakes utterances that nobody has heard yet; on a GPU where few have
+    # work, with less than 80 ms at most (loop/limits.py).
     # Higher -> fewer underruns under load; lower -> sooner first audio under load.
     guard_ms: int = 150
     # The same while his next clause waits for room in the models, on a GPU 1 s. On a CPU lead_ms: slots are few there,
