@@ -152,9 +152,9 @@ class EngineConfig:
     # sooner, but less of it to cover the second block, which takes 0.45 to 0.6 s on two cores: 12 left the listener
     # without sound for 120 to 280 ms where its text was read once more.
     first_block_tokens: int = 0
-    # The same of a text that is whole when its first pass begins, where few have work and no seed was given: behind it
-    # nothing that is still written has to be waited for (docs/adr/0081). Where the two differ, a voice's prompt lies in
-    # the flow's memory twice.
+    # The same of a text that is whole when its first pass begins, where few have work, no seed was given, the speed is
+    # at most 1 and a packet 20 ms: behind it nothing that is still written has to be waited for (docs/adr/0081). Where
+    # the two differ, a voice's prompt lies in the flow's memory twice.
     whole_first_block_tokens: int = 0
 
     # The user's own voices, beside the model's: NAME.wav + NAME.txt or NAME.safetensors (engine/voices/store.py).

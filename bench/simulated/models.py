@@ -189,6 +189,12 @@ class SimulatedLlm(OneAtATime):
         if (sequence := self._sequences.get(sequence_id)) is not None:
             sequence.tell_after = num_tokens
 
+    def num_under_way(self, sequence_id: int) -> int:
+        sequence = self._sequences.get(sequence_id)
+        if sequence is None or not sequence.num_in_flight:
+            return 0
+        return sequence.num_in_flight + sequence.num_held
+
     def take_held(self, sequence_id: int) -> tuple[int, ...]:
         sequence = self._sequences.get(sequence_id)
         return () if sequence is None else sequence.give()

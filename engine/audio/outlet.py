@@ -74,7 +74,7 @@ class Outlet:
         encoding.on_failure(self._fail)
 
     def send_audio(self, samples: Samples) -> None:
-        """Samples [n] at SAMPLE_RATE_HZ. The first packets of an utterance leave before the others are encoded."""
+        """Samples [n] at SAMPLE_RATE_HZ. The first packet of an utterance leaves before the others are encoded."""
         if self._is_closed:
             return
         if not self._has_audio:

@@ -93,6 +93,12 @@ class OneAtATime:
     def take_held(self, sequence_id: int) -> tuple[int, ...]:
         return ()
 
+    def num_held(self, sequence_id: int) -> int:
+        return 0
+
+    def num_under_way(self, sequence_id: int) -> int:
+        return 0
+
 
 class LlmBackend(Protocol):
     """Called from one thread. A sequence lives from `add` to its final or failed output, or to `abort`.
@@ -180,6 +186,12 @@ class LlmBackend(Protocol):
 
     def take_held(self, sequence_id: int) -> tuple[int, ...]:
         """The tokens that it holds back; they are told by that."""
+
+    def num_under_way(self, sequence_id: int) -> int:
+        """While steps of it are under way their number, and with them the tokens that it holds back; else 0.
+
+        So many tokens may come without a further step, or fewer: what is drawn need not be speech.
+        """
 
     @property
     def is_busy(self) -> bool:

@@ -72,6 +72,9 @@ class LlmRunner(Protocol):
 
     def take_held(self, sequence_id: int) -> tuple[int, ...]: ...
 
+    def num_held(self, sequence_id: int) -> int:
+        """Tokens that it would give now."""
+
     def launch(self, sequence_ids: Sequence[int], *, has_device: bool = False) -> LaunchedStep:
         """Begin what `step` does, without waiting for the device. Raises as `step`.
 

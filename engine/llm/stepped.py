@@ -20,7 +20,7 @@ _MAX_LONE_STEPS_IN_FLIGHT: Final = 3
 @dataclass(frozen=True, slots=True)
 class _StepInFlight:
     launched: LaunchedStep
-    num_rows: int
+    sequence_ids: tuple[int, ...]
     begin: Mark
     end: Mark
 
@@ -66,7 +66,7 @@ class SteppedLlm:
 
     @property
     def takes_step(self) -> bool:
-        is_lone = all(step.num_rows == 1 for step in self._in_flight)
+        is_lone = all(len(step.sequence_ids) == 1 for step in self._in_flight)
         return len(self._in_flight) < (_MAX_LONE_STEPS_IN_FLIGHT if is_lone else _MAX_STEPS_IN_FLIGHT)
 
     def is_runnable(self, sequence_id: int) -> bool:
@@ -81,6 +81,10 @@ class SteppedLlm:
     def take_held(self, sequence_id: int) -> tuple[int, ...]:
         return self.runner.take_held(sequence_id)
 
+    def num_under_way(self, sequence_id: int) -> int:
+        num_steps = sum(sequence_id in step.sequence_ids for step in self._in_flight)
+        return num_steps + self.runner.num_held(sequence_id) if num_steps else 0
+
     def launch(self, sequence_ids: Sequence[int], *, has_device: bool = False) -> None:
         with self._lane.active():
             last = self._in_flight[-1].end if self._in_flight else None
@@ -88,7 +92,7 @@ class SteppedLlm:
             begin = last if last is not None and not last.is_reached else self._lane.mark()
             launched = self.runner.launch(sequence_ids, has_device=has_device)
             end = self._lane.mark()
-        self._in_flight.append(_StepInFlight(launched, len(sequence_ids), begin, end))
+        self._in_flight.append(_StepInFlight(launched, tuple(sequence_ids), begin, end))
         self._waker.watch(end)
         self.counters["llm_steps"] += 1
         self.counters["llm_rows"] += len(sequence_ids)

@@ -16,13 +16,12 @@ class ClauseState(Enum):
     SPOKEN = "spoken"  # all samples delivered
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class LlmPass:
     """What a clause holds of the LLM, up to its last token."""
 
     sequence_id: int
     silent_filter: SilentTokenFilter
-    num_launched: int = 0  # steps
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +66,7 @@ class Clause:
     rendering: Rendering | None = None  # None behind its start: it was set aside
     batch: int | None = None  # the running flow batch that solves its block
     awaits_samples: bool = False  # of a block, whose last step is launched
+    is_opening: bool = False  # the first of its utterance, whose text was whole when it was begun
     begins_short: bool = False  # as FlowBackend.open has it
     begun_s: float = 0.0  # engine clock, when its LLM pass was started
     is_prefilled: bool = False  # the LLM has read its prompt

@@ -30,6 +30,7 @@ class Pipeline:
         self._llm.set_waker(waker)
         self._generating: dict[int, Clause] = {}  # by sequence id
         self._active: set[Clause] = set()
+        self._waiting: set[Clause] = set()  # whose next step is none while what is under way may do
         self._reservations = Reservations(config, stages.flow)
         self.num_releases = 0
         self.tally = Tally()
@@ -191,7 +192,10 @@ class Pipeline:
         llm_pass = clause.llm_pass
         if llm_pass is None or not self._llm.is_runnable(llm_pass.sequence_id):
             return False
-        return not _is_to_wait(clause, llm_pass)
+        if not self._is_to_wait(clause, llm_pass):
+            return True
+        self._waiting.add(clause)
+        return False
 
     def block_frames(self, clause: Clause) -> int:
         """Frames of the flow block that is complete and in no batch; 0 if none is."""
@@ -246,7 +250,7 @@ class Pipeline:
         """One decode step (or prefill) of these; `fetch_tokens` has what comes of it. Returns who cannot go on now."""
         passes = [(clause, clause.llm_pass) for clause in clauses if clause.llm_pass is not None]
         runnable = self._llm.are_runnable([llm_pass.sequence_id for _, llm_pass in passes])
-        goes_on = [can and not _is_to_wait(*each) for each, can in zip(passes, runnable, strict=True)]
+        goes_on = [can and not self._is_to_wait(*each) for each, can in zip(passes, runnable, strict=True)]
         left = [clause for (clause, _), goes in zip(passes, goes_on, strict=True) if not goes]
         if left:
             passes = [each for each, goes in zip(passes, goes_on, strict=True) if goes]
@@ -254,18 +258,30 @@ class Pipeline:
             sequence_ids = [llm_pass.sequence_id for _, llm_pass in passes]
             self._llm.launch(sequence_ids, has_device=not self.token2wav.is_busy)
             self.tally.note_batch("llm", len(passes))
-        for clause, llm_pass in passes:
-            llm_pass.num_launched += 1
+        for clause, _ in passes:
             if not clause.is_prefilled:
                 clause.is_prefilled = True
         if len(passes) == 1 and not self.token2wav.is_busy:
             self._foresee(*passes[0])
         return left
 
+    def _is_to_wait(self, clause: Clause, llm_pass: LlmPass) -> bool:
+        """Whether the flow is to begin with its first block before it has more tokens: a step more would be on the
+        device then. Of whole texts of which nothing is heard yet; a growing one pauses there by itself."""
+        return clause.is_opening and self._has_first_block_under_way(clause, llm_pass)
+
     def _foresee(self, clause: Clause, llm_pass: LlmPass) -> None:
         """While the device is at the last tokens of its first block, the host has nothing else to do."""
-        if clause.rendering is not None and _has_first_block_under_way(clause, llm_pass):
+        is_unistream = clause.is_opening or clause.num_sayable_letters > 0  # of another not every step is a token
+        if is_unistream and clause.rendering is not None and self._has_first_block_under_way(clause, llm_pass):
             self.token2wav.foresee(clause.rendering)
+
+    def _has_first_block_under_way(self, clause: Clause, llm_pass: LlmPass) -> bool:
+        """Whether what is launched of its pass completes its first block, as far as that can be told before it is
+        here: where it turns out not to be speech, steps follow."""
+        if clause.num_rendered_tokens or clause.batch is not None or clause.rendering is None:
+            return False
+        return clause.rendering.flow.num_missing_tokens <= self._llm.num_under_way(llm_pass.sequence_id)
 
     def tell_after(self, clause: Clause, num_tokens: int) -> None:
         """Nothing is new of it before its pass has so many more: the LLM may keep them until then."""
@@ -280,11 +296,20 @@ class Pipeline:
     def fetch_tokens(self) -> list[tuple[Clause, SequenceOutput]]:
         """What the LLM has made, in order; `take_tokens` hands it on."""
         # Of a sequence that was released nobody wants to know any more.
-        return [
+        outputs = [
             (self._generating[each.sequence_id], each)
             for each in self._llm.poll()
             if each.sequence_id in self._generating
         ]
+        for clause in list(self._waiting):
+            self._look_whether_it_waits(clause)
+        return outputs
+
+    def _look_whether_it_waits(self, clause: Clause) -> None:
+        """What has come need not be speech, and then nothing is told of it."""
+        if clause.llm_pass is None or not self._is_to_wait(clause, clause.llm_pass):
+            self._waiting.discard(clause)
+            clause.listing.report()
 
     def take_tokens(self, clause: Clause, output: SequenceOutput) -> None:
         """Hand what the LLM made of the clause to its flow. Raises what the flow refuses: StreamTooLong, say."""
@@ -306,17 +331,3 @@ class Pipeline:
                 flow.finish()
                 if flow.is_exhausted:
                     clause.state = ClauseState.SPOKEN
-
-
-def _is_to_wait(clause: Clause, llm_pass: LlmPass) -> bool:
-    """Whether the flow is to begin with its first block before it has more tokens: a step more would be on the device
-    then. Of whole texts, which somebody has given who hears nothing yet; a growing one pauses there by itself."""
-    return clause.begins_short and _has_first_block_under_way(clause, llm_pass)
-
-
-def _has_first_block_under_way(clause: Clause, llm_pass: LlmPass) -> bool:
-    """Whether what is launched of its pass completes its first block, as far as that can be told before it is here."""
-    if clause.num_rendered_tokens or clause.batch is not None or clause.rendering is None:
-        return False
-    num_under_way = llm_pass.num_launched - llm_pass.silent_filter.num_seen
-    return clause.rendering.flow.num_missing_tokens <= num_under_way

@@ -60,7 +60,9 @@ class Roster:
         self, config: EngineConfig, limits: Limits, pipeline: Pipeline, growth: Growth, attempt: Attempt
     ) -> None:
         self._config = config
-        self._heavy_limits, self._light_limits = limits, replace(limits, guard_s=limits.light_guard_s)
+        is_same = limits.light_guard_s == limits.guard_s  # then nobody has to be looked at again
+        self._light_limits = limits if is_same else replace(limits, guard_s=limits.light_guard_s)
+        self._heavy_limits = limits
         self._limits = self._light_limits
         self._pipeline = pipeline
         self._growth = growth

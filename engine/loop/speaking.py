@@ -4,11 +4,13 @@ Called within the core's guard, which deals with what it raises.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import structlog
 
+from voicegate.engine.interface import UtteranceRequest
 from voicegate.engine.llm.backend import SequenceOutput
 from voicegate.engine.loop.clause import Clause, ClauseState
 from voicegate.engine.loop.growth import Growth
@@ -16,6 +18,8 @@ from voicegate.engine.loop.pipeline import Pipeline
 from voicegate.engine.loop.utterance import Utterance
 
 log = structlog.get_logger()
+
+_SHORT_FRAME_MS: Final = 20  # the usual packet, of which a short first block has seven
 
 
 class Speaking:
@@ -47,9 +51,8 @@ class Speaking:
             self._pipeline.render(clause, utterance.voice, speed=utterance.request.speed)
             return
         until = self._until(utterance, clause)
-        is_whole = until is None and not utterance.feed.is_bistream and not utterance.num_started_clauses
-        # Who has given a seed is promised the same sound whatever the load.
-        clause.begins_short = is_whole and is_load_light and utterance.request.seed is None
+        clause.is_opening = until is None and not utterance.feed.is_bistream and not utterance.num_started_clauses
+        clause.begins_short = clause.is_opening and is_load_light and _may_begin_short(utterance.request)
         self._pipeline.start(
             clause,
             utterance.voice,
@@ -113,6 +116,12 @@ class Speaking:
         if utterance.is_finished:
             utterance.finish()
             self._on_finished(utterance)
+
+
+def _may_begin_short(request: UtteranceRequest) -> bool:
+    """Who has given a seed is promised the same sound whatever the load. And of a short block hardly anything is heard
+    in quick speech, and where packets are long."""
+    return request.seed is None and request.speed <= 1.0 and request.audio.frame_ms <= _SHORT_FRAME_MS
 
 
 def _clause_seed(utterance_seed: int, clause_index: int) -> int:

@@ -134,6 +134,10 @@ class HollowRunner(OneAtATime):
         sequence = self._sequences.get(sequence_id)
         return () if sequence is None else sequence.give()
 
+    def num_held(self, sequence_id: int) -> int:
+        sequence = self._sequences.get(sequence_id)
+        return 0 if sequence is None else len(sequence.held)
+
     def _step(self, sequence_id: int, sequence: _Sequence) -> SequenceOutput | None:
         is_truncated = sequence.num_tokens == sequence.max_tokens
         is_said = sequence.num_tokens >= TOKENS_PER_TEXT_TOKEN * sequence.num_text_tokens

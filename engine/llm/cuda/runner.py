@@ -120,6 +120,10 @@ class CudaLlmRunner(LiveSequences):
         live = self._lives.get(sequence_id)
         return self._give(live) if live is not None and live.held else ()
 
+    def num_held(self, sequence_id: int) -> int:
+        live = self._lives.get(sequence_id)
+        return len(live.held) if live is not None else 0
+
     def _give(self, live: Live) -> tuple[int, ...]:
         """What of the held tokens is speech. From now on each is told, until fewer are wanted.
 

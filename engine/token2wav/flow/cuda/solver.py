@@ -129,6 +129,8 @@ class CudaSolver:
             return
         row = BlockRow(tuple(stream.blocks), block=0, num_frames=FRAMES_PER_BLOCK)
         place = self._place([row])
+        if self._foreseen is not None and self._foreseen.stream is stream and self._foreseen.place == place:
+            return
         staged = self._buffers[place[0]].stage(self._views[place], [stream], [row], [0])
         self._foreseen = _Foreseen(stream, place, staged)
 

@@ -17,7 +17,15 @@ import torch
 from tests.support.tiny_engine import CONFIG, PCM, HandDrivenEngine, Heard, tiny_runner, tiny_stages
 from tests.support.word_times import words_in_time
 from voicegate.engine.device.lanes import Mark
-from voicegate.engine.interface import Cancelled, Done, EngineEvent, Failed, UtteranceId, UtteranceRequest
+from voicegate.engine.interface import (
+    Cancelled,
+    Done,
+    EngineEvent,
+    Failed,
+    SpeakingMode,
+    UtteranceId,
+    UtteranceRequest,
+)
 from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.stages import Stages
@@ -221,11 +229,18 @@ def test_the_llm_makes_no_step_while_a_first_block_is_launched_to_its_end() -> N
     assert isinstance(lanes.heard(subject).end, Done)
 
 
-def test_a_whole_texts_first_block_meets_no_step_that_it_does_not_need(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seed", [None, 1])
+def test_a_whole_texts_first_block_meets_no_step_that_it_does_not_need(
+    seed: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is begun when its last token is here; a step launched behind that one would be on the device then."""
     lanes, foreseen = Lanes(), []
     monkeypatch.setattr(lanes.stages.flow, "foresee", lambda stream: foreseen.append(stream.num_missing_tokens))
-    subject = lanes.speak("u")
+    subject = UtteranceId("u")
+    lanes.engine.heard[subject] = Heard()
+    lanes.engine.core.submit(UtteranceRequest(subject, "rms", PCM, SpeakingMode.CLAUSE, seed=seed), seed=1)
+    lanes.engine.core.push_text(subject, TEXT)
+    lanes.engine.core.end_text(subject)
     while not lanes.count("flow_steps"):
         for _ in range(3):  # as much ahead as it goes
             lanes.engine.core.step()

@@ -2,15 +2,21 @@
 
 from dataclasses import replace
 from functools import cache
+from itertools import count
 from typing import Any
 
 import pytest
+import torch
 
 from tests.support.tiny_engine import CONFIG, PCM, HandDrivenEngine, Heard, tiny_stages
+from voicegate.engine.device.lanes import HOST_LANE
 from voicegate.engine.interface import Done, SpeakingMode, UtteranceId, UtteranceRequest
+from voicegate.engine.llm.stepped import SteppedLlm
+from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.loading.build import load_stages
 from voicegate.engine.loop.roster import Roster
 from voicegate.engine.loop.stages import Stages
+from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.voices.store import load_voices
 
 pytestmark = pytest.mark.unit
@@ -74,15 +80,47 @@ def test_a_sentence_that_is_still_written_begins_as_what_follows_it_needs(begins
     assert not any(begins)
 
 
-def test_who_gives_a_seed_is_heard_the_same_whatever_the_load(begins: list[bool]) -> None:
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"seed": 1}, False),  # the same sound is promised, whatever the load
+        ({"speed": 0.8}, True),
+        ({"speed": 1.25}, False),  # of which too little would be heard before the second block
+        ({"audio": replace(PCM, frame_ms=60)}, False),
+        ({"audio": replace(PCM, frame_ms=10)}, True),
+    ],
+)
+def test_what_was_asked_for_decides(options: dict[str, Any], expected: bool, begins: list[bool]) -> None:
     engine = HandDrivenEngine(SHORT, stages())
-    seeded = UtteranceId("seeded")
-    engine.heard[seeded] = Heard()
-    engine.core.submit(UtteranceRequest(seeded, "rms", PCM, CLAUSE, seed=1), seed=1)
-    engine.core.push_text(seeded, TEXT)
-    engine.core.end_text(seeded)
+    utterance_id = UtteranceId("u")
+    engine.heard[utterance_id] = Heard()
+    request = replace(UtteranceRequest(utterance_id, "rms", PCM, CLAUSE), **options)
+    engine.core.submit(request, seed=1)
+    engine.core.push_text(utterance_id, TEXT)
+    engine.core.end_text(utterance_id)
     engine.run()
-    assert begins == [False, False]
+    assert begins == [expected, False]
+
+
+@pytest.mark.parametrize("drawn_at", [2, 4, 14])
+def test_what_is_drawn_and_not_speech_is_waited_for_by_nobody(drawn_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a family whose ids behind the speech's are read on, but for one: its first block then takes a step more."""
+    model = tiny_stages().model
+    config = replace(model.llm, stop=replace(model.llm.stop, is_eos_alone=True))
+    weights = load_state_dict(CONFIG.model_dir / "llm.safetensors")
+    runner = TorchLlmRunner(config, model.sampling, weights, num_slots=2, max_positions=1000)
+    sample, num_draws = runner._sampler.sample, count(1)
+    unheard = next(number for number in count(config.speech_token_size) if number != config.eos_id)
+
+    def drawn(*args: Any, **options: Any) -> torch.Tensor:
+        token = sample(*args, **options)
+        return torch.full_like(token, unheard) if next(num_draws) == drawn_at else token
+
+    monkeypatch.setattr(runner._sampler, "sample", drawn)
+    engine = HandDrivenEngine(SHORT, replace(stages(), llm=SteppedLlm(runner, HOST_LANE)))
+    heard = engine.speak("u", [TEXT])
+    assert isinstance(heard.end, Done)
+    assert heard.pcm
 
 
 def test_where_many_have_work_nobody_begins_short(begins: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
