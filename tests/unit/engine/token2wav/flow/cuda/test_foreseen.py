@@ -14,7 +14,6 @@ from voicegate.engine.token2wav.flow.stream import BlockStream
 
 pytestmark = pytest.mark.unit
 
-PROMPT = make_prompt(40)
 TOKENS = make_tokens(60)
 NUM_FIRST = 13  # that the first block takes behind it, with those that it looks ahead at
 
