@@ -121,6 +121,9 @@ class Lane:
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor
 
+    def follow(self, mark: lanes.Mark) -> None:
+        raise RuntimeError("nothing is drawn on a simulated device")
+
 
 class Device:
     """A clock, and the lanes whose work it moves on."""

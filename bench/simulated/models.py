@@ -255,6 +255,9 @@ class _Solver:
     def foresee(self, stream: BlockStream) -> None:
         """Host time is not simulated by part."""
 
+    def begin_early(self, stream: BlockStream, row: BlockRow, first_draws: torch.Tensor) -> None:
+        """Nothing is drawn."""
+
     def begin(self, streams: Sequence[BlockStream], _: Sequence[BlockRow]) -> _Solve:
         solve = _Solve(streams, self._lane, self._running)
         self._running.add(solve)

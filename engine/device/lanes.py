@@ -6,6 +6,7 @@ runs beside an Euler step. Lanes share nothing on the device: what the LLM write
 
 import time
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -43,6 +44,17 @@ class Lane(Protocol):
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         """A copy in host memory (or the tensor itself, if it is there); valid once a later mark is reached."""
 
+    def follow(self, mark: Mark) -> None:
+        """What this lane is given from now on begins behind another's mark. Waits for nothing itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a lane has been given writes it: valid behind `mark`."""
+
+    tensor: torch.Tensor
+    mark: Mark
+
 
 class _HostMark:
     lane = None
@@ -70,6 +82,9 @@ class HostLane:
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor
+
+    def follow(self, mark: Mark) -> None:
+        """It is reached."""
 
 
 HOST_LANE = HostLane()
@@ -115,3 +130,7 @@ class CudaLane:
         # torch's pinned allocator keeps what it once has taken from the driver, so this costs no allocation.
         host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
         return host.copy_(tensor, non_blocking=True)
+
+    def follow(self, mark: Mark) -> None:
+        assert isinstance(mark, _CudaMark)
+        self.stream.wait_event(mark.event)

@@ -84,6 +84,9 @@ class LlmShare:
         num_collected = sum(len(each.tokens) for each in self._outputs if each.sequence_id == sequence_id)
         return (sequence_id in self.asked) + self._llm.num_under_way(sequence_id) + num_collected
 
+    def first_draws(self, sequence_id: int) -> None:
+        """They are on another device."""
+
     def launch(self, sequence_ids: Sequence[int], *, has_device: bool = False) -> None:
         """With the round's step: what goes wrong there is in the sequences' outputs."""
         self.asked.extend(sequence_ids)

@@ -7,9 +7,14 @@ has made is fetched with `poll`. Ids are plain ints: text ids index the text tab
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from voicegate.engine.device.watcher import Waker
+
+if TYPE_CHECKING:
+    import torch
+
+    from voicegate.engine.device.lanes import Expected
 
 
 class LlmError(Exception):
@@ -98,6 +103,12 @@ class OneAtATime:
 
     def num_under_way(self, sequence_id: int) -> int:
         return 0
+
+    def first_draws(self, sequence_id: int) -> "Expected | None":
+        return None
+
+    def first_ids(self, sequence_id: int) -> "torch.Tensor | None":
+        return None
 
 
 class LlmBackend(Protocol):
@@ -191,6 +202,12 @@ class LlmBackend(Protocol):
         """While steps of it are under way their number, and with them the tokens that it holds back; else 0.
 
         So many tokens may come without a further step, or fewer: what is drawn need not be speech.
+        """
+
+    def first_draws(self, sequence_id: int) -> "Expected | None":
+        """Ids on the device, [n] int32, of all draws of it that were launched, the first one first: speech or not.
+
+        None where they are not kept there, or are more than are kept.
         """
 
     @property

@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from voicegate.engine.device.capture import Capturable
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
+
+if TYPE_CHECKING:
+    import torch
 
 
 class LaunchedStep(Protocol):
@@ -74,6 +77,9 @@ class LlmRunner(Protocol):
 
     def num_held(self, sequence_id: int) -> int:
         """Tokens that it would give now."""
+
+    def first_ids(self, sequence_id: int) -> "torch.Tensor | None":
+        """LlmBackend.first_draws without their mark: there once its steps that were launched are done."""
 
     def launch(self, sequence_ids: Sequence[int], *, has_device: bool = False) -> LaunchedStep:
         """Begin what `step` does, without waiting for the device. Raises as `step`.

@@ -20,17 +20,18 @@ UNIFORMS_PER_CALL = 2  # one for the nucleus, one for the redraw of a repeated t
 
 # SplitMix64 (Steele, Lea, Flood 2014): the increment and the two multipliers of its finaliser.
 _GOLDEN_GAMMA = 0x9E3779B97F4A7C15
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
+_MIX_1 = 0xBF58476D1CE4E5B9
+_MIX_2 = 0x94D049BB133111EB
 _MASK_64 = (1 << 64) - 1
 _CALL_STRIDE = np.uint64(UNIFORMS_PER_CALL * _GOLDEN_GAMMA & _MASK_64)
-_DRAW_OFFSETS = np.array([_GOLDEN_GAMMA * (draw + 1) & _MASK_64 for draw in range(UNIFORMS_PER_CALL)], dtype=np.uint64)
+_OFFSETS_OF_CALL = [_GOLDEN_GAMMA * (draw + 1) & _MASK_64 for draw in range(UNIFORMS_PER_CALL)]
+_DRAW_OFFSETS = np.array(_OFFSETS_OF_CALL, dtype=np.uint64)
 
 
 def seed_key(seed: int) -> np.uint64:
     """What `uniforms` wants of a seed, which may be any int; taken modulo 2**64."""
     # Mixed before the counter is added: otherwise neighbouring seeds would walk one common sequence.
-    return np.uint64(_mix(np.array([seed & _MASK_64], dtype=np.uint64))[0])
+    return np.uint64(_mix_one(seed & _MASK_64))
 
 
 def uniforms(keys: npt.NDArray[np.uint64], calls: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
@@ -43,10 +44,22 @@ def uniforms(keys: npt.NDArray[np.uint64], calls: npt.NDArray[np.uint64]) -> npt
     return ((mixed >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
+def first_uniforms(key: np.uint64) -> list[float]:
+    """`uniforms` of a key's call 0, [UNIFORMS_PER_CALL], in a tenth of the time."""
+    mixed = [_mix_one((int(key) + offset) & _MASK_64) for offset in _OFFSETS_OF_CALL]
+    return [((bits >> 12) + 0.5) * 2.0**-52 for bits in mixed]
+
+
 def _mix(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    state = (state ^ (state >> np.uint64(30))) * _MIX_1
-    state = (state ^ (state >> np.uint64(27))) * _MIX_2
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(_MIX_1)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(_MIX_2)
     return state ^ (state >> np.uint64(31))
+
+
+def _mix_one(state: int) -> int:
+    state = (state ^ state >> 30) * _MIX_1 & _MASK_64
+    state = (state ^ state >> 27) * _MIX_2 & _MASK_64
+    return state ^ state >> 31
 
 
 def inverse_cdf(weights: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from voicegate.engine.llm.backend import NoFreeSlot
-from voicegate.engine.llm.sampler import UNIFORMS_PER_CALL, seed_key, uniforms
+from voicegate.engine.llm.sampler import UNIFORMS_PER_CALL, first_uniforms, seed_key, uniforms
 
 SlotNumbers = npt.NDArray[np.int64]
 
@@ -23,6 +23,7 @@ class Slots:
         self.num_drawn = np.zeros(num_slots, np.int64)  # the number of the next draw
         self._seed_keys = np.zeros(num_slots, np.uint64)
         self._drawn = np.zeros((num_slots, _DRAWN_AHEAD, UNIFORMS_PER_CALL))  # those among which the next one is
+        self._ends = np.zeros(num_slots, np.int64)  # of those that are there
         self._ahead = np.arange(_DRAWN_AHEAD)
 
     def allocate(self, seed: int) -> int:
@@ -31,21 +32,25 @@ class Slots:
             raise NoFreeSlot(f"all {len(self.lengths)} LLM slots are taken")
         slot = self.free.pop()
         self.lengths[slot] = self.num_drawn[slot] = 0
-        self._seed_keys[slot] = seed_key(seed)
+        self._seed_keys[slot] = key = seed_key(seed)
+        # A prompt's launch, which the device waits for, takes this one; the others are drawn beside it.
+        self._drawn[slot, 0] = first_uniforms(key)
+        self._ends[slot] = 1
         return slot
 
     def draw(self, slots: SlotNumbers) -> npt.NDArray[np.float64]:
         """[n, 2]: the uniforms of each slot's next draw, which counts as made."""
         numbers = self.num_drawn[slots]
-        places = numbers % _DRAWN_AHEAD
-        if not places.all():
-            self._draw_ahead(slots[places == 0])
+        is_missing = numbers >= self._ends[slots]
+        if is_missing.any():
+            self._draw_ahead(slots[is_missing])
         self.num_drawn[slots] = numbers + 1
-        drawn: npt.NDArray[np.float64] = self._drawn[slots, places]
+        drawn: npt.NDArray[np.float64] = self._drawn[slots, numbers % _DRAWN_AHEAD]
         return drawn
 
     def _draw_ahead(self, slots: SlotNumbers) -> None:
-        numbers = self.num_drawn[slots][:, None] + self._ahead
+        firsts = self.num_drawn[slots] // _DRAWN_AHEAD * _DRAWN_AHEAD
         keys = np.repeat(self._seed_keys[slots], _DRAWN_AHEAD)
-        drawn = uniforms(keys, numbers.ravel().astype(np.uint64))
+        drawn = uniforms(keys, (firsts[:, None] + self._ahead).ravel().astype(np.uint64))
         self._drawn[slots] = drawn.reshape(len(slots), _DRAWN_AHEAD, UNIFORMS_PER_CALL)
+        self._ends[slots] = firsts + _DRAWN_AHEAD

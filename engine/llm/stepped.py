@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from voicegate.engine.device.lanes import Lane, Mark
+from voicegate.engine.device.lanes import Expected, Lane, Mark
 from voicegate.engine.device.watcher import NO_WAKER, Waker
 from voicegate.engine.llm.backend import LlmTraits, SequenceOutput, SequenceRequest
 from voicegate.engine.llm.runner import LaunchedStep, LlmRunner
@@ -84,6 +84,10 @@ class SteppedLlm:
     def num_under_way(self, sequence_id: int) -> int:
         num_steps = sum(sequence_id in step.sequence_ids for step in self._in_flight)
         return num_steps + self.runner.num_held(sequence_id) if num_steps else 0
+
+    def first_draws(self, sequence_id: int) -> Expected | None:
+        ids = self.runner.first_ids(sequence_id) if self._in_flight else None
+        return None if ids is None else Expected(ids, self._in_flight[-1].end)
 
     def launch(self, sequence_ids: Sequence[int], *, has_device: bool = False) -> None:
         with self._lane.active():

@@ -274,7 +274,7 @@ class Pipeline:
         """While the device is at the last tokens of its first block, the host has nothing else to do."""
         is_unistream = clause.is_opening or clause.num_sayable_letters > 0  # of another not every step is a token
         if is_unistream and clause.rendering is not None and self._has_first_block_under_way(clause, llm_pass):
-            self.token2wav.foresee(clause.rendering)
+            self.token2wav.foresee(clause.rendering, self._llm.first_draws(llm_pass.sequence_id))
 
     def _has_first_block_under_way(self, clause: Clause, llm_pass: LlmPass) -> bool:
         """Whether what is launched of its pass completes its first block, as far as that can be told before it is

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from voicegate.engine import units
-from voicegate.engine.device.lanes import Mark
+from voicegate.engine.device.lanes import Expected, Mark
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.loop.clause import Clause, ClauseState, Rendering
 from voicegate.engine.loop.reservations import Reservations
@@ -86,10 +86,14 @@ class Token2wav:
 
     # --- batches of blocks ------------------------------------------------------------------------------------
 
-    def foresee(self, rendering: Rendering) -> None:
-        """All tokens of its next block are under way, and it is likely begun alone."""
+    def foresee(self, rendering: Rendering, first_draws: Expected | None) -> None:
+        """All tokens of its first block are under way, and it is likely begun alone."""
         with self._lane.active():
-            self._flow.foresee(rendering.flow)
+            if first_draws is None:
+                self._flow.foresee(rendering.flow)
+                return
+            self._lane.follow(first_draws.mark)
+            self._flow.foresee(rendering.flow, first_draws.tensor)
 
     def begin(self, clauses: Sequence[Clause], *, is_first: bool) -> int:
         """Start solving the clauses' ready blocks together; returns the batch's number.

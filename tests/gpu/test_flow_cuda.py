@@ -308,6 +308,36 @@ def test_a_block_that_was_foreseen_has_the_same_bits() -> None:
     assert torch.equal(mels[0], mels[2])
 
 
+def test_a_block_that_was_begun_early_has_the_same_bits() -> None:
+    """Behind a stream that draws its tokens late; with an id among them that is no token, it is begun anew."""
+    runner, mels = float32_runner(), []
+    prepared = runner.prepare(make_prompt(40))
+    tokens = [*make_tokens(11), *make_tokens(2, seed=1)]
+    draws = torch.zeros(13, dtype=torch.int32, device="cuda")
+    for drawn in (None, tokens, [*tokens[:12], 1_000_000]):
+        stream = runner.open(prepared)
+        stream.append(tokens[:5])
+        if drawn is not None:
+            draws.zero_()
+            llm = torch.cuda.Stream()
+            llm.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(llm):
+                torch.cuda._sleep(1_000_000_000)
+                draws.copy_(torch.tensor(drawn, dtype=torch.int32))
+                there = torch.cuda.Event()
+                there.record()
+            torch.cuda.current_stream().wait_event(there)
+            runner.foresee(stream, draws)
+            assert not there.query(), "nothing has waited"
+        stream.append(tokens[5:])
+        mels.append(drain(runner, stream))
+        runner.close(stream)
+    runner.release(prepared)
+    assert mels[0].shape == (80, 20)
+    assert torch.equal(mels[0], mels[1])
+    assert torch.equal(mels[0], mels[2])
+
+
 def test_batches_interleave() -> None:
     runner = float32_runner()
     prompts = [make_prompt(0, seed=i) for i in range(2)]

@@ -192,6 +192,9 @@ class _HollowSolver:
     def foresee(self, stream: BlockStream) -> None:
         pass
 
+    def begin_early(self, stream: BlockStream, row: BlockRow, first_draws: torch.Tensor) -> None:
+        pass
+
     def begin(self, streams: Sequence[BlockStream], _: Sequence[BlockRow]) -> _HollowSolve:
         return _HollowSolve(streams)
 

@@ -252,7 +252,7 @@ class OtherFlow:
         for batch in self._batches:
             batch.streams = [None if each is stream else each for each in batch.streams]
 
-    def foresee(self, stream: OtherStream) -> None:
+    def foresee(self, stream: OtherStream, first_draws: torch.Tensor | None = None) -> None:
         pass
 
     def begin(self, streams: Sequence[OtherStream]) -> OtherBatch:

@@ -120,6 +120,14 @@ class CudaLlmRunner(LiveSequences):
         live = self._lives.get(sequence_id)
         return self._give(live) if live is not None and live.held else ()
 
+    def first_ids(self, sequence_id: int) -> torch.Tensor | None:
+        """Of a first reading, while the ring has all of it."""
+        live = self._lives.get(sequence_id)
+        if live is None or not live.is_decoding:
+            return None
+        num_drawn, ring = int(self._slots.num_drawn[live.slot]), self.body.draws.ring(live.slot)
+        return None if ring is None or num_drawn > len(ring) else ring[:num_drawn]
+
     def num_held(self, sequence_id: int) -> int:
         live = self._lives.get(sequence_id)
         return len(live.held) if live is not None else 0

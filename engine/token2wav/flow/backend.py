@@ -224,10 +224,11 @@ class FlowBackend(Protocol[Prompt, Stream]):
     def close(self, stream: Stream) -> None:
         """Give its blocks back, at once or when the batch that it is in is over. Idempotent."""
 
-    def foresee(self, stream: Stream) -> None:
+    def foresee(self, stream: Stream, first_draws: torch.Tensor | None = None) -> None:
         """Its next block is likely begun next, and alone, as soon as its last tokens are there.
 
-        What can be made ready before is made ready now; nothing depends on it, and on a GPU nothing waits.
+        What can be done before is done now; nothing depends on it, and on a GPU nothing waits. `first_draws` [n] int32:
+        ids which, when the current stream comes to them, are likely its first tokens, no more than the block needs.
         """
 
     def begin(self, streams: Sequence[Stream]) -> FlowBatch:

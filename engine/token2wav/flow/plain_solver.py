@@ -34,6 +34,9 @@ class PlainSolver:
     def foresee(self, stream: BlockStream) -> None:
         """Nothing would be gained: a processor does it now or then."""
 
+    def begin_early(self, stream: BlockStream, row: BlockRow, first_draws: torch.Tensor) -> None:
+        """It has them no sooner than the host."""
+
     def begin(self, streams: Sequence[BlockStream], rows: Sequence[BlockRow]) -> "PlainSolve":
         return PlainSolve(self._model, self._pool, streams, rows)
 

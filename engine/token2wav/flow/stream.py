@@ -5,6 +5,7 @@ finished blocks, both plain lists: a batch changes neither until its result is t
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -61,6 +62,10 @@ class BlockStream:
         if self.is_finished:
             return not self.is_exhausted
         return self._next_token + TOKENS_PER_BLOCK + self._model.config.lookahead_tokens <= len(self.tokens)
+
+    @property
+    def num_lookahead_tokens(self) -> int:
+        return self._model.config.lookahead_tokens
 
     @property
     def num_missing_tokens(self) -> int:
@@ -123,6 +128,22 @@ class BlockSolve(Protocol):
         """Its buffers may be another's from now on."""
 
 
+class EarlySolve(BlockSolve, Protocol):
+    """`advance` has nothing left to launch."""
+
+    def has_taken(self, stream: BlockStream) -> bool:
+        """Whether the tokens that it took are the stream's. Waits for the device to have taken them."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyBlock:
+    """The stream's next one, likely; it has a block of the pool."""
+
+    stream: BlockStream
+    row: BlockRow
+    solve: EarlySolve
+
+
 class BlockSolver(Protocol):
     """Two implementations: tensors as large as the batch, and fixed buffers for CUDA graphs."""
 
@@ -143,6 +164,12 @@ class BlockSolver(Protocol):
     def foresee(self, stream: BlockStream) -> None:
         """As FlowBackend.foresee; its next block will be whole."""
 
+    def begin_early(self, stream: BlockStream, row: BlockRow, first_draws: torch.Tensor) -> "EarlySolve | None":
+        """All Euler steps of a block that was foreseen, by tokens that the host does not know; as FlowBackend.foresee.
+
+        None where it cannot, and nothing has changed.
+        """
+
     def begin(self, streams: Sequence[BlockStream], rows: Sequence[BlockRow]) -> BlockSolve:
         """Raises BatchesExhausted or ValueError, and then nothing has changed."""
 
@@ -153,26 +180,41 @@ class BlockBatch:
     It holds its own reference to every block that it reads or writes: a stream may close under it.
     """
 
-    def __init__(self, model: FlowModel, pool: BlockPool, solver: BlockSolver, streams: Sequence[BlockStream]) -> None:
-        """Raises BlocksExhausted, BatchesExhausted or ValueError, and then nothing has changed."""
+    def __init__(
+        self,
+        model: FlowModel,
+        pool: BlockPool,
+        solver: BlockSolver,
+        streams: Sequence[BlockStream],
+        *,
+        early: EarlyBlock | None = None,
+    ) -> None:
+        """`early`: of the only stream; it is the batch's from now on.
+
+        Raises BlocksExhausted, BatchesExhausted or ValueError, and then nothing has changed.
+        """
         self._num_steps = model.schedule.num_steps
         self._pool = pool
         self._streams: list[BlockStream | None] = [*streams]  # None: dropped
         self._step = 0
         self._prompt_frames = [stream.next_num_prompt_frames for stream in streams]
-        blocks = pool.allocate(len(streams))
-        self._rows = [
+        self._rows, self._solve = ([early.row], early.solve) if early is not None else self._begin(solver)
+        for row, stream in zip(self._rows, streams, strict=True):
+            pool.retain(row.finished)
+            stream.batch = self
+
+    def _begin(self, solver: BlockSolver) -> tuple[list[BlockRow], BlockSolve]:
+        streams = self.streams
+        blocks = self._pool.allocate(len(streams))
+        rows = [
             BlockRow(finished=tuple(stream.blocks), block=block, num_frames=stream.next_num_frames)
             for stream, block in zip(streams, blocks, strict=True)
         ]
         try:
-            self._solve = solver.begin(streams, self._rows)
+            return rows, solver.begin(streams, rows)
         except BaseException:
-            pool.release(blocks)
+            self._pool.release(blocks)
             raise
-        for row, stream in zip(self._rows, streams, strict=True):
-            pool.retain(row.finished)
-            stream.batch = self
 
     @property
     def streams(self) -> list[BlockStream]:

@@ -67,6 +67,30 @@ class Staged:
     order: Sequence[int]  # and their places in the batch
 
 
+class TakenTokens:
+    """A window as the device has it, and on its way to the host."""
+
+    def __init__(self, window: torch.Tensor) -> None:
+        is_cuda = window.is_cuda
+        self._window = window
+        # Made once: to take pinned memory from the driver waits for the device.
+        self._on_host = torch.zeros(window.shape, dtype=window.dtype, pin_memory=is_cuda)
+        self._is_there = torch.cuda.Event() if is_cuda else None  # type: ignore[no-untyped-call]
+
+    def take(self, last_ids: torch.Tensor) -> None:
+        """These [n] stand at its end."""
+        self._window[len(self._window) - len(last_ids) :].copy_(last_ids)
+        self._on_host.copy_(self._window, non_blocking=True)
+        if self._is_there is not None:
+            self._is_there.record()
+
+    def are(self, tokens: Sequence[int]) -> bool:
+        """Waits for the last that were taken."""
+        if self._is_there is not None:
+            self._is_there.synchronize()
+        return self._on_host.tolist() == list(tokens)
+
+
 class BatchBuffers:
     def __init__(self, model: FlowModel, pool: BlockPool, *, max_rows: int, max_lines: int) -> None:
         dim = model.estimator.config.dim
@@ -74,9 +98,11 @@ class BatchBuffers:
         max_blocks = model.max_frames // FRAMES_PER_BLOCK
         self._table_column = WINDOW + window_size
         self._row_width = self._table_column + max_blocks
+        self._num_ids = model.config.vocab_size
         device = model.device
         size = _HEADER + max_rows * self._row_width + max_lines
         self._control = torch.zeros(size, dtype=torch.int64, device=device)
+        self.taken = TakenTokens(self._control[_HEADER + WINDOW : _HEADER + self._table_column])  # of a batch's row 0
         self._cond = torch.zeros(max_lines, units.NUM_MELS, device=device)
         self._num_dirty_lines = 0  # of `cond`: all beyond are zero
         self._speaker = torch.zeros(max_rows, dim, device=device)
@@ -149,6 +175,15 @@ class BatchBuffers:
             table[i, BLOCK] = blocks[number]
             table[i, WINDOW : self._table_column] = stream.next_window(TOKENS_PER_BLOCK)
         self._control[: len(staged.staging)].copy_(staged.staging, non_blocking=True)
+
+    def send_early(self, staged: Staged, block: int, first_draws: torch.Tensor) -> None:
+        """Of a first block alone, whose window ends with what only the device has: `taken`. Other ids become tokens."""
+        (stream,) = staged.streams
+        table = staged.table
+        table[0, BLOCK] = block
+        table[0, WINDOW : self._table_column] = stream.next_window(TOKENS_PER_BLOCK)
+        self._control[: len(staged.staging)].copy_(staged.staging, non_blocking=True)
+        self.taken.take(first_draws.clamp(0, self._num_ids - 1))
 
     def _fill_prompts(self, view: BatchView, streams: Sequence[BlockStream], starts: Sequence[int]) -> None:
         if self._num_dirty_lines:  # seldom: few batches have a first block

@@ -10,14 +10,15 @@ from itertools import accumulate
 
 import torch
 
+from voicegate.engine import units
 from voicegate.engine.device.cuda_graphs import BucketedWork
 from voicegate.engine.device.overlap import can_overlap
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.token2wav.flow.backend import BatchesExhausted
 from voicegate.engine.token2wav.flow.block_context import BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
-from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
-from voicegate.engine.token2wav.flow.cuda.buffers import BatchBuffers, BatchView, Staged
+from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK, TOKENS_PER_BLOCK
+from voicegate.engine.token2wav.flow.cuda.buffers import BatchBuffers, BatchView, Staged, TakenTokens
 from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.token2wav.flow.cuda.estimator import BatchEstimator, FixedShapeEstimator
 from voicegate.engine.token2wav.flow.cuda.ops import FLOAT8_STEP_OPS, STEP_OPS, StepOps
@@ -72,6 +73,7 @@ class CudaSolver:
         if config.has_graphs and model.device.type != "cuda":
             raise ValueError(f"CUDA graphs were asked for on {model.device}: set has_graphs=False")
         self._config = config
+        self._model = model
         self._engines = engines
         tensors = flow_tensors(model, pool, is_pdl=can_overlap(model.device))
         self._estimator = FixedShapeEstimator(model, tensors, ops)
@@ -153,6 +155,25 @@ class CudaSolver:
             raise
         return CudaSolve(self, place, view, starts)
 
+    def begin_early(self, stream: BlockStream, row: BlockRow, first_draws: torch.Tensor) -> "CudaEarlySolve | None":
+        num_prompt_tokens = stream.next_num_prompt_frames // units.FRAMES_PER_TOKEN
+        num_draws = TOKENS_PER_BLOCK + stream.num_lookahead_tokens - num_prompt_tokens
+        foreseen = self._foreseen
+        is_ours = first_draws.device == self._model.device and len(first_draws) == num_draws
+        if not is_ours or not self._free or foreseen is None or foreseen.stream is not stream:
+            return None
+        place, self._foreseen = foreseen.place, None
+        number, buffers, view = self._free.pop(), self._buffers[place[0]], self._views[place]
+        try:
+            buffers.send_early(foreseen.staged, row.block, first_draws)
+            self.graphs.run((place, Pass.BEGIN))
+            for _ in range(self._model.schedule.num_steps):
+                self.graphs.run((place, Pass.STEP))
+        except BaseException:
+            self._free.append(number)
+            raise
+        return CudaEarlySolve(self, place, view, buffers.taken)
+
     def _place(self, rows: Sequence[BlockRow]) -> _Place:
         """Of a batch that begins next. Raises ValueError for more rows than fit one."""
         size = self._config.size_for([row.num_frames for row in rows])
@@ -206,3 +227,17 @@ class CudaSolve:
 
     def release(self) -> None:
         self._solver.free(self._place)
+
+
+class CudaEarlySolve(CudaSolve):
+    """Implements EarlySolve."""
+
+    def __init__(self, solver: CudaSolver, place: _Place, view: BatchView, taken: TakenTokens) -> None:
+        super().__init__(solver, place, view, [0])
+        self._taken = taken
+
+    def advance(self) -> None:
+        """All steps are under way."""
+
+    def has_taken(self, stream: BlockStream) -> bool:
+        return self._taken.are(stream.next_window(TOKENS_PER_BLOCK))

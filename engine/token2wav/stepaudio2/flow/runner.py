@@ -7,6 +7,8 @@ runs (tests/parity/test_stepaudio2_flow.py).
 from collections.abc import Sequence
 from typing import Final
 
+import torch
+
 from voicegate.engine import units
 from voicegate.engine.device.capture import Capturable
 from voicegate.engine.policy.batch_size import BatchSize
@@ -110,7 +112,7 @@ class StepAudio2FlowRunner:
         self._pool.release((*stream.prompt.blocks, *stream.blocks))
         stream.blocks.clear()
 
-    def foresee(self, stream: ChunkStream) -> None:
+    def foresee(self, stream: ChunkStream, first_draws: torch.Tensor | None = None) -> None:
         """Nothing is made ready."""
 
     def begin(self, streams: Sequence[ChunkStream]) -> ChunkBatch:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.engine.llm.support import small_llm_config
-from voicegate.engine.llm.sampler import RepetitionAwareSampler, inverse_cdf, seed_key, uniforms
+from voicegate.engine.llm.sampler import RepetitionAwareSampler, first_uniforms, inverse_cdf, seed_key, uniforms
 from voicegate.engine.model.config import SamplingConfig
 
 pytestmark = pytest.mark.unit
@@ -123,3 +123,9 @@ def test_uniforms_are_open_even_and_distinct() -> None:
 def test_seeds_are_taken_modulo_two_to_the_64() -> None:
     assert seed_key(-1) == seed_key(2**64 - 1)
     assert seed_key(0) != seed_key(1)
+
+
+@pytest.mark.parametrize("seed", [0, 1, -1, 7, 2**63 - 1, 2**64 - 1])
+def test_the_first_uniforms_are_those_of_call_0(seed: int) -> None:
+    key = seed_key(seed)
+    assert first_uniforms(key) == uniforms(np.array([key]), np.zeros(1, np.uint64))[0].tolist()

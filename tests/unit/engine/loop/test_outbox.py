@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
-from voicegate.engine.interface import EngineEvent, Failed, UtteranceId
+from voicegate.engine.interface import AudioReady, EngineEvent, Failed, UtteranceId
 from voicegate.engine.loop.outbox import Outbox
 
 pytestmark = pytest.mark.unit
@@ -53,6 +53,31 @@ async def test_what_comes_together_wakes_the_loop_once(monkeypatch: pytest.Monke
         outbox.put([event(0, number)])
     await until(lambda: len(taken) == 100)
     assert len(calls) == 1
+
+
+def packet(pts_48k: int) -> AudioReady:
+    return AudioReady(UtteranceId("0"), (b"a packet",), pts_48k)
+
+
+async def test_a_first_packet_is_with_the_loop_when_its_thread_goes_on() -> None:
+    taken: list[EngineEvent] = []
+    outbox = Outbox(asyncio.get_running_loop(), taken.extend, right_of_way_s=PATIENCE_S)
+
+    def post() -> list[EngineEvent]:
+        outbox.put([event(0, 0), packet(0)])
+        return list(taken)
+
+    assert await asyncio.to_thread(post) == [event(0, 0), packet(0)]
+
+
+def test_nobody_waits_for_long_and_for_other_packets_not_at_all() -> None:
+    """The loop does not run meanwhile."""
+    loop, taken = asyncio.new_event_loop(), list[EngineEvent]()
+    Outbox(loop, taken.extend, right_of_way_s=3600.0).put([packet(960)])
+    Outbox(loop, taken.extend, right_of_way_s=0.01).put([packet(0)])
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    assert taken == [packet(960), packet(0)]
 
 
 def test_where_the_loop_is_gone_nobody_is_told() -> None:

@@ -16,7 +16,7 @@ import torch
 
 from tests.support.tiny_engine import CONFIG, PCM, HandDrivenEngine, Heard, tiny_runner, tiny_stages
 from tests.support.word_times import words_in_time
-from voicegate.engine.device.lanes import Mark
+from voicegate.engine.device.lanes import Expected, Mark
 from voicegate.engine.interface import (
     Cancelled,
     Done,
@@ -30,6 +30,7 @@ from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.policy import launch_length
+from voicegate.engine.token2wav.flow.stream import BlockStream
 from voicegate.engine.token2wav.vocoder.backend import VocoderBackend, VocoderJob, VocoderStream
 
 pytestmark = pytest.mark.unit
@@ -62,6 +63,7 @@ class SimulatedLane:
         self._num_marks = 0
         self.pending: list[SimulatedMark] = []
         self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self.followed: list[Mark] = []
 
     @property
     def is_active(self) -> bool:
@@ -86,6 +88,9 @@ class SimulatedLane:
         assert self.is_active
         self._copies.append((torch.full_like(tensor, torch.nan), tensor))
         return self._copies[-1][0]
+
+    def follow(self, mark: Mark) -> None:
+        self.followed.append(mark)
 
     def move_on(self) -> None:
         """To the next mark."""
@@ -235,7 +240,18 @@ def test_a_whole_texts_first_block_meets_no_step_that_it_does_not_need(
 ) -> None:
     """It is begun when its last token is here; a step launched behind that one would be on the device then."""
     lanes, foreseen = Lanes(), []
-    monkeypatch.setattr(lanes.stages.flow, "foresee", lambda stream: foreseen.append(stream.num_missing_tokens))
+    draws = torch.arange(3, dtype=torch.int32)
+    monkeypatch.setattr(lanes.stages.llm, "first_draws", lambda _: Expected(draws, lanes.llm.pending[-1]))
+
+    def foresee(stream: BlockStream, first_draws: torch.Tensor | None = None) -> None:
+        if first_draws is None:  # of the engine that it is compared with, which has the same flow
+            return
+        assert first_draws is draws
+        assert lanes.token2wav.is_active
+        assert lanes.token2wav.followed[-1:] == lanes.llm.pending[-1:], "it is behind the step that draws the last"
+        foreseen.append(stream.num_missing_tokens)
+
+    monkeypatch.setattr(lanes.stages.flow, "foresee", foresee)
     subject = UtteranceId("u")
     lanes.engine.heard[subject] = Heard()
     lanes.engine.core.submit(UtteranceRequest(subject, "rms", PCM, SpeakingMode.CLAUSE, seed=seed), seed=1)

@@ -1,0 +1,197 @@
+"""A block begun before the host knew its tokens is, bit by bit, the block that was not; or it is begun anew."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.support.flow import drain, make_prompt, make_runner, make_tokens, render_ready
+from tests.unit.engine.token2wav.flow.cuda.support import EAGER
+from voicegate.engine.token2wav.flow.cuda.solver import CudaSolver, Pass
+from voicegate.engine.token2wav.flow.runner import FlowRunner
+from voicegate.engine.token2wav.flow.stream import BlockStream
+
+pytestmark = pytest.mark.unit
+
+TOKENS = make_tokens(60)
+NUM_FIRST = 13  # that the first block takes behind it, with those that it looks ahead at
+DRAWS = torch.tensor(TOKENS[:NUM_FIRST], dtype=torch.int32)
+NUM_STEPS = 10
+
+
+@pytest.fixture(autouse=True)
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[Pass]:
+    """Of all solvers."""
+    work, seen = CudaSolver._work, []
+
+    def noted(self: CudaSolver, key: tuple[object, Pass]) -> None:
+        seen.append(key[1])
+        work(self, key)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(CudaSolver, "_work", noted)
+    return seen
+
+
+def opened(runner: FlowRunner, *, seed: int = 0) -> BlockStream:
+    return runner.open(runner.prepare(make_prompt(40, seed=seed)))
+
+
+Between = Callable[[FlowRunner, BlockStream, BlockStream], None]
+
+
+def no_more(*_: object) -> None:
+    pass
+
+
+def first_block(
+    draws: torch.Tensor | None,
+    between: Between = no_more,
+    *,
+    max_batches: int = 2,
+    num_blocks: int = 40,
+) -> torch.Tensor:
+    """Begun early by these draws, if there are some. `between`: is given another stream, too, with 40 tokens."""
+    runner = make_runner(cuda=replace(EAGER, max_batches=max_batches), num_blocks=num_blocks)
+    stream, other = opened(runner), opened(runner, seed=1)
+    other.append(make_tokens(40, seed=1))
+    stream.append(TOKENS[:6])
+    room = runner.num_free_blocks, runner.num_free_batches
+    if draws is not None:
+        runner.foresee(stream, draws)
+    assert (runner.num_free_blocks, runner.num_free_batches) == room, "what was begun early makes way"
+    between(runner, stream, other)
+    runner.close(other)
+    stream.append(TOKENS[6:NUM_FIRST])
+    mel = drain(runner, stream)
+    runner.close(stream)
+    assert runner.num_free_batches == max_batches
+    return mel
+
+
+def test_all_of_it_is_under_way_when_its_tokens_come(launched: list[Pass]) -> None:
+    late = first_block(None)
+    launched.clear()
+    steps_so_far: list[int] = []
+    early = first_block(DRAWS, lambda *_: steps_so_far.append(launched.count(Pass.STEP)))
+    num_of_prompt = launched.count(Pass.STEP) - NUM_STEPS
+    assert steps_so_far == [num_of_prompt + NUM_STEPS]
+    assert early.shape == (80, 20)
+    assert torch.equal(early, late)
+
+
+@pytest.mark.parametrize(
+    "draws",
+    [
+        pytest.param((DRAWS + (torch.arange(NUM_FIRST) == 7)) % 10, id="others"),
+        pytest.param(torch.where(torch.arange(NUM_FIRST) == 5, 1_000_000, DRAWS).int(), id="an end"),
+        pytest.param(torch.where(torch.arange(NUM_FIRST) == 5, -7, DRAWS).int(), id="below zero"),
+    ],
+)
+def test_where_other_tokens_were_drawn_it_is_begun_anew(draws: torch.Tensor, launched: list[Pass]) -> None:
+    late = first_block(None)
+    num_late = launched.count(Pass.STEP)
+    launched.clear()
+    assert torch.equal(first_block(draws), late)
+    assert launched.count(Pass.STEP) == num_late + NUM_STEPS
+
+
+@pytest.mark.parametrize("num_draws", [NUM_FIRST - 1, NUM_FIRST + 1])
+def test_only_all_that_it_takes_will_do(num_draws: int, launched: list[Pass]) -> None:
+    late = first_block(None)
+    num_late = launched.count(Pass.STEP)
+    launched.clear()
+    assert torch.equal(first_block(torch.tensor(TOKENS[:num_draws], dtype=torch.int32)), late)
+    assert launched.count(Pass.STEP) == num_late
+
+
+def another_renders(runner: FlowRunner, _: BlockStream, other: BlockStream) -> None:
+    (mel,) = render_ready(runner, [other])
+    assert mel.isfinite().all()
+
+
+def another_is_foreseen(runner: FlowRunner, _: BlockStream, other: BlockStream) -> None:
+    runner.foresee(other, DRAWS)
+
+
+def foreseen_again(runner: FlowRunner, stream: BlockStream, _: BlockStream) -> None:
+    runner.foresee(stream, DRAWS)
+    runner.foresee(stream)
+
+
+def a_voice_comes(runner: FlowRunner, _: BlockStream, other: BlockStream) -> None:
+    runner.close(other)
+    runner.release(other.prompt)
+    runner.prepare(make_prompt(40, seed=2))
+
+
+@pytest.mark.parametrize("between", [another_renders, another_is_foreseen, foreseen_again, a_voice_comes])
+@pytest.mark.parametrize("max_batches", [1, 2])
+@pytest.mark.parametrize("num_blocks", [3, 40])
+def test_whatever_comes_between_it_is_the_same(between: Between, max_batches: int, num_blocks: int) -> None:
+    """Also where the other's block is the last of all."""
+    late = first_block(None)
+    assert torch.equal(first_block(DRAWS, between, max_batches=max_batches, num_blocks=num_blocks), late)
+
+
+def test_in_company_all_are_begun_together() -> None:
+    rendered = []
+    for is_early in (False, True):
+        runner = make_runner(cuda=EAGER)
+        streams = [opened(runner, seed=seed) for seed in range(2)]
+        if is_early:
+            runner.foresee(streams[1], DRAWS)
+        for stream in streams:
+            stream.append(TOKENS[:NUM_FIRST])
+        rendered.append(render_ready(runner, streams))
+    for one, other in zip(*rendered, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_speech_that_ends_before_its_block_is_whole() -> None:
+    mels = []
+    for draws in (None, DRAWS):
+        runner = make_runner(cuda=EAGER)
+        stream = opened(runner)
+        stream.append(TOKENS[:7])
+        runner.foresee(stream, draws)
+        stream.finish()
+        mels.append(drain(runner, stream))
+    assert mels[0].shape == (80, 14)
+    assert torch.equal(*mels)
+
+
+def test_who_goes_leaves_nothing_behind() -> None:
+    runner = make_runner(cuda=EAGER)
+    stream = opened(runner)
+    num_blocks = runner.num_free_blocks
+    runner.foresee(stream, DRAWS)
+    runner.close(stream)
+    runner.close(stream)
+    assert (runner.num_free_blocks, runner.num_free_batches) == (num_blocks, 2)
+    other = opened(runner)
+    other.append(TOKENS[:NUM_FIRST])
+    assert torch.equal(drain(runner, other), first_block(None))
+
+
+def test_who_leaves_a_batch_that_was_begun_early_leaves_nothing_behind_either() -> None:
+    runner = make_runner(cuda=EAGER)
+    stream = opened(runner)
+    num_blocks = runner.num_free_blocks
+    runner.foresee(stream, DRAWS)
+    stream.append(TOKENS[:NUM_FIRST])
+    batch = runner.begin([stream])
+    batch.advance()
+    runner.close(stream)
+    assert batch.is_done
+    assert (runner.num_free_blocks, runner.num_free_batches) == (num_blocks, 2)
+
+
+def test_a_later_block_takes_other_tokens(launched: list[Pass]) -> None:
+    runner = make_runner(cuda=EAGER)
+    stream = opened(runner)
+    stream.append(TOKENS[:20])
+    drain(runner, stream)
+    launched.clear()
+    runner.foresee(stream, DRAWS)
+    assert not launched
