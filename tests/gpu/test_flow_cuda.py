@@ -319,11 +319,12 @@ def test_a_block_that_was_begun_early_has_the_same_bits() -> None:
         stream.append(tokens[:5])
         if drawn is not None:
             draws.zero_()
+            ids = torch.tensor(drawn, dtype=torch.int32, device="cuda")
             llm = torch.cuda.Stream()
             llm.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(llm):
                 torch.cuda._sleep(1_000_000_000)
-                draws.copy_(torch.tensor(drawn, dtype=torch.int32))
+                draws.copy_(ids)
                 there = torch.cuda.Event()
                 there.record()
             torch.cuda.current_stream().wait_event(there)
