@@ -33,6 +33,7 @@ class Pipeline:
         self._waiting: set[Clause] = set()  # whose next step is none while what is under way may do
         self._reservations = Reservations(config, stages.flow)
         self.num_releases = 0
+        self._num_llm_steps = 0
         self.tally = Tally()
         self.token2wav = Token2wav(stages, self._reservations, self.tally, waker)
 
@@ -221,6 +222,7 @@ class Pipeline:
         """What the lanes take now."""
         return Intake(
             takes_llm_step=self._llm.takes_step,
+            num_llm_steps=self._num_llm_steps,
             is_llm_busy=self._llm.is_busy,
             takes_flow_step=self.token2wav.takes_step,
             is_flow_busy=self.token2wav.is_solving,
@@ -258,6 +260,7 @@ class Pipeline:
             sequence_ids = [llm_pass.sequence_id for _, llm_pass in passes]
             self._llm.launch(sequence_ids, has_device=not self.token2wav.is_busy)
             self.tally.note_batch("llm", len(passes))
+            self._num_llm_steps += 1
         for clause, _ in passes:
             if not clause.is_prefilled:
                 clause.is_prefilled = True

@@ -9,7 +9,7 @@ newcomer would wait for it.
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +21,10 @@ from voicegate.engine.policy.urgency import CALM, LISTENER, Limits, Rank, Stream
 # the host has looked at the last one, and more rows gather. Higher -> the flow is slowed down more; lower -> where rows
 # are few each token waits for the host.
 _ENOUGH_ROWS: Final = 16
+# Of so many LLM steps that a newcomer waits for, one takes along who has plenty left, where that makes more rows than
+# those: others are steps of few rows, which take half as long and leave the flow more. Higher -> clauses of the calm
+# hold memory longer; lower -> newcomers' tokens take longer (docs/adr/0084).
+_STEPS_WITHOUT_CALM: Final = 4
 # Ready blocks, in batches, that keep the flow busy while the LLM waits and comes back. Lower -> the flow runs out;
 # higher -> the LLM steps for few rows at a time.
 _ENOUGH_BATCHES = 2
@@ -36,6 +40,7 @@ class Intake:
     """What can be launched at this moment."""
 
     takes_llm_step: bool = True
+    num_llm_steps: int = 0  # launched so far
     is_llm_busy: bool = False  # one is under way
     takes_flow_step: bool = True
     is_flow_busy: bool = False  # a launch of Euler steps is under way
@@ -99,7 +104,7 @@ def decide(due: Due, limits: Limits, intake: Intake = _ALL) -> Decision:
     is_ahead = intake.is_llm_busy and len(due.decodes) + len(due.prompts) >= _ENOUGH_ROWS
     yields = is_beside_flow and _has_right_of_way(due, limits, intake)
     takes_llm_step = intake.takes_llm_step and not (is_beside_flow and is_ahead)
-    llm = _llm_work(due, limits, yields=yields) if takes_llm_step else None
+    llm = _llm_work(due, limits, intake, yields=yields) if takes_llm_step else None
     if limits.is_concurrent or llm is None or flow is None:
         return Decision(llm, flow, holds_flow)
     # One processor: the most urgent utterance's next work, and a block before further tokens of it.
@@ -111,13 +116,22 @@ def _first(ranked: tuple[Rank, object]) -> Rank:
     return ranked[0]
 
 
-def _llm_work(due: Due, limits: Limits, *, yields: bool) -> LlmStep | None:
-    """`yields`: only if somebody lacks tokens of the next block who is unheard or about to run dry; all come along."""
+def _llm_work(due: Due, limits: Limits, intake: Intake, *, yields: bool) -> LlmStep | None:
+    """`yields`: only if somebody lacks tokens of the next block who is unheard or about to run dry; all come along,
+    but for the calm in most steps of many rows."""
     if yields and not due.is_token_urgent:
         return None
     prompts = heapq.nsmallest(limits.max_prefills, due.prompts, key=due.prompts.__getitem__)
-    keys = (*due.decodes, *prompts)
+    keys = (*_decodes(due, limits, intake, has_prompts=bool(prompts)), *prompts)
     return LlmStep(keys) if keys else None
+
+
+def _decodes(due: Due, limits: Limits, intake: Intake, *, has_prompts: bool) -> Iterable[int]:
+    """Whose next token is drawn. A prompt makes a step of many lines in any case."""
+    leaves_calm = limits.is_concurrent and due.lacks_first_tokens and not has_prompts
+    if not leaves_calm or len(due.decodes) <= _ENOUGH_ROWS or not intake.num_llm_steps % _STEPS_WITHOUT_CALM:
+        return due.decodes
+    return [key for key, rank in due.decodes.items() if rank[0] < CALM] or due.decodes
 
 
 def _has_right_of_way(due: Due, limits: Limits, intake: Intake) -> bool:

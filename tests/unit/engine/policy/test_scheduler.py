@@ -223,6 +223,28 @@ def test_beside_the_flow_no_llm_step_of_many_rows_is_launched_ahead() -> None:
     assert decide([running, *newcomers], 5.0, replace(GPU, is_llm_apart=True), under_way).llm is not None
 
 
+def test_of_four_steps_that_a_newcomer_waits_for_one_takes_along_who_has_plenty_left() -> None:
+    newcomer = IDLE._replace(key=0, waiting_since_s=4.5, wants_llm=True)
+    soon = IDLE._replace(key=1, deadline_s=5.5, wants_llm=True)
+    calm = [IDLE._replace(key=key, deadline_s=9.0, wants_llm=True) for key in range(2, 17)]
+
+    def rows(views: list[StreamView], num_llm_steps: int, limits: Limits = GPU) -> int:
+        step = decide(views, 5.0, limits, Intake(num_llm_steps=num_llm_steps)).llm
+        return len(step.keys) if step is not None else 0
+
+    many = [newcomer, soon, *calm]
+    assert [rows(many, number) for number in range(8)] == [17, 2, 2, 2, 17, 2, 2, 2]
+    assert rows([soon, *calm, IDLE._replace(key=17, deadline_s=9.0, wants_llm=True)], 1) == 17, "nobody waits"
+    assert rows(many[:-1], 1) == 16, "no step of many rows"
+    prompt = IDLE._replace(key=18, waiting_since_s=4.9, wants_llm=True, needs_prefill=True)
+    assert rows([*many, prompt], 1) == 18, "a prompt makes it one in any case"
+    assert rows(many, 1, LIMITS) == 17, "on a processor a row costs what it costs"
+    under_way = IDLE._replace(key=0, waiting_since_s=4.5)
+    assert rows([under_way, *calm, *(each._replace(key=each.key + 20) for each in calm)], 1) == 30, (
+        "none else would step"
+    )
+
+
 def test_the_llm_makes_way_for_first_blocks_to_their_end() -> None:
     """Also behind the launch of their last step, when nothing of them is to be decided any more."""
     heard = IDLE._replace(key=1, deadline_s=9.0, wants_llm=True)
