@@ -82,6 +82,9 @@ class Mark:
     def wait(self) -> None:
         raise RuntimeError("nobody waits on a simulated device")
 
+    def precede(self) -> None:
+        raise RuntimeError("nothing is drawn on a simulated device")
+
 
 @dataclass(slots=True)
 class _Work:
@@ -120,9 +123,6 @@ class Lane:
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor
-
-    def follow(self, mark: lanes.Mark) -> None:
-        raise RuntimeError("nothing is drawn on a simulated device")
 
 
 class Device:

@@ -23,6 +23,7 @@ from voicegate.bench.simulated.device import (
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
+from voicegate.engine.device.lanes import Expected
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.llm.backend import LlmTraits, NoFreeSlot, OneAtATime, SequenceOutput, SequenceRequest
 from voicegate.engine.loading.memory import first_blocks
@@ -255,7 +256,7 @@ class _Solver:
     def foresee(self, stream: BlockStream) -> None:
         """Host time is not simulated by part."""
 
-    def begin_early(self, stream: BlockStream, row: BlockRow, first_draws: torch.Tensor) -> None:
+    def begin_early(self, stream: BlockStream, row: BlockRow, first_draws: Expected) -> None:
         """Nothing is drawn."""
 
     def begin(self, streams: Sequence[BlockStream], _: Sequence[BlockRow]) -> _Solve:

@@ -34,6 +34,9 @@ class Mark(Protocol):
     def wait(self) -> None:
         """Returns once it is reached; other Python threads run meanwhile."""
 
+    def precede(self) -> None:
+        """What is launched from now on, on whichever lane is active, begins behind it. Waits for nothing itself."""
+
 
 class Lane(Protocol):
     def active(self) -> AbstractContextManager[object]:
@@ -44,9 +47,6 @@ class Lane(Protocol):
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         """A copy in host memory (or the tensor itself, if it is there); valid once a later mark is reached."""
-
-    def follow(self, mark: Mark) -> None:
-        """What this lane is given from now on begins behind another's mark. Waits for nothing itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,9 @@ class _HostMark:
     def wait(self) -> None:
         pass
 
+    def precede(self) -> None:
+        pass
+
 
 class HostLane:
     """A CPU: everything is done when the call returns."""
@@ -83,9 +86,6 @@ class HostLane:
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor
-
-    def follow(self, mark: Mark) -> None:
-        """It is reached."""
 
 
 HOST_LANE = HostLane()
@@ -107,6 +107,9 @@ class _CudaMark:
 
     def wait(self) -> None:
         self.event.synchronize()
+
+    def precede(self) -> None:
+        torch.cuda.current_stream().wait_event(self.event)
 
 
 class CudaLane:
@@ -131,7 +134,3 @@ class CudaLane:
         # torch's pinned allocator keeps what it once has taken from the driver, so this costs no allocation.
         host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
         return host.copy_(tensor, non_blocking=True)
-
-    def follow(self, mark: Mark) -> None:
-        assert isinstance(mark, _CudaMark)
-        self.stream.wait_event(mark.event)

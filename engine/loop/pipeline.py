@@ -258,7 +258,7 @@ class Pipeline:
             passes = [each for each, goes in zip(passes, goes_on, strict=True) if goes]
         if passes:
             sequence_ids = [llm_pass.sequence_id for _, llm_pass in passes]
-            self._llm.launch(sequence_ids, has_device=not self.token2wav.is_busy)
+            self._llm.launch(sequence_ids, has_device=not self.token2wav.has_device)
             self.tally.note_batch("llm", len(passes))
             self._num_llm_steps += 1
         for clause, _ in passes:

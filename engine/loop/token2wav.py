@@ -83,23 +83,24 @@ class Token2wav:
         self._solving: deque[tuple[Mark, Mark]] = deque()  # begin and end of launches
         self._rendered: deque[_Rendered] = deque()
         self._rests: list[_Rest] = []
+        self._early_end: Mark | None = None  # of the block that was begun early last
 
     # --- batches of blocks ------------------------------------------------------------------------------------
 
     def foresee(self, rendering: Rendering, first_draws: Expected | None) -> None:
         """All tokens of its first block are under way, and it is likely begun alone."""
         with self._lane.active():
-            if first_draws is None:
-                self._flow.foresee(rendering.flow)
-                return
-            self._lane.follow(first_draws.mark)
-            self._flow.foresee(rendering.flow, first_draws.tensor)
+            if self._flow.foresee(rendering.flow, first_draws):
+                self._early_end = self._lane.mark()
 
     def begin(self, clauses: Sequence[Clause], *, is_first: bool) -> int:
         """Start solving the clauses' ready blocks together; returns the batch's number.
 
         `is_first`: none of their listeners has heard anything.
         """
+        early = [each for each in clauses if each.rendering and self._flow.is_begun_early(each.rendering.flow)]
+        if early:  # the others' turn comes next
+            clauses, is_first = early, True
         streams = [each.rendering.flow for each in clauses if each.rendering is not None]
         # A processor is shared by all: whoever is more urgent comes between any two steps.
         num_frames = sum(each.next_num_frames for each in streams)
@@ -242,12 +243,19 @@ class Token2wav:
         return bool(self._rendered or self._solving or self._rests)
 
     @property
+    def has_device(self) -> bool:
+        """Whether the device is at work on something of this lane, be it begun early."""
+        if self._early_end is not None and self._early_end.is_reached:
+            self._early_end = None
+        return self.is_busy or self._early_end is not None
+
+    @property
     def has_first_blocks_under_way(self) -> bool:
         """Whether some are launched to their end and have not been fetched."""
         return any(rendered.is_first for rendered in self._rendered)
 
     def wait(self) -> None:
-        """Until everything launched is done."""
+        """Until everything launched is done, but for what was begun early and is nobody's batch yet."""
         for _, end in self._solving:
             end.wait()
         for rendered in self._rendered:

@@ -19,6 +19,7 @@ from tests.support.flow import drain, make_prompt, make_runner, make_tokens, off
 from tests.support.flow_reference import REFERENCE_OPS
 from tests.support.golden import GOLDEN_DIR, TINY_MODEL_DIR, load_arrays
 from tests.unit.engine.token2wav.flow.cuda.support import Bench, Row
+from voicegate.engine.device.lanes import CudaLane, Expected
 from voicegate.engine.device.overlap import can_overlap
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
@@ -320,16 +321,14 @@ def test_a_block_that_was_begun_early_has_the_same_bits() -> None:
         if drawn is not None:
             draws.zero_()
             ids = torch.tensor(drawn, dtype=torch.int32, device="cuda")
-            llm = torch.cuda.Stream()
-            llm.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(llm):
+            llm = CudaLane(torch.device("cuda"), urgency=0)
+            llm.stream.wait_stream(torch.cuda.current_stream())
+            with llm.active():
                 torch.cuda._sleep(1_000_000_000)
                 draws.copy_(ids)
-                there = torch.cuda.Event()
-                there.record()
-            torch.cuda.current_stream().wait_event(there)
-            runner.foresee(stream, draws)
-            assert not there.query(), "nothing has waited"
+                there = llm.mark()
+            assert runner.foresee(stream, Expected(draws, there))
+            assert not there.is_reached, "nothing has waited"
         stream.append(tokens[5:])
         mels.append(drain(runner, stream))
         runner.close(stream)

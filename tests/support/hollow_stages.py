@@ -14,7 +14,7 @@ from tests.support.golden import TINY_MODEL_DIR
 from tests.support.tiny_tokenizer import tiny_tokenizer
 from voicegate.engine import units
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
-from voicegate.engine.device.lanes import HOST_LANE
+from voicegate.engine.device.lanes import HOST_LANE, Expected
 from voicegate.engine.llm.backend import NoFreeSlot, OneAtATime, SequenceOutput, SequenceRequest
 from voicegate.engine.llm.runner import FinishedStep, LaunchedStep
 from voicegate.engine.llm.stepped import SteppedLlm
@@ -192,7 +192,7 @@ class _HollowSolver:
     def foresee(self, stream: BlockStream) -> None:
         pass
 
-    def begin_early(self, stream: BlockStream, row: BlockRow, first_draws: torch.Tensor) -> None:
+    def begin_early(self, stream: BlockStream, row: BlockRow, first_draws: Expected) -> None:
         pass
 
     def begin(self, streams: Sequence[BlockStream], _: Sequence[BlockRow]) -> _HollowSolve:

@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 from tests.support.tiny_engine import CONFIG, tiny_stages
 from voicegate.engine import units
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE, Capturable
-from voicegate.engine.device.lanes import HOST_LANE
+from voicegate.engine.device.lanes import HOST_LANE, Expected
 from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.loop.stages import Stages, VoiceRoom
@@ -252,8 +252,11 @@ class OtherFlow:
         for batch in self._batches:
             batch.streams = [None if each is stream else each for each in batch.streams]
 
-    def foresee(self, stream: OtherStream, first_draws: torch.Tensor | None = None) -> None:
-        pass
+    def foresee(self, stream: OtherStream, first_draws: Expected | None = None) -> bool:
+        return False
+
+    def is_begun_early(self, stream: OtherStream) -> bool:
+        return False
 
     def begin(self, streams: Sequence[OtherStream]) -> OtherBatch:
         assert all(stream.is_ready for stream in streams)

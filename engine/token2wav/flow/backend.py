@@ -14,6 +14,7 @@ import torch
 
 from voicegate.engine import units
 from voicegate.engine.device.capture import Capturable
+from voicegate.engine.device.lanes import Expected
 from voicegate.engine.policy.batch_size import BatchSize
 
 
@@ -224,12 +225,15 @@ class FlowBackend(Protocol[Prompt, Stream]):
     def close(self, stream: Stream) -> None:
         """Give its blocks back, at once or when the batch that it is in is over. Idempotent."""
 
-    def foresee(self, stream: Stream, first_draws: torch.Tensor | None = None) -> None:
+    def foresee(self, stream: Stream, first_draws: Expected | None = None) -> bool:
         """Its next block is likely begun next, and alone, as soon as its last tokens are there.
 
         What can be done before is done now; nothing depends on it, and on a GPU nothing waits. `first_draws` [n] int32:
-        ids which, when the current stream comes to them, are likely its first tokens, no more than the block needs.
+        ids that are likely its first tokens. Whether the block itself is begun by them.
         """
+
+    def is_begun_early(self, stream: Stream) -> bool:
+        """Whether its next block was, and is best begun alone: in company it would be begun anew."""
 
     def begin(self, streams: Sequence[Stream]) -> FlowBatch:
         """The next block of each. All must be ready.

@@ -6,6 +6,7 @@ import torch
 
 from voicegate.engine import units
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
+from voicegate.engine.device.lanes import Expected
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.token2wav.flow.block_context import BlockContext, BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
@@ -34,7 +35,7 @@ class PlainSolver:
     def foresee(self, stream: BlockStream) -> None:
         """Nothing would be gained: a processor does it now or then."""
 
-    def begin_early(self, stream: BlockStream, row: BlockRow, first_draws: torch.Tensor) -> None:
+    def begin_early(self, stream: BlockStream, row: BlockRow, first_draws: Expected) -> None:
         """It has them no sooner than the host."""
 
     def begin(self, streams: Sequence[BlockStream], rows: Sequence[BlockRow]) -> "PlainSolve":

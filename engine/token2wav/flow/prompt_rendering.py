@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.chunking import TOKENS_PER_BLOCK
+from voicegate.engine.token2wav.flow.early import EarlyBlocks
 from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.prompt import BlockPrompt
 from voicegate.engine.token2wav.flow.stream import BlockBatch, BlockSolver, BlockStream
@@ -12,21 +13,30 @@ from voicegate.engine.token2wav.flow.stream import BlockBatch, BlockSolver, Bloc
 class BlockPromptRendering:
     """Implements PromptRendering. Made by FlowRunner.begin_prompt."""
 
-    def __init__(self, model: FlowModel, pool: BlockPool, solver: BlockSolver, layouts: Sequence[BlockPrompt]) -> None:
-        """`layouts`: one, or that of streams that begin short behind it. Raises BlocksExhausted."""
+    def __init__(
+        self,
+        model: FlowModel,
+        pool: BlockPool,
+        solver: BlockSolver,
+        early: EarlyBlocks,
+        layouts: Sequence[BlockPrompt],
+    ) -> None:
+        """`early` makes way. `layouts`: one, or that of streams that begin short behind it. Raises BlocksExhausted."""
         self._model = model
         self._pool = pool
         self._solver = solver
+        self._early = early
         self._streams = [BlockStream(model, layout) for layout in layouts]
         self._batch: BlockBatch | None = None
         num_lookahead = model.config.lookahead_tokens
         num_blocks = sum(max(len(each.tokens) - num_lookahead, 0) // TOKENS_PER_BLOCK for each in layouts)
         # Of the blocks that are not begun. A batch takes its own from the pool: one of these is put there just before.
+        early.make_room(num_blocks)
         self._kept = pool.allocate(num_blocks)
 
     @property
     def takes_step(self) -> bool:
-        return self._batch is not None or not self._kept or self._solver.num_free_batches > 0
+        return self._batch is not None or not self._kept or self._early.num_free_batches > 0
 
     @property
     def holds_batch(self) -> bool:
@@ -60,6 +70,7 @@ class BlockPromptRendering:
         stream = next(stream for stream in self._streams if stream.is_ready)
         block = self._kept.pop()
         self._pool.release([block])
+        self._early.make_room(1)
         try:
             return BlockBatch(self._model, self._pool, self._solver, [stream])
         except BaseException:

@@ -6,19 +6,18 @@ and whatever else runs (tests/parity/test_flow_streaming.py).
 
 from collections.abc import Sequence
 
-import torch
-
 from voicegate.engine.device.capture import Capturable
+from voicegate.engine.device.lanes import Expected
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.token2wav.flow import chunking
 from voicegate.engine.token2wav.flow.backend import FlowPrompt, StreamsExhausted, check_batch, rendered_whole
-from voicegate.engine.token2wav.flow.block_context import BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
-from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK, FirstBlocks
+from voicegate.engine.token2wav.flow.chunking import FirstBlocks
+from voicegate.engine.token2wav.flow.early import EarlyBlocks
 from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.prompt import BlockPrompt, load_prompt
 from voicegate.engine.token2wav.flow.prompt_rendering import BlockPromptRendering
-from voicegate.engine.token2wav.flow.stream import BlockBatch, BlockSolver, BlockStream, EarlyBlock
+from voicegate.engine.token2wav.flow.stream import BlockBatch, BlockSolver, BlockStream
 
 
 class FlowRunner:
@@ -43,7 +42,7 @@ class FlowRunner:
         self._solver = solver
         self._max_streams = max_streams
         self._num_open = 0
-        self._early: EarlyBlock | None = None
+        self._early = EarlyBlocks(pool, solver)
 
     @property
     def name(self) -> str:
@@ -59,12 +58,11 @@ class FlowRunner:
 
     @property
     def num_free_blocks(self) -> int:
-        """An early block's is its stream's next one, or can be had."""
-        return self._pool.num_free + (self._early is not None)
+        return self._early.num_free_blocks
 
     @property
     def num_free_batches(self) -> int:
-        return self._solver.num_free_batches + (self._early is not None)
+        return self._early.num_free_batches
 
     def batch_size(self, max_rows: int) -> BatchSize:
         return self._solver.batch_size(max_rows)
@@ -76,12 +74,10 @@ class FlowRunner:
         return chunking.num_speech_blocks(num_tokens)
 
     def begin_prompt(self, prompt: FlowPrompt) -> BlockPromptRendering:
-        if self._early is not None:
-            self._drop_early()
         num_tokens = len(prompt.speech_ids)
         lead_ins = dict.fromkeys(chunking.prompt_lead_in(num_tokens, first_block=layout) for layout in self._layouts)
         loaded = [load_prompt(self.model, prompt, num_lead_in_tokens=lead_in) for lead_in in lead_ins]
-        return BlockPromptRendering(self.model, self._pool, self._solver, loaded)
+        return BlockPromptRendering(self.model, self._pool, self._solver, self._early, loaded)
 
     def prepare(self, prompt: FlowPrompt) -> BlockPrompt:
         return rendered_whole(self.begin_prompt(prompt))
@@ -104,56 +100,20 @@ class FlowRunner:
         return BlockStream(self.model, laid_out)
 
     def close(self, stream: BlockStream) -> None:
-        if self._is_early(stream):
-            self._drop_early()
+        self._early.forget(stream)
         if not stream.is_closed:
             self._num_open -= 1
             stream.abandon(self._pool)
 
-    def foresee(self, stream: BlockStream, first_draws: torch.Tensor | None = None) -> None:
-        if stream.is_closed or stream.is_finished or stream.batch or self._is_early(stream):
-            return
+    def foresee(self, stream: BlockStream, first_draws: Expected | None = None) -> bool:
+        if stream.is_closed or stream.is_finished or stream.batch or self._early.is_of(stream):
+            return False
         self._solver.foresee(stream)
-        if first_draws is not None and self._early is None and not stream.num_own_blocks and self._pool.num_free:
-            self._begin_early(stream, first_draws)
+        return first_draws is not None and self._early.begin(stream, first_draws)
+
+    def is_begun_early(self, stream: BlockStream) -> bool:
+        return self._early.is_of(stream)
 
     def begin(self, streams: Sequence[BlockStream]) -> BlockBatch:
         check_batch(streams)
-        return BlockBatch(self.model, self._pool, self._solver, streams, early=self._taken_early(streams))
-
-    # --- a block begun before the host knows its tokens -------------------------------------------------------
-
-    def _is_early(self, stream: BlockStream) -> bool:
-        return self._early is not None and self._early.stream is stream
-
-    def _begin_early(self, stream: BlockStream, first_draws: torch.Tensor) -> None:
-        row = BlockRow(tuple(stream.blocks), self._pool.allocate(1)[0], FRAMES_PER_BLOCK)
-        try:
-            solve = self._solver.begin_early(stream, row, first_draws)
-        except BaseException:
-            self._pool.release([row.block])
-            raise
-        if solve is None:
-            self._pool.release([row.block])
-        else:
-            self._early = EarlyBlock(stream, row, solve)
-
-    def _taken_early(self, streams: Sequence[BlockStream]) -> EarlyBlock | None:
-        """What was begun early, if it is what begins now; it makes way for who needs its stream or its room."""
-        early = self._early
-        if early is None:
-            return None
-        is_alone = len(streams) == 1 and streams[0] is early.stream
-        if is_alone and early.stream.next_num_frames == FRAMES_PER_BLOCK and early.solve.has_taken(early.stream):
-            self._early = None
-            return early
-        if early.stream in streams or not self._solver.num_free_batches or self._pool.num_free < len(streams):
-            self._drop_early()
-        return None
-
-    def _drop_early(self) -> None:
-        """The device computes it to its end all the same, before whatever is launched now."""
-        early, self._early = self._early, None
-        assert early is not None
-        early.solve.release()
-        self._pool.release([early.row.block])
+        return BlockBatch(self.model, self._pool, self._solver, streams, early=self._early.take(streams))

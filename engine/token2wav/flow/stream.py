@@ -5,13 +5,13 @@ finished blocks, both plain lists: a batch changes neither until its result is t
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 
 from voicegate.engine import units
 from voicegate.engine.device.capture import Capturable
+from voicegate.engine.device.lanes import Expected
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.token2wav.flow.backend import StreamTooLong
 from voicegate.engine.token2wav.flow.block_context import BlockRow
@@ -134,14 +134,8 @@ class EarlySolve(BlockSolve, Protocol):
     def has_taken(self, stream: BlockStream) -> bool:
         """Whether the tokens that it took are the stream's. Waits for the device to have taken them."""
 
-
-@dataclass(frozen=True, slots=True)
-class EarlyBlock:
-    """The stream's next one, likely; it has a block of the pool."""
-
-    stream: BlockStream
-    row: BlockRow
-    solve: EarlySolve
+    def contradicts(self, stream: BlockStream) -> bool:
+        """Whether it is known to have taken others than those that the stream has so far. Does not wait."""
 
 
 class BlockSolver(Protocol):
@@ -164,7 +158,7 @@ class BlockSolver(Protocol):
     def foresee(self, stream: BlockStream) -> None:
         """As FlowBackend.foresee; its next block will be whole."""
 
-    def begin_early(self, stream: BlockStream, row: BlockRow, first_draws: torch.Tensor) -> "EarlySolve | None":
+    def begin_early(self, stream: BlockStream, row: BlockRow, first_draws: Expected) -> "EarlySolve | None":
         """All Euler steps of a block that was foreseen, by tokens that the host does not know; as FlowBackend.foresee.
 
         None where it cannot, and nothing has changed.
@@ -187,9 +181,9 @@ class BlockBatch:
         solver: BlockSolver,
         streams: Sequence[BlockStream],
         *,
-        early: EarlyBlock | None = None,
+        early: tuple[BlockRow, EarlySolve] | None = None,
     ) -> None:
-        """`early`: of the only stream; it is the batch's from now on.
+        """`early`: begun for the only stream, with a block of the pool; it is the batch's from now on.
 
         Raises BlocksExhausted, BatchesExhausted or ValueError, and then nothing has changed.
         """
@@ -198,7 +192,7 @@ class BlockBatch:
         self._streams: list[BlockStream | None] = [*streams]  # None: dropped
         self._step = 0
         self._prompt_frames = [stream.next_num_prompt_frames for stream in streams]
-        self._rows, self._solve = ([early.row], early.solve) if early is not None else self._begin(solver)
+        self._rows, self._solve = ([early[0]], early[1]) if early is not None else self._begin(solver)
         for row, stream in zip(self._rows, streams, strict=True):
             pool.retain(row.finished)
             stream.batch = self

@@ -1,4 +1,5 @@
-"""The fixed buffers of one running batch, and the one packed copy that fills them from the host.
+"""The fixed buffers of one running batch, and the one packed copy that fills them from the host; a block that is begun
+before the host knows its tokens gets these from where the device has them.
 
 A batch's blocks lie one behind the other: frame i of row r is line START[r] + i; lines beyond the last are padding.
 All numbers that differ from batch to batch - which blocks, how many frames, how many Euler steps so far - are read by
@@ -16,10 +17,11 @@ import numpy.typing as npt
 import torch
 
 from voicegate.engine import units
+from voicegate.engine.device.lanes import Expected
 from voicegate.engine.token2wav.flow.block_context import BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK, TOKENS_PER_BLOCK
-from voicegate.engine.token2wav.flow.model import FlowModel
+from voicegate.engine.token2wav.flow.model import ABSENT, FlowModel
 from voicegate.engine.token2wav.flow.pre_lookahead import HISTORY_TOKENS
 from voicegate.engine.token2wav.flow.stream import BlockStream
 
@@ -89,6 +91,12 @@ class TakenTokens:
         if self._is_there is not None:
             self._is_there.synchronize()
         return self._on_host.tolist() == list(tokens)
+
+    def contradict(self, tokens: Sequence[int]) -> bool:
+        """Whether they are there, and others than these, of which some may be absent."""
+        if self._is_there is not None and not self._is_there.query():  # type: ignore[no-untyped-call]
+            return False
+        return any(token not in (ABSENT, taken) for taken, token in zip(self._on_host.tolist(), tokens, strict=True))
 
 
 class BatchBuffers:
@@ -176,14 +184,15 @@ class BatchBuffers:
             table[i, WINDOW : self._table_column] = stream.next_window(TOKENS_PER_BLOCK)
         self._control[: len(staged.staging)].copy_(staged.staging, non_blocking=True)
 
-    def send_early(self, staged: Staged, block: int, first_draws: torch.Tensor) -> None:
+    def send_early(self, staged: Staged, block: int, first_draws: Expected) -> None:
         """Of a first block alone, whose window ends with what only the device has: `taken`. Other ids become tokens."""
         (stream,) = staged.streams
         table = staged.table
         table[0, BLOCK] = block
         table[0, WINDOW : self._table_column] = stream.next_window(TOKENS_PER_BLOCK)
         self._control[: len(staged.staging)].copy_(staged.staging, non_blocking=True)
-        self.taken.take(first_draws.clamp(0, self._num_ids - 1))
+        first_draws.mark.precede()
+        self.taken.take(first_draws.tensor.clamp(0, self._num_ids - 1))
 
     def _fill_prompts(self, view: BatchView, streams: Sequence[BlockStream], starts: Sequence[int]) -> None:
         if self._num_dirty_lines:  # seldom: few batches have a first block

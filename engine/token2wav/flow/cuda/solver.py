@@ -1,6 +1,7 @@
 """Solves a batch's blocks in fixed buffers: every Euler step is one CUDA graph replay, or the same calls eagerly.
 
-Nothing is copied back and nothing waits: all work goes to the current CUDA stream, which must always be the same one.
+Nothing waits, and nothing is copied back but the tokens of a block that was begun before the host knew them: all work
+goes to the current CUDA stream, which must always be the same one.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import torch
 
 from voicegate.engine import units
 from voicegate.engine.device.cuda_graphs import BucketedWork
+from voicegate.engine.device.lanes import Expected
 from voicegate.engine.device.overlap import can_overlap
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.token2wav.flow.backend import BatchesExhausted
@@ -155,11 +157,11 @@ class CudaSolver:
             raise
         return CudaSolve(self, place, view, starts)
 
-    def begin_early(self, stream: BlockStream, row: BlockRow, first_draws: torch.Tensor) -> "CudaEarlySolve | None":
+    def begin_early(self, stream: BlockStream, row: BlockRow, first_draws: Expected) -> "CudaEarlySolve | None":
         num_prompt_tokens = stream.next_num_prompt_frames // units.FRAMES_PER_TOKEN
         num_draws = TOKENS_PER_BLOCK + stream.num_lookahead_tokens - num_prompt_tokens
-        foreseen = self._foreseen
-        is_ours = first_draws.device == self._model.device and len(first_draws) == num_draws
+        foreseen, ids = self._foreseen, first_draws.tensor
+        is_ours = ids.device == self._model.device and len(ids) == num_draws
         if not is_ours or not self._free or foreseen is None or foreseen.stream is not stream:
             return None
         place, self._foreseen = foreseen.place, None
@@ -241,3 +243,6 @@ class CudaEarlySolve(CudaSolve):
 
     def has_taken(self, stream: BlockStream) -> bool:
         return self._taken.are(stream.next_window(TOKENS_PER_BLOCK))
+
+    def contradicts(self, stream: BlockStream) -> bool:
+        return self._taken.contradict(stream.next_window(TOKENS_PER_BLOCK))

@@ -7,10 +7,9 @@ runs (tests/parity/test_stepaudio2_flow.py).
 from collections.abc import Sequence
 from typing import Final
 
-import torch
-
 from voicegate.engine import units
 from voicegate.engine.device.capture import Capturable
+from voicegate.engine.device.lanes import Expected
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.token2wav.flow.backend import FlowPrompt, StreamsExhausted, check_batch, rendered_whole
 from voicegate.engine.token2wav.stepaudio2.flow import memory
@@ -112,8 +111,12 @@ class StepAudio2FlowRunner:
         self._pool.release((*stream.prompt.blocks, *stream.blocks))
         stream.blocks.clear()
 
-    def foresee(self, stream: ChunkStream, first_draws: torch.Tensor | None = None) -> None:
+    def foresee(self, stream: ChunkStream, first_draws: Expected | None = None) -> bool:
         """Nothing is made ready."""
+        return False
+
+    def is_begun_early(self, stream: ChunkStream) -> bool:
+        return False
 
     def begin(self, streams: Sequence[ChunkStream]) -> ChunkBatch:
         check_batch(streams)

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 
@@ -68,6 +69,39 @@ async def test_a_first_packet_is_with_the_loop_when_its_thread_goes_on() -> None
         return list(taken)
 
     assert await asyncio.to_thread(post) == [event(0, 0), packet(0)]
+
+
+async def test_so_is_one_behind_another_event() -> None:
+    loop, taken = asyncio.get_running_loop(), list[EngineEvent]()
+    outbox = Outbox(loop, taken.extend, right_of_way_s=PATIENCE_S)
+
+    def post() -> bool:
+        outbox.put([event(0, 0)])
+        outbox.put([packet(0)])
+        return packet(0) in taken
+
+    assert await asyncio.to_thread(post)
+
+
+def test_of_a_burst_one_waits_for_a_loop_that_does_not_come() -> None:
+    loop, taken = asyncio.new_event_loop(), list[EngineEvent]()
+    outbox = Outbox(loop, taken.extend, right_of_way_s=0.2)
+    begun_s = time.monotonic()
+    for _ in range(50):
+        outbox.put([packet(0)])
+    assert time.monotonic() - begun_s < 50 * 0.2 / 2
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    assert len(taken) == 50
+
+
+async def test_the_loop_does_not_wait_for_itself() -> None:
+    taken: list[EngineEvent] = []
+    outbox = Outbox(asyncio.get_running_loop(), taken.extend, right_of_way_s=3600.0)
+    outbox.put([event(0, 0)])
+    await until(lambda: bool(taken))
+    outbox.put([packet(0)])
+    await until(lambda: len(taken) == 2)
 
 
 def test_nobody_waits_for_long_and_for_other_packets_not_at_all() -> None:

@@ -55,6 +55,9 @@ class SimulatedMark:
         while not self.is_reached:
             self.lane.move_on()
 
+    def precede(self) -> None:
+        raise NotImplementedError
+
 
 class SimulatedLane:
     active_lanes: list["SimulatedLane"] = []  # noqa: RUF012 - of all lanes, the innermost last
@@ -63,7 +66,6 @@ class SimulatedLane:
         self._num_marks = 0
         self.pending: list[SimulatedMark] = []
         self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self.followed: list[Mark] = []
 
     @property
     def is_active(self) -> bool:
@@ -88,9 +90,6 @@ class SimulatedLane:
         assert self.is_active
         self._copies.append((torch.full_like(tensor, torch.nan), tensor))
         return self._copies[-1][0]
-
-    def follow(self, mark: Mark) -> None:
-        self.followed.append(mark)
 
     def move_on(self) -> None:
         """To the next mark."""
@@ -243,13 +242,13 @@ def test_a_whole_texts_first_block_meets_no_step_that_it_does_not_need(
     draws = torch.arange(3, dtype=torch.int32)
     monkeypatch.setattr(lanes.stages.llm, "first_draws", lambda _: Expected(draws, lanes.llm.pending[-1]))
 
-    def foresee(stream: BlockStream, first_draws: torch.Tensor | None = None) -> None:
+    def foresee(stream: BlockStream, first_draws: Expected | None = None) -> bool:
         if first_draws is None:  # of the engine that it is compared with, which has the same flow
-            return
-        assert first_draws is draws
+            return False
+        assert first_draws.tensor is draws
         assert lanes.token2wav.is_active
-        assert lanes.token2wav.followed[-1:] == lanes.llm.pending[-1:], "it is behind the step that draws the last"
         foreseen.append(stream.num_missing_tokens)
+        return True
 
     monkeypatch.setattr(lanes.stages.flow, "foresee", foresee)
     subject = UtteranceId("u")
@@ -270,6 +269,70 @@ def test_a_whole_texts_first_block_meets_no_step_that_it_does_not_need(
     lanes.engine.run()
     assert isinstance(lanes.heard(subject).end, Done)
     assert lanes.heard(subject).pcm == HandDrivenEngine().speak("alone", [TEXT]).pcm
+
+
+def test_nobodys_step_has_the_device_to_itself_while_a_block_that_was_begun_early_is_on_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lanes, had = Lanes(), list[bool]()
+    launch = lanes.stages.llm.launch
+
+    def noted(sequence_ids: Sequence[int], *, has_device: bool) -> None:
+        had.append(has_device)
+        launch(sequence_ids, has_device=has_device)
+
+    monkeypatch.setattr(lanes.stages.llm, "launch", noted)
+    is_begun = [False]
+
+    def foresee(*_: object) -> bool:
+        is_first, is_begun[0] = not is_begun[0], True
+        return is_first
+
+    monkeypatch.setattr(lanes.stages.flow, "foresee", foresee)
+    lanes.speak("u")
+    lanes.step_until(lambda: is_begun[0], lanes.llm)
+    assert all(had)
+    had.clear()
+    lanes.speak("other")
+    lanes.engine.core.step()
+    assert had == [False]
+    lanes.token2wav.move_on()
+    lanes.engine.core.cancel(UtteranceId("u"), None)
+    lanes.step_until(lambda: len(had) > 1, lanes.llm)
+    assert had[1:] == [True], "it is done"
+    lanes.engine.run()
+
+
+def test_what_was_begun_early_is_begun_alone_and_the_others_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    lanes, rows = Lanes(), list[list[BlockStream]]()
+    flow, early = lanes.stages.flow, list[BlockStream]()
+    begin = flow.begin
+
+    def noted(streams: Sequence[BlockStream]) -> object:
+        rows.append(list(streams))
+        return begin(streams)
+
+    def is_begun_early(stream: BlockStream) -> bool:
+        """Of the first that is asked for."""
+        early[:] = early or [stream]
+        return stream is early[0]
+
+    monkeypatch.setattr(flow, "begin", noted)
+    subjects = [lanes.speak(name) for name in ("u", "other")]
+    lanes.step_until(lambda: bool(rows), lanes.llm)
+    together = len(rows[0])
+    lanes.engine.run()
+    assert together == 2, "they would go together"
+
+    lanes = Lanes()
+    rows.clear()
+    monkeypatch.setattr(flow, "is_begun_early", is_begun_early)
+    subjects = [lanes.speak(name) for name in ("u", "other")]
+    lanes.step_until(lambda: len(rows) > 1, lanes.llm, lanes.token2wav)
+    assert rows[0] == early
+    assert rows[1] != early
+    lanes.engine.run()
+    assert all(isinstance(lanes.heard(subject).end, Done) for subject in subjects)
 
 
 def test_a_cancel_behind_a_launched_call_is_heard_by_nobody() -> None:

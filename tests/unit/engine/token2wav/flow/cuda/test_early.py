@@ -8,6 +8,7 @@ import torch
 
 from tests.support.flow import drain, make_prompt, make_runner, make_tokens, render_ready
 from tests.unit.engine.token2wav.flow.cuda.support import EAGER
+from voicegate.engine.device.lanes import HOST_LANE, Expected, Mark
 from voicegate.engine.token2wav.flow.cuda.solver import CudaSolver, Pass
 from voicegate.engine.token2wav.flow.runner import FlowRunner
 from voicegate.engine.token2wav.flow.stream import BlockStream
@@ -16,7 +17,8 @@ pytestmark = pytest.mark.unit
 
 TOKENS = make_tokens(60)
 NUM_FIRST = 13  # that the first block takes behind it, with those that it looks ahead at
-DRAWS = torch.tensor(TOKENS[:NUM_FIRST], dtype=torch.int32)
+IDS = torch.tensor(TOKENS[:NUM_FIRST], dtype=torch.int32)
+DRAWS = Expected(IDS, HOST_LANE.mark())
 NUM_STEPS = 10
 
 
@@ -45,7 +47,7 @@ def no_more(*_: object) -> None:
 
 
 def first_block(
-    draws: torch.Tensor | None,
+    draws: Expected | None,
     between: Between = no_more,
     *,
     max_batches: int = 2,
@@ -58,7 +60,7 @@ def first_block(
     stream.append(TOKENS[:6])
     room = runner.num_free_blocks, runner.num_free_batches
     if draws is not None:
-        runner.foresee(stream, draws)
+        assert runner.foresee(stream, draws) is (len(draws.tensor) == NUM_FIRST)
     assert (runner.num_free_blocks, runner.num_free_batches) == room, "what was begun early makes way"
     between(runner, stream, other)
     runner.close(other)
@@ -81,18 +83,18 @@ def test_all_of_it_is_under_way_when_its_tokens_come(launched: list[Pass]) -> No
 
 
 @pytest.mark.parametrize(
-    "draws",
+    "ids",
     [
-        pytest.param((DRAWS + (torch.arange(NUM_FIRST) == 7)) % 10, id="others"),
-        pytest.param(torch.where(torch.arange(NUM_FIRST) == 5, 1_000_000, DRAWS).int(), id="an end"),
-        pytest.param(torch.where(torch.arange(NUM_FIRST) == 5, -7, DRAWS).int(), id="below zero"),
+        pytest.param((IDS + (torch.arange(NUM_FIRST) == 7)) % 10, id="others"),
+        pytest.param(torch.where(torch.arange(NUM_FIRST) == 5, 1_000_000, IDS).int(), id="an end"),
+        pytest.param(torch.where(torch.arange(NUM_FIRST) == 5, -7, IDS).int(), id="below zero"),
     ],
 )
-def test_where_other_tokens_were_drawn_it_is_begun_anew(draws: torch.Tensor, launched: list[Pass]) -> None:
+def test_where_other_tokens_were_drawn_it_is_begun_anew(ids: torch.Tensor, launched: list[Pass]) -> None:
     late = first_block(None)
     num_late = launched.count(Pass.STEP)
     launched.clear()
-    assert torch.equal(first_block(draws), late)
+    assert torch.equal(first_block(Expected(ids, HOST_LANE.mark())), late)
     assert launched.count(Pass.STEP) == num_late + NUM_STEPS
 
 
@@ -101,7 +103,9 @@ def test_only_all_that_it_takes_will_do(num_draws: int, launched: list[Pass]) ->
     late = first_block(None)
     num_late = launched.count(Pass.STEP)
     launched.clear()
-    assert torch.equal(first_block(torch.tensor(TOKENS[:num_draws], dtype=torch.int32)), late)
+    assert torch.equal(
+        first_block(Expected(torch.tensor(TOKENS[:num_draws], dtype=torch.int32), HOST_LANE.mark())), late
+    )
     assert launched.count(Pass.STEP) == num_late
 
 
@@ -185,6 +189,63 @@ def test_who_leaves_a_batch_that_was_begun_early_leaves_nothing_behind_either() 
     runner.close(stream)
     assert batch.is_done
     assert (runner.num_free_blocks, runner.num_free_batches) == (num_blocks, 2)
+
+
+class LateMark:
+    """Of another lane."""
+
+    lane, is_reached = None, False
+
+    def __init__(self) -> None:
+        self.num_behind = 0
+
+    def seconds_since(self, _: Mark) -> float:
+        raise NotImplementedError
+
+    def wait(self) -> None:
+        raise NotImplementedError
+
+    def precede(self) -> None:
+        self.num_behind += 1
+
+
+def test_only_what_is_begun_early_is_behind_the_draws() -> None:
+    runner, mark = make_runner(cuda=EAGER), LateMark()
+    stream = opened(runner)
+    assert not runner.foresee(stream, Expected(IDS[1:], mark))
+    assert not mark.num_behind
+    assert runner.foresee(stream, Expected(IDS, mark))
+    assert mark.num_behind == 1
+    assert runner.is_begun_early(stream)
+
+
+def test_what_can_be_nobodys_any_more_makes_way_for_anothers() -> None:
+    runner = make_runner(cuda=EAGER)
+    one, other = opened(runner), opened(runner, seed=1)
+    assert runner.foresee(one, DRAWS)
+    one.append(TOKENS[:5])
+    assert not runner.foresee(other, DRAWS), "it is right so far"
+    one.append([TOKENS[5] + 1])
+    assert runner.foresee(other, DRAWS)
+    assert runner.is_begun_early(other)
+    assert not runner.is_begun_early(one)
+
+
+@pytest.mark.parametrize("max_batches", [1, 2])
+def test_a_voices_prompt_that_has_begun_gets_its_room(max_batches: int) -> None:
+    runner = make_runner(cuda=replace(EAGER, max_batches=max_batches))
+    stream, other = opened(runner), opened(runner, seed=1)
+    other.append(make_tokens(40, seed=1))
+    rendering = runner.begin_prompt(make_prompt(60, seed=2))
+    assert runner.foresee(stream, DRAWS)
+    batch = runner.begin([other]) if max_batches == 2 else None
+    assert rendering.takes_step
+    while not rendering.advance():
+        pass
+    if batch is not None:
+        runner.close(other)
+    stream.append(TOKENS[:NUM_FIRST])
+    assert torch.equal(drain(runner, stream), first_block(None))
 
 
 def test_a_later_block_takes_other_tokens(launched: list[Pass]) -> None:
