@@ -161,8 +161,10 @@ class CudaSolver:
         num_prompt_tokens = stream.next_num_prompt_frames // units.FRAMES_PER_TOKEN
         num_draws = TOKENS_PER_BLOCK + stream.num_lookahead_tokens - num_prompt_tokens
         foreseen, ids = self._foreseen, first_draws.tensor
-        is_ours = ids.device == self._model.device and len(ids) == num_draws
-        if not is_ours or not self._free or foreseen is None or foreseen.stream is not stream:
+        if not self._free or foreseen is None or foreseen.stream is not stream:
+            return None
+        # Of a view, which names its GPU: a model's may be any.
+        if ids.device != self._views[foreseen.place].x.device or len(ids) != num_draws:
             return None
         place, self._foreseen = foreseen.place, None
         number, buffers, view = self._free.pop(), self._buffers[place[0]], self._views[place]
