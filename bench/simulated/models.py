@@ -26,6 +26,7 @@ from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
 from voicegate.engine.device.lanes import Expected
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.llm.backend import LlmTraits, NoFreeSlot, OneAtATime, SequenceOutput, SequenceRequest
+from voicegate.engine.llm.stepped import MAX_LONE_STEPS_IN_FLIGHT, takes_step_behind
 from voicegate.engine.loading.memory import first_blocks
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.loop.voice_shelf import ready_voice, voice_room
@@ -50,7 +51,6 @@ _SPEAKER_DIM = 192
 _TOKEN = 100
 _NUM_EULER_STEPS = 10
 _LOOK_RIGHT_FRAMES = 4
-_MAX_IN_FLIGHT, _MAX_LONE_IN_FLIGHT = 2, 3
 _MAX_BATCHES = 2
 
 
@@ -140,8 +140,7 @@ class SimulatedLlm(OneAtATime):
 
     @property
     def takes_step(self) -> bool:
-        is_lone = all(len(step.rows) == 1 for step in self._steps)
-        return len(self._steps) < (_MAX_LONE_IN_FLIGHT if is_lone else _MAX_IN_FLIGHT)
+        return takes_step_behind([len(step.rows) for step in self._steps])
 
     def is_runnable(self, sequence_id: int) -> bool:
         sequence = self._sequences.get(sequence_id)
@@ -149,7 +148,7 @@ class SimulatedLlm(OneAtATime):
             return False
         if sequence.num_to_feed:
             return not sequence.num_in_flight
-        return sequence.num_in_flight < _MAX_LONE_IN_FLIGHT and (
+        return sequence.num_in_flight < MAX_LONE_STEPS_IN_FLIGHT and (
             sequence.until is None or sequence.num_launched < sequence.until
         )
 

@@ -122,6 +122,7 @@ class Pipeline:
         clause.num_rendered_tokens = 0
         self._active.add(clause)
         self._reservations.reserve(clause.rendering)
+        self._note_waiting(clause)
 
     def set_aside(self, clause: Clause) -> None:
         """Give back at once what its sound takes. Its tokens are kept, its LLM pass goes on: `render` takes it up."""
@@ -193,10 +194,7 @@ class Pipeline:
         llm_pass = clause.llm_pass
         if llm_pass is None or not self._llm.is_runnable(llm_pass.sequence_id):
             return False
-        if not self._is_to_wait(clause, llm_pass):
-            return True
-        self._waiting.add(clause)
-        return False
+        return not self._is_to_wait(clause, llm_pass)
 
     def block_frames(self, clause: Clause) -> int:
         """Frames of the flow block that is complete and in no batch; 0 if none is."""
@@ -264,9 +262,16 @@ class Pipeline:
         for clause, _ in passes:
             if not clause.is_prefilled:
                 clause.is_prefilled = True
+            if clause.is_opening:
+                self._note_waiting(clause)
         if len(passes) == 1 and not self.token2wav.is_busy:
             self._foresee(*passes[0])
         return left
+
+    def _note_waiting(self, clause: Clause) -> None:
+        """It waits from a launch on, or from when its sound begins anew."""
+        if clause.llm_pass is not None and self._is_to_wait(clause, clause.llm_pass):
+            self._waiting.add(clause)
 
     def _is_to_wait(self, clause: Clause, llm_pass: LlmPass) -> bool:
         """Whether the flow is to begin with its first block before it has more tokens: a step more would be on the
