@@ -21,10 +21,10 @@ from voicegate.engine.policy.urgency import CALM, LISTENER, Limits, Rank, Stream
 # the host has looked at the last one, and more rows gather. Higher -> the flow is slowed down more; lower -> where rows
 # are few each token waits for the host.
 _ENOUGH_ROWS: Final = 16
-# Of so many LLM steps that a newcomer waits for, one takes along who has plenty left, where that makes more rows than
-# those: others are steps of few rows, which take half as long and leave the flow more. Higher -> clauses of the calm
-# hold memory longer; lower -> newcomers' tokens take longer (docs/adr/0084).
-_STEPS_WITHOUT_CALM: Final = 4
+# Of so many LLM steps that a newcomer waits for, one takes along who has plenty left, where all together are more rows
+# than that. The others have few rows then: they take half as long and leave the flow more. Higher -> clauses of the
+# calm hold memory longer; lower -> newcomers' tokens take longer (docs/adr/0084).
+_CALM_STEP_EVERY: Final = 4
 # Ready blocks, in batches, that keep the flow busy while the LLM waits and comes back. Lower -> the flow runs out;
 # higher -> the LLM steps for few rows at a time.
 _ENOUGH_BATCHES = 2
@@ -129,7 +129,7 @@ def _llm_work(due: Due, limits: Limits, intake: Intake, *, yields: bool) -> LlmS
 def _decodes(due: Due, limits: Limits, intake: Intake, *, has_prompts: bool) -> Iterable[int]:
     """Whose next token is drawn. A prompt makes a step of many lines in any case."""
     leaves_calm = limits.is_concurrent and due.lacks_first_tokens and not has_prompts
-    if not leaves_calm or len(due.decodes) <= _ENOUGH_ROWS or not intake.num_llm_steps % _STEPS_WITHOUT_CALM:
+    if not leaves_calm or len(due.decodes) <= _ENOUGH_ROWS or not intake.num_llm_steps % _CALM_STEP_EVERY:
         return due.decodes
     return [key for key, rank in due.decodes.items() if rank[0] < CALM] or due.decodes
 
