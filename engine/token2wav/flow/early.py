@@ -58,12 +58,11 @@ class EarlyBlocks:
     def take(self, streams: Sequence[BlockStream]) -> tuple[BlockRow, EarlySolve] | None:
         """What was begun early, if it is what these begin with now; else there is room for them."""
         held = self._held
-        if held is not None and len(streams) == 1 and streams[0] is held.stream:
-            if held.stream.next_num_frames == FRAMES_PER_BLOCK and held.solve.has_taken(held.stream):
+        if held is not None and held.stream in streams:
+            is_whole = held.stream.next_num_frames == FRAMES_PER_BLOCK
+            if len(streams) == 1 and is_whole and held.solve.has_taken(held.stream):
                 self._held = None
                 return held.row, held.solve
-            self._drop()
-        elif held is not None and held.stream in streams:
             self._drop()
         self.make_room(len(streams))
         return None

@@ -64,10 +64,6 @@ class BlockStream:
         return self._next_token + TOKENS_PER_BLOCK + self._model.config.lookahead_tokens <= len(self.tokens)
 
     @property
-    def num_lookahead_tokens(self) -> int:
-        return self._model.config.lookahead_tokens
-
-    @property
     def num_missing_tokens(self) -> int:
         num_blocks = len(self.blocks) + (self.batch is not None)
         end = (num_blocks + 1) * TOKENS_PER_BLOCK + self._model.config.lookahead_tokens

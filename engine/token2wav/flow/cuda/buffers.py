@@ -186,11 +186,7 @@ class BatchBuffers:
 
     def send_early(self, staged: Staged, block: int, first_draws: Expected) -> None:
         """Of a first block alone, whose window ends with what only the device has: `taken`. Other ids become tokens."""
-        (stream,) = staged.streams
-        table = staged.table
-        table[0, BLOCK] = block
-        table[0, WINDOW : self._table_column] = stream.next_window(TOKENS_PER_BLOCK)
-        self._control[: len(staged.staging)].copy_(staged.staging, non_blocking=True)
+        self.send(staged, [block])
         first_draws.mark.precede()
         self.taken.take(first_draws.tensor.clamp(0, self._num_ids - 1))
 

@@ -159,7 +159,7 @@ class CudaSolver:
 
     def begin_early(self, stream: BlockStream, row: BlockRow, first_draws: Expected) -> "CudaEarlySolve | None":
         num_prompt_tokens = stream.next_num_prompt_frames // units.FRAMES_PER_TOKEN
-        num_draws = TOKENS_PER_BLOCK + stream.num_lookahead_tokens - num_prompt_tokens
+        num_draws = TOKENS_PER_BLOCK + self._model.config.lookahead_tokens - num_prompt_tokens
         foreseen, ids = self._foreseen, first_draws.tensor
         if not self._free or foreseen is None or foreseen.stream is not stream:
             return None

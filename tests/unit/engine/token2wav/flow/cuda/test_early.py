@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.support.flow import drain, make_prompt, make_runner, make_tokens, render_ready
-from tests.unit.engine.token2wav.flow.cuda.support import EAGER
+from tests.unit.engine.token2wav.flow.cuda.support import DRAWS, EAGER, NUM_FIRST, TOKENS, opened
 from voicegate.engine.device.lanes import HOST_LANE, Expected, Mark
 from voicegate.engine.token2wav.flow.cuda.solver import CudaSolver, Pass
 from voicegate.engine.token2wav.flow.runner import FlowRunner
@@ -15,10 +15,7 @@ from voicegate.engine.token2wav.flow.stream import BlockStream
 
 pytestmark = pytest.mark.unit
 
-TOKENS = make_tokens(60)
-NUM_FIRST = 13  # that the first block takes behind it, with those that it looks ahead at
-IDS = torch.tensor(TOKENS[:NUM_FIRST], dtype=torch.int32)
-DRAWS = Expected(IDS, HOST_LANE.mark())
+IDS = DRAWS.tensor
 NUM_STEPS = 10
 
 
@@ -33,10 +30,6 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[Pass]:
 
     monkeypatch.setattr(CudaSolver, "_work", noted)
     return seen
-
-
-def opened(runner: FlowRunner, *, seed: int = 0) -> BlockStream:
-    return runner.open(runner.prepare(make_prompt(40, seed=seed)))
 
 
 Between = Callable[[FlowRunner, BlockStream, BlockStream], None]
@@ -136,33 +129,6 @@ def test_whatever_comes_between_it_is_the_same(between: Between, max_batches: in
     """Also where the other's block is the last of all."""
     late = first_block(None)
     assert torch.equal(first_block(DRAWS, between, max_batches=max_batches, num_blocks=num_blocks), late)
-
-
-def test_in_company_all_are_begun_together() -> None:
-    rendered = []
-    for is_early in (False, True):
-        runner = make_runner(cuda=EAGER)
-        streams = [opened(runner, seed=seed) for seed in range(2)]
-        if is_early:
-            runner.foresee(streams[1], DRAWS)
-        for stream in streams:
-            stream.append(TOKENS[:NUM_FIRST])
-        rendered.append(render_ready(runner, streams))
-    for one, other in zip(*rendered, strict=True):
-        assert torch.equal(one, other)
-
-
-def test_speech_that_ends_before_its_block_is_whole() -> None:
-    mels = []
-    for draws in (None, DRAWS):
-        runner = make_runner(cuda=EAGER)
-        stream = opened(runner)
-        stream.append(TOKENS[:7])
-        runner.foresee(stream, draws)
-        stream.finish()
-        mels.append(drain(runner, stream))
-    assert mels[0].shape == (80, 14)
-    assert torch.equal(*mels)
 
 
 def test_who_goes_leaves_nothing_behind() -> None:

@@ -6,16 +6,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.support.flow import drain, make_prompt, make_runner, make_tokens, render_ready
-from tests.unit.engine.token2wav.flow.cuda.support import EAGER
+from tests.support.flow import drain, make_runner, make_tokens, render_ready
+from tests.unit.engine.token2wav.flow.cuda.support import DRAWS, EAGER, NUM_FIRST, TOKENS, opened
+from voicegate.engine.device.lanes import Expected
 from voicegate.engine.token2wav.flow.cuda.buffers import BatchBuffers
 from voicegate.engine.token2wav.flow.runner import FlowRunner
 from voicegate.engine.token2wav.flow.stream import BlockStream
 
 pytestmark = pytest.mark.unit
-
-TOKENS = make_tokens(60)
-NUM_FIRST = 13  # that the first block takes behind it, with those that it looks ahead at
 
 
 @pytest.fixture
@@ -29,10 +27,6 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(BatchBuffers, "stage", noted)
     return seen
-
-
-def opened(runner: FlowRunner, *, seed: int = 0) -> BlockStream:
-    return runner.open(runner.prepare(make_prompt(40, seed=seed)))
 
 
 def first_block(between: Callable[[FlowRunner, BlockStream], None] = lambda *_: None, **options: int) -> torch.Tensor:
@@ -104,14 +98,15 @@ def test_whatever_comes_between_it_is_the_same(
     assert torch.equal(first_block(between, max_batches=max_batches), first_block(max_batches=max_batches))
 
 
-def test_speech_that_ends_before_its_block_is_whole() -> None:
+@pytest.mark.parametrize("draws", [pytest.param(None, id="made ready"), pytest.param(DRAWS, id="begun early")])
+def test_speech_that_ends_before_its_block_is_whole(draws: Expected | None) -> None:
     mels = []
     for foresees in (False, True):
         runner = make_runner(cuda=EAGER)
         stream = opened(runner)
         stream.append(TOKENS[:7])
         if foresees:
-            runner.foresee(stream)
+            assert runner.foresee(stream, draws) is (draws is not None)
         stream.finish()
         mels.append(drain(runner, stream))
     assert mels[0].shape == (80, 14)
@@ -141,13 +136,14 @@ def test_nor_for_whoever_has_ended(how: str, staged: list[int]) -> None:
     assert staged == []
 
 
-def test_a_batch_of_others_that_holds_the_foreseen_one_too() -> None:
+@pytest.mark.parametrize("draws", [pytest.param(None, id="made ready"), pytest.param(DRAWS, id="begun early")])
+def test_a_batch_of_others_that_holds_the_foreseen_one_too(draws: Expected | None) -> None:
     rendered = []
     for foresees in (False, True):
         runner = make_runner(cuda=EAGER)
         streams = [opened(runner, seed=seed) for seed in range(2)]
         if foresees:
-            runner.foresee(streams[1])
+            assert runner.foresee(streams[1], draws) is (draws is not None)
         for stream in streams:
             stream.append(TOKENS[:NUM_FIRST])
         rendered.append(render_ready(runner, streams))
