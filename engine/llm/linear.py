@@ -1,6 +1,10 @@
 """A fixed linear map, stored the way its device multiplies fastest."""
 
+from functools import cache
+from typing import Final
+
 import torch
+from torch.nn.functional import pad
 
 
 class Linear:
@@ -8,7 +12,7 @@ class Linear:
 
     On a CPU in float32, where the weight was stored as float16, the float16 numbers are kept and widened inside the
     matrix product (FBGEMM), which reads half the memory: a decode step is bound by that. Exact, since float16 widens
-    exactly and sums are float32; and a row's result does not depend on the batch.
+    exactly and sums are float32; and a row's result does not depend on the batch (`_num_padded_rows`).
     """
 
     def __init__(
@@ -32,8 +36,10 @@ class Linear:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         if self._packed is not None:
-            product: torch.Tensor = _multiply_packed(x, self._packed)
-            return product
+            num_rows = len(x)
+            num_padded = _num_padded_rows(num_rows % _BLOCK_ROWS)
+            product: torch.Tensor = _multiply_packed(pad(x, (0, 0, 0, num_padded)) if num_padded else x, self._packed)
+            return product[:num_rows] if num_padded else product
         if self._bias is None:
             return x @ self._weight
         return torch.addmm(self._bias, x, self._weight)
@@ -46,3 +52,24 @@ _multiply_packed = torch.ops.quantized.linear_dynamic_fp16.default._op
 def can_pack_half() -> bool:
     """Whether this build of torch has FBGEMM's half-precision product (x86 builds have)."""
     return torch.backends.quantized.engine in ("x86", "fbgemm")
+
+
+_BLOCK_ROWS: Final = 120  # FBGEMM takes so many at a time
+_KERNEL_ROWS: Final = 4  # one of its kernels, whatever the processor; the largest has 14 rows
+
+
+@cache
+def _num_padded_rows(num_rows: int) -> int:
+    """How many more FBGEMM must be given of these to sum all of them up in the same order.
+
+    With AVX2 its kernels of one and two rows sum up in two halves, larger ones do not, and 7 rows are 6 and 1: a row
+    would depend on its company. With AVX-512 all are alike. Raises RuntimeError where no number is found.
+    """
+    generator = torch.Generator().manual_seed(0)
+    packed = torch.ops.quantized.linear_prepack_fp16(torch.randn(64, 64, generator=generator), None)
+    x = torch.randn(_BLOCK_ROWS + _KERNEL_ROWS, 64, generator=generator)
+    expected = torch.cat([_multiply_packed(rows, packed) for rows in x.split(_KERNEL_ROWS)])
+    for num_given in range(num_rows, len(x)):
+        if torch.equal(_multiply_packed(x[:num_given], packed), expected[:num_given]):
+            return num_given - num_rows
+    raise RuntimeError(f"this processor's product of {num_rows} rows has an order of its own")

@@ -82,7 +82,8 @@ def test_packed_products_do_not_depend_on_the_batch() -> None:
     generator = torch.Generator().manual_seed(1)
     weight, bias = torch.randn(50, 24, generator=generator).half(), torch.randn(50, generator=generator).half()
     linear = Linear(weight, bias, device=torch.device("cpu"), dtype=torch.float32)
-    x = torch.randn(9, 24, generator=generator)
-    torch.testing.assert_close(linear(x), x @ weight.float().T + bias.float(), rtol=0, atol=1e-5)
-    for count in range(1, 9):
-        assert torch.equal(linear(x)[:count], linear(x[:count]))
+    x = torch.randn(300, 24, generator=generator)
+    expected = linear(x)
+    torch.testing.assert_close(expected, x @ weight.float().T + bias.float(), rtol=0, atol=1e-5)
+    for count in range(301):
+        assert torch.equal(linear(x[:count]), expected[:count]), count

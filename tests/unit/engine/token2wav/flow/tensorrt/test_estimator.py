@@ -90,6 +90,10 @@ def expected(num_tokens: int, prompt_size: int, seed: int) -> torch.Tensor:
     return drain(runner, open_stream(runner, num_tokens, prompt_size=prompt_size, seed=seed))
 
 
+def rms(values: torch.Tensor) -> float:
+    return values.square().mean().sqrt().item()
+
+
 def test_a_lone_stream_goes_from_engine_to_engine_to_our_kernels(
     loaded: dict[FlowShape, LoadedEngine], counted: Counted
 ) -> None:
@@ -163,9 +167,11 @@ def test_8_bit_context_is_read_and_left(loaded: dict[FlowShape, LoadedEngine], c
         runner = make_runner(config=CONFIG, cuda=EAGER, engines=engines, kv_dtype=torch.float8_e4m3fn)
         found.append(drain(runner, open_stream(runner, 73)))
     assert counted.shapes == [ONE_SHORT, ONE_SHORT, ONE_LONG]
-    torch.testing.assert_close(*found, rtol=0, atol=ATOL)
-    error = (found[0] - expected(73, 0, 0)).square().mean().sqrt() / expected(73, 0, 0).square().mean().sqrt()
+    exact = expected(73, 0, 0)
+    error, difference = (rms(found[0] - other) / rms(exact) for other in (exact, found[1]))
     assert 1e-4 < error < 5e-2, "it is of 8 bits"
+    # What lies between two numbers of 8 bits goes to one or the other by the order in which a processor sums up.
+    assert difference < error / 20
 
 
 def test_two_batches_interleave(loaded: dict[FlowShape, LoadedEngine], counted: Counted) -> None:
