@@ -23,8 +23,9 @@ TENSORRT_LLM_SAMPLINGS: Final = ("nvidia", "repetition-aware")
 _CPU: Final = "cpu"
 _GPU: Final = re.compile(r"cuda:(0|[1-9][0-9]*)")
 
-# Of a GPU whose voices' prompts are kept twice: 46 MB a second of prompt, of some 50 GB that contexts have there.
-_TWO_LAYOUTS_BYTES: Final = 70 << 30
+# Of a GPU whose voices' prompts are kept three times: 46 MB a second of prompt each, of some 50 GB that contexts have
+# there.
+_MORE_LAYOUTS_BYTES: Final = 70 << 30
 
 # Of the 25 tokens of a flow block; the three before are the lookahead of the prompt's last whole block.
 MAX_FIRST_BLOCK_TOKENS: Final = 22
@@ -153,9 +154,13 @@ class EngineConfig:
     # without sound for 120 to 280 ms where its text was read once more.
     first_block_tokens: int = 0
     # The same of a text that is whole when its first pass begins, where few have work, no seed was given, the speed is
-    # at most 1 and a packet 20 ms: behind it nothing that is still written has to be waited for (docs/adr/0081). Where
-    # the two differ, a voice's prompt lies in the flow's memory twice.
+    # at most 1 and a packet 20 ms: behind it nothing that is still written has to be waited for (docs/adr/0081).
     whole_first_block_tokens: int = 0
+    # The same of a later pass, whose listener has sound of the one before (docs/adr/0085). Higher -> less of the prompt
+    # is made anew with each sentence; lower -> a sentence that comes late is heard sooner.
+    # For each other number among the three a voice's prompt lies in the flow's memory once more; on a GPU all three
+    # are the first where that would take more than an eighth of it.
+    later_first_block_tokens: int = 0
 
     # The user's own voices, beside the model's: NAME.wav + NAME.txt or NAME.safetensors (engine/voices/store.py).
     # Voices added while the engine runs are kept here; without it they last until it ends.
@@ -200,7 +205,7 @@ class EngineConfig:
             raise ValueError(
                 f"tensorrt_llm_stream_interval is {self.tensorrt_llm_stream_interval}; it must be at least 1"
             )
-        for name in ("first_block_tokens", "whole_first_block_tokens"):
+        for name in ("first_block_tokens", "whole_first_block_tokens", "later_first_block_tokens"):
             if not 0 <= (num_tokens := getattr(self, name)) <= MAX_FIRST_BLOCK_TOKENS:
                 raise ValueError(
                     f"{name} is {num_tokens}; a flow block has room for 1 to {MAX_FIRST_BLOCK_TOKENS} behind a prompt, "
@@ -245,8 +250,9 @@ class EngineConfig:
         max_flow_batch = self.max_flow_batch or (gpu.share_of(34) if is_gpu else 4)
         # A GPU's steps are so short that a block of 10 tokens is followed in time by the next, also by words.
         first_block_tokens = self.first_block_tokens or (10 if is_gpu else 12)
-        is_free = is_gpu and not self.first_block_tokens and gpu.memory_bytes >= _TWO_LAYOUTS_BYTES
+        is_free = is_gpu and not self.first_block_tokens and gpu.memory_bytes >= _MORE_LAYOUTS_BYTES
         whole_first_block_tokens = 6 if is_free else first_block_tokens
+        later_first_block_tokens = MAX_FIRST_BLOCK_TOKENS if is_free else first_block_tokens
         max_calm_flow_batch = gpu.share_of(84) if is_gpu and not self.max_flow_batch else max_flow_batch
         return replace(
             self,
@@ -258,6 +264,7 @@ class EngineConfig:
             room_guard_ms=self.room_guard_ms or (1_000 if is_gpu else self.lead_ms),
             first_block_tokens=first_block_tokens,
             whole_first_block_tokens=self.whole_first_block_tokens or whole_first_block_tokens,
+            later_first_block_tokens=self.later_first_block_tokens or later_first_block_tokens,
             encoder_processes=_encoder_processes(is_gpu) if self.encoder_processes is None else self.encoder_processes,
         )
 

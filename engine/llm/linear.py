@@ -68,7 +68,8 @@ def _num_padded_rows(num_rows: int) -> int:
     generator = torch.Generator().manual_seed(0)
     packed = torch.ops.quantized.linear_prepack_fp16(torch.randn(64, 64, generator=generator), None)
     x = torch.randn(_BLOCK_ROWS + _KERNEL_ROWS, 64, generator=generator)
-    expected = torch.cat([_multiply_packed(rows, packed) for rows in x.split(_KERNEL_ROWS)])
+    kernels = [x[start : start + _KERNEL_ROWS] for start in range(0, len(x), _KERNEL_ROWS)]
+    expected = torch.cat([_multiply_packed(rows, packed) for rows in kernels])
     for num_given in range(num_rows, len(x)):
         if torch.equal(_multiply_packed(x[:num_given], packed), expected[:num_given]):
             return num_given - num_rows

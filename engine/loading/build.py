@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Final
 
+import structlog
 import torch
 
 from voicegate.engine.audio.encoder_pool import EncoderProcesses
@@ -32,7 +33,7 @@ from voicegate.engine.interface import (
 from voicegate.engine.llm.backend import LlmDied
 from voicegate.engine.loading.devices import Devices, free_gpu_bytes, open_devices, resolved_for_device
 from voicegate.engine.loading.llm import load_llm
-from voicegate.engine.loading.memory import check_room, gpu_memory, memory_apart
+from voicegate.engine.loading.memory import check_room, gpu_memory, memory_apart, with_layouts_that_fit
 from voicegate.engine.loading.progress import SILENT, Progress
 from voicegate.engine.loading.runners import load_flow, load_vocoder
 from voicegate.engine.loading.startup import ModelStart, freeze_heap, timed
@@ -50,6 +51,8 @@ from voicegate.engine.voices.keeper import VoiceKeeper
 from voicegate.engine.voices.maker import ProcessMaker
 from voicegate.engine.voices.store import load_voices
 from voicegate.engine.voices.voice import Voice
+
+log = structlog.get_logger()
 
 _WARM_UP_TEXT = "Good morning."
 
@@ -121,6 +124,7 @@ def load_all_stages(
     devices = open_devices(config)
     starts = {each: ModelStart(each.device, progress) for each in devices.all}
     room = voice_room(config, voices.values())
+    config = _with_layouts_that_fit(devices, config, model, room)
     # The LLM has slots for all token2wavs.
     llm_config = replace(config, max_active_clauses=config.max_active_clauses * len(devices.token2wavs))
     _check_rooms(devices, config, model, room)
@@ -169,6 +173,16 @@ def load_all_stages(
         )
         for (device, flow, vocoder), prepared in zip(parts, ready, strict=True)
     )
+
+
+def _with_layouts_that_fit(devices: Devices, config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> EngineConfig:
+    if not devices.llm.is_cuda:
+        return config
+    free_bytes = min(free_gpu_bytes(each.device) for each in devices.token2wavs)
+    fitting = with_layouts_that_fit(config, model, room, free_bytes)
+    if fitting != config:
+        log.info("usual_first_blocks_alone", num_voices=len(room.prompt_tokens))
+    return fitting
 
 
 def _check_rooms(devices: Devices, config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> None:

@@ -50,6 +50,10 @@ _STEPAUDIO2_DIM: Final = 512
 # allocator rounds up. 1382 to 1384 blocks of 88 MiB were left there; tests hold the formula to that.
 PROCESS_BYTES: Final = 1200 << 20
 
+# Of the flow's blocks, that voices' prompts may take for first blocks other than the usual. Higher -> more voices are
+# heard as ADR 0081 and 0085 have it; lower -> more streams beside them.
+_LAYOUTS_SHARE: Final = 1 / 8
+
 GIB: Final = 1 << 30
 
 
@@ -119,7 +123,7 @@ def gpu_memory(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> Gpu
     num_bytes = DTYPES[config.precision].itemsize
     llm, num_slots = model.llm, config.max_active_clauses
     positions = llm_positions(config, model, room.longest_tokens)
-    num_layouts = len(first_blocks(config).layouts)
+    num_layouts = first_blocks(config).num_layouts
     dtype, kv_dtype = DTYPES[config.precision], KV_DTYPES[config.kv_dtype]
     needs = token2wav_needs(model, dtype=dtype, kv_dtype=kv_dtype, num_layouts=num_layouts)
     llm_weights = _num_weights(llm_shapes(llm))
@@ -201,7 +205,21 @@ def spare_room(config: EngineConfig) -> VoiceRoom:
 
 def first_blocks(config: EngineConfig) -> chunking.FirstBlocks:
     """`config` is resolved."""
-    return chunking.FirstBlocks(config.first_block_tokens, config.whole_first_block_tokens)
+    return chunking.FirstBlocks(
+        usual=config.first_block_tokens, short=config.whole_first_block_tokens, long=config.later_first_block_tokens
+    )
+
+
+def with_layouts_that_fit(config: EngineConfig, model: ModelConfig, room: VoiceRoom, free_bytes: int) -> EngineConfig:
+    """Where many voices would leave too little for speech, all streams have the usual first block."""
+    usual = replace(
+        config,
+        whole_first_block_tokens=config.first_block_tokens,
+        later_first_block_tokens=config.first_block_tokens,
+    )
+    memory = gpu_memory(config, model, room)
+    num_more = memory.voice_blocks - gpu_memory(usual, model, room).voice_blocks
+    return config if num_more <= _LAYOUTS_SHARE * memory.num_blocks_in(free_bytes) else usual
 
 
 def token2wav_needs(

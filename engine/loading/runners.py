@@ -92,7 +92,7 @@ def _load_cosyvoice3_flow(
         )
     dtype, kv_dtype = flow_dtypes(config, device)
     blocks = first_blocks(config)
-    needs = token2wav_needs(model, dtype=dtype, kv_dtype=kv_dtype, num_layouts=len(blocks.layouts))
+    needs = token2wav_needs(model, dtype=dtype, kv_dtype=kv_dtype, num_layouts=blocks.num_layouts)
     solver_of: Callable[[FlowModel, BlockPool], BlockSolver] = partial(
         PlainSolver, max_streams=config.max_active_clauses
     )

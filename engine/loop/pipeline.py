@@ -110,7 +110,7 @@ class Pipeline:
         stages = self._stages
         self.catch_up(clause)
         with ExitStack() as undo:
-            flow = stages.flow.open(voice.flow_prompt, begins_short=clause.begins_short)
+            flow = stages.flow.open(voice.flow_prompt, clause.first_block)
             undo.callback(stages.flow.close, flow)
             flow.append(clause.tokens)
             if clause.state is ClauseState.RENDERING:

@@ -16,6 +16,7 @@ from voicegate.engine.loop.clause import Clause, ClauseState
 from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.pipeline import Pipeline
 from voicegate.engine.loop.utterance import Utterance
+from voicegate.engine.token2wav.flow.backend import FirstBlock
 
 log = structlog.get_logger()
 
@@ -52,7 +53,7 @@ class Speaking:
             return
         until = self._until(utterance, clause)
         clause.is_opening = until is None and not utterance.feed.is_bistream and not utterance.num_started_clauses
-        clause.begins_short = clause.is_opening and is_load_light and _may_begin_short(utterance.request)
+        clause.first_block = self._first_block(utterance, clause, is_growing=until is not None, is_light=is_load_light)
         self._pipeline.start(
             clause,
             utterance.voice,
@@ -67,6 +68,19 @@ class Speaking:
         utterance.num_started_clauses += 1
         if utterance.stamps.llm_started_s is None:
             utterance.stamps.llm_started_s = clause.begun_s
+
+    def _first_block(self, utterance: Utterance, clause: Clause, *, is_growing: bool, is_light: bool) -> FirstBlock:
+        """Of a sentence that is still written it goes by what is known, so by the usual number.
+
+        Who has given a seed is promised the same sound whatever the load, and whenever the text comes.
+        """
+        request = utterance.request
+        if request.seed is not None or is_growing or utterance.feed.is_bistream:
+            return FirstBlock.USUAL
+        if clause.is_opening:
+            return FirstBlock.SHORT if is_light and _is_short_heard(request) else FirstBlock.USUAL
+        is_dry = utterance.deadline_s is not None and utterance.deadline_s <= self._clock()
+        return FirstBlock.USUAL if is_dry else FirstBlock.LONG
 
     def read_again(self, utterance: Utterance, clause: Clause) -> None:
         """A pass of text that grows goes on, with all words known by now."""
@@ -118,10 +132,9 @@ class Speaking:
             self._on_finished(utterance)
 
 
-def _may_begin_short(request: UtteranceRequest) -> bool:
-    """Who has given a seed is promised the same sound whatever the load. And of a short block hardly anything is heard
-    in quick speech, and where packets are long."""
-    return request.seed is None and request.speed <= 1.0 and request.audio.frame_ms <= _SHORT_FRAME_MS
+def _is_short_heard(request: UtteranceRequest) -> bool:
+    """Of a short first block hardly anything is heard in quick speech, and where packets are long."""
+    return request.speed <= 1.0 and request.audio.frame_ms <= _SHORT_FRAME_MS
 
 
 def _clause_seed(utterance_seed: int, clause_index: int) -> int:

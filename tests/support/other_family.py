@@ -22,7 +22,13 @@ from voicegate.engine.loop.stages import Stages, VoiceRoom
 from voicegate.engine.loop.voice_shelf import ready_voice
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.policy.batch_size import BatchSize
-from voicegate.engine.token2wav.flow.backend import BlocksExhausted, FlowPrompt, StreamsExhausted, rendered_whole
+from voicegate.engine.token2wav.flow.backend import (
+    BlocksExhausted,
+    FirstBlock,
+    FlowPrompt,
+    StreamsExhausted,
+    rendered_whole,
+)
 from voicegate.engine.token2wav.vocoder.backend import VocoderJob, VocoderStream, VocoderStreamsExhausted
 
 LOOKAHEAD_TOKENS = 2
@@ -236,8 +242,8 @@ class OtherFlow:
             prompt.is_released = True
             self.num_free_blocks += prompt.num_blocks
 
-    def open(self, prompt: OtherPrompt, *, begins_short: bool = False) -> OtherStream:
-        del begins_short
+    def open(self, prompt: OtherPrompt, first_block: FirstBlock = FirstBlock.USUAL) -> OtherStream:
+        del first_block
         assert not prompt.is_released
         if self.num_open == self._max_streams:
             raise StreamsExhausted(f"all {self._max_streams} streams are open")

@@ -8,6 +8,7 @@ for all of it.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol, TypeVar
 
 import torch
@@ -66,6 +67,14 @@ class FlowPrompt:
             raise ValueError(f"embedding is {list(self.embedding.shape)}, not [{speaker_dim}]")
 
 
+class FirstBlock(Enum):
+    """How many speech tokens a stream's first block takes, where the flow has prepared the prompt for that, too."""
+
+    USUAL = "usual"  # the prompt's `first_block_tokens`
+    SHORT = "short"  # fewer: sound sooner, and less of it before the second block is needed
+    LONG = "long"  # more: sound later, and less of the prompt is made anew with it
+
+
 class PreparedPrompt(Protocol):
     @property
     def num_blocks(self) -> int:
@@ -73,7 +82,7 @@ class PreparedPrompt(Protocol):
 
     @property
     def first_block_tokens(self) -> int:
-        """Generated tokens in the first block behind it, of a stream that does not begin short."""
+        """Generated tokens in the first block behind it, of a stream with the usual one."""
 
     @property
     def second_block_tokens(self) -> int:
@@ -215,11 +224,10 @@ class FlowBackend(Protocol[Prompt, Stream]):
     def release(self, prompt: Prompt) -> None:
         """No stream can be opened any more; those that are open keep the blocks until they close. Idempotent."""
 
-    def open(self, prompt: Prompt, *, begins_short: bool = False) -> Stream:
+    def open(self, prompt: Prompt, first_block: FirstBlock = FirstBlock.USUAL) -> Stream:
         """Raises StreamsExhausted; ValueError if the prompt was released.
 
-        `begins_short`: its first block may have fewer tokens than the prompt's `first_block_tokens`, where the flow
-        has prepared the prompt for that too: sound sooner, and less of it before the second block is needed.
+        `first_block`: the usual one where the flow has not prepared the prompt for another.
         """
 
     def close(self, stream: Stream) -> None:

@@ -17,13 +17,13 @@ class FirstBlocks:
     Layouts share nothing, since all that the flow keeps is counted from the first frame.
     """
 
-    num_tokens: int
-    num_short_tokens: int  # of a stream that `begins_short`; the same: there is one layout
+    usual: int
+    short: int
+    long: int
 
     @property
-    def layouts(self) -> tuple[int, ...]:
-        """Each other number, in order."""
-        return tuple(dict.fromkeys((self.num_tokens, self.num_short_tokens)))
+    def num_layouts(self) -> int:
+        return len({self.usual, self.short, self.long})
 
 
 def first_block_tokens(num_prompt_tokens: int) -> int:

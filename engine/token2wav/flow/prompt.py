@@ -1,12 +1,13 @@
 """A voice's prompt on the device, checked, and the blocks that it owns once they are rendered."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 
 from voicegate.engine import units
 from voicegate.engine.token2wav.flow import chunking
-from voicegate.engine.token2wav.flow.backend import FlowPrompt, StreamTooLong
+from voicegate.engine.token2wav.flow.backend import FirstBlock, FlowPrompt, StreamTooLong
 from voicegate.engine.token2wav.flow.model import FlowModel
 
 
@@ -18,7 +19,8 @@ class BlockPrompt:
     mel: torch.Tensor  # [2P, 80]
     speaker_bias: torch.Tensor  # [D], see Estimator.speaker_bias
     blocks: tuple[int, ...] = ()  # set by its rendering
-    short: "BlockPrompt | None" = None  # the same laid out for streams that begin short; released with this one
+    # The same laid out for streams with other first blocks; released with this one.
+    others: Mapping[FirstBlock, "BlockPrompt"] = field(default_factory=dict)
     is_released: bool = False
 
     @property
@@ -27,7 +29,12 @@ class BlockPrompt:
 
     @property
     def num_blocks(self) -> int:
-        return len(self.blocks) + (self.short.num_blocks if self.short is not None else 0)
+        return sum(len(layout.blocks) for layout in self.layouts)
+
+    @property
+    def layouts(self) -> "list[BlockPrompt]":
+        """This one and all others."""
+        return list(dict.fromkeys((self, *self.others.values())))
 
     @property
     def first_block_tokens(self) -> int:

@@ -1,7 +1,8 @@
 """A voice's prompt on its way: the whole blocks of its layouts, one after the other, each in a batch of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
+from voicegate.engine.token2wav.flow.backend import FirstBlock
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.chunking import TOKENS_PER_BLOCK
 from voicegate.engine.token2wav.flow.early import EarlyBlocks
@@ -19,17 +20,22 @@ class BlockPromptRendering:
         pool: BlockPool,
         solver: BlockSolver,
         early: EarlyBlocks,
-        layouts: Sequence[BlockPrompt],
+        layouts: Mapping[FirstBlock, BlockPrompt],
     ) -> None:
-        """`early` makes way. `layouts`: one, or that of streams that begin short behind it. Raises BlocksExhausted."""
+        """`early` makes way. `layouts`: the usual one, and it or others for other first blocks.
+
+        Raises BlocksExhausted.
+        """
         self._model = model
         self._pool = pool
         self._solver = solver
         self._early = early
-        self._streams = [BlockStream(model, layout) for layout in layouts]
+        self._prompt = layouts[FirstBlock.USUAL]
+        self._prompt.others = {kind: layout for kind, layout in layouts.items() if layout is not self._prompt}
+        self._streams = [BlockStream(model, layout) for layout in self._prompt.layouts]
         self._batch: BlockBatch | None = None
         num_lookahead = model.config.lookahead_tokens
-        num_blocks = sum(max(len(each.tokens) - num_lookahead, 0) // TOKENS_PER_BLOCK for each in layouts)
+        num_blocks = sum(max(len(each.tokens) - num_lookahead, 0) // TOKENS_PER_BLOCK for each in self._prompt.layouts)
         # Of the blocks that are not begun. A batch takes its own from the pool: one of these is put there just before.
         early.make_room(num_blocks)
         self._kept = pool.allocate(num_blocks)
@@ -55,9 +61,7 @@ class BlockPromptRendering:
         for stream in self._streams:
             stream.prompt.blocks = tuple(stream.blocks)
             stream.blocks.clear()  # the prompt's own now
-        prompt, *short = (stream.prompt for stream in self._streams)
-        prompt.short = short[0] if short else None
-        return prompt
+        return self._prompt
 
     def close(self) -> None:
         for stream in self._streams:

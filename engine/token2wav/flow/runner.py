@@ -10,7 +10,13 @@ from voicegate.engine.device.capture import Capturable
 from voicegate.engine.device.lanes import Expected
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.token2wav.flow import chunking
-from voicegate.engine.token2wav.flow.backend import FlowPrompt, StreamsExhausted, check_batch, rendered_whole
+from voicegate.engine.token2wav.flow.backend import (
+    FirstBlock,
+    FlowPrompt,
+    StreamsExhausted,
+    check_batch,
+    rendered_whole,
+)
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.chunking import FirstBlocks
 from voicegate.engine.token2wav.flow.early import EarlyBlocks
@@ -37,7 +43,7 @@ class FlowRunner:
         `first_blocks`: None: as long as a prompt leaves room for.
         """
         self.model = model
-        self._layouts: tuple[int | None, ...] = (None,) if first_blocks is None else first_blocks.layouts
+        self._first_blocks = first_blocks
         self._pool = pool
         self._solver = solver
         self._max_streams = max_streams
@@ -68,16 +74,28 @@ class FlowRunner:
         return self._solver.batch_size(max_rows)
 
     def num_prompt_blocks(self, num_tokens: int) -> int:
-        return chunking.num_prompt_blocks(num_tokens, num_layouts=len(self._layouts))
+        return chunking.num_prompt_blocks(
+            num_tokens, num_layouts=self._first_blocks.num_layouts if self._first_blocks else 1
+        )
 
     def num_speech_blocks(self, num_tokens: int) -> int:
         return chunking.num_speech_blocks(num_tokens)
 
     def begin_prompt(self, prompt: FlowPrompt) -> BlockPromptRendering:
-        num_tokens = len(prompt.speech_ids)
-        lead_ins = dict.fromkeys(chunking.prompt_lead_in(num_tokens, first_block=layout) for layout in self._layouts)
-        loaded = [load_prompt(self.model, prompt, num_lead_in_tokens=lead_in) for lead_in in lead_ins]
-        return BlockPromptRendering(self.model, self._pool, self._solver, self._early, loaded)
+        lead_ins = self._lead_ins(len(prompt.speech_ids))
+        loaded = {each: load_prompt(self.model, prompt, num_lead_in_tokens=each) for each in set(lead_ins.values())}
+        layouts = {kind: loaded[lead_in] for kind, lead_in in lead_ins.items()}
+        return BlockPromptRendering(self.model, self._pool, self._solver, self._early, layouts)
+
+    def _lead_ins(self, num_prompt_tokens: int) -> dict[FirstBlock, int]:
+        first = self._first_blocks
+        if first is None:
+            return {FirstBlock.USUAL: 0}
+        wanted = {FirstBlock.USUAL: first.usual, FirstBlock.SHORT: first.short, FirstBlock.LONG: first.long}
+        return {
+            kind: chunking.prompt_lead_in(num_prompt_tokens, first_block=num_tokens)
+            for kind, num_tokens in wanted.items()
+        }
 
     def prepare(self, prompt: FlowPrompt) -> BlockPrompt:
         return rendered_whole(self.begin_prompt(prompt))
@@ -85,17 +103,16 @@ class FlowRunner:
     def release(self, prompt: BlockPrompt) -> None:
         if not prompt.is_released:
             prompt.is_released = True
-            self._pool.release(prompt.blocks)
-            if prompt.short is not None:
-                self.release(prompt.short)
+            for layout in prompt.layouts:
+                self._pool.release(layout.blocks)
 
-    def open(self, prompt: BlockPrompt, *, begins_short: bool = False) -> BlockStream:
+    def open(self, prompt: BlockPrompt, first_block: FirstBlock = FirstBlock.USUAL) -> BlockStream:
         if prompt.is_released:
             raise ValueError("the prompt was released")
         if self._num_open == self._max_streams:
             raise StreamsExhausted(f"all {self._max_streams} streams are open")
         self._num_open += 1
-        laid_out = prompt.short if begins_short and prompt.short is not None else prompt
+        laid_out = prompt.others.get(first_block, prompt)
         self._pool.retain(laid_out.blocks)
         return BlockStream(self.model, laid_out)
 

@@ -11,7 +11,13 @@ from voicegate.engine import units
 from voicegate.engine.device.capture import Capturable
 from voicegate.engine.device.lanes import Expected
 from voicegate.engine.policy.batch_size import BatchSize
-from voicegate.engine.token2wav.flow.backend import FlowPrompt, StreamsExhausted, check_batch, rendered_whole
+from voicegate.engine.token2wav.flow.backend import (
+    FirstBlock,
+    FlowPrompt,
+    StreamsExhausted,
+    check_batch,
+    rendered_whole,
+)
 from voicegate.engine.token2wav.stepaudio2.flow import memory
 from voicegate.engine.token2wav.stepaudio2.flow.chunking import ChunkSchedule, whole_context
 from voicegate.engine.token2wav.stepaudio2.flow.memory import FlowMemory
@@ -91,8 +97,8 @@ class StepAudio2FlowRunner:
             prompt.is_released = True
             self._pool.release(prompt.blocks)
 
-    def open(self, prompt: ChunkPrompt, *, begins_short: bool = False) -> ChunkStream:
-        del begins_short  # of a first chunk so much is held back that a shorter one would not cover the second
+    def open(self, prompt: ChunkPrompt, first_block: FirstBlock = FirstBlock.USUAL) -> ChunkStream:
+        del first_block  # of a first chunk so much is held back that a shorter one would not cover the second
         if prompt.is_released:
             raise ValueError("the prompt was released")
         if self._num_open == self._max_streams:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from structlog.testing import capture_logs
 
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.stepaudio2 import STEPAUDIO2_DIR, tiny_section
@@ -16,7 +17,16 @@ from voicegate.engine.config import EngineConfig, Gpu
 from voicegate.engine.interface import EngineError
 from voicegate.engine.loading import build
 from voicegate.engine.loading.devices import Devices
-from voicegate.engine.loading.memory import GIB, PROCESS_BYTES, check_room, gpu_memory, spare_room, token2wav_needs
+from voicegate.engine.loading.memory import (
+    GIB,
+    PROCESS_BYTES,
+    check_room,
+    first_blocks,
+    gpu_memory,
+    spare_room,
+    token2wav_needs,
+    with_layouts_that_fit,
+)
 from voicegate.engine.loop.stages import VoiceRoom
 from voicegate.engine.model.model_json import load_model_config, vocoder_config
 from voicegate.engine.model.stepaudio2 import stepaudio2_flow_config
@@ -107,6 +117,32 @@ def test_a_start_refuses_before_it_loads_anything(monkeypatch: pytest.MonkeyPatc
     config = resolved(16 * GIB, model_dir=TINY_MODEL_DIR)
     with pytest.raises(EngineError, match=r"1\.0 GiB are free on the GPU and this model takes \d"):
         build.load_stages(config, load_model_config(TINY_MODEL_DIR), {})
+
+
+@pytest.mark.parametrize(
+    ("memory_gib", "num_voices", "num_layouts"), [(80, 6, 3), (80, 20, 1), (140, 20, 3), (140, 50, 1), (24, 1, 1)]
+)
+def test_many_voices_do_not_take_the_memory_of_speech_for_other_first_blocks(
+    memory_gib: int, num_voices: int, num_layouts: int
+) -> None:
+    config, free_bytes = resolved(memory_gib * GIB), memory_gib * GIB - PROCESS_BYTES
+    room = VoiceRoom((150,) * num_voices)
+    fitting = with_layouts_that_fit(config, RELEASED, room, free_bytes)
+    assert first_blocks(fitting).num_layouts == num_layouts
+    num_least = num_voices * 6
+    num_more = gpu_memory(fitting, RELEASED, room).voice_blocks - num_least
+    assert num_more <= gpu_memory(fitting, RELEASED, room).num_blocks_in(free_bytes) / 8
+
+
+def test_a_start_with_many_voices_has_the_usual_first_blocks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = gpu_lanes(monkeypatch)
+    devices = Devices(device, (device,))
+    monkeypatch.setattr(build, "free_gpu_bytes", lambda _: 79 * GIB)
+    config, room = resolved(80 * GIB), VoiceRoom((250,) * 20)
+    with capture_logs() as logs:
+        fitting = build._with_layouts_that_fit(devices, config, RELEASED, room)
+    assert (fitting.whole_first_block_tokens, fitting.later_first_block_tokens) == (10, 10)
+    assert logs == [{"event": "usual_first_blocks_alone", "num_voices": 20, "log_level": "info"}]
 
 
 def test_a_second_of_the_second_familys_context_takes_a_third() -> None:

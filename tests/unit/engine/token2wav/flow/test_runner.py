@@ -17,7 +17,13 @@ from tests.support.flow import (
     prepare_beside,
     render_ready,
 )
-from voicegate.engine.token2wav.flow.backend import BlocksExhausted, FlowPrompt, StreamsExhausted, StreamTooLong
+from voicegate.engine.token2wav.flow.backend import (
+    BlocksExhausted,
+    FirstBlock,
+    FlowPrompt,
+    StreamsExhausted,
+    StreamTooLong,
+)
 from voicegate.engine.token2wav.flow.chunking import FirstBlocks
 from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.runner import FlowRunner
@@ -25,8 +31,8 @@ from voicegate.engine.token2wav.flow.stream import BlockStream
 
 pytestmark = pytest.mark.unit
 
-TEN = FirstBlocks(10, 10)
-TEN_OR_SIX = FirstBlocks(10, 6)
+TEN = FirstBlocks(usual=10, short=10, long=10)
+THREE = FirstBlocks(usual=10, short=6, long=22)
 
 
 def open_stream(runner: FlowRunner, prompt_size: int, num_tokens: int = 0, *, finish: bool = False) -> BlockStream:
@@ -63,47 +69,60 @@ def test_a_prompt_is_led_in_by_its_own_end_and_kept_whole(num_prompt_tokens: int
 
 
 def test_a_voice_without_a_prompt_begins_with_a_whole_block() -> None:
-    prepared = make_runner(first_blocks=TEN_OR_SIX).prepare(make_prompt(0))
-    assert (prepared.tokens, prepared.first_block_tokens, prepared.short) == ((), 25, None)
+    prepared = make_runner(first_blocks=THREE).prepare(make_prompt(0))
+    assert (prepared.tokens, prepared.first_block_tokens, prepared.layouts) == ((), 25, [prepared])
 
 
 @pytest.mark.parametrize("num_prompt_tokens", [1, 7, 19, 25, 65])
-def test_a_stream_begins_short_behind_a_layout_of_its_own(num_prompt_tokens: int) -> None:
-    runner = make_runner(first_blocks=TEN_OR_SIX)
+def test_streams_with_other_first_blocks_stand_behind_layouts_of_their_own(num_prompt_tokens: int) -> None:
+    runner = make_runner(first_blocks=THREE)
     prepared = runner.prepare(make_prompt(num_prompt_tokens))
-    assert prepared.first_block_tokens == 10, "of all others"
-    short, long = runner.open(prepared, begins_short=True), runner.open(prepared)
-    for stream, num_tokens in ((short, 6), (long, 10)):
+    assert prepared.first_block_tokens == 10
+    streams = {
+        num_tokens: runner.open(prepared, kind) for kind, num_tokens in zip(FirstBlock, (10, 6, 22), strict=True)
+    }
+    for num_tokens, stream in streams.items():
         stream.append(make_tokens(num_tokens + 2))
         assert not stream.is_ready
         stream.append([0])
         assert stream.is_ready
         assert stream.num_own_blocks == 0
-    first, second = render_ready(runner, [short, long])
-    assert (first.shape[1], second.shape[1]) == (12, 20)
-    assert (short.num_own_blocks, long.num_own_blocks) == (1, 1)
+    mels = render_ready(runner, [*streams.values()])
+    assert [mel.shape[1] for mel in mels] == [20, 12, 44]
+    assert [stream.num_own_blocks for stream in streams.values()] == [1, 1, 1]
 
 
-def test_both_layouts_are_held_and_given_back_together() -> None:
-    runner = make_runner(first_blocks=TEN_OR_SIX)
+def test_all_layouts_are_held_and_given_back_together() -> None:
+    runner = make_runner(first_blocks=THREE)
     num_free = runner.num_free_blocks
     prepared = runner.prepare(make_prompt(65))
-    assert prepared.num_blocks == num_free - runner.num_free_blocks == 2 + 2
+    assert prepared.num_blocks == num_free - runner.num_free_blocks == 2 + 2 + 3
     assert prepared.num_blocks <= runner.num_prompt_blocks(65)
-    stream = runner.open(prepared, begins_short=True)
+    stream = runner.open(prepared, FirstBlock.SHORT)
     runner.release(prepared)
     assert runner.num_free_blocks < num_free, "whoever speaks keeps what it stands behind"
     runner.close(stream)
     assert runner.num_free_blocks == num_free
     with pytest.raises(ValueError, match="released"):
-        runner.open(prepared, begins_short=True)
+        runner.open(prepared, FirstBlock.SHORT)
 
 
-def test_where_one_layout_is_prepared_begins_short_changes_nothing() -> None:
+@pytest.mark.parametrize("first_block", FirstBlock)
+def test_where_one_layout_is_prepared_all_stand_behind_it(first_block: FirstBlock) -> None:
     runner = make_runner(first_blocks=TEN)
     prepared = runner.prepare(make_prompt(65))
-    assert prepared.short is None
-    assert runner.open(prepared, begins_short=True).num_missing_tokens == 13
+    assert prepared.layouts == [prepared]
+    assert runner.open(prepared, first_block).num_missing_tokens == 13
+
+
+def test_two_first_blocks_may_share_a_layout() -> None:
+    runner = make_runner(first_blocks=FirstBlocks(usual=10, short=6, long=6))
+    num_free = runner.num_free_blocks
+    prepared = runner.prepare(make_prompt(65))
+    assert prepared.num_blocks == num_free - runner.num_free_blocks == 2 + 2
+    for kind in (FirstBlock.SHORT, FirstBlock.LONG):
+        assert runner.open(prepared, kind).num_missing_tokens == 9
+    runner.release(prepared)
 
 
 # --- when a block is ready --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A text that is whole when it begins to be said, where few have work, has a first block of its own."""
+"""How many tokens a pass's first block takes: fewer where it is a whole text's first, more behind another."""
 
 from dataclasses import replace
 from functools import cache
@@ -17,37 +17,43 @@ from voicegate.engine.loading.build import load_stages
 from voicegate.engine.loop.roster import Roster
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.model.weights import load_state_dict
+from voicegate.engine.token2wav.flow.backend import FirstBlock
 from voicegate.engine.voices.store import load_voices
 
 pytestmark = pytest.mark.unit
 
 TEXT = "Good morning, and welcome back. How was it?"
-SHORT = replace(CONFIG, whole_first_block_tokens=CONFIG.first_block_tokens - 4)
+THREE = replace(
+    CONFIG,
+    whole_first_block_tokens=CONFIG.first_block_tokens - 4,
+    later_first_block_tokens=CONFIG.first_block_tokens + 6,
+)
+USUAL, SHORT, LONG = FirstBlock.USUAL, FirstBlock.SHORT, FirstBlock.LONG
 CLAUSE, BISTREAM, INCREMENTAL = SpeakingMode.CLAUSE, SpeakingMode.BISTREAM, SpeakingMode.INCREMENTAL
 
 
 @cache
 def stages() -> Stages:
     model = tiny_stages().model
-    return load_stages(SHORT, model, load_voices(SHORT.model_dir, model))
+    return load_stages(THREE, model, load_voices(THREE.model_dir, model))
 
 
 @pytest.fixture
-def begins(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Of every rendering that was begun, whether its first block may be the short one."""
+def begins(monkeypatch: pytest.MonkeyPatch) -> list[FirstBlock]:
+    """Of every rendering that was begun."""
     flow, seen = stages().flow, []
     open_ = flow.open
 
-    def noted(prompt: Any, *, begins_short: bool = False) -> Any:
-        seen.append(begins_short)
-        return open_(prompt, begins_short=begins_short)
+    def noted(prompt: Any, first_block: FirstBlock = USUAL) -> Any:
+        seen.append(first_block)
+        return open_(prompt, first_block)
 
     monkeypatch.setattr(flow, "open", noted)
     return seen
 
 
 def spoken(mode: SpeakingMode, *, set_aside_at: int | None = None) -> bytes:
-    engine = HandDrivenEngine(replace(SHORT, llm_ahead_tokens=40), stages())
+    engine = HandDrivenEngine(replace(THREE, llm_ahead_tokens=40), stages())
     utterance_id = engine.submit("u", mode=mode)
     engine.core.push_text(utterance_id, TEXT)
     engine.core.end_text(utterance_id)
@@ -62,36 +68,38 @@ def spoken(mode: SpeakingMode, *, set_aside_at: int | None = None) -> bytes:
 
 
 @pytest.mark.parametrize("mode", [CLAUSE, INCREMENTAL])
-def test_of_a_whole_text_the_first_pass_begins_short_and_no_other(mode: SpeakingMode, begins: list[bool]) -> None:
+def test_of_a_whole_text_the_first_pass_begins_short_and_all_others_long(
+    mode: SpeakingMode, begins: list[FirstBlock]
+) -> None:
     spoken(mode)
-    assert begins == [True, False]
+    assert begins == [SHORT, LONG]
 
 
-def test_where_when_text_came_is_to_change_nothing_none_does(begins: list[bool]) -> None:
+def test_where_when_text_came_is_to_change_nothing_none_does(begins: list[FirstBlock]) -> None:
     spoken(BISTREAM)
-    assert begins == [False]
+    assert begins == [USUAL]
 
 
-def test_a_sentence_that_is_still_written_begins_as_what_follows_it_needs(begins: list[bool]) -> None:
-    engine = HandDrivenEngine(SHORT, stages())
+def test_a_sentence_that_is_still_written_begins_as_what_follows_it_needs(begins: list[FirstBlock]) -> None:
+    engine = HandDrivenEngine(THREE, stages())
     heard = engine.speak("u", [f"{word} " for word in TEXT.split()], mode=INCREMENTAL)
     assert isinstance(heard.end, Done)
-    assert begins
-    assert not any(begins)
+    assert begins[0] is USUAL
+    assert SHORT not in begins
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"seed": 1}, False),  # the same sound is promised, whatever the load
-        ({"speed": 0.8}, True),
-        ({"speed": 1.25}, False),  # of which too little would be heard before the second block
-        ({"audio": replace(PCM, frame_ms=60)}, False),
-        ({"audio": replace(PCM, frame_ms=10)}, True),
+        ({"seed": 1}, USUAL),  # the same sound is promised, whatever the load
+        ({"speed": 0.8}, SHORT),
+        ({"speed": 1.25}, USUAL),  # of which too little would be heard before the second block
+        ({"audio": replace(PCM, frame_ms=60)}, USUAL),
+        ({"audio": replace(PCM, frame_ms=10)}, SHORT),
     ],
 )
-def test_what_was_asked_for_decides(options: dict[str, Any], expected: bool, begins: list[bool]) -> None:
-    engine = HandDrivenEngine(SHORT, stages())
+def test_what_was_asked_for_decides(options: dict[str, Any], expected: FirstBlock, begins: list[FirstBlock]) -> None:
+    engine = HandDrivenEngine(THREE, stages())
     utterance_id = UtteranceId("u")
     engine.heard[utterance_id] = Heard()
     request = replace(UtteranceRequest(utterance_id, "rms", PCM, CLAUSE), **options)
@@ -99,7 +107,31 @@ def test_what_was_asked_for_decides(options: dict[str, Any], expected: bool, beg
     engine.core.push_text(utterance_id, TEXT)
     engine.core.end_text(utterance_id)
     engine.run()
-    assert begins == [expected, False]
+    assert begins == [expected, LONG if request.seed is None else USUAL]
+
+
+@pytest.mark.parametrize(
+    ("seed", "expected"),
+    [
+        (None, [SHORT, USUAL, LONG]),
+        (1, [USUAL, USUAL, USUAL]),  # the same sound is promised, whenever the text comes
+    ],
+)
+def test_who_has_run_dry_is_not_kept_waiting(
+    seed: int | None, expected: list[FirstBlock], begins: list[FirstBlock]
+) -> None:
+    engine = HandDrivenEngine(THREE, stages())
+    utterance_id = UtteranceId("u")
+    engine.heard[utterance_id] = Heard()
+    engine.core.submit(UtteranceRequest(utterance_id, "rms", PCM, CLAUSE, seed=seed), seed=1)
+    engine.core.push_text(utterance_id, "Hello. ")
+    engine.core.flush_text(utterance_id, "f")
+    engine.run()
+    engine.now_s += 60.0
+    engine.core.push_text(utterance_id, TEXT)
+    engine.core.end_text(utterance_id)
+    engine.run()
+    assert begins == expected
 
 
 @pytest.mark.parametrize("drawn_at", [2, 4, 14])
@@ -117,13 +149,13 @@ def test_what_is_drawn_and_not_speech_is_waited_for_by_nobody(drawn_at: int, mon
         return torch.full_like(token, unheard) if next(num_draws) == drawn_at else token
 
     monkeypatch.setattr(runner._sampler, "sample", drawn)
-    engine = HandDrivenEngine(SHORT, replace(stages(), llm=SteppedLlm(runner, HOST_LANE)))
+    engine = HandDrivenEngine(THREE, replace(stages(), llm=SteppedLlm(runner, HOST_LANE)))
     heard = engine.speak("u", [TEXT])
     assert isinstance(heard.end, Done)
     assert heard.pcm
 
 
-def test_where_many_have_work_nobody_begins_short(begins: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_many_have_work_nobody_begins_short(begins: list[FirstBlock], monkeypatch: pytest.MonkeyPatch) -> None:
     """Its second block would come too late; of many who come at once those behind the first count, too."""
     asked = []
 
@@ -132,19 +164,19 @@ def test_where_many_have_work_nobody_begins_short(begins: list[bool], monkeypatc
         return num_more < 1
 
     monkeypatch.setattr(Roster, "has_light_load", light)
-    engine = HandDrivenEngine(SHORT, stages())
+    engine = HandDrivenEngine(THREE, stages())
     for name in "abc":
         utterance_id = engine.submit(name)
         engine.core.push_text(utterance_id, "It rains.")
         engine.core.end_text(utterance_id)
     engine.run()
     assert asked == [0, 1, 2]
-    assert begins == [True, False, False]
+    assert begins == [SHORT, USUAL, USUAL]
 
 
 def test_it_is_heard_after_fewer_tokens() -> None:
     num_tokens = {}
-    for first, config in (("short", SHORT), ("long", CONFIG)):
+    for first, config in (("short", THREE), ("usual", CONFIG)):
         engine = HandDrivenEngine(config, stages() if first == "short" else tiny_stages())
         utterance_id = engine.submit("u")
         engine.core.push_text(utterance_id, TEXT)
@@ -155,12 +187,12 @@ def test_it_is_heard_after_fewer_tokens() -> None:
         num_tokens[first] = utterance.clauses[0].num_rendered_tokens
         engine.core.cancel(utterance_id, None)
         engine.run()
-    assert num_tokens == {"short": SHORT.whole_first_block_tokens, "long": CONFIG.first_block_tokens}
+    assert num_tokens == {"short": THREE.whole_first_block_tokens, "usual": CONFIG.first_block_tokens}
 
 
 @pytest.mark.parametrize("steps", [12, 22, 33])
-def test_who_made_way_goes_on_behind_the_same_beginning(steps: int, begins: list[bool]) -> None:
+def test_who_made_way_goes_on_behind_the_same_beginning(steps: int, begins: list[FirstBlock]) -> None:
     alone = spoken(CLAUSE)
     begins.clear()
     assert spoken(CLAUSE, set_aside_at=steps) == alone
-    assert begins[:2] == [True, True]
+    assert begins[:2] == [SHORT, SHORT]
