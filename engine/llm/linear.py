@@ -1,5 +1,6 @@
 """A fixed linear map, stored the way its device multiplies fastest."""
 
+from bisect import bisect_left
 from functools import cache
 from typing import Final
 
@@ -12,7 +13,7 @@ class Linear:
 
     On a CPU in float32, where the weight was stored as float16, the float16 numbers are kept and widened inside the
     matrix product (FBGEMM), which reads half the memory: a decode step is bound by that. Exact, since float16 widens
-    exactly and sums are float32; and a row's result does not depend on the batch (`_num_padded_rows`).
+    exactly and sums are float32; and a row's result does not depend on the batch (`_paddings`).
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class Linear:
         if packs_half and is_half and can_pack_half():
             float_bias = None if bias is None else bias.float()
             self._packed = torch.ops.quantized.linear_prepack_fp16(weight.float(), float_bias)
+            self._paddings = _paddings()
             return
         # [in, out] contiguous: MKL's product with one row takes two thirds of the time of [out, in].
         self._weight = weight.to(device, dtype).t().contiguous()
@@ -37,7 +39,7 @@ class Linear:
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         if self._packed is not None:
             num_rows = len(x)
-            num_padded = _num_padded_rows(num_rows % _BLOCK_ROWS)
+            num_padded = self._paddings[num_rows % _BLOCK_ROWS]
             product: torch.Tensor = _multiply_packed(pad(x, (0, 0, 0, num_padded)) if num_padded else x, self._packed)
             return product[:num_rows] if num_padded else product
         if self._bias is None:
@@ -59,18 +61,18 @@ _KERNEL_ROWS: Final = 4  # one of its kernels, whatever the processor; the large
 
 
 @cache
-def _num_padded_rows(num_rows: int) -> int:
-    """How many more FBGEMM must be given of these to sum all of them up in the same order.
+def _paddings() -> tuple[int, ...]:
+    """How many more rows FBGEMM must be given of 0 to 119 to sum all of them up in the same order.
 
     With AVX2 its kernels of one and two rows sum up in two halves, larger ones do not, and 7 rows are 6 and 1: a row
-    would depend on its company. With AVX-512 all are alike. Raises RuntimeError where no number is found.
+    would depend on its company. With AVX-512 all are alike. Raises RuntimeError where nothing helps.
     """
     generator = torch.Generator().manual_seed(0)
     packed = torch.ops.quantized.linear_prepack_fp16(torch.randn(64, 64, generator=generator), None)
     x = torch.randn(_BLOCK_ROWS + _KERNEL_ROWS, 64, generator=generator)
     kernels = [x[start : start + _KERNEL_ROWS] for start in range(0, len(x), _KERNEL_ROWS)]
     expected = torch.cat([_multiply_packed(rows, packed) for rows in kernels])
-    for num_given in range(num_rows, len(x)):
-        if torch.equal(_multiply_packed(x[:num_given], packed), expected[:num_given]):
-            return num_given - num_rows
-    raise RuntimeError(f"this processor's product of {num_rows} rows has an order of its own")
+    alike = [n for n in range(len(x)) if torch.equal(_multiply_packed(x[:n], packed), expected[:n])]
+    if alike[-1] < _BLOCK_ROWS - 1:
+        raise RuntimeError("this processor's product of half-precision weights has an order for each number of rows")
+    return tuple(alike[bisect_left(alike, num_rows)] - num_rows for num_rows in range(_BLOCK_ROWS))
