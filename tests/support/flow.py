@@ -77,7 +77,7 @@ def make_runner(
     dtype: torch.dtype = torch.float32,
     kv_dtype: torch.dtype | None = None,
     ops: "StepOps | None" = None,
-    first_blocks: FirstBlocks | None = None,
+    first_blocks: FirstBlocks = FirstBlocks(),  # noqa: B008 - frozen
     engines: "FlowEngines | None" = None,
 ) -> FlowRunner:
     """Free blocks hold NaN: whatever reads one shows it.

@@ -17,9 +17,9 @@ class FirstBlocks:
     Layouts share nothing, since all that the flow keeps is counted from the first frame.
     """
 
-    usual: int
-    short: int
-    long: int
+    usual: int | None = None  # None: as many as the prompt leaves room for
+    short: int | None = None
+    long: int | None = None
 
     @property
     def num_layouts(self) -> int:

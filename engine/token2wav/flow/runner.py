@@ -36,12 +36,9 @@ class FlowRunner:
         solver: BlockSolver,
         *,
         max_streams: int,
-        first_blocks: FirstBlocks | None = None,
+        first_blocks: FirstBlocks = FirstBlocks(),  # noqa: B008 - frozen
     ) -> None:
-        """All streams and prompts share the pool: see block_pool.bytes_per_block for what a block costs.
-
-        `first_blocks`: None: as long as a prompt leaves room for.
-        """
+        """All streams and prompts share the pool: see block_pool.bytes_per_block for what a block costs."""
         self.model = model
         self._first_blocks = first_blocks
         self._pool = pool
@@ -74,28 +71,18 @@ class FlowRunner:
         return self._solver.batch_size(max_rows)
 
     def num_prompt_blocks(self, num_tokens: int) -> int:
-        return chunking.num_prompt_blocks(
-            num_tokens, num_layouts=self._first_blocks.num_layouts if self._first_blocks else 1
-        )
+        return chunking.num_prompt_blocks(num_tokens, num_layouts=self._first_blocks.num_layouts)
 
     def num_speech_blocks(self, num_tokens: int) -> int:
         return chunking.num_speech_blocks(num_tokens)
 
     def begin_prompt(self, prompt: FlowPrompt) -> BlockPromptRendering:
-        lead_ins = self._lead_ins(len(prompt.speech_ids))
+        first, num_tokens = self._first_blocks, len(prompt.speech_ids)
+        wanted = {FirstBlock.USUAL: first.usual, FirstBlock.SHORT: first.short, FirstBlock.LONG: first.long}
+        lead_ins = {kind: chunking.prompt_lead_in(num_tokens, first_block=each) for kind, each in wanted.items()}
         loaded = {each: load_prompt(self.model, prompt, num_lead_in_tokens=each) for each in set(lead_ins.values())}
         layouts = {kind: loaded[lead_in] for kind, lead_in in lead_ins.items()}
         return BlockPromptRendering(self.model, self._pool, self._solver, self._early, layouts)
-
-    def _lead_ins(self, num_prompt_tokens: int) -> dict[FirstBlock, int]:
-        first = self._first_blocks
-        if first is None:
-            return {FirstBlock.USUAL: 0}
-        wanted = {FirstBlock.USUAL: first.usual, FirstBlock.SHORT: first.short, FirstBlock.LONG: first.long}
-        return {
-            kind: chunking.prompt_lead_in(num_prompt_tokens, first_block=num_tokens)
-            for kind, num_tokens in wanted.items()
-        }
 
     def prepare(self, prompt: FlowPrompt) -> BlockPrompt:
         return rendered_whole(self.begin_prompt(prompt))

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -30,6 +31,7 @@ from voicegate.engine.loading.memory import (
 from voicegate.engine.loop.stages import VoiceRoom
 from voicegate.engine.model.model_json import load_model_config, vocoder_config
 from voicegate.engine.model.stepaudio2 import stepaudio2_flow_config
+from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
 from voicegate.engine.token2wav.vocoder.cuda.renderer import CudaRenderer
 from voicegate.engine.token2wav.vocoder.model import VocoderModel
@@ -139,10 +141,16 @@ def test_a_start_with_many_voices_has_the_usual_first_blocks_alone(monkeypatch: 
     devices = Devices(device, (device,))
     monkeypatch.setattr(build, "free_gpu_bytes", lambda _: 79 * GIB)
     config, room = resolved(80 * GIB), VoiceRoom((250,) * 20)
-    with capture_logs() as logs:
-        fitting = build._with_layouts_that_fit(devices, config, RELEASED, room)
+    monkeypatch.setattr(build, "open_devices", lambda _: devices)
+    monkeypatch.setattr(build, "voice_room", lambda *_: room)
+    loaded = []
+    monkeypatch.setattr(build, "_check_rooms", lambda _, config, *__: loaded.append(config))
+    monkeypatch.setattr(TextTokenizer, "from_file", Mock(side_effect=ValueError("far enough")))
+    with capture_logs() as logs, pytest.raises(ValueError, match="far enough"):
+        build.load_all_stages(config, RELEASED, {})
+    (fitting,) = loaded
     assert (fitting.whole_first_block_tokens, fitting.later_first_block_tokens) == (10, 10)
-    assert logs == [{"event": "usual_first_blocks_alone", "num_voices": 20, "log_level": "info"}]
+    assert {"event": "usual_first_blocks_alone", "num_voices": 20, "log_level": "info"} in logs
 
 
 def test_a_second_of_the_second_familys_context_takes_a_third() -> None:

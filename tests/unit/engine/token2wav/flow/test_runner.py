@@ -120,9 +120,15 @@ def test_two_first_blocks_may_share_a_layout() -> None:
     num_free = runner.num_free_blocks
     prepared = runner.prepare(make_prompt(65))
     assert prepared.num_blocks == num_free - runner.num_free_blocks == 2 + 2
-    for kind in (FirstBlock.SHORT, FirstBlock.LONG):
-        assert runner.open(prepared, kind).num_missing_tokens == 9
+    streams = [runner.open(prepared, kind) for kind in (FirstBlock.SHORT, FirstBlock.LONG)]
+    assert [stream.num_missing_tokens for stream in streams] == [9, 9]
     runner.release(prepared)
+    for stream in streams:
+        stream.append(make_tokens(9))
+    render_ready(runner, streams)  # nobody else has been given what they stand behind
+    for stream in streams:
+        runner.close(stream)
+    assert runner.num_free_blocks == num_free
 
 
 # --- when a block is ready --------------------------------------------------------------------------------
@@ -301,6 +307,19 @@ def test_a_prompt_that_is_given_up_gives_all_its_blocks_back(num_steps: int) -> 
     free = runner.num_free_blocks
     rendering = runner.begin_prompt(make_prompt(60))
     assert runner.num_free_blocks == free - 2, "all are its own from the beginning"
+    for _ in range(num_steps):
+        assert not rendering.advance()
+    rendering.close()
+    rendering.close()
+    assert runner.num_free_blocks == free
+
+
+@pytest.mark.parametrize("num_steps", [0, 1, 10, 15, 25, 45, 65])
+def test_all_layouts_of_a_prompt_that_is_given_up_give_their_blocks_back(num_steps: int) -> None:
+    runner = make_runner(first_blocks=THREE)
+    free = runner.num_free_blocks
+    rendering = runner.begin_prompt(make_prompt(65))
+    assert runner.num_free_blocks == free - 7, "all are its own from the beginning"
     for _ in range(num_steps):
         assert not rendering.advance()
     rendering.close()
