@@ -1,5 +1,7 @@
 # Two commands: `make demo` (hear it) and `make test` (what CI runs). Both set up everything they need first.
 VENV ?= .venv
+# A container may forbid it, and then each of some hundred processes would compile all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 BIN := $(VENV)/bin
 BASE := $(VENV)/.base
 READY := $(VENV)/.ready
@@ -60,12 +62,12 @@ $(TYPESCRIPT): deploy/setup_typescript.sh | $(BASE)
 
 $(FRAMEWORKS): $(VENV)/%: tests/integration/%.txt $(READY)
 	@rm -rf $@
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ -r $<
+	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps --target $@ -r $<
 	@touch $@
 
 $(RAY): tests/soak/ray.txt $(READY)
 	@rm -rf $@
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ -r $<
+	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps --target $@ -r $<
 	@touch $@
 
 unit: setup

@@ -179,9 +179,14 @@ def _with_layouts_that_fit(devices: Devices, config: EngineConfig, model: ModelC
     if not devices.llm.is_cuda:
         return config
     free_bytes = min(free_gpu_bytes(each.device) for each in devices.token2wavs)
-    fitting = with_layouts_that_fit(config, model, room, free_bytes)
+    fitting = with_layouts_that_fit(config, model, room, free_bytes, is_llm_apart=devices.is_llm_apart)
     if fitting != config:
-        log.info("usual_first_blocks_alone", num_voices=len(room.prompt_tokens))
+        log.info(
+            "fewer_first_blocks",
+            num_voices=len(room.prompt_tokens),
+            whole_first_block_tokens=fitting.whole_first_block_tokens,
+            later_first_block_tokens=fitting.later_first_block_tokens,
+        )
     return fitting
 
 

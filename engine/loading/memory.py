@@ -210,16 +210,25 @@ def first_blocks(config: EngineConfig) -> chunking.FirstBlocks:
     )
 
 
-def with_layouts_that_fit(config: EngineConfig, model: ModelConfig, room: VoiceRoom, free_bytes: int) -> EngineConfig:
-    """Where many voices would leave too little for speech, all streams have the usual first block."""
-    usual = replace(
-        config,
-        whole_first_block_tokens=config.first_block_tokens,
-        later_first_block_tokens=config.first_block_tokens,
-    )
-    memory = gpu_memory(config, model, room)
-    num_more = memory.voice_blocks - gpu_memory(usual, model, room).voice_blocks
-    return config if num_more <= _LAYOUTS_SHARE * memory.num_blocks_in(free_bytes) else usual
+def with_layouts_that_fit(
+    config: EngineConfig, model: ModelConfig, room: VoiceRoom, free_bytes: int, *, is_llm_apart: bool
+) -> EngineConfig:
+    """`config`, resolved, without such first blocks as would leave too little for speech beside so many voices.
+
+    The long one goes first: what its listeners gain nobody hears, while the short one is heard sooner.
+    """
+    no_long = replace(config, later_first_block_tokens=config.first_block_tokens)
+    usual = replace(no_long, whole_first_block_tokens=config.first_block_tokens)
+
+    def memory(config: EngineConfig) -> GpuMemory:
+        return memory_apart(config, model, room)[1] if is_llm_apart else gpu_memory(config, model, room)
+
+    num_usual_blocks = memory(usual).voice_blocks
+    num_more_blocks = int(_LAYOUTS_SHARE * memory(usual).num_blocks_in(free_bytes))
+    for each in (config, no_long):
+        if memory(each).voice_blocks <= num_usual_blocks + num_more_blocks:
+            return each
+    return usual
 
 
 def token2wav_needs(

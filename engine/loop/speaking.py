@@ -79,8 +79,11 @@ class Speaking:
             return FirstBlock.USUAL
         if clause.is_opening:
             return FirstBlock.SHORT if is_light and _is_short_heard(request) else FirstBlock.USUAL
-        is_dry = utterance.deadline_s is not None and utterance.deadline_s <= self._clock()
-        return FirstBlock.USUAL if is_dry else FirstBlock.LONG
+        if utterance.deadline_s is None:  # passes before it gave no sound yet, or none at all
+            is_awaited = utterance.clauses[0] is clause
+        else:
+            is_awaited = utterance.deadline_s <= self._clock()
+        return FirstBlock.USUAL if is_awaited else FirstBlock.LONG
 
     def read_again(self, utterance: Utterance, clause: Clause) -> None:
         """A pass of text that grows goes on, with all words known by now."""

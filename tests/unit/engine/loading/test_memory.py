@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -22,8 +23,8 @@ from voicegate.engine.loading.memory import (
     GIB,
     PROCESS_BYTES,
     check_room,
-    first_blocks,
     gpu_memory,
+    memory_apart,
     spare_room,
     token2wav_needs,
     with_layouts_that_fit,
@@ -122,21 +123,48 @@ def test_a_start_refuses_before_it_loads_anything(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("memory_gib", "num_voices", "num_layouts"), [(80, 6, 3), (80, 20, 1), (140, 20, 3), (140, 50, 1), (24, 1, 1)]
+    ("memory_gib", "num_voices", "left"),
+    [
+        (80, 6, (6, 22)),
+        (80, 16, (6, 10)),
+        (80, 30, (10, 10)),
+        (140, 20, (6, 22)),
+        (140, 100, (10, 10)),
+        (24, 1, (10, 10)),
+    ],
 )
 def test_many_voices_do_not_take_the_memory_of_speech_for_other_first_blocks(
-    memory_gib: int, num_voices: int, num_layouts: int
+    memory_gib: int, num_voices: int, left: tuple[int, int]
 ) -> None:
     config, free_bytes = resolved(memory_gib * GIB), memory_gib * GIB - PROCESS_BYTES
     room = VoiceRoom((150,) * num_voices)
-    fitting = with_layouts_that_fit(config, RELEASED, room, free_bytes)
-    assert first_blocks(fitting).num_layouts == num_layouts
+    fitting = with_layouts_that_fit(config, RELEASED, room, free_bytes, is_llm_apart=False)
+    assert (fitting.whole_first_block_tokens, fitting.later_first_block_tokens) == left
     num_least = num_voices * 6
     num_more = gpu_memory(fitting, RELEASED, room).voice_blocks - num_least
     assert num_more <= gpu_memory(fitting, RELEASED, room).num_blocks_in(free_bytes) / 8
 
 
-def test_a_start_with_many_voices_has_the_usual_first_blocks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_llm_has_a_gpu_of_its_own_its_memory_does_not_count() -> None:
+    memory_bytes = 80 * GIB
+    config = resolved(memory_bytes, max_active_clauses=1000, llm_device="cuda:0", token2wav_devices=("cuda:1",))
+
+    def most_voices(*, is_llm_apart: bool) -> int:
+        """With all first blocks."""
+        for num_voices in count(1):
+            room = VoiceRoom((150,) * num_voices)
+            if with_layouts_that_fit(config, RELEASED, room, memory_bytes, is_llm_apart=is_llm_apart) != config:
+                return num_voices - 1
+        raise AssertionError
+
+    together = gpu_memory(config, RELEASED, spare_room(config)).num_blocks_in(memory_bytes)
+    apart = memory_apart(config, RELEASED, spare_room(config))[1].num_blocks_in(memory_bytes)
+    assert apart > 1.3 * together
+    expected = most_voices(is_llm_apart=False) * apart / together
+    assert most_voices(is_llm_apart=True) == pytest.approx(expected, abs=2)
+
+
+def test_a_start_with_many_voices_has_fewer_first_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     device = gpu_lanes(monkeypatch)
     devices = Devices(device, (device,))
     monkeypatch.setattr(build, "free_gpu_bytes", lambda _: 79 * GIB)
@@ -149,8 +177,9 @@ def test_a_start_with_many_voices_has_the_usual_first_blocks_alone(monkeypatch: 
     with capture_logs() as logs, pytest.raises(ValueError, match="far enough"):
         build.load_all_stages(config, RELEASED, {})
     (fitting,) = loaded
-    assert (fitting.whole_first_block_tokens, fitting.later_first_block_tokens) == (10, 10)
-    assert {"event": "usual_first_blocks_alone", "num_voices": 20, "log_level": "info"} in logs
+    left = {"whole_first_block_tokens": 10, "later_first_block_tokens": 10}
+    assert {name: getattr(fitting, name) for name in left} == left
+    assert {"event": "fewer_first_blocks", "num_voices": 20, **left, "log_level": "info"} in logs
 
 
 def test_a_second_of_the_second_familys_context_takes_a_third() -> None:

@@ -67,6 +67,23 @@ def spoken(mode: SpeakingMode, *, set_aside_at: int | None = None) -> bytes:
     return engine.heard[utterance_id].pcm
 
 
+def with_draws(monkeypatch: pytest.MonkeyPatch, tokens: dict[int, int]) -> HandDrivenEngine:
+    """Whose LLM, of a family that but one id ends, draws `tokens` at these draws, counted from 1."""
+    model = tiny_stages().model
+    config = replace(model.llm, stop=replace(model.llm.stop, is_eos_alone=True))
+    weights = load_state_dict(CONFIG.model_dir / "llm.safetensors")
+    runner = TorchLlmRunner(config, model.sampling, weights, num_slots=2, max_positions=1000)
+    sample, numbers = runner._sampler.sample, count(1)
+
+    def drawn(*args: Any, **options: Any) -> torch.Tensor:
+        token = sample(*args, **options)
+        number = next(numbers)
+        return torch.full_like(token, tokens[number]) if number in tokens else token
+
+    monkeypatch.setattr(runner._sampler, "sample", drawn)
+    return HandDrivenEngine(THREE, replace(stages(), llm=SteppedLlm(runner, HOST_LANE)))
+
+
 @pytest.mark.parametrize("mode", [CLAUSE, INCREMENTAL])
 def test_of_a_whole_text_the_first_pass_begins_short_and_all_others_long(
     mode: SpeakingMode, begins: list[FirstBlock]
@@ -134,22 +151,23 @@ def test_who_has_run_dry_is_not_kept_waiting(
     assert begins == expected
 
 
+def test_behind_a_pass_that_gave_no_sound_nobody_is_kept_waiting(
+    begins: list[FirstBlock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = with_draws(monkeypatch, {1: tiny_stages().model.llm.eos_id})
+    heard = engine.speak("u", [TEXT], mode=CLAUSE)
+    assert isinstance(heard.end, Done)
+    assert heard.pcm
+    assert begins[-1] is USUAL
+    assert LONG not in begins
+
+
 @pytest.mark.parametrize("drawn_at", [2, 4, 14])
 def test_what_is_drawn_and_not_speech_is_waited_for_by_nobody(drawn_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a family whose ids behind the speech's are read on, but for one: its first block then takes a step more."""
-    model = tiny_stages().model
-    config = replace(model.llm, stop=replace(model.llm.stop, is_eos_alone=True))
-    weights = load_state_dict(CONFIG.model_dir / "llm.safetensors")
-    runner = TorchLlmRunner(config, model.sampling, weights, num_slots=2, max_positions=1000)
-    sample, num_draws = runner._sampler.sample, count(1)
-    unheard = next(number for number in count(config.speech_token_size) if number != config.eos_id)
-
-    def drawn(*args: Any, **options: Any) -> torch.Tensor:
-        token = sample(*args, **options)
-        return torch.full_like(token, unheard) if next(num_draws) == drawn_at else token
-
-    monkeypatch.setattr(runner._sampler, "sample", drawn)
-    engine = HandDrivenEngine(THREE, replace(stages(), llm=SteppedLlm(runner, HOST_LANE)))
+    llm = tiny_stages().model.llm
+    unheard = next(number for number in count(llm.speech_token_size) if number != llm.eos_id)
+    engine = with_draws(monkeypatch, {drawn_at: unheard})
     heard = engine.speak("u", [TEXT])
     assert isinstance(heard.end, Done)
     assert heard.pcm
