@@ -158,8 +158,8 @@ class EngineConfig:
     whole_first_block_tokens: int = 0
     # The same of a later pass, whose listener has sound of the one before (docs/adr/0085). Higher -> less of the prompt
     # is made anew with each sentence; lower -> a sentence that comes late is heard sooner.
-    # For each other number among the three a voice's prompt lies in the flow's memory once more; on a GPU all three
-    # are the first where that would take more than an eighth of it.
+    # For each other number among the three a voice's prompt lies in the flow's memory once more; where that would take
+    # more than an eighth of a GPU's, this one is the first, and if need be the one above, too.
     later_first_block_tokens: int = 0
 
     # The user's own voices, beside the model's: NAME.wav + NAME.txt or NAME.safetensors (engine/voices/store.py).
