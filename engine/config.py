@@ -150,8 +150,8 @@ class EngineConfig:
     growing_lead_ms: int = 300
 
     # Speech tokens in the flow's first block, behind a prompt of any length (docs/adr/0003). Lower -> first audio
-    # sooner, but less of it to cover the second block, which takes 0.45 to 0.6 s on two cores: 12 left the listener
-    # without sound for 120 to 280 ms where its text was read once more.
+    # sooner, but less of it to cover the second block, which takes 0.3 s on two cores with AVX-512 and 0.5 without
+    # (docs/adr/0076, 0086).
     first_block_tokens: int = 0
     # The same of a text that is whole when its first pass begins, where few have work, no seed was given, the speed is
     # at most 1 and a packet 20 ms: behind it nothing that is still written has to be waited for (docs/adr/0081).
@@ -244,12 +244,15 @@ class EngineConfig:
         if twice is not None:
             raise ValueError(f"token2wav_devices names {twice} twice: a GPU has one token2wav")
 
-    def resolved(self, device_type: str, gpu: Gpu = REFERENCE_GPU) -> "EngineConfig":
-        """With the device's own numbers where this has 0; `device_type` is cpu or cuda."""
+    def resolved(self, device_type: str, gpu: Gpu = REFERENCE_GPU, *, has_wide_vectors: bool = True) -> "EngineConfig":
+        """With the device's own numbers where this has 0; `device_type` is cpu or cuda.
+
+        `has_wide_vectors`: a CPU's have 512 bits.
+        """
         is_gpu = device_type == "cuda"
         max_flow_batch = self.max_flow_batch or (gpu.share_of(34) if is_gpu else 4)
         # A GPU's steps are so short that a block of 10 tokens is followed in time by the next, also by words.
-        first_block_tokens = self.first_block_tokens or (10 if is_gpu else 12)
+        first_block_tokens = self.first_block_tokens or (10 if is_gpu else 12 if has_wide_vectors else 17)
         is_free = is_gpu and not self.first_block_tokens and gpu.memory_bytes >= _MORE_LAYOUTS_BYTES
         whole_first_block_tokens = 6 if is_free else first_block_tokens
         later_first_block_tokens = MAX_FIRST_BLOCK_TOKENS if is_free else first_block_tokens

@@ -82,9 +82,13 @@ def resolved_for_device(config: EngineConfig) -> EngineConfig:
     """
     if not config.is_disaggregated:
         device = choose_device(config.device)
-        return config.resolved("cuda", gpu_of(device)) if device.type == "cuda" else config.resolved(device.type)
+        return config.resolved("cuda", gpu_of(device)) if device.type == "cuda" else _resolved_for_cpu(config)
     gpus = [gpu_of(device) for device in map(named_device, config.token2wav_devices) if device.type == "cuda"]
-    return with_slots_for_all(config, config.resolved("cuda", smallest(gpus))) if gpus else config.resolved("cpu")
+    return with_slots_for_all(config, config.resolved("cuda", smallest(gpus))) if gpus else _resolved_for_cpu(config)
+
+
+def _resolved_for_cpu(config: EngineConfig) -> EngineConfig:
+    return config.resolved("cpu", has_wide_vectors=torch.backends.cpu.get_cpu_capability().startswith("AVX512"))
 
 
 def with_slots_for_all(config: EngineConfig, resolved: EngineConfig) -> EngineConfig:

@@ -95,6 +95,17 @@ def test_sizes_follow_the_smallest_token2wav_and_what_one_llm_takes(monkeypatch:
     assert mixed == Gpu(40 * GIB, 108, has_float8=False)
 
 
+@pytest.mark.parametrize(
+    ("capability", "expected"),
+    [("AVX512", 12), ("AVX2", 17), ("DEFAULT", 17)],  # the last: ARM, too
+)
+def test_a_first_block_is_as_long_as_this_processor_needs(
+    capability: str, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    assert resolved_for_device(EngineConfig(Path("m"), device="cpu")).first_block_tokens == expected
+
+
 @pytest.mark.parametrize("short", ["cuda:0", "cuda:2"])
 def test_a_gpu_without_room_for_its_models_is_named_before_any_is_loaded(
     short: str, monkeypatch: pytest.MonkeyPatch
