@@ -3,7 +3,7 @@
     python -m voicegate.bench.table
 
 Replaces what stands between `<!-- NAME -->` and `<!-- /NAME -->`: in README.md headline and felt, what was measured
-through sockets on a GPU with the code of today (socket-h100.json); in docs/measured.md all else: socket-h200.json, on
+through sockets on a GPU with the code of today (socket-h200.json); in docs/measured.md all else: socket-h100.json, on
 another GPU; replicas-scale-2xh200.json, on one GPU and on two; engine-h200.json, which explains
 them; then a CPU's.
 docs/images/latency.svg is drawn of latency-h200.json, first audio at many numbers of streams, or else of the former.
@@ -21,8 +21,8 @@ from voicegate.clients.bench import html_report
 from voicegate.clients.bench.table import LOST
 
 _RESULTS: Final = REPOSITORY / "bench" / "results"
-_SOCKETS: Final = ("socket-h100.json",)
-_ELSEWHERE: Final = "socket-h200.json"
+_SOCKETS: Final = ("socket-h200.json",)
+_ELSEWHERE: Final = "socket-h100.json"
 _PAGES: Final = {"README.md": ("headline", "felt"), "docs/measured.md": ("bench",)}
 _SCALE: Final = "replicas-scale-2xh200.json"
 _THREADS: Final = ("event_loop", "busiest_other_thread")
