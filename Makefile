@@ -1,6 +1,6 @@
 # Two commands: `make demo` (hear it) and `make test` (what CI runs). Both set up everything they need first.
 VENV ?= .venv
-# A container may forbid it, and then each of some hundred processes would compile all that it imports.
+# A container may forbid bytecode to be kept, and then each of some hundred processes would compile all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 BIN := $(VENV)/bin
 BASE := $(VENV)/.base

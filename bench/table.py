@@ -310,7 +310,8 @@ def sections(
     }
 
 
-def main() -> None:
+def pages() -> dict[str, str]:
+    """The pages as they are to be, by their paths in the repository."""
     cpu, quality = results("engine-cpu.json"), results("quality.json")
     if cpu is None or quality is None:
         raise SystemExit(
@@ -320,10 +321,15 @@ def main() -> None:
     parts = sections(
         results("engine-h200.json"), cpu, quality, sockets, scale=results(_SCALE), elsewhere=results(_ELSEWHERE)
     )
+    texts = {page: (REPOSITORY / page).read_text() for page in _PAGES}
     for page, names in _PAGES.items():
-        text = (REPOSITORY / page).read_text()
         for name in names:
-            text = replace_section(text, name, parts[name])
+            texts[page] = replace_section(texts[page], name, parts[name])
+    return texts
+
+
+def main() -> None:
+    for page, text in pages().items():
         (REPOSITORY / page).write_text(text)
     swept = results("latency-h200.json") or results("socket-h200.json")
     if swept is not None and (drawn := picture(swept)):

@@ -20,7 +20,7 @@ case $([ "$(uname)" = Linux ] && pip --dry-run --no-deps --ignore-installed torc
 esac
 
 say "installing Python packages (torch is the big one: some minutes the first time)"
-# Of 19,000 modules one in ten is imported: each is compiled when it is.
+# Of 19,000 modules one in ten is imported: each is compiled when it is, by `make`, which lets bytecode be kept.
 pip --quiet --no-compile -e models -e '.[server,dev]' || {
     printf 'setup: STOP: pip could not install the packages; its message above says why\n' >&2
     exit 1

@@ -18,6 +18,7 @@ from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import AudioReady, Done, EngineEvent, Failed, UtteranceId, UtteranceRequest
 from voicegate.engine.loading.build import load_stages, set_threads
+from voicegate.engine.loading.devices import resolved_for_device
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.model.model_json import load_model_config
@@ -154,7 +155,7 @@ def by_stage(config: EngineConfig, *, voice: str | None, num_runs: int) -> dict[
     """A short sentence and a paragraph. Raises ValueError or EngineError where the model cannot be loaded."""
     set_threads(config)
     # The lead would hold a lone utterance back to real time; here it is to run as fast as it can.
-    config = replace(config.resolved("cpu"), lead_ms=_NO_LEAD_MS)
+    config = replace(resolved_for_device(replace(config, device="cpu")), lead_ms=_NO_LEAD_MS)
     started_s = time.perf_counter()
     model = load_model_config(config.model_dir)
     voices = load_voices(config.model_dir, model)

@@ -133,6 +133,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     options = parser().parse_args()
+    # As on a CPU with wide vectors, wherever this runs.
     config = EngineConfig(options.model, device="cpu", threads=1).resolved("cpu")
     config = with_settings(config, options.set)
     llm_ms, euler_ms = options.step_ms

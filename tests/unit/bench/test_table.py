@@ -7,8 +7,9 @@ import pytest
 from tests.unit.bench.engine.test_report import GOOD, PLAIN_RUN, outcome, scenarios
 from tests.unit.clients.bench.test_judge import RECORD
 from voicegate.bench.engine.report import outcome_report
+from voicegate.bench.environment import REPOSITORY
 from voicegate.bench.socket import SWEEP
-from voicegate.bench.table import picture, replace_section, results, sections
+from voicegate.bench.table import pages, picture, replace_section, results, sections
 from voicegate.clients.bench.judge import figures
 
 pytestmark = pytest.mark.unit
@@ -45,6 +46,12 @@ def gpu() -> dict[str, Any]:
             "transformers": {"first_audio": 80.0, "throughput": None},
         },
     }
+
+
+def test_the_pages_say_what_the_results_do() -> None:
+    """Else a run wrote over a result: undo it, or write the pages again by `python -m voicegate.bench.table`."""
+    for page, text in pages().items():
+        assert (REPOSITORY / page).read_text() == text, page
 
 
 def test_without_a_gpus_result_the_cpus_stands_alone() -> None:

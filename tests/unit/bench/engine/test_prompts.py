@@ -35,9 +35,10 @@ def test_a_prompt_that_cannot_be_cut_so_often_is_refused(voice: Voice) -> None:
 def test_a_run_tells_each_lengths_first_audio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prompts, "configure_logs", lambda *_: None)  # logging is the whole process's
     target = tmp_path / "run.json"
-    arguments = ["--device", "cpu", "--set", "threads=1", "--lengths", "2", "--rounds", "1", "--json", str(target)]
+    settings = ["--set", "threads=1", "--set", "first_block_tokens=9"]
+    arguments = ["--device", "cpu", *settings, "--lengths", "2", "--rounds", "1", "--json", str(target)]
     assert prompts.main(arguments) == 0
     run = json.loads(target.read_text())
     assert list(run["by_prompt_tokens"]) == ["69", "68"]
     assert run["first_audio_ms"]["num"] == 2
-    assert run["config"]["first_block_tokens"] == 12
+    assert run["config"]["first_block_tokens"] == 9

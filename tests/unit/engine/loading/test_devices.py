@@ -103,7 +103,10 @@ def test_a_first_block_is_as_long_as_this_processor_needs(
     capability: str, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    assert resolved_for_device(EngineConfig(Path("m"), device="cpu")).first_block_tokens == expected
+    alone = EngineConfig(Path("m"), device="cpu")
+    apart = EngineConfig(Path("m"), llm_device="cpu", token2wav_devices=("cpu",))
+    for config in (alone, apart):
+        assert resolved_for_device(config).first_block_tokens == expected
 
 
 @pytest.mark.parametrize("short", ["cuda:0", "cuda:2"])

@@ -1,6 +1,7 @@
 """What a model takes of a GPU, by formula: as an H200 was measured to hold it; and refused before it is loaded."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -18,7 +19,7 @@ from voicegate.bench.full_size.source import Sizes, model_config
 from voicegate.engine.config import EngineConfig, Gpu
 from voicegate.engine.interface import EngineError
 from voicegate.engine.loading import build
-from voicegate.engine.loading.devices import Devices
+from voicegate.engine.loading.devices import Device, Devices
 from voicegate.engine.loading.memory import (
     GIB,
     PROCESS_BYTES,
@@ -164,22 +165,47 @@ def test_where_the_llm_has_a_gpu_of_its_own_its_memory_does_not_count() -> None:
     assert most_voices(is_llm_apart=True) == pytest.approx(expected, abs=2)
 
 
-def test_a_start_with_many_voices_has_fewer_first_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = gpu_lanes(monkeypatch)
-    devices = Devices(device, (device,))
-    monkeypatch.setattr(build, "free_gpu_bytes", lambda _: 79 * GIB)
-    config, room = resolved(80 * GIB), VoiceRoom((250,) * 20)
+def loaded_with(
+    monkeypatch: pytest.MonkeyPatch, config: EngineConfig, devices: Devices, room: VoiceRoom, free: Mapping[Device, int]
+) -> EngineConfig:
+    """The configuration that a start goes on with, once it has counted its voices."""
     monkeypatch.setattr(build, "open_devices", lambda _: devices)
     monkeypatch.setattr(build, "voice_room", lambda *_: room)
+    of_device = {each.device: num_bytes for each, num_bytes in free.items()}
+    monkeypatch.setattr(build, "free_gpu_bytes", of_device.__getitem__)
     loaded = []
     monkeypatch.setattr(build, "_check_rooms", lambda _, config, *__: loaded.append(config))
     monkeypatch.setattr(TextTokenizer, "from_file", Mock(side_effect=ValueError("far enough")))
-    with capture_logs() as logs, pytest.raises(ValueError, match="far enough"):
+    with pytest.raises(ValueError, match="far enough"):
         build.load_all_stages(config, RELEASED, {})
     (fitting,) = loaded
+    return fitting
+
+
+def test_a_start_with_many_voices_has_fewer_first_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = gpu_lanes(monkeypatch)
+    config, room = resolved(80 * GIB), VoiceRoom((250,) * 20)
+    with capture_logs() as logs:
+        fitting = loaded_with(monkeypatch, config, Devices(device, (device,)), room, {device: 79 * GIB})
     left = {"whole_first_block_tokens": 10, "later_first_block_tokens": 10}
     assert {name: getattr(fitting, name) for name in left} == left
     assert {"event": "fewer_first_blocks", "num_voices": 20, **left, "log_level": "info"} in logs
+
+
+def test_of_several_gpus_the_shortest_with_a_flow_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = resolved(80 * GIB, max_active_clauses=300)
+    device = gpu_lanes(monkeypatch)
+    llm, one, other = (replace(device, device=torch.device("cuda", number)) for number in range(3))
+    free = {llm: GIB, one: 79 * GIB, other: 70 * GIB}
+
+    def loads_all(devices: Devices, num_voices: int) -> bool:
+        return loaded_with(monkeypatch, config, devices, VoiceRoom((150,) * num_voices), free) == config
+
+    # 70 GiB with an LLM beside the flow have all first blocks of 12 voices, without one of 13; 79 without one of 16.
+    assert loads_all(Devices(llm, (one, other)), 13)
+    assert not loads_all(Devices(one, (one, other)), 13)
+    assert not loads_all(Devices(llm, (one, other)), 15)
+    assert loads_all(Devices(llm, (one,)), 15)
 
 
 def test_a_second_of_the_second_familys_context_takes_a_third() -> None:

@@ -162,6 +162,16 @@ def test_behind_a_pass_that_gave_no_sound_nobody_is_kept_waiting(
     assert LONG not in begins
 
 
+def test_behind_a_pass_that_is_yet_to_sound_nobody_is_awaited(
+    begins: list[FirstBlock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first sentence ends before its first block is there, and the second is begun while that is made."""
+    engine = with_draws(monkeypatch, {4: tiny_stages().model.llm.eos_id})
+    heard = engine.speak("u", ["Hi! How was it? Good morning to you."], mode=CLAUSE)
+    assert isinstance(heard.end, Done)
+    assert begins == [SHORT, LONG, LONG]
+
+
 @pytest.mark.parametrize("drawn_at", [2, 4, 14])
 def test_what_is_drawn_and_not_speech_is_waited_for_by_nobody(drawn_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a family whose ids behind the speech's are read on, but for one: its first block then takes a step more."""
