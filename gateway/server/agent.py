@@ -5,7 +5,7 @@ A line a connection, unasked: no HTTP, and no key. It must not know who connects
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from voicegate.gateway.server.entrance.accepting import stop_accepting
 from voicegate.gateway.server.errors import GatewayError
@@ -45,9 +45,9 @@ class _Teller(asyncio.Protocol):
         self._status = status
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        transport.write(f"{agent_line(self._status())}\n".encode())
-        transport.close()
+        writable = cast(asyncio.WriteTransport, transport)  # uvloop's is none by its class
+        writable.write(f"{agent_line(self._status())}\n".encode())
+        writable.close()
 
 
 def agent_line(status: Status) -> str:

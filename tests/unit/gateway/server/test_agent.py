@@ -1,8 +1,10 @@
 """What HAProxy is told: how much of the work a server should have, and when none."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
+import uvloop
 
 from tests.integration.wire_client import running
 from voicegate.engine.fake.engine import FakeEngine
@@ -37,12 +39,19 @@ def test_words_and_shares(status: Status, line: str) -> None:
     assert agent_line(status) == line
 
 
-async def test_it_is_told_to_whoever_connects_and_says_nothing() -> None:
+@pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop])
+def test_it_is_told_to_whoever_connects_and_says_nothing(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """By `voicegate serve`'s loop, whose transports are no asyncio.Transport, and by asyncio's."""
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(told_to_whoever_connects())
+
+
+async def told_to_whoever_connects() -> None:
     async with running(FakeEngine(), agent_port=0) as served:
         await served.gateway.settled.wait()
         port = served.gateway.agent_port
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        assert await reader.read() == b"ready up 100%\n"
+        assert await asyncio.wait_for(reader.read(), 10) == b"ready up 100%\n"
         writer.close()
         with pytest.raises(GatewayError, match=f"127.0.0.1:{port} for agent-check.*--agent-port"):
             await Gateway(GatewayConfig(port=0, agent_port=port), FakeEngine()).serve_until(asyncio.Event())
