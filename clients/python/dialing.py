@@ -45,7 +45,7 @@ async def dial(url: str, options: LinkOptions) -> tuple[ClientConnection, wire.R
     except TimeoutError as error:
         raise ConnectFailed(f"{url}: no answer within {options.connect_timeout_s:g} s", is_transient=True) from error
     except ssl.SSLCertVerificationError as error:
-        text = f"{url}: its certificate is not to be trusted ({error.verify_message}); `ca_file` names who signs it"
+        text = f"{url}: its certificate is not to be trusted ({error.verify_message}); who signs it: ca_file, --ca-file"
         raise ConnectFailed(text, is_transient=False) from error
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)

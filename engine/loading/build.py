@@ -50,7 +50,7 @@ from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.engine.voices.keeper import VoiceKeeper
 from voicegate.engine.voices.maker import ProcessMaker
 from voicegate.engine.voices.store import load_voices
-from voicegate.engine.voices.voice import Voice
+from voicegate.engine.voices.voice import Voice, VoiceError
 
 log = structlog.get_logger()
 
@@ -78,7 +78,7 @@ def load_engine(
     try:
         with timed("configuration and voices", on_progress):
             model = load_model_config(config.model_dir)
-            voices = load_voices(config.model_dir, model, config.voices_dir)
+            voices = _load_voices(config, model)
         all_stages = load_all_stages(config, model, voices, on_progress)
     except (ValueError, OSError) as error:
         raise EngineError(f"cannot load the model in {config.model_dir}: {error}") from error
@@ -104,6 +104,13 @@ def load_engine(
         freeze_heap()
         running.callback(gc.unfreeze)
         return LoadedEngine(core, info, close=running.pop_all().close, voices=keeper, encoders=encoders)
+
+
+def _load_voices(config: EngineConfig, model: ModelConfig) -> Mapping[str, Voice]:
+    try:
+        return load_voices(config.model_dir, model, config.voices_dir)
+    except VoiceError as error:
+        raise EngineError(f"cannot load the voices: {error}") from error
 
 
 def load_stages(

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
+from voicegate import __version__
 from voicegate.clients.python.errors import GateError
 from voicegate.engine.interface import EngineError
 from voicegate.gateway.cli import bench, build, convert, doctor, keys, say, serve, size, tune_voice, version, voices
@@ -33,6 +34,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         description="Self-hosted streaming voice gateway: text in over a WebSocket, Opus out as soon as it exists.",
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=f"voicegate {__version__}")
     parser.set_defaults(run=None)
     subparsers = parser.add_subparsers(metavar="command", dest="command")
     for command in _COMMANDS:

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import codecs
 import os
+import ssl
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
@@ -144,6 +145,8 @@ async def _enter_gate(stack: AsyncExitStack, url: str | None, api_key: str | Non
         # A gateway that is there and lets nobody in is starting, draining or full, or asks for a key.
         if error.status is not None and (error.is_transient or error.status == HTTPStatus.UNAUTHORIZED):
             raise
+        if error.status is None and not _found_nobody(error):
+            raise
     note(f"no gateway on port {config.port}: starting one in this process")
     note(f"with the model {config.found_model_dir()}")
     with server_imports():
@@ -153,6 +156,12 @@ async def _enter_gate(stack: AsyncExitStack, url: str | None, api_key: str | Non
     configure_logs("warning", "console")
     local_url = await stack.enter_async_context(local.local_gateway(config, on_progress=StartProgress()))
     return await stack.enter_async_context(connect(local_url))
+
+
+def _found_nobody(error: ConnectFailed) -> bool:
+    """Whether the port did not even answer; who speaks TLS, or not, is there."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError)
 
 
 def _connect_to_default(config: GatewayConfig, api_key: str | None, ca_file: Path | None) -> Gate:

@@ -123,7 +123,9 @@ def run(options: argparse.Namespace) -> int:
                 "two H200s did"
             )
         elif table[0].audio_s_per_s is None:
-            note(f"{model.name} is not of the sizes that were measured: by arithmetic nothing is known, nor a cost")
+            note(
+                f"{model.name} is not of the sizes that were measured: memory alone is known; name another --model-dir"
+            )
     return 0 if any(row.fits for row in table) else 1
 
 
@@ -225,15 +227,22 @@ def _cost_line(row: Sized, options: argparse.Namespace) -> str:
     return f"{row.card:<8} {hours:>31}   {millions:>31}"
 
 
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is not a number") from None
+
+
 def _positive(text: str) -> float:
-    number = float(text)
+    number = _number(text)
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not more than 0")
     return number
 
 
 def _share(text: str) -> float:
-    number = float(text)
+    number = _number(text)
     if not 0 < number <= 1:
         raise argparse.ArgumentTypeError(f"{text} is not more than 0 and at most 1")
     return number

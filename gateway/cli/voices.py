@@ -4,6 +4,7 @@ import argparse
 import http.client
 import os
 import shutil
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -262,6 +263,9 @@ def fetch_voices(url: str, api_key: str | None = None, ca_file: Path | None = No
         connection.request("GET", "/v1/voices", headers=key_headers(api_key))
         response = connection.getresponse()
         body = response.read()
+    except ssl.SSLCertVerificationError as error:
+        text = f"{where}: its certificate is not to be trusted ({error.verify_message}); name who signs it by --ca-file"
+        raise CommandError(text) from error
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise CommandError(f"{where}: cannot connect ({reason}); is the gateway running?") from error

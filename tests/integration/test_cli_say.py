@@ -141,6 +141,21 @@ async def test_without_a_gateway_one_is_started_here(
     assert wav_ms(path) == 5 * MS_PER_CHARACTER
 
 
+async def test_who_is_there_and_does_not_answer_is_no_reason_to_start_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A gateway with TLS hangs up on who does not speak it."""
+
+    async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        monkeypatch.setenv("VOICEGATE_PORT", str(port))
+        assert await command("say", "Hello", "-o", "hello.wav") == 1
+    assert f"ws://127.0.0.1:{port}/v1/stream hung up" in capsys.readouterr().err
+
+
 async def test_the_gateway_on_the_default_port_is_used(
     url: str, engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

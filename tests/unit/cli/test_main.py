@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from voicegate import __version__
 from voicegate.gateway.cli import main, serve, version
 from voicegate.gateway.cli.terminal import CommandError
 from voicegate.gateway.config import config_fields
@@ -36,6 +37,12 @@ def test_usage_errors(capsys: Captured, arguments: list[str], line: str) -> None
     assert shown.out == ""
     assert shown.err.startswith(line)
     assert shown.err.count("\n") == 1
+
+
+def test_the_version_is_an_option_too(capsys: Captured) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main.run(["--version"])
+    assert capsys.readouterr().out == f"voicegate {__version__}\n"
 
 
 def test_no_command_is_the_help(capsys: Captured) -> None:

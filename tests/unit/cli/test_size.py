@@ -148,6 +148,7 @@ def test_what_does_not_fit_is_said(released: str, capsys: Captured) -> None:
     ("arguments", "message"),
     [
         (["--price", "nan"], "nan is not more than 0"),
+        (["--price", "abc"], "abc is not a number"),
         (["--busy-share", "1.1"], "at most 1"),
         (["--card", "H300"], "invalid choice"),
         (["--kv-dtype", "int4"], "--kv-dtype is 'int4'"),
