@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from voicegate.clients.bench import environment, html_report, table
+from voicegate.clients.bench.crew import BenchFailed
 from voicegate.clients.bench.inquiry import describe
 from voicegate.clients.bench.plan import Target
 from voicegate.clients.bench.ramp import Objective, largest
@@ -50,7 +51,7 @@ async def run(
     *,
     server_pid: int | None = None,
 ) -> Path:
-    """The report's path. Raises BenchFailed; what was measured until then is in `directory`."""
+    """The report's path. Raises BenchFailed, also where no turn was heard; what was measured is in `directory`."""
     results = Results(directory, environment.describe())
     asked = {"url": target.url, "dialect": target.dialect, "codec": target.codec}
     results.report |= {"target": asked | await describe(target)}
@@ -64,14 +65,15 @@ async def run(
     )
     progress.line(table.heading())
     try:
-        for scenario in scenarios:
-            await _measure(bench, scenario, results, progress)
+        rows = [await _measure(bench, scenario, results, progress) for scenario in scenarios]
         if ramp is not None:
             await _climb(bench, ramp, results, progress)
     finally:
         results.save()
         path = directory / html_report.FILE
         path.write_text(html_report.page(results.report, results.records), encoding="utf-8")
+    if rows and not any(row["first_audio_ms"] for row in rows):
+        raise BenchFailed(f"no turn was heard; {path} has what came of each")
     return path
 
 

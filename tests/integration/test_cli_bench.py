@@ -57,6 +57,13 @@ async def test_a_table_and_three_files(url: str, tmp_path: Path, capsys: pytest.
     assert "<svg" in (tmp_path / "out" / "report.html").read_text()
 
 
+async def test_where_no_turn_is_heard_it_fails(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--voice", "nobody", "--scenarios", "alone:whole", "--num-alone", "2", "-o", str(tmp_path))
+    assert await command(url, *options) == 1
+    assert "no turn was heard" in capsys.readouterr().err
+    assert json.loads((tmp_path / "bench.json").read_text())["scenarios"]["alone:whole"]["first_audio_ms"] is None
+
+
 async def test_a_ramp_ends_where_the_server_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with running_gateway(GatewayConfig(max_contexts=2, waiting_contexts=0), FakeEngine()) as url:
         ramp = ("--max-streams", "8", "--ramp", "closed", "--duration-s", "0.3", "--first-audio-ms", "5000")
