@@ -54,6 +54,11 @@ def tls_for(url: str, ca_file: Path | None) -> ssl.SSLContext | None:
         raise InvalidInput(f"{ca_file} holds no certificates in PEM ({error.strerror or error})") from error
 
 
+def untrusted(where: str, error: ssl.SSLCertVerificationError) -> str:
+    """What to say of a certificate that none of those have signed."""
+    return f"{where}: its certificate is not to be trusted ({error.verify_message}); who signs it: ca_file, --ca-file"
+
+
 def proxy_for(url: str) -> Literal[True] | None:
     """The environment's proxy, but never to this machine, whatever no_proxy says."""
     host = urlsplit(url).hostname or ""

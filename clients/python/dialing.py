@@ -13,7 +13,7 @@ from websockets.asyncio.client import connect as connect_socket
 from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus, InvalidURI, WebSocketException
 from websockets.typing import Subprotocol
 
-from voicegate.clients.python.address import proxy_for, stream_url, tls_for
+from voicegate.clients.python.address import proxy_for, stream_url, tls_for, untrusted
 from voicegate.clients.python.errors import ConnectFailed, InvalidInput
 from voicegate.protocol import codec
 from voicegate.protocol import messages as wire
@@ -45,8 +45,7 @@ async def dial(url: str, options: LinkOptions) -> tuple[ClientConnection, wire.R
     except TimeoutError as error:
         raise ConnectFailed(f"{url}: no answer within {options.connect_timeout_s:g} s", is_transient=True) from error
     except ssl.SSLCertVerificationError as error:
-        text = f"{url}: its certificate is not to be trusted ({error.verify_message}); who signs it: ca_file, --ca-file"
-        raise ConnectFailed(text, is_transient=False) from error
+        raise ConnectFailed(untrusted(url, error), is_transient=False) from error
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
         raise ConnectFailed(f"{url}: cannot connect ({reason})", is_transient=True) from error

@@ -78,7 +78,7 @@ def load_engine(
     try:
         with timed("configuration and voices", on_progress):
             model = load_model_config(config.model_dir)
-            voices = _load_voices(config, model)
+            voices = configured_voices(config, model)
         all_stages = load_all_stages(config, model, voices, on_progress)
     except (ValueError, OSError) as error:
         raise EngineError(f"cannot load the model in {config.model_dir}: {error}") from error
@@ -106,7 +106,8 @@ def load_engine(
         return LoadedEngine(core, info, close=running.pop_all().close, voices=keeper, encoders=encoders)
 
 
-def _load_voices(config: EngineConfig, model: ModelConfig) -> Mapping[str, Voice]:
+def configured_voices(config: EngineConfig, model: ModelConfig) -> Mapping[str, Voice]:
+    """The model's own and the user's. Raises EngineError, and as `load_voices` for what is no voice's fault."""
     try:
         return load_voices(config.model_dir, model, config.voices_dir)
     except VoiceError as error:

@@ -223,12 +223,9 @@ def with_layouts_that_fit(
     def memory(config: EngineConfig) -> GpuMemory:
         return memory_apart(config, model, room)[1] if is_llm_apart else gpu_memory(config, model, room)
 
-    num_usual_blocks = memory(usual).voice_blocks
-    num_more_blocks = int(_LAYOUTS_SHARE * memory(usual).num_blocks_in(free_bytes))
-    for each in (config, no_long):
-        if memory(each).voice_blocks <= num_usual_blocks + num_more_blocks:
-            return each
-    return usual
+    least = memory(usual)
+    most_blocks = least.voice_blocks + int(_LAYOUTS_SHARE * least.num_blocks_in(free_bytes))
+    return next((each for each in (config, no_long) if memory(each).voice_blocks <= most_blocks), usual)
 
 
 def token2wav_needs(

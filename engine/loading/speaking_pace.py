@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import EngineError
 from voicegate.engine.llm.backend import LlmBackend, SequenceRequest
-from voicegate.engine.loading.build import set_threads
+from voicegate.engine.loading.build import configured_voices, set_threads
 from voicegate.engine.loading.devices import open_devices, resolved_for_device
 from voicegate.engine.loading.llm import load_llm
 from voicegate.engine.loading.progress import SILENT
@@ -20,7 +20,6 @@ from voicegate.engine.text.segmenter import TextSpan
 from voicegate.engine.text.spoken_length import spoken_letters
 from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.engine.voices.pace import Said
-from voicegate.engine.voices.store import load_voices
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ def measure_pace(
     config = resolved_for_device(config)
     try:
         model = load_model_config(config.model_dir)
-        voices = load_voices(config.model_dir, model, config.voices_dir)
+        voices = configured_voices(config, model)
         if voice_name not in voices:
             raise EngineError(f"{config.model_dir} has no voice {voice_name!r}; it has {', '.join(voices)}")
         voice = voices[voice_name]

@@ -142,10 +142,7 @@ async def _enter_gate(stack: AsyncExitStack, url: str | None, api_key: str | Non
     try:
         return await stack.enter_async_context(_connect_to_default(config, api_key, ca_file))
     except ConnectFailed as error:
-        # A gateway that is there and lets nobody in is starting, draining or full, or asks for a key.
-        if error.status is not None and (error.is_transient or error.status == HTTPStatus.UNAUTHORIZED):
-            raise
-        if error.status is None and not _found_nobody(error):
+        if _is_there(error):
             raise
     note(f"no gateway on port {config.port}: starting one in this process")
     note(f"with the model {config.found_model_dir()}")
@@ -158,10 +155,12 @@ async def _enter_gate(stack: AsyncExitStack, url: str | None, api_key: str | Non
     return await stack.enter_async_context(connect(local_url))
 
 
-def _found_nobody(error: ConnectFailed) -> bool:
-    """Whether the port did not even answer; who speaks TLS, or not, is there."""
+def _is_there(error: ConnectFailed) -> bool:
+    """Whether a gateway is, and lets nobody in: it starts, drains or is full, asks for a key, or speaks TLS or none."""
+    if error.status is not None:
+        return error.is_transient or error.status == HTTPStatus.UNAUTHORIZED
     cause = error.__cause__
-    return isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError)
+    return isinstance(cause, ssl.SSLError) or not isinstance(cause, OSError)
 
 
 def _connect_to_default(config: GatewayConfig, api_key: str | None, ca_file: Path | None) -> Gate:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from voicegate.clients.python.address import key_headers, stream_url, tls_for
+from voicegate.clients.python.address import key_headers, stream_url, tls_for, untrusted
 from voicegate.engine import units
 from voicegate.engine.interface import check_voice_name
 from voicegate.engine.model.config import ModelConfig
@@ -264,8 +264,7 @@ def fetch_voices(url: str, api_key: str | None = None, ca_file: Path | None = No
         response = connection.getresponse()
         body = response.read()
     except ssl.SSLCertVerificationError as error:
-        text = f"{where}: its certificate is not to be trusted ({error.verify_message}); name who signs it by --ca-file"
-        raise CommandError(text) from error
+        raise CommandError(untrusted(where, error)) from error
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise CommandError(f"{where}: cannot connect ({reason}); is the gateway running?") from error

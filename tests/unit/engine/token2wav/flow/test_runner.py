@@ -301,25 +301,20 @@ def test_a_prompt_is_the_same_whatever_runs_between_its_steps() -> None:
     assert torch.equal(beside, alone)
 
 
-@pytest.mark.parametrize("num_steps", [0, 1, 10, 15])
-def test_a_prompt_that_is_given_up_gives_all_its_blocks_back(num_steps: int) -> None:
-    runner = make_runner()
+@pytest.mark.parametrize(
+    ("first_blocks", "num_tokens", "num_blocks", "num_steps"),
+    [
+        *((FirstBlocks(), 60, 2, num_steps) for num_steps in (0, 1, 10, 15)),
+        *((THREE, 65, 7, num_steps) for num_steps in (0, 1, 10, 15, 25, 45, 65)),
+    ],
+)
+def test_a_prompt_that_is_given_up_gives_the_blocks_of_all_its_layouts_back(
+    first_blocks: FirstBlocks, num_tokens: int, num_blocks: int, num_steps: int
+) -> None:
+    runner = make_runner(first_blocks=first_blocks)
     free = runner.num_free_blocks
-    rendering = runner.begin_prompt(make_prompt(60))
-    assert runner.num_free_blocks == free - 2, "all are its own from the beginning"
-    for _ in range(num_steps):
-        assert not rendering.advance()
-    rendering.close()
-    rendering.close()
-    assert runner.num_free_blocks == free
-
-
-@pytest.mark.parametrize("num_steps", [0, 1, 10, 15, 25, 45, 65])
-def test_all_layouts_of_a_prompt_that_is_given_up_give_their_blocks_back(num_steps: int) -> None:
-    runner = make_runner(first_blocks=THREE)
-    free = runner.num_free_blocks
-    rendering = runner.begin_prompt(make_prompt(65))
-    assert runner.num_free_blocks == free - 7, "all are its own from the beginning"
+    rendering = runner.begin_prompt(make_prompt(num_tokens))
+    assert runner.num_free_blocks == free - num_blocks, "all are its own from the beginning"
     for _ in range(num_steps):
         assert not rendering.advance()
     rendering.close()
