@@ -193,6 +193,7 @@ def _with_layouts_that_fit(devices: Devices, config: EngineConfig, model: ModelC
             "fewer_first_blocks",
             num_voices=len(room.prompt_tokens),
             whole_first_block_tokens=fitting.whole_first_block_tokens,
+            lone_first_block_tokens=fitting.lone_first_block_tokens,
             later_first_block_tokens=fitting.later_first_block_tokens,
         )
     return fitting

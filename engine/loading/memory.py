@@ -206,7 +206,10 @@ def spare_room(config: EngineConfig) -> VoiceRoom:
 def first_blocks(config: EngineConfig) -> chunking.FirstBlocks:
     """`config` is resolved."""
     return chunking.FirstBlocks(
-        usual=config.first_block_tokens, short=config.whole_first_block_tokens, long=config.later_first_block_tokens
+        usual=config.first_block_tokens,
+        short=config.whole_first_block_tokens,
+        shortest=config.lone_first_block_tokens,
+        long=config.later_first_block_tokens,
     )
 
 
@@ -215,17 +218,22 @@ def with_layouts_that_fit(
 ) -> EngineConfig:
     """`config`, resolved, without such first blocks as would leave too little for speech beside so many voices.
 
-    The long one goes first: what its listeners gain nobody hears, while the short one is heard sooner.
+    The shortest goes first, which few have, and then the long one: what its listeners gain nobody hears.
     """
-    no_long = replace(config, later_first_block_tokens=config.first_block_tokens)
-    usual = replace(no_long, whole_first_block_tokens=config.first_block_tokens)
+    no_shortest = replace(config, lone_first_block_tokens=config.whole_first_block_tokens)
+    no_long = replace(no_shortest, later_first_block_tokens=config.first_block_tokens)
+    usual = replace(
+        no_long,
+        whole_first_block_tokens=config.first_block_tokens,
+        lone_first_block_tokens=config.first_block_tokens,
+    )
 
     def memory(config: EngineConfig) -> GpuMemory:
         return memory_apart(config, model, room)[1] if is_llm_apart else gpu_memory(config, model, room)
 
     least = memory(usual)
     most_blocks = least.voice_blocks + int(_LAYOUTS_SHARE * least.num_blocks_in(free_bytes))
-    return next((each for each in (config, no_long) if memory(each).voice_blocks <= most_blocks), usual)
+    return next((each for each in (config, no_shortest, no_long) if memory(each).voice_blocks <= most_blocks), usual)
 
 
 def token2wav_needs(

@@ -192,7 +192,7 @@ class EngineCore:
         for utterance in self._roster.stalled(now_s):
             self._change(utterance, self._speaking.read, Utterance.stall)
         for number, (utterance, clause) in enumerate(self._admission.starts(now_s)):
-            self._change(utterance, self._speaking.start, clause, self._roster.has_light_load(num_more=number))
+            self._change(utterance, self._speaking.start, clause, self._roster.load(num_more=number))
         for utterance, clause in self._roster.readings(now_s):
             self._change(utterance, self._speaking.read_again, clause)
         has_prompt_step = self._arrivals.step_if_due()

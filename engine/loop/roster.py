@@ -16,7 +16,7 @@ from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.pipeline import Pipeline
 from voicegate.engine.loop.utterance import Utterance
 from voicegate.engine.policy.alarms import Alarms
-from voicegate.engine.policy.due import Due
+from voicegate.engine.policy.due import Due, Load
 from voicegate.engine.policy.urgency import (
     Limits,
     Rank,
@@ -39,6 +39,10 @@ _EASED_SHARE = 0.4
 # light one.
 _HEAVY_DUE = 17
 _LIGHT_DUE = 9
+
+# Utterances at most, among whom one who begins while nobody has work due most likely is not disturbed before his second
+# block (docs/adr/0087).
+_FEW_LIVE = 4
 
 
 class Attempt(Protocol):
@@ -135,9 +139,12 @@ class Roster:
         self._note_load(now_s)
         return self._due
 
-    def has_light_load(self, *, num_more: int) -> bool:
+    def load(self, *, num_more: int) -> Load:
         """With so many more who have work due, as of the last look."""
-        return self._limits is self._light_limits and len(self._due) + num_more < _HEAVY_DUE
+        num_due = len(self._due) + num_more
+        if self._limits is not self._light_limits or num_due >= _HEAVY_DUE:
+            return Load.HEAVY
+        return Load.LIGHT if num_due or self.num_live > _FEW_LIVE else Load.NONE
 
     def _note_load(self, now_s: float) -> None:
         """By how many have work now; where that makes another guard all are looked at once more."""

@@ -72,6 +72,7 @@ class FirstBlock(Enum):
 
     USUAL = "usual"  # the prompt's `first_block_tokens`
     SHORT = "short"  # fewer: sound sooner, and less of it before the second block is needed
+    SHORTEST = "shortest"  # still fewer, for whoever has the engine to himself
     LONG = "long"  # more: sound later, and less of the prompt is made anew with it
 
 

@@ -19,11 +19,12 @@ class FirstBlocks:
 
     usual: int | None = None  # None: as many as the prompt leaves room for
     short: int | None = None
+    shortest: int | None = None
     long: int | None = None
 
     @property
     def num_layouts(self) -> int:
-        return len({self.usual, self.short, self.long})
+        return len({self.usual, self.short, self.shortest, self.long})
 
 
 def first_block_tokens(num_prompt_tokens: int) -> int:

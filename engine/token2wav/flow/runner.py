@@ -78,7 +78,12 @@ class FlowRunner:
 
     def begin_prompt(self, prompt: FlowPrompt) -> BlockPromptRendering:
         first, num_tokens = self._first_blocks, len(prompt.speech_ids)
-        wanted = {FirstBlock.USUAL: first.usual, FirstBlock.SHORT: first.short, FirstBlock.LONG: first.long}
+        wanted = {
+            FirstBlock.USUAL: first.usual,
+            FirstBlock.SHORT: first.short,
+            FirstBlock.SHORTEST: first.shortest,
+            FirstBlock.LONG: first.long,
+        }
         lead_ins = {kind: chunking.prompt_lead_in(num_tokens, first_block=each) for kind, each in wanted.items()}
         loaded = {each: load_prompt(self.model, prompt, num_lead_in_tokens=each) for each in set(lead_ins.values())}
         layouts = {kind: loaded[lead_in] for kind, lead_in in lead_ins.items()}

@@ -61,8 +61,8 @@ def test_memory_bounds_what_arithmetic_could_do(released: str, capsys: Captured)
     assert cards["L4"]["fits"]
     assert 0 < cards["L4"]["streams_by_memory"] < cards["L40S"]["streams_by_memory"]
     wide = sized(capsys, "--model-dir", released, "--kv-dtype", "bfloat16", "--card", "H200")
-    # As measured: nobody waited for memory at 300 streams, some did at 400.
-    assert wide["H200"]["streams_by_memory"] == pytest.approx(300, rel=0.02)
+    # As measured, when a voice's prompt had one layout: nobody waited for memory at 300 streams, some did at 400.
+    assert 300 * 0.95 < wide["H200"]["streams_by_memory"] < 300
     assert streams_by_memory(-10.0, num_slots=16) == 0
 
 

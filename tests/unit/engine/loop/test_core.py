@@ -18,6 +18,7 @@ from voicegate.engine.llm.backend import SequenceOutput
 from voicegate.engine.loop.clause import Clause
 from voicegate.engine.loop.stages import ReadyVoice
 from voicegate.engine.loop.utterance import Utterance
+from voicegate.engine.policy.due import Load
 from voicegate.engine.policy.urgency import urgency
 from voicegate.engine.voices.pace import VoicePace
 
@@ -327,9 +328,9 @@ def test_only_a_newcomers_beginning_tells_how_long_a_block_takes(monkeypatch: py
     engine = HandDrivenEngine(CONFIG, hollow().stages)
     start, begun = engine.core._speaking.start, []
 
-    def spy(utterance: Utterance, clause: Clause, is_load_light: bool) -> None:
+    def spy(utterance: Utterance, clause: Clause, load: Load) -> None:
         is_newcomer = utterance.deadline_s is None
-        start(utterance, clause, is_load_light)
+        start(utterance, clause, load)
         begun.append((is_newcomer, clause.reading_since_s is not None))
 
     monkeypatch.setattr(engine.core._speaking, "start", spy)

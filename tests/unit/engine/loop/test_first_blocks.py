@@ -17,25 +17,27 @@ from voicegate.engine.loading.build import load_stages
 from voicegate.engine.loop.roster import Roster
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.model.weights import load_state_dict
+from voicegate.engine.policy.due import Load
 from voicegate.engine.token2wav.flow.backend import FirstBlock
 from voicegate.engine.voices.store import load_voices
 
 pytestmark = pytest.mark.unit
 
 TEXT = "Good morning, and welcome back. How was it?"
-THREE = replace(
+FOUR = replace(
     CONFIG,
     whole_first_block_tokens=CONFIG.first_block_tokens - 4,
+    lone_first_block_tokens=CONFIG.first_block_tokens - 6,
     later_first_block_tokens=CONFIG.first_block_tokens + 6,
 )
-USUAL, SHORT, LONG = FirstBlock.USUAL, FirstBlock.SHORT, FirstBlock.LONG
+USUAL, SHORT, SHORTEST, LONG = FirstBlock.USUAL, FirstBlock.SHORT, FirstBlock.SHORTEST, FirstBlock.LONG
 CLAUSE, BISTREAM, INCREMENTAL = SpeakingMode.CLAUSE, SpeakingMode.BISTREAM, SpeakingMode.INCREMENTAL
 
 
 @cache
 def stages() -> Stages:
     model = tiny_stages().model
-    return load_stages(THREE, model, load_voices(THREE.model_dir, model))
+    return load_stages(FOUR, model, load_voices(FOUR.model_dir, model))
 
 
 @pytest.fixture
@@ -53,7 +55,7 @@ def begins(monkeypatch: pytest.MonkeyPatch) -> list[FirstBlock]:
 
 
 def spoken(mode: SpeakingMode, *, set_aside_at: int | None = None) -> bytes:
-    engine = HandDrivenEngine(replace(THREE, llm_ahead_tokens=40), stages())
+    engine = HandDrivenEngine(replace(FOUR, llm_ahead_tokens=40), stages())
     utterance_id = engine.submit("u", mode=mode)
     engine.core.push_text(utterance_id, TEXT)
     engine.core.end_text(utterance_id)
@@ -81,15 +83,15 @@ def with_draws(monkeypatch: pytest.MonkeyPatch, tokens: dict[int, int]) -> HandD
         return torch.full_like(token, tokens[number]) if number in tokens else token
 
     monkeypatch.setattr(runner._sampler, "sample", drawn)
-    return HandDrivenEngine(THREE, replace(stages(), llm=SteppedLlm(runner, HOST_LANE)))
+    return HandDrivenEngine(FOUR, replace(stages(), llm=SteppedLlm(runner, HOST_LANE)))
 
 
 @pytest.mark.parametrize("mode", [CLAUSE, INCREMENTAL])
-def test_of_a_whole_text_the_first_pass_begins_short_and_all_others_long(
+def test_of_a_whole_text_alone_the_first_pass_begins_shortest_and_all_others_long(
     mode: SpeakingMode, begins: list[FirstBlock]
 ) -> None:
     spoken(mode)
-    assert begins == [SHORT, LONG]
+    assert begins == [SHORTEST, LONG]
 
 
 def test_where_when_text_came_is_to_change_nothing_none_does(begins: list[FirstBlock]) -> None:
@@ -98,25 +100,25 @@ def test_where_when_text_came_is_to_change_nothing_none_does(begins: list[FirstB
 
 
 def test_a_sentence_that_is_still_written_begins_as_what_follows_it_needs(begins: list[FirstBlock]) -> None:
-    engine = HandDrivenEngine(THREE, stages())
+    engine = HandDrivenEngine(FOUR, stages())
     heard = engine.speak("u", [f"{word} " for word in TEXT.split()], mode=INCREMENTAL)
     assert isinstance(heard.end, Done)
     assert begins[0] is USUAL
-    assert SHORT not in begins
+    assert not {SHORT, SHORTEST} & {*begins}
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
         ({"seed": 1}, USUAL),  # the same sound is promised, whatever the load
-        ({"speed": 0.8}, SHORT),
+        ({"speed": 0.8}, SHORTEST),
         ({"speed": 1.25}, USUAL),  # of which too little would be heard before the second block
         ({"audio": replace(PCM, frame_ms=60)}, USUAL),
-        ({"audio": replace(PCM, frame_ms=10)}, SHORT),
+        ({"audio": replace(PCM, frame_ms=10)}, SHORTEST),
     ],
 )
 def test_what_was_asked_for_decides(options: dict[str, Any], expected: FirstBlock, begins: list[FirstBlock]) -> None:
-    engine = HandDrivenEngine(THREE, stages())
+    engine = HandDrivenEngine(FOUR, stages())
     utterance_id = UtteranceId("u")
     engine.heard[utterance_id] = Heard()
     request = replace(UtteranceRequest(utterance_id, "rms", PCM, CLAUSE), **options)
@@ -130,14 +132,14 @@ def test_what_was_asked_for_decides(options: dict[str, Any], expected: FirstBloc
 @pytest.mark.parametrize(
     ("seed", "expected"),
     [
-        (None, [SHORT, USUAL, LONG]),
+        (None, [SHORTEST, USUAL, LONG]),
         (1, [USUAL, USUAL, USUAL]),  # the same sound is promised, whenever the text comes
     ],
 )
 def test_who_has_run_dry_is_not_kept_waiting(
     seed: int | None, expected: list[FirstBlock], begins: list[FirstBlock]
 ) -> None:
-    engine = HandDrivenEngine(THREE, stages())
+    engine = HandDrivenEngine(FOUR, stages())
     utterance_id = UtteranceId("u")
     engine.heard[utterance_id] = Heard()
     engine.core.submit(UtteranceRequest(utterance_id, "rms", PCM, CLAUSE, seed=seed), seed=1)
@@ -169,7 +171,7 @@ def test_behind_a_pass_that_is_yet_to_sound_nobody_is_awaited(
     engine = with_draws(monkeypatch, {4: tiny_stages().model.llm.eos_id})
     heard = engine.speak("u", ["Hi! How was it? Good morning to you."], mode=CLAUSE)
     assert isinstance(heard.end, Done)
-    assert begins == [SHORT, LONG, LONG]
+    assert begins == [SHORTEST, LONG, LONG]
 
 
 @pytest.mark.parametrize("drawn_at", [2, 4, 14])
@@ -184,28 +186,28 @@ def test_what_is_drawn_and_not_speech_is_waited_for_by_nobody(drawn_at: int, mon
 
 
 def test_where_many_have_work_nobody_begins_short(begins: list[FirstBlock], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its second block would come too late; of many who come at once those behind the first count, too."""
+    """Its second block would come too late; of many who come at once those before count, too."""
     asked = []
 
-    def light(_: Roster, *, num_more: int) -> bool:
+    def load(_: Roster, *, num_more: int) -> Load:
         asked.append(num_more)
-        return num_more < 1
+        return list(Load)[num_more]
 
-    monkeypatch.setattr(Roster, "has_light_load", light)
-    engine = HandDrivenEngine(THREE, stages())
+    monkeypatch.setattr(Roster, "load", load)
+    engine = HandDrivenEngine(FOUR, stages())
     for name in "abc":
         utterance_id = engine.submit(name)
         engine.core.push_text(utterance_id, "It rains.")
         engine.core.end_text(utterance_id)
     engine.run()
     assert asked == [0, 1, 2]
-    assert begins == [SHORT, USUAL, USUAL]
+    assert begins == [SHORTEST, SHORT, USUAL]
 
 
 def test_it_is_heard_after_fewer_tokens() -> None:
     num_tokens = {}
-    for first, config in (("short", THREE), ("usual", CONFIG)):
-        engine = HandDrivenEngine(config, stages() if first == "short" else tiny_stages())
+    for first, config in (("shortest", FOUR), ("usual", CONFIG)):
+        engine = HandDrivenEngine(config, stages() if first == "shortest" else tiny_stages())
         utterance_id = engine.submit("u")
         engine.core.push_text(utterance_id, TEXT)
         engine.core.end_text(utterance_id)
@@ -215,7 +217,7 @@ def test_it_is_heard_after_fewer_tokens() -> None:
         num_tokens[first] = utterance.clauses[0].num_rendered_tokens
         engine.core.cancel(utterance_id, None)
         engine.run()
-    assert num_tokens == {"short": THREE.whole_first_block_tokens, "usual": CONFIG.first_block_tokens}
+    assert num_tokens == {"shortest": FOUR.lone_first_block_tokens, "usual": CONFIG.first_block_tokens}
 
 
 @pytest.mark.parametrize("steps", [12, 22, 33])
@@ -223,4 +225,4 @@ def test_who_made_way_goes_on_behind_the_same_beginning(steps: int, begins: list
     alone = spoken(CLAUSE)
     begins.clear()
     assert spoken(CLAUSE, set_aside_at=steps) == alone
-    assert begins[:2] == [SHORT, SHORT]
+    assert begins[:2] == [SHORTEST, SHORTEST]

@@ -18,6 +18,7 @@ from voicegate.engine.loop.clause import Clause, ClauseState, Listing
 from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.roster import Roster
 from voicegate.engine.policy.batch_size import BatchSize
+from voicegate.engine.policy.due import Load
 from voicegate.engine.policy.urgency import PRESSING, Limits
 
 pytestmark = pytest.mark.unit
@@ -207,17 +208,41 @@ def test_a_listener_presses_sooner_where_many_have_work() -> None:
     assert not is_pressing()
     others = [roster.joined(GENERATING) for _ in range(15)]
     assert not is_pressing()
-    assert [roster.has_light_load(num_more=number) for number in (0, 1)] == [True, False]
+    assert [roster.load(num_more=number) for number in (0, 1)] == [Load.LIGHT, Load.HEAVY]
     others.append(roster.joined(GENERATING))
     assert is_pressing()
-    assert not roster.has_light_load(num_more=0)
+    assert roster.load(num_more=0) is Load.HEAVY
     for _ in range(8):
         roster.remove(others.pop())
     assert is_pressing(), "a load that comes and goes by a few is the same load"
     roster.remove(others.pop())
     assert not is_pressing()
-    assert roster.has_light_load(num_more=0)
+    assert roster.load(num_more=0) is Load.LIGHT
     assert roster.next_alarm_s(10.0) == pytest.approx(10.05), "and presses by the light guard"
+
+
+def test_among_few_whoever_begins_while_nobody_else_has_work_has_the_engine_to_himself() -> None:
+    roster = Watched()
+    newcomer = roster.joined(WAITING)
+    roster.due(10.0)
+    assert [roster.load(num_more=number) for number in (0, 1)] == [Load.NONE, Load.LIGHT]
+    listeners = [roster.joined(RENDERING, deadline_s=20.0) for _ in range(3)]
+    roster.due(10.0)
+    assert roster.load(num_more=0) is Load.NONE, "they have all that they may have by now"
+    roster.due(17.5)
+    assert roster.load(num_more=0) is Load.LIGHT
+    roster.remove(listeners.pop())
+    listeners += [roster.joined(RENDERING, deadline_s=30.0) for _ in range(2)]
+    for each in listeners[:2]:
+        roster.remove(each)
+    roster.due(17.5)
+    assert roster.num_live == 3
+    assert roster.load(num_more=0) is Load.NONE
+    for _ in range(2):
+        roster.joined(RENDERING, deadline_s=30.0)
+    roster.due(17.5)
+    assert newcomer in roster
+    assert roster.load(num_more=0) is Load.LIGHT, "of so many somebody will have some before the second block is there"
 
 
 # --- the whole loop -------------------------------------------------------------------------------------------
