@@ -40,8 +40,7 @@ _EASED_SHARE = 0.4
 _HEAVY_DUE = 17
 _LIGHT_DUE = 9
 
-# Utterances at most, among whom one who begins while nobody has work due most likely is not disturbed before his second
-# block (docs/adr/0087).
+# Among more, somebody has work before the second block of one who begins while nobody has (docs/adr/0087).
 _FEW_LIVE = 4
 
 
