@@ -91,7 +91,7 @@ doctor: $(READY)  ## check this machine
 	@$(BIN)/voicegate doctor
 
 bench: $(READY)  ## time to first audio and real-time factor by stage, on the CPU
-	@$(BIN)/python -m voicegate.bench.engine
+	$(BIN)/python -m voicegate.bench.engine --json build/engine-cpu.json
 
 clean:
 	rm -rf $(VENV) dist build *.egg-info models/build models/*.egg-info demo.wav demo.opus

@@ -315,7 +315,7 @@ def pages() -> dict[str, str]:
     cpu, quality = results("engine-cpu.json"), results("quality.json")
     if cpu is None or quality is None:
         raise SystemExit(
-            f"{_RESULTS} lacks engine-cpu.json (make bench) or quality.json (python -m voicegate.bench.quality)"
+            f"{_RESULTS} lacks engine-cpu.json or quality.json: see docs/measured.md for the commands that write them"
         )
     sockets = [run for name in _SOCKETS if (run := results(name)) is not None]
     parts = sections(

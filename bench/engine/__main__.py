@@ -42,7 +42,6 @@ from voicegate.engine.interface import EngineError, SpeakingMode
 from voicegate.engine.loading.devices import resolved_for_device
 from voicegate.gateway.logs import configure_logs
 
-_RESULTS: Final = environment.REPOSITORY / "bench" / "results"
 _STAGES: Final = "stages"
 _NUM_STAGE_RUNS: Final = 20
 _NUM_SAMPLES: Final = 100
@@ -125,12 +124,16 @@ def plain_llms_of(options: argparse.Namespace) -> tuple[PlainLlmKind, ...]:
     return tuple(kind for kind in PlainLlmKind if kind.value in options.baseline_llm)
 
 
+def _note(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
 def run_stages(options: argparse.Namespace) -> dict[str, Any]:
     if options.device not in (None, "cpu"):
         raise UsageError("the scenario 'stages' times the CPU; on a GPU name another, such as --scenario all")
     config = with_settings(EngineConfig(options.model, device="cpu", threads=options.threads), options.set)
     voice = options.voices[0] if options.voices else None
-    measured = by_stage(config, voice=voice, num_runs=options.samples or _NUM_STAGE_RUNS)
+    measured = by_stage(config, voice=voice, num_runs=options.samples or _NUM_STAGE_RUNS, tell=_note)
     return {"label": options.label, "environment": environment.describe(), **measured}
 
 
@@ -187,7 +190,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--baseline-utterances", type=int, default=5, help="(default: 5; transformers says one)")
     parser.add_argument("--baseline-dtype", choices=("float32", "bfloat16"), help="(default: bfloat16; CPU: float32)")
     parser.add_argument("--label", default="", help="goes into the result")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="(default of stages: bench/results/engine-cpu.json)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
     return parser
 
 
@@ -198,7 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.scenario == [_STAGES]:
             report = run_stages(options)
-            results_file.save(report, options.json or _RESULTS / "engine-cpu.json")
+            results_file.save(report, options.json)
             print(json.dumps(report, indent=1))
         else:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -6,7 +6,7 @@ engine tells its stages itself (interface.EngineStats).
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -151,11 +151,17 @@ def measure(core: EngineCore, ear: Ear, clock: StageClock, text: str, voice: str
     }
 
 
-def by_stage(config: EngineConfig, *, voice: str | None, num_runs: int) -> dict[str, Any]:
-    """A short sentence and a paragraph. Raises ValueError or EngineError where the model cannot be loaded."""
+def by_stage(
+    config: EngineConfig, *, voice: str | None, num_runs: int, tell: Callable[[str], object]
+) -> dict[str, Any]:
+    """A short sentence and a paragraph; `tell` hears what is next.
+
+    Raises ValueError or EngineError where the model cannot be loaded.
+    """
     set_threads(config)
     # The lead would hold a lone utterance back to real time; here it is to run as fast as it can.
     config = replace(resolved_for_device(replace(config, device="cpu")), lead_ms=_NO_LEAD_MS)
+    tell(f"loading {config.model_dir}")
     started_s = time.perf_counter()
     model = load_model_config(config.model_dir)
     voices = load_voices(config.model_dir, model)
@@ -165,8 +171,10 @@ def by_stage(config: EngineConfig, *, voice: str | None, num_runs: int) -> dict[
     ear = Ear()
     core = EngineCore(config, stages, time.monotonic, ear.hear)
     report: dict[str, Any] = {"voice": voice, "load_s": round(load_s, 2)}
-    speak(core, ear, StageClock(), sentences.PARAGRAPH, voice, seed=10_000)  # warm
+    tell("a paragraph, to be warm")
+    speak(core, ear, StageClock(), sentences.PARAGRAPH, voice, seed=10_000)
     for name, text in (("short", sentences.SHORT), ("paragraph", sentences.PARAGRAPH)):
+        tell(f"the text {name!r}, {num_runs} times")
         with StageClock().watching_vocoder(stages) as clock:
             report[name] = measure(core, ear, clock, text, voice, num_runs)
     return report

@@ -57,7 +57,7 @@ class Devices:
 def choose_device(name: str) -> torch.device:
     """auto: CUDA where there is one. Raises EngineError for a device that is not there."""
     if name == "cuda" and not torch.cuda.is_available():
-        raise EngineError("device 'cuda' was asked for, but torch sees no CUDA device; use --device cpu")
+        raise EngineError("a GPU was asked for (device cuda, or gpus), but torch sees no CUDA device; use --device cpu")
     if name not in ("auto", "cpu", "cuda"):
         raise EngineError(f"unknown device {name!r}; use auto, cpu or cuda")
     if name == "cpu" or not torch.cuda.is_available():

@@ -82,7 +82,7 @@ def config_of_one(shared: EngineConfig, num_engines: int, *, is_gpu: bool) -> En
 
 
 def visible_gpu(number: int, visible: str | None) -> str:
-    """As CUDAVISIBLE_DEVICES_DEVICES of an engine process; ours, where it is set, says what the numbers are of."""
+    """As CUDA_VISIBLE_DEVICES of an engine process; ours, where it is set, says what the numbers are of."""
     if visible is None:
         return str(number)
     names = [name.strip() for name in visible.split(",") if name.strip()]

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from voicegate.clients.python.address import key_headers, stream_url, tls_for, untrusted
+from voicegate.clients.python.refusal import reason_in
 from voicegate.engine import units
 from voicegate.engine.interface import check_voice_name
 from voicegate.engine.model.config import ModelConfig
@@ -271,8 +272,7 @@ def fetch_voices(url: str, api_key: str | None = None, ca_file: Path | None = No
     finally:
         connection.close()
     if response.status != http.HTTPStatus.OK:
-        reason = body.decode(errors="replace").strip().partition("\n")[0][:200]
-        raise CommandError(f"{where} answered HTTP {response.status}: {reason}")
+        raise CommandError(f"{where} answered HTTP {response.status}: {reason_in(body) or response.reason}")
     try:
         return msgspec.json.decode(body, type=Voices)
     except msgspec.DecodeError as error:

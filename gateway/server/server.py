@@ -94,13 +94,14 @@ class Gateway:
         self._resumption = Resumption(resume_limits_of(config), self.quotas, on_return=meters.note_return)
         meters.show_kept_bytes(lambda: self._resumption.num_kept_bytes)
         self._access = Access(keyring_of(config), token_secret_of(config))
+        self._voice_names = VoiceNames(config.named_voices)
         stage = Stage(
             status=self._status,
             sites=sites_of(config),
             access=self._access,
             services=services,
             guests=self.guests,
-            voice_names=VoiceNames(config.named_voices),
+            voice_names=self._voice_names,
             max_body_bytes=config.max_message_bytes,
             takes_voices=config.enrolment,
             max_voices=config.max_voices,
@@ -200,6 +201,8 @@ class Gateway:
             self._manager.ready()
             self.settled.set()
             info = self._info
+            if astray := self._voice_names.astray(info):
+                log.warning("voice_aliases_of_no_voice", aliases=astray, instead=info.default_voice)
             log.info("ready", model=info.model, voices=len(info.voices), flow=info.flow, vocoder=info.vocoder)
             await self._dispatcher.run()
         except EngineError as error:

@@ -14,6 +14,11 @@ from voicegate.engine.interface import EngineInfo
 class VoiceNames:
     aliases: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))  # theirs -> ours
 
+    def astray(self, info: EngineInfo) -> dict[str, str]:
+        """The aliases that stand for none of ours, so that the default voice answers to them."""
+        ours = {voice.name for voice in info.voices}
+        return {theirs: name for theirs, name in self.aliases.items() if name not in ours}
+
     def resolve(self, name: str | None, info: EngineInfo) -> str:
         """Ours of that name; else what the alias stands for; else the default voice."""
         ours = {voice.name for voice in info.voices}

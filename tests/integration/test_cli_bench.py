@@ -72,6 +72,15 @@ async def test_a_ramp_ends_where_the_server_does(tmp_path: Path, capsys: pytest.
     assert json.loads((tmp_path / "bench.json").read_text())["sustained"]["num_streams"] == 2
 
 
+async def test_a_refusal_says_what_the_server_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key_file = tmp_path / "keys.json"
+    assert await asyncio.to_thread(run, ("keys", "add", "ben", "--api-keys-file", str(key_file))) == 0
+    config = GatewayConfig(api_keys_file=key_file)
+    async with running_gateway(config, FakeEngine()) as url:
+        assert await command(url, "--scenarios", "closed:1", "-o", str(tmp_path)) == 1
+    assert "answered HTTP 401: this server asks for a key" in capsys.readouterr().err.splitlines()[-1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
+from structlog.testing import capture_logs
 
 from tests.integration.http_client import PCM, RawRequest, audio_of_events, native_packets, native_pcm, post
 from tests.integration.raw_client import get
@@ -66,6 +67,18 @@ async def test_a_voice_is_ours_or_an_alias_or_the_default() -> None:
         _, headers, _ = await post(served.url, SPEECH, asked(voice={"id": "nova"}))
         assert headers["x-voice"] == "drone"
         assert [request.voice for request in served.engine.requests] == ["drone", "drone", "hum", "hum", "drone"]
+
+
+async def test_an_alias_of_no_voice_is_in_the_log() -> None:
+    with capture_logs() as logs:
+        async with serving(voice_aliases="nova=drone, echo=nobody"):
+            pass
+    assert {
+        "event": "voice_aliases_of_no_voice",
+        "aliases": {"echo": "nobody"},
+        "instead": "hum",
+        "log_level": "warning",
+    } in logs
 
 
 async def test_what_is_asked_for_reaches_the_engine() -> None:

@@ -8,12 +8,13 @@ from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as connect_socket
-from websockets.exceptions import ConnectionClosed, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.typing import Subprotocol
 
 from voicegate.clients.bench.dialects.conversation import Chunk, Connect, Conversation, ConversationLost, Ended
 from voicegate.clients.bench.plan import Reader, Target, Turn
 from voicegate.clients.python.errors import InvalidInput
+from voicegate.clients.python.refusal import reason_in
 from voicegate.protocol.errors import ProtocolViolation
 
 _TIMEOUT_S: Final = 15.0
@@ -143,6 +144,9 @@ def speaking(
                 return SocketConversation(
                     connection, phrases_of(target, await connection.recv() if is_greeted else None)
                 )
+        except InvalidStatus as error:
+            reason = reason_in(error.response.body or b"") or error.response.reason_phrase
+            raise ConversationLost(f"{url} answered HTTP {error.response.status_code}: {reason}") from error
         except (OSError, TimeoutError, WebSocketException) as error:
             raise ConversationLost(f"{url}: cannot connect ({str(error) or type(error).__name__})") from error
         except ProtocolViolation as error:

@@ -17,3 +17,7 @@ NAMES = VoiceNames({"nova": "bob", "bob": "anna", "echo": "gone"})
 )
 def test_ours_then_an_alias_then_the_default(name: str | None, expected: str) -> None:
     assert NAMES.resolve(name, INFO) == expected
+
+
+def test_an_alias_of_no_voice_is_told_apart() -> None:
+    assert NAMES.astray(INFO) == {"echo": "gone"}

@@ -1,0 +1,19 @@
+"""What a server says in the body of an HTTP answer with which it refuses. Pure."""
+
+import json
+from typing import Final
+
+_MOST_CHARS: Final = 200
+
+
+def reason_in(body: bytes | bytearray) -> str:
+    """Its message where it is the JSON of a gateway, of ours or of a vendor's kind; else its first line; or ""."""
+    line = body.decode(errors="replace").strip().partition("\n")[0].rstrip()
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return line[:_MOST_CHARS]
+    for key in ("error", "message"):
+        if isinstance(said, dict):
+            said = said.get(key, said)
+    return (said if isinstance(said, str) else line)[:_MOST_CHARS]
