@@ -81,8 +81,11 @@ async def _say(options: argparse.Namespace) -> None:
     if target.file is not None:
         write_audio(target.file, context.opened, audio)
         note(f"wrote {target.file}")
-    for line in timeline_lines(timeline_of(context, audio)):
+    timeline = timeline_of(context, audio)
+    for line in timeline_lines(timeline):
         note(line)
+    if timeline is None and (languages := gate.ready.languages):
+        note(f"the model speaks {', '.join(languages)}, and may know no letter of another script")
 
 
 @dataclass(frozen=True, slots=True)

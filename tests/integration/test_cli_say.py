@@ -97,7 +97,9 @@ async def test_stdin_is_spoken_as_it_arrives(
 async def test_nothing_to_say_is_an_empty_file(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "none.wav"
     assert await command("say", "", "--url", url, "-o", str(path)) == 0
-    assert "nothing to say" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "nothing to say" in err
+    assert "the model speaks en, zh" in err
     assert wav_ms(path) == 0
 
 
