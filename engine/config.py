@@ -174,7 +174,8 @@ class EngineConfig:
     # Voices added while the engine runs are kept here; without it they last until it ends.
     voices_dir: Path | None = None
     # Voices that may be added while the engine runs, and the longest prompt that they and the LLM's slots have room
-    # for: a second of prompt costs a flow block. Higher -> more and longer voices; lower -> more streams.
+    # for: a second of prompt costs a flow block, or up to four, see above. Higher -> more and longer voices; lower ->
+    # more streams.
     spare_voices: int = 2
     spare_voice_tokens: int = 250
 

@@ -191,7 +191,7 @@ def _with_layouts_that_fit(devices: Devices, config: EngineConfig, model: ModelC
     if fitting != config:
         log.info(
             "fewer_first_blocks",
-            num_voices=len(room.prompt_tokens),
+            num_prompts=len(room.prompt_tokens),  # the spare voices' among them
             whole_first_block_tokens=fitting.whole_first_block_tokens,
             lone_first_block_tokens=fitting.lone_first_block_tokens,
             later_first_block_tokens=fitting.later_first_block_tokens,

@@ -51,7 +51,7 @@ _STEPAUDIO2_DIM: Final = 512
 PROCESS_BYTES: Final = 1200 << 20
 
 # Of the flow's blocks, that voices' prompts may take for first blocks other than the usual. Higher -> more voices are
-# heard as ADR 0081 and 0085 have it; lower -> more streams beside them.
+# heard as ADR 0081, 0085 and 0087 have it; lower -> more streams beside them.
 _LAYOUTS_SHARE: Final = 1 / 8
 
 GIB: Final = 1 << 30

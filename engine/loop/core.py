@@ -192,7 +192,7 @@ class EngineCore:
         for utterance in self._roster.stalled(now_s):
             self._change(utterance, self._speaking.read, Utterance.stall)
         for number, (utterance, clause) in enumerate(self._admission.starts(now_s)):
-            self._change(utterance, self._speaking.start, clause, self._roster.load(num_more=number))
+            self._change(utterance, self._speaking.start, clause, self._roster.company(num_more=number))
         for utterance, clause in self._roster.readings(now_s):
             self._change(utterance, self._speaking.read_again, clause)
         has_prompt_step = self._arrivals.step_if_due()
@@ -332,12 +332,12 @@ class EngineCore:
 
     def _begin_blocks(self, keys: Iterable[int]) -> None:
         # A launch that failed just now has ended utterances; their blocks and batches went with them.
-        utterances = self._roster.of(keys)
+        utterances, token2wav = self._roster.of(keys), self._pipeline.token2wav
+        # Where one was begun early it goes alone, and fails alone; the others' turn comes next.
+        utterances = [each for each in utterances if token2wav.is_begun_early(each.clauses[0])] or utterances
         clauses = [utterance.clauses[0] for utterance in utterances]
         if clauses:
-            begin = partial(
-                self._pipeline.token2wav.begin, is_first=all(each.deadline_s is None for each in utterances)
-            )
+            begin = partial(token2wav.begin, is_first=all(each.deadline_s is None for each in utterances))
             number = self._attempt_together(clauses, begin, clauses)
             if number is not None:
                 self._advance(number)
@@ -357,15 +357,12 @@ class EngineCore:
         holders = self._roster.holders(now_s)
         if len(holders) > 1:
             log.warning("clause_set_aside", utterance=holders[-1].utterance_id, num_active=self._pipeline.num_active)
-            self._change(holders[-1], self._set_aside)
+            self._change(holders[-1], self._speaking.set_aside)
             return
         # Whoever holds some alone has all there is; where nobody does, there is none.
         for utterance in holders or self._roster.of([view.key for view in self._roster.due(now_s)]):
             log.error("flow_memory_exhausted", utterance=utterance.utterance_id)
             self._change(utterance, self._fail, _TOO_LONG)
-
-    def _set_aside(self, utterance: Utterance) -> None:
-        self._pipeline.set_aside(utterance.clauses[0])
 
     # --- ends -------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ With hundreds of streams most have enough audio ahead or wait for text. Whatever
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import NamedTuple, Protocol, TypeVar, TypeVarTuple
 
 from voicegate.engine.config import EngineConfig
@@ -16,7 +15,8 @@ from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.pipeline import Pipeline
 from voicegate.engine.loop.utterance import Utterance
 from voicegate.engine.policy.alarms import Alarms
-from voicegate.engine.policy.due import Due, Load
+from voicegate.engine.policy.company import Company, Crowd
+from voicegate.engine.policy.due import Due
 from voicegate.engine.policy.urgency import (
     Limits,
     Rank,
@@ -34,14 +34,6 @@ _Result = TypeVar("_Result")
 # Higher -> more is made that a barge-in throws away; lower -> newcomers find no room when more of them come.
 _TIGHT_SHARE = 0.3
 _EASED_SHARE = 0.4
-
-# Utterances with work due at a time, from which on listeners have the whole guard of Limits, and below which again the
-# light one.
-_HEAVY_DUE = 17
-_LIGHT_DUE = 9
-
-# Among more, somebody has work before the second block of one who begins while nobody has (docs/adr/0087).
-_FEW_LIVE = 4
 
 
 class Attempt(Protocol):
@@ -63,10 +55,8 @@ class Roster:
         self, config: EngineConfig, limits: Limits, pipeline: Pipeline, growth: Growth, attempt: Attempt
     ) -> None:
         self._config = config
-        is_same = limits.light_guard_s == limits.guard_s  # then nobody has to be looked at again
-        self._light_limits = limits if is_same else replace(limits, guard_s=limits.light_guard_s)
-        self._heavy_limits = limits
-        self._limits = self._light_limits
+        self._crowd = Crowd(limits)
+        self._limits = self._crowd.limits
         self._pipeline = pipeline
         self._growth = growth
         self._attempt = attempt
@@ -84,6 +74,7 @@ class Roster:
         self._pressing: set[int] = set()  # of those who wait
         self._readers: set[int] = set()
         self._stalled: set[int] = set()
+        self._speakers: set[int] = set()  # who have something to say
         self._again: dict[int, Clause] = {}  # paused passes that are to be read again
         self._generating: dict[int, Clause] = {}  # whose LLM passes go on
         self._news_tokens: dict[int, int] = {}  # with so many of that pass something is new; none: with any
@@ -105,7 +96,7 @@ class Roster:
         self._due.drop(key)
         for needs in (self._waiting, self._again, self._generating, self._news_tokens):
             needs.pop(key, None)
-        for keys in (self._pressing, self._readers, self._stalled):
+        for keys in (self._pressing, self._readers, self._stalled, self._speakers):
             keys.discard(key)
         self._alarms.set(key, math.inf)
 
@@ -135,24 +126,16 @@ class Roster:
     def due(self, now_s: float) -> Due:
         """Work that may be done now. Whether an LLM step is among it may be out of date: see `passes`."""
         self._refresh(now_s)
-        self._note_load(now_s)
+        if self._crowd.note(len(self._due)):
+            self._limits = self._crowd.limits
+            self._changed.update(self._utterances)  # who presses by other limits
+            self._refresh(now_s)
         return self._due
 
-    def load(self, *, num_more: int) -> Load:
-        """With so many more who have work due, as of the last look."""
+    def company(self, *, num_more: int) -> Company:
+        """Of whoever begins now behind so many who have begun since the last look."""
         num_due = len(self._due) + num_more
-        if self._limits is not self._light_limits or num_due >= _HEAVY_DUE:
-            return Load.HEAVY
-        return Load.LIGHT if num_due or self.num_live > _FEW_LIVE else Load.NONE
-
-    def _note_load(self, now_s: float) -> None:
-        """By how many have work now; where that makes another guard all are looked at once more."""
-        is_heavy = len(self._due) >= (_LIGHT_DUE if self._limits is self._heavy_limits else _HEAVY_DUE)
-        limits = self._heavy_limits if is_heavy else self._light_limits
-        if limits is not self._limits:
-            self._limits = limits
-            self._changed.update(self._utterances)
-            self._refresh(now_s)
+        return self._crowd.company(num_due, num_speakers=len(self._speakers), num_waiting=self.num_waiting)
 
     def passes(self, keys: Iterable[int]) -> list[Clause]:
         """Of these, the clauses whose LLM pass goes on, as of the last look.
@@ -281,6 +264,7 @@ class Roster:
         room_s = self._note_waiting(utterance, roomless, now_s)
         stalls_s = utterance.stalls_at_s(self._stall_s, self._stall_lead_s)
         _note(self._stalled, key, stalls_s <= now_s)
+        _note(self._speakers, key, bool(utterance.clauses))
         _note(self._readers, key, utterance.feed.wants_reading)
         alarm_s = math.inf
         for moment_s in (work_s, room_s, stalls_s, reads_s):

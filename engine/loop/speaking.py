@@ -16,18 +16,18 @@ from voicegate.engine.loop.clause import Clause, ClauseState
 from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.pipeline import Pipeline
 from voicegate.engine.loop.utterance import Utterance
-from voicegate.engine.policy.due import Load
+from voicegate.engine.policy.company import Company
 from voicegate.engine.token2wav.flow.backend import FirstBlock
 
 log = structlog.get_logger()
 
-_SHORT_FRAME_MS: Final = 20  # the usual packet, of which a short first block has seven
+_SHORT_FRAME_MS: Final = 20  # the usual packet, of which a short first block has seven and the shortest three
 
 # Of a whole text's first pass. The second block has to come in time.
 _OPENINGS: Final = {
-    Load.NONE: FirstBlock.SHORTEST,
-    Load.LIGHT: FirstBlock.SHORT,
-    Load.HEAVY: FirstBlock.USUAL,
+    Company.NONE: FirstBlock.SHORTEST,
+    Company.FEW: FirstBlock.SHORT,
+    Company.MANY: FirstBlock.USUAL,
 }
 
 
@@ -54,14 +54,14 @@ class Speaking:
                 self._pipeline.feed(clause)
         self._retire_spoken(utterance)
 
-    def start(self, utterance: Utterance, clause: Clause, load: Load) -> None:
+    def start(self, utterance: Utterance, clause: Clause, company: Company) -> None:
         """There is room for it: its pass begins, or what was set aside sounds again."""
         if clause.is_set_aside:
             self._pipeline.render(clause, utterance.voice, speed=utterance.request.speed)
             return
         until = self._until(utterance, clause)
         clause.is_opening = until is None and not utterance.feed.is_bistream and not utterance.num_started_clauses
-        clause.first_block = self._first_block(utterance, clause, load, is_growing=until is not None)
+        clause.first_block = self._first_block(utterance, clause, company, is_growing=until is not None)
         self._pipeline.start(
             clause,
             utterance.voice,
@@ -77,7 +77,7 @@ class Speaking:
         if utterance.stamps.llm_started_s is None:
             utterance.stamps.llm_started_s = clause.begun_s
 
-    def _first_block(self, utterance: Utterance, clause: Clause, load: Load, *, is_growing: bool) -> FirstBlock:
+    def _first_block(self, utterance: Utterance, clause: Clause, company: Company, *, is_growing: bool) -> FirstBlock:
         """Of a sentence that is still written it goes by what is known, so by the usual number.
 
         Who has given a seed is promised the same sound whatever the load, and whenever the text comes.
@@ -86,12 +86,17 @@ class Speaking:
         if request.seed is not None or is_growing or utterance.feed.is_bistream:
             return FirstBlock.USUAL
         if clause.is_opening:
-            return _OPENINGS[load] if _is_short_heard(request) else FirstBlock.USUAL
+            return _OPENINGS[company] if _is_short_heard(request) else FirstBlock.USUAL
         if utterance.deadline_s is None:  # passes before it gave no sound yet, or none at all
             is_awaited = utterance.clauses[0] is clause
         else:
             is_awaited = utterance.deadline_s <= self._clock()
         return FirstBlock.USUAL if is_awaited else FirstBlock.LONG
+
+    def set_aside(self, utterance: Utterance) -> None:
+        """Whole: for what a clause behind the front one holds, the front one would wait for ever."""
+        for clause in utterance.clauses:
+            self._pipeline.set_aside(clause)
 
     def read_again(self, utterance: Utterance, clause: Clause) -> None:
         """A pass of text that grows goes on, with all words known by now."""

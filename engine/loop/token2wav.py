@@ -93,14 +93,15 @@ class Token2wav:
             if self._flow.foresee(rendering.flow, first_draws):
                 self._early_end = self._lane.mark()
 
+    def is_begun_early(self, clause: Clause) -> bool:
+        """Its block, before its tokens were known; nobody else is in that launch."""
+        return clause.rendering is not None and self._flow.is_begun_early(clause.rendering.flow)
+
     def begin(self, clauses: Sequence[Clause], *, is_first: bool) -> int:
         """Start solving the clauses' ready blocks together; returns the batch's number.
 
         `is_first`: none of their listeners has heard anything.
         """
-        early = [each for each in clauses if each.rendering and self._flow.is_begun_early(each.rendering.flow)]
-        if early:  # the others' turn comes next
-            clauses, is_first = early, True
         streams = [each.rendering.flow for each in clauses if each.rendering is not None]
         # A processor is shared by all: whoever is more urgent comes between any two steps.
         num_frames = sum(each.next_num_frames for each in streams)

@@ -4,21 +4,12 @@ Hundreds may be due, and few of them change between two decisions.
 """
 
 from collections.abc import Iterator
-from enum import Enum
 from operator import itemgetter
 from typing import Final
 
 from voicegate.engine.policy.urgency import CALM, LISTENER, Rank, StreamView
 
 _RANK: Final = itemgetter(0)
-
-
-class Load(Enum):
-    """How many have work due: with whom a newcomer's blocks share the device."""
-
-    NONE = "none"  # nobody else has, and few are there who could
-    LIGHT = "light"
-    HEAVY = "heavy"
 
 
 class Side:

@@ -138,6 +138,7 @@ def size(card: Card, config: GatewayConfig, model: "ModelConfig") -> Sized:
             gpu_memory,
             memory_apart,
             spare_room,
+            with_layouts_that_fit,
         )
         from voicegate.gateway.cli.engine_settings import engine_config  # noqa: PLC0415
 
@@ -148,10 +149,10 @@ def size(card: Card, config: GatewayConfig, model: "ModelConfig") -> Sized:
     except (ValueError, EngineError) as error:
         raise CommandError(str(error)) from error
     num_token2wavs = max(len(resolved.token2wav_devices), 1)
-    room = spare_room(resolved)
+    room, free_bytes = spare_room(resolved), card.gpu.memory_bytes - PROCESS_BYTES
+    resolved = with_layouts_that_fit(resolved, model, room, free_bytes, is_llm_apart=resolved.is_disaggregated)
     parts = memory_apart(resolved, model, room) if resolved.is_disaggregated else (gpu_memory(resolved, model, room),)
     memory, least_bytes = parts[-1], max(part.least_bytes for part in parts)
-    free_bytes = card.gpu.memory_bytes - PROCESS_BYTES
     fits = least_bytes <= free_bytes
     blocks = memory.num_blocks_in(free_bytes) if fits else 0
     is_of_that_size = abs(memory.num_weights / MEASURED_WEIGHTS - 1) < _WEIGHTS_TOLERANCE

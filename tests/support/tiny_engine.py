@@ -204,6 +204,8 @@ class HandDrivenEngine:
         """Until nothing is left to do."""
         for _ in range(max_steps):
             if not self.step():
+                roster = self.core._roster
+                assert not roster.num_waiting or roster.next_alarm_s(self.now_s) is not None, "room that nobody holds"
                 return
         raise AssertionError("the engine is still busy")
 

@@ -78,7 +78,7 @@ def _check_memory(config: GatewayConfig, number: int, wanted: WantedDevices) -> 
     import torch  # noqa: PLC0415 - as above
 
     from voicegate.engine.config import REFERENCE_GPU  # noqa: PLC0415
-    from voicegate.engine.loading.memory import gpu_memory, memory_apart, spare_room  # noqa: PLC0415
+    from voicegate.engine.loading.memory import gpu_memory, memory_apart, spare_room, with_layouts_that_fit  # noqa: PLC0415
     from voicegate.gateway.cli.engine_settings import engine_config  # noqa: PLC0415
 
     free_bytes, total_bytes = torch.cuda.mem_get_info(number)
@@ -88,11 +88,13 @@ def _check_memory(config: GatewayConfig, number: int, wanted: WantedDevices) -> 
     try:
         resolved = engine_config(config).resolved("cuda", replace(REFERENCE_GPU, memory_bytes=total_bytes))
         model = check_config(config.found_model_dir())
-        if resolved.is_disaggregated:
-            of_llm, of_token2wav = memory_apart(resolved, model, spare_room(resolved))
+        room, is_llm_apart = spare_room(resolved), resolved.is_disaggregated
+        resolved = with_layouts_that_fit(resolved, model, room, free_bytes, is_llm_apart=is_llm_apart)
+        if is_llm_apart:
+            of_llm, of_token2wav = memory_apart(resolved, model, room)
             memory = of_llm if resolved.llm_device == f"cuda:{number}" else of_token2wav
         else:
-            memory = gpu_memory(resolved, model, spare_room(resolved))
+            memory = gpu_memory(resolved, model, room)
         needed_bytes = memory.least_bytes
     except (ConfigError, UnfitFile):  # told where the model is checked
         needed_bytes = 0

@@ -192,7 +192,7 @@ def test_a_start_with_many_voices_has_fewer_first_blocks(monkeypatch: pytest.Mon
         fitting = loaded_with(monkeypatch, config, Devices(device, (device,)), room, {device: 79 * GIB})
     left = {"whole_first_block_tokens": 10, "lone_first_block_tokens": 10, "later_first_block_tokens": 10}
     assert {name: getattr(fitting, name) for name in left} == left
-    assert {"event": "fewer_first_blocks", "num_voices": 20, **left, "log_level": "info"} in logs
+    assert {"event": "fewer_first_blocks", "num_prompts": 20, **left, "log_level": "info"} in logs
 
 
 def test_of_several_gpus_the_shortest_with_a_flow_decides(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from voicegate.engine.loading.build import load_stages
 from voicegate.engine.loop.roster import Roster
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.model.weights import load_state_dict
-from voicegate.engine.policy.due import Load
+from voicegate.engine.policy.company import Company
 from voicegate.engine.token2wav.flow.backend import FirstBlock
 from voicegate.engine.voices.store import load_voices
 
@@ -63,7 +63,7 @@ def spoken(mode: SpeakingMode, *, set_aside_at: int | None = None) -> bytes:
         for _ in range(set_aside_at):
             engine.step()
         (utterance,) = engine.core._roster
-        engine.core._change(utterance, engine.core._set_aside)
+        engine.core._change(utterance, engine.core._speaking.set_aside)
     engine.run()
     assert isinstance(engine.heard[utterance_id].end, Done)
     return engine.heard[utterance_id].pcm
@@ -185,15 +185,17 @@ def test_what_is_drawn_and_not_speech_is_waited_for_by_nobody(drawn_at: int, mon
     assert heard.pcm
 
 
-def test_where_many_have_work_nobody_begins_short(begins: list[FirstBlock], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_more_have_work_the_longer_whoever_begins_begins(
+    begins: list[FirstBlock], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its second block would come too late; of many who come at once those before count, too."""
     asked = []
 
-    def load(_: Roster, *, num_more: int) -> Load:
+    def company(_: Roster, *, num_more: int) -> Company:
         asked.append(num_more)
-        return list(Load)[num_more]
+        return list(Company)[num_more]
 
-    monkeypatch.setattr(Roster, "load", load)
+    monkeypatch.setattr(Roster, "company", company)
     engine = HandDrivenEngine(FOUR, stages())
     for name in "abc":
         utterance_id = engine.submit(name)

@@ -18,7 +18,7 @@ from voicegate.engine.loop.clause import Clause, ClauseState, Listing
 from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.roster import Roster
 from voicegate.engine.policy.batch_size import BatchSize
-from voicegate.engine.policy.due import Load
+from voicegate.engine.policy.company import Company
 from voicegate.engine.policy.urgency import PRESSING, Limits
 
 pytestmark = pytest.mark.unit
@@ -208,41 +208,63 @@ def test_a_listener_presses_sooner_where_many_have_work() -> None:
     assert not is_pressing()
     others = [roster.joined(GENERATING) for _ in range(15)]
     assert not is_pressing()
-    assert [roster.load(num_more=number) for number in (0, 1)] == [Load.LIGHT, Load.HEAVY]
+    assert [roster.company(num_more=number) for number in (0, 1)] == [Company.FEW, Company.MANY]
     others.append(roster.joined(GENERATING))
     assert is_pressing()
-    assert roster.load(num_more=0) is Load.HEAVY
+    assert roster.company(num_more=0) is Company.MANY
     for _ in range(8):
         roster.remove(others.pop())
     assert is_pressing(), "a load that comes and goes by a few is the same load"
     roster.remove(others.pop())
     assert not is_pressing()
-    assert roster.load(num_more=0) is Load.LIGHT
+    assert roster.company(num_more=0) is Company.FEW
     assert roster.next_alarm_s(10.0) == pytest.approx(10.05), "and presses by the light guard"
 
 
 def test_among_few_whoever_begins_while_nobody_else_has_work_has_the_engine_to_himself() -> None:
     roster = Watched()
+    for _ in range(20):
+        roster.joined()  # they may speak one day
     newcomer = roster.joined(WAITING)
     roster.due(10.0)
-    assert [roster.load(num_more=number) for number in (0, 1)] == [Load.NONE, Load.LIGHT]
+    assert [roster.company(num_more=number) for number in (0, 1)] == [Company.NONE, Company.FEW]
+    roster.joined(WAITING)
+    roster.due(10.0)
+    assert roster.company(num_more=0) is Company.FEW, "he who waits, too, begins in this very step"
+    roster.remove(newcomer)
     listeners = [roster.joined(RENDERING, deadline_s=20.0) for _ in range(3)]
     roster.due(10.0)
-    assert roster.load(num_more=0) is Load.NONE, "they have all that they may have by now"
+    assert roster.company(num_more=0) is Company.NONE, "they have all that they may have by now"
     roster.due(17.5)
-    assert roster.load(num_more=0) is Load.LIGHT
-    roster.remove(listeners.pop())
-    listeners += [roster.joined(RENDERING, deadline_s=30.0) for _ in range(2)]
-    for each in listeners[:2]:
+    assert roster.company(num_more=0) is Company.FEW
+    for each in listeners:
         roster.remove(each)
-    roster.due(17.5)
-    assert roster.num_live == 3
-    assert roster.load(num_more=0) is Load.NONE
-    for _ in range(2):
+    for _ in range(4):
         roster.joined(RENDERING, deadline_s=30.0)
     roster.due(17.5)
-    assert newcomer in roster
-    assert roster.load(num_more=0) is Load.LIGHT, "of so many somebody will have some before the second block is there"
+    assert roster.company(num_more=0) is Company.FEW, "of so many somebody has work before his second block is there"
+
+
+def test_beside_an_llm_that_others_have_nobody_is_known_to_be_alone() -> None:
+    roster = Watched(replace(LIMITS, is_llm_apart=True))
+    roster.joined(WAITING)
+    roster.due(10.0)
+    assert roster.company(num_more=0) is Company.FEW
+
+
+def test_many_who_are_gone_are_nobodys_company() -> None:
+    roster = Watched(replace(LIMITS, guard_s=0.15, light_guard_s=0.05))
+    many = [roster.joined(GENERATING) for _ in range(17)]
+    roster.due(10.0)
+    roster.joined(WAITING)
+    roster.waiting(10.0, only_pressing=False)
+    assert roster.company(num_more=0) is Company.MANY
+    for each in many[:9]:
+        roster.remove(each)
+    assert roster.company(num_more=0) is Company.FEW
+    for each in many[9:]:
+        roster.remove(each)
+    assert roster.company(num_more=0) is Company.NONE
 
 
 # --- the whole loop -------------------------------------------------------------------------------------------

@@ -1,0 +1,49 @@
+"""With how many others whoever begins now shares the device, and when listeners press by that. Pure."""
+
+from dataclasses import replace
+from enum import Enum
+from typing import Final
+
+from voicegate.engine.policy.urgency import Limits
+
+# Utterances with work due at a time, from which on listeners have the whole guard of Limits, and below which again the
+# light one.
+_MANY_DUE: Final = 17
+_FEW_DUE: Final = 9
+# Who have something to say at all, whoever begins among them. Of more, somebody has work before the second block of
+# one who begins while nobody has (docs/adr/0087).
+_FEW_SPEAKERS: Final = 4
+
+
+class Company(Enum):
+    NONE = "none"  # nobody else has work, and few could have
+    FEW = "few"
+    MANY = "many"
+
+
+class Crowd:
+    """Of those who have work due. `limits` are the ones to go by."""
+
+    def __init__(self, limits: Limits) -> None:
+        is_same = limits.light_guard_s == limits.guard_s  # then nobody has to be looked at again
+        self._among_few = limits if is_same else replace(limits, guard_s=limits.light_guard_s)
+        self._among_many = limits
+        self._are_many = False
+        self.limits = self._among_few
+
+    def note(self, num_due: int) -> bool:
+        """Whether that makes it others."""
+        self._are_many = self._would_be_many(num_due)
+        before, self.limits = self.limits, self._among_many if self._are_many else self._among_few
+        return self.limits is not before
+
+    def company(self, num_due: int, *, num_speakers: int, num_waiting: int) -> Company:
+        """Of one who waits for room and is to begin now: so many wait, him among them."""
+        if self._would_be_many(num_due):
+            return Company.MANY
+        # An LLM of several token2wavs has rows of which nothing is known here.
+        is_alone = not num_due and num_waiting <= 1 and num_speakers <= _FEW_SPEAKERS and not self.limits.is_llm_apart
+        return Company.NONE if is_alone else Company.FEW
+
+    def _would_be_many(self, num_due: int) -> bool:
+        return num_due >= (_FEW_DUE if self._are_many else _MANY_DUE)
