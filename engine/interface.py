@@ -257,7 +257,7 @@ def check_instruct(instruct: str | None, info: EngineInfo) -> None:
     if instruct is None or not instruct.strip():
         return
     if not info.max_instruct_chars:
-        raise Unsupported(f"model {info.model!r} does not follow instructions; leave `instruct` out")
+        raise Unsupported(f"model {info.model!r} does not follow instructions: leave `instruct` (`instructions`) out")
     if len(instruct) > info.max_instruct_chars:
         raise BadRequest(
             f"instruct has {len(instruct)} characters; model {info.model!r} takes {info.max_instruct_chars}"

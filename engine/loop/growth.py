@@ -61,7 +61,7 @@ class Growth:
                 return _NEVER
             needed = self._to_begin(utterance, first, now_s)
         else:
-            needed = self._to_go_on(utterance, target, is_dry=dry_s <= now_s)
+            needed = self._to_go_on(utterance, target, is_dry=dry_s <= now_s and not utterance.pace.has_paused(now_s))
         growing = utterance.feed.grow() if needed.are_there(**utterance.feed.pending_letters) else None
         if growing is None or not _has_words(growing, needed):
             return (target, dry_s) if now_s < dry_s else _NEVER

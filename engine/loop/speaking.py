@@ -144,6 +144,8 @@ class Speaking:
             utterance.clauses.popleft()
             utterance.answer_flushes(front, now_s)
         if utterance.is_finished:
+            if not utterance.audio_ms and any(map(str.isalnum, utterance.feed.text)):
+                log.info("text_without_sound", utterance=utterance.utterance_id, num_chars=len(utterance.feed.text))
             utterance.finish()
             self._on_finished(utterance)
 

@@ -28,7 +28,7 @@ from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.loop.stages import ReadyVoice
 from voicegate.engine.policy.growth import WriterPace
 from voicegate.engine.policy.listener import Listener
-from voicegate.engine.text.alignment import Sound, WordTimes, split_spoken
+from voicegate.engine.text.alignment import Sound, WordTimes
 
 
 @dataclass(slots=True)
@@ -238,7 +238,7 @@ class Utterance:
         audio_ms = units.samples_to_ms(delivered.num_samples)
         heard_ms = audio_ms if played_ms is None else min(played_ms, audio_ms)
         text = self.feed.text
-        cut = split_spoken(self._words.told, heard_ms)
+        cut = self._words.num_spoken_chars(heard_ms)
         end_pts_48k = self._end_pts_48k(delivered.num_samples)
         return Cancelled(self.utterance_id, audio_ms, end_pts_48k, text[:cut], text[cut:])
 

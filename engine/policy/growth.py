@@ -45,6 +45,9 @@ _DRY_SHARE: Final = 1.25
 # promised with deviations to spare, and the last of them comes along. Higher -> first sound sooner; lower -> fewer who
 # wait for the second block (docs/adr/0068).
 _PROMISED_SHARE: Final = 1.2
+# Whoever has written nothing for so long pauses. Higher -> speech runs past its words while it waits for more; lower ->
+# gaps where a slow writer's next word would have come.
+_PAUSE_S: Final = 0.35
 # How soon "about to" is. Higher -> speech is made early more often; lower -> the block comes too late.
 _DRY_S: Final = 0.05
 # What a later block is expected to take when a sentence is begun, in mean times of those that were read lately: the
@@ -175,6 +178,10 @@ class WriterPace:
             self._intervals_s += interval_s
             self._squares_s2 += interval_s**2
         self._last_s = now_s
+
+    def has_paused(self, now_s: float) -> bool:
+        """For longer than a word takes: speech that bridges that runs past its words, and spoils what follows."""
+        return self._begun_s is not None and now_s - self._last_s > _PAUSE_S
 
     def letters_within(self, seconds: float, now_s: float) -> float:
         """That can be counted on to come in the next `seconds`: the mean less some deviations.

@@ -9,7 +9,6 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,6 +53,8 @@ class WordTimes:
         self._to_come: deque[tuple[TextSpan, int]] = deque()
         self._share_to_come = 0
         self._share_told = 0
+        self._last_share = 0  # of the last word that was told, while its clause is heard
+        self._ends_ms: list[int] = []  # of those told, by what is known now: not before what was told
 
     def tell(self, text: str, sound: Sound, *, char_start: int, num_letters: int) -> tuple[AlignedText, ...]:
         """The words that begin in what leaves now; with the last of a clause all that are left of it.
@@ -63,26 +64,48 @@ class WordTimes:
         """
         if text != self._text or char_start != self._char_start:
             self._look_at(text, char_start)
-        begin_ms = max(sound.sent_ms, self.told[-1].end_ms if self.told else 0)
-        left_ms, share, num_before = self._left_ms(sound, begin_ms, num_letters), self._share_to_come, 0
+        begin_ms = self._begin_ms(sound, num_letters)
+        left_ms = self._left_ms(sound, begin_ms, num_letters, self._share_to_come)
+        share, num_before = self._share_to_come, 0
         words: list[AlignedText] = []
         while self._to_come:
             start_ms = begin_ms + left_ms * num_before // share
             if start_ms >= sound.until_ms and not sound.is_last:
                 break
-            word, word_share = self._to_come.popleft()
-            num_before += word_share
+            word, self._last_share = self._to_come.popleft()
+            num_before += self._last_share
+            ends_ms = begin_ms + left_ms * num_before // share
             # An end that is only guessed could turn out to lie behind the clause's.
-            end_ms = max(start_ms, min(begin_ms + left_ms * num_before // share, sound.known_ms))
-            words.append(AlignedText(word.text, start_ms, end_ms, word.char_start, word.char_end))
+            told_ms = max(start_ms, min(ends_ms, sound.known_ms))
+            words.append(AlignedText(word.text, start_ms, told_ms, word.char_start, word.char_end))
+            self._ends_ms.append(max(start_ms, ends_ms))
         self.told += words
         self._share_to_come -= num_before
         self._share_told += num_before
         if sound.is_last and self._share_told:
             self._spoken_ms += sound.until_ms - sound.start_ms
             self._spoken_letters += num_letters
-            self._share_told = 0
+            self._share_told = self._last_share = 0
         return tuple(words)
+
+    def num_spoken_chars(self, at_ms: int) -> int:
+        """Characters of the utterance that were said by then: up to the end of the last word heard to its end."""
+        num_spoken = bisect_right(self._ends_ms, at_ms)
+        return self.told[num_spoken - 1].char_end if num_spoken else 0
+
+    def _begin_ms(self, sound: Sound, num_letters: int) -> int:
+        """Of the words to come: where the last one that was told ends, by what is known now.
+
+        A word that is said with many ("1,234,567") lasts longer than what was certain when it was told.
+        """
+        if not self.told:
+            return sound.sent_ms
+        last, share = self.told[-1], self._last_share
+        if share:
+            shares = share + self._share_to_come
+            ends_ms = last.start_ms + self._left_ms(sound, last.start_ms, num_letters, shares) * share // shares
+            self._ends_ms[-1] = max(last.end_ms, sound.sent_ms, ends_ms)
+        return max(sound.sent_ms, self._ends_ms[-1])
 
     def _look_at(self, text: str, char_start: int) -> None:
         num_told = max(self.told[-1].char_end - char_start, 0) if self.told else 0
@@ -91,13 +114,13 @@ class WordTimes:
         self._share_to_come = sum(share for _, share in self._to_come)
         self._text, self._char_start = text, char_start
 
-    def _left_ms(self, sound: Sound, begin_ms: int, num_letters: int) -> int:
-        """For the words to come; a guess where neither the clause's length is known nor all of its text."""
+    def _left_ms(self, sound: Sound, begin_ms: int, num_letters: int, share: int) -> int:
+        """For words that count for so much; a guess where neither the clause's length is known nor all of its text."""
         left_ms = max(sound.known_ms - begin_ms, 0)
-        if sound.is_length_known or not self._to_come:
+        if sound.is_length_known or not share:
             return left_ms
         clause_ms = num_letters * self._spoken_ms / self._spoken_letters
-        return max(left_ms, round(clause_ms * self._share_to_come / (self._share_told + self._share_to_come)))
+        return max(left_ms, round(clause_ms * share / (self._share_told + self._share_to_come)))
 
 
 def split_words(text: str, char_offset: int) -> list[TextSpan]:
@@ -121,12 +144,3 @@ def split_words(text: str, char_offset: int) -> list[TextSpan]:
             has_letter = has_letter or char.isalnum()
             has_wide = has_wide or wide
     return words
-
-
-def split_spoken(words: Sequence[AlignedText], at_ms: int) -> int:
-    """How many characters of the utterance were said at `at_ms`: up to the end of the last word heard to its end.
-
-    `words` are in order, as WordTimes tells them.
-    """
-    num_spoken = bisect_right(words, at_ms, key=lambda word: word.end_ms)
-    return words[num_spoken - 1].char_end if num_spoken else 0

@@ -129,6 +129,9 @@ class Cartesia:
         name = f"context-{number}" if request.context_id is None else request.context_id
         check_name(name)
         asked = request.output_format
+        if asked.container != "raw":
+            text = f"output_format.container is {asked.container[:20]!r}; a socket carries raw audio: it must be raw"
+            raise ProtocolViolation(ErrorCode.BAD_MESSAGE, text)
         output = cartesia_format(asked.container, asked.encoding, asked.sample_rate, asked.bit_rate)
         context = _Context(name, native_name(name, number), output, has_timestamps=bool(request.add_timestamps))
         self._by_name[name] = self._by_native[context.native] = context

@@ -176,7 +176,9 @@ export class Context extends EventTarget {
     const answer = this.#answer;
     if (answer.type === "cancelled") return [answer.spoken_text, answer.remaining_text];
     const hasHeardAll = answer.type === "done" && this.playedMs >= answer.audio_ms;
-    const heard = this.alignment.filter((item) => item.endMs <= this.playedMs);
+    const heard = this.alignment.filter(
+      ({ endMs }, index, items) => Math.max(endMs, items[index + 1]?.startMs ?? 0) <= this.playedMs,
+    );
     const at = hasHeardAll ? this.text.length : (heard.at(-1)?.end ?? 0);
     return [this.text.slice(0, at), this.text.slice(at)];
   }

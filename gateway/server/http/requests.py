@@ -129,9 +129,10 @@ def engine_info(stage: Stage) -> EngineInfo:
 
 
 def retry_header(problem: Problem) -> dict[str, str]:
-    if problem.retry_after_ms is None:
-        return {}
-    return {"Retry_After": str(ceil(problem.retry_after_ms / 1000))}
+    """Also of a key's own excess, which a native client resolves by itself: others' SDKs heed nothing else."""
+    if problem.retry_after_ms is not None:
+        return {"Retry_After": str(ceil(problem.retry_after_ms / 1000))}
+    return {"Retry_After": str(RETRY_AFTER_S)} if problem.code is ErrorCode.TOO_MANY_CONTEXTS else {}
 
 
 def _problem_of(violation: ProtocolViolation) -> Problem:

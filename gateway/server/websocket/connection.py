@@ -188,7 +188,7 @@ class Connection:
             reason = "this server does not resume sessions; open the contexts again"
             own.conversation.violation(ProtocolViolation(ErrorCode.UNSUPPORTED, reason))
         elif not own.continuity.is_untouched:
-            reason = "resume is possible only as the first message of a socket, once"
+            reason = "resume is possible only as the first message of a socket"
             own.conversation.violation(ProtocolViolation(ErrorCode.ILLEGAL_IN_STATE, reason))
         else:
             try:

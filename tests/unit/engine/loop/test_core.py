@@ -3,9 +3,10 @@
 import math
 from dataclasses import replace
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.hollow_stages import hollow
@@ -76,6 +77,15 @@ def test_no_listener_runs_dry_behind_newcomers() -> None:
     assert all(isinstance(heard.end, Done) for heard in listening.engine.heard.values())
     assert listening.dry_s[listener] == 0.0
     assert listening.order == [listener, *newcomers], "and they are heard in the order in which they came"
+
+
+@pytest.mark.parametrize(("text", "is_told"), [("\u4f60\u597d", True), ("Yes.", False), (" ... ", False), ("", False)])
+def test_text_of_which_nothing_is_heard_is_in_the_log(text: str, is_told: bool) -> None:
+    """The tiny model knows no letter of that script."""
+    engine = HandDrivenEngine()
+    with capture_logs() as logs:
+        assert isinstance(engine.speak("u", [text]).end, Done)
+    assert [entry["num_chars"] for entry in logs if entry["event"] == "text_without_sound"] == [len(text)] * is_told
 
 
 def begins_now(engine: HandDrivenEngine, utterance: Utterance) -> bool:
@@ -178,6 +188,26 @@ def test_a_sentence_is_not_read_again_while_samples_of_its_last_block_are_on_the
     assert engine.core._growth.next_reading(utterance, engine.now_s) == (None, math.inf)
     clause.awaits_samples = False
     assert engine.core._growth.next_reading(utterance, engine.now_s) == (clause, engine.now_s)
+
+
+@pytest.mark.parametrize(("pause_s", "is_bridged"), [(0.3, True), (0.4, False)])
+def test_a_pause_is_not_bridged_by_speech_that_runs_past_its_words(pause_s: float, is_bridged: bool) -> None:
+    engine = HandDrivenEngine(CONFIG, hollow().stages)
+    utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL, max_buffer_delay_ms=60_000)
+    asked, is_dry = [], engine.core._growth._to_go_on
+
+    def noted(*args: Any, **options: bool) -> Any:
+        asked.append(options["is_dry"])
+        return is_dry(*args, **options)
+
+    engine.core.push_text(utterance_id, LONG[:40])
+    engine.run()
+    (utterance,) = engine.core._roster
+    assert utterance.deadline_s is not None
+    utterance.pace.wrote(4, utterance.deadline_s + 1.0 - pause_s)
+    with patch.object(engine.core._growth, "_to_go_on", noted):
+        engine.core._growth.next_reading(utterance, utterance.deadline_s + 1.0)
+    assert asked == [is_bridged]
 
 
 def test_a_sentence_that_is_being_written_waits_since_it_could_be_begun() -> None:

@@ -30,6 +30,7 @@ from voicegate.engine.loop.roster import Roster
 from voicegate.engine.loop.speaking import Speaking
 from voicegate.engine.loop.stages import ReadyVoice
 from voicegate.engine.loop.utterance import Utterance
+from voicegate.engine.text.alignment import WordTimes
 from voicegate.engine.token2wav.flow.stream import BlockStream
 from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
 
@@ -206,7 +207,7 @@ def test_what_cannot_be_given_back_holds_up_nobody(monkeypatch: pytest.MonkeyPat
 def test_an_event_that_cannot_be_made_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = HandDrivenEngine(STALLING, hollow().stages)
     with monkeypatch.context() as patched:
-        patched.setattr("voicegate.engine.loop.utterance.split_spoken", lambda *_: 1 / 0)
+        patched.setattr(WordTimes, "num_spoken_chars", lambda *_: 1 / 0)
         speak_beside(engine, is_cancelled=True)
     (end,) = ends_of(engine)
     assert isinstance(end, Failed)

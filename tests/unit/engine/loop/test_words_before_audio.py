@@ -10,7 +10,7 @@ from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine
 from tests.support.word_times import words_in_time
 from voicegate.engine.interface import AlignedText, Alignment, Cancelled, Done, SpeakingMode, UtteranceId
-from voicegate.engine.text.alignment import Sound, WordTimes, split_spoken, split_words
+from voicegate.engine.text.alignment import Sound, WordTimes, split_words
 
 pytestmark = pytest.mark.unit
 
@@ -85,7 +85,12 @@ def test_a_cancel_says_what_was_told_and_heard(seed: int) -> None:
         assert isinstance(end, Cancelled)
         heard_ms = end.audio_ms if played_ms is None else min(played_ms, end.audio_ms)
         assert end.spoken_text + end.remaining_text == TEXT
-        assert end.spoken_text == TEXT[: split_spoken(words_in_time(heard.events), heard_ms)]
+        words = words_in_time(heard.events)
+        whole = [item for item, following in pairwise(words) if max(item.end_ms, following.start_ms) <= heard_ms]
+        # Of the last one the engine knows better than what was told when its sound was yet to be made.
+        last = [item for item in words[-1:] if item.end_ms <= heard_ms]
+        cuts = {max([item.char_end for item in heard], default=0) for heard in (whole, whole + last)}
+        assert len(end.spoken_text) in cuts
 
 
 def told_in(mode: SpeakingMode, *, words_per_block: int | None) -> tuple[list[list[AlignedText]], int]:

@@ -91,6 +91,15 @@ def test_before_there_is_a_pace_an_ordinary_and_even_one_is_assumed() -> None:
     assert 0.7 * 90 < pace.letters_within(1.0, 5.0) < 90
 
 
+def test_who_has_written_nothing_for_longer_than_a_word_takes_pauses() -> None:
+    pace = WriterPace()
+    assert not pace.has_paused(60.0), "he has not begun"
+    pace.wrote(4, 60.0)
+    pace.wrote(4, 60.3)
+    assert not pace.has_paused(60.6)
+    assert pace.has_paused(60.7)
+
+
 @pytest.mark.parametrize("letters_per_s", [15.0, 50.0, 100.0])
 def test_the_pace_that_was_seen_is_counted_on_for_the_most_part(letters_per_s: float) -> None:
     pace = written_by((5 / letters_per_s,) * 60)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from voicegate.engine.interface import AlignedText
-from voicegate.engine.text.alignment import Sound, WordTimes, split_spoken, split_words
+from voicegate.engine.text.alignment import Sound, WordTimes, split_words
 from voicegate.engine.text.spoken_length import spoken_letters
 
 pytestmark = pytest.mark.unit
@@ -132,6 +132,20 @@ def test_a_word_ends_within_what_is_certain_to_be_heard() -> None:
     assert tell(WordTimes(100.0), "extraordinarily", sound, 0)[0].end_ms == 520
 
 
+@pytest.mark.parametrize(("known_ms", "is_length_known"), [(1_000, False), (2_100, True)])
+def test_what_follows_a_word_that_is_said_for_long_begins_behind_it(known_ms: int, is_length_known: bool) -> None:
+    """As if it had been written out: its end is told too soon, and nobody is said to have heard it by then."""
+    times, text = WordTimes(50.0), "Pay 1,234,567 now. "
+    first = Sound(start_ms=0, sent_ms=0, until_ms=400, known_ms=600, is_length_known=False, is_last=False)
+    assert [(item.start_ms, item.end_ms) for item in tell(times, text, first)] == [(0, 171), (171, 600)]
+    assert times.num_spoken_chars(600) == 3
+    later = Sound(0, 400, 800, known_ms, is_length_known, is_last=False)
+    assert tell(times, text, later) == ()
+    (last,) = tell(times, text, Sound(0, 800, 2_100, 2_100, is_length_known=True, is_last=True))
+    assert (last.start_ms, last.end_ms) == (1_947, 2_100)
+    assert [times.num_spoken_chars(at_ms) for at_ms in (1_946, 1_947, 2_099, 2_100)] == [3, 13, 13, 18]
+
+
 def test_the_pace_of_clauses_that_were_spoken_counts_more_and_more() -> None:
     times = WordTimes(100.0)
     first = Sound(start_ms=0, sent_ms=0, until_ms=400, known_ms=400, is_length_known=False, is_last=False)
@@ -162,8 +176,8 @@ def test_split_at_whole_words(at_ms: int, spoken: str) -> None:
     times = WordTimes(70.0)
     tell(times, "Four more", whole(0, 800), 0)
     tell(times, " Last!", whole(900, 1300), 10)
-    assert text[: split_spoken(times.told, at_ms)] == spoken
+    assert text[: times.num_spoken_chars(at_ms)] == spoken
 
 
 def test_nothing_spoken() -> None:
-    assert split_spoken([], 1000) == 0
+    assert WordTimes(70.0).num_spoken_chars(1000) == 0

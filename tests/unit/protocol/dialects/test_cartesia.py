@@ -50,6 +50,12 @@ def cartesia() -> Cartesia:
     return Cartesia(find_anna)
 
 
+@pytest.mark.parametrize("container", ["wav", "mp3", "ogg"])
+def test_a_container_has_no_place_in_a_socket(container: str) -> None:
+    (refusal,) = said(cartesia(), request("Hello", output_format={**RAW, "container": container}))
+    assert refusal["message"] == f"output_format.container is '{container}'; a socket carries raw audio: it must be raw"
+
+
 def head(kind: str) -> dict[str, Any]:
     return {"type": kind, "context_id": "a", "done": False, "status_code": 206}
 
