@@ -22,6 +22,10 @@ from voicegate.engine.text.spoken_length import letters_of_words
 # Lower -> one hasty clause rushes the guess for the next; higher -> a prompt read slowly makes all words late.
 _PROMPT_LETTERS: Final = 40
 
+# A word lasts beyond what was certain of it only if it is expected to by so much: a number, an address. Lower -> all
+# words are told later, 40 ms in the mean at 0; higher -> what follows a long one is told so much too early.
+_LONG_MS: Final = 400
+
 _ASCII_WORD: Final = re.compile(r"\S+")
 _ASCII_LETTER: Final = re.compile(r"[A-Za-z0-9]")
 
@@ -65,7 +69,7 @@ class WordTimes:
         if text != self._text or char_start != self._char_start:
             self._look_at(text, char_start)
         begin_ms = self._begin_ms(sound, num_letters)
-        left_ms = self._left_ms(sound, begin_ms, num_letters, self._share_to_come)
+        left_ms = self._left_ms(sound, begin_ms, num_letters)
         share, num_before = self._share_to_come, 0
         words: list[AlignedText] = []
         while self._to_come:
@@ -96,15 +100,19 @@ class WordTimes:
     def _begin_ms(self, sound: Sound, num_letters: int) -> int:
         """Of the words to come: where the last one that was told ends, by what is known now.
 
-        A word that is said with many ("1,234,567") lasts longer than what was certain when it was told.
+        A word that is said with many ("1,234,567") lasts longer than what was certain when it was told. What is certain
+        may be of words that are yet to be written: before the clause's length is known the pace alone decides.
         """
         if not self.told:
             return sound.sent_ms
         last, share = self.told[-1], self._last_share
         if share:
-            shares = share + self._share_to_come
-            ends_ms = last.start_ms + self._left_ms(sound, last.start_ms, num_letters, shares) * share // shares
-            self._ends_ms[-1] = max(last.end_ms, sound.sent_ms, ends_ms)
+            if sound.is_length_known:
+                ends_ms = last.start_ms + (sound.known_ms - last.start_ms) * share // (share + self._share_to_come)
+            else:
+                ends_ms = last.start_ms + self._guessed_ms(num_letters, share)
+            at_least_ms = max(last.end_ms, sound.sent_ms)
+            self._ends_ms[-1] = ends_ms if ends_ms - at_least_ms > _LONG_MS else at_least_ms
         return max(sound.sent_ms, self._ends_ms[-1])
 
     def _look_at(self, text: str, char_start: int) -> None:
@@ -114,13 +122,17 @@ class WordTimes:
         self._share_to_come = sum(share for _, share in self._to_come)
         self._text, self._char_start = text, char_start
 
-    def _left_ms(self, sound: Sound, begin_ms: int, num_letters: int, share: int) -> int:
-        """For words that count for so much; a guess where neither the clause's length is known nor all of its text."""
+    def _left_ms(self, sound: Sound, begin_ms: int, num_letters: int) -> int:
+        """For the words to come; a guess where neither the clause's length is known nor all of its text."""
         left_ms = max(sound.known_ms - begin_ms, 0)
-        if sound.is_length_known or not share:
+        if sound.is_length_known or not self._to_come:
             return left_ms
+        return max(left_ms, self._guessed_ms(num_letters, self._share_to_come))
+
+    def _guessed_ms(self, num_letters: int, share: int) -> int:
+        """That a clause which is said with so many letters has for words that count for so much of it, by the pace."""
         clause_ms = num_letters * self._spoken_ms / self._spoken_letters
-        return max(left_ms, round(clause_ms * share / (self._share_told + self._share_to_come)))
+        return round(clause_ms * share / (self._share_told + self._share_to_come))
 
 
 def split_words(text: str, char_offset: int) -> list[TextSpan]:
