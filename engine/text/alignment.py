@@ -16,7 +16,7 @@ from voicegate.engine.interface import AlignedText
 from voicegate.engine.text.characters import is_wide
 from voicegate.engine.text.pronunciation import Pronunciation
 from voicegate.engine.text.segmenter import TextSpan
-from voicegate.engine.text.spoken_length import letters_of_words
+from voicegate.engine.text.spoken_length import letters_of_break, letters_of_words
 
 # What the pace of a voice's prompt weighs, in letters, beside that of the clauses spoken since.
 # Lower -> one hasty clause rushes the guess for the next; higher -> a prompt read slowly makes all words late.
@@ -118,9 +118,12 @@ class WordTimes:
     def _look_at(self, text: str, char_start: int) -> None:
         num_told = max(self.told[-1].char_end - char_start, 0) if self.told else 0
         words = split_words(text[num_told:], char_start + num_told)
-        self._to_come = deque((word, letters_of_words(self._pronunciation.said(word.text))) for word in words)
+        self._to_come = deque((word, self._share(word.text)) for word in words)
         self._share_to_come = sum(share for _, share in self._to_come)
         self._text, self._char_start = text, char_start
+
+    def _share(self, word: str) -> int:
+        return letters_of_words(self._pronunciation.said(word)) + letters_of_break(word)
 
     def _left_ms(self, sound: Sound, begin_ms: int, num_letters: int) -> int:
         """For the words to come; a guess where neither the clause's length is known nor all of its text."""

@@ -28,7 +28,8 @@ _MARK_LETTERS: Final = 2
 # The shortest words take longer than their letters: "a", "I", "oh".
 _MIN_WORD_LETTERS: Final = 2
 
-_WORD_OR_MARK: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*|[.,?!;:。，？！；：、]")
+_MARKS: Final = ".,?!;:。，？！；：、"
+_WORD_OR_MARK: Final = re.compile(rf"[^\W_]+(?:'[^\W_]+)*|[{_MARKS}]")
 _VOWEL: Final = re.compile("[AEIOUYaeiouy]")
 _WORDS_OF_ONE_LETTER: Final = frozenset("AIai")
 
@@ -53,6 +54,11 @@ def written_letters(char: str) -> int:
 def letters_of_words(text: str) -> int:
     """What the words of written text are likely to be said with; 0 where it has none."""
     return sum(written_letters(char) for char in text if char.isalnum())
+
+
+def letters_of_break(word: str) -> int:
+    """What the pause behind a written word is worth."""
+    return _MARK_LETTERS if word[-1:] and word[-1] in _MARKS else 0
 
 
 def spoken_letters(words: str) -> int:

@@ -67,12 +67,12 @@ def test_times_cover_a_clause_without_gaps(text: str, start_ms: int, duration_ms
     assert all(before.end_ms == after.start_ms for before, after in itertools.pairwise(items))
 
 
-def test_longer_words_last_longer() -> None:
-    assert tell(WordTimes(70.0), "a four! 4 好", whole(0, 1300), 10) == (
+def test_longer_words_last_longer_and_so_do_those_before_a_pause() -> None:
+    assert tell(WordTimes(70.0), "a four! 4 好", whole(0, 1500), 10) == (
         AlignedText("a", 0, 100, 10, 11),
-        AlignedText("four!", 100, 500, 12, 17),
-        AlignedText("4", 500, 1000, 18, 19),
-        AlignedText("好", 1000, 1300, 20, 21),
+        AlignedText("four!", 100, 700, 12, 17),
+        AlignedText("4", 700, 1200, 18, 19),
+        AlignedText("好", 1200, 1500, 20, 21),
     )
 
 
@@ -137,13 +137,13 @@ def test_what_follows_a_word_that_is_said_for_long_begins_behind_it(known_ms: in
     """As if it had been written out: its end is told too soon, and nobody is said to have heard it by then."""
     times, text = WordTimes(50.0), "Pay 1,234,567 now. "
     first = Sound(start_ms=0, sent_ms=0, until_ms=400, known_ms=600, is_length_known=False, is_last=False)
-    assert [(item.start_ms, item.end_ms) for item in tell(times, text, first)] == [(0, 171), (171, 600)]
+    assert [(item.start_ms, item.end_ms) for item in tell(times, text, first)] == [(0, 163), (163, 600)]
     assert times.num_spoken_chars(600) == 3
     later = Sound(0, 400, 800, known_ms, is_length_known, is_last=False)
     assert tell(times, text, later) == ()
     (last,) = tell(times, text, Sound(0, 800, 2_100, 2_100, is_length_known=True, is_last=True))
-    assert (last.start_ms, last.end_ms) == (1_947, 2_100)
-    assert [times.num_spoken_chars(at_ms) for at_ms in (1_946, 1_947, 2_099, 2_100)] == [3, 13, 13, 18]
+    assert (last.start_ms, last.end_ms) == (1_857, 2_100)
+    assert [times.num_spoken_chars(at_ms) for at_ms in (1_856, 1_857, 2_099, 2_100)] == [3, 13, 13, 18]
 
 
 def test_the_pace_of_clauses_that_were_spoken_counts_more_and_more() -> None:
