@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -56,10 +57,11 @@ async def greet_and_speak(peer: Peer) -> None:
     await peer.socket.wait_closed()
 
 
-async def drop_in_mid_speech(peer: Peer) -> None:
+async def drop_in_mid_speech(peer: Peer, there_ms: int = 200) -> None:
+    """`there_ms`: when the second of two words begins."""
     await peer.greet()
     context = await peer.accept()
-    items = (wire.AlignmentItem("Hello", 0, 200, 0, 5), wire.AlignmentItem("there", 200, 900, 6, 11))
+    items = (wire.AlignmentItem("Hello", 0, 200, 0, 5), wire.AlignmentItem("there", there_ms, 900, 6, 11))
     await peer.send(AudioMessage(0, 0, 0, packets_of(), is_first=True), wire.Alignment(context, items, estimated=True))
     while not isinstance(await peer.receive(), wire.Playback):  # what a drop overtakes is lost
         pass
@@ -101,6 +103,11 @@ async def test_a_cut_connection_plays_what_came_and_the_next_words_go_elsewhere(
     assert first["playedMs"] == pytest.approx(500, abs=20), "what had come was played"
     assert (first["spokenText"], first["remainingText"]) == ("Hello", " there.")
     assert (second["reason"], second["playedMs"]) == ("done", 500)
+
+
+async def test_a_word_is_being_said_until_the_next_one_begins(page: Page) -> None:
+    first = await play(page, [partial(drop_in_mid_speech, there_ms=800)], SAY + 'return await say("Hello there.");')
+    assert (first["spokenText"], first["remainingText"]) == ("", "Hello there.")
 
 
 async def test_a_context_that_was_not_opened_yet_is_opened_on_the_next_connection(page: Page) -> None:
