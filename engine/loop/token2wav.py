@@ -4,7 +4,7 @@ Launched and fetched later, as the pipeline says. A clause that was released or 
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Protocol, TypeVarTuple
@@ -262,14 +262,14 @@ class Token2wav:
         for rendered in self._rendered:
             rendered.mark.wait()
 
-    def fetch_samples(self, attempt: AttemptTogether) -> list[tuple[Clause, npt.NDArray[np.float32]]]:
+    def fetch_samples(self, attempt: AttemptTogether) -> Iterator[tuple[Clause, npt.NDArray[np.float32]]]:
         """Each clause whose samples [n] have become final, in order; without those that its listener has already.
 
+        Where a clause has two blocks here, it is spoken only with the second: what comes of the first is done before.
         Rests of first blocks go to the vocoder here, by `attempt`, once what is heard before them has been fetched.
         """
         if self._rests and not self._rendered:
             self._vocode_rests(attempt)
-        results = []
         while self._rendered and self._rendered[0].mark.is_reached:
             rendered = self._rendered.popleft()
             self._tally.took("vocoder", rendered.mark.seconds_since(rendered.begin))
@@ -283,5 +283,4 @@ class Token2wav:
                 clause.num_samples = max(clause.num_samples, rendering.num_samples)
                 if is_final:
                     clause.state = ClauseState.SPOKEN
-                results.append((clause, samples.numpy()[num_heard:]))
-        return results
+                yield clause, samples.numpy()[num_heard:]

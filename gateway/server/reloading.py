@@ -28,6 +28,9 @@ class Reloading:
         return any(path is not None for path in (config.api_keys_file, config.pronunciations_file, config.tls_cert))
 
     def read_again(self) -> None:
+        if not self.is_needed:
+            log.info("nothing to read again: no file of keys or pronunciations, and no certificate")
+            return
         self._read_keys()
         self._read_pronunciations()
         self._read_certificate()

@@ -5,6 +5,7 @@ The listener opens before the engine is loaded and closes last, so that /healthz
 
 import asyncio
 import contextlib
+import os
 import signal
 from enum import Enum
 from typing import Final
@@ -139,8 +140,9 @@ class Gateway:
 
         loop.add_signal_handler(signal.SIGINT, interrupt)
         loop.add_signal_handler(signal.SIGTERM, stop.set)
-        if self._reloading.is_needed:
-            loop.add_signal_handler(signal.SIGHUP, self.reload)
+        # Where there is nothing to read again it can only mean that the terminal has closed, if there is one.
+        is_end = not self._reloading.is_needed and os.isatty(0)
+        loop.add_signal_handler(signal.SIGHUP, stop.set if is_end else self.reload)
         try:
             return await self.serve_until(stop)
         finally:

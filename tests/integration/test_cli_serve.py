@@ -41,8 +41,8 @@ def no_hang() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def serving(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    pipes = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
+async def serving(*arguments: str, stdin: int | None = None) -> AsyncIterator[asyncio.subprocess.Process]:
+    pipes = {"stdin": stdin, "stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
     environment = {**os.environ, "VOICEGATE_PORT": "0", "VOICEGATE_LOG_LEVEL": "error"}
     async with python("-c", SERVE, "serve", *arguments, env=environment, **pipes) as process:
         yield process
@@ -60,6 +60,34 @@ async def test_ready_line_and_sigterm() -> None:
         _, log = await process.communicate()
     assert process.returncode == 0
     assert b'"event":"starting"' in log
+
+
+async def test_a_reload_of_nothing_changes_nothing() -> None:
+    async with serving("--log-level", "info", stdin=asyncio.subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        line = (await process.stdout.readline()).decode()
+        async with connect(line.split()[3].rstrip(",")) as gate:
+            process.send_signal(signal.SIGHUP)
+            assert [packet async for packet in gate.speak("Hello")]
+        process.terminate()
+        _, log = await process.communicate()
+    assert process.returncode == 0
+    assert b"nothing to read again" in log
+
+
+async def test_a_terminal_that_closes_ends_it_in_peace() -> None:
+    ours, theirs = os.openpty()
+    try:
+        async with serving("--log-level", "info", stdin=theirs) as process:
+            assert process.stdout is not None
+            assert await process.stdout.readline()
+            process.send_signal(signal.SIGHUP)
+            _, log = await process.communicate()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert process.returncode == 0
+    assert b'"event":"stopped"' in log
 
 
 async def test_the_one_engine_in_a_process_of_its_own_may_die_beneath_a_socket() -> None:
