@@ -105,6 +105,22 @@ async def test_a_cut_connection_plays_what_came_and_the_next_words_go_elsewhere(
     assert (second["reason"], second["playedMs"]) == ("done", 500)
 
 
+async def test_of_the_last_word_that_was_told_nobody_knows_how_long_it_is_said(page: Page) -> None:
+    async def drop_within_a_number(peer: Peer) -> None:
+        await peer.greet()
+        context = await peer.accept()
+        items = (wire.AlignmentItem("Pay", 0, 200, 0, 3), wire.AlignmentItem("1,234", 200, 300, 4, 9))
+        await peer.send(
+            AudioMessage(0, 0, 0, packets_of(), is_first=True), wire.Alignment(context, items, estimated=True)
+        )
+        while not isinstance(await peer.receive(), wire.Playback):
+            pass
+        peer.drop()
+
+    first = await play(page, [drop_within_a_number], SAY + 'return await say("Pay 1,234 now.");')
+    assert (first["spokenText"], first["remainingText"]) == ("Pay", " 1,234 now.")
+
+
 async def test_a_word_is_being_said_until_the_next_one_begins(page: Page) -> None:
     first = await play(page, [partial(drop_in_mid_speech, there_ms=800)], SAY + 'return await say("Hello there.");')
     assert (first["spokenText"], first["remainingText"]) == ("", "Hello there.")

@@ -4,6 +4,7 @@
 import { CodePointCursor, isHighSurrogate } from "./wire.js";
 
 const REPORT_MS = 250; // how often the server is told where the listener is
+const PADDING_MS = 60; // that a packet may have behind the last word
 
 export class Context extends EventTarget {
   text = "";
@@ -176,9 +177,13 @@ export class Context extends EventTarget {
     const answer = this.#answer;
     if (answer.type === "cancelled") return [answer.spoken_text, answer.remaining_text];
     const hasHeardAll = answer.type === "done" && this.playedMs >= answer.audio_ms;
-    const heard = this.alignment.filter(
-      ({ endMs }, index, items) => Math.max(endMs, items[index + 1]?.startMs ?? 0) <= this.playedMs,
-    );
+    const heard = this.alignment.filter(({ endMs }, index, items) => {
+      // A word is said until the next one begins. Of the last one that was told before a connection was lost nobody
+      // knows, where more has come than it was certain to last.
+      const isCertain = answer.type === "done" || this.receivedMs <= endMs + PADDING_MS;
+      const saidUntilMs = items[index + 1]?.startMs ?? (isCertain ? 0 : Infinity);
+      return Math.max(endMs, saidUntilMs) <= this.playedMs;
+    });
     const at = hasHeardAll ? this.text.length : (heard.at(-1)?.end ?? 0);
     return [this.text.slice(0, at), this.text.slice(at)];
   }
