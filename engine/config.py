@@ -264,8 +264,7 @@ class EngineConfig:
         first_block_tokens = self.first_block_tokens or (10 if is_gpu else 12 if has_wide_vectors else 17)
         is_free = is_gpu and not self.first_block_tokens and gpu.memory_bytes >= _MORE_LAYOUTS_BYTES
         whole_first_block_tokens = self.whole_first_block_tokens or (6 if is_free else first_block_tokens)
-        is_short_free = is_free and not self.whole_first_block_tokens
-        lone_first_block_tokens = 4 if is_short_free else whole_first_block_tokens
+        lone_first_block_tokens = 4 if is_free and not self.whole_first_block_tokens else whole_first_block_tokens
         later_first_block_tokens = MAX_FIRST_BLOCK_TOKENS if is_free else first_block_tokens
         max_calm_flow_batch = gpu.share_of(84) if is_gpu and not self.max_flow_batch else max_flow_batch
         return replace(

@@ -15,7 +15,7 @@ from websockets.typing import Subprotocol
 
 from voicegate.clients.python.address import proxy_for, stream_url, tls_for, untrusted
 from voicegate.clients.python.errors import ConnectFailed, InvalidInput
-from voicegate.clients.python.refusal import reason_in
+from voicegate.clients.python.refusal import answered
 from voicegate.protocol import codec
 from voicegate.protocol import messages as wire
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
@@ -86,7 +86,7 @@ def _refusal(url: str, error: InvalidStatus) -> ConnectFailed:
     response = error.response
     retry_after = response.headers.get("Retry-After", "")
     return ConnectFailed(
-        f"{url} answered HTTP {response.status_code}: {reason_in(response.body or b'') or response.reason_phrase}",
+        answered(url, response.status_code, response.body, response.reason_phrase),
         is_transient=response.status_code in _TRANSIENT_STATUSES,
         status=response.status_code,
         retry_after_ms=int(retry_after) * 1000 if retry_after.isdecimal() else None,

@@ -6,6 +6,11 @@ from typing import Final
 _MOST_CHARS: Final = 200
 
 
+def answered(where: str, status: int, body: bytes | bytearray | None, phrase: str) -> str:
+    """What to say of it. `phrase`: of the status, where the body has nothing to say."""
+    return f"{where} answered HTTP {status}: {reason_in(body or b'') or phrase}"
+
+
 def reason_in(body: bytes | bytearray) -> str:
     """Its message where it is the JSON of a gateway, of ours or of a vendor's kind; else its first line; or ""."""
     line = body.decode(errors="replace").strip().partition("\n")[0].rstrip()

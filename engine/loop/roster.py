@@ -56,7 +56,6 @@ class Roster:
     ) -> None:
         self._config = config
         self._crowd = Crowd(limits)
-        self._limits = self._crowd.limits
         self._pipeline = pipeline
         self._growth = growth
         self._attempt = attempt
@@ -127,7 +126,6 @@ class Roster:
         """Work that may be done now. Whether an LLM step is among it may be out of date: see `passes`."""
         self._refresh(now_s)
         if self._crowd.note(len(self._due)):
-            self._limits = self._crowd.limits
             self._changed.update(self._utterances)  # who presses by other limits
             self._refresh(now_s)
         return self._due
@@ -162,7 +160,9 @@ class Roster:
         """Whose next clause waits for room, the most urgent first."""
         self._refresh(now_s)
         keys = self._pressing if only_pressing else self._waiting
-        return sorted(map(self._waiting.__getitem__, keys), key=lambda each: urgency(each.view, now_s, self._limits))
+        return sorted(
+            map(self._waiting.__getitem__, keys), key=lambda each: urgency(each.view, now_s, self._crowd.limits)
+        )
 
     @property
     def num_waiting(self) -> int:
@@ -202,7 +202,7 @@ class Roster:
             return readers
 
         def turn(utterance: Utterance) -> tuple[int, Rank]:
-            return utterance.num_vain_bites, urgency(self._view(utterance, begun_s=None), now_s, self._limits)
+            return utterance.num_vain_bites, urgency(self._view(utterance, begun_s=None), now_s, self._crowd.limits)
 
         return sorted(readers, key=turn)
 
@@ -217,7 +217,7 @@ class Roster:
 
         def turn(utterance: Utterance) -> tuple[bool, Rank]:
             view = self._view(utterance, begun_s=utterance.clauses[0].begun_s)
-            return utterance.listing.key not in self._due, urgency(view, now_s, self._limits)
+            return utterance.listing.key not in self._due, urgency(view, now_s, self._crowd.limits)
 
         holding = [each for each in self if each.clauses and self._pipeline.num_held_blocks(each.clauses[0])]
         return sorted(holding, key=turn)
@@ -320,10 +320,10 @@ class Roster:
         if due_s > now_s:
             self._due.drop(key)
             return due_s
-        self._due.put(view, urgency(view, now_s, self._limits))
+        self._due.put(view, urgency(view, now_s, self._crowd.limits))
         if generating is not None and not view.needs_prefill:
             self._news_tokens[key] = self._next_news_tokens(utterance, generating)
-        return urgency_changes_at_s(view, now_s, self._limits)
+        return urgency_changes_at_s(view, now_s, self._crowd.limits)
 
     def _next_news_tokens(self, utterance: Utterance, generating: Clause) -> int:
         """With so many, the pass completes the block that its clause waits for, or is far enough ahead."""
@@ -342,7 +342,7 @@ class Roster:
             return math.inf
         view = self._view(utterance, begun_s=None)
         waits_s = due_at_s(view)
-        presses_s = max(pressing_at_s(view, self._limits), waits_s)
+        presses_s = max(pressing_at_s(view, self._crowd.limits), waits_s)
         if waits_s <= now_s:
             self._waiting[key] = Waiting(view, utterance, clause)
         else:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from voicegate.clients.python.address import key_headers, stream_url, tls_for, untrusted
-from voicegate.clients.python.refusal import reason_in
+from voicegate.clients.python.refusal import answered
 from voicegate.engine import units
 from voicegate.engine.interface import check_voice_name
 from voicegate.engine.model.config import ModelConfig
@@ -272,7 +272,7 @@ def fetch_voices(url: str, api_key: str | None = None, ca_file: Path | None = No
     finally:
         connection.close()
     if response.status != http.HTTPStatus.OK:
-        raise CommandError(f"{where} answered HTTP {response.status}: {reason_in(body) or response.reason}")
+        raise CommandError(answered(where, response.status, body, response.reason))
     try:
         return msgspec.json.decode(body, type=Voices)
     except msgspec.DecodeError as error:

@@ -48,13 +48,21 @@ async def serving(*arguments: str, stdin: int | None = None) -> AsyncIterator[as
         yield process
 
 
+async def ready_line(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    return (await process.stdout.readline()).decode()
+
+
+def url_in(line: str) -> str:
+    return line.split()[3].rstrip(",")
+
+
 async def test_ready_line_and_sigterm() -> None:
     async with serving("--log-level", "info", "--drain-s", "1", "--device", "cpu") as process:
-        assert process.stdout is not None
-        line = (await process.stdout.readline()).decode()
+        line = await ready_line(process)
         assert line.startswith("voicegate is ready: ws://127.0.0.1:")
         assert line.endswith("/v1/stream, model fake, voices hum, drone\n")
-        async with connect(line.split()[3].rstrip(",")) as gate:
+        async with connect(url_in(line)) as gate:
             assert [packet async for packet in gate.speak("Hello")]
         process.terminate()
         _, log = await process.communicate()
@@ -64,9 +72,7 @@ async def test_ready_line_and_sigterm() -> None:
 
 async def test_a_reload_of_nothing_changes_nothing() -> None:
     async with serving("--log-level", "info", stdin=asyncio.subprocess.DEVNULL) as process:
-        assert process.stdout is not None
-        line = (await process.stdout.readline()).decode()
-        async with connect(line.split()[3].rstrip(",")) as gate:
+        async with connect(url_in(await ready_line(process))) as gate:
             process.send_signal(signal.SIGHUP)
             assert [packet async for packet in gate.speak("Hello")]
         process.terminate()
@@ -79,8 +85,7 @@ async def test_a_terminal_that_closes_ends_it_in_peace() -> None:
     ours, theirs = os.openpty()
     try:
         async with serving("--log-level", "info", stdin=theirs) as process:
-            assert process.stdout is not None
-            assert await process.stdout.readline()
+            assert await ready_line(process)
             process.send_signal(signal.SIGHUP)
             _, log = await process.communicate()
     finally:
@@ -94,9 +99,7 @@ async def test_the_one_engine_in_a_process_of_its_own_may_die_beneath_a_socket()
     pipes = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
     words = ("-m", "voicegate", "serve", "--port", "0", "--engine-process", "own", "--device", "cpu")
     async with python(*words, "--threads", "1", **pipes) as process:
-        assert process.stdout is not None
-        line = (await process.stdout.readline()).decode()
-        async with connect_to(line.split()[3].rstrip(",")) as client:
+        async with connect_to(url_in(await ready_line(process))) as client:
             await client.speak("first", "So it is said, and said again, and said once more. " * 4)
             await client.until(wire.Alignment)
             (engine,) = [pid for pid in children(process.pid) if "engine_process" in command_of(pid)]

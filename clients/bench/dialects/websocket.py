@@ -14,7 +14,7 @@ from websockets.typing import Subprotocol
 from voicegate.clients.bench.dialects.conversation import Chunk, Connect, Conversation, ConversationLost, Ended
 from voicegate.clients.bench.plan import Reader, Target, Turn
 from voicegate.clients.python.errors import InvalidInput
-from voicegate.clients.python.refusal import reason_in
+from voicegate.clients.python.refusal import answered
 from voicegate.protocol.errors import ProtocolViolation
 
 _TIMEOUT_S: Final = 15.0
@@ -145,8 +145,9 @@ def speaking(
                     connection, phrases_of(target, await connection.recv() if is_greeted else None)
                 )
         except InvalidStatus as error:
-            reason = reason_in(error.response.body or b"") or error.response.reason_phrase
-            raise ConversationLost(f"{url} answered HTTP {error.response.status_code}: {reason}") from error
+            response = error.response
+            text = answered(url, response.status_code, response.body, response.reason_phrase)
+            raise ConversationLost(text) from error
         except (OSError, TimeoutError, WebSocketException) as error:
             raise ConversationLost(f"{url}: cannot connect ({str(error) or type(error).__name__})") from error
         except ProtocolViolation as error:

@@ -16,7 +16,7 @@ export class Transcript {
     const numBegun = alignment.filter((item) => item.startMs <= playedMs).length;
     const begun = alignment[numBegun - 1];
     // It is said until the next one begins, if that is known.
-    const isSounding = begun !== undefined && playedMs < (alignment[numBegun] ? alignment[numBegun].startMs : begun.endMs);
+    const isSounding = begun !== undefined && playedMs < (alignment[numBegun]?.startMs ?? begun.endMs);
     const heardUpTo = begun === undefined ? 0 : isSounding ? begun.start : begun.end;
     this.#fill(text, heardUpTo, isSounding ? begun.end : heardUpTo);
     this.#element.classList.remove("over");
