@@ -26,7 +26,8 @@ from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
 from voicegate.engine.device.lanes import Expected
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.llm.backend import LlmTraits, NoFreeSlot, OneAtATime, SequenceOutput, SequenceRequest
-from voicegate.engine.llm.stepped import MAX_LONE_STEPS_IN_FLIGHT, takes_step_behind
+from voicegate.engine.llm.runner import MAX_STEPS_OF_ONE
+from voicegate.engine.llm.stepped import takes_step_behind
 from voicegate.engine.loading.memory import first_blocks
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.loop.voice_shelf import ready_voice, voice_room
@@ -148,7 +149,7 @@ class SimulatedLlm(OneAtATime):
             return False
         if sequence.num_to_feed:
             return not sequence.num_in_flight
-        return sequence.num_in_flight < MAX_LONE_STEPS_IN_FLIGHT and (
+        return sequence.num_in_flight < MAX_STEPS_OF_ONE and (
             sequence.until is None or sequence.num_launched < sequence.until
         )
 

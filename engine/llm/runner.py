@@ -2,13 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from voicegate.engine.device.capture import Capturable
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
 
 if TYPE_CHECKING:
     import torch
+
+# Of one sequence, launched and not fetched: what the longest first block lacks, where its text is alone. Others are
+# stopped sooner (`stepped.takes_step_behind`).
+MAX_STEPS_OF_ONE: Final = 14
 
 
 class LaunchedStep(Protocol):

@@ -14,13 +14,13 @@ from voicegate.engine.llm.runner import LaunchedStep, LlmRunner
 # Python between steps.
 _MAX_STEPS_IN_FLIGHT: Final = 2
 # Of one sequence alone: Python has slept while its prompt was read, and takes longer than a decode to wake up.
-MAX_LONE_STEPS_IN_FLIGHT: Final = 3
+_MAX_LONE_STEPS_IN_FLIGHT: Final = 3
 
 
 def takes_step_behind(rows_in_flight: Sequence[int]) -> bool:
     """Whether another step may be launched behind those with so many rows each."""
     is_lone = all(num_rows == 1 for num_rows in rows_in_flight)
-    return len(rows_in_flight) < (MAX_LONE_STEPS_IN_FLIGHT if is_lone else _MAX_STEPS_IN_FLIGHT)
+    return len(rows_in_flight) < (_MAX_LONE_STEPS_IN_FLIGHT if is_lone else _MAX_STEPS_IN_FLIGHT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ class Pipeline:
         self._stages = stages
         self._llm = stages.llm
         self._llm.set_waker(waker)
+        self._is_concurrent = stages.is_concurrent
         self._generating: dict[int, Clause] = {}  # by sequence id
         self._active: set[Clause] = set()
         self._waiting: set[Clause] = set()  # whose next step is none while what is under way may do
@@ -255,18 +256,32 @@ class Pipeline:
         if left:
             passes = [each for each, goes in zip(passes, goes_on, strict=True) if goes]
         if passes:
-            sequence_ids = [llm_pass.sequence_id for _, llm_pass in passes]
-            self._llm.launch(sequence_ids, has_device=not self.token2wav.has_device)
-            self.tally.note_batch("llm", len(passes))
-            self._num_llm_steps += 1
+            self._launch([llm_pass.sequence_id for _, llm_pass in passes])
         for clause, _ in passes:
             if not clause.is_prefilled:
                 clause.is_prefilled = True
             if clause.is_opening:
                 self._note_waiting(clause)
         if len(passes) == 1 and not self.token2wav.is_busy:
-            self._foresee(*passes[0])
+            self._hasten(*passes[0])
         return left
+
+    def _launch(self, sequence_ids: list[int]) -> None:
+        self._llm.launch(sequence_ids, has_device=not self.token2wav.has_device)
+        self.tally.note_batch("llm", len(sequence_ids))
+        self._num_llm_steps += 1
+
+    def _hasten(self, clause: Clause, llm_pass: LlmPass) -> None:
+        """Its first block: while the device reads its prompt, or is at its tokens, the host has nothing else to do.
+
+        Where nobody else's sound is made the steps that it lacks are launched at once. One by one, with all that is
+        done between them, they take Python as long as the device, or longer (docs/adr/0088).
+        """
+        if clause.is_opening and self._is_concurrent and len(self._active) == 1:
+            while self._num_lacking_steps(clause, llm_pass) and self._llm.is_runnable(llm_pass.sequence_id):
+                self._launch([llm_pass.sequence_id])
+            self._note_waiting(clause)
+        self._foresee(clause, llm_pass)
 
     def _note_waiting(self, clause: Clause) -> None:
         """It waits from a launch on, or from when its sound begins anew."""
@@ -287,9 +302,14 @@ class Pipeline:
     def _has_first_block_under_way(self, clause: Clause, llm_pass: LlmPass) -> bool:
         """Whether what is launched of its pass completes its first block, as far as that can be told before it is
         here: where it turns out not to be speech, steps follow."""
+        return self._num_lacking_steps(clause, llm_pass) == 0
+
+    def _num_lacking_steps(self, clause: Clause, llm_pass: LlmPass) -> int | None:
+        """To complete its first block, behind those under way. None: that is begun, or it makes no sound."""
         if clause.num_rendered_tokens or clause.batch is not None or clause.rendering is None:
-            return False
-        return clause.rendering.flow.num_missing_tokens <= self._llm.num_under_way(llm_pass.sequence_id)
+            return None
+        num_missing = clause.rendering.flow.num_missing_tokens
+        return max(num_missing - self._llm.num_under_way(llm_pass.sequence_id), 0)
 
     def tell_after(self, clause: Clause, num_tokens: int) -> None:
         """Nothing is new of it before its pass has so many more: the LLM may keep them until then."""

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from voicegate.engine.llm.runner import MAX_STEPS_OF_ONE
+
 # Line counts with a CUDA graph of their own. More -> less padding; fewer -> a shorter start.
 LINE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 1024)
 
@@ -122,7 +124,8 @@ class CudaLlmConfig:
     has_graphs: bool = True  # False: the same kernels launched one by one
     overlaps: bool = True  # kernels begin while the last one runs, where the GPU can; False: each waits for its end
     is_resident: bool = True  # a lone line's step is one kernel, where the GPU overlaps; False: as all others
-    max_in_flight: int = 3  # steps of one sequence on the device; 1: the next waits for the token of the last
+    # Steps of one sequence on the device; 1: the next waits for the token of the last.
+    max_in_flight: int = MAX_STEPS_OF_ONE
     line_buckets: tuple[int, ...] = LINE_BUCKETS
     tiles: TileTable | None = None  # None: `default_tiles`
 
