@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final
 
+import numpy as np
+
 from voicegate.engine import units
 from voicegate.engine.audio.encoding import Answer, Encoded, Encoders, Encoding, TellFailure
 from voicegate.engine.audio.opus import OpusEncoder
@@ -45,6 +47,13 @@ class HeadStarts:
     def close(self) -> None:
         self.encoders.close()
 
+    def rehearse(self, audio: AudioFormat) -> None:
+        """Encode silence: what libopus is and needs has been driven from the caches since the last start, and would be
+        fetched while a listener waits. A first packet takes 0.09 ms then, for 0.24."""
+        encoder = self._encoder_of(audio.bitrate_bps)
+        encoder.encode(np.zeros(units.ms_to_samples(audio.frame_ms), np.float32))
+        encoder.reset()
+
     def start(self, audio: AudioFormat, samples: Samples) -> tuple[bytes, ...] | None:
         """The packets that a new stream's first samples [n] complete. None: there were enough starts just now."""
         now_s = self._clock()
@@ -70,6 +79,10 @@ class HeadStart:
 
     def on_failure(self, tell: TellFailure) -> None:
         self._encoding.on_failure(tell)
+
+    def expect(self) -> None:
+        if not self._has_begun:
+            self._starts.rehearse(self._audio)
 
     def encode(self, samples: Samples, answer: Answer) -> None:
         packets = None if self._has_begun else self._starts.start(self._audio, samples)

@@ -112,6 +112,26 @@ class _CudaMark:
         torch.cuda.current_stream().wait_event(self.event)
 
 
+class _OnStream:
+    """`torch.cuda.stream` without what that asks at each entry: twice in a launch it took a tenth of a millisecond."""
+
+    __slots__ = ("_before", "_own_before", "_stream")
+
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        self._stream = stream
+
+    def __enter__(self) -> None:
+        self._before = torch.cuda.current_stream()
+        is_elsewhere = self._before.device_index != self._stream.device_index
+        self._own_before = torch.cuda.current_stream(self._stream.device) if is_elsewhere else None
+        torch.cuda.set_stream(self._stream)
+
+    def __exit__(self, *_: object) -> None:
+        if self._own_before is not None:
+            torch.cuda.set_stream(self._own_before)
+        torch.cuda.set_stream(self._before)
+
+
 class CudaLane:
     def __init__(self, device: torch.device, *, urgency: int) -> None:
         """0, 1, ...: the most urgent lane's kernels are scheduled first as multiprocessors become free.
@@ -123,7 +143,7 @@ class CudaLane:
         self.stream = torch.cuda.Stream(device, priority=priority)  # type: ignore[no-untyped-call]
 
     def active(self) -> AbstractContextManager[object]:
-        return torch.cuda.stream(self.stream)
+        return _OnStream(self.stream)
 
     def mark(self) -> Mark:
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]

@@ -48,6 +48,15 @@ class Slots:
         drawn: npt.NDArray[np.float64] = self._drawn[slots, numbers % _DRAWN_AHEAD]
         return drawn
 
+    def draw_one(self, slot: int) -> npt.NDArray[np.float64]:
+        """[2]: the same of one slot, in a tenth of the time."""
+        number = int(self.num_drawn[slot])
+        if number >= self._ends[slot]:
+            self._draw_ahead(np.array([slot]))
+        self.num_drawn[slot] = number + 1
+        drawn: npt.NDArray[np.float64] = self._drawn[slot, number % _DRAWN_AHEAD]
+        return drawn
+
     def _draw_ahead(self, slots: SlotNumbers) -> None:
         firsts = self.num_drawn[slots] // _DRAWN_AHEAD * _DRAWN_AHEAD
         keys = np.repeat(self._seed_keys[slots], _DRAWN_AHEAD)

@@ -337,10 +337,13 @@ class EngineCore:
         utterances = [each for each in utterances if token2wav.is_begun_early(each.clauses[0])] or utterances
         clauses = [utterance.clauses[0] for utterance in utterances]
         if clauses:
-            begin = partial(token2wav.begin, is_first=all(each.deadline_s is None for each in utterances))
+            is_first = all(each.deadline_s is None for each in utterances)
+            begin = partial(token2wav.begin, is_first=is_first)
             number = self._attempt_together(clauses, begin, clauses)
             if number is not None:
                 self._advance(number)
+                if is_first and self._roster.num_live == 1:
+                    self._change(utterances[0], Utterance.expect_sound)
 
     def _advance(self, number: int) -> None:
         clauses = self._pipeline.token2wav.clauses_of(number)

@@ -56,15 +56,20 @@ class Records:
 
     def decode_samples(self, slots: SlotNumbers) -> Words:
         """Sample records [n, SAMPLE_WORDS] of lines 0 to n - 1, which feed what each sequence drew last."""
+        if len(slots) == 1:
+            return self._decode_sample(int(slots[0]))
         num_drawn = self._slots.num_drawn[slots]
-        flags = self._flags[slots] | (num_drawn < self._min_tokens[slots]) * packing.IS_IGNORING_EOS
-        samples = self._samples(slots, flags, num_drawn % self._window)
+        samples = np.empty((len(slots), SAMPLE_WORDS), np.int32)
         samples[:, 0] = self._places[: len(slots)]
+        samples[:, 1] = slots
+        samples[:, 2] = self._flags[slots] | (num_drawn < self._min_tokens[slots]) * packing.IS_IGNORING_EOS
+        samples[:, 3] = num_drawn % self._window
+        samples[:, 4:] = self._slots.draw(slots).view(np.int32)
         return samples
 
     def first_sample(self, slot: int) -> Words:
         """One sample record [1, SAMPLE_WORDS] of a reading's first token; its line is the caller's to fill in."""
-        sample = self.decode_samples(np.array([slot]))
+        sample = self._decode_sample(slot)
         if self._slots.num_drawn[slot] == 1:  # this one
             sample[:, 2] |= packing.IS_FRESH
         return sample
@@ -75,16 +80,21 @@ class Records:
         flags |= packing.IS_IGNORING_EOS if ignore_eos else 0
         flags |= packing.IS_FORCED_FILL if is_forced_fill else 0
         flags |= packing.IS_FRESH if num_decoded == 0 else 0
-        record = self._samples(np.array([slot]), np.array([flags]), np.array([num_decoded % self._window]))
+        record = self._sample(slot, flags, num_decoded % self._window)
         if is_forced_fill:
             self._slots.num_drawn[slot] -= 1  # nothing was drawn
         return record
 
-    def _samples(self, slots: SlotNumbers, flags: SlotNumbers, history_places: SlotNumbers) -> Words:
-        samples = np.empty((len(slots), SAMPLE_WORDS), np.int32)
-        samples[:, 0] = 0
-        samples[:, 1] = slots
-        samples[:, 2] = flags
-        samples[:, 3] = history_places
-        samples[:, 4:] = self._slots.draw(slots).view(np.int32)
-        return samples
+    def _decode_sample(self, slot: int) -> Words:
+        num_drawn = int(self._slots.num_drawn[slot])
+        flags = int(self._flags[slot])
+        if num_drawn < self._min_tokens[slot]:
+            flags |= packing.IS_IGNORING_EOS
+        return self._sample(slot, flags, num_drawn % self._window)
+
+    def _sample(self, slot: int, flags: int, history_place: int) -> Words:
+        """By Python's own numbers: arrays of one take ten times as long, and the device waits for a prompt's."""
+        sample = np.empty((1, SAMPLE_WORDS), np.int32)
+        sample[0, :4] = (0, slot, flags, history_place)
+        sample[0, 4:] = self._slots.draw_one(slot).view(np.int32)
+        return sample
