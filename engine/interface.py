@@ -221,6 +221,7 @@ class EngineError(Exception):
       Unsupported      the loaded model or this build cannot do what was asked
       BadRequest       what was asked is wrong in itself, whatever the model
       VoiceRefused     no voice can be made of this, or this one cannot be taken away; the message says why
+        VoiceConflict  nothing is wrong with it, but others are there: one of its name, or as many as there may be
       Overloaded       no room now; try again after `retry_after_ms`
       EngineStopped    the engine is not running
     """
@@ -239,6 +240,10 @@ class BadRequest(EngineError):
 
 
 class VoiceRefused(EngineError):
+    pass
+
+
+class VoiceConflict(VoiceRefused):
     pass
 
 
@@ -291,10 +296,10 @@ def check_voice_name(name: str) -> None:
 
 
 def check_new_voice(name: str, info: EngineInfo, *, replace: bool) -> None:
-    """What every engine refuses alike. Raises VoiceRefused."""
+    """What every engine refuses alike. Raises VoiceRefused, VoiceConflict."""
     check_voice_name(name)
     if not replace and any(voice.name == name for voice in info.voices):
-        raise VoiceRefused(f"there is a voice {name!r} already; replace it, or choose another name")
+        raise VoiceConflict(f"there is a voice {name!r} already; replace it, or choose another name")
 
 
 def check_removable(name: str, info: EngineInfo) -> None:
@@ -369,7 +374,8 @@ class Engine(Protocol):
 
         `transcript`: what the recording says; without one the voice speaks, but less like it. `replace`: of a voice
         that is there; its running utterances go on with the old one. What runs is not held up but by milliseconds.
-        Raises VoiceRefused, Unsupported where the model has fixed voices, EngineStopped; then nothing has changed.
+        Raises VoiceRefused, VoiceConflict, Unsupported where the model has fixed voices, EngineStopped; then nothing
+        has changed.
         """
 
     async def remove_voice(self, name: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.interface import VoiceRefused
+from voicegate.engine.interface import VoiceConflict, VoiceRefused
 from voicegate.engine.loop.prompting import PassPrompt, voice_prompt
 from voicegate.engine.loop.stages import ReadyVoice, Stages, VoiceRoom
 from voicegate.engine.model.config import ModelConfig
@@ -89,7 +89,7 @@ class VoiceShelf:
         self._retired = kept
 
     def _check_room(self, voice: Voice) -> None:
-        """The LLM's slots and the flow's memory were made for so much. Raises VoiceRefused."""
+        """The LLM's slots and the flow's memory were made for so much. Raises VoiceRefused, VoiceConflict."""
         room, flow = self._stages.voice_room, self._stages.flow
         if voice.num_tokens > room.longest_tokens:
             raise VoiceRefused(
@@ -99,7 +99,7 @@ class VoiceShelf:
         held = [*(ready.flow_prompt for ready in self._voices.values()), *self._prepared.values(), *self._retired]
         num_held = sum(prompt.num_blocks for prompt in held)
         if num_held + flow.num_prompt_blocks(voice.num_tokens) > sum(map(flow.num_prompt_blocks, room.prompt_tokens)):
-            raise VoiceRefused(
+            raise VoiceConflict(
                 f"{len(self._voices)} voices fill the room that this running engine has for them: remove one, or add "
                 "this one before the start"
             )

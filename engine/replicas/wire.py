@@ -33,6 +33,7 @@ from voicegate.engine.interface import (
     Unsupported,
     UtteranceId,
     UtteranceRequest,
+    VoiceConflict,
     VoiceInfo,
     VoiceRefused,
 )
@@ -164,7 +165,8 @@ _KINDS: Final = {
     Failed: Told.FAILED,
 }
 _ERRORS: Final = {
-    error.__name__: error for error in (UnknownVoice, Unsupported, BadRequest, VoiceRefused, EngineStopped)
+    error.__name__: error
+    for error in (UnknownVoice, Unsupported, BadRequest, VoiceRefused, VoiceConflict, EngineStopped)
 }
 
 

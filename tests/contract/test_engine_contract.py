@@ -32,6 +32,7 @@ from voicegate.engine.interface import (
     Unsupported,
     UtteranceId,
     UtteranceRequest,
+    VoiceConflict,
     VoiceRefused,
 )
 
@@ -470,7 +471,7 @@ async def test_an_added_voice_speaks_and_can_be_taken_away_while_it_does(listene
 async def test_a_voice_is_overwritten_only_if_asked(listener: Listener) -> None:
     engine = listener.engine
     await engine.add_voice("guest", RECORDING, description="first")
-    with pytest.raises(VoiceRefused, match="there is a voice 'guest' already"):
+    with pytest.raises(VoiceConflict, match="there is a voice 'guest' already"):
         await engine.add_voice("guest", RECORDING, description="second")
     await engine.add_voice("guest", RECORDING, description="third", replace=True)
     assert [voice.description for voice in engine.info.voices if voice.name == "guest"] == ["third"]

@@ -11,7 +11,7 @@ from elevenlabs.client import AsyncElevenLabs
 from tests.integration.http_client import RawRequest, base_url
 from tests.integration.raw_client import get
 from tests.integration.wire_client import Served, serving
-from voicegate.engine.interface import Unsupported, VoiceInfo
+from voicegate.engine.interface import Unsupported, VoiceConflict, VoiceInfo
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.openai_speech import MODEL_NAMES
 
@@ -125,6 +125,66 @@ async def test_uploads_at_once_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [task.result().status_code for task in done] == [503]
         may_end.set()
         assert [(await task).status_code for task in waiting] == [501, 501]
+
+
+async def added_together(
+    served: Served, monkeypatch: pytest.MonkeyPatch, *forms: dict[str, Any]
+) -> list[tuple[int, dict[str, str]]]:
+    """Status and error of each: none is made before the engine, or a refusal, has had to do with all of them."""
+    make, num_asked, may_end = served.engine.add_voice, 0, asyncio.Event()
+
+    async def make_later(*args: Any, **options: Any) -> VoiceInfo:
+        nonlocal num_asked
+        num_asked += 1
+        note_progress()
+        await may_end.wait()
+        return await make(*args, **options)
+
+    def note_progress(*_: object) -> None:
+        if num_asked + sum(task.done() for task in adding) == len(forms):
+            may_end.set()
+
+    monkeypatch.setattr(served.engine, "add_voice", make_later)
+    async with client_of(served) as http:
+        adding = [asyncio.create_task(http.post("/v1/voices", **each)) for each in forms]
+        for task in adding:
+            task.add_done_callback(note_progress)
+        answers = await asyncio.gather(*adding)
+    return [(answer.status_code, answer.json().get("error", {})) for answer in answers]
+
+
+async def test_those_on_their_way_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(enrolment=True, max_voices=3) as served, client_of(served) as http:
+        new = [form(name=name) for name in ("one", "two", "three")]
+        statuses = [status for status, _ in await added_together(served, monkeypatch, *new)]
+        assert sorted(statuses) == [201, 409, 409]
+        assert len(await names(http)) == 3
+        again = [form(name=name, replace="true") for name in ("hum", "drone")]
+        assert [status for status, _ in await added_together(served, monkeypatch, *again)] == [201, 201]
+
+
+async def test_what_came_to_nothing_leaves_its_place_to_the_next() -> None:
+    async with serving(enrolment=True, max_voices=3) as served, client_of(served) as http:
+        assert (await http.post("/v1/voices", **form(b"not sound"))).status_code == 422
+        assert (await http.post("/v1/voices", **form(name="next"))).status_code == 201
+
+
+async def test_of_one_name_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(enrolment=True, max_voices=3) as served, client_of(served) as http:
+        answers = await added_together(served, monkeypatch, form(), form())
+        assert sorted(status for status, _ in answers) == [201, 409]
+        (error,) = [error for status, error in answers if status == 409]
+        assert error == (await http.post("/v1/voices", **form())).json()["error"]
+
+
+async def test_a_full_engine_is_no_fault_of_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object, **__: object) -> VoiceInfo:
+        raise VoiceConflict("two voices fill the room")
+
+    async with serving(enrolment=True) as served, client_of(served) as http:
+        monkeypatch.setattr(served.engine, "add_voice", refuse)
+        response = await http.post("/v1/voices", **form())
+        assert (response.status_code, "fill the room" in response.text) == (409, True)
 
 
 async def test_elevenlabs_voices() -> None:

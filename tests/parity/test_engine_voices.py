@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, tiny_stages
-from voicegate.engine.interface import Done, EngineError, VoiceRefused
+from voicegate.engine.interface import Done, EngineError, VoiceConflict, VoiceRefused
 from voicegate.engine.loop.stages import ReadyVoice, Stages, VoiceRoom
 from voicegate.engine.loop.voice_shelf import voice_room
 from voicegate.engine.token2wav.flow.chunking import TOKENS_PER_BLOCK
@@ -103,7 +103,7 @@ def test_only_so_many_fit(stages: Stages, rms: Voice) -> None:
     answers = [add(engine, replace(rms, name=name)) for name in names]
     refused = [name for name, answer in zip(names, answers, strict=True) if answer is not None]
     assert refused == ["c", "d"]
-    assert isinstance(answers[2], VoiceRefused)
+    assert isinstance(answers[2], VoiceConflict)
     assert "remove one" in str(answers[2])
     engine.core.remove_voice("a")
     assert add(engine, replace(rms, name="c")) is None
@@ -115,7 +115,7 @@ def test_a_prompt_longer_than_the_room_is_refused(stages: Stages, rms: Voice) ->
     room = VoiceRoom((rms.num_tokens - 1,) * 10)
     engine = HandDrivenEngine(stages=replace(stages, voice_room=room))
     answer = add(engine, replace(rms, name="long"))
-    assert isinstance(answer, VoiceRefused)
+    assert type(answer) is VoiceRefused
     assert "2.8 s long and this running engine has room for 2.7 s" in str(answer)
 
 

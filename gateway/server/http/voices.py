@@ -1,5 +1,7 @@
 """Voices over the wire: listed for everybody, added and taken away where the server allows it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
@@ -18,8 +20,10 @@ from voicegate.engine.interface import (
     Overloaded,
     UnknownVoice,
     Unsupported,
+    VoiceConflict,
     VoiceInfo,
     VoiceRefused,
+    check_new_voice,
 )
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.http.bodies import BodyRefused, read_body
@@ -45,6 +49,7 @@ class Voices:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._num_uploads = 0
+        self._on_their_way: list[str] = []  # names that the engine is asked for; one may be there twice
 
     @property
     def routes(self) -> list[Route]:
@@ -94,14 +99,14 @@ class Voices:
         try:
             admit(request, self._stage)
             new = await _read_form(request)
-            self._check_room(new, engine_info(self._stage))
-            added = await self._stage.services.engine.add_voice(
-                new.name,
-                new.recording,
-                transcript=new.transcript,
-                description=new.description,
-                replace=new.is_replacing,
-            )
+            with self._place(new, engine_info(self._stage)):
+                added = await self._stage.services.engine.add_voice(
+                    new.name,
+                    new.recording,
+                    transcript=new.transcript,
+                    description=new.description,
+                    replace=new.is_replacing,
+                )
         except Refused as refused:
             return _refusal(refused)
         except EngineError as error:
@@ -111,15 +116,19 @@ class Voices:
         log.info("voice added", voice=added.name)
         return json({**_described(added), "requires_verification": False}, HTTPStatus.CREATED)
 
-    def _check_room(self, new: "_NewVoice", info: EngineInfo) -> None:
-        """Raises Refused."""
-        is_known = any(voice.name == new.name for voice in info.voices)
-        if is_known and not new.is_replacing:
-            text = f"there is a voice {new.name[:80]!r} already; replace it (replace=true), or choose another name"
-            raise _bad(text, HTTPStatus.CONFLICT)
-        if not is_known and len(info.voices) >= self._stage.max_voices:
-            text = f"{len(info.voices)} voices are all that there may be; take one away first"
-            raise _bad(text, HTTPStatus.CONFLICT)
+    @contextmanager
+    def _place(self, new: "_NewVoice", info: EngineInfo) -> Iterator[None]:
+        """Its own for as long as it is made. Raises VoiceRefused, VoiceConflict."""
+        check_new_voice(new.name, info, replace=new.is_replacing)
+        names = {voice.name for voice in info.voices}.union(self._on_their_way)
+        if new.name not in names and len(names) >= self._stage.max_voices:
+            counted = "voices, with those on their way," if self._on_their_way else "voices"
+            raise VoiceConflict(f"{len(names)} {counted} are all that there may be; take one away first")
+        self._on_their_way.append(new.name)
+        try:
+            yield
+        finally:
+            self._on_their_way.remove(new.name)
 
     async def _remove(self, request: Request) -> Response:
         if not self._stage.takes_voices:
@@ -205,6 +214,8 @@ def _engine_refusal(error: EngineError) -> Response:
     match error:
         case UnknownVoice():
             status, code = HTTPStatus.NOT_FOUND, "unknown_voice"
+        case VoiceConflict():
+            status, code = HTTPStatus.CONFLICT, "voice_refused"
         case VoiceRefused():
             status, code = HTTPStatus.UNPROCESSABLE_ENTITY, "voice_refused"
         case Unsupported():

@@ -26,6 +26,7 @@ from voicegate.engine.interface import (
     UnknownVoice,
     Unsupported,
     UtteranceId,
+    VoiceConflict,
     VoiceRefused,
 )
 from voicegate.engine.replicas import wire
@@ -74,7 +75,9 @@ def test_numbers_of_an_engine_may_be_of_any_type() -> None:
     assert state == State(7, "why", EngineStats({"steps": 0.5, "rows": 3.0}, {"free": 2.0}, {"llm": [1, 0]}))
 
 
-@pytest.mark.parametrize("kind", [UnknownVoice, Unsupported, BadRequest, VoiceRefused, EngineStopped, EngineError])
+@pytest.mark.parametrize(
+    "kind", [UnknownVoice, Unsupported, BadRequest, VoiceRefused, VoiceConflict, EngineStopped, EngineError]
+)
 def test_refusals_are_raised_as_they_were(kind: type[EngineError]) -> None:
     error = wire.error_of(wire.refusal(kind("why")))
     assert type(error) is kind
