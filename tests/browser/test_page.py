@@ -124,6 +124,30 @@ async def test_words_are_marked_as_they_are_heard(page: Page) -> None:
         assert len(marks) > 3
 
 
+async def test_a_number_is_marked_until_a_next_word_is_told_or_all_is_over(page: Page) -> None:
+    """Its end is told before it is known how long it is said for."""
+    async with visiting(page):
+        marks = await page.evaluate(
+            """async () => {
+                const { Transcript } = await import("/page/transcript.js");
+                const box = document.createElement("p");
+                box.innerHTML = "<span></span><mark></mark><span></span>";
+                const [transcript, text] = [new Transcript(box), "Pay 1,234,567 now."];
+                const told = [
+                    { startMs: 100, endMs: 300, start: 0, end: 3 },
+                    { startMs: 300, endMs: 700, start: 4, end: 13 },
+                ];
+                const markedAt = (ms) => (transcript.show(text, told, ms), box.children[1].textContent);
+                const marks = [0, 100, 299, 300, 699, 700, 2500].map(markedAt);
+                told.push({ startMs: 2600, endMs: 2900, start: 14, end: 18 });
+                marks.push(...[2599, 2600].map(markedAt));
+                transcript.end(text, text);
+                return [...marks, box.children[1].textContent];
+            }"""
+        )
+        assert marks == ["", "Pay", "Pay", *["1,234,567"] * 5, "now.", ""]
+
+
 async def test_word_by_word(page: Page) -> None:
     async with visiting(page) as engine:
         await page.get_by_label("word by word").check()

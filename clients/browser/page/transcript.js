@@ -13,14 +13,11 @@ export class Transcript {
 
   /** `text` split before and after what sounds at `playedMs`. */
   show(text, alignment, playedMs) {
-    const numBegun = alignment.filter((item) => item.startMs <= playedMs).length;
-    const begun = alignment[numBegun - 1];
-    // It is said until the next one begins, if that is known.
-    const isSounding = begun !== undefined && playedMs < (alignment[numBegun]?.startMs ?? begun.endMs);
-    const heardUpTo = begun === undefined ? 0 : isSounding ? begun.start : begun.end;
-    this.#fill(text, heardUpTo, isSounding ? begun.end : heardUpTo);
+    // It is said until the next one begins, whether that has been told or not: a number may last beyond its end.
+    const sounding = alignment.findLast((item) => item.startMs <= playedMs);
+    this.#fill(text, sounding?.start ?? 0, sounding?.end ?? 0);
     this.#element.classList.remove("over");
-    if (isSounding) this.#follow();
+    if (sounding !== undefined) this.#follow();
   }
 
   /** How it ended: what was heard, and what never will be. */
