@@ -217,7 +217,7 @@ class EngineCore:
         # What an LLM is at work on takes room, and makes none.
         if due.has_blocks and not (decision.holds_flow or self._pipeline.token2wav.is_busy):
             return None
-        return Decision(wake_at_s=self._roster.next_alarm_s(now_s))
+        return Decision(wake_at_s=now_s if self._pipeline.has_lone_start else self._roster.next_alarm_s(now_s))
 
     def _launch(self, decision: Decision) -> None:
         if decision.llm is not None:
@@ -342,7 +342,7 @@ class EngineCore:
             number = self._attempt_together(clauses, begin, clauses)
             if number is not None:
                 self._advance(number)
-                if is_first and self._roster.num_live == 1:
+                if self._pipeline.has_lone_start:
                     self._change(utterances[0], Utterance.expect_sound)
 
     def _advance(self, number: int) -> None:

@@ -231,6 +231,12 @@ class Pipeline:
         )
 
     @property
+    def has_lone_start(self) -> bool:
+        """Whether an utterance's first sound is on the device, and nobody else's is to be made: for some milliseconds,
+        and an engine's thread that falls asleep meanwhile wakes up a tenth late."""
+        return len(self._active) == 1 and self.token2wav.has_first_blocks_under_way
+
+    @property
     def num_fetched(self) -> int:
         """Grows with whatever was fetched of LLM, flow and vocoder."""
         return self._llm.num_fetched + self.tally.num_rendered

@@ -72,6 +72,9 @@ class DeviceQueue:
         self._padding_line = padding_line(body.padding_slot)
         self._padding_sample = padding_sample(body.padding_slot)
         self._idle = [Transfer(body, is_cuda=is_cuda) for _ in range(_NUM_BUFFERS)]
+        for transfer in self._idle:  # of one prompt, for which its device waits
+            for num_lines in buckets.line_buckets:
+                transfer.views(*buckets.padded(num_lines, 1))
 
     @property
     def has_idle(self) -> bool:

@@ -45,6 +45,10 @@ class BucketedBody:
         self.graphs = BucketedWork(self._work, keys, pad=self._pad, stream=stream, is_eager=is_eager or stream is None)
 
     @property
+    def line_buckets(self) -> Sequence[int]:
+        return self._line_buckets
+
+    @property
     def max_lines(self) -> int:
         return self._line_buckets[-1]
 
