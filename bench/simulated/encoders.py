@@ -16,9 +16,6 @@ class _Silence:
     def on_failure(self, tell: TellFailure) -> None:
         """It has none."""
 
-    def expect(self) -> None:
-        pass
-
     def encode(self, samples: Samples, answer: Answer) -> None:
         num_packets, self._num_pending = divmod(self._num_pending + len(samples), len(self._packet) // 2)
         answer(Encoded((self._packet,) * num_packets, len(samples)))

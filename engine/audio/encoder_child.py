@@ -248,9 +248,6 @@ class RemoteEncoding:
     def on_failure(self, tell: TellFailure) -> None:
         self._child.on_failure(self, tell)
 
-    def expect(self) -> None:
-        pass
-
     def encode(self, samples: Samples, answer: Answer) -> None:
         self._child.ask(self, Operation.ENCODE, np.ascontiguousarray(samples).view(np.uint8).data, answer)
 

@@ -29,9 +29,6 @@ class Encoding(Protocol):
     def on_failure(self, tell: TellFailure) -> None:
         """`tell` is called with the reason, once and from any thread; at once if the encoder has failed already."""
 
-    def expect(self) -> None:
-        """The first samples come in some milliseconds, in which nobody needs this thread."""
-
     def encode(self, samples: Samples, answer: Answer) -> None:
         """Samples [n] at SAMPLE_RATE_HZ; answered with the packets that they complete."""
 
@@ -74,9 +71,6 @@ class LocalEncoding:
         self._tell_failure = tell
         if self._failure is not None:
             tell(self._failure)
-
-    def expect(self) -> None:
-        pass
 
     def encode(self, samples: Samples, answer: Answer) -> None:
         self._has_samples = True

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final
 
-import numpy as np
-
 from voicegate.engine import units
 from voicegate.engine.audio.encoding import Answer, Encoded, Encoders, Encoding, TellFailure
 from voicegate.engine.audio.opus import OpusEncoder
@@ -19,7 +17,6 @@ from voicegate.engine.interface import AudioFormat, Codec
 # A packet takes 0.1 ms. Lower -> more newcomers go the long way, 1 ms; higher -> a burst of them is felt in speech.
 _STARTS_PER_S: Final = 100.0
 _STARTS_AT_ONCE: Final = 4
-_NOISE: Final = np.random.default_rng(0).uniform(-0.1, 0.1, units.ms_to_samples(60)).astype(np.float32)
 
 
 class HeadStarts:
@@ -48,13 +45,6 @@ class HeadStarts:
     def close(self) -> None:
         self.encoders.close()
 
-    def rehearse(self, audio: AudioFormat) -> None:
-        """Encode some noise: what libopus is and needs has been driven from the caches since the last start, and would
-        be fetched while a listener waits (docs/adr/0088)."""
-        encoder = self._encoder_of(audio.bitrate_bps)
-        encoder.encode(_NOISE[: units.ms_to_samples(audio.frame_ms)])
-        encoder.reset()
-
     def start(self, audio: AudioFormat, samples: Samples) -> tuple[bytes, ...] | None:
         """The packets that a new stream's first samples [n] complete. None: there were enough starts just now."""
         now_s = self._clock()
@@ -80,10 +70,6 @@ class HeadStart:
 
     def on_failure(self, tell: TellFailure) -> None:
         self._encoding.on_failure(tell)
-
-    def expect(self) -> None:
-        if not self._has_begun:
-            self._starts.rehearse(self._audio)
 
     def encode(self, samples: Samples, answer: Answer) -> None:
         packets = None if self._has_begun else self._starts.start(self._audio, samples)

@@ -73,11 +73,6 @@ class Outlet:
         self._first_packet_s: float | None = None
         encoding.on_failure(self._fail)
 
-    def expect(self) -> None:
-        """`send_audio` follows in some milliseconds, for the first time; nothing else does meanwhile."""
-        if not self._is_closed:
-            self._encoding.expect()
-
     def send_audio(self, samples: Samples) -> None:
         """Samples [n] at SAMPLE_RATE_HZ. The first packet of an utterance leaves before the others are encoded."""
         if self._is_closed:

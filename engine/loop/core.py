@@ -337,13 +337,10 @@ class EngineCore:
         utterances = [each for each in utterances if token2wav.is_begun_early(each.clauses[0])] or utterances
         clauses = [utterance.clauses[0] for utterance in utterances]
         if clauses:
-            is_first = all(each.deadline_s is None for each in utterances)
-            begin = partial(token2wav.begin, is_first=is_first)
+            begin = partial(token2wav.begin, is_first=all(each.deadline_s is None for each in utterances))
             number = self._attempt_together(clauses, begin, clauses)
             if number is not None:
                 self._advance(number)
-                if self._pipeline.has_lone_start:
-                    self._change(utterances[0], Utterance.expect_sound)
 
     def _advance(self, number: int) -> None:
         clauses = self._pipeline.token2wav.clauses_of(number)

@@ -185,10 +185,6 @@ class Utterance:
 
     # --- audio ------------------------------------------------------------------------------------------------
 
-    def expect_sound(self) -> None:
-        """Its first is on the device, and nobody else has work."""
-        self._outlet.expect()
-
     def deliver(self, samples: npt.NDArray[np.float32], now_s: float) -> None:
         """Samples [n] at SAMPLE_RATE_HZ, in order, on their way to the listener."""
         if not len(samples):

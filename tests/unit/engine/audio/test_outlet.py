@@ -44,9 +44,6 @@ class LateEncoding:
     def on_failure(self, tell: TellFailure) -> None:
         self.fail = tell
 
-    def expect(self) -> None:
-        pass
-
     def encode(self, samples: Samples, answer: Answer) -> None:
         self._calls.append(lambda: self._encoding.encode(samples, answer))
 

@@ -29,7 +29,6 @@ from voicegate.engine.interface import (
 from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.stages import Stages
-from voicegate.engine.loop.utterance import Utterance
 from voicegate.engine.policy import launch_length
 from voicegate.engine.token2wav.flow.stream import BlockStream
 from voicegate.engine.token2wav.vocoder.backend import VocoderBackend, VocoderJob, VocoderStream
@@ -302,20 +301,17 @@ def test_a_lone_whole_texts_steps_are_decisions_of_their_own_where_the_lanes_sha
 
 
 @pytest.mark.parametrize("company", ["", "It rains."])
-def test_who_is_alone_expects_their_first_sound_while_the_device_is_at_it(
-    company: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expecting = list[UtteranceId]()
-    monkeypatch.setattr(Utterance, "expect_sound", lambda utterance: expecting.append(utterance.utterance_id))
+def test_nobody_falls_asleep_while_a_lone_first_sound_is_on_the_device(company: str) -> None:
     lanes = Lanes()
     if company:
         lanes.speak("other", company)
     subject = lanes.speak("u")
     lanes.step_until(lambda: lanes.count("vocoder_calls") >= 1, lanes.llm)
-    assert not lanes.heard(subject).pcm
-    assert expecting == ([] if company else [subject])
+    idle = next(decision for _ in range(50) if (decision := lanes.engine.core.step()).is_idle)
+    assert (idle.wake_at_s == lanes.engine.now_s) is not bool(company)
+    lanes.step_until(lambda: bool(lanes.heard(subject).pcm), lanes.llm, lanes.token2wav)
     lanes.engine.run()
-    assert len(expecting) <= 1, "later blocks are heard of nobody's first"
+    assert isinstance(lanes.heard(subject).end, Done)
 
 
 def test_nobodys_step_has_the_device_to_itself_while_a_block_that_was_begun_early_is_on_it(
