@@ -29,6 +29,7 @@ from voicegate.engine.interface import (
     EngineStopped,
     Failed,
     Flushed,
+    Overloaded,
     UnknownVoice,
     Unsupported,
     UtteranceId,
@@ -108,6 +109,7 @@ class Answer(msgspec.Struct, frozen=True):
     voice: VoiceInfo | None = None
     error: str = ""  # name of the class
     message: str = ""
+    retry_after_ms: int = 0  # of Overloaded
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -201,9 +203,12 @@ def unpack_room(body: bytes) -> tuple[int, int]:
 
 
 def refusal(error: EngineError) -> Answer:
-    return Answer(error=type(error).__name__, message=str(error))
+    retry_after_ms = error.retry_after_ms if isinstance(error, Overloaded) else 0
+    return Answer(error=type(error).__name__, message=str(error), retry_after_ms=retry_after_ms)
 
 
 def error_of(answer: Answer) -> EngineError | None:
     """As it was raised there, where it is of a kind that is known here."""
+    if answer.error == Overloaded.__name__:
+        return Overloaded(answer.message, retry_after_ms=answer.retry_after_ms)
     return _ERRORS.get(answer.error, EngineError)(answer.message) if answer.error else None

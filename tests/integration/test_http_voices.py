@@ -11,7 +11,7 @@ from elevenlabs.client import AsyncElevenLabs
 from tests.integration.http_client import RawRequest, base_url
 from tests.integration.raw_client import get
 from tests.integration.wire_client import Served, serving
-from voicegate.engine.interface import Unsupported, VoiceConflict, VoiceInfo
+from voicegate.engine.interface import Overloaded, Unsupported, VoiceConflict, VoiceInfo
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.openai_speech import MODEL_NAMES
 
@@ -185,6 +185,17 @@ async def test_a_full_engine_is_no_fault_of_the_recording(monkeypatch: pytest.Mo
         monkeypatch.setattr(served.engine, "add_voice", refuse)
         response = await http.post("/v1/voices", **form())
         assert (response.status_code, "fill the room" in response.text) == (409, True)
+
+
+async def test_an_engine_that_is_full_for_now_says_when_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object, **__: object) -> VoiceInfo:
+        raise Overloaded("full of speech", retry_after_ms=1_500)
+
+    async with serving(enrolment=True) as served, client_of(served) as http:
+        monkeypatch.setattr(served.engine, "add_voice", refuse)
+        response = await http.post("/v1/voices", **form())
+        assert (response.status_code, response.headers["Retry-After"]) == (503, "2")
+        assert response.json()["error"]["code"] == "overloaded"
 
 
 async def test_elevenlabs_voices() -> None:

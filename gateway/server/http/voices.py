@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
+from math import ceil
 from typing import Final
 
 from starlette.datastructures import FormData, UploadFile
@@ -220,7 +221,10 @@ def _engine_refusal(error: EngineError) -> Response:
             status, code = HTTPStatus.UNPROCESSABLE_ENTITY, "voice_refused"
         case Unsupported():
             status, code = HTTPStatus.NOT_IMPLEMENTED, "unsupported"
-        case EngineStopped() | Overloaded():
+        case Overloaded():
+            retry_after = str(ceil(error.retry_after_ms / 1000))
+            return problem(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", str(error), Retry_After=retry_after)
+        case EngineStopped():
             status, code = HTTPStatus.SERVICE_UNAVAILABLE, "overloaded"
         case _:
             status, code = HTTPStatus.INTERNAL_SERVER_ERROR, "engine_failed"

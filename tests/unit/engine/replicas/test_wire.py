@@ -30,6 +30,7 @@ from voicegate.engine.interface import (
     VoiceRefused,
 )
 from voicegate.engine.replicas import wire
+from voicegate.engine.replicas.replica import StartRefused
 from voicegate.engine.replicas.wire import Frames, State, WireError, frame
 
 pytestmark = pytest.mark.unit
@@ -84,7 +85,13 @@ def test_refusals_are_raised_as_they_were(kind: type[EngineError]) -> None:
     assert str(error) == "why"
 
 
-def test_what_cannot_be_raised_alike_is_an_engine_error_all_the_same() -> None:
+def test_what_passes_says_when() -> None:
     error = wire.error_of(wire.refusal(Overloaded("full", retry_after_ms=5)))
+    assert isinstance(error, Overloaded)
+    assert (str(error), error.retry_after_ms) == ("full", 5)
+
+
+def test_what_cannot_be_raised_alike_is_an_engine_error_all_the_same() -> None:
+    error = wire.error_of(wire.refusal(StartRefused("too small")))
     assert type(error) is EngineError
-    assert str(error) == "full"
+    assert str(error) == "too small"
