@@ -113,7 +113,7 @@ class _CudaMark:
 
 
 class _OnStream:
-    """`torch.cuda.stream` without what that asks at each entry: twice in a launch it took a tenth of a millisecond."""
+    """`torch.cuda.stream` without what that asks when it is made: some 12 us an entry, and a step has three or four."""
 
     __slots__ = ("_before", "_own_before", "_stream")
 
