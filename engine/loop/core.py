@@ -217,7 +217,7 @@ class EngineCore:
         # What an LLM is at work on takes room, and makes none.
         if due.has_blocks and not (decision.holds_flow or self._pipeline.token2wav.is_busy):
             return None
-        return Decision(wake_at_s=now_s if self._pipeline.has_lone_start else self._roster.next_alarm_s(now_s))
+        return Decision(wake_at_s=self._roster.next_alarm_s(now_s))
 
     def _launch(self, decision: Decision) -> None:
         if decision.llm is not None:

@@ -28,7 +28,8 @@ class Pipeline:
         self._stages = stages
         self._llm = stages.llm
         self._llm.set_waker(waker)
-        self._is_concurrent = stages.is_concurrent
+        # Of an LLM on another GPU rows of others may wait behind, of whom nothing is known here.
+        self._can_hasten = stages.is_concurrent and not stages.is_llm_apart
         self._generating: dict[int, Clause] = {}  # by sequence id
         self._active: set[Clause] = set()
         self._waiting: set[Clause] = set()  # whose next step is none while what is under way may do
@@ -231,12 +232,6 @@ class Pipeline:
         )
 
     @property
-    def has_lone_start(self) -> bool:
-        """Whether an utterance's first sound is on the device, and nobody else's is to be made: for some milliseconds,
-        and an engine's thread that falls asleep meanwhile wakes up a tenth late."""
-        return len(self._active) == 1 and self.token2wav.has_first_blocks_under_way
-
-    @property
     def num_fetched(self) -> int:
         """Grows with whatever was fetched of LLM, flow and vocoder."""
         return self._llm.num_fetched + self.tally.num_rendered
@@ -283,9 +278,10 @@ class Pipeline:
         Where nobody else's sound is made the steps that it lacks are launched at once. One by one, with all that is
         done between them, they take Python as long as the device, or longer (docs/adr/0088).
         """
-        if clause.is_opening and self._is_concurrent and len(self._active) == 1:
-            while self._num_lacking_steps(clause, llm_pass) and self._llm.is_runnable(llm_pass.sequence_id):
-                self._launch([llm_pass.sequence_id])
+        if clause.is_opening and self._can_hasten and len(self._active) == 1:
+            for _ in range(self._num_lacking_steps(clause, llm_pass) or 0):
+                if self._llm.is_runnable(llm_pass.sequence_id):
+                    self._launch([llm_pass.sequence_id])
             self._note_waiting(clause)
         self._foresee(clause, llm_pass)
 

@@ -1,6 +1,7 @@
 """The way of a launch to the device and back: pinned records there, kernels, pinned tokens back, an event behind."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 
@@ -8,9 +9,11 @@ from voicegate.engine.llm.cuda.body import DecoderBody
 from voicegate.engine.llm.cuda.graphs import BucketedBody
 from voicegate.engine.llm.cuda.packing import USE_LAST_TOKEN, Words, padding_line, padding_sample
 from voicegate.engine.llm.cuda.resident.plan import MAX_KEYS
+from voicegate.engine.llm.runner import MAX_STEPS_OF_ONE
 
-# Launches whose tokens nobody has asked for yet; beyond that a launch waits for the oldest. Each holds 30 KB.
-_NUM_BUFFERS = 16
+# Launches whose tokens nobody has asked for yet: all that there may be of one sequence, and what others may have under
+# way before. Beyond that a launch would wait for the oldest. Each holds 30 KB.
+_NUM_BUFFERS: Final = MAX_STEPS_OF_ONE + 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,14 @@ class DeviceQueue:
         `has_device`: nothing else runs on it. A lone decode may then take all of it.
         """
         transfer = self._idle.pop()
+        try:
+            self._send(transfer, lines, samples, has_device=has_device)
+        except BaseException:
+            self._idle.append(transfer)
+            raise
+        return transfer
+
+    def _send(self, transfer: Transfer, lines: Words, samples: Words, *, has_device: bool) -> None:
         transfer.num_samples = len(samples)
         is_alone = has_device and len(lines) == 1 and len(samples) == 1 and self._can_be_alone(lines[0])
         num_lines, num_samples = self._buckets.padded(len(lines), len(samples))
@@ -105,7 +116,6 @@ class DeviceQueue:
                 views.tokens.copy_(views.tokens_on_device, non_blocking=True)
             if transfer.event is not None:
                 transfer.event.record()
-        return transfer
 
     def _can_be_alone(self, line: Words) -> bool:
         table_row, _, position, _ = line.tolist()

@@ -174,8 +174,20 @@ class CudaLlmRunner(LiveSequences):
         for live in lives:
             live.num_in_flight += 1
         if lines:
-            self._send(step, _joined(lines), _joined(samples), has_device=has_device)
+            try:
+                self._send(step, _joined(lines), _joined(samples), has_device=has_device)
+            except BaseException:
+                self._drop(step)
+                raise
         return step
+
+    def _drop(self, step: CudaStep) -> None:
+        """It could not be sent: nothing comes of it, and the steps of others go on."""
+        self._pending.remove(step)
+        for live in step.lives:
+            live.num_in_flight -= 1
+        for transfer in step.transfers:
+            self._collect(step, transfer)
 
     def _decode_records(self, slots: list[int]) -> tuple[list[Words], list[Words]]:
         """Lines and samples of these slots' decodes, together; nothing where there are none."""

@@ -57,6 +57,22 @@ def test_speech_is_what_one_device_speaks_alone_and_together(mode: SpeakingMode,
     assert models.held == before
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_where_lanes_run_side_by_side_each_step_of_the_shared_llm_is_asked_for_alone(number: int) -> None:
+    """A lone text's are launched together where its LLM is its device's own."""
+    models = hollow_token2wavs(number)
+    driven = Driven(
+        [replace(stages, is_concurrent=True, is_llm_apart=True) for stages in models.all_stages], is_apart=True
+    )
+    spoken = driven.say("u", TEXTS[0])
+    driven.run()
+    assert driven.ends() == ["Done"]
+    alone = Driven([hollow().stages])
+    alone.say("u", TEXTS[0])
+    alone.run()
+    assert driven.heard[spoken].pcm == alone.heard[spoken].pcm
+
+
 def test_what_all_need_of_the_llm_is_one_step() -> None:
     models = hollow_token2wavs()
     driven = Driven(models.all_stages)

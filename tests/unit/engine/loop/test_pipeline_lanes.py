@@ -300,20 +300,6 @@ def test_a_lone_whole_texts_steps_are_decisions_of_their_own_where_the_lanes_sha
     engine.run()
 
 
-@pytest.mark.parametrize("company", ["", "It rains."])
-def test_nobody_falls_asleep_while_a_lone_first_sound_is_on_the_device(company: str) -> None:
-    lanes = Lanes()
-    if company:
-        lanes.speak("other", company)
-    subject = lanes.speak("u")
-    lanes.step_until(lambda: lanes.count("vocoder_calls") >= 1, lanes.llm)
-    idle = next(decision for _ in range(50) if (decision := lanes.engine.core.step()).is_idle)
-    assert (idle.wake_at_s == lanes.engine.now_s) is not bool(company)
-    lanes.step_until(lambda: bool(lanes.heard(subject).pcm), lanes.llm, lanes.token2wav)
-    lanes.engine.run()
-    assert isinstance(lanes.heard(subject).end, Done)
-
-
 def test_nobodys_step_has_the_device_to_itself_while_a_block_that_was_begun_early_is_on_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -74,3 +74,25 @@ def test_more_prompts_than_there_are_buffers_for(monkeypatch: pytest.MonkeyPatch
     outputs = drain_ahead(runner, depth=3)
     for each in wanted:
         assert outputs[each.sequence_id] == reference(each)
+
+
+def test_a_launch_that_fails_leaves_the_steps_before_and_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = make_runner(max_in_flight=3, num_slots=2)
+    runner.add(request(0, seed=1))
+    runner.add(request(1, seed=3))
+    before = [runner.launch([0, 1]), runner.launch([1])]
+    num_idle = len(runner._queue._idle)
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("made to fail")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(runner.buckets, "run", fail)
+        with pytest.raises(RuntimeError, match="made to fail"):
+            runner.launch([1])
+    assert len(runner._queue._idle) == num_idle
+    runner.abort(1)  # as its utterance, which has failed by that
+    behind = runner.launch([0])
+    spoken = [token for step in [*before, behind] for output in step.outputs() for token in output.tokens]
+    assert spoken == [token for output in reference(request(0, seed=1)) for token in output.tokens][:2]
+    assert not runner._pending
