@@ -374,8 +374,8 @@ class Engine(Protocol):
 
         `transcript`: what the recording says; without one the voice speaks, but less like it. `replace`: of a voice
         that is there; its running utterances go on with the old one. What runs is not held up but by milliseconds.
-        Raises VoiceRefused, VoiceConflict, Unsupported where the model has fixed voices, EngineStopped; then nothing
-        has changed.
+        Raises VoiceRefused, VoiceConflict, Unsupported where the model has fixed voices, Overloaded while speech takes
+        all memory, EngineStopped; then nothing has changed.
         """
 
     async def remove_voice(self, name: str) -> None:

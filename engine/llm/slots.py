@@ -49,7 +49,7 @@ class Slots:
         return drawn
 
     def draw_one(self, slot: int) -> npt.NDArray[np.float64]:
-        """[2]: the same of one slot, in a tenth of the time."""
+        """[2]: the same of one slot, in an eighth of the time."""
         number = int(self.num_drawn[slot])
         if number >= self._ends[slot]:
             self._draw_ahead(np.array([slot]))

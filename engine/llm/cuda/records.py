@@ -93,7 +93,7 @@ class Records:
         return self._sample(slot, flags, num_drawn % self._window)
 
     def _sample(self, slot: int, flags: int, history_place: int) -> Words:
-        """By Python's own numbers: arrays of one take ten times as long, and the device waits for a prompt's."""
+        """By Python's own numbers: arrays of one take several times as long, and the device waits for a prompt's."""
         sample = np.empty((1, SAMPLE_WORDS), np.int32)
         sample[0, :4] = (0, slot, flags, history_place)
         sample[0, 4:] = self._slots.draw_one(slot).view(np.int32)
