@@ -258,13 +258,14 @@ class Pipeline:
             passes = [each for each, goes in zip(passes, goes_on, strict=True) if goes]
         if passes:
             self._launch([llm_pass.sequence_id for _, llm_pass in passes])
+        if len(passes) == 1 and not self.token2wav.is_busy:
+            self._hasten(*passes[0])
+            self._foresee(*passes[0])
         for clause, _ in passes:
             if not clause.is_prefilled:
                 clause.is_prefilled = True
             if clause.is_opening:
                 self._note_waiting(clause)
-        if len(passes) == 1 and not self.token2wav.is_busy:
-            self._hasten(*passes[0])
         return left
 
     def _launch(self, sequence_ids: list[int]) -> None:
@@ -273,17 +274,17 @@ class Pipeline:
         self._num_llm_steps += 1
 
     def _hasten(self, clause: Clause, llm_pass: LlmPass) -> None:
-        """Its first block: while the device reads its prompt, or is at its tokens, the host has nothing else to do.
+        """All steps that its first block lacks, at once, where nobody else's sound is made.
 
-        Where nobody else's sound is made the steps that it lacks are launched at once. One by one, with all that is
-        done between them, they take Python as long as the device, or longer (docs/adr/0088).
+        One by one, with all that is done between them, they take Python as long as the device, or longer
+        (docs/adr/0088).
         """
-        if clause.is_opening and self._can_hasten and len(self._active) == 1:
-            for _ in range(self._num_lacking_steps(clause, llm_pass) or 0):
-                if self._llm.is_runnable(llm_pass.sequence_id):
-                    self._launch([llm_pass.sequence_id])
-            self._note_waiting(clause)
-        self._foresee(clause, llm_pass)
+        if not (clause.is_opening and self._can_hasten and len(self._active) == 1):
+            return
+        for _ in range(self._num_lacking_steps(clause, llm_pass) or 0):
+            if not self._llm.is_runnable(llm_pass.sequence_id):
+                break
+            self._launch([llm_pass.sequence_id])
 
     def _note_waiting(self, clause: Clause) -> None:
         """It waits from a launch on, or from when its sound begins anew."""
