@@ -248,7 +248,9 @@ class VoiceConflict(VoiceRefused):
 
 
 class Overloaded(EngineError):
-    def __init__(self, message: str, *, retry_after_ms: int) -> None:
+    """`retry_after_ms`: about the length of a short utterance, where nothing better is known."""
+
+    def __init__(self, message: str, *, retry_after_ms: int = 2_000) -> None:
         super().__init__(message)
         self.retry_after_ms = retry_after_ms
 

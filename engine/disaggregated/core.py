@@ -33,7 +33,6 @@ from voicegate.engine.pulse import LOOK_S
 from voicegate.engine.voices.voice import Voice
 
 # What a client is told; the log has the rest.
-_RETRY_AFTER_MS: Final = 2_000
 _HANGS: Final = "the device that spoke this hangs; try again"
 
 
@@ -130,7 +129,7 @@ class DisaggregatedCore:
     def prepare_voice(self, voice: Voice, answer: Answer) -> None:
         """While a device hangs none is taken up: it would not be there before that goes on."""
         if hanging := [device for device in self._devices if device.hangs]:
-            answer(Overloaded(_no_voices(hanging[0]), retry_after_ms=_RETRY_AFTER_MS))
+            answer(Overloaded(_no_voices(hanging[0])))
             return
         arrival = _Arrival(answer, {})
         for number, core in enumerate(self.cores):

@@ -23,8 +23,6 @@ log = structlog.get_logger()
 Answer = Callable[[ReadyVoice | EngineError], None]
 
 _NO_MEMORY: Final = "the flow's memory is full of speech just now; try again when less is spoken"
-# About the length of a short utterance.
-_RETRY_AFTER_MS: Final = 2_000
 
 
 @dataclass(slots=True, eq=False)
@@ -51,13 +49,13 @@ class Arrivals:
     def refuse(self, reason: str, voice: Voice | None = None) -> None:
         """This one, if it is still on its way; None: all of them."""
         for arrival in [each for each in self._waiting if voice is None or each.voice is voice]:
-            self._end(arrival, _full_for_now(reason))
+            self._end(arrival, Overloaded(reason))
 
     def make_way(self) -> bool:
         """Speech needs memory: what has begun gives its own back. False: nothing has."""
         if not self._waiting or self._waiting[0].begun is None:
             return False
-        self._end(self._waiting[0], _full_for_now(_NO_MEMORY))
+        self._end(self._waiting[0], Overloaded(_NO_MEMORY))
         return True
 
     # --- steps: each says whether it took one -----------------------------------------------------------------
@@ -96,7 +94,7 @@ class Arrivals:
         except EngineError as error:
             self._end(arrival, error)
         except BlocksExhausted:
-            self._end(arrival, _full_for_now(_NO_MEMORY))
+            self._end(arrival, Overloaded(_NO_MEMORY))
         except Exception:
             log.exception("voice_failed", voice=arrival.voice.name)
             self._end(arrival, EngineError(f"internal error while taking up voice {arrival.voice.name!r}; see the log"))
@@ -107,8 +105,3 @@ class Arrivals:
         if arrival.begun is not None:
             arrival.begun[1].close()
         arrival.answer(outcome)
-
-
-def _full_for_now(reason: str) -> Overloaded:
-    """It passes: whoever sends the same again may be taken up."""
-    return Overloaded(reason, retry_after_ms=_RETRY_AFTER_MS)

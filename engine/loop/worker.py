@@ -49,9 +49,6 @@ from voicegate.engine.voices.voice import Voice
 
 log = structlog.get_logger()
 
-# How long a refused client should wait: about the length of a short utterance.
-_RETRY_AFTER_MS = 2_000
-
 # Commands applied between two steps. Lower -> a burst of them takes effect later; higher -> it is felt in speech.
 _COMMANDS_S = 0.001
 
@@ -148,17 +145,12 @@ class ThreadedEngine:
             raise EngineError(f"utterance {request.utterance_id!r} is already running")
         check_request(request, info)
         if (reason := self.unready_reason) is not None:
-            raise Overloaded(f"{reason}; try again shortly", retry_after_ms=_RETRY_AFTER_MS)
+            raise Overloaded(f"{reason}; try again shortly")
         if len(self._live) >= info.max_utterances:
-            raise Overloaded(
-                f"all {info.max_utterances} utterances are in use; try again shortly", retry_after_ms=_RETRY_AFTER_MS
-            )
+            raise Overloaded(f"all {info.max_utterances} utterances are in use; try again shortly")
         num_seen, num_welcome = self._welcome
         if self._num_submitted - num_seen >= num_welcome:
-            raise Overloaded(
-                "the models have no room, and others are waiting for it already; try again shortly",
-                retry_after_ms=_RETRY_AFTER_MS,
-            )
+            raise Overloaded("the models have no room, and others are waiting for it already; try again shortly")
         self._live[request.utterance_id] = 0
         self._num_submitted += 1
         seed = secrets.randbits(63) if request.seed is None else request.seed

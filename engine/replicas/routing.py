@@ -6,7 +6,6 @@ What it gives back is what the processes tell; it must not know what an engine i
 import asyncio
 import dataclasses
 from collections.abc import Sequence
-from typing import Final
 
 import structlog
 
@@ -40,9 +39,6 @@ from voicegate.engine.replicas.site import Site
 from voicegate.engine.replicas.wire import NewVoice
 
 log = structlog.get_logger()
-
-# How long a refused client should wait.
-_RETRY_AFTER_MS: Final = 2_000
 
 
 class RoutingEngine:
@@ -131,12 +127,11 @@ class RoutingEngine:
             raise EngineError(f"utterance {request.utterance_id!r} is already running")
         check_request(request, info)
         if (reason := self.unready_reason) is not None:
-            raise Overloaded(f"{reason}; try again shortly", retry_after_ms=_RETRY_AFTER_MS)
+            raise Overloaded(f"{reason}; try again shortly")
         able = [replica for replica in self._serving if request.voice in replica.voices]
         chosen = choose((number, replica.load) for number, replica in enumerate(able))
         if chosen is None:
-            text = "no engine process has room; try again shortly"
-            raise Overloaded(text, retry_after_ms=_RETRY_AFTER_MS)
+            raise Overloaded("no engine process has room; try again shortly")
         self._live[request.utterance_id] = (able[chosen], 0)
         able[chosen].submit(request)
 

@@ -12,9 +12,6 @@ from voicegate.engine.replicas.wire import NewVoice
 
 log = structlog.get_logger()
 
-# For who changes a voice while no process is there.
-_RETRY_AFTER_MS = 2_000
-
 
 @dataclass(frozen=True, slots=True)
 class _Added:
@@ -71,7 +68,7 @@ class SharedVoices:
                 for other in others:
                     tasks.create_task(self._add(other, added))
             return info
-        raise Overloaded("no engine process is there to make it; try again shortly", retry_after_ms=_RETRY_AFTER_MS)
+        raise Overloaded("no engine process is there to make it; try again shortly")
 
     async def remove(self, replicas: Sequence[Replica], name: str) -> None:
         """First here, so that no further utterance names it; those submitted are ahead of the command."""

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from math import ceil
 from typing import Final
 
 from starlette.datastructures import FormData, UploadFile
@@ -222,8 +221,7 @@ def _engine_refusal(error: EngineError) -> Response:
         case Unsupported():
             status, code = HTTPStatus.NOT_IMPLEMENTED, "unsupported"
         case Overloaded():
-            retry_after = str(ceil(error.retry_after_ms / 1000))
-            return problem(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", str(error), Retry_After=retry_after)
+            return _refusal(Refused(Problem(ErrorCode.OVERLOADED, str(error), error.retry_after_ms)))
         case EngineStopped():
             status, code = HTTPStatus.SERVICE_UNAVAILABLE, "overloaded"
         case _:
