@@ -12,9 +12,9 @@ from tests.support.golden import TINY_MODEL_DIR
 from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.interface import AudioReady, Done, SpeakingMode, UtteranceId
+from voicegate.engine.interface import Alignment, AudioReady, Done, SpeakingMode, UtteranceId
 from voicegate.engine.llm.backend import SequenceOutput
-from voicegate.engine.loop.clause import Clause
+from voicegate.engine.loop.clause import Clause, ClauseState
 from voicegate.engine.loop.stages import ReadyVoice
 from voicegate.engine.loop.utterance import Utterance
 from voicegate.engine.policy.company import Company
@@ -370,3 +370,27 @@ def test_what_comes_behind_the_decision_of_a_step_is_not_the_end(monkeypatch: py
     engine.core.end_text(utterance_id)
     engine.core.run_until_idle()
     assert isinstance(engine.heard[utterance_id].end, Done)
+
+
+def test_words_behind_a_bistream_pass_that_a_limit_has_ended_are_said_in_another() -> None:
+    models = hollow()
+    engine = HandDrivenEngine(CONFIG, models.stages)
+    utterance_id = engine.submit("u", mode=SpeakingMode.BISTREAM)
+    engine.core.push_text(utterance_id, "The train to the coast leaves ")
+    (utterance,) = engine.core._roster
+    while not models.runner._sequences:
+        engine.step()
+    (sequence,) = models.runner._sequences.values()
+    sequence.max_tokens = 10
+    while not utterance.is_truncated:
+        engine.step()
+    assert utterance.clauses[0].state is ClauseState.RENDERING
+    engine.core.push_text(utterance_id, "from here.")
+    engine.core.end_text(utterance_id)
+    engine.run()
+    events = engine.heard[utterance_id].events
+    assert [word.text for event in events if isinstance(event, Alignment) for word in event.items][-2:] == [
+        "from",
+        "here.",
+    ]
+    assert utterance.num_started_clauses == 2
