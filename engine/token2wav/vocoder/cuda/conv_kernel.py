@@ -74,6 +74,100 @@ def _slices(x, ROWS: tl.constexpr, COLUMNS: tl.constexpr, NUM_SLICES: tl.constex
     return slices
 
 
+@triton.jit
+def _bounds(block, taps_0, taps_1, taps_2):
+    """Of a block's taps among those of all: the first, and the first behind."""
+    begin = tl.where(block == 0, 0, tl.where(block == 1, taps_0, taps_0 + taps_1))
+    end = tl.where(block == 0, taps_0, tl.where(block == 1, taps_0 + taps_1, taps_0 + taps_1 + taps_2))
+    return begin, end
+
+
+@triton.jit
+def _product(
+    sums,
+    x_ptrs,  # of the first chunk of column 0
+    w_ptrs,
+    begin,  # of the taps
+    end,
+    block,
+    x_block,
+    channel_shift,
+    channels,
+    origin,
+    dilation,
+    taps_0,
+    taps_1,
+    taps_2,
+    IS_SUM: tl.constexpr,
+    IS_CENTRED: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """sums [outputs, columns] and what these taps add, a chunk of channels a step."""
+    for step in range(begin << channel_shift, end << channel_shift):
+        tap = step >> channel_shift
+        source = block
+        oldest, behind = begin, end
+        if IS_SUM:
+            source = (tap >= taps_0).to(tl.int32) + (tap >= taps_0 + taps_1).to(tl.int32)
+            oldest, behind = _bounds(source, taps_0, taps_1, taps_2)
+        anchor = behind - 1
+        if IS_CENTRED:
+            anchor = (oldest + anchor) >> 1
+        column = origin + (tap - anchor) * dilation
+        chunk = step - (tap << channel_shift)
+        x = tl.load(x_ptrs + (source.to(tl.int64) * x_block + (column * channels + chunk * BLOCK_K)))
+        w = tl.load(w_ptrs + step * BLOCK_K)
+        sums = tl.dot(w, x, sums, input_precision=PRECISION)
+    return sums
+
+
+@triton.jit
+def _completed(
+    own,
+    at,  # where each lies in its stream's output
+    is_column,
+    bias_ptr,  # of these outputs
+    residual_ptr,  # of this stream
+    block,
+    residual_block,
+    num_outputs,
+    scale,
+    NUM_BLOCKS: tl.constexpr,
+    IS_SUM: tl.constexpr,
+    HAS_RESIDUAL: tl.constexpr,
+):
+    """Sums [outputs, columns] with their biases and residuals."""
+    if IS_SUM:
+        # Not unrolled: fewer programs would share a multiprocessor.
+        for each in tl.range(0, NUM_BLOCKS, num_stages=1, loop_unroll_factor=1):
+            own += tl.load(bias_ptr + each * num_outputs)[:, None]
+            if HAS_RESIDUAL:
+                own += tl.load(residual_ptr + each * residual_block + at, mask=is_column, other=0.0)
+        own *= scale
+    else:
+        own += tl.load(bias_ptr + block * num_outputs)[:, None]
+        if HAS_RESIDUAL:
+            own += tl.load(residual_ptr + block.to(tl.int64) * residual_block + at, mask=is_column, other=0.0)
+    return own
+
+
+@triton.jit
+def _activated(
+    own,
+    alpha_ptr,  # of these outputs
+    inverse_alpha_ptr,
+    slope,
+    ACTIVATION: tl.constexpr,
+    IS_FAST: tl.constexpr,
+):
+    if ACTIVATION == _SNAKE:
+        own = snake(own, tl.load(alpha_ptr)[:, None], tl.load(inverse_alpha_ptr)[:, None], IS_FAST)
+    if ACTIVATION == _LEAKY:
+        own = tl.where(own > 0, own, own * slope)
+    return own
+
+
 # Numbers that differ from layer to layer but change nothing in the code: one compilation serves them all.
 _UNSPECIALIZED: Final = (
     "channel_shift",
@@ -144,68 +238,37 @@ def conv_kernel(
         return
     first_output = (tl.program_id(0) % tiles_n) * BLOCK_N
     block = tl.program_id(2)
-    total_taps = taps_0 + taps_1 + taps_2
+    all_taps = taps_0 + taps_1 + taps_2
     begin = 0
-    end = total_taps
+    end = all_taps
     if not IS_SUM and NUM_BLOCKS > 1:
-        begin = tl.where(block == 0, 0, tl.where(block == 1, taps_0, taps_0 + taps_1))
-        end = tl.where(block == 0, taps_0, tl.where(block == 1, taps_0 + taps_1, total_taps))
-
+        begin, end = _bounds(block, taps_0, taps_1, taps_2)
     columns = first_column + tl.arange(0, BLOCK_M)
     outputs = first_output + tl.arange(0, BLOCK_N)
     ks = tl.arange(0, BLOCK_K)
-    x_ptrs = x_ptr + stream.to(tl.int64) * x_stream + (columns[None, :] * column_step + ks[:, None])
-    w_ptrs = w_ptr + (outputs[:, None] * (total_taps << channel_shift) * BLOCK_K + ks[None, :])
-    sums = tl.zeros([BLOCK_N, BLOCK_M], tl.float32)
-    for step in range(begin << channel_shift, end << channel_shift):
-        tap = step >> channel_shift
-        source = block
-        newest = end - 1
-        if IS_SUM:
-            source = (tap >= taps_0).to(tl.int32) + (tap >= taps_0 + taps_1).to(tl.int32)
-            newest = tl.where(source == 0, taps_0, tl.where(source == 1, taps_0 + taps_1, total_taps)) - 1
-        anchor = newest
-        if IS_CENTRED:
-            oldest = begin
-            if IS_SUM:
-                oldest = tl.where(source == 0, 0, tl.where(source == 1, taps_0, taps_0 + taps_1))
-            anchor = (oldest + newest) >> 1
-        column = origin + (tap - anchor) * dilation
-        chunk = step - (tap << channel_shift)
-        x = tl.load(x_ptrs + (source.to(tl.int64) * x_block + (column * channels + chunk * BLOCK_K)))
-        w = tl.load(w_ptrs + step * BLOCK_K)
-        sums = tl.dot(w, x, sums, input_precision=PRECISION)
-
+    sums = _product(
+        tl.zeros([BLOCK_N, BLOCK_M], tl.float32),
+        x_ptr + stream.to(tl.int64) * x_stream + (columns[None, :] * column_step + ks[:, None]),
+        w_ptr + (outputs[:, None] * (all_taps << channel_shift) * BLOCK_K + ks[None, :]),
+        *(begin, end, block, x_block, channel_shift, channels, origin, dilation, taps_0, taps_1, taps_2),
+        *(IS_SUM, IS_CENTRED, BLOCK_K, PRECISION),
+    )
     # Slice by slice: with all residuals and addresses in registers at once, fewer programs share a multiprocessor.
     slices = _slices(sums, BLOCK_N, BLOCK_M, NUM_SLICES)
+    residual = residual_ptr + stream.to(tl.int64) * residual_stream
+    raw = raw_ptr + block.to(tl.int64) * raw_block + stream.to(tl.int64) * raw_stream
+    active = active_ptr + block.to(tl.int64) * active_block + stream.to(tl.int64) * active_stream
+    factors = block * num_outputs + outputs
     for number in tl.static_range(NUM_SLICES):
-        own = slices[number]
         own_columns = first_column + number * (BLOCK_M // NUM_SLICES) + tl.arange(0, BLOCK_M // NUM_SLICES)
         is_column = (own_columns < num_columns)[None, :]
         at = own_columns[None, :] * num_outputs + outputs[:, None]
-        if IS_SUM:
-            # Not unrolled, for the same reason.
-            for each in tl.range(0, NUM_BLOCKS, num_stages=1, loop_unroll_factor=1):
-                own += tl.load(bias_ptr + each * num_outputs + outputs)[:, None]
-                if HAS_RESIDUAL:
-                    residual = residual_ptr + each * residual_block + stream.to(tl.int64) * residual_stream
-                    own += tl.load(residual + at, mask=is_column, other=0.0)
-            own *= scale
-        else:
-            own += tl.load(bias_ptr + block * num_outputs + outputs)[:, None]
-            if HAS_RESIDUAL:
-                residual = residual_ptr + block.to(tl.int64) * residual_block + stream.to(tl.int64) * residual_stream
-                own += tl.load(residual + at, mask=is_column, other=0.0)
+        own = _completed(
+            *(slices[number], at, is_column, bias_ptr + outputs, residual, block, residual_block, num_outputs, scale),
+            *(NUM_BLOCKS, IS_SUM, HAS_RESIDUAL),
+        )
         if HAS_RAW:
-            raw = raw_ptr + block.to(tl.int64) * raw_block + stream.to(tl.int64) * raw_stream
             tl.store(raw + at, own, mask=is_column)
-        if ACTIVATION == _SNAKE:
-            alpha = tl.load(alpha_ptr + block * num_outputs + outputs)[:, None]
-            inverse_alpha = tl.load(inverse_alpha_ptr + block * num_outputs + outputs)[:, None]
-            own = snake(own, alpha, inverse_alpha, IS_FAST)
-        if ACTIVATION == _LEAKY:
-            own = tl.where(own > 0, own, own * slope)
         if ACTIVATION != 0:
-            active = active_ptr + block.to(tl.int64) * active_block + stream.to(tl.int64) * active_stream
-            operand = as_operand(own, active_ptr.dtype.element_ty, ROUND_TF32)
-            tl.store(active + at, operand, mask=is_column)
+            own = _activated(own, alpha_ptr + factors, inverse_alpha_ptr + factors, slope, ACTIVATION, IS_FAST)
+            tl.store(active + at, as_operand(own, active_ptr.dtype.element_ty, ROUND_TF32), mask=is_column)
