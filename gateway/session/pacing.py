@@ -51,7 +51,7 @@ class SendPace:
         """Packets."""
         in_hand_ms = 0.0 if self._dry_s is None else max(0.0, self._dry_s - now_s) * 1000
         room_ms = max(self.burst_ms, self.frame_ms) - in_hand_ms
-        return int((room_ms + _SAME_S * 1000) // self.frame_ms)
+        return max(0, int((room_ms + _SAME_S * 1000) // self.frame_ms))  # a player that paused may have too much
 
     def _note_sent(self, num_packets: int, now_s: float) -> None:
         if not num_packets:

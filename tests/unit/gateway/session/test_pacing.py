@@ -106,6 +106,19 @@ def test_a_player_that_paused_is_sent_no_more() -> None:
     assert pace.sent_ms <= 20 + 100 + 50  # as much as it can hold, and what it might have played since its last report
 
 
+def test_a_player_that_has_more_in_hand_than_its_burst_gets_all_that_follows_in_order() -> None:
+    """It had seemed to play in time, and then says that it has not begun."""
+    session = new_session()
+    utterance_id = paced_context(session, burst_ms=200)
+    for number in range(5):
+        session.engine_event(audio(utterance_id, 5, first=5 * number), NOW + 0.1 * number)
+    session.receive(wire.Playback("a", played_ms=0, buffer_ms=500), NOW + 0.45)
+    assert not sent(session.engine_event(audio(utterance_id, 20, first=25), NOW + 0.45))
+    heard = heard_until(session, NOW + 10)
+    assert heard[0][0] == pytest.approx(0.45 + 0.5 - (0.2 - 0.02))
+    assert [(first, num) for _, first, num in heard] == [(25 + n, 1) for n in range(20)]
+
+
 def test_a_player_that_is_ahead_is_sent_more() -> None:
     session = new_session()
     utterance_id = paced_context(session, burst_ms=100)
