@@ -257,9 +257,12 @@ class ClauseFeed:
         return len(self.pronunciation.said(text)) > len(text) + _MAX_ADDED_CHARS
 
     def _parts(self, span: TextSpan) -> tuple[TextSpan, TextSpan] | None:
-        """Of a span that takes too long to say. What a growing clause knows may have been said: it stays whole."""
+        """Of a span that takes too long to say. What of a growing clause may have been said stays whole."""
         grown = None if self.is_bistream else self._open_clause()
-        if grown is None or not 0 < (length := len(grown.text)) < len(span.text):
+        length = 0 if grown is None else len(grown.text)
+        if grown is not None and _is_within_word(span.text, length):  # the last that it knew, which has gone on since
+            length = len(grown.decided_text)
+        if not 0 < length < len(span.text):
             return part(span)
         middle = span.char_start + length
         return (
@@ -318,6 +321,11 @@ class ClauseFeed:
 
 def _is_ahead(clause: Clause) -> bool:
     return clause.state is ClauseState.WAITING and clause.is_text_complete and bool(clause.text_ids)
+
+
+def _is_within_word(text: str, length: int) -> bool:
+    before, behind = text[:length][-1:], text[length:][:1]
+    return before.isalnum() and behind.isalnum() and not is_wide(before)
 
 
 def max_letters(max_clause_tokens: int) -> int:

@@ -6,11 +6,13 @@ from hypothesis import strategies as st
 
 from tests.support.tiny_tokenizer import tiny_tokenizer, words_of
 from voicegate.engine import units
+from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.loop.clause import Clause, Listing
 from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.text.characters import is_wide
 from voicegate.engine.text.normalize import speakable
+from voicegate.engine.text.pronunciation import Pronunciation
 
 pytestmark = pytest.mark.unit
 
@@ -140,3 +142,32 @@ def test_a_growing_clause_is_ended_where_it_was_known_if_the_rest_is_too_long() 
     assert all(spoken_s(words_of(clause.text_ids)) < 30 for clause in feed.clauses)
     assert all(clause.text.startswith(known.get(clause.char_start, "")) for clause in feed.clauses)
     assert len(known) > 3
+
+
+LONG_TO_SAY = (
+    "The team that maintains SQL and the people who write SQL and those who teach SQL and those who only read of SQL "
+    "agree that in the neighbourhood of extraordinary international organisations SQL remains unquestionably there."
+)
+
+
+@pytest.mark.parametrize("size", range(1, 8))
+def test_a_growing_clause_is_not_ended_within_a_word_that_has_gone_on(size: int) -> None:
+    feed = ClauseFeed(
+        Listing(0),
+        SpeakingMode.INCREMENTAL,
+        tiny_tokenizer(),
+        language="en",
+        max_clause_tokens=MAX_CLAUSE_TOKENS,
+        pronunciation=Pronunciation((Dictionary({"sql": "structured query language"}),)),
+    )
+    for start in range(0, len(LONG_TO_SAY), size):
+        feed.push(LONG_TO_SAY[start : start + size])
+        while feed.has_unread:
+            feed.read()
+        feed.grow()
+    feed.end()
+    feed.read_all()
+    texts = [clause.text for clause in feed.clauses]
+    assert len(texts) > 1
+    assert "".join(texts) == LONG_TO_SAY
+    assert " ".join(texts).split() == LONG_TO_SAY.split()
