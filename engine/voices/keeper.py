@@ -4,6 +4,7 @@ from pathlib import Path
 
 import structlog
 
+from voicegate.engine.model.weights import WeightsError, load_metadata
 from voicegate.engine.voices.maker import VoiceMaker
 from voicegate.engine.voices.maker_wire import VoiceOrder
 from voicegate.engine.voices.voice import Voice, save_voice
@@ -27,12 +28,15 @@ class VoiceKeeper:
         self._maker.close()
 
     def save(self, voice: Voice) -> None:
-        """A voice that cannot be written lasts until the engine ends, as all do where there is no directory."""
+        """A voice that cannot be written lasts until the engine ends, as all do where there is no directory.
+
+        In the place of one that was made from a pair it stays until that pair changes.
+        """
         if self._voices_dir is None:
             return
         path = self._path(self._voices_dir, voice.name)
         try:
-            save_voice(voice, path)
+            save_voice(voice, path, made_from=_made_from(path))
         except OSError as error:
             log.warning("voice_not_saved", voice=voice.name, path=str(path), reason=error.strerror or str(error))
 
@@ -49,3 +53,11 @@ class VoiceKeeper:
     @staticmethod
     def _path(voices_dir: Path, name: str) -> Path:
         return voices_dir / f"{name}.safetensors"
+
+
+def _made_from(path: Path) -> str | None:
+    """What the file that is there says of its pair (directory.py)."""
+    try:
+        return load_metadata(path).get("made_from") if path.exists() else None
+    except WeightsError:  # it holds no voice, and is written anew
+        return None

@@ -35,6 +35,26 @@ async def test_a_saved_voice_is_there_at_the_next_start_until_deleted(tmp_path: 
     assert sorted(load_voices(TINY_MODEL_DIR, model, tmp_path)) == ["rms", "slt"]
 
 
+async def test_a_voice_in_the_place_of_a_pairs_stays_until_the_pair_changes(tmp_path: Path, model: ModelConfig) -> None:
+    (tmp_path / "guest.wav").write_bytes(RECORDING)
+    (tmp_path / "guest.txt").write_text(TEXT)
+    assert load_voices(TINY_MODEL_DIR, model, tmp_path)["guest"].description == ""
+    keeper = VoiceKeeper(LocalMaker(TINY_MODEL_DIR, model), tmp_path)
+    for description in ("another", "a third"):
+        keeper.save(await keeper.make(VoiceOrder("guest", RECORDING, TEXT, description)))
+        for _ in range(2):
+            assert load_voices(TINY_MODEL_DIR, model, tmp_path)["guest"].description == description
+    (tmp_path / "guest.txt").write_text(TEXT + " Welcome.")
+    assert load_voices(TINY_MODEL_DIR, model, tmp_path)["guest"].transcript.endswith("Welcome.")
+
+
+async def test_a_voice_takes_the_place_of_a_file_that_is_none(tmp_path: Path, model: ModelConfig) -> None:
+    keeper = VoiceKeeper(LocalMaker(TINY_MODEL_DIR, model), tmp_path)
+    (tmp_path / "guest.safetensors").write_bytes(b"half of one")
+    keeper.save(await keeper.make(VoiceOrder("guest", RECORDING, TEXT)))
+    assert "guest" in load_voices(TINY_MODEL_DIR, model, tmp_path)
+
+
 async def test_without_a_directory_nothing_is_written(tmp_path: Path, model: ModelConfig) -> None:
     keeper = VoiceKeeper(LocalMaker(TINY_MODEL_DIR, model), None)
     before = sorted((TINY_MODEL_DIR / "voices").iterdir())
