@@ -15,6 +15,7 @@ _MAX_RATE_HZ = 192_000
 _MAX_CHANNELS = 8
 # Decoded at a time, so that only the average of the channels is ever there as a whole.
 _BLOCK_SAMPLES = 1 << 16
+_UNKNOWN_LENGTH = 2**63 - 1  # libsndfile's SF_COUNT_MAX
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,13 +28,25 @@ class Recording:
         return len(self.samples) / self.rate_hz
 
 
+class _ReadOnce(soundfile.SoundFile):  # type: ignore[misc]
+    """From the front to the end: soundfile else seeks behind each read to where it is, which fails in a FLAC of unknown
+    length (RFC 9639 section 8.2), as whoever streams one makes it."""
+
+    def seekable(self) -> bool:
+        return False
+
+
 def decode_recording(content: bytes) -> Recording:
     """Channels are averaged, as upstream does. Raises VoiceRefused for what is no sound file."""
     try:
-        with soundfile.SoundFile(io.BytesIO(content)) as file:
+        with _ReadOnce(io.BytesIO(content)) as file:
             _check_size(file)
-            blocks = file.blocks(_BLOCK_SAMPLES, dtype="float32", always_2d=True)
-            mono = [torch.from_numpy(block).mean(1) for block in blocks]
+            mono = []
+            num_samples = 0
+            while len(block := file.read(_BLOCK_SAMPLES, dtype="float32", always_2d=True)):
+                num_samples += len(block)
+                _check_length(num_samples, file.samplerate)
+                mono.append(torch.from_numpy(block).mean(1))
             rate_hz: int = file.samplerate
     except soundfile.LibsndfileError as error:
         reason = error.error_string.strip().rstrip(".") or "unknown format"
@@ -49,6 +62,10 @@ def _check_size(file: soundfile.SoundFile) -> None:
         raise VoiceRefused(f"the recording has {file.channels} channels; at most {_MAX_CHANNELS}, and one is enough")
     if file.samplerate > _MAX_RATE_HZ:
         raise VoiceRefused(f"the recording has {file.samplerate} samples a second; at most {_MAX_RATE_HZ}")
-    if file.frames > file.samplerate * _MAX_SECONDS:
-        seconds = file.frames / file.samplerate
-        raise VoiceRefused(f"the recording is {seconds:.0f} s long; cut 3 to 10 s of clear speech out of it")
+    if file.frames != _UNKNOWN_LENGTH:
+        _check_length(file.frames, file.samplerate)
+
+
+def _check_length(num_samples: int, rate_hz: int) -> None:
+    if num_samples > rate_hz * _MAX_SECONDS:
+        raise VoiceRefused(f"the recording is longer than {_MAX_SECONDS} s; cut 3 to 10 s of clear speech out of it")

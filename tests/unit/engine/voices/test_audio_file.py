@@ -48,7 +48,7 @@ def test_what_is_no_sound_file_is_refused(content: bytes) -> None:
 @pytest.mark.parametrize(
     ("samples", "rate_hz", "match"),
     [
-        (np.zeros(61 * 8_000, np.float32), 8_000, "61 s long"),
+        (np.zeros(61 * 8_000, np.float32), 8_000, "longer than 60 s"),
         (np.zeros((8_000, 8), np.float32), 655_350, "655350 samples a second; at most 192000"),
     ],
 )
@@ -57,8 +57,28 @@ def test_a_small_file_of_much_is_refused_before_it_is_decoded(
 ) -> None:
     content = file_of(samples, rate_hz=rate_hz, kind="FLAC")
     assert len(content) < 20_000
-    monkeypatch.setattr(soundfile.SoundFile, "blocks", lambda *_, **__: pytest.fail("it is not decoded"))
+    monkeypatch.setattr(soundfile.SoundFile, "read", lambda *_, **__: pytest.fail("it is not decoded"))
     with pytest.raises(VoiceRefused, match=match):
+        decode_recording(content)
+
+
+def without_length(flac: bytes) -> bytes:
+    """Its STREAMINFO ends with 36 bits of how many samples follow, and an MD5 of them (RFC 9639 section 8.2)."""
+    count_at = 8 + 13
+    return flac[:count_at] + bytes([flac[count_at] & 0xF0]) + bytes(4 + 16) + flac[count_at + 5 + 16 :]
+
+
+def test_a_flac_that_does_not_say_how_long_it_is() -> None:
+    samples = speechlike(4.0)
+    content = without_length(file_of(samples, kind="FLAC"))
+    recording = decode_recording(content)
+    assert recording.seconds == 4.0
+    np.testing.assert_allclose(recording.samples.numpy(), samples, rtol=0, atol=1e-4)
+
+
+def test_a_flac_that_does_not_say_how_long_it_is_is_refused_once_it_is_too_long() -> None:
+    content = without_length(file_of(np.zeros(100 * 8_000, np.float32), rate_hz=8_000, kind="FLAC"))
+    with pytest.raises(VoiceRefused, match="longer than 60 s"):
         decode_recording(content)
 
 
