@@ -13,7 +13,17 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Final, Literal, get_type_hints
 
-from voicegate.gateway.config_fields import PREFIX, ConfigError, ConfigField, check, describe, parse, setting, unknown
+from voicegate.gateway.config_fields import (
+    PREFIX,
+    ConfigError,
+    ConfigField,
+    check,
+    describe,
+    is_service_link,
+    parse,
+    setting,
+    unknown,
+)
 from voicegate.gateway.install_command import install_command
 
 # A byte of text may be written as six in JSON (\u001f); the rest of a message is small.
@@ -354,12 +364,15 @@ def config_fields() -> tuple[ConfigField, ...]:
 
 
 def from_environment(env: Mapping[str, str], overrides: Mapping[str, object] | None = None) -> GatewayConfig:
-    """Defaults, then VOICEGATE_* of `env`, then `overrides` by field name (flags: text or typed, None is not given)."""
+    """Defaults, then VOICEGATE_* of `env`, then `overrides` by field name (flags: text or typed, None is not given).
+
+    What Kubernetes tells every pod of a Service whose name begins with "voicegate" is no setting.
+    """
     by_env = {config_field.env: config_field for config_field in config_fields()}
     by_name = {config_field.name: config_field for config_field in config_fields()}
     values: dict[str, Any] = {}
     for variable, text in env.items():
-        if variable.startswith(PREFIX):
+        if variable.startswith(PREFIX) and not is_service_link(variable, text):
             if variable not in by_env:
                 raise ConfigError(unknown(variable, list(by_env)))
             values[by_env[variable].name] = parse(by_env[variable], text, source=variable)

@@ -5,6 +5,7 @@ ConfigError   a variable or flag is unknown or its value is not possible; the me
 
 import dataclasses
 import difflib
+import re
 from dataclasses import dataclass
 from math import inf
 from types import UnionType
@@ -12,6 +13,12 @@ from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 
 PREFIX: Final = "VOICEGATE_"
 _BOOLEANS: Final = {"true": True, "false": False}
+
+# Kubernetes: Services, "Environment variables"; Docker's links before them.
+_SERVICE_LINK: Final = re.compile(
+    PREFIX + r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+_SERVICE_PORT: Final = re.compile(r"(tcp|udp|sctp)://\S+")
 
 T = TypeVar("T")
 
@@ -92,6 +99,13 @@ def parse(config_field: ConfigField, text: str, *, source: str) -> Any:
     except ValueError as error:
         kind = "a whole number" if config_field.value_type is int else "a number"
         raise ConfigError(f"{source} is {text!r}; it must be {kind}") from error
+
+
+def is_service_link(variable: str, text: str) -> bool:
+    """Whether an orchestrator has set it, for a service of our name."""
+    if variable.endswith("_PORT") and _SERVICE_PORT.fullmatch(text):
+        return True
+    return _SERVICE_LINK.fullmatch(variable) is not None
 
 
 def unknown(name: str, known: list[str]) -> str:

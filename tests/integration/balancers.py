@@ -5,7 +5,7 @@ import contextlib
 import os
 import re
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,6 +97,30 @@ async def haproxy(fleet: Fleet, directory: Path) -> AsyncIterator[Balancer]:
 
 
 @contextlib.asynccontextmanager
+async def haproxy_in_a_cluster(
+    fleet: Fleet, directory: Path, *, dns_port: int, environment: Mapping[str, str]
+) -> AsyncIterator[Balancer]:
+    """Before the first host alone, which its DNS is to name."""
+    (host, *_) = fleet.hosts
+    text = (DEPLOY / "kubernetes/haproxy.cfg").read_text()
+    for shipped, here in (
+        ("parse-resolv-conf", f"nameserver dns 127.0.0.1:{dns_port}"),
+        ("bind :8080", f"bind 127.0.0.1:{fleet.balancer_port}"),
+        (':8080"', f':{host.port}"'),
+        ("agent-port 9465", f"agent-port {host.agent_port}"),
+        ("fall 2", "fall 1000"),  # as in `haproxy`, and so the next
+        ("maxconn 20000", "maxconn 500"),
+    ):
+        assert shipped in text
+        text = text.replace(shipped, here)
+    path = directory / "haproxy.cfg"
+    path.write_text(text)
+    command = [required("haproxy"), "-db", "-f", str(path)]
+    async with _running(command, fleet.balancer_port, directory, environment=environment):
+        yield Balancer(f"ws://127.0.0.1:{fleet.balancer_port}", directory)
+
+
+@contextlib.asynccontextmanager
 async def nginx(fleet: Fleet, directory: Path) -> AsyncIterator[Balancer]:
     program = required("nginx")
     text = _addresses((DEPLOY / "nginx/voicegate.conf").read_text(), fleet)
@@ -117,9 +141,13 @@ async def nginx(fleet: Fleet, directory: Path) -> AsyncIterator[Balancer]:
 
 
 @contextlib.asynccontextmanager
-async def _running(command: list[str], port: int, directory: Path) -> AsyncIterator[None]:
+async def _running(
+    command: list[str], port: int, directory: Path, *, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[None]:
     with (directory / "log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log)
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=log, stderr=log, env=os.environ | dict(environment or {})
+        )
         try:
             await until(lambda: process.returncode is not None or _is_open(("127.0.0.1", port)))
             assert process.returncode is None, (directory / "log").read_text()

@@ -6,12 +6,22 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import orjson
 import pytest
 
-from tests.integration.balancers import Balancer, Fleet, haproxy, nginx, running_fleet, until_weight
+from tests.integration.balancers import (
+    Balancer,
+    Fleet,
+    haproxy,
+    haproxy_in_a_cluster,
+    nginx,
+    running_fleet,
+    until_weight,
+)
+from tests.integration.cluster_dns import cluster_dns
 from tests.integration.wire_client import TIMEOUT_S
 from tests.support.programs import required
 from voicegate.clients.python.client import Gate, connect
@@ -136,6 +146,30 @@ async def test_haproxy_gives_most_to_whom_has_most_room(fleet: Fleet, tmp_path: 
         homes = list(map(home_of, gates))
         assert homes.count("gw1") <= 1
         assert {"gw2", "gw3"} <= set(homes)
+
+
+async def test_haproxy_finds_pods_by_the_names_that_a_clusters_dns_knows(fleet: Fleet, tmp_path: Path) -> None:
+    environment = {"POD_NAMESPACE": "speech", "CLUSTER_DOMAIN": "cluster.local"}
+    addresses = {"voicegate-0.voicegate-pods.speech.svc.cluster.local": bytes([127, 0, 0, 1])}
+    async with (
+        cluster_dns(addresses) as dns_port,
+        haproxy_in_a_cluster(fleet, tmp_path, dns_port=dns_port, environment=environment) as balancer,
+    ):
+        url = balancer.url.replace("ws:", "http:") + "/readyz"
+        while await asyncio.to_thread(_status, url) != 200:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.05)
+        async with connect(balancer.url + "/v1/stream") as gate:
+            assert home_of(gate) == fleet.hosts[0].name
+            assert await hear(await say(gate))
+
+
+def _status(url: str) -> int:
+    try:
+        with urlopen(url) as answer:
+            status: int = answer.status
+    except HTTPError as error:
+        return error.code
+    return status
 
 
 def test_haproxy_finds_nothing_wrong_with_the_file() -> None:

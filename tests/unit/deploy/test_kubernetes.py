@@ -1,5 +1,6 @@
 """Manifests: valid by Kubernetes' own schemas, and of one mind with the gateway's settings and HAProxy's file."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -132,15 +133,27 @@ def test_haproxy_names_as_many_pods_as_there_may_be(tmp_path: Path) -> None:
     servers = re.findall(r"^    server (\S+) (\S+)$", text, re.MULTILINE)
     num_most = one("HorizontalPodAutoscaler", "voicegate")["spec"]["maxReplicas"]
     settings = config()
+    pods, domain = one("StatefulSet", "voicegate")["spec"]["serviceName"], "${POD_NAMESPACE}.svc.${CLUSTER_DOMAIN}"
     assert servers == [
-        (f"voicegate-{number}", f"voicegate-{number}.voicegate-pods:{settings.port}") for number in range(num_most)
+        (f"voicegate-{number}", f'"voicegate-{number}.{pods}.{domain}:{settings.port}"') for number in range(num_most)
     ]
+    (container,) = one("Deployment", "voicegate-balancer")["spec"]["template"]["spec"]["containers"]
+    variables = {variable["name"]: variable.get("value", "default") for variable in container["env"]}
     assert f"agent-port {settings.agent_port}" in text
     shutil.copy(KUBERNETES / "haproxy.cfg", tmp_path)
     done = subprocess.run(
-        [required("haproxy"), "-c", "-f", tmp_path / "haproxy.cfg"], capture_output=True, text=True, check=False
+        [required("haproxy"), "-c", "-f", tmp_path / "haproxy.cfg"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | variables,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_pod_is_not_told_of_services_as_if_they_were_settings() -> None:
+    for pod in (gateway(), one("Deployment", "voicegate-balancer")["spec"]["template"]["spec"]):
+        assert pod["enableServiceLinks"] is False
 
 
 def test_it_balances_as_the_file_that_is_tested_before_gateways() -> None:

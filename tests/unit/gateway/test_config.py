@@ -48,6 +48,22 @@ def test_variables_and_flags() -> None:
     assert (config.log_format, config.max_utterances) == ("console", 7)
 
 
+def test_what_kubernetes_tells_of_a_service_named_voicegate_is_no_setting() -> None:
+    env = {
+        "VOICEGATE_SERVICE_HOST": "10.96.12.34",
+        "VOICEGATE_SERVICE_PORT": "80",
+        "VOICEGATE_SERVICE_PORT_VOICES": "80",
+        "VOICEGATE_PORT": "tcp://10.96.12.34:80",
+        "VOICEGATE_PORT_80_TCP": "tcp://10.96.12.34:80",
+        "VOICEGATE_PORT_80_TCP_PROTO": "tcp",
+        "VOICEGATE_PORT_80_TCP_PORT": "80",
+        "VOICEGATE_PORT_80_TCP_ADDR": "10.96.12.34",
+        "VOICEGATE_WEB_SERVICE_HOST": "10.96.12.35",
+        "VOICEGATE_WEB_PORT": "tcp://10.96.12.35:80",
+    }
+    assert from_environment(env) == from_environment({})
+
+
 @pytest.mark.parametrize(
     ("env", "overrides", "message"),
     [
