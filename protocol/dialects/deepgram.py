@@ -43,6 +43,7 @@ class _Turn:
     num_unanswered: int = 0  # flushes
     has_new_text: bool = False  # behind the last of them
     is_ending: bool = False
+    is_spoken: bool = False  # whole, before it was ended
 
 
 class Deepgram:
@@ -141,8 +142,10 @@ class Deepgram:
             case wire.Error(context=str(native)) if self._turn is None or native != self._turn.native:
                 return []
             case wire.Error() if message.fatal and self._turn is not None:
-                # What idled or lived for too long has ended as if it had been flushed.
-                is_failure = message.code != ErrorCode.EXPIRED.value
+                # What idled or lived for too long has ended as if it had been flushed. And a server that goes away ends
+                # what has nothing to say any more.
+                is_gone = self._turn.is_spoken and message.code == ErrorCode.OVERLOADED.value
+                is_failure = message.code != ErrorCode.EXPIRED.value and not is_gone
                 self._has_failed = is_failure and self._turn.has_new_text
                 return [*([_error(message)] if is_failure else []), *self._turn_ended(self._turn)]
             case wire.Error():
@@ -161,7 +164,10 @@ class Deepgram:
         if turn.num_unanswered > 1 or turn.has_new_text:
             turn.num_unanswered -= 1
             return [self._numbered("Flushed")]
-        return [] if turn.is_ending else self._end_turn(turn)
+        if turn.is_ending:
+            return []
+        turn.is_spoken = True
+        return self._end_turn(turn)
 
     def _end_turn(self, turn: _Turn) -> list[Effect]:
         turn.is_ending = True

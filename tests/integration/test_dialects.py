@@ -273,6 +273,19 @@ async def test_a_drain_lets_dialects_finish() -> None:
             assert (is_final(heard[-1]), code) == (True, 1001)
 
 
+async def test_a_turn_of_deepgrams_that_is_spoken_while_the_server_drains_has_not_failed() -> None:
+    engine = FakeEngine(Script(real_time_factor=0.1))
+    async with running(engine, drain_s=60) as gateway:
+        await gateway.gateway.settled.wait()
+        async with peer(gateway.gateway.url, "/v1/speak") as client:
+            await client.send({"type": "Speak", "text": "x" * 50}, {"type": "Flush"})
+            await client.receive()
+            gateway.stop.set()
+            heard, code = await client.until_closed()
+            kinds = [message["type"] for message in heard if isinstance(message, dict)]
+            assert (kinds, code) == (["Flushed"], 1001)
+
+
 async def test_a_flood_is_read_more_slowly_and_told() -> None:
     async with serving(messages_per_s=50) as served, peer(served.url, "/tts/websocket") as client:
         told = asyncio.create_task(client.until(lambda message: message.get("error_code") == "rate_limited"))

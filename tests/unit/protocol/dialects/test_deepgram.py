@@ -146,6 +146,22 @@ def test_a_turn_that_fails_behind_its_flush() -> None:
     assert said(dialect, speak("Two. "))[0] == opened(1)
 
 
+def test_a_spoken_turn_has_not_failed_where_the_server_goes_away() -> None:
+    dialect = deepgram()
+    said(dialect, speak("One. "), FLUSH)
+    assert told(dialect, wire.Flushed("turn#0", "", 10), error("overloaded", "it goes", "turn#0")) == [
+        wire.End("turn#0"),
+        flushed(0),
+    ]
+
+
+def test_a_turn_that_is_cut_off_where_the_server_goes_away_has_failed() -> None:
+    dialect = deepgram()
+    said(dialect, speak("One. "), FLUSH)
+    (failure, answer) = told(dialect, error("overloaded", "it goes", "turn#0"))
+    assert (failure["type"], answer) == ("Error", flushed(0))
+
+
 def test_an_idle_turn_is_forgotten() -> None:
     dialect = deepgram()
     said(dialect, speak("One. "))
