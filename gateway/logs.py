@@ -69,10 +69,21 @@ def _last_of(log_format: LogFormat) -> list[Any]:
     """What makes a line of an event."""
     if log_format == "console":
         plain = structlog.dev.plain_traceback
-        return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
+        return [_escaped, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
     # Tracebacks without local variables: those hold what users said.
     to_dict = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
     return [structlog.processors.ExceptionRenderer(to_dict), structlog.processors.JSONRenderer(_to_json)]
+
+
+def _escaped(_logger: Any, _method: str, event: Event) -> Event:
+    """What clients wrote does no more to a terminal than to be shown."""
+    return {key: _shown(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
+def _shown(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def _to_json(event: Event, default: Callable[[Any], Any]) -> str:

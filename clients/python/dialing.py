@@ -47,6 +47,8 @@ async def dial(url: str, options: LinkOptions) -> tuple[ClientConnection, wire.R
         raise ConnectFailed(f"{url}: no answer within {options.connect_timeout_s:g} s", is_transient=True) from error
     except ssl.SSLCertVerificationError as error:
         raise ConnectFailed(untrusted(url, error), is_transient=False) from error
+    except ssl.SSLError as error:
+        raise ConnectFailed(f"{url}: no TLS there ({error.reason}); try ws://", is_transient=False) from error
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
         raise ConnectFailed(f"{url}: cannot connect ({reason})", is_transient=True) from error

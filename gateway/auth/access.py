@@ -34,14 +34,18 @@ class Access:
             raise Unauthorized("this server asks for a key: send `Authorization: Bearer KEY`")
         if (key := self.key_among(secrets)) is not None:
             return key
-        try:
-            holders = (holder_of(secret, self._keyring.named, now_s, self._token_secret) for secret in secrets)
-            key = next((holder for holder in holders if holder is not None), None)
-        except TokenExpired:
-            raise Unauthorized("this token has expired; ask for another (POST /v1/tokens)") from None
-        if key is None:
-            raise Unauthorized("this key is not known here; ask whoever runs this server for one")
-        return key
+        has_expired = False
+        for secret in secrets:
+            try:
+                holder = holder_of(secret, self._keyring.named, now_s, self._token_secret)
+            except TokenExpired:
+                has_expired = True
+            else:
+                if holder is not None:
+                    return holder
+        if has_expired:
+            raise Unauthorized("this token has expired; ask for another (POST /v1/tokens)")
+        raise Unauthorized("this key is not known here; ask whoever runs this server for one")
 
     def key_among(self, secrets: Sequence[str]) -> Key | None:
         """Tokens are none."""

@@ -5,13 +5,17 @@ is costly (`OutputFormat.is_costly`). All others take a few hundredths, or nothi
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from voicegate.gateway.formats.compressed import AacEncoder, FlacEncoder, Mp3Encoder
 from voicegate.gateway.formats.raw import FloatEncoder, NativeEncoder, PcmEncoder, alaw, mulaw, wav_header
 from voicegate.protocol.audio_message import AudioMessage
 from voicegate.protocol.formats import NATIVE_RATE_HZ, Coding, OutputFormat
 from voicegate.protocol.ogg import OggOpusMuxer
+
+# 20 ms. Without any frame these are no files; Ogg's is Opus's own frame of silence, of one channel.
+_SILENT_PCM: Final = bytes(2 * NATIVE_RATE_HZ // 50)
+_SILENCE: Final = {Coding.MP3: _SILENT_PCM, Coding.AAC: _SILENT_PCM, Coding.OGG_OPUS: b"\xf8\xff\xfe"}
 
 
 class PcmStream(Protocol):
@@ -30,9 +34,10 @@ class StreamEncoder:
     FFmpeg's encoders are made then too: they take milliseconds and megabytes, and many contexts never speak.
     """
 
-    def __init__(self, output: OutputFormat, *, pre_skip_48k: int) -> None:
-        """`pre_skip_48k`: of the context's `opened`."""
+    def __init__(self, output: OutputFormat, *, pre_skip_48k: int, is_file: bool = False) -> None:
+        """`pre_skip_48k`: of the context's `opened`. `is_file`: what comes out is one, also where nothing is said."""
         self._output = output
+        self._lacks_frame = is_file and output.coding in _SILENCE
         self._header = wav_header(output) if output.is_wav else b""
         self._muxer: OggOpusMuxer | None = None
         self._pcm: PcmStream | None = None
@@ -44,13 +49,15 @@ class StreamEncoder:
         return self.finish(message.pts_48k) if message.is_last else self.feed(message.packets)
 
     def feed(self, packets: Sequence[bytes]) -> bytes:
+        self._lacks_frame = self._lacks_frame and not packets
         made = self._pcm_stream.feed(b"".join(packets)) if self._muxer is None else self._muxer.write(packets)
         return self._take_header() + made
 
     def finish(self, end_pts_48k: int) -> bytes:
         """The rest; `end_pts_48k`: of the context's last audio message."""
+        silence = self.feed([_SILENCE[self._output.coding]]) if self._lacks_frame else b""
         made = self._pcm_stream.finish() if self._muxer is None else self._muxer.finish(end_pts_48k)
-        return self._take_header() + made
+        return self._take_header() + silence + made
 
     @property
     def _pcm_stream(self) -> PcmStream:

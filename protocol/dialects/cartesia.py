@@ -48,7 +48,7 @@ class _Voice(Struct, frozen=True):
     id: str | None = None
 
 
-class _Generation(Struct, frozen=True):
+class Generation(Struct, frozen=True):
     speed: float | None = None
 
 
@@ -62,7 +62,7 @@ class _Request(Struct, frozen=True):
     cancel: bool | None = False
     max_buffer_delay_ms: int | None = None
     add_timestamps: bool | None = False
-    generation_config: _Generation | None = None
+    generation_config: Generation | None = None
     speed: str | float | None = None
     language: str | None = None
     locale: str | None = None
@@ -140,7 +140,7 @@ class Cartesia:
             context=context.native,
             voice=None if voice is None else self._find_voice(voice),
             format=output.native,
-            speed=_speed(request),
+            speed=speed_of(asked_speed(request.speed, request.generation_config)),
             language=request.locale or request.language,
             normalize=is_normalized(request.normalization),
             max_buffer_delay_ms=_buffer_delay_ms(request.max_buffer_delay_ms),
@@ -217,13 +217,11 @@ class Cartesia:
             del self._by_name[context.name]
 
 
-def _speed(request: _Request) -> float:
-    speed: str | float | None = request.speed
-    if request.generation_config is not None and request.generation_config.speed is not None:
-        speed = request.generation_config.speed
-    if isinstance(speed, str):
-        speed = _SPEED_WORDS.get(speed)
-    return speed_of(speed)
+def asked_speed(speed: str | float | None, config: Generation | None) -> float | None:
+    """Of the configuration, or as the old API has it."""
+    if config is not None and config.speed is not None:
+        return config.speed
+    return _SPEED_WORDS.get(speed) if isinstance(speed, str) else speed
 
 
 def is_normalized(normalization: str | None) -> bool:

@@ -7,7 +7,7 @@ from http import HTTPStatus
 import orjson
 from msgspec import Struct
 
-from voicegate.protocol.dialects.cartesia import is_normalized, word_timestamps
+from voicegate.protocol.dialects.cartesia import Generation, asked_speed, is_normalized, word_timestamps
 from voicegate.protocol.dialects.format_names import cartesia_format
 from voicegate.protocol.dialects.one_shot import Framing, OneShot, PlainAudio, Problem, RequestViolation, decode
 from voicegate.protocol.formats import NATIVE_RATE_HZ
@@ -25,15 +25,12 @@ class _OutputFormat(Struct, frozen=True):
     bit_rate: int | None = None
 
 
-class _GenerationConfig(Struct, frozen=True):
-    speed: float | None = None
-
-
 class _Body(Struct, frozen=True):
     transcript: str
     voice: str | _Voice | None = None
     output_format: _OutputFormat = _OutputFormat()
-    generation_config: _GenerationConfig | None = None
+    generation_config: Generation | None = None
+    speed: str | float | None = None
     language: str | None = None
     locale: str | None = None
     normalization: str | None = None
@@ -74,7 +71,7 @@ class CartesiaSpeech:
     def read(self, body: bytes, _path: Mapping[str, str], _query: Mapping[str, str]) -> OneShot:
         """Raises ProtocolViolation."""
         asked = decode(body, _Body)
-        form, config = asked.output_format, asked.generation_config
+        form = asked.output_format
         if self._is_in_events and form.container != "raw":
             raise RequestViolation("events carry raw audio: output_format.container is raw", "output_format.container")
         output = cartesia_format(form.container, form.encoding, form.sample_rate, form.bit_rate)
@@ -86,7 +83,7 @@ class CartesiaSpeech:
             output=output,
             framing=framing,
             voice=asked.voice.id if isinstance(asked.voice, _Voice) else asked.voice,
-            speed=None if config is None else config.speed,
+            speed=asked_speed(asked.speed, asked.generation_config),
             language=asked.locale or asked.language,
             is_normalized=is_normalized(asked.normalization),
         )

@@ -20,6 +20,7 @@ _NATIVE_NAME_CHARS: Final = 48
 _SPEEDS: Final = (0.5, 2.0)  # of `open`
 _BAD_REQUEST: Final = 400
 _STATUSES: Final[Mapping[str, int]] = {
+    ErrorCode.UNAUTHORIZED.value: 401,
     ErrorCode.UNKNOWN_VOICE.value: 404,
     ErrorCode.UNKNOWN_CONTEXT.value: 404,
     ErrorCode.EXPIRED.value: 408,

@@ -1,8 +1,10 @@
 """Speech by HTTP: what a gateway makes of requests, of clients that leave, stall or flood, and of its own end."""
 
 import asyncio
+import io
 from typing import Any
 
+import av
 import orjson
 import pytest
 from structlog.testing import capture_logs
@@ -95,6 +97,16 @@ async def test_text_without_anything_to_say_is_an_empty_file() -> None:
             assert (await post(served.url, SPEECH, asked(text)))[::2] == (200, b"")
         status, _, body = await post(served.url, SPEECH, asked(" ", response_format="wav"))
         assert (status, len(body)) == (200, 44)
+
+
+@pytest.mark.parametrize("response_format", ["mp3", "aac", "flac", "opus"])
+async def test_text_without_anything_to_say_is_a_file_that_can_be_opened(response_format: str) -> None:
+    async with serving() as served:
+        status, _, body = await post(served.url, SPEECH, asked("...", response_format=response_format))
+    assert status == 200
+    with av.open(io.BytesIO(body)) as file:
+        samples = [frame.to_ndarray() for frame in file.decode(audio=0)]
+    assert all(abs(block).max() < 1e-3 for block in samples)
 
 
 async def test_a_long_text_goes_in_parts() -> None:

@@ -352,6 +352,15 @@ async def test_a_client_trusts_nobody_unknown(authority: Authority) -> None:
 
 
 @on_both_loops
+async def test_a_client_that_asks_for_tls_where_there_is_none_is_told() -> None:
+    async with serving() as served:
+        with pytest.raises(ConnectFailed, match="no TLS there") as caught:
+            async with connect(served.url.replace("ws://", "wss://")):
+                pass
+        assert not caught.value.is_transient
+
+
+@on_both_loops
 async def test_a_client_trusts_no_certificate_of_another_name(authority: Authority) -> None:
     authority.issue("gate.example")
     async with serving(**authority.settings) as served:

@@ -48,7 +48,7 @@ class Speech:
                         yield end
                     return
                 case wire.Opened(pre_skip=pre_skip):
-                    self._encoder = StreamEncoder(self._shot.output, pre_skip_48k=pre_skip)
+                    self._encoder = StreamEncoder(self._shot.output, pre_skip_48k=pre_skip, is_file=True)
                 case wire.Alignment(items=items):
                     if words := self._shot.framing.words(items):
                         yield words

@@ -68,6 +68,19 @@ def test_a_line_is_a_line(log_format: LogFormat, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("log_format", ["json", "console"])
+@pytest.mark.parametrize("text", ["\x1b]0;owned\x07", "\x1b[2J", "/\x9b31m", "\u202eabc"])
+def test_what_clients_write_does_nothing_to_a_terminal(
+    log_format: LogFormat, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_logs("info", log_format)
+    get_logger("gateway.test").info("a request is refused", path=text)
+    get_logger("gateway.test").info(f"refused: {text}")
+    err = written(capsys).err
+    assert "refused" in err
+    assert all(char.isprintable() for char in err.replace("\n", ""))
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
 def test_tracebacks_do_not_show_what_users_said(log_format: LogFormat, capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("info", log_format)
 

@@ -79,3 +79,12 @@ def test_it_lets_in_and_is_no_key() -> None:
         access.identify([token], 200.0)
     with pytest.raises(Unauthorized, match="not known"):
         access.identify([mint(ANN, 160, b"x")], 100.0)
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_one_of_several_that_is_good_is_enough(is_reversed: bool) -> None:
+    access = Access(RING, SECRET)
+    secrets = [access.mint(ANN, 160), access.mint(BEN, 300)]
+    if is_reversed:
+        secrets.reverse()
+    assert access.identify(secrets, 200.0) is BEN

@@ -155,6 +155,12 @@ def test_words_that_come_after_their_audio_come_by_themselves() -> None:
     assert end == final()
 
 
+def test_a_key_that_was_taken_back_is_told_by_its_own_number() -> None:
+    dialect = multi()
+    said(dialect, {"text": "Hi ", "context_id": "a"})
+    assert [message.get("code") for message in told(dialect, error("unauthorized", "revoked", "a#0"))] == [401, None]
+
+
 def test_a_refusal_ends_its_context_and_no_other() -> None:
     dialect = multi()
     said(dialect, {"text": "Hi ", "context_id": "a"}, {"text": "Ho ", "context_id": "b"})

@@ -103,6 +103,7 @@ def test_cartesia() -> None:
     )
     assert (shot.voice, shot.speed, shot.output) == ("x", 1.2, OutputFormat(Coding.MULAW, 8000))
     assert read_cartesia(voice={"mode": "embedding", "embedding": [0.5]}).voice is None
+    assert [read_cartesia(speed=speed).speed for speed in ("slow", "unheard of", 1.3)] == [0.8, None, 1.3]
 
 
 @pytest.mark.parametrize(
