@@ -9,6 +9,7 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +17,7 @@ from voicegate.engine.interface import AlignedText
 from voicegate.engine.text.characters import is_wide
 from voicegate.engine.text.pronunciation import Pronunciation
 from voicegate.engine.text.segmenter import TextSpan
-from voicegate.engine.text.spoken_length import letters_of_break, letters_of_words
+from voicegate.engine.text.spoken_length import is_said_alone, letters_of_break, letters_of_sign, letters_of_words
 
 # What the pace of a voice's prompt weighs, in letters, beside that of the clauses spoken since.
 # Lower -> one hasty clause rushes the guess for the next; higher -> a prompt read slowly makes all words late.
@@ -117,13 +118,14 @@ class WordTimes:
 
     def _look_at(self, text: str, char_start: int) -> None:
         num_told = max(self.told[-1].char_end - char_start, 0) if self.told else 0
-        words = split_words(text[num_told:], char_start + num_told)
+        words = split_words(text, char_start, begin=num_told)
         self._to_come = deque((word, self._share(word.text)) for word in words)
         self._share_to_come = sum(share for _, share in self._to_come)
         self._text, self._char_start = text, char_start
 
     def _share(self, word: str) -> int:
-        return letters_of_words(self._pronunciation.said(word)) + letters_of_break(word)
+        letters = letters_of_words(self._pronunciation.said(word)) or letters_of_sign(word)
+        return letters + letters_of_break(word)
 
     def _left_ms(self, sound: Sound, begin_ms: int, num_letters: int) -> int:
         """For the words to come; a guess where neither the clause's length is known nor all of its text."""
@@ -138,24 +140,31 @@ class WordTimes:
         return round(clause_ms * share / (self._share_told + self._share_to_come))
 
 
-def split_words(text: str, char_offset: int) -> list[TextSpan]:
-    """Words as written with the punctuation at them; each wide character is one. No whitespace, no bare punctuation."""
+def split_words(text: str, char_offset: int, *, begin: int = 0) -> list[TextSpan]:
+    """Words from index `begin` on as written, with the punctuation at them; each wide character is one.
+
+    Of what stands alone without a letter or digit only signs that are said. No whitespace, no bare punctuation.
+    """
     if text.isascii():  # the same, a few times faster: a first sound waits for it
-        found = (match for match in _ASCII_WORD.finditer(text) if _ASCII_LETTER.search(match[0]))
-        return [TextSpan(match[0], char_offset + match.start(), char_offset + match.end()) for match in found]
-    words: list[TextSpan] = []
+        spans = (match.span() for match in _ASCII_WORD.finditer(text, begin))
+        words = (span for span in spans if _ASCII_LETTER.search(text, *span) or is_said_alone(text, *span))
+        return [TextSpan(text[start:end], char_offset + start, char_offset + end) for start, end in words]
+    return [TextSpan(text[start:end], char_offset + start, char_offset + end) for start, end in _words_of(text, begin)]
+
+
+def _words_of(text: str, begin: int) -> Iterator[tuple[int, int]]:
     start: int | None = None  # of the present word
     has_letter = has_wide = False
-    for index, char in enumerate(text + " "):
+    for index in range(begin, len(text) + 1):
+        char = text[index] if index < len(text) else " "
         wide = is_wide(char)
         # Opening punctuation stays with the wide character behind it, closing punctuation with the one before.
         opens = wide or (has_wide and (char.isalnum() or unicodedata.category(char) in ("Ps", "Pi")))
         if char.isspace() or (has_letter and opens):
-            if start is not None and has_letter:
-                words.append(TextSpan(text[start:index], char_offset + start, char_offset + index))
+            if start is not None and (has_letter or is_said_alone(text, start, index)):
+                yield start, index
             start, has_letter, has_wide = None, False, False
         if not char.isspace():
             start = index if start is None else start
             has_letter = has_letter or char.isalnum()
             has_wide = has_wide or wide
-    return words

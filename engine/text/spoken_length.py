@@ -21,6 +21,14 @@ _DIGIT_LETTERS: Final = 5
 _SIGN_LETTERS: Final = 7
 _SIGNS: Final = SIGNS | frozenset("$%<=>^")
 
+# Said too where they stand alone: "and", "equals"; these unless they begin a line, as Markdown has them; and these at a
+# number. As normalize.py says them.
+_NAMED_SIGNS: Final = SIGNS - frozenset("€£¥₹₩°²³") | frozenset("&=<%@")
+_NAMED_WITHIN_LINES: Final = frozenset("+>")
+_NAMED_AT_NUMBERS: Final = frozenset("$€£¥₹₩°")
+_SHORT_SIGNS: Final = frozenset("&@+")
+_SHORT_SIGN_LETTERS: Final = 3
+
 # A letter that is said by its name: "ess", "double u".
 _SPELLED_LETTERS: Final = 3
 # The break at a mark.
@@ -54,6 +62,23 @@ def written_letters(char: str) -> int:
 def letters_of_words(text: str) -> int:
     """What the words of written text are likely to be said with; 0 where it has none."""
     return sum(written_letters(char) for char in text if char.isalnum())
+
+
+def letters_of_sign(word: str) -> int:
+    """What a sign that stands alone is likely to be said with; 0: it has no name."""
+    if len(word) != 1 or word not in _NAMED_SIGNS | _NAMED_WITHIN_LINES | _NAMED_AT_NUMBERS:
+        return 0
+    return _SHORT_SIGN_LETTERS if word in _SHORT_SIGNS else _SIGN_LETTERS
+
+
+def is_said_alone(text: str, start: int, end: int) -> bool:
+    """Whether what stands there between blanks is a sign that is said."""
+    sign = text[start:end]
+    if sign in _NAMED_WITHIN_LINES:
+        return bool(text[:start].rpartition("\n")[2].strip())
+    if sign in _NAMED_AT_NUMBERS:
+        return text[:start].rstrip()[-1:].isdigit() or text[end:].lstrip()[:1].isdigit()
+    return sign in _NAMED_SIGNS
 
 
 def letters_of_break(word: str) -> int:

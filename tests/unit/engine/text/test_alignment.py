@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from voicegate.engine.interface import AlignedText
 from voicegate.engine.text.alignment import Sound, WordTimes, split_words
+from voicegate.engine.text.normalize import speakable
 from voicegate.engine.text.spoken_length import spoken_letters
 
 pytestmark = pytest.mark.unit
 
 written = st.lists(
-    st.sampled_from(["word", " ", "it's", ",", "。", "好", "“", "5", "—", "é", "\n", "(", ")"]), max_size=40
+    st.sampled_from(["word", " ", "it's", ",", "。", "好", "“", "5", "—", "é", "\n", "(", ")", "&", "+"]), max_size=40
 ).map("".join)
 
 
@@ -29,6 +30,12 @@ written = st.lists(
         ("你好，世界。", ["你", "好，", "世", "界。"]),
         ("他说：“好。”走", ["他", "说：", "“好。”", "走"]),
         ("用Python写f(x)", ["用", "Python", "写", "f(x)"]),
+        ("cats & dogs", ["cats", "&", "dogs"]),
+        ("2 + 2 = 4 - 0", ["2", "+", "2", "=", "4", "0"]),
+        ("+ milk\n> eggs\n- salt", ["milk", "eggs", "salt"]),
+        ("50 % off, 5 € each, $ 5", ["50", "%", "off,", "5", "€", "each,", "$", "5"]),
+        ("a € b $ c == d -> e", ["a", "b", "c", "d", "e"]),
+        ("猫 & 狗 ≥ 5", ["猫", "&", "狗", "≥", "5"]),
     ],
 )
 def test_words(text: str, words: list[str]) -> None:
@@ -42,8 +49,33 @@ def test_words_are_where_they_say(text: str, char_offset: int) -> None:
         assert word.char_start >= end
         end = word.char_end
         assert text[word.char_start - char_offset : end - char_offset] == word.text
-        assert any(char.isalnum() for char in word.text)
+        assert any(char.isalnum() for char in word.text) or word.text in {"&", "+"}
         assert not any(char.isspace() for char in word.text)
+
+
+@given(written, st.integers(0, 40))
+def test_words_behind_others_are_the_same(text: str, num_told: int) -> None:
+    words = split_words(text, 7)
+    for told in words[:num_told]:
+        rest = split_words(text, 7, begin=told.char_end - 7)
+        assert rest == words[words.index(told) + 1 :]
+
+
+@pytest.mark.parametrize(
+    "text", ["cats & dogs", "2 + 2 = 4", "50 % off", "5 € each", "± 5", "a @ b", "x > y", "§ a", "猫 & 狗"]
+)
+def test_signs_that_are_words_are_said_and_no_others(text: str) -> None:
+    for word in split_words(text, 0):
+        if not any(char.isalnum() for char in word.text):
+            without = text[: word.char_start] + text[word.char_end :]
+            assert speakable(text, "en").split() != speakable(without, "en").split()
+
+
+@pytest.mark.parametrize(
+    "text", ["a € b", "+ milk", "> quote", "a -> b", "== title ==", "a / b", "# 5", "a ~ b", "$ ls"]
+)
+def test_signs_that_are_not_said_are_no_words(text: str) -> None:
+    assert all(any(char.isalnum() for char in word.text) for word in split_words(text, 0))
 
 
 def whole(start_ms: int, end_ms: int) -> Sound:
