@@ -58,3 +58,7 @@ class Access:
     def still_admits(self, key: Key | None) -> bool:
         """Whom it let in before."""
         return self._keyring is None or (key is not None and self._keyring.has(key))
+
+    def as_it_is_now(self, key: Key) -> Key:
+        """One that it still admits: what its holders may have can have changed."""
+        return (self._keyring.named(key.name) if self._keyring is not None else None) or key

@@ -1,8 +1,11 @@
 """SIGHUP: the files of keys, of pronunciations and of the certificate are read again. A bad one changes nothing."""
 
+from dataclasses import replace
+
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.config_fields import ConfigError
 from voicegate.gateway.logs import get_logger
+from voicegate.gateway.server.conversations.conversation import Conversation
 from voicegate.gateway.server.conversations.resumption import Resumption
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.http.stage import Stage
@@ -36,7 +39,7 @@ class Reloading:
         self._read_certificate()
 
     def _read_keys(self) -> None:
-        """Who came with one that is none any more is cut off."""
+        """Who came with one that is none any more is cut off. What one may hold counts from here on."""
         try:
             keyring = keyring_of(self._config)
         except GatewayError as error:
@@ -50,12 +53,19 @@ class Reloading:
         else:
             log.warning("keys are read again, none is left: nobody is let in", file=str(self._config.api_keys_file))
         for guest in self._guests:
-            if not self._access.still_admits(guest.conversation.owner.key):
-                guest.conversation.revoke()
+            self._admit_again(guest.conversation)
         for sitting in self._resumption.absent:
-            if not self._access.still_admits(sitting.conversation.owner.key):
-                sitting.conversation.revoke()
+            if not self._admit_again(sitting.conversation):
                 self._resumption.end(sitting)
+
+    def _admit_again(self, conversation: Conversation) -> bool:
+        key = conversation.owner.key
+        if not self._access.still_admits(key):
+            conversation.revoke()
+            return False
+        if key is not None:
+            conversation.move_to(replace(conversation.owner, key=self._access.as_it_is_now(key)))
+        return True
 
     def _read_pronunciations(self) -> None:
         try:

@@ -83,7 +83,7 @@ class Session:
         return MappingProxyType(self._contexts)
 
     def move_to(self, owner: Owner) -> None:
-        """Its client is somewhere else now. What it opened before still counts for where that was."""
+        """Its client is somewhere else, or may hold other things. What it opened before counts for where that was."""
         self._owner = owner
 
     def learn(self, info: EngineInfo, dictionary: Dictionary | None = None) -> None:

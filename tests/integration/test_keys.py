@@ -233,6 +233,24 @@ async def test_a_key_that_is_taken_back_ends_its_sockets_and_no_others(key_file:
             pass
 
 
+async def test_other_limits_of_a_key_hold_for_sockets_that_are_open(key_file: Path) -> None:
+    engine = FakeEngine(Script(real_time_factor=0.1))
+    async with running(engine, api_keys_file=key_file) as run:
+        await run.gateway.settled.wait()
+        async with connect_to(run.gateway.url, additional_headers={"Authorization": f"Bearer {OTHER}"}) as client:
+            for num_utterances in (1, 2, 1):
+                remove_key(key_file, "ben")
+                add_key(key_file, Key("ben", digest_of(OTHER), Allowance(sockets=1, utterances=num_utterances)))
+                run.gateway.reload()
+                for number in range(num_utterances + 1):
+                    await client.send(wire.Open(context=f"{number}"), wire.Text(f"{number}", "Hello there. "))
+                error = await client.until(wire.Error)
+                assert (error.code, error.context) == ("too_many_contexts", f"{num_utterances}")
+                await client.send(*(wire.Cancel(f"{number}") for number in range(num_utterances)))
+                for _ in range(num_utterances):
+                    await client.until(wire.Cancelled)
+
+
 async def test_a_key_that_is_taken_back_while_the_body_comes(key_file: Path) -> None:
     engine = FakeEngine()
     async with running(engine, api_keys_file=key_file) as run:

@@ -229,7 +229,7 @@ class Conversation:
         self.hold_up(False)
 
     def move_to(self, owner: Owner) -> None:
-        """The client has come back, maybe from elsewhere."""
+        """The client has come back, maybe from elsewhere, or its key may hold other things now."""
         self.owner = owner
         self._session.move_to(owner)
 
