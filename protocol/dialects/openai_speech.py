@@ -33,7 +33,7 @@ class _Body(Struct, frozen=True):
     # Not OpenAI's:
     seed: int | None = None
     language: str | None = None
-    normalize: bool = True
+    normalize: bool | None = None
     pronunciations: Pronunciations | None = None
 
 
@@ -80,7 +80,7 @@ class OpenAiSpeech:
             instruct=asked.instructions,
             seed=asked.seed,
             language=asked.language,
-            is_normalized=asked.normalize,
+            is_normalized=asked.normalize is not False,
             pronunciations=asked.pronunciations,
         )
 

@@ -109,6 +109,15 @@ async def test_text_without_anything_to_say_is_a_file_that_can_be_opened(respons
     assert all(abs(block).max() < 1e-3 for block in samples)
 
 
+async def test_a_refused_request_is_in_the_log_by_its_name() -> None:
+    async with serving() as served:
+        with capture_logs() as lines:
+            status, headers, _ = await post(served.url, SPEECH, asked(response_format="speex"))
+    assert status == 400
+    (line,) = [line for line in lines if line["event"] == "a request is refused"]
+    assert (line["session"], line["code"]) == (headers["x-request-id"], "unsupported_format")
+
+
 async def test_a_long_text_goes_in_parts() -> None:
     text = "é" * 300
     expected = await native_pcm(text)

@@ -10,6 +10,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from voicegate.engine.interface import EngineInfo
+from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.conversations.conversation import Conversation
 from voicegate.gateway.server.entrance.callers import caller_of
 from voicegate.gateway.server.http.answer import Answer
@@ -24,6 +25,8 @@ from voicegate.gateway.session.quota import Excess, Owner
 from voicegate.protocol.dialects.one_shot import OneShot, Problem, RequestViolation
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.messages import SessionMessage
+
+log = get_logger(__name__)
 
 
 def speech_routes(stage: Stage) -> list[Route]:
@@ -54,8 +57,10 @@ class SpeechEndpoint:
             shot = replace(shot, language=spoken_language(shot.language, info))
             messages = self._messages(shot, voice)
         except Refused as refused:
-            self._stage.services.meters.note_error(refused.problem.code.value)
-            await self._error(refused.problem, refused.status, request_id_of(request))(scope, receive, send)
+            code, request_id = refused.problem.code.value, request_id_of(request)
+            self._stage.services.meters.note_error(code)
+            log.info("a request is refused", path=self._path, code=code, session=request_id)
+            await self._error(refused.problem, refused.status, request_id)(scope, receive, send)
             return
         caller = caller_of(request.headers.getlist, f"?{request.url.query}")
         conversation = Conversation(
