@@ -29,7 +29,9 @@ WIDE_GROUP_CHARS: Final = 6
 _DECIDING_CHARS: Final = 3
 
 _WIDE_MARKS: Final = WIDE_TRAILERS | frozenset(WIDE_CLAUSE_MARKS + WIDE_LIST_MARK)
-_DASHES: Final = frozenset({"-", "–"})
+# Between blanks behind a number, and a sign before one: 12 - 5, 5 €, $ 5.
+_BEHIND_NUMBERS: Final = frozenset("-–−*×÷+=<>≤≥≠≈±%‰°$€£¥₹₩")
+_BEFORE_NUMBERS: Final = frozenset("-–−±≈~#№§√$€£¥₹₩")
 # Marks behind a plain word that nothing behind them takes the place of, nor makes part of a word: "example.com".
 _ENDING_MARKS: Final = frozenset(",;?")
 _PLAIN_WORD: Final = re.compile(r"[A-Za-z\u00c0-\u024f]+(?:['’-][A-Za-z\u00c0-\u024f]+)*")
@@ -39,6 +41,7 @@ _NEVER_FULL: Final = 1_000_000_000  # letters
 # A day of a month, which reads as one where its month follows: 1st Jan., 5 of May.
 _ORDINAL: Final = re.compile(r"\d+(?:st|nd|rd|th)")
 _OF: Final = "of"
+_THE: Final = frozenset({"the", "The"})  # 5th of May, which is read with one of its own
 _MAY_NAME_CODE: Final = re.compile(rf"{CODE_WORD_START}\Z")
 
 
@@ -129,7 +132,7 @@ class WordCutter:
             return None
         if self._held and not _belongs(self._held, word):
             return self._held_end
-        if not _may_be_continued(word) and not (self._held and (word in _DASHES or word == _OF)):
+        if not _may_be_continued(word) and not (self._held and (word in _BEHIND_NUMBERS or word == _OF)):
             return self._pos
         self._held, self._held_end = word, self._pos
         self._word_start = None
@@ -164,6 +167,8 @@ def _is_ended_by_wide_mark(word: str) -> bool:
 
 def _may_be_continued(word: str) -> bool:
     """Whether the next word may decide how this one is read: 3:30 | pm, $5 | million, May | 5, Dr. | Smith."""
+    if word in _THE or word in _BEFORE_NUMBERS:
+        return True
     stem, tail = split_tail(word)
     ending = word_ending(word)
     if tail.startswith("."):
@@ -220,7 +225,7 @@ def _belongs(held: str, word: str) -> bool:
             starts_with_digit
             or _is_month(stem)
             or word.removesuffix(tail) in AFTER_NUMBER
-            or word in _DASHES
+            or word in _BEHIND_NUMBERS
             or word == _OF
             or is_wide(word[0])
         )

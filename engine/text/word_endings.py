@@ -19,6 +19,7 @@ class Ending(Enum):
     UNLESS_LOWER = "unless lower case follows"  # "Stop!" she said; well... perhaps
     UNLESS_LOWER_OR_DIGIT = "unless lower case or a digit follows"  # etc. and; 5 p.m. Then
     UNLESS_DIGIT = "unless a digit follows"  # No. 5
+    CLAUSE_UNLESS_DIGIT = "a clause, unless a digit follows"  # it is late - go; 12 - 5
     # Decided by the whole next word:
     BEFORE_OPENER = "if a word that opens sentences follows"  # U.S. They
 
@@ -42,7 +43,7 @@ def word_ending(word: str) -> Ending:
         (index for index in range(len(tail) - 1, -1, -1) if tail[index] in _SENTENCE_ENDS + _CLAUSE_MARKS), None
     )
     if last is None:
-        return Ending.CLAUSE if not stem and _DASHES.issuperset(tail) else Ending.NONE
+        return Ending.CLAUSE_UNLESS_DIGIT if not stem and _DASHES.issuperset(tail) else Ending.NONE
     if tail[last] in _CLAUSE_MARKS:
         return Ending.CLAUSE
     if "..." in tail or "…" in tail:
