@@ -61,6 +61,7 @@ class Clause:
     is_text_complete: bool
     num_letters: int = 0  # that its words have
     state: ClauseState = ClauseState.WAITING
+    pause_ms: int = 0  # of silence behind it
     flush_ids: list[str] = field(default_factory=list)  # flushes that are met when it is spoken
     llm_pass: LlmPass | None = None
     rendering: Rendering | None = None  # None behind its start: it was set aside

@@ -88,6 +88,7 @@ class ClauseFeed:
                 max_letters=min(MAX_LETTERS, self._max_letters),
                 # What is said of a sentence before it is finished needs no comma.
                 first_min_letters=SOFT_MIN_LETTERS if self.is_incremental else FIRST_MIN_LETTERS,
+                has_breaks=is_normalized,
             ),
             pronunciation=pronunciation,
         )
@@ -97,6 +98,7 @@ class ClauseFeed:
         self._marks: deque[tuple[int, str | None]] = deque()  # behind so many characters, a flush or (None) the end
         self._spans: deque[TextSpan] = deque()  # cut, but in no clause yet
         self._grown = ""  # what the open clause knows, in incremental mode
+        self._may_pause = False  # something was said since the last break
 
     @property
     def has_unread(self) -> bool:
@@ -237,12 +239,26 @@ class ClauseFeed:
             self.clauses.append(Clause(self._listing, 0, "", [], is_text_complete=True))
         self.clauses[-1].flush_ids.append(flush_id)
 
+    def _pause(self, length_ms: int) -> None:
+        """Behind all that was said before it. Not before the first word, nor twice: silence alone is no speech."""
+        self._close_open_clause()
+        if not self._may_pause:
+            return
+        self._may_pause = False
+        if not self.clauses or self.clauses[-1].flush_ids:
+            self.clauses.append(Clause(self._listing, 0, "", [], is_text_complete=True))
+        self.clauses[-1].pause_ms = length_ms
+
     def _take(self, span: TextSpan) -> None:
+        if span.pause_ms:
+            self._pause(span.pause_ms)
+            return
         if self._is_too_much(span.text) and (parts := self._parts(span)):
             self._spans.extendleft(reversed(parts))
             return
         words = self._reader.read(span)
         num_letters = spoken_letters(words)
+        self._may_pause = self._may_pause or bool(words)
         if num_letters > self._max_letters and (parts := self._parts(span)):
             self._spans.extendleft(reversed(parts))
         elif self.is_bistream:

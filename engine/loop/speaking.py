@@ -144,6 +144,7 @@ class Speaking:
                 return
             self._pipeline.release(front)
             utterance.clauses.popleft()
+            utterance.pause(front.pause_ms, now_s)
             utterance.answer_flushes(front, now_s)
         if utterance.is_finished:
             if not utterance.audio_ms and any(map(str.isalnum, utterance.feed.text)):

@@ -194,6 +194,10 @@ class Utterance:
         self._outlet.send_audio(samples)
         self._count(len(samples), now_s)
 
+    def pause(self, length_ms: int, now_s: float) -> None:
+        """So much silence."""
+        self.deliver(np.zeros(units.ms_to_samples(length_ms), np.float32), now_s)
+
     def _count(self, num_samples: int, now_s: float) -> None:
         before = self._num_samples // self._packet_samples
         self._num_samples += num_samples

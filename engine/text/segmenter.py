@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
+from voicegate.engine.text.breaks import BreakSplitter, Part
 from voicegate.engine.text.clause_cutter import ClauseCutter
 from voicegate.engine.text.fences import FenceSplitter, Piece
 from voicegate.engine.text.phrase_cutter import PhraseCutter
@@ -48,6 +49,7 @@ class SegmenterConfig:
     soft_min_letters: int = SOFT_MIN_LETTERS
     min_letters: int = MIN_LETTERS
     max_letters: int = MAX_LETTERS
+    has_breaks: bool = True  # else their tags are text
 
     def __post_init__(self) -> None:
         if self.max_letters < 1:
@@ -61,7 +63,8 @@ class TextSpan:
     text: str
     char_start: int  # into all text pushed
     char_end: int
-    is_code: bool = False  # of fenced code, with its fences: not to be said
+    is_code: bool = False  # of fenced code, with its fences, or the tag of a break: not to be said
+    pause_ms: int = 0  # that such a tag makes
 
 
 class _Cutter(Protocol):
@@ -89,14 +92,15 @@ class Segmenter:
             )
         self._max_letters = config.max_letters
         self._fences = FenceSplitter()
+        self._breaks = BreakSplitter() if config.has_breaks else None
         self._pending = ""
         self._is_code = False  # `_pending` is
         self._offset = 0  # of `_pending` in all text pushed
 
     @property
     def pending(self) -> str:
-        """Pushed, but in no span yet: at most `max_letters`, and the start of a line that may be a fence."""
-        return self._pending + self._fences.held
+        """Pushed, but in no span yet: at most `max_letters`, and the start of a line or tag that may not be text."""
+        return self._pending + (self._breaks.held if self._breaks else "") + self._fences.held
 
     @property
     def pending_text(self) -> str:
@@ -114,7 +118,6 @@ class Segmenter:
         for start in range(0, len(text), _BLOCK_CHARS):
             for piece in self._fences.push(text[start : start + _BLOCK_CHARS]):
                 self._take(piece, spans)
-                spans += self._decided()
         return spans
 
     def flush(self) -> list[TextSpan]:
@@ -122,7 +125,8 @@ class Segmenter:
         spans: list[TextSpan] = []
         for piece in self._fences.flush():
             self._take(piece, spans)
-            spans += self._decided()
+        if self._breaks is not None:
+            self._take_parts(self._breaks.flush(), spans)
         return spans + self._release_all()
 
     def flush_stalled(self) -> list[TextSpan]:
@@ -139,11 +143,31 @@ class Segmenter:
         return [self._release(length)]
 
     def _take(self, piece: Piece, spans: list[TextSpan]) -> None:
+        if self._breaks is None:
+            self._add(piece, spans)
+        elif piece.is_code:
+            self._take_parts(self._breaks.flush(), spans)
+            self._add(piece, spans)
+        else:
+            self._take_parts(self._breaks.push(piece.text), spans)
+
+    def _take_parts(self, parts: list[Part], spans: list[TextSpan]) -> None:
+        for part in parts:
+            if not part.pause_ms:
+                self._add(Piece(part.text, is_code=False), spans)
+                continue
+            spans += self._release_all()
+            end = self._offset + len(part.text)
+            spans.append(TextSpan(part.text, self._offset, end, is_code=True, pause_ms=part.pause_ms))
+            self._offset = end
+
+    def _add(self, piece: Piece, spans: list[TextSpan]) -> None:
         """What is pending ends where code begins or ends."""
         if piece.is_code is not self._is_code:
             spans += self._release_all()
             self._is_code = piece.is_code
         self._pending += piece.text
+        spans += self._decided()
 
     def _decided(self) -> list[TextSpan]:
         spans: list[TextSpan] = []

@@ -1,0 +1,71 @@
+"""Streamed text -> text and the breaks in it, `<break time="0.8s"/>` of SSML: an automaton. Pure and incremental.
+
+As ElevenLabs and Cartesia take them, up to 3 s. One without a time is no break but markup (markup.py).
+"""
+
+import re
+from typing import Final, NamedTuple
+
+MAX_PAUSE_MS: Final = 3_000
+
+_NAME: Final = "<break"
+# What is open for longer was none.
+_MAX_TAG_CHARS: Final = 80
+_TAG: Final = re.compile(rf"{_NAME}[\s/][^<>\n]{{0,{_MAX_TAG_CHARS}}}>", re.IGNORECASE)
+_OPEN_TAG: Final = re.compile(rf"{_NAME}(?:[\s/][^<>\n]{{0,{_MAX_TAG_CHARS}}})?\Z", re.IGNORECASE)
+_TIME: Final = re.compile(r"\stime\s*=\s*[\"']?(\d{0,6}(?:\.\d{1,6})?)\s*(ms|s)[\"'\s/>]", re.IGNORECASE)
+
+
+class Part(NamedTuple):
+    text: str
+    pause_ms: int  # that a break makes; 0: it is text
+
+
+class BreakSplitter:
+    def __init__(self) -> None:
+        self._held = ""
+
+    @property
+    def held(self) -> str:
+        """Taken, but in no part yet: the start of a tag."""
+        return self._held
+
+    def push(self, text: str) -> list[Part]:
+        """The decided parts, in order; none is empty, and no two neighbours are text."""
+        if not self._held and "<" not in text:
+            return [Part(text, 0)] if text else []
+        text, self._held = self._held + text, ""
+        parts: list[Part] = []
+        start = at = 0
+        while (at := text.find("<", at)) >= 0:
+            tag = _TAG.match(text, at)
+            if tag is not None and (length_ms := pause_ms(tag[0])):
+                parts += [*_text(text[start:at]), Part(tag[0], length_ms)]
+                start = at = tag.end()
+            elif tag is None and _may_become_tag(text, at):
+                text, self._held = text[:at], text[at:]
+            else:
+                at += 1
+        return [*parts, *_text(text[start:])]
+
+    def flush(self) -> list[Part]:
+        """What is held, as it stands."""
+        held, self._held = self._held, ""
+        return _text(held)
+
+
+def pause_ms(tag: str) -> int:
+    """Of a whole tag; 0: it names no time."""
+    time = _TIME.search(tag)
+    if time is None or not time[1].strip("."):
+        return 0
+    length_ms = float(time[1]) * (1 if time[2].lower() == "ms" else 1000)
+    return min(round(length_ms), MAX_PAUSE_MS)
+
+
+def _may_become_tag(text: str, at: int) -> bool:
+    return _NAME.startswith(text[at : at + len(_NAME) + 1].lower()) or _OPEN_TAG.match(text, at) is not None
+
+
+def _text(text: str) -> list[Part]:
+    return [Part(text, 0)] if text else []

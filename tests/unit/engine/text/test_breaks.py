@@ -1,0 +1,101 @@
+"""Breaks in streamed text: found however the text is split, and nothing else is taken for one."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from voicegate.engine.text.breaks import MAX_PAUSE_MS, BreakSplitter, Part
+from voicegate.engine.text.segmenter import Granularity, Segmenter, SegmenterConfig, TextSpan
+
+pytestmark = pytest.mark.unit
+
+
+def parts_of(pieces: list[str]) -> list[Part]:
+    splitter = BreakSplitter()
+    parts = [part for piece in pieces for part in splitter.push(piece)]
+    return [*parts, *splitter.flush()]
+
+
+@pytest.mark.parametrize(
+    ("tag", "pause_ms"),
+    [
+        ('<break time="1s"/>', 1000),
+        ('<break time="1.5s" />', 1500),
+        ("<break time='250ms'/>", 250),
+        ("<break time=.4s>", 400),
+        ('<BREAK strength="weak" TIME="0.8S"></break>', 800),
+        ('<break time="60s"/>', MAX_PAUSE_MS),
+        ('<break time="0s"/>', 0),
+        ('<break time="."/>', 0),
+        ('<break time="1"/>', 0),
+        ('<break time="soon"/>', 0),
+        ('<break strength="strong"/>', 0),
+        ("<break/>", 0),
+        ("<breakfast time='1s'/>", 0),
+        ("a < break time='1s' >", 0),
+        ("<break time='1s'\n/>", 0),
+        (f"<break {'x' * 100} time='1s'/>", 0),
+    ],
+)
+def test_which_tags_are_breaks(tag: str, pause_ms: int) -> None:
+    parts = parts_of(["Wait", tag, "here."])
+    assert "".join(part.text for part in parts) == f"Wait{tag}here."
+    assert [part.pause_ms for part in parts if part.pause_ms] == [pause_ms] * bool(pause_ms)
+
+
+def test_nothing_waits_that_can_be_no_tag() -> None:
+    splitter = BreakSplitter()
+    assert splitter.push("5 < 6 <b>so</b> <brea") == [Part("5 < 6 <b>so</b> ", 0)]
+    assert splitter.held == "<brea"
+    assert splitter.push("d") == [Part("<bread", 0)]
+    assert splitter.push('<break time="1s') == []
+    assert splitter.push("<") == [Part('<break time="1s', 0)]
+
+
+pieces = st.sampled_from(
+    ["a", " b. ", "<", ">", "<b", "<break", ' time="1s"', "/>", '<break time="0.5s"/>', "\n", "```\n"]
+)
+texts = st.lists(pieces, max_size=12).map("".join)
+
+
+def joined(parts: list[Part]) -> list[Part]:
+    result: list[Part] = []
+    for part in parts:
+        if result and not part.pause_ms and not result[-1].pause_ms:
+            result[-1] = Part(result[-1].text + part.text, 0)
+        else:
+            result.append(part)
+    return result
+
+
+@given(texts, st.integers(1, 5))
+def test_any_split_gives_the_same_parts(text: str, size: int) -> None:
+    parts = parts_of([text[start : start + size] for start in range(0, len(text), size)])
+    assert "".join(part.text for part in parts) == text
+    assert all(part.text for part in parts)
+    assert joined(parts) == joined(parts_of([text]))
+
+
+@given(texts, st.integers(1, 5), st.sampled_from(Granularity))
+def test_any_split_gives_the_same_spans(text: str, size: int, granularity: Granularity) -> None:
+    def spans_of(pieces: list[str]) -> list[TextSpan]:
+        segmenter = Segmenter(SegmenterConfig(granularity=granularity))
+        return [*(span for piece in pieces for span in segmenter.push(piece)), *segmenter.flush()]
+
+    spans = spans_of([text[start : start + size] for start in range(0, len(text), size)])
+    assert spans == spans_of([text])
+    assert "".join(span.text for span in spans) == text
+    assert all(text[span.char_start : span.char_end] == span.text for span in spans)
+
+
+def test_code_has_no_breaks() -> None:
+    segmenter = Segmenter()
+    spans = [*segmenter.push('Hi.\n```\n<break time="1s"/>\n```\n<break time="1s"/>'), *segmenter.flush()]
+    assert [span.pause_ms for span in spans] == [0, 0, 1000]
+
+
+def test_where_text_is_said_as_it_is_written_a_tag_is_text() -> None:
+    segmenter = Segmenter(SegmenterConfig(has_breaks=False))
+    assert [*segmenter.push('Hi <break time="1s"/> there.'), *segmenter.flush()] == [
+        TextSpan('Hi <break time="1s"/> there.', 0, 28)
+    ]
