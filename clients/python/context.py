@@ -6,6 +6,7 @@ Text never waits for audio: the two directions may be driven by two tasks.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from math import inf
 
 from voicegate.clients.python.audio import Audio
 from voicegate.clients.python.errors import ContextClosed, GateError, InvalidInput
@@ -96,11 +97,13 @@ class Context:
             self._has_text_ended = True
             await self._send(wire.End(self.context_id))
 
-    async def cancel(self, played_ms: int | None = None) -> wire.Cancelled:
+    async def cancel(self, played_ms: float | None = None) -> wire.Cancelled:
         """Barge-in: stop at once and drop unread audio. Returns the text split at what the listener heard.
 
-        Also right after the server is done, as long as a player still plays. Raises how the context failed.
+        Also right after the server is done, as long as a player still plays. Raises how the context failed, and
+        InvalidInput for what is no time; then nothing is cancelled.
         """
+        played_ms = None if played_ms is None else _whole_ms(played_ms, "played_ms")
         is_running = self._reception.phase is Phase.OPEN
         self._reception.begin_cancel()
         self._has_news.set()
@@ -119,8 +122,9 @@ class Context:
                 assert self._reception.error is not None
                 raise self._reception.error
 
-    async def report_playback(self, played_ms: int, buffer_ms: int = 0, underruns: int = 0) -> None:
-        """Tell the server where the player is; welcome at any time, never necessary."""
+    async def report_playback(self, played_ms: float, buffer_ms: float = 0, underruns: int = 0) -> None:
+        """Tell the server where the player is; welcome at any time, never necessary. Raises InvalidInput."""
+        played_ms, buffer_ms = _whole_ms(played_ms, "played_ms"), _whole_ms(buffer_ms, "buffer_ms")
         await self._send(wire.Playback(self.context_id, played_ms, buffer_ms, underruns))
 
     # --- audio out ----------------------------------------------------------------------------------------
@@ -207,6 +211,13 @@ def _pieces(text: str, max_bytes: int) -> Iterator[str]:
             stop -= 1
         yield encoded[start:stop].decode()
         start = stop
+
+
+def _whole_ms(time_ms: float, name: str) -> int:
+    """As the server takes it: players' clocks have fractions. Raises InvalidInput."""
+    if not isinstance(time_ms, int | float) or not 0 <= time_ms < inf:
+        raise InvalidInput(f"{name} is {time_ms!r}; it must be milliseconds of audio, from 0")
+    return round(time_ms)
 
 
 def _now_s() -> float:

@@ -174,3 +174,21 @@ async def test_playback_reports_go_out_even_after_the_end(context: Context, line
     context.receive(DONE)
     await context.report_playback(100, buffer_ms=20, underruns=1)
     assert line.sent == [wire.Playback("c", 100, 20, 1)]
+
+
+async def test_players_tell_fractions_of_milliseconds(context: Context, line: Wire) -> None:
+    await context.report_playback(640.6, 79.5, 1)
+    cancelling = asyncio.create_task(context.cancel(640.4))
+    await asyncio.sleep(0)
+    assert line.sent == [wire.Playback("c", 641, 80, 1), wire.Cancel("c", 640)]
+    context.receive(wire.Cancelled("c", 640, "One ", "two"))
+    assert (await cancelling).spoken_text == "One "
+
+
+@pytest.mark.parametrize("played_ms", [-1, float("nan"), float("inf"), "640"])
+async def test_what_is_no_time_is_refused_and_cancels_nothing(context: Context, line: Wire, played_ms: float) -> None:
+    for call in (context.cancel, context.report_playback):
+        with pytest.raises(InvalidInput, match=r"played_ms is .*; it must be milliseconds"):
+            await call(played_ms)
+    await context.say("more")
+    assert line.sent == [wire.Text("c", "more")]
