@@ -213,7 +213,7 @@ def _pieces(text: str, max_bytes: int) -> Iterator[str]:
         start = stop
 
 
-def _whole_ms(time_ms: float, name: str) -> int:
+def _whole_ms(time_ms: object, name: str) -> int:
     """As the server takes it: players' clocks have fractions. Raises InvalidInput."""
     if not isinstance(time_ms, int | float) or not 0 <= time_ms < inf:
         raise InvalidInput(f"{name} is {time_ms!r}; it must be milliseconds of audio, from 0")
