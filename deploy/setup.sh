@@ -42,5 +42,11 @@ has_opus "$python" || install_opus
 
 if [ ! -x "$venv/bin/python" ]; then
     say "making a virtual environment in $venv with $("$python" --version)"
-    "$python" -m venv "$venv" || stop "python cannot make environments. On Debian, Ubuntu: sudo apt-get install -y python3-venv"
+    [ -e "$venv" ] && is_new=no || is_new=yes
+    if ! "$python" -m venv "$venv"; then
+        [ "$is_new" = no ] || rm -rf "$venv" # half of one, which would be taken for a whole one
+        stop "python cannot make environments. On Debian, Ubuntu: sudo apt-get install -y python3-venv"
+    fi
+elif ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+    stop "the environment in $venv has no pip, as one that was left half made: remove it, and run again"
 fi

@@ -44,7 +44,8 @@ class Llm:
 
 
 def content_of(lines: Iterable[bytes]) -> Iterator[str]:
-    """The text in a stream of server-sent events. Raises LlmError."""
+    """The text in a stream of server-sent events. Raises LlmError, also where it breaks off."""
+    is_whole = False
     for line in lines:
         if not line.startswith(b"data:"):
             continue  # comments, other fields, the blank line between events
@@ -57,10 +58,13 @@ def content_of(lines: Iterable[bytes]) -> Iterator[str]:
                 raise LlmError(f"the LLM failed: {event['error']}")
             choices = event["choices"]
             content = choices[0]["delta"].get("content") if choices else None
+            is_whole = is_whole or any(choice.get("finish_reason") for choice in choices)
         except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
             raise LlmError(f"not a completion chunk: {data[:200]!r}") from error
         if content:
             yield content
+    if not is_whole:
+        raise LlmError("the LLM's answer broke off")
 
 
 def llm_of_environment() -> Llm:

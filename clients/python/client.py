@@ -139,6 +139,8 @@ class Gate:
                 await _cancel_quietly(context)
 
     def _open_message(self, options: OpenOptions) -> wire.Open:
+        if unknown := options.keys() - OpenOptions.__annotations__.keys():
+            raise TypeError(f"{', '.join(sorted(unknown))}: a context has no such option")
         context_id = options.get("context_id", f"c{self._num_contexts}")
         self._num_contexts += 1
         if not (1 <= len(context_id) <= 64 and context_id.isprintable()):

@@ -6,7 +6,7 @@ Text never waits for audio: the two directions may be driven by two tasks.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from math import inf
+from typing import Final
 
 from voicegate.clients.python.audio import Audio
 from voicegate.clients.python.errors import ContextClosed, GateError, InvalidInput
@@ -14,6 +14,9 @@ from voicegate.clients.python.reception import Phase, Reception, Result
 from voicegate.clients.python.spoken import split_at
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
+
+# Beyond any audio; and what every JSON reader takes for a whole number.
+_MAX_MS: Final = 2**53
 
 Send = Callable[[wire.SessionMessage], Awaitable[None]]
 
@@ -215,7 +218,7 @@ def _pieces(text: str, max_bytes: int) -> Iterator[str]:
 
 def _whole_ms(time_ms: object, name: str) -> int:
     """As the server takes it: players' clocks have fractions. Raises InvalidInput."""
-    if not isinstance(time_ms, int | float) or not 0 <= time_ms < inf:
+    if not isinstance(time_ms, int | float) or not 0 <= time_ms <= _MAX_MS:
         raise InvalidInput(f"{name} is {time_ms!r}; it must be milliseconds of audio, from 0")
     return round(time_ms)
 

@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatu
 from websockets.typing import Subprotocol
 
 from voicegate.clients.python.address import proxy_for, stream_url, tls_for, untrusted
-from voicegate.clients.python.errors import ConnectFailed, InvalidInput
+from voicegate.clients.python.errors import ConnectFailed, InvalidInput, MissingDependency
 from voicegate.clients.python.refusal import answered
 from voicegate.protocol import codec
 from voicegate.protocol import messages as wire
@@ -38,7 +38,7 @@ class LinkOptions:
 
 
 async def dial(url: str, options: LinkOptions) -> tuple[ClientConnection, wire.Ready]:
-    """Raises ConnectFailed, InvalidInput."""
+    """Raises ConnectFailed, InvalidInput, MissingDependency."""
     url = stream_url(url)
     try:
         async with asyncio.timeout(options.connect_timeout_s):
@@ -49,6 +49,8 @@ async def dial(url: str, options: LinkOptions) -> tuple[ClientConnection, wire.R
         raise ConnectFailed(untrusted(url, error), is_transient=False) from error
     except ssl.SSLError as error:
         raise ConnectFailed(f"{url}: no TLS there ({error.reason}); try ws://", is_transient=False) from error
+    except ImportError as error:  # a proxy of the environment
+        raise MissingDependency(f"{url}: {error}; pip install python-socks") from error
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
         raise ConnectFailed(f"{url}: cannot connect ({reason})", is_transient=True) from error

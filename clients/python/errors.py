@@ -2,10 +2,11 @@
 
 GateError
   ConnectFailed       no gateway answered, or it refused the handshake; `retry_after_ms` where it said so
-  ConnectionLost      the socket dropped while this context was in flight; nothing is retried by itself
+  ConnectionLost      the socket dropped, or the gate was closed, while this context was in flight; nothing is retried
+                      by itself
   ContextFailed       this context ended without its whole audio; `code` is the server's, or one of ours:
     ReaderTooSlow     its audio was not read, so it was dropped and the context cancelled
-  ContextClosed       text for a context that takes no more: ended, cancelled, or its gate is closed
+  ContextClosed       text for a context that takes no more, ended or cancelled; a context of a gate that is closed
   InvalidInput        an argument that no server could accept (also a ValueError)
   MissingDependency   an optional library is not installed; the message names the remedy
 """

@@ -1,5 +1,8 @@
 """A context's audio as a file: .wav, or .opus (Ogg) with the packets as they came."""
 
+import errno
+import io
+import os
 import wave
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +25,10 @@ def check_path(path: Path, codec: str = "opus") -> None:
         raise InvalidInput(f"{path}: {codec} audio goes into a .wav file; ask for Opus to write .opus")
     if not path.parent.is_dir():
         raise InvalidInput(f"{path}: there is no directory {path.parent}")
+    if path.is_dir():
+        raise InvalidInput(f"{path} is a directory")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InvalidInput(f"{path} cannot be written: permission denied")
 
 
 def write_audio(path: Path, opened: wire.Opened, audio: Sequence[Audio]) -> None:
@@ -30,7 +37,7 @@ def write_audio(path: Path, opened: wire.Opened, audio: Sequence[Audio]) -> None
     if path.suffix.lower() == ".wav":
         write_wav(path, decode_all(opened, audio), opened.sample_rate)
     else:
-        path.write_bytes(ogg_opus(opened, audio))
+        _write(path, ogg_opus(opened, audio))
 
 
 def ogg_opus(opened: wire.Opened, audio: Sequence[Audio]) -> bytes:
@@ -42,8 +49,20 @@ def ogg_opus(opened: wire.Opened, audio: Sequence[Audio]) -> bytes:
 
 def write_wav(path: Path, pcm: bytes, rate_hz: int) -> None:
     """16-bit mono. Raises OSError."""
-    with wave.open(str(path), "wb") as file:
+    content = io.BytesIO()
+    with wave.open(content, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(rate_hz)
         file.writeframes(pcm)
+    _write(path, content.getvalue())
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Half a file is none."""
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            path.unlink(missing_ok=True)
+        raise

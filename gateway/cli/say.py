@@ -6,7 +6,7 @@ import codecs
 import os
 import ssl
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -26,7 +26,7 @@ from voicegate.clients.python.report import timeline_lines, timeline_of
 from voicegate.clients.python.threaded import iterate_in_thread
 from voicegate.gateway.cli.extras import server_imports
 from voicegate.gateway.cli.ranges import in_range
-from voicegate.gateway.cli.terminal import StartProgress, note
+from voicegate.gateway.cli.terminal import CommandError, StartProgress, note
 from voicegate.gateway.config import GatewayConfig, from_environment
 from voicegate.protocol.messages import Format, Ready
 
@@ -79,13 +79,20 @@ async def _say(options: argparse.Namespace) -> None:
         context = await gate.open(**_open_options(options, target, gate.ready))
         audio = await _deliver(context, text, target)
     if target.file is not None:
-        write_audio(target.file, context.opened, audio)
-        note(f"wrote {target.file}")
+        _write(target.file, context, audio)
     timeline = timeline_of(context, audio)
     for line in timeline_lines(timeline):
         note(line)
     if timeline is None and (languages := gate.ready.languages):
         note(f"the model speaks {', '.join(languages)}, and may know no letter of another script")
+
+
+def _write(file: Path, context: Context, audio: Sequence[Audio]) -> None:
+    try:
+        write_audio(file, context.opened, audio)
+    except OSError as error:
+        raise CommandError(f"{file} cannot be written: {error.strerror or error}") from error
+    note(f"wrote {file}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +114,7 @@ def _choose_target(output: Path | None) -> _Target:
         device = find_sound_device()
         check_opus()
     except MissingDependency as error:
+        check_path(DEFAULT_FILE)
         note(f"{error}; writing {DEFAULT_FILE}")
         return _Target(DEFAULT_FILE)
     note(f"playing on {device}")

@@ -1,6 +1,7 @@
 """`voicegate say` and `voicegate voices`, as a shell would call them, against a real gateway with the FakeEngine."""
 
 import asyncio
+import errno
 import os
 import wave
 from collections.abc import AsyncIterator, Iterator
@@ -181,6 +182,18 @@ async def test_errors_are_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("voicegate: ")
     assert reason in line
+
+
+async def test_a_disk_that_is_full_is_one_line(
+    url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(say, "write_audio", full)
+    path = tmp_path / "x.wav"
+    assert await command("say", "Hello", "--url", url, "-o", str(path)) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == f"voicegate: {path} cannot be written: No space left on device"
 
 
 class TestUnwillingEngine:

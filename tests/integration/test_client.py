@@ -1,7 +1,9 @@
 """The Python client against a real gateway with the FakeEngine: text in, exact audio out, ends of every kind."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from voicegate.clients.python.errors import (
     ContextClosed,
     ContextFailed,
     InvalidInput,
+    MissingDependency,
     ReaderTooSlow,
 )
 from voicegate.clients.python.report import timeline_of
@@ -130,6 +133,20 @@ async def test_long_text_is_cut_to_what_the_server_takes(url: str) -> None:
         await context.say(text)
         cancelled = await context.cancel()
     assert cancelled.spoken_text + cancelled.remaining_text == text
+
+
+async def test_an_option_that_there_is_not_is_refused(gate: Gate) -> None:
+    options: Any = {"vioce": "hum"}
+    with pytest.raises(TypeError, match="vioce: a context has no such option"):
+        await gate.open(**options)
+
+
+async def test_a_proxy_that_needs_another_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "python_socks", None)
+    monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:9")
+    with pytest.raises(MissingDependency, match="pip install python-socks"):
+        async with connect("ws://gate.example:8080"):
+            pass
 
 
 async def test_cancel_stops_and_splits_the_text(url: str, engine: FakeEngine) -> None:

@@ -82,3 +82,13 @@ def test_no_llm_is_one_line() -> None:
 def test_what_is_no_completion_is_refused(line: bytes) -> None:
     with pytest.raises(LlmError):
         list(content_of([line]))
+
+
+def test_an_answer_that_breaks_off_is_none() -> None:
+    half = b'data: {"choices": [{"delta": {"content": "Half a"}}]}'
+    pieces = content_of([half])
+    assert next(pieces) == "Half a"
+    with pytest.raises(LlmError, match="broke off"):
+        next(pieces)
+    for end in (b"data: [DONE]", b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}'):
+        assert list(content_of([half, end])) == ["Half a"]

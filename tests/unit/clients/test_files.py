@@ -1,5 +1,7 @@
 """Files hold exactly the audio: .wav by the standard library's reader, .opus by PyAV's."""
 
+import errno
+import os
 import wave
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from tests.unit.clients.speech import opus_speech, pcm_speech
 from voicegate.clients.python.errors import InvalidInput
 from voicegate.clients.python.files import check_path, write_audio
+from voicegate.protocol import messages as wire
 
 pytestmark = pytest.mark.unit
 
@@ -59,3 +62,29 @@ def test_names_that_cannot_be_written_are_refused_early(tmp_path: Path) -> None:
         check_path(tmp_path / "say.opus", "pcm_s16le")
     with pytest.raises(InvalidInput, match="no directory"):
         check_path(tmp_path / "missing" / "say.wav")
+    (tmp_path / "folder.wav").mkdir()
+    with pytest.raises(InvalidInput, match="is a directory"):
+        check_path(tmp_path / "folder.wav")
+
+
+def test_where_nothing_may_be_written_is_refused_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)  # root may write everywhere
+    with pytest.raises(InvalidInput, match="permission denied"):
+        check_path(tmp_path / "say.wav")
+    (tmp_path / "there.wav").touch()
+    check_path(tmp_path / "there.wav")
+
+
+@pytest.mark.parametrize("name", ["say.wav", "say.opus"])
+def test_a_full_disk_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def fill_up(path: Path, content: bytes) -> int:
+        with path.open("wb") as file:
+            file.write(content[:10])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", fill_up)
+    codec = "pcm_s16le" if name.endswith(".wav") else "opus"
+    opened = wire.Opened("c", 0, "rms", wire.Format(codec=codec), 24_000, 312)
+    with pytest.raises(OSError, match="No space left"):
+        write_audio(tmp_path / name, opened, [])
+    assert list(tmp_path.iterdir()) == []
