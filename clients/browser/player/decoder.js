@@ -21,6 +21,8 @@ const PROBE_PEAK = 0.3;
 // Lower takes a busy browser for a broken one; higher keeps the first words waiting where it is broken.
 const PROBE_TIMEOUT_MS = 1000;
 
+const SMALLEST_MODULE = Uint8Array.of(0, 0x61, 0x73, 0x6d, 1, 0, 0, 0);
+
 /** Which kind of decoder `wanted` ("auto", "webcodecs" or "wasm") means here. */
 export async function chooseDecoder(wanted = "auto") {
   const kind = KINDS[wanted] ?? ((await decodesProbe(WebCodecsDecoder)) ? WebCodecsDecoder : WasmDecoder);
@@ -96,8 +98,9 @@ export class WasmDecoder {
   #decoder;
   #onSamples;
 
-  /** Loads and compiles it once. */
+  /** Loads and compiles it once. Rejects where the page's policy forbids that, of which the decoder says nothing. */
   static async prepare() {
+    await WebAssembly.compile(SMALLEST_MODULE);
     await import("./vendor/opus-decoder/opus-decoder.min.js");
     (await WasmDecoder.create()).close();
   }

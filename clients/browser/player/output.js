@@ -6,13 +6,17 @@ import { Playout } from "./playout.js";
 // Of the page's own thread. Lower stutters when the page is busy; higher comes later, 43 ms at 48 kHz.
 const SCRIPT_SAMPLES = 2048;
 
-/** {node, port, clear(context)}: samples go into `port`, as messages that Playout.receive knows; `tell` as there. */
+/** {node, port, clear(context), close()}: `port` takes samples, as messages that Playout.receive knows; `tell` as there. */
 export async function createOutput(audioContext, { startMs, tell }) {
   const { port1, port2 } = new MessageChannel();
   const create = audioContext.audioWorklet ? createWorklet : createScript;
-  const { node, clear } = await create(audioContext, { startMs, tell, port: port1 });
+  const { node, clear, stop } = await create(audioContext, { startMs, tell, port: port1 });
   node.connect(audioContext.destination);
-  return { node, port: port2, clear };
+  const close = () => {
+    stop();
+    node.disconnect();
+  };
+  return { node, port: port2, clear, close };
 }
 
 async function createWorklet(audioContext, { startMs, tell, port }) {
@@ -24,7 +28,9 @@ async function createWorklet(audioContext, { startMs, tell, port }) {
   });
   node.port.onmessage = ({ data }) => tell(data);
   node.port.postMessage({ type: "port", port }, [port]);
-  return { node, clear: (context) => node.port.postMessage({ type: "clear", context }) };
+  const clear = (context) => node.port.postMessage({ type: "clear", context });
+  // Else it would be asked for samples for as long as the AudioContext lives, which may be the page's.
+  return { node, clear, stop: () => node.port.postMessage({ type: "stop" }) };
 }
 
 async function createScript(audioContext, { startMs, tell, port }) {
@@ -32,5 +38,5 @@ async function createScript(audioContext, { startMs, tell, port }) {
   const playout = new Playout({ rateHz: audioContext.sampleRate, startMs, tell });
   node.onaudioprocess = ({ outputBuffer }) => playout.render(outputBuffer.getChannelData(0));
   port.onmessage = ({ data }) => playout.receive(data);
-  return { node, clear: (context) => playout.clear(context) };
+  return { node, clear: (context) => playout.clear(context), stop: () => (node.onaudioprocess = null) };
 }

@@ -20,6 +20,9 @@ export { Context };
 // What browsers count as a gesture that may start sound; a pointer that goes down does not.
 const GESTURES = ["click", "keydown", "touchend"];
 
+// As the protocol has them: of another one no answer comes that names it.
+const CONTEXT_ID = /^(?:[^\p{C}\p{Z}]| ){1,64}$/u;
+
 export class Player extends EventTarget {
   info = null;
   decoder = null;
@@ -32,8 +35,12 @@ export class Player extends EventTarget {
   #contexts = new Map();
   #numContexts = 0;
   #starting = null;
-  #clear = () => {}; // nothing sounds before there is an output
+  #output = null; // {clear, close}; nothing sounds before there is one
+  #hasWorker = false; // it has said something
+  #fault = null; // why it never will
+  #isClosed = false;
   #greet;
+  #noteAudioState = () => this.#emit("audio", { state: this.audioContext.state });
   #resume = () => {
     if (document.visibilityState === "visible" && this.audioContext?.state !== "running") {
       this.audioContext?.resume().catch(() => {}); // not now; the next gesture tries again
@@ -49,7 +56,7 @@ export class Player extends EventTarget {
     this.ready = new Promise((resolve) => (this.#greet = resolve));
     this.#worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
     this.#worker.onmessage = ({ data }) => this.#receive(data);
-    this.#worker.onerror = ({ message }) => this.#emit("connection", { state: "broken", reason: message });
+    this.#worker.onerror = ({ message }) => this.#break(message ?? "the worker of the player cannot be loaded");
     this.#worker.postMessage({ type: "connect", url: stream, decoder });
   }
 
@@ -61,6 +68,7 @@ export class Player extends EventTarget {
     this.audioContext ??= new AudioContext();
     this.#resume(); // before anything is awaited: it counts only within the gesture
     this.#starting ??= this.#start().catch((error) => {
+      this.#starting = null; // the next call tries again
       this.#emit("audio", { state: "broken", reason: error.message });
       throw error;
     });
@@ -68,12 +76,14 @@ export class Player extends EventTarget {
   }
 
   open({ id = `c${this.#numContexts++}`, ...options } = {}) {
+    if (this.#isClosed) throw new TypeError("the player is closed");
+    if (typeof id !== "string" || !CONTEXT_ID.test(id)) throw new TypeError("an id has 1 to 64 printable characters");
     if (this.#contexts.has(id)) throw new TypeError(`context ${id} is open already`);
     this.start().catch(() => {}); // told by the event
     const context = new Context(id, {
       send: (verb, ...args) => this.#worker.postMessage({ type: "send", context: id, verb, args }),
       cancel: (playedMs) => {
-        this.#clear(id);
+        this.#output?.clear(id);
         this.#worker.postMessage({ type: "cancel", context: id, playedMs });
       },
       latencyMs: () => (this.audioContext.outputLatency || this.audioContext.baseLatency || 0) * 1000,
@@ -81,6 +91,7 @@ export class Player extends EventTarget {
     this.#contexts.set(id, context);
     context.finished.then(() => this.#contexts.delete(id));
     this.#worker.postMessage({ type: "open", context: id, options });
+    if (this.#fault !== null) queueMicrotask(() => this.#fail(context));
     return context;
   }
 
@@ -89,18 +100,20 @@ export class Player extends EventTarget {
   }
 
   async close() {
+    this.#isClosed = true;
     const interrupted = this.interrupt();
     this.#worker.postMessage({ type: "close" }); // it answers for every context that still runs
     for (const gesture of GESTURES) document.removeEventListener(gesture, this.#resume, true);
     document.removeEventListener("visibilitychange", this.#resume);
     await interrupted;
-    this.output?.disconnect();
+    this.audioContext?.removeEventListener("statechange", this.#noteAudioState);
+    this.#output?.close();
     if (this.#ownsAudioContext) await this.audioContext?.close();
   }
 
   async #start() {
     const audioContext = this.audioContext;
-    audioContext.addEventListener("statechange", () => this.#emit("audio", { state: audioContext.state }));
+    audioContext.addEventListener("statechange", this.#noteAudioState);
     for (const gesture of GESTURES) document.addEventListener(gesture, this.#resume, true);
     document.addEventListener("visibilitychange", this.#resume);
     const output = await createOutput(audioContext, {
@@ -108,13 +121,27 @@ export class Player extends EventTarget {
       tell: (event) => this.#contexts.get(event.context)?.play(event),
     });
     this.output = output.node;
-    this.#clear = output.clear;
+    this.#output = output;
     const { port } = output;
     this.#worker.postMessage({ type: "audio", port, rateHz: audioContext.sampleRate }, [port]);
-    this.#emit("audio", { state: audioContext.state });
+    this.#noteAudioState();
+  }
+
+  #break(reason) {
+    this.#emit("connection", { state: "broken", reason });
+    if (this.#hasWorker) return; // a fault in it, which goes on
+    this.#fault = reason;
+    for (const context of this.contexts) this.#fail(context);
+  }
+
+  #fail(context) {
+    const { playedMs, underruns } = context;
+    context.hear({ type: "failed", context: context.id, code: "broken", reason: this.#fault });
+    context.play({ type: "ended", playedMs, bufferMs: 0, underruns });
   }
 
   #receive(event) {
+    this.#hasWorker = true;
     switch (event.type) {
       case "connection":
         if (event.state === "ready") this.#greet((this.info = event.ready));

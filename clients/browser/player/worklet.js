@@ -4,6 +4,7 @@ import { Playout } from "./playout.js";
 
 class PlayerProcessor extends AudioWorkletProcessor {
   #playout;
+  #isStopped = false;
 
   constructor({ processorOptions }) {
     super();
@@ -14,13 +15,14 @@ class PlayerProcessor extends AudioWorkletProcessor {
     });
     this.port.onmessage = ({ data }) => {
       if (data.type === "port") data.port.onmessage = (event) => this.#playout.receive(event.data);
+      else if (data.type === "stop") this.#isStopped = true;
       else this.#playout.receive(data);
     };
   }
 
   process(_inputs, [[output]]) {
     this.#playout.render(output);
-    return true;
+    return !this.#isStopped;
   }
 }
 

@@ -1,0 +1,148 @@
+"""What cannot work is told, and leaves nobody waiting; what is closed does nothing any more."""
+
+import pytest
+from playwright.async_api import Page
+
+from tests.browser.conftest import complaints_of
+from tests.browser.rig import Rig, serving
+from voicegate.gateway.server.http import pages_static
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+
+@pytest.mark.parametrize("context_id", ['""', '"x".repeat(65)', r'"a\u0001b"', r'"\ud800"', "null", "5"])
+async def test_an_id_that_no_gateway_takes_is_refused_and_blocks_nobody(page: Page, context_id: str) -> None:
+    async with serving() as (origin, _):
+        rig = await Rig.create(page, origin)
+        thrown, result = await rig.run(
+            f"let thrown = null; try {{ player.open({{ id: {context_id} }}) }} catch (error) {{ thrown = error.name }}"
+            r"""
+            const context = player.open({ id: "\u{1f600}".repeat(64) });
+            context.say("word");
+            context.end();
+            return [thrown, await context.finished];
+            """
+        )
+    assert (thrown, result["reason"]) == ("TypeError", "done")
+
+
+async def test_a_closed_player_opens_nothing_and_tells_no_more(page: Page) -> None:
+    async with serving() as (origin, _):
+        rig = await Rig.create(page, origin)
+        thrown, states = await rig.run(
+            """
+            await player.close();
+            const states = [];
+            player.addEventListener("audio", ({ detail }) => states.push(detail.state));
+            let thrown = null;
+            try { player.open(); } catch (error) { thrown = error.message; }
+            await rig.audioContext.suspend();
+            await rig.audioContext.resume();
+            return [thrown, states];
+            """
+        )
+    assert (thrown, states) == ("the player is closed", [])
+
+
+async def test_a_closed_players_audio_thread_has_nothing_to_do(page: Page) -> None:
+    """On an AudioContext of the page's, which lives on."""
+    async with serving() as (origin, _):
+        await page.goto(f"{origin}/healthz")
+        await page.mouse.click(5, 5)
+        num_rendered = await page.evaluate(
+            """async () => {
+                const source = `
+                    let count = 0;
+                    const register = globalThis.registerProcessor;
+                    globalThis.registerProcessor = (name, Processor) => register(name, class extends Processor {
+                        process(...args) { count += 1; return super.process(...args); }
+                    });
+                    register("counter", class extends AudioWorkletProcessor {
+                        constructor() { super(); this.port.onmessage = () => this.port.postMessage(count); }
+                        process() { return true; }
+                    });`;
+                const audioContext = new AudioContext();
+                const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+                await audioContext.audioWorklet.addModule(url);
+                const counter = new AudioWorkletNode(audioContext, "counter");
+                const count = () => new Promise((resolve) => {
+                    counter.port.onmessage = ({ data }) => resolve(data);
+                    counter.port.postMessage("");
+                });
+                const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+                const { Player } = await import("/player/player.js");
+                const player = new Player({ audioContext });
+                await player.start();
+                while (await count() < 10) await wait(5);
+                await player.close();
+                await wait(300);
+                const before = await count();
+                await wait(300);
+                return await count() - before;
+            }"""
+        )
+    assert num_rendered == 0
+
+
+async def test_a_player_whose_worker_cannot_be_loaded_fails_what_it_is_given(page: Page) -> None:
+    async with serving() as (origin, _):
+        await page.route("**/player/worker.js", lambda route: route.fulfill(status=503))
+        rig = await Rig.create(page, origin, awaitsReady=False)
+        results, num_interrupted = await rig.run(
+            """
+            const contexts = [player.open()];
+            const results = [await contexts[0].finished];
+            contexts.push(player.open());
+            results.push(await contexts[1].finished);
+            const interrupted = await player.interrupt();
+            await player.close();
+            return [results, interrupted.length];
+            """
+        )
+    assert [(result["reason"], result["error"]["code"]) for result in results] == [("failed", "broken")] * 2
+    assert "cannot be loaded" in results[0]["error"]["message"]
+    assert num_interrupted == 0
+    assert all("503" in complaint for complaint in complaints_of(page))
+    complaints_of(page).clear()
+
+
+async def test_an_output_that_could_not_be_loaded_is_tried_again(page: Page) -> None:
+    async with serving() as (origin, _):
+        await page.goto(f"{origin}/healthz")
+        await page.mouse.click(5, 5)
+        outcome = await page.evaluate(
+            """async () => {
+                const own = AudioWorklet.prototype.addModule;
+                AudioWorklet.prototype.addModule = function () {
+                    AudioWorklet.prototype.addModule = own;
+                    return Promise.reject(new Error("not now"));
+                };
+                const { Player } = await import("/player/player.js");
+                const player = new Player();
+                const first = await player.start().then(() => "started", (error) => error.message);
+                const context = player.open();
+                context.say("word");
+                context.end();
+                const { reason } = await context.finished;
+                await player.close();
+                return [first, reason];
+            }"""
+        )
+    assert outcome == ["not now", "done"]
+
+
+@pytest.mark.parametrize("decoder", ["auto", "wasm"])
+async def test_where_nothing_may_be_compiled_the_browsers_own_decoder_or_none(
+    page: Page, decoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = pages_static.HEADERS["Content-Security-Policy"]
+    assert "'wasm-unsafe-eval'" in policy
+    monkeypatch.setitem(pages_static.HEADERS, "Content-Security-Policy", policy.replace("'wasm-unsafe-eval'", ""))
+    async with serving() as (origin, _):
+        rig = await Rig.create(page, origin, decoder=decoder)
+        result = await rig.run(
+            "const context = player.open(); context.say('word'); context.end(); return await context.finished;"
+        )
+    assert result["reason"] == ("done" if decoder == "auto" else "failed")
+    assert all("wasm" in complaint.lower() for complaint in complaints_of(page))
+    complaints_of(page).clear()
