@@ -59,7 +59,8 @@ async def test_what_was_lost_with_a_socket_is_sent_again(page: Page) -> None:
         await finish(peer)
 
     result = await play(page, [begin_and_drop, resume], SAY + "return await say('Hello there.')")
-    assert (result["reason"], result["playedMs"]) == ("done", 500)
+    assert (result["reason"], result["audioMs"]) == ("done", 500)
+    assert 500 <= result["playedMs"] < 520, "what fills the last packet is heard where its end is told late"
 
 
 async def test_a_session_that_cannot_be_resumed_fails_its_contexts(page: Page) -> None:
