@@ -236,7 +236,7 @@ class ClauseFeed:
             self.is_ended = True
             return
         if not self.clauses:
-            self.clauses.append(Clause(self._listing, 0, "", [], is_text_complete=True))
+            self._add_silent()
         self.clauses[-1].flush_ids.append(flush_id)
 
     def _pause(self, length_ms: int) -> None:
@@ -246,8 +246,12 @@ class ClauseFeed:
             return
         self._may_pause = False
         if not self.clauses or self.clauses[-1].flush_ids:
-            self.clauses.append(Clause(self._listing, 0, "", [], is_text_complete=True))
+            self._add_silent()
         self.clauses[-1].pause_ms = length_ms
+
+    def _add_silent(self) -> None:
+        """What waits for a clause where there is none any more."""
+        self.clauses.append(Clause(self._listing, 0, "", [], is_text_complete=True))
 
     def _take(self, span: TextSpan) -> None:
         if span.pause_ms:

@@ -22,7 +22,9 @@ class Part(NamedTuple):
 
 
 class BreakSplitter:
-    def __init__(self) -> None:
+    def __init__(self, *, finds_any: bool = True) -> None:
+        """`finds_any` False: all is text."""
+        self._finds_any = finds_any
         self._held = ""
 
     @property
@@ -32,7 +34,7 @@ class BreakSplitter:
 
     def push(self, text: str) -> list[Part]:
         """The decided parts, in order; none is empty, and no two neighbours are text."""
-        if not self._held and "<" not in text:
+        if not self._finds_any or (not self._held and "<" not in text):
             return [Part(text, 0)] if text else []
         text, self._held = self._held + text, ""
         parts: list[Part] = []

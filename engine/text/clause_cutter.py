@@ -254,8 +254,7 @@ class ClauseCutter:
         if isinstance(wait, Ending):
             if wait.is_sentence_before(char):
                 return self._sentence_end()
-            is_mark = wait is Ending.UNLESS_LOWER or (wait is Ending.CLAUSE_UNLESS_DIGIT and not char.isdigit())
-            return self._clause_mark() if is_mark else None
+            return self._clause_mark() if wait.is_clause_before(char) else None
         return self._sentence_end() if wait is _After.WIDE_END else self._clause_mark()
 
     # --- what kind of place this is, and whether it is a cut ----------------------------------------------------

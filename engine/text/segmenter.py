@@ -92,7 +92,7 @@ class Segmenter:
             )
         self._max_letters = config.max_letters
         self._fences = FenceSplitter()
-        self._breaks = BreakSplitter() if config.has_breaks else None
+        self._breaks = BreakSplitter(finds_any=config.has_breaks)
         self._pending = ""
         self._is_code = False  # `_pending` is
         self._offset = 0  # of `_pending` in all text pushed
@@ -100,7 +100,7 @@ class Segmenter:
     @property
     def pending(self) -> str:
         """Pushed, but in no span yet: at most `max_letters`, and the start of a line or tag that may not be text."""
-        return self._pending + (self._breaks.held if self._breaks else "") + self._fences.held
+        return self._pending + self._breaks.held + self._fences.held
 
     @property
     def pending_text(self) -> str:
@@ -125,8 +125,7 @@ class Segmenter:
         spans: list[TextSpan] = []
         for piece in self._fences.flush():
             self._take(piece, spans)
-        if self._breaks is not None:
-            self._take_parts(self._breaks.flush(), spans)
+        self._take_parts(self._breaks.flush(), spans)
         return spans + self._release_all()
 
     def flush_stalled(self) -> list[TextSpan]:
@@ -143,13 +142,9 @@ class Segmenter:
         return [self._release(length)]
 
     def _take(self, piece: Piece, spans: list[TextSpan]) -> None:
-        if self._breaks is None:
+        self._take_parts(self._breaks.flush() if piece.is_code else self._breaks.push(piece.text), spans)
+        if piece.is_code:
             self._add(piece, spans)
-        elif piece.is_code:
-            self._take_parts(self._breaks.flush(), spans)
-            self._add(piece, spans)
-        else:
-            self._take_parts(self._breaks.push(piece.text), spans)
 
     def _take_parts(self, parts: list[Part], spans: list[TextSpan]) -> None:
         for part in parts:

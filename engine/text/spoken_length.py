@@ -21,11 +21,12 @@ _DIGIT_LETTERS: Final = 5
 _SIGN_LETTERS: Final = 7
 _SIGNS: Final = SIGNS | frozenset("$%<=>^")
 
-# Said too where they stand alone: "and", "equals"; these unless they begin a line, as Markdown has them; and these at a
-# number. As normalize.py says them.
-_NAMED_SIGNS: Final = SIGNS - frozenset("€£¥₹₩°²³") | frozenset("&=<%@")
+# Said too where they stand alone, as normalize.py says them: unless they begin a line, as Markdown has them; at a
+# number; and always ("and", "equals").
 _NAMED_WITHIN_LINES: Final = frozenset("+>")
 _NAMED_AT_NUMBERS: Final = frozenset("$€£¥₹₩°")
+_NAMED_ALWAYS: Final = (SIGNS - _NAMED_AT_NUMBERS - frozenset("²³")) | frozenset("&=<%@")
+_NAMED_SIGNS: Final = _NAMED_ALWAYS | _NAMED_WITHIN_LINES | _NAMED_AT_NUMBERS
 _SHORT_SIGNS: Final = frozenset("&@+")
 _SHORT_SIGN_LETTERS: Final = 3
 
@@ -66,7 +67,7 @@ def letters_of_words(text: str) -> int:
 
 def letters_of_sign(word: str) -> int:
     """What a sign that stands alone is likely to be said with; 0: it has no name."""
-    if len(word) != 1 or word not in _NAMED_SIGNS | _NAMED_WITHIN_LINES | _NAMED_AT_NUMBERS:
+    if word not in _NAMED_SIGNS:
         return 0
     return _SHORT_SIGN_LETTERS if word in _SHORT_SIGNS else _SIGN_LETTERS
 
@@ -78,7 +79,7 @@ def is_said_alone(text: str, start: int, end: int) -> bool:
         return bool(text[:start].rpartition("\n")[2].strip())
     if sign in _NAMED_AT_NUMBERS:
         return text[:start].rstrip()[-1:].isdigit() or text[end:].lstrip()[:1].isdigit()
-    return sign in _NAMED_SIGNS
+    return sign in _NAMED_ALWAYS
 
 
 def letters_of_break(word: str) -> int:

@@ -35,6 +35,10 @@ class Ending(Enum):
             case _:
                 return self is Ending.SENTENCE
 
+    def is_clause_before(self, char: str) -> bool:
+        """The same of a clause, where the sentence has not ended."""
+        return self is Ending.UNLESS_LOWER or (self is Ending.CLAUSE_UNLESS_DIGIT and not char.isdigit())
+
 
 def word_ending(word: str) -> Ending:
     """Of a word that is followed by whitespace or the like."""

@@ -57,8 +57,8 @@ class Access:
 
     def still_admits(self, key: Key | None) -> bool:
         """Whom it let in before."""
-        return self._keyring is None or (key is not None and self._keyring.has(key))
+        return self._keyring is None or self.current(key) is not None
 
-    def as_it_is_now(self, key: Key) -> Key:
-        """One that it still admits: what its holders may have can have changed."""
-        return (self._keyring.named(key.name) if self._keyring is not None else None) or key
+    def current(self, key: Key | None) -> Key | None:
+        """The key as it is now: what its holders may have can have changed. None: there is none, or none any more."""
+        return None if self._keyring is None or key is None else self._keyring.current(key)

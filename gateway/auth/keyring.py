@@ -60,9 +60,9 @@ class Keyring:
     def named(self, name: str) -> Key | None:
         return next((key for key in self.keys if key.name == name), None)
 
-    def has(self, key: Key) -> bool:
-        """Whether it is still let in; what it may hold can have changed."""
-        return any(own.name == key.name and own.digest == key.digest for own in self.keys)
+    def current(self, key: Key) -> Key | None:
+        """As it is now: what it may hold can have changed. None: it is not let in any more."""
+        return next((own for own in self.keys if own.name == key.name and own.digest == key.digest), None)
 
 
 def new_secret() -> str:

@@ -59,12 +59,12 @@ class Reloading:
                 self._resumption.end(sitting)
 
     def _admit_again(self, conversation: Conversation) -> bool:
-        key = conversation.owner.key
-        if not self._access.still_admits(key):
+        """False: not. Where keys are asked for."""
+        key = self._access.current(conversation.owner.key)
+        if key is None:
             conversation.revoke()
             return False
-        if key is not None:
-            conversation.move_to(replace(conversation.owner, key=self._access.as_it_is_now(key)))
+        conversation.move_to(replace(conversation.owner, key=key))
         return True
 
     def _read_pronunciations(self) -> None:

@@ -74,22 +74,13 @@ class Balancer:
 
 @contextlib.asynccontextmanager
 async def haproxy(fleet: Fleet, directory: Path) -> AsyncIterator[Balancer]:
-    program = required("haproxy")
     text = _addresses((DEPLOY / "haproxy/haproxy.cfg").read_text(), fleet)
     for host in fleet.hosts:
         line = rf"(server {host.name} \S+ agent-port) 9465"
         text, num_found = re.subn(line, rf"\1 {host.agent_port}", text)
         assert num_found == 1
-    # Gateways and clients share one event loop here, which a busy machine holds up for longer than two checks.
-    assert "fall 2" in text
-    text = text.replace("fall 2", "fall 1000")
-    text = text.replace("bind :8080", f"bind 127.0.0.1:{fleet.balancer_port}")
-    text = text.replace("maxconn 20000", "maxconn 500")  # each takes two of the files that a developer may open
     text = text.replace("global\n", f"global\n    stats socket {directory}/admin\n", 1)
-    path = directory / "haproxy.cfg"
-    path.write_text(text)
-    async with _running([program, "-db", "-f", str(path)], fleet.balancer_port, directory):
-        balancer = Balancer(f"ws://127.0.0.1:{fleet.balancer_port}", directory)
+    async with _running_haproxy(text, fleet, directory) as balancer:
         await until(lambda: _is_open(directory / "admin"))  # it exists before it listens
         for name in NAMES:
             await until_weight(balancer, name, lambda weight: weight > 0)
@@ -103,21 +94,31 @@ async def haproxy_in_a_cluster(
     """Before the first host alone, which its DNS is to name."""
     (host, *_) = fleet.hosts
     text = (DEPLOY / "kubernetes/haproxy.cfg").read_text()
-    for shipped, here in (
-        ("parse-resolv-conf", f"nameserver dns 127.0.0.1:{dns_port}"),
-        ("bind :8080", f"bind 127.0.0.1:{fleet.balancer_port}"),
-        (':8080"', f':{host.port}"'),
-        ("agent-port 9465", f"agent-port {host.agent_port}"),
-        ("fall 2", "fall 1000"),  # as in `haproxy`, and so the next
-        ("maxconn 20000", "maxconn 500"),
-    ):
-        assert shipped in text
-        text = text.replace(shipped, here)
+    text = _replaced(text, "parse-resolv-conf", f"nameserver dns 127.0.0.1:{dns_port}")
+    text = _replaced(text, ':8080"', f':{host.port}"')
+    text = _replaced(text, "agent-port 9465", f"agent-port {host.agent_port}")
+    async with _running_haproxy(text, fleet, directory, environment=environment) as balancer:
+        yield balancer
+
+
+@contextlib.asynccontextmanager
+async def _running_haproxy(
+    text: str, fleet: Fleet, directory: Path, *, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[Balancer]:
+    # Gateways and clients share one event loop here, which a busy machine holds up for longer than two checks.
+    text = _replaced(text, "fall 2", "fall 1000")
+    text = _replaced(text, "bind :8080", f"bind 127.0.0.1:{fleet.balancer_port}")
+    text = _replaced(text, "maxconn 20000", "maxconn 500")  # each takes two of the files that a developer may open
     path = directory / "haproxy.cfg"
     path.write_text(text)
     command = [required("haproxy"), "-db", "-f", str(path)]
     async with _running(command, fleet.balancer_port, directory, environment=environment):
         yield Balancer(f"ws://127.0.0.1:{fleet.balancer_port}", directory)
+
+
+def _replaced(text: str, shipped: str, here: str) -> str:
+    assert shipped in text
+    return text.replace(shipped, here)
 
 
 @contextlib.asynccontextmanager

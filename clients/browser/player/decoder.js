@@ -21,6 +21,7 @@ const PROBE_PEAK = 0.3;
 // Lower takes a busy browser for a broken one; higher keeps the first words waiting where it is broken.
 const PROBE_TIMEOUT_MS = 1000;
 
+// Magic number and version, and nothing in it.
 const SMALLEST_MODULE = Uint8Array.of(0, 0x61, 0x73, 0x6d, 1, 0, 0, 0);
 
 /** Which kind of decoder `wanted` ("auto", "webcodecs" or "wasm") means here. */

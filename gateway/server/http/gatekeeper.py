@@ -97,8 +97,9 @@ class Gatekeeper:
             key = self._access.identify(caller.keys, time.time())
         except Unauthorized as refusal:
             request_id = scope["state"]["request_id"]
-            told = {"path": path[:_SHOWN_CHARS], "tag": caller.tag, "session": request_id}
-            self._seldom.warning("a request without a good key is refused", **told)
+            self._seldom.warning(
+                "a request without a good key is refused", path=path[:_SHOWN_CHARS], tag=caller.tag, session=request_id
+            )
             body = unauthorized_body(path, str(refusal), request_id)
             response = json(body, HTTPStatus.UNAUTHORIZED, X_Request_Id=request_id)
             response.headers.update(UNAUTHORIZED_HEADERS | naming_headers(path, request_id, str(refusal)))
