@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import structlog
 
 from voicegate.engine.audio.packets import pre_skip_48k
+from voicegate.engine.cores import num_usable_cores
 from voicegate.engine.interface import (
     AudioFormat,
     Cancelled,
@@ -36,6 +37,7 @@ from voicegate.engine.replicas.replica import Replica, settle
 from voicegate.engine.replicas.seat import total
 from voicegate.engine.replicas.shared_voices import SharedVoices
 from voicegate.engine.replicas.site import Site
+from voicegate.engine.replicas.vigil import Vigil
 from voicegate.engine.replicas.wire import NewVoice
 
 log = structlog.get_logger()
@@ -57,6 +59,7 @@ class RoutingEngine:
         self._events: asyncio.Queue[EngineEvent | None] = asyncio.Queue()
         self._stop_reason: str | None = "the engine has not been started"
         self._running: asyncio.Task[None] | None = None
+        self._vigil = Vigil(num_cores=num_usable_cores())
         self._max_text_chars = 0  # of all, once they have started: asked for with each word
 
     # --- the seam ---------------------------------------------------------------------------------------------
@@ -134,6 +137,8 @@ class RoutingEngine:
             raise Overloaded("no engine process has room; try again shortly")
         self._live[request.utterance_id] = (able[chosen], 0)
         able[chosen].submit(request)
+        if len(self._live) == 1:  # among others it is awake anyway
+            self._vigil.begin()
 
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
         if (live := self._live.get(utterance_id)) is None or not text:
@@ -203,6 +208,7 @@ class RoutingEngine:
         return self.info
 
     def _publish(self, event: EngineEvent) -> None:
+        self._vigil.end()
         if isinstance(event, Done | Cancelled | Failed):
             self._live.pop(event.utterance_id, None)
         self._events.put_nowait(event)
