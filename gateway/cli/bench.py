@@ -15,6 +15,7 @@ from voicegate.clients.bench.run import run as run_bench
 from voicegate.clients.bench.scenario import FORMS, Scenario, UnknownScenario, parse
 from voicegate.clients.bench.schedule import Settings
 from voicegate.clients.bench.sentences import LANGUAGES, Texts, read_texts
+from voicegate.clients.bench.usage import thread_cpu_s
 from voicegate.clients.python.address import key_headers
 from voicegate.gateway.cli.ranges import in_range
 from voicegate.gateway.cli.terminal import Bar, CommandError, note, say
@@ -103,11 +104,15 @@ def run(options: argparse.Namespace) -> int:
                 _ramp(options),
                 options.output,
                 Progress(line, share),
-                server_pid=options.server_pid,
+                server_pid=_server_pid(options),
             )
         )
-    except (BenchFailed, OSError) as error:
+    except BenchFailed as error:
         raise CommandError(str(error)) from error
+    except OSError as error:
+        if error.filename is None:  # no file's fault
+            raise CommandError(str(error)) from error
+        raise CommandError(f"{error.filename} cannot be written: {error.strerror}") from error
     note(f"wrote {path}, and the figures beside it")
     return 0
 
@@ -128,6 +133,13 @@ def _settings(options: argparse.Namespace) -> Settings:
         num_alone=options.num_alone,
         seed=options.seed,
     )
+
+
+def _server_pid(options: argparse.Namespace) -> int | None:
+    pid: int | None = options.server_pid
+    if pid is not None and not thread_cpu_s(pid):
+        raise CommandError(f"--server-pid {pid}: there is no such process on this machine")
+    return pid
 
 
 def _texts(options: argparse.Namespace) -> Texts:

@@ -89,13 +89,15 @@ async def test_a_refusal_says_what_the_server_said(tmp_path: Path, capsys: pytes
         (("ws://127.0.0.1:9", "--max-streams", "4", "--ramp", "alone"), "--ramp alone"),
         (("ws://127.0.0.1:9", "--texts", "nowhere.txt"), "nowhere.txt cannot be used"),
         (("ws://127.0.0.1:9", "--header", "X"), "is not NAME:VALUE"),
+        (("ws://127.0.0.1:9", "--server-pid", "4194305"), "--server-pid 4194305: there is no such process"),
+        (("ws://127.0.0.1:9", "-o", "/proc/x"), "/proc/x cannot be written: No such file or directory"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
 async def test_what_cannot_be_measured_is_one_line(
     arguments: tuple[str, ...], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert await command(*arguments, "--scenarios", "closed:1", "-o", str(tmp_path)) == 1
+    assert await command("-o", str(tmp_path), *arguments, "--scenarios", "closed:1") == 1
     err = capsys.readouterr().err
     assert told in err.splitlines()[-1]
     assert "Traceback" not in err
