@@ -16,6 +16,7 @@ from voicegate.engine.text.characters import (
     inner_cut,
     is_wide,
 )
+from voicegate.engine.text.cleanup import PICTURES
 from voicegate.engine.text.english.abbreviations import opens_sentence
 from voicegate.engine.text.spoken_length import written_letters
 from voicegate.engine.text.word_endings import Ending, word_ending
@@ -23,7 +24,7 @@ from voicegate.engine.text.word_endings import Ending, word_ending
 # Of text that has blanks only between phrases (Thai), in letters a word.
 _PHRASE_WORD_CHARS: Final = 5
 
-_LINE_MARKER: Final = re.compile(r"[-*+•‣▪>|]|#{1,6}|[(\[]?(?:\d{1,3}|[A-Za-z])[.)\]]")
+_LINE_MARKER: Final = re.compile(rf"[-*+•‣▪>|]|[{PICTURES}]\ufe0f?|#{{1,6}}|[(\[]?(?:\d{{1,3}}|[A-Za-z])[.)\]]")
 # Words in small letters, each with the blank behind it: no mark and no line ends in them.
 _PLAIN_WORDS: Final = re.compile(r"(?:[a-z]+ )+")
 

@@ -26,6 +26,8 @@ _FOLDED: Final = {
     **dict.fromkeys("\r\u2028\u2029", "\n"),
     **dict.fromkeys("\t\v\f\x1c\x1d\x1e\x1f\x85", " "),
     **dict.fromkeys("™®©", ""),
+    **dict.fromkeys("→⇒➔➜", "->"),
+    "¢": " cents",
     "…": "...",
     "｡": "。",
     "､": "、",
@@ -46,6 +48,9 @@ _FOLDED: Final = {
 }
 _PROTECTED: Final = re.compile(f"([{WIDE_PUNCTUATION}²³]+)")  # NFKC would make ASCII of most
 # A keycap is a digit with marks, and a letter or sign that a selector turns into a picture is one too.
+PICTURES: Final = "\u2600-\u27bf\u2b00-\u2bff\U0001f300-\U0001faff"
+# A picture that opens a line is its bullet.
+_PICTURE_BULLET: Final = re.compile(rf"^[ \t]{{0,40}}[{PICTURES}]\ufe0f?[ \t]+(?=\S)", re.MULTILINE)
 _PICTURE: Final = re.compile("[0-9#*]\ufe0f?\u20e3|[^\x00-\x7f\u200d]\ufe0f")
 
 
@@ -54,7 +59,7 @@ def clean_characters(text: str) -> str:
         return text
     text = text.replace("\r\n", "\n").replace(PAUSE, " ")
     if not text.isascii():
-        text = _PICTURE.sub(" ", text)
+        text = _PICTURE.sub(" ", _PICTURE_BULLET.sub("* ", text))
     text = "".join(map(_folded, text))
     if text.isascii():
         return text

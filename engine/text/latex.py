@@ -37,6 +37,16 @@ _COMMANDS: Final = {
     **dict.fromkeys(("gt",), ">"),
     **dict.fromkeys(("quad", "qquad", "left", "right", "displaystyle", "limits"), " "),
     **dict.fromkeys(("ldots", "cdots", "dots"), "..."),
+    **dict.fromkeys(("to", "rightarrow"), "to"),
+    "int": "integral",
+    "sum": "sum",
+    "prod": "product",
+    "partial": "partial",
+    "in": "in",
+    "forall": "for all",
+    "exists": "there is",
+    "cup": "union",
+    "cap": "intersection",
     "div": "÷",
     "pm": "±",
     "infty": "∞",
@@ -58,7 +68,7 @@ _DELIMITER: Final = re.compile(r"\\[()\[\]]|\$\$")
 _FRACTION: Final = re.compile(rf"\\[dt]?frac{_ARGUMENT}{_ARGUMENT}")
 _ROOT: Final = re.compile(rf"\\sqrt{_ARGUMENT}")
 _WORDS: Final = re.compile(
-    r"\\(?:text|mathrm|mathbf|mathit|operatorname|textbf|textit|boxed|vec|hat|bar)\b" + _ARGUMENT
+    r"\\(?:text|mathbb|mathcal|mathrm|mathbf|mathit|operatorname|textbf|textit|boxed|vec|hat|bar)\b" + _ARGUMENT
 )
 _COMMAND: Final = re.compile(r"\\([A-Za-z]{2,20})(?![A-Za-z])[ ]?")
 _SPACING: Final = re.compile(r"\\[,;:! ]|\\\\(?=[\s]|$)")
@@ -85,9 +95,9 @@ def _inline(match: re.Match[str]) -> str:
 def _formula(text: str) -> str:
     is_display = _DELIMITER.search(text) is not None
     text = _DELIMITER.sub(" ", text)
+    text = _powers(_COMMAND.sub(lambda match: f" {_COMMANDS[match[1]]} " if match[1] in _COMMANDS else match[0], text))
     for _ in range(_MAX_NESTING):
         text = _ROOT.sub(r"√\1", _FRACTION.sub(_fraction, _WORDS.sub(r"\1", text)))
-    text = _COMMAND.sub(lambda match: f" {_COMMANDS[match[1]]} " if match[1] in _COMMANDS else match[0], text)
     text = _SPACING.sub(" ", text)
     return _scripts(text) if is_display else text
 

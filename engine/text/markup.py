@@ -12,19 +12,34 @@ from voicegate.engine.text.cleanup import PAUSE
 _ENTITY: Final = re.compile(r"&(?:#\d{1,7}|#x[0-9A-Fa-f]{1,6}|[A-Za-z]{2,8});")
 _COMMENT: Final = re.compile(r"<!--[^<>]{0,400}-->")
 _MODEL_TAG: Final = re.compile(r"<\|[^<>|]{0,60}\|>")
-_HTML_TAG: Final = re.compile(r"</?(?!https?:)[A-Za-z](?:[^<>@\n]|(?<=[\"' ])@){0,200}>")
+_TAG: Final = re.compile(
+    r"(?P<close></|<)(?!https?:)(?P<name>[A-Za-z][\w:.-]{0,40})(?P<rest>(?![\w:.-])(?:[^<>@\n]|(?<=[\"' ])@){0,200})>"
+)
+# HTML's, and those of speech (SSML). Others are rather what a reader is to put something in place of: <your-api-key>.
+_ELEMENT: Final = re.compile(
+    "a|abbr|address|article|aside|audio|b|bdi|bdo|big|blockquote|body|br|button|canvas|caption|center|cite"
+    "|code|col|colgroup|dd|del|details|dfn|dialog|div|dl|dt|em|embed|fieldset|figcaption|figure|font|footer"
+    "|form|g|h1|h2|h3|h4|h5|h6|head|header|hr|html|i|iframe|img|input|ins|kbd|label|legend|li|link|main|mark"
+    "|menu|meta|nav|ol|option|p|path|picture|pre|q|s|samp|script|section|select|small|source|span|strike"
+    "|strong|style|sub|summary|sup|svg|table|tbody|td|textarea|tfoot|th|thead|time|title|tr|tt|u|ul|var|video"
+    "|wbr|speak|break|emphasis|prosody|say-as|phoneme|voice|lang|desc|w|lexicon",
+    re.IGNORECASE,
+)
+_TAG_IN_CODE: Final = re.compile(r"`</?([A-Za-z][\w-]{0,40})[^`<>\n]{0,100}>`")
 # What is left of a tag that the segmenter cut: its start at the end, and attributes.
 _TORN_TAG: Final = re.compile(
     r"</?(?:a|img|div|span|p|font|table|t[dhr]|video|audio|iframe|details)[ \t]*\Z", re.IGNORECASE
 )
-_ATTRIBUTE: Final = re.compile(r"(?<![\w-])[A-Za-z][A-Za-z-]{0,20}=\"[^\"<>\n]{0,200}\"(?:[ \t]{0,3}/?>)?")
+_ATTRIBUTE: Final = re.compile(r"(?<![\w`-])[A-Za-z][A-Za-z-]{0,20}=\"[^\"<>\n]{0,200}\"(?:[ \t]{0,3}/?>)?")
 _AUTOLINK: Final = re.compile(r"<(https?://[^<>\s]{1,2000}|[^<>\s@]{1,64}@[^<>\s@]{1,255})>")
 _TARGET: Final = r"(?:[^()\s]|\([^()\s]{0,200}\)){0,2000}"
 _LINK: Final = re.compile(
     rf"!?\[(?!\^|\d{{1,3}}\])([^\[\]\n]{{0,300}})\](?:\({_TARGET}(?: \"[^\"\n]{{0,200}}\")?\)|\[[^\[\]\n]{{0,60}}\])"
 )
 _TORN_LINK: Final = re.compile(rf"\]\({_TARGET}\)?")
-_LINK_TARGET: Final = re.compile(r"^[ ]{0,3}\[[^\[\]\n^]{1,60}\]: ?\S{1,2000}[^\n]{0,200}$", re.MULTILINE)
+_LINK_TARGET: Final = re.compile(
+    r"^[ ]{0,3}\[[^\[\]\n^]{1,60}\]: ?(?:<|[a-z]{2,10}:[^ ]|www\.|\.{0,2}/|#)\S{0,2000}[^\n]{0,200}$", re.MULTILINE
+)
 _FOOTNOTE: Final = re.compile(
     r"\[\^[^\[\]\s]{1,30}\]:?|(?<=\S)[ ]?\[\d{1,3}(?:[,-] ?\d{1,3}){0,5}\](?:\([^()\s]{0,2000}\))?"
 )
@@ -34,6 +49,9 @@ _CHECKBOX: Final = re.compile(r"^([ \t]{0,40}(?:[-*+]|\d{1,3}[.)])[ \t])\[[ xX]\
 _ESCAPE: Final = re.compile(r"\\(?=[`*_{}\[\]()#+.!|~>$%&-])")
 _LINE_MARKUP: Final = re.compile(r"[`*_#>~|\n+-]|\d[.)][ \t]")
 _ITEM: Final = re.compile(r"[ \t]{0,40}(?:[-*+][ \t]|(?:> ?)+|#{1,6}[ \t]|\||(?P<number>\d{1,3})[.)][ \t])")
+# Lines that are meant to be lines: a hard break or bold behind them, a label before.
+_PHRASE_LINE: Final = re.compile(r"[ ]{2}\Z|\A[ ]{0,3}\*\*[^*\n]{1,100}\*\*:?[ ]?\Z")
+_LABEL: Final = re.compile(r"[ ]{0,3}(?:\*\*|[A-Z][\w' -]{0,30}:(?=[ ]|\Z))")
 _SENTENCE_ENDS: Final = (".", "?", "!", "。", "？", "！")
 _RULE: Final = re.compile(r"[-*_=|: \t]{3,}")
 # Emphasis, not a product: "2 * 3" and "2*3" keep theirs.
@@ -53,7 +71,8 @@ def strip_model_tags(text: str) -> str:
 def strip_tags_and_links(text: str) -> str:
     """A link's text stays, its address does not; nothing stays of tags, footnotes, checkboxes and emoji names."""
     if "<" in text:
-        text = _HTML_TAG.sub(" ", strip_model_tags(_AUTOLINK.sub(r" \1 ", _COMMENT.sub(" ", text))))
+        text = _TAG_IN_CODE.sub(r"`\1`", strip_model_tags(_AUTOLINK.sub(r" \1 ", _COMMENT.sub(" ", text))))
+        text = _TAG.sub(_tag, text)
         text = _TORN_TAG.sub(" ", text)
     if '="' in text:
         text = _ATTRIBUTE.sub(" ", text)
@@ -63,6 +82,18 @@ def strip_tags_and_links(text: str) -> str:
     if ":" in text:
         text = _SHORTCODE.sub(" ", text)
     return text
+
+
+def _tag(match: re.Match[str]) -> str:
+    """Nothing of a tag; the words of what only looks like one."""
+    name, rest = match["name"], match["rest"].strip().removesuffix("/").strip()
+    is_glued = match.start() > 0 and match.string[match.start() - 1].isalnum()
+    is_bare = rest == "" or "=" in rest
+    if _ELEMENT.fullmatch(name):
+        return match[0] if is_glued and not is_bare else " "  # "a<b and c>d" compares
+    if match["close"] == "</" or "=" in rest or (is_bare and not (is_glued or "-" in name)):
+        return " "
+    return f" {name.replace('-', ' ')} {rest} "
 
 
 def unescape(text: str) -> str:
@@ -75,16 +106,19 @@ def without_emphasis(text: str) -> str:
     return text.replace("~~", "").replace("`", "").replace("*", "")
 
 
-def strip_line_markup(text: str) -> str:
-    """One line without emphasis, code marks, headings and bullets. Addresses must be read already: `_` is dropped."""
+def strip_line_markup(text: str, *, are_lines_phrases: bool = False) -> str:
+    """One line without emphasis, code marks, headings and bullets. Addresses must be read already: `_` is dropped.
+
+    `are_lines_phrases`: whoever writes so breaks no line within a phrase.
+    """
     if not _LINE_MARKUP.search(text):
         return text
-    text = _joined_lines(text)
+    text = _joined_lines(text, are_lines_phrases=are_lines_phrases)
     return _STAR.sub("", text.replace("~~", "").replace("`", "").replace("_", " "))
 
 
-def _joined_lines(text: str) -> str:
-    """One line: a blank line, a heading and a list item end a sentence; other line ends are blanks."""
+def _joined_lines(text: str, *, are_lines_phrases: bool) -> str:
+    """One line: a blank line, a heading and a list item end a sentence; other line ends are pauses, or blanks."""
     parts: list[str] = []
     is_item = False
     for line in text.split("\n"):
@@ -92,7 +126,8 @@ def _joined_lines(text: str) -> str:
         is_blank = not line.strip() or _RULE.fullmatch(line) is not None
         if parts:
             is_end = (is_item or is_blank or marker) and not parts[-1].rstrip().endswith(_SENTENCE_ENDS)
-            parts.append(". " if is_end else " ")
+            is_pause = are_lines_phrases or _PHRASE_LINE.search(parts[-1]) or _LABEL.match(line)
+            parts.append(". " if is_end else f"{PAUSE} " if is_pause else " ")
         if is_blank:
             is_item = False
             continue

@@ -95,7 +95,8 @@ class SpanReader:
 def _read(text: str, language: str) -> str:
     base = base_language(language)
     is_chinese = base in ("zh", "yue")
-    text = strip_line_markup(unescape(read_addresses(text, CHINESE if is_chinese else ENGLISH)))
+    addressed = unescape(read_addresses(text, CHINESE if is_chinese else ENGLISH))
+    text = strip_line_markup(addressed, are_lines_phrases=is_chinese)
     if is_chinese:
         return read_chinese(text)
     if base == "en":

@@ -51,7 +51,9 @@ def tidy(text: str, *, keep_inner_stops: bool = False, keep_digit_marks: bool = 
         ):
             parts.append(separator)
         else:
-            parts.append(_joint(separator, word[-1], following))
+            is_abbreviated = keep_inner_stops and separator.startswith(".,")  # Inc., a company
+            joint = "., " if following else ".,"
+            parts.append(joint if is_abbreviated else _joint(separator, word[-1], following))
     return "".join(parts)
 
 

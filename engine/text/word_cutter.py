@@ -42,6 +42,8 @@ _NEVER_FULL: Final = 1_000_000_000  # letters
 _ORDINAL: Final = re.compile(r"\d+(?:st|nd|rd|th)")
 _OF: Final = "of"
 _THE: Final = frozenset({"the", "The"})  # 5th of May, which is read with one of its own
+_INNER_NUMBER_MARKS: Final = tuple(".,:")
+_WHOLE_PRICE: Final = re.compile(r"[$€£]\d[\d,]*\.\d\d[.!?]")
 _MAY_NAME_CODE: Final = re.compile(rf"{CODE_WORD_START}\Z")
 
 
@@ -155,10 +157,11 @@ def finished_length(text: str, *, wide_group_chars: int = WIDE_GROUP_CHARS) -> i
 
 def _is_ended_by_mark(word: str) -> bool:
     """Whether a word is whole though no blank has come behind it. A dot behind a digit may be a decimal point."""
-    if _is_ended_by_wide_mark(word):
+    if _is_ended_by_wide_mark(word) or _WHOLE_PRICE.fullmatch(word):
         return True
-    is_number = split_tail(word)[0][-1:].isdigit()
-    return word_ending(word) is not Ending.NONE and not is_number and not _may_be_continued(word)
+    stem, tail = split_tail(word)
+    may_go_on = stem[-1:].isdigit() and tail[:1] in _INNER_NUMBER_MARKS
+    return word_ending(word) is not Ending.NONE and not may_go_on and not _may_be_continued(word)
 
 
 def _is_ended_by_wide_mark(word: str) -> bool:

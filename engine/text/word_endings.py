@@ -9,6 +9,7 @@ from voicegate.engine.text.english.abbreviations import Kind, abbreviation_kind
 _SENTENCE_ENDS: Final = ".?!…‽"
 _CLAUSE_MARKS: Final = ",;:"
 _DASHES: Final = frozenset("-–")
+_AMOUNT_SIGNS: Final = frozenset("$€£¥")
 
 
 class Ending(Enum):
@@ -37,12 +38,15 @@ class Ending(Enum):
 
     def is_clause_before(self, char: str) -> bool:
         """The same of a clause, where the sentence has not ended."""
-        return self is Ending.UNLESS_LOWER or (self is Ending.CLAUSE_UNLESS_DIGIT and not char.isdigit())
+        is_amount = char.isdigit() or char in _AMOUNT_SIGNS
+        return self is Ending.UNLESS_LOWER or (self is Ending.CLAUSE_UNLESS_DIGIT and not is_amount)
 
 
 def word_ending(word: str) -> Ending:
     """Of a word that is followed by whitespace or the like."""
     stem, tail = split_tail(word)
+    if tail == "!=" and not stem:
+        return Ending.NONE
     last = next(
         (index for index in range(len(tail) - 1, -1, -1) if tail[index] in _SENTENCE_ENDS + _CLAUSE_MARKS), None
     )

@@ -105,7 +105,7 @@ MAGNITUDES: Final[dict[str, int]] = {
 
 # Behind these words a number is a code, read digit by digit.
 CODE_WORDS: Final = (
-    "验证码|密码|口令|编号|单号|卡号|账号|帐号|学号|工号|房间号?|房号|手机号?码?|电话号?码?|号码|邮编|证件号|身份证号?码?"
+    "验证码|尾号|分机号?|密码|口令|编号|单号|卡号|账号|帐号|学号|工号|房间号?|房号|手机号?码?|电话号?码?|号码|邮编|证件号|身份证号?码?"
     "|QQ号?|ID|PIN"
 )
 

@@ -9,7 +9,13 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Final
 
-from voicegate.engine.text.chinese.digits import MAX_CARDINAL_DIGITS, say_digits, say_numbers, say_telephone_digits
+from voicegate.engine.text.chinese.digits import (
+    MAX_CARDINAL_DIGITS,
+    say_count,
+    say_digits,
+    say_numbers,
+    say_telephone_digits,
+)
 from voicegate.engine.text.chinese.measures import CODE_WORDS, CURRENCIES, MAGNITUDES, ONLY_ATTACHED, UNITS
 from voicegate.engine.text.cleanup import PAUSE
 
@@ -133,20 +139,23 @@ _DATES_AND_TIMES: Final[tuple[_Source, ...]] = (
 _CODES: Final[tuple[_Source, ...]] = (
     (r"(?<![A-Za-z\d+.-])\+\d{1,3}(?:[ -]?\d{2,5}){2,5}(?![\d-])", _telephone),
     (r"(?<![A-Za-z\d.-])1[3-9]\d[ -]?\d{4}[ -]?\d{4}(?![\d-])", _telephone),
-    (r"(?<![A-Za-z\d.-])(?:0\d{2,3}|\(0\d{2,3}\))[ -]?\d{7,8}(?![\d-])", _telephone),
+    (r"(?<![A-Za-z\d.-])(?:0\d{2,3}|\(0\d{2,3}\))[ -]?\d{3,4}[ -]?\d{4}(?![\d-])", _telephone),
     (r"(?<![A-Za-z\d.-])[48]00-\d{3,4}-\d{3,4}(?![\d-])", _telephone),
     (r"(?<![\d.])\d++(?:\.\d++){2,}+", _dotted),
-    (rf"(?P<word>(?:{CODE_WORDS})(?:[是为:：]|为?： ?|: ?| )?)(?P<digits>\d{{3,}}+)(?![.%])", _code),
+    (rf"(?P<word>(?:{CODE_WORDS})[是为]?[：:]? ?)(?P<digits>\d{{3,}}+)(?![.%])", _code),
     (rf"\d{{{MAX_CARDINAL_DIGITS + 1},}}+", _digits),
     (r"(?<![\d.:/-])0\d++(?![.:/\d%-])", _digits),
     (r"\bNo\. ?(?=\d)|#(?=\d)", "第"),
-    (r"(?<=[A-Za-z])-(?=\d)", " "),
+    (r"(?<=[A-Za-z])(?<!°[CF])-(?=\d)", " "),
     (
         r"(?P<name>(?<![A-Za-z\d])[A-Za-z]{1,6} ?)(?P<digits>\d{3,4})(?![\d.:/%,])(?=(?P<counter>次|航班)?)",
         _model_number,
     ),
 )
 _MEASURES: Final[tuple[_Source, ...]] = (
+    (rf"(?<![\d.])({_NUMBER})[-~](?={_NUMBER}%)", r"\1%到"),
+    (r"(?<![\d/])24/7(?![\d/])", "全天候"),
+    (r"(血压[^\d\n]{0,4})(\d{2,3})/(?=\d{2,3}(?![\d/]))", lambda match: f"{match[1]}{say_count(match[2])}{PAUSE}"),
     (rf"(?P<sign>{_SIGN}) ?(?P<amount>{_NUMBER})(?P<han>[百千万亿]{{1,2}})?{_MAGNITUDE}", _money),
     (rf"{_START}(?P<amount>{_NUMBER})(?P<han>)(?P<magnitude>)?? ?(?P<sign>{_SIGN})(?!\d)", _money),
     (rf"{_START}(?P<amount>{_NUMBER})(?P<magnitude> (?:million|billion|trillion)|[kw])(?![A-Za-z])", _magnitude),
@@ -160,6 +169,8 @@ _MEASURES: Final[tuple[_Source, ...]] = (
 )
 _SIGNS: Final[tuple[_Source, ...]] = (
     # Only where digits are tight: "5 - 3" is a difference.
+    (r"(?<=\d)-(?=\d{1,9} {0,3}=)", "减"),
+    (r"(?:(?<=[摄华]氏度)|(?<=公[斤里])|(?<=[厘毫千]米)|(?<=小时)|(?<=分钟))[-~](?=\d)", "到"),
     (r"(?:(?<=[\d%])|(?<=\d[年月日号点分级度元])|(?<=[美欧港韩]元))[-~](?=\d)", "到"),
     (r"(?<=\d)[xX×*](?=\d)|(?<=\w) {0,3}× {0,3}(?=\w)|(?<=\d) \* (?=\d)", "乘"),
     (r"(?<=\d) - (?=\d)", "减"),
@@ -179,8 +190,11 @@ _SIGNS: Final[tuple[_Source, ...]] = (
     (r"≠", "不等于"),
     (r"∞", "无穷大"),
     (r"(?<=[\w)]) ?<(?![-=<]) ?(?=[\w-])", "小于"),
+    (rf"(?<={_HAN}) ?> ?(?={_HAN})", PAUSE),
     (r"(?<=[\w)]) ?(?<![-=>])>(?![=>]) ?(?=[\w-])", "大于"),
-    (rf"(?<=[元里米克升吨])/(?={_HAN})", "每"),
+    (rf"(?<=[元里米克升吨次个人件])/(?={_HAN})", "每"),
+    (r"(?<=[\d%元]) ?(?:-+|=)> ?(?=\d)", "到"),
+    (r" ?(?:-+|=)> ?", PAUSE),
     (rf"(?<={_HAN})/(?={_HAN})", PAUSE),
     (r"(?<![\d.第])2点(?!\d)|(?<![\d.第])2点(?=\d{1,2}分)", "两点"),
 )

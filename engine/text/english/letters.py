@@ -6,7 +6,7 @@ Takes tidied text without digits (`punctuation.tidy`, inner stops kept); what it
 import re
 from typing import Final
 
-from voicegate.engine.text.english.abbreviations import ABBREVIATIONS, Kind, opens_sentence
+from voicegate.engine.text.english.abbreviations import ABBREVIATIONS, STATES, Kind, opens_sentence
 
 _VOWELS: Final = frozenset("AEIOUY")
 _MAX_SPELLED_LETTERS: Final = 5  # longer words in capitals are shouted, not spelled
@@ -21,8 +21,8 @@ _CODAS: Final = re.compile(
 )
 # Look like words, but are spelled.
 _SPELLED: Final = re.compile(
-    "AC|AI|AKA|API|AR|ASAP|AWS|CEO|CFO|CIA|CIO|CLI|COO|CTO|DIY|EOD|EPA|ER|ETA|EU|EV|FAQ|FYI|HIV|ICU|ID|IDE|IP"
-    "|IPO|IQ|IRS|LA|MIT|NGO|OS|ROI|SEO|SUV|TA|UCLA|UFO|UI|UK|UN|UPS|URL|US|USA|UV|UX|VIP"
+    "AC|AI|AKA|API|AR|ASAP|AWS|CEO|CFO|CI|CIA|CIO|CLI|COO|CTO|DIY|EOD|EPA|ER|EST|ETA|EU|EV|FAQ|FYI|HIV|ICU|ID"
+    "|IDE|IP|IPO|IQ|IRS|LA|LED|MIT|NGO|NY|NYC|OS|PST|QA|ROI|SEO|SUV|TA|UCLA|UFO|UI|UK|UN|UPS|URL|US|USA|UV|UX|VIP"
 )
 _READ: Final = {
     "OK": "okay",
@@ -41,7 +41,31 @@ _READ: Final = {
     "XIV": "fourteen",
     "XV": "fifteen",
     "XVI": "sixteen",
+    "EUR": "euros",
+    "WWI": "World War one",
+    "WWII": "World War two",
 }
+# Behind these a Roman number is "the second".
+_RULERS: Final = (
+    "Alexander|Catherine|Charles|Edward|Elizabeth|Ferdinand|Francis|Frederick|George|Henry|Ivan|James|Leo|Leopold|Louis"
+    "|Napoleon|Nicholas|Otto|Paul|Peter|Philip|Pius|Benedict|Gregory|Richard|William|Wilhelm"
+)
+_REGNAL: Final = {"I": "first", "II": "second", "III": "third", "IV": "fourth", "V": "fifth", "VI": "sixth"} | {
+    "VII": "seventh",
+    "VIII": "eighth",
+    "IX": "ninth",
+    "X": "tenth",
+    "XI": "eleventh",
+    "XII": "twelfth",
+    "XIII": "thirteenth",
+    "XIV": "fourteenth",
+    "XV": "fifteenth",
+    "XVI": "sixteenth",
+    "XVIII": "eighteenth",
+}
+# Behind a comma these are, as often, something else.
+_OTHER_THAN_STATES: Final = frozenset({"OK", "HI", "OH", "ME", "MA", "PA", "ID", "LA", "AR", "CT", "MD", "MS"})
+_STATE_CODES: Final = "|".join(sorted(set(STATES) - _OTHER_THAN_STATES))
 
 _NAMES: Final = "|".join(re.escape(name) for name in sorted(ABBREVIATIONS, key=len, reverse=True))
 _ABBREVIATION: Final = re.compile(rf"(?<![\w.'-])({_NAMES})\.(?![\w'-])", re.IGNORECASE)
@@ -50,6 +74,10 @@ _WITHOUT_STOP: Final = re.compile(r"\b(Dr|Mr|Mrs|Ms|Prof|vs|PhD)\b(?![.'-])")
 _INITIAL: Final = re.compile(r"(?<!\b[A-Z] )\b([A-HJ-Z])\.(?= [A-Z])")
 _INNER_STOP: Final = re.compile(r"(?<=\w)\.(?=\w)")
 _NEXT_WORD: Final = re.compile(r" ([^\s]{1,20})(?!\S)")
+_RULER: Final = re.compile(rf"\b({_RULERS}) ({'|'.join(_REGNAL)})\b(?!')(?!(?<=\b[IVX])\.)")
+_STATE: Final = re.compile(rf"(?<=[a-z], )({_STATE_CODES})\b(?![.'-])")
+_IT: Final = re.compile(r"(?<![A-Z]{2} )\bIT\b(?! [A-Z]{2})")
+_STREET_NUMBER: Final = re.compile(r"(?:first|second|third|th)\Z")
 _CAPITALS_HYPHEN: Final = re.compile(r"(?<=[A-Z]{2})-(?=\w)|(?<=\w)-(?=[A-Z]{2})")
 _CAPITALS_APOSTROPHE: Final = re.compile(r"\b[A-Z]+(?:'[A-Z]+)+\b")
 _CAPITALS: Final = re.compile(r"\b([A-Z]{2,})('?s)?\b")
@@ -57,11 +85,12 @@ _CAPITALS: Final = re.compile(r"\b([A-Z]{2,})('?s)?\b")
 
 def read_letters(text: str) -> str:
     # Each step may look for what the ones before it leave: a blank, a capital, a single letter.
-    text = _CAPITALS_HYPHEN.sub(" ", text)
+    text = _RULER.sub(lambda match: f"{match[1]} the {_REGNAL[match[2]]}", _CAPITALS_HYPHEN.sub(" ", text))
     text = _INNER_STOP.sub(_inner_stop, _DOTTED.sub(_dotted, text))
     text = _INITIAL.sub(_initial, text)
     text = _ABBREVIATION.sub(_abbreviation, text)
     text = _WITHOUT_STOP.sub(_title, text)
+    text = _STATE.sub(lambda match: STATES[match[1]], _IT.sub("I T", text))
     text = _CAPITALS_APOSTROPHE.sub(lambda match: match[0].capitalize(), text)
     return _CAPITALS.sub(_capitals, text)
 
@@ -94,6 +123,8 @@ def _abbreviation(match: re.Match[str]) -> str:
     behind = _behind(match)
     stop = "" if behind else "."
     match entry.kind:
+        case Kind.CONTINUES if match[1] == "Dr" and behind in ("", ",") and _follows_name(match):
+            return "drive" + stop
         case Kind.CONTINUES:
             return entry.reading + stop
         case Kind.MAY_END:
@@ -101,7 +132,7 @@ def _abbreviation(match: re.Match[str]) -> str:
         case Kind.NUMBER if match[1][0].isupper() and entry.reading[0].isupper():  # a month without a day
             return entry.reading + ("." if behind.isupper() else stop)
         case Kind.NAME if match[1][0].isupper() and match[1].lower() == "st" and _follows_name(match):
-            return "street" + stop
+            return "street" + ("." if _opens_sentence_behind(match) else stop)
         case Kind.NAME if match[1][0].isupper() and behind.isupper():
             return entry.reading
         case _:
@@ -113,9 +144,9 @@ def _title(match: re.Match[str]) -> str:
 
 
 def _follows_name(match: re.Match[str]) -> bool:
-    """Whether the word before is written with a capital: Main St."""
+    """Whether the word before is written with a capital, or counts streets: Main St., 42nd St."""
     before = match.string[: match.start()].rstrip(" ").rpartition(" ")[2]
-    return before[:1].isupper() and before[-1:].isalnum()
+    return (before[:1].isupper() and before[-1:].isalnum()) or _STREET_NUMBER.search(before) is not None
 
 
 def _inner_stop(match: re.Match[str]) -> str:

@@ -52,6 +52,16 @@ UNITS: Final[dict[str, tuple[str, str]]] = {
     "px": ("pixel", "pixels"),
     "fps": ("frame per second", "frames per second"),
     "kcal": ("kilocalorie", "kilocalories"),
+    "rpm": ("revolution per minute", "revolutions per minute"),
+    "bpm": ("beat per minute", "beats per minute"),
+    "psi": ("pound per square inch", "pounds per square inch"),
+    "tsp": ("teaspoon", "teaspoons"),
+    "tbsp": ("tablespoon", "tablespoons"),
+    "qt": ("quart", "quarts"),
+    "gal": ("gallon", "gallons"),
+    "dL": ("deciliter", "deciliters"),
+    "mcg": ("microgram", "micrograms"),
+    "mmHg": ("millimeter of mercury", "millimeters of mercury"),
     "mph": ("mile per hour", "miles per hour"),
     "km/h": ("kilometer per hour", "kilometers per hour"),
     "kmh": ("kilometer per hour", "kilometers per hour"),
@@ -59,6 +69,31 @@ UNITS: Final[dict[str, tuple[str, str]]] = {
 }
 # Not read as units behind a blank: "5 s" and "2 h" are rather letters.
 ONLY_ATTACHED: Final = frozenset({"s", "h"})
+
+# What may stand behind the slash of "$20/month".
+PER: Final[dict[str, str]] = {
+    **{
+        name: name
+        for name in ("second", "minute", "hour", "day", "night", "week", "month", "year", "person", "user", "seat")
+    },
+    "s": "second",
+    "sec": "second",
+    "min": "minute",
+    "h": "hour",
+    "hr": "hour",
+    "wk": "week",
+    "mo": "month",
+    "yr": "year",
+    "kg": "kilogram",
+    "lb": "pound",
+    "L": "liter",
+    "dL": "deciliter",
+    "mL": "milliliter",
+    "GB": "gigabyte",
+    "kWh": "kilowatt hour",
+    "gal": "gallon",
+    "mile": "mile",
+}
 
 MAGNITUDES: Final[dict[str, str]] = {
     "thousand": "thousand",

@@ -5,48 +5,36 @@ only from its first digit on, so that no rule is worse than linear in a long one
 """
 
 import re
-from collections.abc import Callable
 from typing import Final
 
-from voicegate.engine.text.cleanup import PAUSE
 from voicegate.engine.text.english import numbers
-from voicegate.engine.text.english.abbreviations import ABBREVIATIONS, MONTH_BY_NAME, MONTHS, Kind
-from voicegate.engine.text.english.measures import CURRENCIES, MAGNITUDES, ONLY_ATTACHED, UNITS
+from voicegate.engine.text.english.abbreviations import MONTH_BY_NAME, MONTHS, opens_sentence
+from voicegate.engine.text.english.codes import CODES, Match, Source, any_of
+from voicegate.engine.text.english.measures import CURRENCIES, MAGNITUDES, ONLY_ATTACHED, PER, UNITS
 
 # Of two digits: '99 is 1999, '24 is 2024 (POSIX strptime %y: from 69 on).
 _FIRST_YEAR_OF_1900S: Final = 69
 
-Match = re.Match[str]
-_Source = tuple[str, str | Callable[[Match], str]]
-
-
-def _any_of(names: set[str]) -> str:
-    return "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-
-
 _START: Final = r"(?<![\w.])(?<!\d,)"  # of a number that stands alone
 _NUMBER: Final = r"\d++(?:,\d{3}(?!\d))*+(?:\.\d++)?+"
-_MONTH: Final = rf"(?P<month>{_any_of({name.title() for name in MONTH_BY_NAME})})\b\.?"
+_MONTH: Final = rf"(?P<month>{any_of({name.title() for name in MONTH_BY_NAME})})\b\.?"
 _DAY: Final = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?(?![\d:%/]|[.,]\d)"
+_UNTIL: Final = r"(?:-(?P<until>\d{1,2})(?:st|nd|rd|th)?(?![\d:%/-]|[.,]\d))?"
 _YEAR: Final = r"(?:,? (?P<year>\d{4})(?![\d:%/]|[.,]\d))?"
 _HALF_DAY: Final = r"(?P<half>[AaPp])(?:\.[Mm]\b\.?|[Mm]\b)"
-_NUMBERED: Final = {
-    spelling
-    for name, entry in ABBREVIATIONS.items()
-    if entry.kind is Kind.NUMBER and name not in MONTH_BY_NAME
-    for spelling in (name, name.title())
-}
 _SIGNS: Final = "".join(CURRENCIES)
 # Letters only right behind the digits: "$3 T-shirt" is none.
 _MAGNITUDE: Final = r"(?: ?(?P<magnitude>thousand|[mb]illion|trillion|[mb]n|(?<=\d)[kKMBT])\b(?!-))?"
+
+_NEXT_WORD: Final = re.compile(r"\s*([^\s]{1,20})")
 
 
 def _stop_behind(match: Match) -> str:
     """A full stop that the match took in ("p.m.") and that also ends the sentence."""
     if not match[0].endswith("."):
         return ""
-    rest = match.string[match.end() : match.end() + 2].lstrip()
-    return "." if not rest or rest[0].isupper() else ""
+    word = _NEXT_WORD.match(match.string, match.end())
+    return "." if word is None or opens_sentence(word[1]) else ""
 
 
 # --- dates and times ------------------------------------------------------------------------------------------
@@ -81,7 +69,8 @@ def _month_day(match: Match) -> str:
     if not 1 <= int(match["day"]) <= 31:
         return match[0]
     month = MONTH_BY_NAME[match["month"].lower()]
-    return f"{month} {numbers.say_ordinal(match['day'])}{_year_behind(match)} "
+    until = f" to {numbers.say_ordinal(match['until'])}" if match["until"] else ""
+    return f"{month} {numbers.say_ordinal(match['day'])}{until}{_year_behind(match)} "
 
 
 def _day_month(match: Match) -> str:
@@ -112,23 +101,6 @@ def _hour(match: Match) -> str:
     return f" {numbers.say_integer(match['hour'].lstrip('0') or '0')} {match['half'].upper()} M{_stop_behind(match)} "
 
 
-# --- codes ----------------------------------------------------------------------------------------------------
-
-
-def _phone(match: Match) -> str:
-    return f" {PAUSE.join(numbers.say_digits(group) for group in re.findall(r'[0-9]+', match[0]))} "
-
-
-def _numbered(match: Match) -> str:
-    return f"{ABBREVIATIONS[match['name'].lower()].reading} "
-
-
-def _version(match: Match) -> str:
-    parts = match["parts"].split(".")
-    point = " dot " if len(parts) == 4 else " point "  # four: an internet address
-    return (" version " if match["v"] else " ") + point.join(map(numbers.say_integer, parts)) + " "
-
-
 # --- money and measures ---------------------------------------------------------------------------------------
 
 
@@ -145,6 +117,16 @@ def _money(match: Match) -> str:
         return f" {numbers.say_integer(whole)} {singular if whole == '1' else plural} and {minor} "
     number = whole if fraction == "00" else amount
     return f" {numbers.say_number(number)} {singular if number == '1' else plural} "
+
+
+def _money_range(match: Match) -> str:
+    return f" {numbers.say_number(match['low'])} to{_money(match)}"
+
+
+def _measured_fraction(match: Match) -> str:
+    singular, plural = UNITS[match["unit"]]
+    is_mixed = match["whole"] is not None
+    return f"{_mixed_fraction(match) if is_mixed else _fraction(match)}{plural if is_mixed else singular} "
 
 
 def _measure(match: Match) -> str:
@@ -164,17 +146,36 @@ def _mixed_fraction(match: Match) -> str:
 
 
 def _fraction(match: Match) -> str:
-    if match[0] in ("24/7", "9/11"):
+    if match[0] in ("24/7", "9/11", "50/50", "20/20"):
         return f" {numbers.say_integer(match['top'])} {numbers.say_integer(match['bottom'])} "
     return f" {numbers.say_fraction(match['top'], match['bottom'])} "
 
 
 # --- the rules ------------------------------------------------------------------------------------------------
 
-_DATES_AND_TIMES: Final[tuple[_Source, ...]] = (
+_TIME_BEHIND: Final = r"\d{1,2}(?::[0-5]\d)? ?[AaPp]\.?[Mm]\b"
+_BETWEEN: Final[tuple[Source, ...]] = (
+    (rf"(?:(?<=[AaPp][Mm])|(?<=[AaPp]\.[Mm]\.)) ?- ?(?={_TIME_BEHIND})", " to "),
+    (r"(?<=:[0-5]\d) ?- ?(?=\d{1,2}:[0-5]\d)", " to "),
+    (rf"(?<![\w.:/$€£-])(\d{{1,2}}(?::[0-5]\d)?)-(?={_TIME_BEHIND})", r"\1 to "),
+    (r"(?<![\d/.-])(\d{1,2})-(?=\d/\d{1,2}(?![\d/]))", r"\1 "),  # 1-1/2 cups
+    (r"(?<=\dh) ?(\d{1,2})m(?![\w/])", r" \1 min"),
+    (
+        rf"(?<![\d.,])(\d[\d.,]*+(?:[kKMB]\b)?(?: ?[A-Za-z]{{1,20}})?)/(?P<per>{any_of(set(PER))})(?![\w/-])",
+        lambda match: f"{match[1]} per {PER[match['per']]}",
+    ),
+    (r"(?<![\d/.])(\d{1,3}\.\d)/(\d{1,3})(?![\d/]|\.\d)", r"\1 out of \2"),
+    (r"(?<![\d/.])(5|10|100)/\1(?![\d/]|\.\d)", r"\1 out of \1"),
+    (r"(?<![\d/.])(\d{1,3})/(5|10)(?= stars?\b)", r"\1 out of \2"),
+    (r"\b((?:[Ss]tep|[Pp]age|[Pp]art|[Ss]lide|[Qq]uestion) \d{1,3})/(?=\d{1,3}(?![\d/]))", r"\1 of "),
+    (r"\b((?:[Rr]ated|[Rr]ating|[Ss]cored?)(?: of| is|:)? \d{1,3})/(?=\d{1,3}(?![\d/]))", r"\1 out of "),
+    (r"(?<=\d) / (?=\d)", " divided by "),
+)
+_DATES_AND_TIMES: Final[tuple[Source, ...]] = (
     (r"(?<![\d-])(?P<year>\d{4})-(?P<first>\d\d?)-(?P<second>\d\d?)(?![\d-])", _month_first),
     (r"(?<![\d/])(?P<year>\d{4})/(?P<first>\d\d?)/(?P<second>\d\d?)(?![\d/])", _month_first),
-    (rf"\b{_MONTH} {_DAY}{_YEAR}", _month_day),
+    (rf"(?<=\d) ?- ?(?={_MONTH} \d)", " to "),
+    (rf"\b{_MONTH} {_DAY}{_UNTIL}{_YEAR}", _month_day),
     (rf"(?:\b[Tt]he )?{_START}(?<![:/$€£-]){_DAY} (?:of )?{_MONTH}{_YEAR}", _day_month),
     (
         r"(?<![\d:.])(?P<hour>\d\d?):(?P<minutes>[0-5]\d)(?::(?P<seconds>[0-5]\d))?(?![\d:])"
@@ -184,28 +185,26 @@ _DATES_AND_TIMES: Final[tuple[_Source, ...]] = (
     (rf"{_START}(?<!:)(?P<hour>\d\d?) ?{_HALF_DAY}", _hour),
     (r"(?<![\d.,])'?((?:1[1-9]|20)\d0|[2-9]0)'?s\b", lambda match: f" {numbers.say_decade(match[1])} "),
 )
-_CODES: Final[tuple[_Source, ...]] = (
-    (r"(?<![\w-])\+\d{7,15}(?!\d)", _phone),
-    (r"(?<![\w.-])(?:\+\d{1,3}[ .-]?|1[ .-])?(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4}(?![\d-])", _phone),
-    (r"(?<![\w.-])\d{3}-\d{4}(?![\d-])", _phone),
-    (r"(?<![\w.])(?P<v>)(?P<parts>\d++(?:\.\d++){2,}+)", _version),
-    (r"(?<!\w)(?P<v>[vV])\.?(?P<parts>\d++(?:\.\d++)*+)", _version),
-    (rf"\b(?P<name>{_any_of(_NUMBERED)})\. ?(?=\d)", _numbered),
-)
-# These two leave the digits to the rules behind them: "5-10 km" becomes "5 to 10 km".
-_RANGES_AND_SIGNS: Final[tuple[_Source, ...]] = (
+# But for money these leave the digits to the rules behind them: "5-10 km" becomes "5 to 10 km".
+_RANGES_AND_SIGNS: Final[tuple[Source, ...]] = (
+    (rf"(?P<sign>[{_SIGNS}])(?P<low>{_NUMBER})-(?P<amount>{_NUMBER}){_MAGNITUDE}(?![\d%-])", _money_range),
     (rf"{_START}(?<![\w-])({_NUMBER})-(?=[{_SIGNS}]?\d)(?!\d++(?:[.,]\d++)*+-)", r"\1 to "),
-    (r"(?<=[%°])-(?=\d)", " to "),
+    (r"(?:(?<=[%°])|(?<=°[CF]))-(?=\d)", " to "),
     (rf"(?<![\w)%°])-(?=[{_SIGNS}]?\.?\d)", " minus "),
 )
-_MEASURES: Final[tuple[_Source, ...]] = (
+_MEASURES: Final[tuple[Source, ...]] = (
     (rf"(?P<sign>[{_SIGNS}]) ?(?P<amount>{_NUMBER}){_MAGNITUDE}", _money),
     (rf"{_START}(?P<amount>{_NUMBER})(?P<magnitude>) ?(?P<sign>[{_SIGNS}])(?!\d)", _money),
     (rf"{_START}({_NUMBER}) ?%", lambda match: f" {numbers.say_number(match[1])} percent "),
     (rf"{_START}(?P<number>{_NUMBER}) ?°(?: ?(?P<scale>[CF])\b)?", _degrees),
     (
-        rf"{_START}(?P<number>{_NUMBER})(?:(?P<unit>{_any_of(set(UNITS))})(?![\w/])"
-        rf"| (?P<spaced>{_any_of(set(UNITS) - ONLY_ATTACHED)})(?![\w/]|\.\w))",
+        r"(?<![\d/.])(?:(?P<whole>\d{1,3}) )?(?P<top>\d{1,2})/(?P<bottom>\d{1,2}) ?"
+        rf"(?P<unit>{any_of(set(UNITS) - ONLY_ATTACHED)})(?![\w/])",
+        _measured_fraction,
+    ),
+    (
+        rf"{_START}(?P<number>{_NUMBER})(?:(?P<unit>{any_of(set(UNITS))})(?![\w/])"
+        rf"| (?P<spaced>{any_of(set(UNITS) - ONLY_ATTACHED)})(?![\w/]|\.\w))(?:\.(?= [a-z]))?",
         _measure,
     ),
     (
@@ -213,7 +212,7 @@ _MEASURES: Final[tuple[_Source, ...]] = (
         lambda match: f" {numbers.say_number(match['number'])} {MAGNITUDES[match['magnitude']]} ",
     ),
 )
-_PLAIN: Final[tuple[_Source, ...]] = (
+_PLAIN: Final[tuple[Source, ...]] = (
     (r"(?<![\d/.])(?P<whole>\d{1,3}) (?P<top>\d{1,3})/(?P<bottom>\d{1,3})(?![\d/])", _mixed_fraction),
     (r"(?<![\d/.])(?P<top>\d{1,3})/(?P<bottom>\d{1,3})(?![\d/])", _fraction),
     (rf"{_START}(\d++(?:,\d{{3}}(?!\d))*+)(?:st|nd|rd|th)\b", lambda match: f" {numbers.say_ordinal(match[1])} "),
@@ -229,7 +228,7 @@ _PLAIN: Final[tuple[_Source, ...]] = (
 )
 _RULES: Final = tuple(
     (re.compile(pattern), reading)
-    for pattern, reading in _DATES_AND_TIMES + _CODES + _RANGES_AND_SIGNS + _MEASURES + _PLAIN
+    for pattern, reading in _BETWEEN + _DATES_AND_TIMES + CODES + _RANGES_AND_SIGNS + _MEASURES + _PLAIN
 )
 
 

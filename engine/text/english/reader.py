@@ -3,12 +3,33 @@
 import re
 from typing import Final
 
+from voicegate.engine.text.cleanup import PAUSE
 from voicegate.engine.text.english.abbreviations import ABBREVIATIONS
 from voicegate.engine.text.english.letters import read_letters
 from voicegate.engine.text.english.quantities import read_quantities
 from voicegate.engine.text.punctuation import tidy
 
+_WEEKDAYS: Final = {
+    day[:3]: day for day in ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+}
+_WEEKDAY: Final = rf"({'|'.join(_WEEKDAYS)})(?:r?s)?(?:day|nesday|urday)?\b\.?"
+_MONEY: Final = "[$€£]"
 _BEFORE_NUMBERS: Final = (
+    (re.compile(rf"\b{_WEEKDAY} ?- ?{_WEEKDAY}"), lambda match: f"{_WEEKDAYS[match[1]]} to {_WEEKDAYS[match[2]]}"),
+    (re.compile(r"(?<=\w) ?<= ?(?=[\w$€£-])"), " ≤ "),
+    (re.compile(r"(?<=\w) ?>= ?(?=[\w$€£-])"), " ≥ "),
+    (re.compile(r"(?<=\w) ?!= ?(?=[\w$€£-])"), " ≠ "),
+    (re.compile(r"(?<=\w) ?===? ?(?=[\w$€£-])"), " = "),
+    (re.compile(rf"(?<=[\d%]) ?(?:-+|=)> ?(?={_MONEY}?\d)"), " to "),
+    (re.compile(r" ?(?:-+|=)> ?"), f"{PAUSE} "),
+    (re.compile(r"(?<=[A-Za-z]{2}) > (?=[A-Z])"), f"{PAUSE} "),  # a way through menus
+    # Of numbers and single letters; between words it is a dash.
+    (
+        re.compile(rf"(?:(?<=[\d²³)])|(?<=[a-z])(?<![A-Za-z'][a-z])) - (?=[\d(√]|{_MONEY}\d|[a-z](?![A-Za-z']))"),
+        " minus ",
+    ),
+    (re.compile(r"(?<=[\d%])\+(?![\w+])"), " plus "),
+    (re.compile(r"\b([A-Z])&([A-Z])s\b"), r"\1 and \2's"),  # M&Ms
     (re.compile("²"), " squared"),
     (re.compile("³"), " cubed"),
     (re.compile(r"(?<=[A-Za-z\d)])\^(?=-?[A-Za-z\d])"), " to the power of "),
@@ -21,7 +42,9 @@ _BEFORE_NUMBERS: Final = (
     (re.compile(r"[~≈] ?(?=[$€£]?\d)"), " about "),
     (re.compile(r"(?<=[A-Za-z])\+\+"), " plus plus "),
 )
-_SIGN_BEFORE_NUMBERS: Final = re.compile("[²³^√#&~≈+]")  # every one of these rules needs one
+_SIGN_BEFORE_NUMBERS: Final = re.compile("[²³^√#&~≈+=>-]")  # every one of these rules needs one
+# "wait .env" is a name, and "./run.sh" another.
+_LEADING_DOT: Final = re.compile(r"(?:(?<=\s)|^)(?:\.NET\b|\./(?=\w)|\.(?=[A-Za-z]{2}))")
 _SYMBOL_NAMES: Final = {
     "&": "and",
     "@": "at",
@@ -57,11 +80,16 @@ def is_read_as_written(text: str) -> bool:
 
 
 def read_english(text: str, *, is_day_first: bool = False) -> str:
+    text = _LEADING_DOT.sub(_leading_dot, text)
     if _SIGN_BEFORE_NUMBERS.search(text) is not None:
         for pattern, reading in _BEFORE_NUMBERS:
             text = pattern.sub(reading, text)
     text = _SYMBOLS.sub(_symbol, read_quantities(text, is_day_first=is_day_first))
     return tidy(read_letters(tidy(text, keep_inner_stops=True)))
+
+
+def _leading_dot(match: re.Match[str]) -> str:
+    return {".NET": "dot net", "./": ""}.get(match[0], "dot ")
 
 
 def _symbol(match: re.Match[str]) -> str:

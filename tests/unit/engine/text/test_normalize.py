@@ -83,7 +83,7 @@ _HAS_ADDRESS = re.compile(r"[/@.]")
 
 ENGLISH = [
     *(cases.NUMBERS + cases.YEARS_DATES_TIMES + cases.MONEY_AND_MEASURES + cases.CODES),
-    *(cases.LETTERS + cases.MARKUP + cases.CHARACTERS + cases.ENGLISH_TEXT + cases.ENGLISH_MARKUP),
+    *(cases.LETTERS + cases.MARKUP + cases.CHARACTERS + cases.ENGLISH_TEXT + cases.AGENTS + cases.ENGLISH_MARKUP),
 ]
 
 

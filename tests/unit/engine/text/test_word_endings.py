@@ -36,7 +36,7 @@ pytestmark = pytest.mark.unit
         ("word.)", Ending.UNLESS_LOWER),
         ("word...", Ending.UNLESS_LOWER),
         ("word…", Ending.UNLESS_LOWER),
-        ("a.m.", Ending.UNLESS_LOWER_OR_DIGIT),
+        ("a.m.", Ending.BEFORE_OPENER),
         ("etc.)", Ending.UNLESS_LOWER_OR_DIGIT),
         ("No.", Ending.UNLESS_DIGIT),
         ("Jan.", Ending.UNLESS_DIGIT),

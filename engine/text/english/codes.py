@@ -1,0 +1,100 @@
+"""Numbers that count nothing -> English words: telephones, PINs, seats, versions. Pure; rules as in `quantities`."""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from voicegate.engine.text.cleanup import PAUSE
+from voicegate.engine.text.english import numbers
+from voicegate.engine.text.english.abbreviations import ABBREVIATIONS, MONTH_BY_NAME, STATES, Kind
+
+Match = re.Match[str]
+Source = tuple[str, str | Callable[[Match], str]]
+
+
+def any_of(names: set[str]) -> str:
+    return "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+
+
+_NUMBERED: Final = {
+    spelling
+    for name, entry in ABBREVIATIONS.items()
+    if entry.kind is Kind.NUMBER and name not in MONTH_BY_NAME
+    for spelling in (name, name.title())
+}
+# Behind these a number is read digit by digit: "your order number is 4821".
+_CODE_NAMES: Final = (
+    r"[Cc]odes?|PINs?|[Pp]asscodes?|OTP|[Zz]ip|ZIP|[Pp]ostcode|[Ee]xtension|[Ee]xt\.?|ID|[Ll]ast four(?: digits)?"
+    r"|(?:[Cc]ard|[Aa]ccount|[Nn]umber)(?: \w{1,20})? (?:ending|ends)(?: in| with)?"
+    r"|(?:[Aa]ccount|[Oo]rder|[Cc]onfirmation|[Tt]racking|[Rr]eference|[Tt]icket|[Ii]nvoice|[Cc]ase|[Cc]laim|[Pp]olicy"
+    r"|[Mm]ember|[Bb]ooking|[Rr]eservation|[Rr]outing|[Ss]erial|[Cc]ard|[Pp]hone) {1,2}(?:[Nn]umber|[Nn]o\.)"
+)
+# Of services that everybody calls by their digits.
+_SERVICES: Final = "[2-8]11|988|999|112|111|101"
+# Behind these a letter at the number is one: seat 14B.
+_PLACES: Final = any_of(
+    {
+        spelling
+        for name in (
+            *("seat", "seats", "gate", "gates", "row", "room", "rooms", "apartment", "apt", "apt.", "flat", "unit"),
+            *(
+                "suite",
+                "building",
+                "terminal",
+                "platform",
+                "track",
+                "exit",
+                "section",
+                "table",
+                "locker",
+                "bus",
+                "form",
+            ),
+        )
+        for spelling in (name, name.title())
+    }
+)
+
+
+def _phone(match: Match) -> str:
+    plus = "plus " if match[0].startswith("+") and not match[0].startswith("+1") else ""
+    return f" {plus}{PAUSE.join(numbers.say_digits(group) for group in re.findall(r'[0-9]+', match[0]))} "
+
+
+def _code(match: Match) -> str:
+    return f"{match['name']}{numbers.say_digits(match['digits'])} "
+
+
+def _numbered(match: Match) -> str:
+    return f"{ABBREVIATIONS[match['name'].lower()].reading} "
+
+
+def _version(match: Match) -> str:
+    parts = match["parts"].split(".")
+    point = " dot " if len(parts) == 4 else " point "  # four: an internet address
+    return (" version " if match["v"] else " ") + point.join(map(numbers.say_integer, parts)) + " "
+
+
+def _place(match: Match) -> str:
+    return f"{match['name']} {numbers.say_plain(match['number'])} {match['letter']} "
+
+
+CODES: Final[tuple[Source, ...]] = (
+    (r"\bCO2\b", "C O two"),
+    (r"(?<![\w-])\+\d{7,15}(?!\d)", _phone),
+    (r"(?<![\w.-])(?:\+\d{1,3}[ .-]?|1[ .-])?(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4}(?![\d-])", _phone),
+    (r"(?<![\w-])\+\d{1,3}(?:[ .-]\(?\d{1,5}\)?){2,5}(?![\d-])", _phone),
+    (r"(?<![\w.-])(?:0\d{2,4}|\(0\d{2,4}\)) \d{3,4}(?: \d{3,4})?(?![\d-])", _phone),
+    (r"(?<![\w.-])\d{3}-\d{4}(?![\d-])", _phone),
+    (r"(?<![\w.-])\d{3}-\d\d-\d{4}(?![\d-])", _phone),  # of social security
+    (r"(?<![\w.-])\d{4}([ -])\d{4}\1\d{4}\1\d{4}(?![\d-])", _phone),  # a card's
+    (r"(?<![\w.-])97[89]-\d{1,5}-\d{1,7}-\d{1,7}-\d(?![\d-])", _phone),  # a book's
+    (rf"\b(?P<name>(?:{_CODE_NAMES})(?: is| are)?:? )(?P<digits>\d{{3,}}+)(?![\w%]|[.,:/-]\d)", _code),
+    (rf"\b(?P<name>(?:[Cc]all|[Dd]ial|[Tt]ext) )(?P<digits>{_SERVICES})(?![\w%]|[.,:/-]\d)", _code),
+    (r"(?<![\w.,:/$€£#-])(?P<name>)(?P<digits>911)(?![\w%/-]|[.,:]\d| [a-z]{2,20}s\b)", _code),
+    (rf"\b(?P<name>(?:{any_of(set(STATES))}) )(?P<digits>\d{{5}})(?![\w%]|[.,:/]\d)", _code),
+    (rf"\b(?P<name>{_PLACES}) (?P<number>\d{{1,4}})(?P<letter>[A-Z])\b", _place),
+    (r"(?<![\w.])(?P<v>)(?P<parts>\d++(?:\.\d++){2,}+)", _version),
+    (r"(?<!\w)(?P<v>[vV])\.?(?P<parts>\d++(?:\.\d++)*+)", _version),
+    (rf"\b(?P<name>{any_of(_NUMBERED)})\. ?(?=\d)", _numbered),
+)
