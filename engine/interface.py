@@ -102,7 +102,7 @@ class EngineInfo:
     pre_skip_48k: int  # Opus encoder delay in 48 kHz samples (RFC 7845)
     max_utterances: int
     max_lead_ms: int
-    max_text_chars: int = 1 << 20  # of one utterance, each flush counted as one; beyond it fails
+    max_text_chars: int = 1 << 20  # of one utterance; beyond it fails
     max_instruct_chars: int = 0  # longest `instruct` of a request; 0: the model follows none
     is_reproducible: bool = True  # equal text, voice and seed sound alike; else no request may name a seed
     family: str = ""  # of models, as its configuration names it

@@ -7,7 +7,7 @@ import orjson
 
 from voicegate.protocol import messages
 from voicegate.protocol.complaint import complaint
-from voicegate.protocol.errors import ErrorCode, ProtocolViolation
+from voicegate.protocol.errors import ErrorCode, ProtocolViolation, UnknownType
 from voicegate.protocol.messages import ClientMessage, ServerMessage
 
 # Longest part of a peer's own input that an error message repeats.
@@ -32,6 +32,7 @@ def decode_client(raw: str | bytes) -> ClientMessage:
 
 
 def decode_server(raw: str | bytes) -> ServerMessage:
+    """Raises UnknownType for what a client is to ignore, else ProtocolViolation."""
     message: ServerMessage = _decode(raw, ServerMessage)
     return message
 
@@ -49,7 +50,7 @@ def _decode(raw: str | bytes, union: Any) -> Any:
     kind = known.get(value["type"])
     if kind is None:
         shown = value["type"][:_ECHO_CHARS]
-        raise ProtocolViolation(
+        raise UnknownType(
             ErrorCode.BAD_MESSAGE, f"unknown type {shown!r}; this protocol has {', '.join(sorted(known))}"
         )
     try:

@@ -59,3 +59,7 @@ class ProtocolViolation(Exception):
         self.message = message
         self.context = context
         self.message_type = message_type
+
+
+class UnknownType(ProtocolViolation):
+    """Of a newer server: a client goes on without the message, docs/protocol.md, "Compatibility"."""

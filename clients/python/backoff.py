@@ -10,6 +10,11 @@ class Backoff:
     first_s: float = 0.1
     max_s: float = 5.0
     num_retries: int = 6  # lower gives up sooner; higher keeps `open` waiting for longer
+    max_retry_after_s: float = 60.0  # a server that asks for more is given up at once
+
+    def gives_up(self, retry: int, retry_after_ms: int | None) -> bool:
+        """Whether there is no `retry`th one, counted from 0."""
+        return retry >= self.num_retries or (retry_after_ms or 0) > self.max_retry_after_s * 1000
 
     def delay_s(self, retry: int, chance: float, retry_after_ms: int | None = None) -> float:
         """Before the `retry`th one, counted from 0; `chance` in [0, 1). Never sooner than the server asked for."""

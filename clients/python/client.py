@@ -188,7 +188,7 @@ class Gate:
             try:
                 return await self._connect()
             except ConnectFailed as error:
-                if not error.is_transient or retry == self._backoff.num_retries:
+                if not error.is_transient or self._backoff.gives_up(retry, error.retry_after_ms):
                     raise
                 await asyncio.sleep(self._backoff.delay_s(retry, random.random(), error.retry_after_ms))
             retry += 1

@@ -32,6 +32,8 @@ class Context:
         self._max_text_bytes = max_text_bytes
         self._reception = Reception(max_unread_bytes)
         self._text: list[str] = []
+        # Text waits where much of it is unacknowledged: what follows it does so behind it.
+        self._order = asyncio.Lock()
         self._num_flushes: Counter[str] = Counter()  # sent, by id
         self._has_text_ended = False
         self._has_news = asyncio.Event()
@@ -73,32 +75,36 @@ class Context:
     # --- text in ------------------------------------------------------------------------------------------
 
     async def say(self, text: str) -> None:
-        """Append text exactly as written, any size, any split. Raises how the context ended, if it has."""
-        self._require_open()
-        if self._has_text_ended:
-            raise ContextClosed(f"context {self.context_id} takes no text after end()")
-        if not text:
-            return
+        """Append text exactly as written, any size, any split. Raises how the context ended, if it has.
+
+        Where it is cancelled, `text` has what was said of it.
+        """
         pieces = list(_pieces(text, self._max_text_bytes))
-        self._text.append(text)
-        self.last_text_s = _now_s()
-        if self.first_text_s is None and not text.isspace():
-            self.first_text_s = self.last_text_s
-        for piece in pieces:
-            await self._send(wire.Text(self.context_id, piece))
+        async with self._order:
+            self._require_open()
+            if self._has_text_ended:
+                raise ContextClosed(f"context {self.context_id} takes no text after end()")
+            for piece in pieces:
+                self._text.append(piece)
+                self.last_text_s = _now_s()
+                if self.first_text_s is None and not text.isspace():
+                    self.first_text_s = self.last_text_s
+                await self._send(wire.Text(self.context_id, piece))
 
     async def flush(self, flush_id: str = "") -> None:
         """Have all text so far spoken without waiting for more; returns at once."""
-        self._require_open()
-        await self._send(wire.Flush(self.context_id, flush_id))
-        self._num_flushes[flush_id] += 1
+        async with self._order:
+            self._require_open()
+            await self._send(wire.Flush(self.context_id, flush_id))
+            self._num_flushes[flush_id] += 1
 
     async def end(self) -> None:
         """No more text; the rest is spoken, and then the context ends."""
-        self._require_open()
-        if not self._has_text_ended:
-            self._has_text_ended = True
-            await self._send(wire.End(self.context_id))
+        async with self._order:
+            self._require_open()
+            if not self._has_text_ended:
+                self._has_text_ended = True
+                await self._send(wire.End(self.context_id))
 
     async def cancel(self, played_ms: float | None = None) -> wire.Cancelled:
         """Barge-in: stop at once and drop unread audio. Returns the text split at what the listener heard.

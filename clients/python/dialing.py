@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from voicegate.protocol.messages import SUBPROTOCOL
 # Above what any server of this protocol sends at once: a second of PCM is 48 kB.
 _MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 # The server, or a proxy before it, is busy, starting or going away.
+_SECONDS: Final = re.compile("[0-9]{1,6}")  # it may be a date, too
 _TRANSIENT_STATUSES: Final = (429, 502, 503, 504)
 
 
@@ -93,5 +95,5 @@ def _refusal(url: str, error: InvalidStatus) -> ConnectFailed:
         answered(url, response.status_code, response.body, response.reason_phrase),
         is_transient=response.status_code in _TRANSIENT_STATUSES,
         status=response.status_code,
-        retry_after_ms=int(retry_after) * 1000 if retry_after.isdecimal() else None,
+        retry_after_ms=int(retry_after) * 1000 if _SECONDS.fullmatch(retry_after) else None,
     )

@@ -1,6 +1,7 @@
 """One session with a gateway: routes what arrives to its contexts. Used up when the session ends; see client.py."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -11,6 +12,8 @@ from voicegate.clients.python.errors import ConnectionLost, InvalidInput
 from voicegate.clients.python.line import Line
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
+
+log = logging.getLogger(__name__)
 
 
 class Link:
@@ -92,11 +95,17 @@ class Link:
             while True:
                 self._receive(await self._line.receive())
         except ConnectionLost as loss:
-            self._loss = loss
-            for context in self._contexts.values():
-                context.lose(loss)
-            self._contexts.clear()
-            self._by_handle.clear()
+            self._lose(loss)
+        except Exception as fault:  # the root of the reader's task: whoever waits would do so for ever
+            log.exception("the client's reader failed")
+            self._lose(ConnectionLost(f"the client's reader failed: {fault!r}"))
+
+    def _lose(self, loss: ConnectionLost) -> None:
+        self._loss = loss
+        for context in self._contexts.values():
+            context.lose(loss)
+        self._contexts.clear()
+        self._by_handle.clear()
 
     def _receive(self, message: wire.ServerMessage | AudioMessage) -> None:
         match message:

@@ -169,8 +169,13 @@ class Gateway:
                 stopping = tasks.create_task(stop.wait())
                 watching = tasks.create_task(self._watchdog.run())
                 await asyncio.wait({engine, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                self.failure = engine.result() if engine.done() else None
-                await (self._drain() if self.failure is None else self._tell_failure())
+                if not engine.done():
+                    draining = tasks.create_task(self._drain())
+                    await asyncio.wait({engine, draining}, return_when=asyncio.FIRST_COMPLETED)
+                    draining.cancel()
+                if engine.done():
+                    self.failure = engine.result()
+                    await self._tell_failure()
                 stopping.cancel()
                 engine.cancel()
                 watching.cancel()

@@ -244,7 +244,8 @@ class Session:
 
     def _send_due(self, context: Context, pace: SendPace, now_s: float) -> list[Action]:
         actions: list[Action] = []
-        while (event := pace.take_due(now_s)) is not None:
+        # What one comes to may be the context's end: from a server that drains.
+        while context.utterance_id in self._by_utterance and (event := pace.take_due(now_s)) is not None:
             actions += self._heed(context, event, now_s)
         return actions
 

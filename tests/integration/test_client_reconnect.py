@@ -5,13 +5,15 @@ from collections.abc import Iterator
 from http import HTTPStatus
 
 import pytest
+from websockets.datastructures import Headers
+from websockets.http11 import Request, Response
 
 from tests.integration.stub_gateway import PACKET, Peer, stub_gateway
 from tests.unit.clients.deadline import deadline
 from voicegate.clients.python.backoff import Backoff
 from voicegate.clients.python.client import Gate, connect
 from voicegate.clients.python.context import Context
-from voicegate.clients.python.dialing import LinkOptions
+from voicegate.clients.python.dialing import LinkOptions, dial
 from voicegate.clients.python.errors import ConnectFailed, ConnectionLost, ContextFailed, InvalidInput
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
@@ -161,14 +163,14 @@ async def test_a_server_that_cannot_be_read_is_left() -> None:
         await peer.greet()
         await peer.accept()
         await peer.receive()
-        await peer.socket.send('{"type": "surprise"}')
+        await peer.socket.send('{"type": "done"}')
         await peer.socket.wait_closed()
         assert peer.socket.close_code == 1007
 
     async with stub_gateway([babble]) as url, connect(url) as gate:
         context = await gate.open()
         await context.say("surprise me")
-        with pytest.raises(ConnectionLost, match="cannot read: unknown type 'surprise'"):
+        with pytest.raises(ConnectionLost, match="cannot read: done: "):
             await anext(context)
 
 
@@ -271,3 +273,37 @@ async def test_headers_reach_the_server() -> None:
     options = LinkOptions(headers={"Authorization": "Bearer k"})
     async with stub_gateway([check]) as url, connect(url, link_options=options):
         pass
+
+
+async def test_messages_of_a_newer_server_are_ignored() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.greet()
+        await peer.socket.send('{"type": "weather", "sky": "blue"}')
+        context = await peer.accept()
+        await peer.socket.send('{"type": "weather", "context": "c0"}')
+        await peer.speak(context)
+
+    async with stub_gateway([script]) as url, connect(url, reconnect=False) as gate:
+        context = await gate.open()
+        assert [audio.packets async for audio in context if audio.packets] == [(PACKET,)]
+
+
+@pytest.mark.parametrize("retry_after", ["9" * 5000, "Fri, 27 Nov 2026 08:00:00 GMT", "²"])
+async def test_a_wait_that_is_no_number_of_seconds_is_none(retry_after: str) -> None:
+    def pages(request: Request) -> Response:
+        return Response(503, "busy", Headers({"Retry-After": retry_after, "Content-Length": "0"}))
+
+    async with stub_gateway([], pages) as url:
+        with pytest.raises(ConnectFailed) as caught:
+            await dial(url, LinkOptions())
+    assert caught.value.retry_after_ms is None
+
+
+async def test_a_gateway_that_asks_for_a_day_is_given_up_at_once() -> None:
+    def pages(request: Request) -> Response:
+        return Response(503, "busy", Headers({"Retry-After": "86400", "Content-Length": "0"}))
+
+    async with stub_gateway([], pages) as url:
+        with pytest.raises(ConnectFailed, match="503"):
+            async with connect(url):
+                raise AssertionError("it has no room")

@@ -24,6 +24,7 @@ from voicegate.gateway.server.http.pages import PAGES
 from voicegate.gateway.server.run import run_gateway, running_gateway
 from voicegate.gateway.server.server import EXIT_FAILED, EXIT_OK, Gateway
 from voicegate.protocol import messages as wire
+from voicegate.protocol.audio_message import AudioMessage
 
 pytestmark = pytest.mark.integration
 
@@ -307,6 +308,18 @@ async def test_the_engines_death_is_told_and_ends_the_process() -> None:
             for each in (client, idle):
                 assert await closed_with(each) == 1011
                 assert each.websocket.close_reason == ""
+        assert await served.exit_status == EXIT_FAILED
+
+
+async def test_an_engine_that_dies_while_the_server_drains_is_told_at_once() -> None:
+    engine = FakeEngine(Script(faults={0: Fault(FaultKind.DIE, after_ms=120)}))
+    async with running(engine, drain_s=600.0) as served:
+        await served.gateway.settled.wait()
+        async with connect_to(served.gateway.url) as client:
+            await client.send(wire.Open(context="a"), wire.Text("a", "the end "))
+            await client.until(AudioMessage)
+            served.stop.set()
+            assert (await client.until(wire.Error)).code == "engine_failed"
         assert await served.exit_status == EXIT_FAILED
 
 

@@ -14,3 +14,10 @@ def test_delays(retry: int, chance: float, delay_s: float) -> None:
 
 def test_never_sooner_than_the_server_asked_for() -> None:
     assert Backoff(first_s=0.1).delay_s(0, 0.0, retry_after_ms=3000) == pytest.approx(3.05)
+
+
+def test_a_server_that_asks_for_too_long_a_wait_is_given_up() -> None:
+    backoff = Backoff(num_retries=2, max_retry_after_s=60)
+    assert [backoff.gives_up(retry, None) for retry in range(3)] == [False, False, True]
+    assert not backoff.gives_up(0, 60_000)
+    assert backoff.gives_up(0, 86_400_000)

@@ -192,3 +192,42 @@ async def test_what_is_no_time_is_refused_and_cancels_nothing(context: Context, 
             await call(played_ms)
     await context.say("more")
     assert line.sent == [wire.Text("c", "more")]
+
+
+class SlowWire(Wire):
+    """Takes one piece of text, and lets the next wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_room = asyncio.Event()
+
+    async def send(self, message: wire.ClientMessage) -> None:
+        if isinstance(message, wire.Text) and self.sent:
+            await self.has_room.wait()
+        await super().send(message)
+
+
+async def test_of_a_say_that_is_cancelled_the_text_has_what_was_said() -> None:
+    line = SlowWire()
+    context = Context("c", send=line.send, max_text_bytes=8, max_unread_bytes=1000)
+    context.receive(OPENED)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await context.say("one two three four five six")
+    assert context.text == "one two three fo", "the piece that waited may have left"
+
+
+async def test_what_follows_text_does_not_overtake_it() -> None:
+    line = SlowWire()
+    context = Context("c", send=line.send, max_text_bytes=8, max_unread_bytes=1000)
+    context.receive(OPENED)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(context.say("one two three"))
+        tasks.create_task(context.say("four"))
+        tasks.create_task(context.flush("f"))
+        tasks.create_task(context.end())
+        await asyncio.sleep(0.01)
+        assert len(line.sent) == 1
+        line.has_room.set()
+    texts = [wire.Text("c", piece) for piece in ("one two ", "three", "four")]
+    assert line.sent == [*texts, wire.Flush("c", "f"), wire.End("c")]

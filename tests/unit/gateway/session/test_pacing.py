@@ -160,3 +160,17 @@ def test_a_context_without_a_burst_is_not_paced() -> None:
     utterance_id = begin_context(session)
     assert sum(len(message.packets) for message in sent(session.engine_event(audio(utterance_id, 100), NOW))) == 100
     assert session.next_send_s is None
+
+
+def test_what_waits_behind_the_end_of_a_drained_context_is_dropped() -> None:
+    """The flush leaves it silent, so a server that drains sends it away; the engine's own end waits behind that."""
+    session = new_session()
+    utterance_id = begin_context(session, pace=wire.Pace(burst_ms=100))
+    session.receive(wire.Flush("a", "f"), NOW)
+    session.engine_event(audio(utterance_id, 20), NOW)
+    session.engine_event(engine.Flushed(utterance_id, "f", 400), NOW)
+    session.drain(20_000)
+    session.engine_event(engine.Failed(utterance_id, "its process has ended"), NOW)
+    told = [message for tenth in range(1, 9) for message in sent(session.on_send_due(NOW + tenth / 10))]
+    assert [message.code for message in told if isinstance(message, wire.Error)] == ["overloaded"]
+    assert not session.contexts
