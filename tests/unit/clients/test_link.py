@@ -8,6 +8,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosedError
 
+from tests.support.polling import until
 from voicegate.clients.python import line as lines
 from voicegate.clients.python.backoff import Backoff
 from voicegate.clients.python.dialing import LinkOptions
@@ -62,8 +63,7 @@ async def test_whoever_closes_while_the_answer_to_resume_comes_does_not_hang(mon
     opening = asyncio.create_task(link.open(wire.Open(context="c")))
     await asyncio.sleep(0)
     dropped.frames.put_nowait(ConnectionClosedError(None, None))
-    while not new.sent:  # it asks for its session
-        await asyncio.sleep(0)
+    await until(lambda: bool(new.sent))  # it asks for its session
     closing = asyncio.create_task(link.close())
     new.frames.put_nowait(codec.encode(wire.Resumed("s", 0)))  # in the same turn
     async with asyncio.timeout(5):
