@@ -50,7 +50,13 @@ _RULERS: Final = (
     "Alexander|Catherine|Charles|Edward|Elizabeth|Ferdinand|Francis|Frederick|George|Henry|Ivan|James|Leo|Leopold|Louis"
     "|Napoleon|Nicholas|Otto|Paul|Peter|Philip|Pius|Benedict|Gregory|Richard|William|Wilhelm"
 )
-_REGNAL: Final = {"I": "first", "II": "second", "III": "third", "IV": "fourth", "V": "fifth", "VI": "sixth"} | {
+# "I" is nearly always whoever speaks.
+_REGNAL: Final = {
+    "II": "second",
+    "III": "third",
+    "IV": "fourth",
+    "V": "fifth",
+    "VI": "sixth",
     "VII": "seventh",
     "VIII": "eighth",
     "IX": "ninth",
@@ -74,10 +80,12 @@ _WITHOUT_STOP: Final = re.compile(r"\b(Dr|Mr|Mrs|Ms|Prof|vs|PhD)\b(?![.'-])")
 _INITIAL: Final = re.compile(r"(?<!\b[A-Z] )\b([A-HJ-Z])\.(?= [A-Z])")
 _INNER_STOP: Final = re.compile(r"(?<=\w)\.(?=\w)")
 _NEXT_WORD: Final = re.compile(r" ([^\s]{1,20})(?!\S)")
-_RULER: Final = re.compile(rf"\b({_RULERS}) ({'|'.join(_REGNAL)})\b(?!')(?!(?<=\b[IVX])\.)")
+_RULER: Final = re.compile(rf"\b({_RULERS}) ({'|'.join(_REGNAL)})\b(?!')(?!(?<=\b[VX])\.)")
 _STATE: Final = re.compile(rf"(?<=[a-z], )({_STATE_CODES})\b(?![.'-])")
 _IT: Final = re.compile(r"(?<![A-Z]{2} )\bIT\b(?! [A-Z]{2})")
-_STREET_NUMBER: Final = re.compile(r"(?:first|second|third|th)\Z")
+_STREET_NUMBER: Final = re.compile(
+    r"(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth|teenth|tieth|hundredth)\Z"
+)
 _CAPITALS_HYPHEN: Final = re.compile(r"(?<=[A-Z]{2})-(?=\w)|(?<=\w)-(?=[A-Z]{2})")
 _CAPITALS_APOSTROPHE: Final = re.compile(r"\b[A-Z]+(?:'[A-Z]+)+\b")
 _CAPITALS: Final = re.compile(r"\b([A-Z]{2,})('?s)?\b")
