@@ -37,6 +37,14 @@ def decode_server(raw: str | bytes) -> ServerMessage:
     return message
 
 
+def read_server(raw: str | bytes) -> ServerMessage | None:
+    """As a client is to read it: None for a type that it does not know. Raises ProtocolViolation."""
+    try:
+        return decode_server(raw)
+    except UnknownType:
+        return None
+
+
 def _decode(raw: str | bytes, union: Any) -> Any:
     try:
         value = orjson.loads(raw)

@@ -24,8 +24,8 @@ from voicegate.protocol.messages import SUBPROTOCOL
 
 # Above what any server of this protocol sends at once: a second of PCM is 48 kB.
 _MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
+_SECONDS: Final = re.compile("[0-9]{1,6}")  # of Retry-After, which may be a date, too
 # The server, or a proxy before it, is busy, starting or going away.
-_SECONDS: Final = re.compile("[0-9]{1,6}")  # it may be a date, too
 _TRANSIENT_STATUSES: Final = (429, 502, 503, 504)
 
 

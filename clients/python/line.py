@@ -23,7 +23,7 @@ from voicegate.protocol import audio_message, codec
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 from voicegate.protocol.delivery import Received, Sent
-from voicegate.protocol.errors import CloseCode, ProtocolViolation, UnknownType, means_only_the_socket
+from voicegate.protocol.errors import CloseCode, ProtocolViolation, means_only_the_socket
 
 # Text that the server has not acknowledged: more waits. Servers acknowledge long before that, so this is for
 # the time without a connection. Lower holds a writer up sooner, higher costs memory.
@@ -145,9 +145,6 @@ class Line:
                 reason = f"the server sent what this client cannot read: {violation.message}"
                 self._run_errand(self._socket.close(CloseCode.INVALID_DATA))
                 raise self._end(ConnectionLost(reason)) from violation
-            if message is None:
-                self._note_received(len(raw))
-                continue
             if isinstance(message, wire.Error) and message.context is UNSET:
                 self._last_words = f"{message.code}: {message.message}"
             if isinstance(message, wire.Ack):
@@ -156,7 +153,8 @@ class Line:
                 continue
             if not isinstance(message, wire.UNCOUNTED_OF_SERVER):
                 self._note_received(len(raw))
-            return message
+            if message is not None:
+                return message
 
     def _note_received(self, num_bytes: int) -> None:
         """A message that a server counts, of those that it may have to send again."""
@@ -260,9 +258,4 @@ class Line:
 
 def _read(raw: str | bytes) -> wire.ServerMessage | AudioMessage | None:
     """None: a newer server's, of a kind that is not known here."""
-    if isinstance(raw, bytes):
-        return audio_message.unpack(raw)
-    try:
-        return codec.decode_server(raw)
-    except UnknownType:
-        return None
+    return audio_message.unpack(raw) if isinstance(raw, bytes) else codec.read_server(raw)

@@ -13,7 +13,7 @@ _ENTITY: Final = re.compile(r"&(?:#\d{1,7}|#x[0-9A-Fa-f]{1,6}|[A-Za-z]{2,8});")
 _COMMENT: Final = re.compile(r"<!--[^<>]{0,400}-->")
 _MODEL_TAG: Final = re.compile(r"<\|[^<>|]{0,60}\|>")
 _TAG: Final = re.compile(
-    r"(?P<close></|<)(?!https?:)(?P<name>[A-Za-z][\w:.-]{0,40})(?P<rest>(?![\w:.-])(?:[^<>@\n]|(?<=[\"' ])@){0,200})>"
+    r"<(?P<slash>/?)(?!https?:)(?P<name>[A-Za-z][\w:.-]{0,40})(?P<rest>(?![\w:.-])(?:[^<>@\n]|(?<=[\"' ])@){0,200})>"
 )
 # HTML's, and those of speech (SSML). Others are rather what a reader is to put something in place of: <your-api-key>.
 _ELEMENT: Final = re.compile(
@@ -88,10 +88,11 @@ def _tag(match: re.Match[str]) -> str:
     """Nothing of a tag; the words of what only looks like one."""
     name, rest = match["name"], match["rest"].strip().removesuffix("/").strip()
     is_glued = match.start() > 0 and match.string[match.start() - 1].isalnum()
-    is_bare = rest == "" or "=" in rest
+    has_attributes = "=" in rest
     if _ELEMENT.fullmatch(name):
-        return match[0] if is_glued and not is_bare else " "  # "a<b and c>d" compares
-    if match["close"] == "</" or "=" in rest or (is_bare and not (is_glued or "-" in name)):
+        return match[0] if is_glued and rest and not has_attributes else " "  # "a<b and c>d" compares
+    is_name = bool(rest) or is_glued or "-" in name  # of what stands there: your key, String, your-key
+    if match["slash"] or has_attributes or not is_name:
         return " "
     return f" {name.replace('-', ' ')} {rest} "
 

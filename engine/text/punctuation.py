@@ -50,10 +50,10 @@ def tidy(text: str, *, keep_inner_stops: bool = False, keep_digit_marks: bool = 
             or (keep_digit_marks and word[-1].isdigit() and following[0].isdigit())
         ):
             parts.append(separator)
+        elif keep_inner_stops and separator.startswith(".,"):  # Inc., a company
+            parts.append("., " if following else ".,")
         else:
-            is_abbreviated = keep_inner_stops and separator.startswith(".,")  # Inc., a company
-            joint = "., " if following else ".,"
-            parts.append(joint if is_abbreviated else _joint(separator, word[-1], following))
+            parts.append(_joint(separator, word[-1], following))
     return "".join(parts)
 
 

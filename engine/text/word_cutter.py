@@ -42,7 +42,7 @@ _NEVER_FULL: Final = 1_000_000_000  # letters
 _ORDINAL: Final = re.compile(r"\d+(?:st|nd|rd|th)")
 _OF: Final = "of"
 _THE: Final = frozenset({"the", "The"})  # 5th of May, which is read with one of its own
-_INNER_NUMBER_MARKS: Final = tuple(".,:")
+_INNER_NUMBER_MARKS: Final = (".", ",", ":")
 _WHOLE_PRICE: Final = re.compile(r"[$€£]\d[\d,]*\.\d\d[.!?]")
 _MAY_NAME_CODE: Final = re.compile(rf"{CODE_WORD_START}\Z")
 
@@ -160,7 +160,7 @@ def _is_ended_by_mark(word: str) -> bool:
     if _is_ended_by_wide_mark(word) or _WHOLE_PRICE.fullmatch(word):
         return True
     stem, tail = split_tail(word)
-    may_go_on = stem[-1:].isdigit() and tail[:1] in _INNER_NUMBER_MARKS
+    may_go_on = stem[-1:].isdigit() and tail.startswith(_INNER_NUMBER_MARKS)
     return word_ending(word) is not Ending.NONE and not may_go_on and not _may_be_continued(word)
 
 

@@ -15,7 +15,7 @@ from voicegate.clients.python.address import stream_url
 from voicegate.clients.python.audio import duration_48k
 from voicegate.protocol import audio_message, codec
 from voicegate.protocol import messages as wire
-from voicegate.protocol.errors import ErrorCode, ProtocolViolation, UnknownType
+from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.messages import SUBPROTOCOL
 
 _NO_ROOM: Final = (ErrorCode.OVERLOADED.value, ErrorCode.TOO_MANY_CONTEXTS.value)
@@ -56,12 +56,7 @@ class NativePhrases:
         return [codec.encode(wire.Cancel(self._context, played_ms))]
 
     def take(self, raw: Frame) -> Chunk | Ended | None:
-        if isinstance(raw, bytes):
-            return self._take_audio(raw)
-        try:
-            return self._take(codec.decode_server(raw))
-        except UnknownType:
-            return None
+        return self._take_audio(raw) if isinstance(raw, bytes) else self._take(codec.read_server(raw))
 
     def hung_up(self) -> Ended | None:
         return None
@@ -74,7 +69,7 @@ class NativePhrases:
             return Chunk(duration_48k(message.packets, self._opened.format, self._opened.sample_rate))
         return pcm_chunk(b"".join(message.packets), self._opened.sample_rate)
 
-    def _take(self, message: wire.ServerMessage) -> Ended | None:
+    def _take(self, message: wire.ServerMessage | None) -> Ended | None:
         match message:
             case wire.Opened() if message.context == self._context:
                 self._opened = message

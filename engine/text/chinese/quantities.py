@@ -5,7 +5,6 @@ reads, but where their reading is not that of a count.
 """
 
 import re
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Final
 
@@ -18,23 +17,17 @@ from voicegate.engine.text.chinese.digits import (
 )
 from voicegate.engine.text.chinese.measures import CODE_WORDS, CURRENCIES, MAGNITUDES, ONLY_ATTACHED, UNITS
 from voicegate.engine.text.cleanup import PAUSE
-
-Match = re.Match[str]
-_Source = tuple[str, str | Callable[[Match], str]]
+from voicegate.engine.text.patterns import Match, Source, any_of, rules_of
 
 _HAN: Final = "[\u3400-\u4dbf\u4e00-\u9fff]"
 _NUMBER: Final = r"\d++(?:\.\d++)?+"
 _START: Final = r"(?<![A-Za-z\d.])"
 
 
-def _any_of(names: set[str]) -> str:
-    return "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-
-
-_SIGN: Final = _any_of(set(CURRENCIES))
-_MAGNITUDE: Final = rf"(?: ?(?P<magnitude>{_any_of(set(MAGNITUDES))})(?![A-Za-z]))?"
-_UNIT: Final = _any_of(set(UNITS))
-_SPACED_UNIT: Final = _any_of(set(UNITS) - ONLY_ATTACHED)
+_SIGN: Final = any_of(CURRENCIES)
+_MAGNITUDE: Final = rf"(?: ?(?P<magnitude>{any_of(MAGNITUDES)})(?![A-Za-z]))?"
+_UNIT: Final = any_of(UNITS)
+_SPACED_UNIT: Final = any_of(set(UNITS) - ONLY_ATTACHED)
 
 
 def _year(digits: str) -> str:
@@ -115,11 +108,11 @@ def _measure(match: Match) -> str:
     return match["number"] + UNITS[match["unit"] or match["spaced"]]
 
 
-_SEPARATED: Final[tuple[_Source, ...]] = (
+_SEPARATED: Final[tuple[Source, ...]] = (
     (r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])", lambda match: match[0].replace(",", "")),
     (rf"(?<=\d) +(?={_HAN})", ""),
 )
-_DATES_AND_TIMES: Final[tuple[_Source, ...]] = (
+_DATES_AND_TIMES: Final[tuple[Source, ...]] = (
     (r"(?<![\d-])(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)(?![\d-])", _date),
     (r"(?<![\d/])(?P<year>\d{4})/(?P<month>\d\d?)/(?P<day>\d\d?)(?![\d/])", _date),
     (r"(?<![\d.])(?P<year>\d{4})\.(?P<month>\d\d?)\.(?P<day>\d\d?)(?![\d.])", _date),
@@ -136,7 +129,7 @@ _DATES_AND_TIMES: Final[tuple[_Source, ...]] = (
     ),
     (r"(?<![\d:.])0?0:(?P<minutes>[0-5]\d)(?![\d:])", _midnight),
 )
-_CODES: Final[tuple[_Source, ...]] = (
+_CODES: Final[tuple[Source, ...]] = (
     (r"(?<![A-Za-z\d+.-])\+\d{1,3}(?:[ -]?\d{2,5}){2,5}(?![\d-])", _telephone),
     (r"(?<![A-Za-z\d.-])1[3-9]\d[ -]?\d{4}[ -]?\d{4}(?![\d-])", _telephone),
     (r"(?<![A-Za-z\d.-])(?:0\d{2,3}|\(0\d{2,3}\))[ -]?\d{3,4}[ -]?\d{4}(?![\d-])", _telephone),
@@ -152,7 +145,7 @@ _CODES: Final[tuple[_Source, ...]] = (
         _model_number,
     ),
 )
-_MEASURES: Final[tuple[_Source, ...]] = (
+_MEASURES: Final[tuple[Source, ...]] = (
     (rf"(?<![\d.])({_NUMBER})[-~](?={_NUMBER}%)", r"\1%到"),
     (r"(?<![\d/])24/7(?![\d/])", "全天候"),
     (r"(血压[^\d\n]{0,4})(\d{2,3})/(?=\d{2,3}(?![\d/]))", lambda match: f"{match[1]}{say_count(match[2])}{PAUSE}"),
@@ -167,7 +160,7 @@ _MEASURES: Final[tuple[_Source, ...]] = (
     (rf"({_NUMBER})‰", r"千分之\1"),
     (rf"(?<![A-Za-z\d)%°])-({_NUMBER})%", r"负百分之\1"),
 )
-_SIGNS: Final[tuple[_Source, ...]] = (
+_SIGNS: Final[tuple[Source, ...]] = (
     # Only where digits are tight: "5 - 3" is a difference.
     (r"(?<=\d)-(?=\d{1,9} {0,3}=)", "减"),
     (r"(?:(?<=[摄华]氏度)|(?<=公[斤里])|(?<=[厘毫千]米)|(?<=小时)|(?<=分钟))[-~](?=\d)", "到"),
@@ -198,9 +191,7 @@ _SIGNS: Final[tuple[_Source, ...]] = (
     (rf"(?<={_HAN})/(?={_HAN})", PAUSE),
     (r"(?<![\d.第])2点(?!\d)|(?<![\d.第])2点(?=\d{1,2}分)", "两点"),
 )
-_RULES: Final = tuple(
-    (re.compile(pattern), reading) for pattern, reading in _SEPARATED + _DATES_AND_TIMES + _CODES + _MEASURES + _SIGNS
-)
+_RULES: Final = rules_of(_SEPARATED + _DATES_AND_TIMES + _CODES + _MEASURES + _SIGNS)
 
 
 def write_quantities(text: str) -> str:

@@ -38,6 +38,7 @@ MONTHS: Final = (
     "November",
     "December",
 )
+WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTH_BY_NAME: Final = {
     **{month.lower(): month for month in MONTHS},
     **{month[:3].lower(): month for month in MONTHS},
@@ -113,6 +114,9 @@ ABBREVIATIONS: Final[dict[str, Abbreviation]] = {
         mins="minutes",
         tsp="teaspoon",
         tbsp="tablespoon",
+    ),
+    **_table(
+        Kind.MAY_END,
         ext="extension",
         apt="apartment",
         avg="average",

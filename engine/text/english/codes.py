@@ -1,20 +1,12 @@
 """Numbers that count nothing -> English words: telephones, PINs, seats, versions. Pure; rules as in `quantities`."""
 
 import re
-from collections.abc import Callable
 from typing import Final
 
 from voicegate.engine.text.cleanup import PAUSE
 from voicegate.engine.text.english import numbers
 from voicegate.engine.text.english.abbreviations import ABBREVIATIONS, MONTH_BY_NAME, STATES, Kind
-
-Match = re.Match[str]
-Source = tuple[str, str | Callable[[Match], str]]
-
-
-def any_of(names: set[str]) -> str:
-    return "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-
+from voicegate.engine.text.patterns import Match, Source, any_of
 
 _NUMBERED: Final = {
     spelling
@@ -80,7 +72,7 @@ def _place(match: Match) -> str:
 
 
 CODES: Final[tuple[Source, ...]] = (
-    (r"\bCO2\b", "C O two"),
+    (r"\bCO2\b", "C O two"),  # a formula that everybody spells
     (r"(?<![\w-])\+\d{7,15}(?!\d)", _phone),
     (r"(?<![\w.-])(?:\+\d{1,3}[ .-]?|1[ .-])?(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4}(?![\d-])", _phone),
     (r"(?<![\w-])\+\d{1,3}(?:[ .-]\(?\d{1,5}\)?){2,5}(?![\d-])", _phone),
@@ -92,7 +84,7 @@ CODES: Final[tuple[Source, ...]] = (
     (rf"\b(?P<name>(?:{_CODE_NAMES})(?: is| are)?:? )(?P<digits>\d{{3,}}+)(?![\w%]|[.,:/-]\d)", _code),
     (rf"\b(?P<name>(?:[Cc]all|[Dd]ial|[Tt]ext) )(?P<digits>{_SERVICES})(?![\w%]|[.,:/-]\d)", _code),
     (r"(?<![\w.,:/$€£#-])(?P<name>)(?P<digits>911)(?![\w%/-]|[.,:]\d| [a-z]{2,20}s\b)", _code),
-    (rf"\b(?P<name>(?:{any_of(set(STATES))}) )(?P<digits>\d{{5}})(?![\w%]|[.,:/]\d)", _code),
+    (rf"\b(?P<name>(?:{any_of(STATES)}) )(?P<digits>\d{{5}})(?![\w%]|[.,:/]\d)", _code),
     (rf"\b(?P<name>{_PLACES}) (?P<number>\d{{1,4}})(?P<letter>[A-Z])\b", _place),
     (r"(?<![\w.])(?P<v>)(?P<parts>\d++(?:\.\d++){2,}+)", _version),
     (r"(?<!\w)(?P<v>[vV])\.?(?P<parts>\d++(?:\.\d++)*+)", _version),

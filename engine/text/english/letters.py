@@ -6,7 +6,9 @@ Takes tidied text without digits (`punctuation.tidy`, inner stops kept); what it
 import re
 from typing import Final
 
+from voicegate.engine.text.english import numbers
 from voicegate.engine.text.english.abbreviations import ABBREVIATIONS, STATES, Kind, opens_sentence
+from voicegate.engine.text.patterns import any_of
 
 _VOWELS: Final = frozenset("AEIOUY")
 _MAX_SPELLED_LETTERS: Final = 5  # longer words in capitals are shouted, not spelled
@@ -24,23 +26,13 @@ _SPELLED: Final = re.compile(
     "AC|AI|AKA|API|AR|ASAP|AWS|CEO|CFO|CI|CIA|CIO|CLI|COO|CTO|DIY|EOD|EPA|ER|EST|ETA|EU|EV|FAQ|FYI|HIV|ICU|ID"
     "|IDE|IP|IPO|IQ|IRS|LA|LED|MIT|NGO|NY|NYC|OS|PST|QA|ROI|SEO|SUV|TA|UCLA|UFO|UI|UK|UN|UPS|URL|US|USA|UV|UX|VIP"
 )
+_ROMANS: Final = ("II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII", "XIII", "XIV", "XV", "XVI")
+_ROMAN: Final = {roman: value for value, roman in enumerate(_ROMANS, start=2)}
 _READ: Final = {
     "OK": "okay",
     "JSON": "jason",
     "JPEG": "jay peg",
-    "II": "two",
-    "III": "three",
-    "IV": "four",
-    "VI": "six",
-    "VII": "seven",
-    "VIII": "eight",
-    "IX": "nine",
-    "XI": "eleven",
-    "XII": "twelve",
-    "XIII": "thirteen",
-    "XIV": "fourteen",
-    "XV": "fifteen",
-    "XVI": "sixteen",
+    **{roman: numbers.say_integer(str(value)) for roman, value in _ROMAN.items() if len(roman) > 1},
     "EUR": "euros",
     "WWI": "World War one",
     "WWII": "World War two",
@@ -51,30 +43,12 @@ _RULERS: Final = (
     "|Napoleon|Nicholas|Otto|Paul|Peter|Philip|Pius|Benedict|Gregory|Richard|William|Wilhelm"
 )
 # "I" is nearly always whoever speaks.
-_REGNAL: Final = {
-    "II": "second",
-    "III": "third",
-    "IV": "fourth",
-    "V": "fifth",
-    "VI": "sixth",
-    "VII": "seventh",
-    "VIII": "eighth",
-    "IX": "ninth",
-    "X": "tenth",
-    "XI": "eleventh",
-    "XII": "twelfth",
-    "XIII": "thirteenth",
-    "XIV": "fourteenth",
-    "XV": "fifteenth",
-    "XVI": "sixteenth",
-    "XVIII": "eighteenth",
-}
+_REGNAL: Final = {roman: numbers.say_ordinal(str(value)) for roman, value in (_ROMAN | {"XVIII": 18}).items()}
 # Behind a comma these are, as often, something else.
 _OTHER_THAN_STATES: Final = frozenset({"OK", "HI", "OH", "ME", "MA", "PA", "ID", "LA", "AR", "CT", "MD", "MS"})
 _STATE_CODES: Final = "|".join(sorted(set(STATES) - _OTHER_THAN_STATES))
 
-_NAMES: Final = "|".join(re.escape(name) for name in sorted(ABBREVIATIONS, key=len, reverse=True))
-_ABBREVIATION: Final = re.compile(rf"(?<![\w.'-])({_NAMES})\.(?![\w'-])", re.IGNORECASE)
+_ABBREVIATION: Final = re.compile(rf"(?<![\w.'-])({any_of(ABBREVIATIONS)})\.(?![\w'-])", re.IGNORECASE)
 _DOTTED: Final = re.compile(r"(?<![\w.'-])([A-Za-z](?:\.[A-Za-z])+|[Pp]h\.[Dd])(\.?)(?![\w'-])")
 _WITHOUT_STOP: Final = re.compile(r"\b(Dr|Mr|Mrs|Ms|Prof|vs|PhD)\b(?![.'-])")
 _INITIAL: Final = re.compile(r"(?<!\b[A-Z] )\b([A-HJ-Z])\.(?= [A-Z])")

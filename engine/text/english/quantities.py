@@ -9,15 +9,16 @@ from typing import Final
 
 from voicegate.engine.text.english import numbers
 from voicegate.engine.text.english.abbreviations import MONTH_BY_NAME, MONTHS, opens_sentence
-from voicegate.engine.text.english.codes import CODES, Match, Source, any_of
+from voicegate.engine.text.english.codes import CODES
 from voicegate.engine.text.english.measures import CURRENCIES, MAGNITUDES, ONLY_ATTACHED, PER, UNITS
+from voicegate.engine.text.patterns import Match, Source, any_of, rules_of
 
 # Of two digits: '99 is 1999, '24 is 2024 (POSIX strptime %y: from 69 on).
 _FIRST_YEAR_OF_1900S: Final = 69
 
 _START: Final = r"(?<![\w.])(?<!\d,)"  # of a number that stands alone
 _NUMBER: Final = r"\d++(?:,\d{3}(?!\d))*+(?:\.\d++)?+"
-_MONTH: Final = rf"(?P<month>{any_of({name.title() for name in MONTH_BY_NAME})})\b\.?"
+_MONTH: Final = rf"(?P<month>{any_of(name.title() for name in MONTH_BY_NAME)})\b\.?"
 _DAY: Final = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?(?![\d:%/]|[.,]\d)"
 _UNTIL: Final = r"(?:-(?P<until>\d{1,2})(?:st|nd|rd|th)?(?![\d:%/-]|[.,]\d))?"
 _YEAR: Final = r"(?:,? (?P<year>\d{4})(?![\d:%/]|[.,]\d))?"
@@ -161,7 +162,7 @@ _BETWEEN: Final[tuple[Source, ...]] = (
     (r"(?<![\d/.-])(\d{1,2})-(?=\d/\d{1,2}(?![\d/]))", r"\1 "),  # 1-1/2 cups
     (r"(?<=\dh) ?(\d{1,2})m(?![\w/])", r" \1 min"),
     (
-        rf"(?<![\d.,])(\d[\d.,]*+(?:[kKMB]\b)?(?: ?[A-Za-z]{{1,20}})?)/(?P<per>{any_of(set(PER))})(?![\w/-])",
+        rf"(?<![\d.,])(\d[\d.,]*+(?:[kKMB]\b)?(?: ?[A-Za-z]{{1,20}})?)/(?P<per>{any_of(PER)})(?![\w/-])",
         lambda match: f"{match[1]} per {PER[match['per']]}",
     ),
     (r"(?<![\d/.])(\d{1,3}\.\d)/(\d{1,3})(?![\d/]|\.\d)", r"\1 out of \2"),
@@ -203,7 +204,7 @@ _MEASURES: Final[tuple[Source, ...]] = (
         _measured_fraction,
     ),
     (
-        rf"{_START}(?P<number>{_NUMBER})(?:(?P<unit>{any_of(set(UNITS))})(?![\w/])"
+        rf"{_START}(?P<number>{_NUMBER})(?:(?P<unit>{any_of(UNITS)})(?![\w/])"
         rf"| (?P<spaced>{any_of(set(UNITS) - ONLY_ATTACHED)})(?![\w/]|\.\w))(?:\.(?= [a-z]))?",
         _measure,
     ),
@@ -226,11 +227,7 @@ _PLAIN: Final[tuple[Source, ...]] = (
     (r"(?<![\w.])(\.\d++)", lambda match: f" {numbers.say_number(match[1])} "),
     (_NUMBER, lambda match: f" {numbers.say_plain(match[0])} "),
 )
-_RULES: Final = tuple(
-    (re.compile(pattern), reading)
-    for pattern, reading in _BETWEEN + _DATES_AND_TIMES + CODES + _RANGES_AND_SIGNS + _MEASURES + _PLAIN
-)
-
+_RULES: Final = rules_of(_BETWEEN + _DATES_AND_TIMES + CODES + _RANGES_AND_SIGNS + _MEASURES + _PLAIN)
 
 _DIGIT: Final = re.compile(r"\d")
 _SLASH_DATE: Final = re.compile(r"(?<![\d/])(?P<first>\d\d?)/(?P<second>\d\d?)/(?P<year>\d{4}|\d\d)(?![\d/])")

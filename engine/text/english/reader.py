@@ -4,18 +4,23 @@ import re
 from typing import Final
 
 from voicegate.engine.text.cleanup import PAUSE
-from voicegate.engine.text.english.abbreviations import ABBREVIATIONS
+from voicegate.engine.text.english.abbreviations import ABBREVIATIONS, WEEKDAYS
 from voicegate.engine.text.english.letters import read_letters
 from voicegate.engine.text.english.quantities import read_quantities
+from voicegate.engine.text.patterns import any_of
 from voicegate.engine.text.punctuation import tidy
 
-_WEEKDAYS: Final = {
-    day[:3]: day for day in ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-}
-_WEEKDAY: Final = rf"({'|'.join(_WEEKDAYS)})(?:r?s)?(?:day|nesday|urday)?\b\.?"
+_WEEKDAY_BY_START: Final = {day[:3]: day for day in WEEKDAYS}
+_WEEKDAY: Final = rf"({any_of(_WEEKDAY_BY_START)})(?:r?s)?(?:day|nesday|urday)?\b\.?"
 _MONEY: Final = "[$€£]"
+
+
+def _days(match: re.Match[str]) -> str:
+    return f"{_WEEKDAY_BY_START[match[1]]} to {_WEEKDAY_BY_START[match[2]]}"
+
+
 _BEFORE_NUMBERS: Final = (
-    (re.compile(rf"\b{_WEEKDAY} ?- ?{_WEEKDAY}"), lambda match: f"{_WEEKDAYS[match[1]]} to {_WEEKDAYS[match[2]]}"),
+    (re.compile(rf"\b{_WEEKDAY} ?- ?{_WEEKDAY}"), _days),
     (re.compile(r"(?<=\w) ?<= ?(?=[\w$€£-])"), " ≤ "),
     (re.compile(r"(?<=\w) ?>= ?(?=[\w$€£-])"), " ≥ "),
     (re.compile(r"(?<=\w) ?!= ?(?=[\w$€£-])"), " ≠ "),

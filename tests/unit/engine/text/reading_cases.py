@@ -244,7 +244,7 @@ ENGLISH_TEXT = [
     ("Step 1: do it", "Step one: do it"),
     ("1) one", "one. one"),
 ]
-# what agents say all day, and a reader of another vendor's stumbled over
+# what agents say all day: codes, hours, prices, menus, recipes, formulas
 AGENTS = [
     ("Open 9am-5pm.", "Open nine A M to five P M."),
     ("9:00 AM – 5:00 PM", "nine A M to five P M"),
