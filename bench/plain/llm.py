@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import torch
 
 from voicegate.engine.llm.backend import LlmPrompt, SequenceRequest
-from voicegate.engine.llm.feed import Item, Table
+from voicegate.engine.llm.feed import Rows
 from voicegate.engine.llm.model import BODY, HEAD, SPEECH_TABLE, check_state_dict
 from voicegate.engine.llm.sequence import Unistream
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
@@ -126,24 +126,28 @@ class TransformersLlm:
         generator = torch.Generator(self._device).manual_seed(seed)
         cache = None
         while (feed := sequence.feed) is not None:
-            logits, cache = self.logits(feed.items, cache)
+            logits, cache = self.logits(feed.rows, cache)
             drawn = self._draw(logits, sequence.decoded, generator, ignore_eos=feed.ignore_eos)
             token = sequence.advance(drawn)
             if token is not None:
                 yield token
 
     @torch.inference_mode()
-    def logits(self, items: Sequence[Item], cache: Any) -> tuple[torch.Tensor, Any]:
-        """[num_speech_rows] float32 behind the last of `items`, and the cache with them; None: it is the first call."""
-        output = self._body(inputs_embeds=self._embed(items)[None], past_key_values=cache, use_cache=True)
+    def logits(self, rows: Rows, cache: Any) -> tuple[torch.Tensor, Any]:
+        """[num_speech_rows] float32 behind the last of `rows`, and the cache with them; None: it is the first call."""
+        output = self._body(inputs_embeds=self._embed(rows)[None], past_key_values=cache, use_cache=True)
         logits = torch.nn.functional.linear(output.last_hidden_state[0, -1], self._head)
         return logits.float(), output.past_key_values
 
-    def _embed(self, items: Sequence[Item]) -> torch.Tensor:
+    def _embed(self, rows: Rows) -> torch.Tensor:
         """[N, hidden]: a look-up for every run of ids of one table."""
-        tables = {Table.TEXT: self._text_table, Table.SPEECH: self._speech_table}
-        runs = [(table, [id_ for _, id_ in run]) for table, run in groupby(items, key=lambda item: item[0])]
-        return torch.cat([tables[table][torch.tensor(ids, device=self._device)] for table, ids in runs])
+        first_speech_row = self._config.vocab_size
+        tables = {False: (self._text_table, 0), True: (self._speech_table, first_speech_row)}
+        embedded = []
+        for is_speech, run in groupby(rows.tolist(), key=lambda row: row >= first_speech_row):
+            table, first_row = tables[is_speech]
+            embedded.append(table[torch.tensor([row - first_row for row in run], device=self._device)])
+        return torch.cat(embedded)
 
     @torch.inference_mode()
     def _draw(

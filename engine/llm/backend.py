@@ -6,7 +6,7 @@ has made is fetched with `poll`. Ids are plain ints: text ids index the text tab
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from voicegate.engine.device.watcher import Waker
@@ -58,6 +58,14 @@ class LlmPrompt:
 
     text_ids: tuple[int, ...] = ()
     speech_ids: tuple[int, ...] = ()
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.text_ids, self.speech_ids)))
+
+    def __hash__(self) -> int:
+        """Once: what is kept of a prompt is looked up by it, and a device waits meanwhile."""
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,10 @@ from collections import deque
 from collections.abc import Iterable
 from enum import Enum
 
+import numpy as np
+
 from voicegate.engine.llm.backend import InvalidRequest, LlmPrompt
-from voicegate.engine.llm.feed import Feed, Item, SequenceState, Table, check_instruction, speech_items, text_items
+from voicegate.engine.llm.feed import Feed, SequenceState, check_instruction
 from voicegate.engine.model.config import LlmConfig
 
 
@@ -71,7 +73,7 @@ class Bistream:
         self._text = list(prompt.text_ids[instruction_end:])  # looked at, not fed
         self._prompt_speech = list(prompt.speech_ids)
         # Upstream's lm_input: gathered for the next forward, or what the last forward before a fill was fed.
-        self._input: list[Item] = [(Table.SPEECH, config.sos_id), *text_items(prompt.text_ids[:instruction_end])]
+        self._input = [self._speech_row(config.sos_id), *prompt.text_ids[:instruction_end]]
         block_tokens = config.mix_ratio[1]
         self._next_fill = block_tokens - len(prompt.speech_ids) % block_tokens  # index into `decoded`
         self._is_in_final_phase = False
@@ -110,7 +112,7 @@ class Bistream:
         if self._num_emitted == self._max_tokens:
             self.state = SequenceState.TRUNCATED
         else:
-            self._input = [(Table.SPEECH, token)]
+            self._input = [self._speech_row(token)]
             self._set_feed()
         return token
 
@@ -154,7 +156,7 @@ class Bistream:
         while self._prompt_speech:
             if len(self._text) < num_text:
                 return False
-            self._input += [*self._take_text(num_text), *speech_items(self._prompt_speech[:num_speech])]
+            self._input += [*self._take_text(num_text), *map(self._speech_row, self._prompt_speech[:num_speech])]
             del self._prompt_speech[:num_speech]
         if self.decoded or self._waits_for_first_text:
             if len(self._text) < num_text:
@@ -163,8 +165,8 @@ class Bistream:
             self._input = unfed + self._take_text(num_text)
         return True
 
-    def _take_text(self, count: int) -> list[Item]:
-        taken = text_items(self._text[:count])
+    def _take_text(self, count: int) -> list[int]:
+        taken = self._text[:count]
         del self._text[:count]
         return taken
 
@@ -177,23 +179,28 @@ class Bistream:
             limit = self._config.stop.max_length(self._num_text_tokens, num_spoken=self._num_emitted)
             self._max_tokens = limit if self._max_tokens is None else min(limit, self._max_tokens)
         late_speech = self._untangle_prompt() if self._policy is BistreamPolicy.ROBUST else []
-        task = (Table.SPEECH, self._config.task_id)
+        task = self._speech_row(self._config.task_id)
         self._input = [*self._input, *self._take_text(len(self._text)), task, *late_speech]
         self._set_feed()
 
-    def _untangle_prompt(self) -> list[Item]:
+    def _untangle_prompt(self) -> list[int]:
         """The whole prompt speech, taken out of the input again, where the text did not suffice to interleave it."""
         if not self._prompt_speech:
             return []
         sos, *gathered = self._input  # nothing has been fed yet
-        self._input = [sos, *(item for item in gathered if item[0] is Table.TEXT)]
-        taken = [item for item in gathered if item[0] is Table.SPEECH]
-        return [*taken, *speech_items(self._prompt_speech)]
+        first_speech_row = self._speech_row(0)
+        self._input = [sos, *(row for row in gathered if row < first_speech_row)]
+        taken = [row for row in gathered if row >= first_speech_row]
+        return [*taken, *map(self._speech_row, self._prompt_speech)]
 
     def _set_feed(self) -> None:
         self.state = SequenceState.RUNNABLE
+        rows = np.array(self._input, np.int32)
         if self._is_in_final_phase:
-            self.feed = Feed(tuple(self._input), ignore_eos=False)
+            self.feed = Feed(rows, ignore_eos=False)
         else:
             is_forced_fill = len(self.decoded) == self._next_fill
-            self.feed = Feed(tuple(self._input), ignore_eos=True, is_forced_fill=is_forced_fill)
+            self.feed = Feed(rows, ignore_eos=True, is_forced_fill=is_forced_fill)
+
+    def _speech_row(self, speech_id: int) -> int:
+        return self._config.vocab_size + speech_id

@@ -14,8 +14,8 @@ from voicegate.engine.llm.backend import (
     UnknownSequence,
 )
 from voicegate.engine.llm.bistream import BistreamPolicy
-from voicegate.engine.llm.feed import SequenceState
-from voicegate.engine.llm.requests import check_text_ids, growing, make_sequence, streaming
+from voicegate.engine.llm.feed import SequenceState, check_text_ids
+from voicegate.engine.llm.requests import growing, make_sequence, streaming
 from voicegate.engine.llm.sequence import Growing, LlmSequence
 from voicegate.engine.llm.slots import Slots
 from voicegate.engine.model.config import LlmConfig

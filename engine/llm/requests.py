@@ -1,9 +1,8 @@
 """What every backend asks of a request before it takes a slot, and the sequence that it makes of it. No torch."""
 
-from collections.abc import Sequence
-
 from voicegate.engine.llm.backend import InvalidRequest, SequenceRequest
 from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
+from voicegate.engine.llm.feed import check_text_ids, prompt_rows
 from voicegate.engine.llm.sequence import Growing, LlmSequence, Unistream
 from voicegate.engine.model.config import LlmConfig
 
@@ -12,8 +11,8 @@ def make_sequence(config: LlmConfig, request: SequenceRequest, policy: BistreamP
     """Raises InvalidRequest for what the model cannot do."""
     if request.max_tokens is not None and request.max_tokens < 1:
         raise InvalidRequest(f"max_tokens is {request.max_tokens}; it must be at least 1")
-    check_text_ids(config, (*request.prompt.text_ids, *request.text_ids))
-    _check_ids("speech", request.prompt.speech_ids, config.num_speech_rows)
+    check_text_ids(config, request.text_ids)
+    prompt_rows(config, request.prompt)
     if request.is_growing:
         return Growing(config, request.prompt, max_tokens=request.max_tokens)
     if not request.is_streaming:
@@ -21,11 +20,6 @@ def make_sequence(config: LlmConfig, request: SequenceRequest, policy: BistreamP
     sequence = Bistream(config, request.prompt, policy=policy, max_tokens=request.max_tokens)
     sequence.push_text(request.text_ids)
     return sequence
-
-
-def check_text_ids(config: LlmConfig, text_ids: Sequence[int]) -> None:
-    """Raises InvalidRequest for ids that the text table lacks."""
-    _check_ids("text", text_ids, config.vocab_size)
 
 
 def streaming(sequence_id: int, sequence: LlmSequence) -> Bistream:
@@ -40,9 +34,3 @@ def growing(sequence_id: int, sequence: LlmSequence) -> Growing:
     if not isinstance(sequence, Growing):
         raise InvalidRequest(f"sequence {sequence_id} is not growing: it is not read again")
     return sequence
-
-
-def _check_ids(kind: str, ids: Sequence[int], limit: int) -> None:
-    if ids and (min(ids) < 0 or max(ids) >= limit):  # hundreds of a prompt, at each sequence's beginning
-        wrong = [id_ for id_ in ids if not 0 <= id_ < limit]
-        raise InvalidRequest(f"{kind} ids must lie in 0..{limit - 1}; these do not: {wrong[:5]}")

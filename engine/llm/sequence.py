@@ -4,20 +4,20 @@ All kinds show the next forward as `feed` and take the token that was sampled fr
 Layouts and quirks are upstream's (cosyvoice/llm/llm.py: Qwen2LM.inference, inference_bistream).
 """
 
+import numpy as np
+
 from voicegate.engine.llm.backend import InvalidRequest, LlmPrompt
 from voicegate.engine.llm.bistream import Bistream
 from voicegate.engine.llm.feed import (
     Feed,
-    Item,
+    Rows,
     SequenceState,
-    Table,
     audible,
-    before_text,
-    behind_text,
     check_instruction,
     ends_speech,
-    speech_items,
-    text_items,
+    prompt_rows,
+    speech_rows,
+    text_rows,
 )
 from voicegate.engine.model.config import LlmConfig
 
@@ -29,8 +29,9 @@ class Unistream:
         self, config: LlmConfig, prompt: LlmPrompt, text_ids: tuple[int, ...], *, max_tokens: int | None = None
     ) -> None:
         """Raises InvalidRequest where the model wants <|endofprompt|> and neither text has it."""
-        text = prompt.text_ids + text_ids
-        check_instruction(config, text)
+        around = prompt_rows(config, prompt)
+        if not around.is_instructed:
+            check_instruction(config, text_ids)
         self.decoded: list[int] = []  # what the sampler's repetition window looks at
         self.failure: str | None = None
         self._config = config
@@ -38,9 +39,9 @@ class Unistream:
         self.min_tokens = config.stop.min_tokens_per_text_token * len(text_ids)
         max_length = config.stop.max_length(len(text_ids))
         self.max_tokens = max_length if max_tokens is None else min(max_length, max_tokens)
-        items = (*before_text(config, prompt), *text_items(text_ids), *behind_text(config, prompt))
-        self.layout = items  # what is fed before the first token
-        self.feed: Feed | None = Feed(items, ignore_eos=self.min_tokens > 0) if text_ids else None
+        # What is fed before the first token.
+        self.layout = np.concatenate((around.before_text, text_rows(text_ids), around.behind_text))
+        self.feed: Feed | None = Feed(self.layout, ignore_eos=self.min_tokens > 0) if text_ids else None
         self.state = SequenceState.RUNNABLE if text_ids else SequenceState.FINISHED
 
     def advance(self, token: int | None) -> int | None:
@@ -54,7 +55,7 @@ class Unistream:
         if len(self.decoded) == self.max_tokens:
             self.state = SequenceState.TRUNCATED
         else:
-            self.feed = Feed(((Table.SPEECH, token),), ignore_eos=len(self.decoded) < self.min_tokens)
+            self.feed = Feed(speech_rows(self._config, (token,)), ignore_eos=len(self.decoded) < self.min_tokens)
         return audible(self._config, token)
 
 
@@ -73,12 +74,11 @@ class Growing:
         self.min_tokens = 0
         self.max_tokens = 0  # in all: where this reading pauses, or where the speech is cut off
         self._config = config
-        self._prompt = prompt
-        self._before_text, self._behind_text = before_text(config, prompt), behind_text(config, prompt)
+        self._around = prompt_rows(config, prompt)
         self._text_ids: tuple[int, ...] = ()  # of the last reading
         self._limit = max_tokens
         self._is_complete = False
-        self.layout: tuple[Item, ...] = ()  # what the last reading fed before its first token
+        self.layout: Rows = text_rows(())  # what the last reading fed before its first token
         self._num_kept: int | None = None  # of what was fed before that, until its first token is there
 
     def read(self, text_ids: tuple[int, ...], *, until: int | None) -> None:
@@ -93,8 +93,8 @@ class Growing:
             raise InvalidRequest("a growing sequence cannot be read without text")
         if until is not None and until <= len(self.decoded):
             raise InvalidRequest(f"{len(self.decoded)} tokens are spoken; a reading until {until} would add none")
-        text = self._prompt.text_ids + text_ids
-        check_instruction(self._config, text)
+        if not self._around.is_instructed:
+            check_instruction(self._config, text_ids)
         self._is_complete = until is None
         stop = self._config.stop
         self.min_tokens = stop.min_tokens_per_text_token * len(text_ids) if self._is_complete else 0
@@ -104,18 +104,14 @@ class Growing:
             self.state = SequenceState.TRUNCATED
             return
         num_before = len(self.layout)
-        self.layout = (
-            *self._before_text,
-            *text_items(text_ids),
-            *self._behind_text,
-            *speech_items(self.decoded),
-        )
+        spoken = speech_rows(self._config, self.decoded)
+        self.layout = np.concatenate((self._around.before_text, text_rows(text_ids), self._around.behind_text, spoken))
         self._num_kept = self._num_common(text_ids, num_before)
         self._text_ids = text_ids
         self.state = SequenceState.RUNNABLE
 
     def _num_common(self, text_ids: tuple[int, ...], num_before: int) -> int:
-        """How many items the layout shares with the one before, of so many; never all: the last is sampled from."""
+        """How many rows the layout shares with the one before, of so many; never all: the last is sampled from."""
         if not num_before:
             return 0
         if text_ids == self._text_ids:
@@ -123,7 +119,7 @@ class Growing:
         pairs = zip(self._text_ids, text_ids, strict=False)
         num_shorter = min(len(self._text_ids), len(text_ids))
         num_text = next((index for index, (one, other) in enumerate(pairs) if one != other), num_shorter)
-        return len(self._before_text) + num_text
+        return len(self._around.before_text) + num_text
 
     @property
     def feed(self) -> Feed | None:
@@ -132,7 +128,7 @@ class Growing:
             return None
         is_reading = self._num_kept is not None
         return Feed(
-            self.layout[self._num_kept :] if is_reading else ((Table.SPEECH, self.decoded[-1]),),
+            self.layout[self._num_kept :] if is_reading else speech_rows(self._config, self.decoded[-1:]),
             ignore_eos=len(self.decoded) < self.min_tokens,
             num_kept=self._num_kept,
             forbids_end=not self._is_complete,

@@ -1,12 +1,11 @@
 """The samplers of one device with what each remembers of a slot's sequence, behind one protocol."""
 
-from collections.abc import Iterable
 from typing import Protocol, assert_never
 
 import numpy as np
 import torch
 
-from voicegate.engine.llm.feed import Item, Table
+from voicegate.engine.llm.feed import Rows
 from voicegate.engine.llm.penalty_sampler import RepetitionPenaltySampler
 from voicegate.engine.llm.sampler import RepetitionAwareSampler
 from voicegate.engine.llm.slots import SlotNumbers
@@ -19,7 +18,7 @@ class SlotSampler(Protocol):
     def begin(self, slot: int) -> None:
         """Another sequence has the slot: forget the last one."""
 
-    def note_fed(self, slot: int, items: Iterable[Item]) -> None:
+    def note_fed(self, slot: int, rows: Rows) -> None:
         """All that the sequence is fed, before the draw that follows it."""
 
     def note_decoded(self, slot: int, place: int, token: int) -> None:
@@ -58,7 +57,7 @@ class _RepetitionAware:
     def begin(self, slot: int) -> None:
         self._history[slot] = _NO_ID
 
-    def note_fed(self, slot: int, items: Iterable[Item]) -> None:
+    def note_fed(self, slot: int, rows: Rows) -> None:
         pass
 
     def note_decoded(self, slot: int, place: int, token: int) -> None:
@@ -87,14 +86,15 @@ class _RepetitionPenalty:
     ) -> None:
         self._sampler = RepetitionPenaltySampler(sampling, config, device=device)
         self._seen = np.zeros((num_slots, config.num_table_rows), dtype=np.bool_)
+        self._first_speech_row = config.vocab_size
         self._num_ids = config.num_speech_rows
         self._device = device
 
     def begin(self, slot: int) -> None:
         self._seen[slot] = False
 
-    def note_fed(self, slot: int, items: Iterable[Item]) -> None:
-        self._seen[slot, [id_ for table, id_ in items if table is Table.SPEECH]] = True
+    def note_fed(self, slot: int, rows: Rows) -> None:
+        self._seen[slot, rows[rows >= self._first_speech_row] - self._first_speech_row] = True
 
     def note_decoded(self, slot: int, place: int, token: int) -> None:
         pass  # it is fed before the next draw, unless it is fill, which never is

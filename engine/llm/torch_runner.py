@@ -14,7 +14,7 @@ from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
 from voicegate.engine.device.one_thread import OneThread
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
 from voicegate.engine.llm.bistream import BistreamPolicy
-from voicegate.engine.llm.feed import Feed, Table
+from voicegate.engine.llm.feed import Feed
 from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
 from voicegate.engine.llm.live_sequences import Live, LiveSequences
 from voicegate.engine.llm.model import LlmModel, num_products
@@ -53,7 +53,6 @@ class TorchLlmRunner(LiveSequences):
         is_cpu = self._device.type == "cpu"
         self._num_lines_of_one_thread = _ONE_THREADS_PRODUCTS // num_products(config) if is_cpu else 0
         self._model = LlmModel(config, state_dict, device=device, dtype=dtype, packs_half_weights=packs_half_weights)
-        self._first_row = {Table.TEXT: 0, Table.SPEECH: self._model.first_speech_row}
         self._cache = KvCache(
             config,
             num_slots=num_slots,
@@ -79,12 +78,12 @@ class TorchLlmRunner(LiveSequences):
             feed = live.sequence.feed
             if feed is None:
                 continue  # ended by itself before anything was fed
-            error = self._lack_of_room(live, len(feed.items))
+            error = self._lack_of_room(live, len(feed.rows))
             if error is None:
                 work.append((live, feed))
             else:
                 errors[live.sequence_id] = error
-        num_lines = sum(len(feed.items) for _, feed in work)
+        num_lines = sum(len(feed.rows) for _, feed in work)
         with OneThread() if num_lines <= self._num_lines_of_one_thread else nullcontext():
             tokens = self._sample(work, self._forward(work)) if work else {}
         return [self._output(live, self._advance(live, tokens), error=errors.get(live.sequence_id)) for live in lives]
@@ -92,11 +91,11 @@ class TorchLlmRunner(LiveSequences):
     def _forward(self, work: list[_Work]) -> torch.Tensor:
         """Feed everyone's feed; [len(work), hidden] at each one's last position."""
         lengths = self._slots.lengths
-        spans = [Span(live.slot, int(lengths[live.slot]), len(feed.items)) for live, feed in work]
-        fed = [self._first_row[table] + id_ for _, feed in work for table, id_ in feed.items]
+        spans = [Span(live.slot, int(lengths[live.slot]), len(feed.rows)) for live, feed in work]
+        fed = np.concatenate([feed.rows for _, feed in work], dtype=np.int64)
         for live, feed in work:
-            self._sampler.note_fed(live.slot, feed.items)
-        embeddings = self._model.embed(torch.tensor(fed, device=self._device))
+            self._sampler.note_fed(live.slot, feed.rows)
+        embeddings = self._model.embed(torch.from_numpy(fed).to(self._device))
         hidden = self._model.forward(embeddings, RaggedAttention(self._cache, spans))
         for span in spans:
             lengths[span.slot] += span.length

@@ -34,7 +34,7 @@ from voicegate.engine.llm.cuda.body import DecoderBody
 from voicegate.engine.llm.cuda.config import CudaLlmConfig, TileTable, default_tiles
 from voicegate.engine.llm.cuda.runner import CudaLlmRunner
 from voicegate.engine.llm.cuda.weights import DecoderWeights
-from voicegate.engine.llm.feed import Feed, SequenceState, Table
+from voicegate.engine.llm.feed import Feed, SequenceState
 from voicegate.engine.llm.penalty_sampler import RepetitionPenaltySampler
 from voicegate.engine.llm.runner import LaunchedStep
 from voicegate.engine.llm.sampler import RepetitionAwareSampler
@@ -85,10 +85,10 @@ class CudaGreedy:
         self.scores: list[torch.Tensor] = []
 
     def feed(self, feed: Feed) -> None:
-        first, count = GOLDEN_CONFIG.vocab_size, len(feed.items)
+        count = len(feed.rows)
         words = np.zeros(self.body.layout.num_words, np.int32)
         lines = self.body.layout.lines(words, count)
-        lines[:, 0] = [id_ + (first if table is Table.SPEECH else 0) for table, id_ in feed.items]
+        lines[:, 0] = feed.rows
         lines[:, 2] = self.length + np.arange(count)
         self.body.layout.samples(words, 1)[0, :3] = [count - 1, 0, packing.IS_FRESH]
         self.body.work.copy_(torch.from_numpy(words))

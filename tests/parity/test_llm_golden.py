@@ -10,6 +10,7 @@ from tests.support.golden import golden_state_dict, load_arrays
 from tests.unit.engine.llm.support import (
     EOS,
     FILL,
+    fed_ids,
     golden_llm_config,
     golden_prompt,
     ids,
@@ -18,7 +19,7 @@ from tests.unit.engine.llm.support import (
     run_unistream,
 )
 from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
-from voicegate.engine.llm.feed import Feed, SequenceState, Table
+from voicegate.engine.llm.feed import Feed, SequenceState
 from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
 from voicegate.engine.llm.model import LlmModel
 from voicegate.engine.llm.sampler import RepetitionAwareSampler
@@ -66,8 +67,8 @@ class Greedy:
         self.scores: list[torch.Tensor] = []  # as the sampler sees them, [num_speech_rows] each
 
     def feed(self, feed: Feed) -> None:
-        rows = [id_ + (self.model.first_speech_row if table is Table.SPEECH else 0) for table, id_ in feed.items]
-        self.embeddings.append(self.model.embed(torch.tensor(rows)))
+        rows = torch.from_numpy(feed.rows)
+        self.embeddings.append(self.model.embed(rows))
         span = Span(0, self.length, len(rows))
         self.hidden.append(self.model.forward(self.embeddings[-1], RaggedAttention(self.cache, [span])))
         self.length += len(rows)
@@ -111,7 +112,7 @@ def test_unistream_without_prompt_speech(model: LlmModel) -> None:
     greedy = Greedy(model)
     recording = run_unistream(uni("uni_noprompt", max_tokens=6), greedy, greedy.feed)
     assert recording.yielded == GOLDEN["uni_noprompt.tokens"].tolist()
-    assert [id_ for _, id_ in recording.fed] == GOLDEN["uni_noprompt.fed_ids"].tolist()
+    assert fed_ids(CONFIG, recording.fed) == GOLDEN["uni_noprompt.fed_ids"].tolist()
     assert recording.fed_lens == GOLDEN["uni_noprompt.fed_lens"].tolist()
 
 

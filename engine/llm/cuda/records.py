@@ -8,6 +8,7 @@ import numpy as np
 
 from voicegate.engine.llm.cuda import packing
 from voicegate.engine.llm.cuda.packing import LINE_WORDS, SAMPLE_WORDS, Words
+from voicegate.engine.llm.feed import Rows
 from voicegate.engine.llm.slots import SlotNumbers, Slots
 
 _LAST_NUMBER = 2**31 - 1  # a sequence's in its slot; 0 is the padding's
@@ -44,7 +45,7 @@ class Records:
         self._slots.lengths[slots] += 1
         return lines
 
-    def feed_lines(self, slot: int, table_rows: list[int]) -> Words:
+    def feed_lines(self, slot: int, table_rows: Rows) -> Words:
         """Line records [n, LINE_WORDS] that feed these table rows. Counts them as fed."""
         lines = np.empty((len(table_rows), LINE_WORDS), np.int32)
         lines[:, 0] = table_rows

@@ -21,7 +21,7 @@ from voicegate.engine.llm.cuda.packing import Words
 from voicegate.engine.llm.cuda.records import Records
 from voicegate.engine.llm.cuda.steps import CudaStep, Member
 from voicegate.engine.llm.cuda.weights import DecoderWeights
-from voicegate.engine.llm.feed import SequenceState, Table, ends_speech
+from voicegate.engine.llm.feed import SequenceState, ends_speech
 from voicegate.engine.llm.live_sequences import Live, LiveSequences
 from voicegate.engine.llm.sequence import Growing, Unistream
 from voicegate.engine.model.config import LlmConfig, Sampling
@@ -206,13 +206,10 @@ class CudaLlmRunner(LiveSequences):
         feed = sequence.feed
         if feed is None:
             return nothing, None  # ended by itself before anything was fed
-        member.error = self._lack_of_room(live, len(feed.items))
+        member.error = self._lack_of_room(live, len(feed.rows))
         if member.error is not None:
             return nothing, None
-        first_speech_row, text = self._config.vocab_size, Table.TEXT
-        lines = self._records.feed_lines(
-            slot, [id_ if table is text else id_ + first_speech_row for table, id_ in feed.items]
-        )
+        lines = self._records.feed_lines(slot, feed.rows)
         if isinstance(sequence, Unistream | Growing):
             self._begin_decoding(live, sequence, forbids_end=feed.forbids_end)
             return lines, self._records.first_sample(slot)

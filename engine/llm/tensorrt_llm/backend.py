@@ -19,7 +19,8 @@ from voicegate.engine.llm.backend import (
     SequenceRequest,
 )
 from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
-from voicegate.engine.llm.requests import check_text_ids, growing, make_sequence, streaming
+from voicegate.engine.llm.feed import check_text_ids
+from voicegate.engine.llm.requests import growing, make_sequence, streaming
 from voicegate.engine.llm.tensorrt_llm.config import TensorrtLlmConfig
 from voicegate.engine.llm.tensorrt_llm.executor import LegExecutor
 from voicegate.engine.llm.tensorrt_llm.legs import LeggedSequence, LegNews

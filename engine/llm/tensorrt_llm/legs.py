@@ -7,8 +7,10 @@ vocabulary's here (engine/model/qwen2.py), and the sequence's own state machine 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
-from voicegate.engine.llm.feed import SequenceState, Table
+from voicegate.engine.llm.feed import SequenceState
 from voicegate.engine.llm.sequence import Growing, Unistream
 from voicegate.engine.model.config import LlmConfig
 from voicegate.engine.model.qwen2 import MergedVocabulary
@@ -68,8 +70,9 @@ class LeggedSequence:
 
     def lay_out(self) -> None:
         """Take over what the sequence feeds first: at its beginning, and whenever it has been read."""
-        first = {Table.TEXT: 0, Table.SPEECH: self._vocabulary.first_speech_id}
-        self._ids = [first[table] + id_ for table, id_ in self.sequence.layout]
+        rows, first_speech_row = self.sequence.layout, self._config.vocab_size
+        moved = rows + (self._vocabulary.first_speech_id - first_speech_row)
+        self._ids = np.where(rows < first_speech_row, rows, moved).tolist()
         self._forbids_end = self.sequence.feed is not None and self.sequence.feed.forbids_end
 
     def next_leg(self) -> Leg | None:

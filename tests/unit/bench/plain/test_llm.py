@@ -7,7 +7,7 @@ from tests.support.golden import TINY_MODEL_DIR
 from voicegate.bench.plain.llm import PlainLlmKind, TransformersLlm, draw, nucleus
 from voicegate.bench.plain.system import PlainSpeaker
 from voicegate.engine.llm.backend import LlmPrompt
-from voicegate.engine.llm.feed import Item, Table
+from voicegate.engine.llm.feed import Rows, speech_rows
 from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
 from voicegate.engine.llm.model import LlmModel
 from voicegate.engine.llm.sampler import RepetitionAwareSampler
@@ -38,17 +38,15 @@ def speaker() -> PlainSpeaker:
 
 
 @torch.inference_mode()
-def engine_logits(model: ModelConfig, state_dict: dict[str, torch.Tensor], feeds: list[list[Item]]) -> torch.Tensor:
+def engine_logits(model: ModelConfig, state_dict: dict[str, torch.Tensor], feeds: list[Rows]) -> torch.Tensor:
     """[len(feeds), num_speech_rows] of the network that the engine's runners are."""
     network = LlmModel(model.llm, state_dict, packs_half_weights=False)
     cache = KvCache(model.llm, num_slots=1, max_positions=200, device="cpu", dtype=torch.float32)
-    first_row = {Table.TEXT: 0, Table.SPEECH: network.first_speech_row}
     rows, num_fed = [], 0
-    for items in feeds:
-        attention = RaggedAttention(cache, [Span(0, num_fed, len(items))])
-        fed = torch.tensor([first_row[table] + id_ for table, id_ in items])
-        rows.append(network.logits(network.forward(network.embed(fed), attention)[-1:])[0])
-        num_fed += len(items)
+    for fed in feeds:
+        attention = RaggedAttention(cache, [Span(0, num_fed, len(fed))])
+        rows.append(network.logits(network.forward(network.embed(torch.from_numpy(fed)), attention)[-1:])[0])
+        num_fed += len(fed)
     return torch.stack(rows)
 
 
@@ -58,11 +56,11 @@ def test_transformers_compute_what_the_engine_computes(model: ModelConfig, state
     speech = torch.randint(model.llm.speech_token_size, (52,), generator=ids).tolist()
     sequence = Unistream(model.llm, LlmPrompt(text[:9], tuple(speech[:40])), text[9:])
     assert sequence.feed is not None
-    feeds = [list(sequence.feed.items), *([(Table.SPEECH, token)] for token in speech[40:])]
+    feeds = [sequence.feed.rows, *(speech_rows(model.llm, (token,)) for token in speech[40:])]
     llm = TransformersLlm(model, state_dict, device=CPU, dtype=torch.float32)
     cache, rows = None, []
-    for items in feeds:
-        logits, cache = llm.logits(items, cache)
+    for fed in feeds:
+        logits, cache = llm.logits(fed, cache)
         rows.append(logits)
     # Logits are about 5 in size.
     torch.testing.assert_close(torch.stack(rows), engine_logits(model, state_dict, feeds), rtol=0, atol=2e-4)

@@ -11,7 +11,7 @@ import torch
 from tests.support.golden import tiny_config, weight
 from voicegate.engine.llm.backend import LlmPrompt, SequenceOutput
 from voicegate.engine.llm.bistream import Bistream
-from voicegate.engine.llm.feed import Feed, SequenceState, Table
+from voicegate.engine.llm.feed import Feed, SequenceState
 from voicegate.engine.llm.runner import LlmRunner
 from voicegate.engine.llm.sequence import LlmSequence, Unistream
 from voicegate.engine.model.config import LlmConfig
@@ -101,6 +101,11 @@ def golden_prompt(golden: Arrays, trace: str) -> LlmPrompt:
     return LlmPrompt(ids(golden[f"{trace}.prompt_text"]), ids(golden[f"{trace}.prompt_speech"]))
 
 
+def fed_ids(config: LlmConfig, rows: Iterable[int]) -> list[int]:
+    """Text and speech ids alike."""
+    return [row - config.vocab_size if row >= config.vocab_size else row for row in rows]
+
+
 # (the feed, number of the sampling call, from 0) -> token
 Sampler = Callable[[Feed, int], int]
 
@@ -109,14 +114,15 @@ Sampler = Callable[[Feed, int], int]
 class Recording:
     """One run of a sequence, in the golden traces' terms."""
 
-    fed: list[tuple[Table, int]] = field(default_factory=list)
+    fed: list[int] = field(default_factory=list)  # rows of the joint table
     fed_lens: list[int] = field(default_factory=list)
     yielded: list[int] = field(default_factory=list)
     masked: list[int] = field(default_factory=list)  # per sampling call: the id that ignore_eos masks, or -1
 
     def assert_equals(self, golden: Arrays, trace: str) -> None:
-        assert [table.value for table, _ in self.fed] == golden[f"{trace}.fed_kind"].tolist()
-        assert [id_ for _, id_ in self.fed] == golden[f"{trace}.fed_ids"].tolist()
+        config = golden_llm_config()
+        assert [int(row >= config.vocab_size) for row in self.fed] == golden[f"{trace}.fed_kind"].tolist()
+        assert fed_ids(config, self.fed) == golden[f"{trace}.fed_ids"].tolist()
         assert self.fed_lens == golden[f"{trace}.fed_lens"].tolist()
         assert self.yielded == golden[f"{trace}.yielded"].tolist()
         assert self.masked == golden[f"{trace}.masked"].tolist()
@@ -129,8 +135,8 @@ def advance_once(
     """Record and feed `sequence.feed`, sample unless it forces a fill, and take what comes of it."""
     feed = sequence.feed
     assert feed is not None
-    recording.fed += feed.items
-    recording.fed_lens.append(len(feed.items))
+    recording.fed += feed.rows.tolist()
+    recording.fed_lens.append(len(feed.rows))
     on_feed(feed)
     token = None
     if not feed.is_forced_fill:

@@ -13,7 +13,7 @@ from tests.unit.engine.llm.support import (
     scripted,
 )
 from voicegate.engine.llm.backend import InvalidRequest, LlmPrompt
-from voicegate.engine.llm.feed import SequenceState, Table
+from voicegate.engine.llm.feed import SequenceState, speech_rows
 from voicegate.engine.llm.sequence import Growing, Unistream
 
 pytestmark = pytest.mark.unit
@@ -32,12 +32,9 @@ def speak(sequence: Growing, tokens: list[int]) -> None:
         sequence.advance(token)
 
 
-def speech(*ids: int) -> tuple[tuple[Table, int], ...]:
-    return tuple((Table.SPEECH, each) for each in ids)
-
-
-def text(*ids: int) -> tuple[tuple[Table, int], ...]:
-    return tuple((Table.TEXT, each) for each in ids)
+def speech(*ids: int) -> list[int]:
+    rows: list[int] = speech_rows(CONFIG, ids).tolist()
+    return rows
 
 
 def test_waits_until_it_is_read_and_pauses_where_it_was_told() -> None:
@@ -53,13 +50,13 @@ def test_a_reading_has_the_words_known_by_then_and_the_speech_made_so_far() -> N
     sequence = growing()
     sequence.read((21, 22), until=2)
     assert sequence.feed is not None
-    assert sequence.feed.items == (*speech(SOS), *text(11, END_OF_PROMPT, 12, 21, 22), *speech(TASK, 101, 102))
+    assert sequence.feed.rows.tolist() == [*speech(SOS), 11, END_OF_PROMPT, 12, 21, 22, *speech(TASK, 101, 102)]
     assert sequence.feed.num_kept == 0
     speak(sequence, [1, 2])
     sequence.read((21, 22, 23), until=5)
     # What is the same at the beginning stays: sos, the prompt's text and the words known then.
     assert sequence.feed.num_kept == 6
-    assert sequence.feed.items == (*text(23), *speech(TASK, 101, 102, 1, 2))
+    assert sequence.feed.rows.tolist() == [23, *speech(TASK, 101, 102, 1, 2)]
 
 
 @pytest.mark.parametrize("second", [(21, 22), (21, 22, 23), (21, 29, 23), (29,), (21,), (101, 102)])
@@ -71,12 +68,12 @@ def test_what_stays_is_all_that_two_readings_begin_with_but_for_the_last_positio
     sequence = growing()
     sequence.read(first, until=num_spoken)
     speak(sequence, [101, 102, 3][:num_spoken])
-    before = sequence.layout
+    before = sequence.layout.tolist()
     sequence.read(second, until=num_spoken + 1)
-    now, feed = sequence.layout, sequence.feed
+    now, feed = sequence.layout.tolist(), sequence.feed
     assert feed is not None
     assert feed.num_kept is not None
-    assert now[: feed.num_kept] + feed.items == now
+    assert now[: feed.num_kept] + feed.rows.tolist() == now
     num_common = next((n for n, (one, other) in enumerate(zip(before, now, strict=False)) if one != other), len(before))
     assert feed.num_kept == min(num_common, len(now) - 1)
 
@@ -88,7 +85,7 @@ def test_a_word_that_is_read_differently_later_is_fed_again() -> None:
     sequence.read((21, 29, 23), until=5)
     assert sequence.feed is not None
     assert sequence.feed.num_kept == 5
-    assert sequence.feed.items == (*text(29, 23), *speech(TASK, 101, 102, 1, 2))
+    assert sequence.feed.rows.tolist() == [29, 23, *speech(TASK, 101, 102, 1, 2)]
 
 
 def test_the_same_text_again_feeds_the_last_position_at_least() -> None:
@@ -97,7 +94,7 @@ def test_the_same_text_again_feeds_the_last_position_at_least() -> None:
     speak(sequence, [1])
     sequence.read((21,), until=2)
     assert sequence.feed is not None
-    assert sequence.feed.items == speech(1)
+    assert sequence.feed.rows.tolist() == speech(1)
     assert sequence.feed.num_kept == 8
 
 

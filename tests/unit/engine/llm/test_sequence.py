@@ -17,6 +17,7 @@ from tests.unit.engine.llm.support import (
     Recording,
     Sampler,
     advance_once,
+    fed_ids,
     golden_llm_config,
     golden_prompt,
     ids,
@@ -27,7 +28,7 @@ from tests.unit.engine.llm.support import (
 )
 from voicegate.engine.llm.backend import InvalidRequest, LlmPrompt
 from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
-from voicegate.engine.llm.feed import SequenceState, Table
+from voicegate.engine.llm.feed import SequenceState, speech_rows
 from voicegate.engine.llm.sequence import Growing, Unistream
 from voicegate.engine.model.config import StopRule
 
@@ -76,8 +77,8 @@ def uni(text: tuple[int, ...] | None = None, **options: Any) -> Unistream:
 
 def test_unistream_feeds_what_upstream_feeds() -> None:
     recording = run_unistream(uni(max_tokens=24), scripted(GOLDEN["uni.tokens"].tolist()))
-    assert [table.value for table, _ in recording.fed] == GOLDEN["uni.fed_kind"].tolist()
-    assert [id_ for _, id_ in recording.fed] == GOLDEN["uni.fed_ids"].tolist()
+    assert [int(row >= CONFIG.vocab_size) for row in recording.fed] == GOLDEN["uni.fed_kind"].tolist()
+    assert fed_ids(CONFIG, recording.fed) == GOLDEN["uni.fed_ids"].tolist()
     assert recording.fed_lens == GOLDEN["uni.fed_lens"].tolist()
     assert recording.yielded == GOLDEN["uni.tokens"].tolist()
 
@@ -127,18 +128,18 @@ def test_a_model_without_instructions_has_the_same_layout_without_one() -> None:
     config = replace(CONFIG, end_of_prompt_id=None)
     sequence = Unistream(config, LlmPrompt((1, 2), (7, 8)), (3, 4))
     assert sequence.feed is not None
-    assert [id_ for _, id_ in sequence.feed.items] == [SOS, 1, 2, 3, 4, TASK, 7, 8]
+    assert fed_ids(CONFIG, sequence.feed.rows) == [SOS, 1, 2, 3, 4, TASK, 7, 8]
 
 
 def test_a_model_that_may_do_without_instructions_takes_texts_of_both_kinds() -> None:
     config = replace(CONFIG, needs_end_of_prompt=False)
     for prompt_text in ((1, 2), (*INSTRUCTION, 1, 2)):
         sequence = Unistream(config, LlmPrompt(prompt_text, (7, 8)), (3, 4))
-        assert [id_ for _, id_ in sequence.layout] == [SOS, *prompt_text, 3, 4, TASK, 7, 8]
+        assert fed_ids(CONFIG, sequence.layout) == [SOS, *prompt_text, 3, 4, TASK, 7, 8]
         bistream = Bistream(replace(config, mix_ratio=(2, 3)), LlmPrompt(prompt_text, (7, 8, 9)))
         bistream.push_text([3])
         assert bistream.feed is not None
-        assert [id_ for _, id_ in bistream.feed.items] == [SOS, *prompt_text, 7, 8, 9]
+        assert fed_ids(CONFIG, bistream.feed.rows) == [SOS, *prompt_text, 7, 8, 9]
 
 
 EOS_ALONE = StopRule(is_eos_alone=True, min_tokens_per_text_token=0, max_tokens_per_text_token=None, max_tokens=7)
@@ -154,7 +155,7 @@ def test_where_eos_alone_ends_speech_other_special_ids_are_fed_and_not_heard(is_
     recording = Recording()
     run_until_stuck(sequence, scripted([10, FILL, 11, EOS]), recording)
     assert (recording.yielded, sequence.state) == ([10, 11], SequenceState.FINISHED)
-    assert recording.fed[-3:] == [(Table.SPEECH, 10), (Table.SPEECH, FILL), (Table.SPEECH, 11)]
+    assert recording.fed[-3:] == speech_rows(CONFIG, (10, FILL, 11)).tolist()
     assert recording.masked == [-1] * 4  # no least length
 
 
@@ -228,7 +229,7 @@ def test_a_text_block_that_was_answered_by_no_speech(policy: str, repeated: list
     prompt = LlmPrompt((*INSTRUCTION, *range(40, 45)), (1,) * 15)
     sequence = Bistream(CONFIG, prompt, policy=BistreamPolicy(policy))
     recording = run_bistream(sequence, range(20, 27), scripted([*range(15), FILL, 30, EOS]))
-    fed = [id_ for _, id_ in recording.fed]
+    fed = fed_ids(CONFIG, recording.fed)
     start = [SOS, *INSTRUCTION, *range(40, 45), *[1] * 15]
     assert fed == [*start, *range(15), 20, 21, 22, 23, 24, *repeated, 25, 26, TASK, 30]
 
@@ -246,7 +247,7 @@ def test_without_prompt_speech_robust_waits_for_the_first_text_block(
     sequence = Bistream(CONFIG, LlmPrompt(INSTRUCTION), policy=BistreamPolicy(policy))
     recording = run_bistream(sequence, range(20, 27), scripted([*range(15), EOS]))
     assert recording.fed_lens[:3] == fed_lens
-    assert [id_ for _, id_ in recording.fed][:23] == [SOS, *INSTRUCTION, *fed]
+    assert fed_ids(CONFIG, recording.fed)[:23] == [SOS, *INSTRUCTION, *fed]
 
 
 def test_robust_without_prompt_speech_says_short_text_in_the_final_phase() -> None:
@@ -255,7 +256,7 @@ def test_robust_without_prompt_speech_says_short_text_in_the_final_phase() -> No
     assert sequence.state is SequenceState.WAITING
     sequence.end_text()
     assert sequence.feed is not None
-    assert [id_ for _, id_ in sequence.feed.items] == [SOS, *INSTRUCTION, 5, 6, 7, 8, TASK]
+    assert fed_ids(CONFIG, sequence.feed.rows) == [SOS, *INSTRUCTION, 5, 6, 7, 8, TASK]
 
 
 @pytest.mark.parametrize(
@@ -275,7 +276,7 @@ def test_robust_keeps_the_prompt_speech_of_text_too_short_to_interleave(
     unistream = Unistream(CONFIG, prompt, text)
     assert sequence.feed is not None
     assert unistream.feed is not None
-    assert sequence.feed.items == unistream.feed.items
+    assert sequence.feed.rows.tolist() == unistream.feed.rows.tolist()
 
 
 def test_robust_policy_limits_the_final_phase() -> None:
@@ -321,7 +322,7 @@ def test_bistream_without_instructions_interleaves_all_of_the_prompts_text() -> 
     sequence = Bistream(config, LlmPrompt((1, 2), (7, 8, 9)))
     sequence.push_text([3])
     assert sequence.feed is not None
-    assert [id_ for _, id_ in sequence.feed.items] == [SOS, 1, 2, 7, 8, 9]
+    assert fed_ids(CONFIG, sequence.feed.rows) == [SOS, 1, 2, 7, 8, 9]
 
 
 @given(
@@ -378,6 +379,6 @@ def test_robust_bistream_always_ends_and_feeds_all_text_in_order(
     sequence = Bistream(CONFIG, LlmPrompt((*INSTRUCTION, *prompt_text), (1,) * num_prompt_speech))
     recording = run_bistream(sequence, text, by_call(seed))
     assert sequence.state in (SequenceState.FINISHED, SequenceState.TRUNCATED)
-    fed_text = tuple(id_ for table, id_ in recording.fed if table is Table.TEXT)
+    fed_text = tuple(row for row in recording.fed if row < CONFIG.vocab_size)
     assert fed_text == ((*INSTRUCTION, *prompt_text, *text) if text else ())
     assert all(token < CONFIG.speech_token_size for token in recording.yielded)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from tests.unit.engine.llm.support import run_unistream, scripted, small_llm_config
+from tests.unit.engine.llm.support import fed_ids, run_unistream, scripted, small_llm_config
 from voicegate.engine.interface import BadRequest, EngineInfo, Unsupported, check_instruct
 from voicegate.engine.llm.backend import LlmPrompt
 from voicegate.engine.llm.bistream import Bistream
@@ -106,7 +106,7 @@ def test_the_prefix_counts_as_text_in_unistreams_limits() -> None:
     sequence.push_text(text_ids)
     sequence.end_text()
     assert sequence.feed is not None
-    assert [id_ for _, id_ in sequence.feed.items] == [
+    assert fed_ids(config, sequence.feed.rows) == [
         config.sos_id, 1, 2, config.end_of_prompt_id, 5, config.task_id
     ]  # fmt: skip
 
