@@ -231,11 +231,14 @@ class EngineCore:
                 pass
 
     def _fetch(self) -> None:
+        token2wav = self._pipeline.token2wav
         for clause, output in self._pipeline.fetch_tokens():
             utterance = self._roster.owner(clause)
             if utterance is not None:
                 self._attempt(utterance, self._take_output, utterance, clause, output)
-        for clause, samples in self._pipeline.token2wav.fetch_samples(self._attempt_together):
+        if (nearly := token2wav.take_nearly_heard()) and (utterance := self._roster.owner(nearly)):
+            self._attempt(utterance, utterance.expect_sound, nearly)
+        for clause, samples in token2wav.fetch_samples(self._attempt_together):
             self._change(self._roster.owner(clause), self._speaking.take_samples, clause, samples)
 
     def _take_output(self, utterance: Utterance, clause: Clause, output: SequenceOutput) -> None:

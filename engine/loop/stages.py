@@ -22,6 +22,10 @@ class ReadyVoice:
     voice: Voice
     llm_prompt: PassPrompt
     flow_prompt: PreparedPrompt
+    tokens_per_letter: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tokens_per_letter", self.voice.tokens_per_letter())
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,7 @@ class Token2wav:
         self._rendered: deque[_Rendered] = deque()
         self._rests: list[_Rest] = []
         self._early_end: Mark | None = None  # of the block that was begun early last
+        self._nearly_heard: tuple[Clause, Mark] | None = None  # before the last step of a first block alone
 
     # --- batches of blocks ------------------------------------------------------------------------------------
 
@@ -118,8 +119,14 @@ class Token2wav:
         """The next Euler steps of a batch; behind the last one the vocoder follows, then `fetch_samples`."""
         batch = self._batches[number]
 
+        is_alone = self._is_concurrent and batch.is_first and len(batch.clauses) == len(self._batches) == 1
+
         def advance() -> bool:
             self.num_steps += 1
+            if is_alone and batch.flow_batch.num_steps_left == 1:
+                # Who sleeps until it is heard wakes up here, and is quick when it is.
+                self._nearly_heard = batch.clauses[0], self._lane.mark()
+                self._waker.watch(self._nearly_heard[1])
             return batch.flow_batch.advance()
 
         if self._launch(advance, num_rows=len(batch.clauses), num_steps=batch.num_steps_at_once):
@@ -255,6 +262,13 @@ class Token2wav:
         """Whether some are launched to their end and have not been fetched."""
         return any(rendered.is_first for rendered in self._rendered)
 
+    def take_nearly_heard(self) -> Clause | None:
+        """Whose first samples come within a moment, where it is alone; once."""
+        if self._nearly_heard is None or not self._nearly_heard[1].is_reached:
+            return None
+        (clause, _), self._nearly_heard = self._nearly_heard, None
+        return clause
+
     def wait(self) -> None:
         """Until everything launched is done, but for what was begun early and is nobody's batch yet."""
         for _, end in self._solving:
@@ -272,7 +286,6 @@ class Token2wav:
             self._vocode_rests(attempt)
         while self._rendered and self._rendered[0].mark.is_reached:
             rendered = self._rendered.popleft()
-            self._tally.took("vocoder", rendered.mark.seconds_since(rendered.begin))
             rows = zip(rendered.clauses, rendered.renderings, rendered.samples, rendered.are_final, strict=True)
             for clause, rendering, samples, is_final in rows:
                 clause.awaits_samples = False
@@ -284,3 +297,4 @@ class Token2wav:
                 if is_final:
                     clause.state = ClauseState.SPOKEN
                 yield clause, samples.numpy()[num_heard:]
+            self._tally.took("vocoder", rendered.mark.seconds_since(rendered.begin))  # behind what somebody waits for

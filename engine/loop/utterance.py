@@ -87,7 +87,7 @@ class Utterance:
         self._outlet = outlet
         self._pre_skip_48k = pre_skip_48k
         self.pace = WriterPace()
-        self.tokens_per_letter = voice.voice.tokens_per_letter()
+        self.tokens_per_letter = voice.tokens_per_letter
         self._words = WordTimes(self.tokens_per_letter * units.MS_PER_TOKEN / request.speed, feed.pronunciation)
         self._packet_samples = units.ms_to_samples(request.audio.frame_ms)
         self._num_samples = 0  # handed to the outlet, silence that fills packets at flushes among them
@@ -184,6 +184,10 @@ class Utterance:
         return due_s if self.deadline_s is None else max(due_s, self.deadline_s - lead_s)
 
     # --- audio ------------------------------------------------------------------------------------------------
+
+    def expect_sound(self, clause: Clause) -> None:
+        """Its first comes within a moment: what can be done before it is there is done."""
+        self._words.expect(clause.decided_text, clause.char_start)
 
     def deliver(self, samples: npt.NDArray[np.float32], now_s: float) -> None:
         """Samples [n] at SAMPLE_RATE_HZ, in order, on their way to the listener."""

@@ -38,6 +38,7 @@ log = structlog.get_logger()
 
 # Between two questions whether there is room for latecomers.
 _ASK_AGAIN_S: Final = 0.02
+_SUBMISSION: Final = msgspec.json.Decoder(Submission)
 _OF_UTTERANCES: Final = frozenset({Command.PUSH, Command.FLUSH, Command.END, Command.NOTE, Command.CANCEL})
 
 
@@ -87,7 +88,7 @@ class Orders:
         utterance_id = self._utterances.get(number, UtteranceId(""))  # it may have ended: then calls are nothing
         match command:
             case Command.SUBMIT:
-                self._submit(number, msgspec.json.decode(body, type=Submission))
+                self._submit(number, _SUBMISSION.decode(body))
             case Command.PUSH:
                 engine.push_text(utterance_id, body.decode())
             case Command.FLUSH:

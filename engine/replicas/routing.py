@@ -56,6 +56,7 @@ class RoutingEngine:
         self._voices = SharedVoices()
         self._crew: Crew | None = None
         self._live: dict[UtteranceId, tuple[Replica, int]] = {}  # and how much text each was given
+        self._info: EngineInfo | None = None  # as it was told last
         self._events: asyncio.Queue[EngineEvent | None] = asyncio.Queue()
         self._stop_reason: str | None = "the engine has not been started"
         self._running: asyncio.Task[None] | None = None
@@ -68,7 +69,12 @@ class RoutingEngine:
     def info(self) -> EngineInfo:
         if self._crew is None or self._crew.info is None:
             raise EngineStopped(self._stop_reason or "the engine is still starting")
-        return dataclasses.replace(self._crew.info, voices=self._voices.infos, max_utterances=self._crew.max_utterances)
+        voices, max_utterances = self._voices.infos, self._crew.max_utterances
+        known = self._info  # asked for with each message
+        if known is None or known.voices != voices or known.max_utterances != max_utterances:
+            known = dataclasses.replace(self._crew.info, voices=voices, max_utterances=max_utterances)
+            self._info = known
+        return known
 
     @property
     def unready_reason(self) -> str | None:

@@ -62,7 +62,7 @@ class Voice:
         return self.num_tokens / letters if letters else _DEFAULT_MS_PER_LETTER / units.MS_PER_TOKEN
 
 
-@lru_cache(maxsize=256)  # asked for with every utterance
+@lru_cache(maxsize=256)  # asked for with every instruction
 def _letters_of(transcript: str) -> int:
     return spoken_letters(transcript)
 

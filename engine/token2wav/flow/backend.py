@@ -131,6 +131,10 @@ def check_batch(streams: Sequence[FlowStream]) -> None:
 class FlowBatch(Protocol):
     """The next block of each of several streams."""
 
+    @property
+    def num_steps_left(self) -> int:
+        """Euler steps to come."""
+
     def advance(self) -> bool:
         """One Euler step for all rows; True when it was the last. On a GPU it is only launched."""
 

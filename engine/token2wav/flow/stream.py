@@ -125,7 +125,7 @@ class BlockSolve(Protocol):
 
 
 class EarlySolve(BlockSolve, Protocol):
-    """`advance` has nothing left to launch."""
+    """Of its steps all but the last are under way: who asks for that one can have a mark before it."""
 
     def has_taken(self, stream: BlockStream) -> bool:
         """Whether the tokens that it took are the stream's. Waits for the device to have taken them."""
@@ -210,6 +210,10 @@ class BlockBatch:
     def streams(self) -> list[BlockStream]:
         """Those still in it, in the order of `begin`."""
         return [stream for stream in self._streams if stream is not None]
+
+    @property
+    def num_steps_left(self) -> int:
+        return self._num_steps - self._step
 
     @property
     def is_done(self) -> bool:

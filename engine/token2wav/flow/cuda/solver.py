@@ -171,12 +171,13 @@ class CudaSolver:
         try:
             buffers.send_early(foreseen.staged, row.block, first_draws)
             self.graphs.run((place, Pass.BEGIN))
-            for _ in range(self._model.schedule.num_steps):
+            num_ahead = self._model.schedule.num_steps - 1
+            for _ in range(num_ahead):
                 self.graphs.run((place, Pass.STEP))
         except BaseException:
             self._free.append(number)
             raise
-        return CudaEarlySolve(self, place, view, buffers.taken)
+        return CudaEarlySolve(self, place, view, buffers.taken, num_ahead=num_ahead)
 
     def _place(self, rows: Sequence[BlockRow]) -> _Place:
         """Of a batch that begins next. Raises ValueError for more rows than fit one."""
@@ -236,12 +237,18 @@ class CudaSolve:
 class CudaEarlySolve(CudaSolve):
     """Implements EarlySolve."""
 
-    def __init__(self, solver: CudaSolver, place: _Place, view: BatchView, taken: TakenTokens) -> None:
+    def __init__(
+        self, solver: CudaSolver, place: _Place, view: BatchView, taken: TakenTokens, *, num_ahead: int
+    ) -> None:
         super().__init__(solver, place, view, [0])
         self._taken = taken
+        self._num_ahead = num_ahead  # steps that are under way, and were not asked for
 
     def advance(self) -> None:
-        """All steps are under way."""
+        if self._num_ahead:
+            self._num_ahead -= 1
+        else:
+            super().advance()
 
     def has_taken(self, stream: BlockStream) -> bool:
         return self._taken.are(stream.next_window(TOKENS_PER_BLOCK))

@@ -27,8 +27,10 @@ from voicegate.engine.interface import (
     UtteranceRequest,
 )
 from voicegate.engine.llm.stepped import SteppedLlm
+from voicegate.engine.loop.clause import Clause
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.stages import Stages
+from voicegate.engine.loop.utterance import Utterance
 from voicegate.engine.policy import launch_length
 from voicegate.engine.token2wav.flow.stream import BlockStream
 from voicegate.engine.token2wav.vocoder.backend import VocoderBackend, VocoderJob, VocoderStream
@@ -269,6 +271,29 @@ def test_a_whole_texts_first_block_meets_no_step_that_it_does_not_need(
     lanes.engine.run()
     assert isinstance(lanes.heard(subject).end, Done)
     assert lanes.heard(subject).pcm == HandDrivenEngine().speak("alone", [TEXT]).pcm
+
+
+@pytest.mark.parametrize("company", ["", "It rains."])
+def test_who_waits_for_a_first_block_alone_is_told_before_its_last_step(
+    company: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lanes, expected = Lanes(), []
+    expect_sound = Utterance.expect_sound
+
+    def note(utterance: Utterance, clause: Clause) -> None:
+        assert not lanes.heard(utterance.utterance_id).pcm
+        expected.append(utterance.utterance_id)
+        expect_sound(utterance, clause)
+
+    monkeypatch.setattr(Utterance, "expect_sound", note)
+    subject = lanes.speak("u")
+    if company:
+        lanes.speak("other", company)
+    lanes.step_until(lambda: lanes.count("vocoder_calls") == 1, lanes.llm, lanes.token2wav)
+    lanes.step_until(lambda: bool(lanes.heard(subject).pcm), lanes.token2wav)
+    assert expected == ([] if company else [subject])
+    lanes.engine.run()
+    assert expected == ([] if company else [subject]), "of what is heard first"
 
 
 @pytest.mark.parametrize("company", ["", "It rains."])
