@@ -87,10 +87,6 @@ class Due:
     def has_blocks(self) -> bool:
         return bool(self.unheard.ready or self.heard.ready)
 
-    def get(self, key: int) -> StreamView | None:
-        ranked = self._all.get(key)
-        return None if ranked is None else ranked[1]
-
     def put(self, view: StreamView, rank: Rank) -> None:
         """In place of what it was; there is work of it, and that is due."""
         self.drop(view.key)

@@ -10,6 +10,7 @@ import structlog
 
 from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.interface import (
+    INTERNAL_FAILURE,
     Cancelled,
     Done,
     Engine,
@@ -144,6 +145,10 @@ class Orders:
             if may_wait and isinstance(error, Overloaded):
                 return False
             self.tell(Failed(request.utterance_id, str(error)))
+            return True
+        except Exception:  # a fault of ours ends this one, and neither the channel nor who waits behind it
+            log.exception("utterance_not_submitted", utterance=request.utterance_id)
+            self.tell(Failed(request.utterance_id, INTERNAL_FAILURE))
             return True
         if self._channel.is_full:
             self._engine.note_listener(request.utterance_id, ListenerReport(is_playing=False))

@@ -259,6 +259,30 @@ async def test_who_waits_for_too_long_fails(monkeypatch: pytest.MonkeyPatch) -> 
         assert unpack_event(kind, ID, body) == Failed(UtteranceId("second"), "1 utterances run already")
 
 
+class Faulty(Filling):
+    def submit(self, request: UtteranceRequest) -> None:
+        if request.utterance_id == "faulty" and not self.num_live:  # there is room for it
+            raise ValueError("a fault of ours")
+        super().submit(request)
+
+
+@pytest.mark.parametrize("names", [("faulty", "first"), ("first", "faulty", "last")])
+async def test_a_fault_at_one_is_not_the_others(names: tuple[str, ...]) -> None:
+    """Neither where it is submitted at once nor where it has waited for room."""
+    async with serving(Faulty()) as front:
+        for number, name in enumerate(names):
+            await front.send(Command.SUBMIT, number, submission(name))
+            await front.send(Command.PUSH, number, b"ten letters ")
+            await front.send(Command.END, number)
+        ends = {}
+        while len(ends) < len(names):
+            kind, body = await front.next()
+            if kind in (Told.DONE, Told.FAILED):
+                end = unpack_event(kind, ID, body)
+                ends[end.utterance_id] = type(end)
+        assert ends == {UtteranceId(name): Failed if name == "faulty" else Done for name in names}
+
+
 async def until_kind(front: Front, kind: Told) -> tuple[Told, bytes]:
     while (got := await front.next())[0] is not kind:
         pass
