@@ -265,7 +265,9 @@ class ClauseFeed:
         self._may_pause = self._may_pause or bool(words)
         if num_letters > self._max_letters and (parts := self._parts(span)):
             self._spans.extendleft(reversed(parts))
-        elif self.is_bistream:
+            return
+        self._reader.note_said(span)
+        if self.is_bistream:
             self._extend(span, words, num_letters)
         elif (grown := self._open_clause()) is not None:
             self._complete(grown, span, words, num_letters)

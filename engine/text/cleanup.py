@@ -15,6 +15,7 @@ PAUSE: Final = "\ue000"
 SIGNS: Final = frozenset("€£¥₹₩°±×÷≈≤≥≠√∞§‰²³")
 WIDE_PUNCTUATION: Final = "，。：；？！、"
 
+_FRACTIONS: Final = ("1/8", "3/8", "5/8", "7/8", "1/5", "2/5", "3/5", "4/5", "1/6", "5/6")
 _FOLDED: Final = {
     **dict.fromkeys("‘’‚‛´′ʼ＇", "'"),
     **dict.fromkeys("“”„‟«»″「」『』", '"'),
@@ -38,6 +39,7 @@ _FOLDED: Final = {
     "¾": " 3/4",
     "⅓": " 1/3",
     "⅔": " 2/3",
+    **{sign: f" {fraction}" for sign, fraction in zip("⅛⅜⅝⅞⅕⅖⅗⅘⅙⅚", _FRACTIONS, strict=True)},
     **dict.fromkeys("⁰¹⁴⁵⁶⁷⁸⁹", ""),  # rather footnotes than powers
     "㎡": "m²",  # NFKC would make it "m2"
     "㎢": "km²",
@@ -47,6 +49,9 @@ _FOLDED: Final = {
     "〇": "零",  # a number letter (Nl), which is no letter to Unicode
 }
 _PROTECTED: Final = re.compile(f"([{WIDE_PUNCTUATION}²³]+)")  # NFKC would make ASCII of most
+# Of ten, of one digit or of a letter; "²" and "³" alone are read as they are, and others are footnotes.
+_POWER: Final = re.compile(r"(?<![\w.,])(10|[2-9]|[a-z])(⁻[⁰¹²³⁴-⁹]+|[⁴-⁹]|[¹²³⁴-⁹][⁰¹²³⁴-⁹]+)")
+_RAISED: Final = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 # A keycap is a digit with marks, and a letter or sign that a selector turns into a picture is one too.
 PICTURES: Final = "\u2600-\u27bf\u2b00-\u2bff\U0001f300-\U0001faff"
 # A picture that opens a line is its bullet.
@@ -60,6 +65,7 @@ def clean_characters(text: str) -> str:
     text = text.replace("\r\n", "\n").replace(PAUSE, " ")
     if not text.isascii():
         text = _PICTURE.sub(" ", _PICTURE_BULLET.sub("* ", text))
+        text = _POWER.sub(lambda match: f"{match[1]}^{match[2].translate(_RAISED)}", text)
     text = "".join(map(_folded, text))
     if text.isascii():
         return text

@@ -10,6 +10,7 @@ from typing import Final
 from voicegate.engine.interface import base_language
 from voicegate.engine.text.chinese.reader import read_chinese
 from voicegate.engine.text.cleanup import PAUSE, clean_characters
+from voicegate.engine.text.english.context import MAX_BEFORE_CHARS, in_context
 from voicegate.engine.text.english.reader import is_read_as_written, read_english
 from voicegate.engine.text.fences import without_fences
 from voicegate.engine.text.language import DECIDING_WORD, detect_language, has_deciding_word
@@ -76,6 +77,11 @@ class SpanReader:
         self._is_normalized = is_normalized
         self._is_english = base_language(language) == "en"
         self._latest = language
+        self._said = ""  # the end of what was, as written
+
+    def note_said(self, span: TextSpan) -> None:
+        """What is read from here on stands behind it."""
+        self._said = (self._said + span.text)[-MAX_BEFORE_CHARS:]
 
     def read(self, span: TextSpan) -> str:
         """What is to be said of a span of the segmenter; "" for fenced code."""
@@ -89,6 +95,8 @@ class SpanReader:
             return words  # a sentence that is being written is read over and over
         if has_deciding_word(text):
             self._latest = detect_language(text, self._language)
+        if base_language(self._latest) == "en":
+            text = in_context(self._said, text)
         return speakable(text, self._latest, tags=self._tags)
 
 

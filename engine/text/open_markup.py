@@ -7,9 +7,9 @@ from typing import Final
 # such a sign more is held back.
 MAX_OPEN_CHARS: Final = 160
 
-_OPENING: Final = re.compile(r"[`\[]|<[A-Za-z/|!]|\$\$|\\[(\[]")
+_OPENING: Final = re.compile(r"[`\[]|<[A-Za-z/|!]|\$\$|\$(?=\\|[a-z](?![A-Za-z]))|\\[(\[]")
 _WHOLE: Final = re.compile(
-    r"`{1,3}[^`\n]*`{1,3}|\[[^\[\]\n]*\](?:\([^()\n]*\)|(?=[^(]))|<[^<>\n]*>|\$\$[^$]*\$\$|\\\([^\\\n]*\\\)|\\\[[^\\]*\\\]"
+    r"`{1,3}[^`\n]*`{1,3}|\[[^\[\]\n]*\](?:\([^()\n]*\)|(?=[^(]))|<[^<>\n]*>|\$\$[^$]*\$\$|\$[^$\n]+\$|\\\([^\\\n]*\\\)|\\\[[^\\]*\\\]"
 )
 _TAG_START: Final = re.compile(
     r"<(?:a|img|div|span|p|font|table|t[dhr]|video|audio|iframe|details|break|speak|voice|prosody|say-as|phoneme)"

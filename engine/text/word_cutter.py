@@ -18,7 +18,7 @@ from voicegate.engine.text.characters import (
 from voicegate.engine.text.chinese.measures import CODE_WORD_START
 from voicegate.engine.text.english.abbreviations import MONTH_BY_NAME, Kind, abbreviation_kind, opens_sentence
 from voicegate.engine.text.english.measures import AFTER_NUMBER
-from voicegate.engine.text.open_markup import is_in_tag, open_markup_start
+from voicegate.engine.text.open_markup import is_in_tag, markup_ranges, open_markup_start
 from voicegate.engine.text.spoken_length import written_letters
 from voicegate.engine.text.word_endings import Ending, word_ending
 
@@ -36,7 +36,7 @@ _BEFORE_NUMBERS: Final = frozenset("-–−±≈~#№§√$€£¥₹₩")
 _ENDING_MARKS: Final = frozenset(",;?")
 _PLAIN_WORD: Final = re.compile(r"[A-Za-z\u00c0-\u024f]+(?:['’-][A-Za-z\u00c0-\u024f]+)*")
 # Between blanks, in small letters: where one ends the cutter, which is at its beginning there, has a cut.
-_PLAIN_WORDS: Final = re.compile(r"(?: [a-z]+(?= ))+")
+_PLAIN_WORDS: Final = re.compile(r"(?: (?!the )[a-z]+(?= ))+")
 _NEVER_FULL: Final = 1_000_000_000  # letters
 # A day of a month, which reads as one where its month follows: 1st Jan., 5 of May.
 _ORDINAL: Final = re.compile(r"\d+(?:st|nd|rd|th)")
@@ -152,7 +152,10 @@ def finished_length(text: str, *, wide_group_chars: int = WIDE_GROUP_CHARS) -> i
         if plain := _PLAIN_WORDS.match(text, length):
             length = plain.end()
     words = text[length:].split()
-    return len(text) if len(words) == 1 and _is_ended_by_mark(words[0]) else length
+    if len(words) == 1 and _is_ended_by_mark(words[0]):
+        return len(text)
+    # Half a formula or link is none, though its end is there: a blank is yet to come behind it.
+    return next((start for start, end in markup_ranges(text) if start < length < end), length)
 
 
 def _is_ended_by_mark(word: str) -> bool:

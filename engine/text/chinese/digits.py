@@ -24,7 +24,9 @@ _COUNT: Final = r"\d++(?:\.\d++)?+"
 _PERCENT: Final = re.compile(rf"(-?{_COUNT})%")
 _YEAR: Final = re.compile(r"(?<!\d)\d{4}(?=年)")
 _DECADE: Final = re.compile(r"(?<![\d.])\d0(?=后)")
-_SERVICE: Final = re.compile(rf"(?<![\d.:/-])(?:{_SERVICES})(?![\d:/]|\.\d|%|{COUNTED})")
+_SERVICE: Final = re.compile(
+    rf"(?<![\d.:/-])(?<![=等于乘加减除满是为])(?:{_SERVICES})(?![\d:/]|\.\d|%|[a-zA-Z]|{COUNTED})"
+)
 _CLOCK: Final = re.compile(
     r"(?<![\d:.])(?P<hour>[01]?\d|2[0-4]):(?P<minutes>[0-5]\d)(?::(?P<seconds>[0-5]\d))?(?![\d:]|\.\d)"
 )

@@ -57,6 +57,9 @@ ABBREVIATIONS: Final[dict[str, Abbreviation]] = {
         vs="versus",
         approx="approximately",
         dept="department",
+        incl="including",
+        hwy="highway",
+        sq="square",
     ),
     "e.g": Abbreviation("for example", Kind.CONTINUES),
     "i.e": Abbreviation("that is", Kind.CONTINUES),
@@ -125,6 +128,9 @@ ABBREVIATIONS: Final[dict[str, Abbreviation]] = {
         tues="Tuesday",
         thu="Thursday",
         thurs="Thursday",
+        fri="Friday",
+        appt="appointment",
+        yrs="years",
     ),
     "a.m": Abbreviation("A M", Kind.LETTERS),
     "p.m": Abbreviation("P M", Kind.LETTERS),
@@ -227,7 +233,10 @@ SENTENCE_OPENERS: Final = frozenset(
         ),
         *("However", "Also", "For", "From", "With", "What", "Why", "How", "Where", "Who", "After", "Before", "Since"),
         *("Because", "Although", "Now", "Here", "Today", "Meanwhile", "Instead", "Still", "Yet", "Is", "Are", "Was"),
-        *("Do", "Does", "Did", "Can", "Could", "Would", "Should"),
+        *("Do", "Does", "Did", "Can", "Could", "Would", "Should", "Please", "Let", "Which", "Any", "Just", "Thank"),
+        *("Thanks", "Have", "Has", "Had", "Unfortunately", "Otherwise", "Additionally", "Once", "Until", "Every"),
+        *("Each", "Some", "Most", "See", "Feel", "Make", "Check", "Try", "Take", "Sorry", "Were", "Am", "Not", "To"),
+        *("Bring", "Remember", "Call", "Visit", "By", "Both", "Either", "Though", "Whether"),
     }
 )
 

@@ -15,16 +15,17 @@ _NUMBERED: Final = {
     for spelling in (name, name.title())
 }
 # Behind these a number is read digit by digit: "your order number is 4821".
-_CODE_NAMES: Final = (
-    r"[Cc]odes?|PINs?|[Pp]asscodes?|OTP|[Zz]ip|ZIP|[Pp]ostcode|[Ee]xtension|[Ee]xt\.?|ID|[Ll]ast four(?: digits)?"
+CODE_NAMES: Final = (
+    r"[Cc]odes?|PINs?|[Pp]asscodes?|OTP|[Zz]ip|ZIP|[Pp]ostcode|[Ee]xtension|[Ee]xt\.?|ID"
+    r"|[Tt]ext \w{1,12} to|[Ll]ast four(?: digits)?"
     r"|(?:[Cc]ard|[Aa]ccount|[Nn]umber)(?: \w{1,20})? (?:ending|ends)(?: in| with)?"
     r"|(?:[Aa]ccount|[Oo]rder|[Cc]onfirmation|[Tt]racking|[Rr]eference|[Tt]icket|[Ii]nvoice|[Cc]ase|[Cc]laim|[Pp]olicy"
     r"|[Mm]ember|[Bb]ooking|[Rr]eservation|[Rr]outing|[Ss]erial|[Cc]ard|[Pp]hone) {1,2}(?:[Nn]umber|[Nn]o\.)"
 )
 # Of services that everybody calls by their digits.
-_SERVICES: Final = "[2-8]11|988|999|112|111|101"
+SERVICES: Final = "[2-8]11|988|999|112|111|101"
 # Behind these a letter at the number is one: seat 14B.
-_PLACES: Final = any_of(
+PLACES: Final = any_of(
     {
         spelling
         for name in (
@@ -41,11 +42,21 @@ _PLACES: Final = any_of(
                 "locker",
                 "bus",
                 "form",
+                "lot",
+                "ward",
+                "zone",
+                "route",
+                "size",
+                "number",
+                "no.",
             ),
         )
         for spelling in (name, name.title())
     }
 )
+
+
+_SIDES: Final = {"N": "north", "S": "south", "E": "east", "W": "west"}
 
 
 def _phone(match: Match) -> str:
@@ -54,7 +65,14 @@ def _phone(match: Match) -> str:
 
 
 def _code(match: Match) -> str:
-    return f"{match['name']}{numbers.say_digits(match['digits'])} "
+    groups = re.findall(r"\d+", match["digits"])
+    return f"{match['name']}{PAUSE.join(map(numbers.say_digits, groups))} "
+
+
+def _side(match: Match) -> str:
+    """Of a street or a motorway."""
+    name = "I " if match[0].startswith("I") else ""
+    return f" {name}{numbers.say_plain(match['number'])} {_SIDES[match['side']]} "
 
 
 def _numbered(match: Match) -> str:
@@ -75,17 +93,29 @@ CODES: Final[tuple[Source, ...]] = (
     (r"\bCO2\b", "C O two"),  # a formula that everybody spells
     (r"(?<![\w-])\+\d{7,15}(?!\d)", _phone),
     (r"(?<![\w.-])(?:\+\d{1,3}[ .-]?|1[ .-])?(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4}(?![\d-])", _phone),
-    (r"(?<![\w-])\+\d{1,3}(?:[ .-]\(?\d{1,5}\)?){2,5}(?![\d-])", _phone),
-    (r"(?<![\w.-])(?:0\d{2,4}|\(0\d{2,4}\)) \d{3,4}(?: \d{3,4})?(?![\d-])", _phone),
+    (r"(?<![\w-])\+\d{1,3}(?:[ .-]\(?\d{1,8}\)?){2,5}(?![\d-])", _phone),
+    (r"(?<![\w.-])(?:0\d{2,4}|\(0\d{2,4}\)) \d{3,6}(?: \d{3,4})?(?![\d-])", _phone),
     (r"(?<![\w.-])\d{3}-\d{4}(?![\d-])", _phone),
     (r"(?<![\w.-])\d{3}-\d\d-\d{4}(?![\d-])", _phone),  # of social security
     (r"(?<![\w.-])\d{4}([ -])\d{4}\1\d{4}\1\d{4}(?![\d-])", _phone),  # a card's
     (r"(?<![\w.-])97[89]-\d{1,5}-\d{1,7}-\d{1,7}-\d(?![\d-])", _phone),  # a book's
-    (rf"\b(?P<name>(?:{_CODE_NAMES})(?: is| are)?:? )(?P<digits>\d{{3,}}+)(?![\w%]|[.,:/-]\d)", _code),
-    (rf"\b(?P<name>(?:[Cc]all|[Dd]ial|[Tt]ext) )(?P<digits>{_SERVICES})(?![\w%]|[.,:/-]\d)", _code),
+    (
+        rf"\b(?P<name>(?:{CODE_NAMES})(?: is| are)?:? )"
+        r"(?P<digits>\d{3,4}(?:[ -]\d{3,4}){1,3}|\d{3,}+)(?![\w%]|[.,:/-]\d)",
+        _code,
+    ),
+    (rf"\b(?P<name>(?:[Cc]all|[Dd]ial|[Tt]ext) )(?P<digits>{SERVICES})(?![\w%]|[.,:/-]\d)", _code),
     (r"(?<![\w.,:/$€£#-])(?P<name>)(?P<digits>911)(?![\w%/-]|[.,:]\d| [a-z]{2,20}s\b)", _code),
-    (rf"\b(?P<name>(?:{any_of(STATES)}) )(?P<digits>\d{{5}})(?![\w%]|[.,:/]\d)", _code),
-    (rf"\b(?P<name>{_PLACES}) (?P<number>\d{{1,4}})(?P<letter>[A-Z])\b", _place),
+    (rf"\b(?P<name>(?:{any_of(STATES)}) )(?P<digits>\d{{5}}(?:-\d{{4}})?)(?![\w%]|[.,:/]\d)", _code),
+    (r"\b(?P<name>(?:ending|ends) in )(?P<digits>(?!(?:19|20)\d\d)\d{4})(?![\w%]|[.,:/-]\d)", _code),
+    (r"\bI-(?P<number>\d{1,3})(?P<side>[NSEW])\b", _side),
+    (
+        r"(?<![\w.-])(?P<number>\d{1,5}) (?P<side>[NSEW]) "
+        r"(?=\d{1,3}(?:st|nd|rd|th)\b|[A-Z][a-z]+ (?:St|Ave|Blvd|Rd|Dr|Street|Avenue|Road)\b)",
+        _side,
+    ),
+    (r"(?<![\w.,$€£-])(?P<name>)(?P<number>\d{1,4})(?P<letter>B) (?=[A-Z][a-z])", _place),
+    (rf"\b(?P<name>{PLACES}) (?P<number>\d{{1,4}})(?P<letter>[A-Z])\b", _place),
     (r"(?<![\w.])(?P<v>)(?P<parts>\d++(?:\.\d++){2,}+)", _version),
     (r"(?<!\w)(?P<v>[vV])\.?(?P<parts>\d++(?:\.\d++)*+)", _version),
     (rf"\b(?P<name>{any_of(_NUMBERED)})\. ?(?=\d)", _numbered),

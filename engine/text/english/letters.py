@@ -23,8 +23,8 @@ _CODAS: Final = re.compile(
 )
 # Look like words, but are spelled.
 _SPELLED: Final = re.compile(
-    "AC|AI|AKA|API|AR|ASAP|AWS|CEO|CFO|CI|CIA|CIO|CLI|COO|CTO|DIY|EOD|EPA|ER|EST|ETA|EU|EV|FAQ|FYI|HIV|ICU|ID"
-    "|IDE|IP|IPO|IQ|IRS|LA|LED|MIT|NGO|NY|NYC|OS|PST|QA|ROI|SEO|SUV|TA|UCLA|UFO|UI|UK|UN|UPS|URL|US|USA|UV|UX|VIP"
+    "AC|ACH|AI|AKA|API|APY|AR|ASAP|AWS|CEO|CFO|CI|CIA|CIO|CLI|COO|CTO|DIY|DOB|ENT|EOD|EPA|ER|EST|ET|ETA|EU|EV|FAQ|FYI|HIV|ICU|ID"
+    "|IDE|IP|IPO|IQ|IRS|ISP|IU|LA|LAX|LED|MIT|NGO|NY|NYC|ORD|OS|PST|QA|ROI|SEO|SUV|TA|UA|UAE|UCLA|UFO|UI|UK|UN|UPS|URL|US|USA|UTI|UV|UX|VIP"
 )
 _ROMANS: Final = ("II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII", "XIII", "XIV", "XV", "XVI")
 _ROMAN: Final = {roman: value for value, roman in enumerate(_ROMANS, start=2)}
@@ -46,7 +46,7 @@ _RULERS: Final = (
 _REGNAL: Final = {roman: numbers.say_ordinal(str(value)) for roman, value in (_ROMAN | {"XVIII": 18}).items()}
 # Behind a comma these are, as often, something else.
 _OTHER_THAN_STATES: Final = frozenset({"OK", "HI", "OH", "ME", "MA", "PA", "ID", "LA", "AR", "CT", "MD", "MS"})
-_STATE_CODES: Final = "|".join(sorted(set(STATES) - _OTHER_THAN_STATES))
+STATE_CODES: Final = "|".join(sorted(set(STATES) - _OTHER_THAN_STATES))
 
 _ABBREVIATION: Final = re.compile(rf"(?<![\w.'-])({any_of(ABBREVIATIONS)})\.(?![\w'-])", re.IGNORECASE)
 _DOTTED: Final = re.compile(r"(?<![\w.'-])([A-Za-z](?:\.[A-Za-z])+|[Pp]h\.[Dd])(\.?)(?![\w'-])")
@@ -55,7 +55,7 @@ _INITIAL: Final = re.compile(r"(?<!\b[A-Z] )\b([A-HJ-Z])\.(?= [A-Z])")
 _INNER_STOP: Final = re.compile(r"(?<=\w)\.(?=\w)")
 _NEXT_WORD: Final = re.compile(r" ([^\s]{1,20})(?!\S)")
 _RULER: Final = re.compile(rf"\b({_RULERS}) ({'|'.join(_REGNAL)})\b(?!')(?!(?<=\b[VX])\.)")
-_STATE: Final = re.compile(rf"(?<=[a-z], )({_STATE_CODES})\b(?![.'-])")
+_STATE: Final = re.compile(rf"(?<=[a-z], )({STATE_CODES})\b(?!['-]|\.\w)")
 _IT: Final = re.compile(r"(?<![A-Z]{2} )\bIT\b(?! [A-Z]{2})")
 _STREET_NUMBER: Final = re.compile(
     r"(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth|teenth|tieth|hundredth)\Z"

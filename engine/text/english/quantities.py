@@ -25,7 +25,7 @@ _YEAR: Final = r"(?:,? (?P<year>\d{4})(?![\d:%/]|[.,]\d))?"
 _HALF_DAY: Final = r"(?P<half>[AaPp])(?:\.[Mm]\b\.?|[Mm]\b)"
 _SIGNS: Final = "".join(CURRENCIES)
 # Letters only right behind the digits: "$3 T-shirt" is none.
-_MAGNITUDE: Final = r"(?: ?(?P<magnitude>thousand|[mb]illion|trillion|[mb]n|(?<=\d)[kKMBT])\b(?!-))?"
+_MAGNITUDE: Final = r"(?: ?(?P<magnitude>thousand|[mb]illion|trillion|[mb]n|(?<=\d)[kKmMbBT])\b(?!-))?"
 
 _NEXT_WORD: Final = re.compile(r"\s*([^\s]{1,20})")
 
@@ -56,6 +56,20 @@ def _month_first(match: Match) -> str:
 
 def _day_first(match: Match) -> str:
     return _date(match, int(match["second"]), int(match["first"]))
+
+
+def _short_date(match: Match, month: int, day: int) -> str:
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        return match[0]
+    return f"{match['before']}{MONTHS[month - 1]} {numbers.say_ordinal(str(day))} "
+
+
+def _short_month_first(match: Match) -> str:
+    return _short_date(match, int(match["first"]), int(match["second"]))
+
+
+def _short_day_first(match: Match) -> str:
+    return _short_date(match, int(match["second"]), int(match["first"]))
 
 
 def _full_year(year: str) -> str:
@@ -121,7 +135,9 @@ def _money(match: Match) -> str:
 
 
 def _money_range(match: Match) -> str:
-    return f" {numbers.say_number(match['low'])} to{_money(match)}"
+    magnitude = match["low_magnitude"]
+    low = numbers.say_number(match["low"]) + (f" {MAGNITUDES[magnitude]}" if magnitude else "")
+    return f" {low} to{_money(match)}"
 
 
 def _measured_fraction(match: Match) -> str:
@@ -142,7 +158,8 @@ def _degrees(match: Match) -> str:
 
 def _mixed_fraction(match: Match) -> str:
     fraction = numbers.say_fraction(match["top"], match["bottom"])
-    fraction = "a" + fraction.removeprefix("one") if fraction.startswith("one ") else fraction
+    if fraction.startswith("one "):
+        fraction = ("an" if fraction.startswith("one e") else "a") + fraction.removeprefix("one")
     return f" {numbers.say_integer(match['whole'])} and {fraction} "
 
 
@@ -184,17 +201,24 @@ _DATES_AND_TIMES: Final[tuple[Source, ...]] = (
         _clock,
     ),
     (rf"{_START}(?<!:)(?P<hour>\d\d?) ?{_HALF_DAY}", _hour),
+    (r"(?<![\w.,])7(\d7)s\b", lambda match: f" seven {numbers.say_integer(match[1].lstrip('0'))}s "),  # aeroplanes
+    (r"\b1s and 0s\b", "ones and zeros"),
     (r"(?<![\d.,])'?((?:1[1-9]|20)\d0|[2-9]0)'?s\b", lambda match: f" {numbers.say_decade(match[1])} "),
 )
 # But for money these leave the digits to the rules behind them: "5-10 km" becomes "5 to 10 km".
 _RANGES_AND_SIGNS: Final[tuple[Source, ...]] = (
-    (rf"(?P<sign>[{_SIGNS}])(?P<low>{_NUMBER})-(?P<amount>{_NUMBER}){_MAGNITUDE}(?![\d%-])", _money_range),
+    (
+        rf"(?P<sign>[{_SIGNS}])(?P<low>{_NUMBER})(?P<low_magnitude>[kKmMbBT])?-"
+        rf"(?P<amount>{_NUMBER}){_MAGNITUDE}(?![\d%-])",
+        _money_range,
+    ),
     (rf"{_START}(?<![\w-])({_NUMBER})-(?=[{_SIGNS}]?\d)(?!\d++(?:[.,]\d++)*+-)", r"\1 to "),
     (r"(?:(?<=[%°])|(?<=°[CF]))-(?=\d)", " to "),
+    (rf"(?<=\d[kKmMbBT])-(?=[{_SIGNS}]\d)", " to "),
     (rf"(?<![\w)%°])-(?=[{_SIGNS}]?\.?\d)", " minus "),
 )
 _MEASURES: Final[tuple[Source, ...]] = (
-    (rf"(?P<sign>[{_SIGNS}]) ?(?P<amount>{_NUMBER}){_MAGNITUDE}", _money),
+    (rf"(?P<sign>[{_SIGNS}]) ?(?P<amount>{_NUMBER}|\.\d\d(?!\d)){_MAGNITUDE}", _money),
     (rf"{_START}(?P<amount>{_NUMBER})(?P<magnitude>) ?(?P<sign>[{_SIGNS}])(?!\d)", _money),
     (rf"{_START}({_NUMBER}) ?%", lambda match: f" {numbers.say_number(match[1])} percent "),
     (rf"{_START}(?P<number>{_NUMBER}) ?°(?: ?(?P<scale>[CF])\b)?", _degrees),
@@ -233,11 +257,20 @@ _DIGIT: Final = re.compile(r"\d")
 _SLASH_DATE: Final = re.compile(r"(?<![\d/])(?P<first>\d\d?)/(?P<second>\d\d?)/(?P<year>\d{4}|\d\d)(?![\d/])")
 
 
+# Behind a weekday or one of these words it is a day and no fraction.
+_SHORT_DATE: Final = re.compile(
+    r"\b(?P<before>(?:[Oo]n|[Dd]ue|[Uu]ntil|[Ss]ince|[Tt]oday|[Tt]omorrow|(?:Mon|Tue|Wednes|Thurs|Fri|Satur|Sun)day"
+    r"|Mon|Tues?|Wed|Thu|Thurs|Fri|Sat|Sun),? \(?)(?P<first>\d\d?)/(?P<second>\d\d?)(?![\d/])"
+    r"(?! (?:of|cups?|inch|miles?)\b)"
+)
+
+
 def read_quantities(text: str, *, is_day_first: bool = False) -> str:
     """No digit is left. `is_day_first`: of a slash date that can be read both ways."""
     if _DIGIT.search(text) is None:  # every rule needs one
         return text
     text = _SLASH_DATE.sub(_day_first if is_day_first else _month_first, text)
+    text = _SHORT_DATE.sub(_short_day_first if is_day_first else _short_month_first, text)
     for pattern, reading in _RULES:
         text = pattern.sub(reading, text)
     return text

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from voicegate.engine.text.cleanup import PAUSE
-from voicegate.engine.text.english.abbreviations import ABBREVIATIONS, WEEKDAYS
+from voicegate.engine.text.english.abbreviations import ABBREVIATIONS, WEEKDAYS, opens_sentence
 from voicegate.engine.text.english.letters import read_letters
 from voicegate.engine.text.english.quantities import read_quantities
 from voicegate.engine.text.patterns import any_of
@@ -15,8 +15,13 @@ _WEEKDAY: Final = rf"({any_of(_WEEKDAY_BY_START)})(?:r?s)?(?:day|nesday|urday)?\
 _MONEY: Final = "[$€£]"
 
 
+_NEXT_WORD: Final = re.compile(r"\s*([^\s]{1,20})")
+
+
 def _days(match: re.Match[str]) -> str:
-    return f"{_WEEKDAY_BY_START[match[1]]} to {_WEEKDAY_BY_START[match[2]]}"
+    word = _NEXT_WORD.match(match.string, match.end())
+    is_end = match[0].endswith(".") and (word is None or match[0].endswith("day.") or opens_sentence(word[1]))
+    return f"{_WEEKDAY_BY_START[match[1]]} to {_WEEKDAY_BY_START[match[2]]}" + "." * is_end
 
 
 _BEFORE_NUMBERS: Final = (
@@ -33,7 +38,8 @@ _BEFORE_NUMBERS: Final = (
         re.compile(rf"(?:(?<=[\d²³)])|(?<=[a-z])(?<![A-Za-z'][a-z])) - (?=[\d(√]|{_MONEY}\d|[a-z](?![A-Za-z']))"),
         " minus ",
     ),
-    (re.compile(r"(?<=[\d%])\+(?![\w+])"), " plus "),
+    (re.compile(r"(?<=[\d%])\+(?![\w+])|(?<=\d[kKM])\+(?![\w+])"), " plus "),
+    (re.compile(r"\b((?:[Pp]ress|[Hh]it|[Dd]ial|or|then) )#"), r"\1pound"),
     (re.compile(r"\b([A-Z])&([A-Z])s\b"), r"\1 and \2's"),  # M&Ms
     (re.compile("²"), " squared"),
     (re.compile("³"), " cubed"),
@@ -52,6 +58,8 @@ _SIGN_BEFORE_NUMBERS: Final = re.compile("[²³^√#&~≈+=>-]")  # every one of
 _LEADING_DOT: Final = re.compile(r"(?:(?<=\s)|^)(?:\.NET\b|\./(?=\w)|\.(?=[A-Za-z]{2}))")
 _SYMBOL_NAMES: Final = {
     "&": "and",
+    "&&": "and",
+    "||": "or",
     "@": "at",
     "+": "plus",
     "=": "equals",
@@ -105,6 +113,7 @@ def _symbol(match: re.Match[str]) -> str:
     if set(symbols) == {"-"}:
         return symbols
     name = _SYMBOL_NAMES.get(symbols)
-    if name is None or not (before.isalnum() or behind.isalnum() or (before.isspace() and behind.isspace())):
+    is_apart = (before.isspace() or before == "(") and behind.isspace()
+    if name is None or not (before.isalnum() or behind.isalnum() or is_apart):
         return " "
     return f" {name} "

@@ -1,5 +1,7 @@
 """Text is read a bite at a time, when speech needs it; that changes nothing in what becomes of it."""
 
+import re
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -271,3 +273,16 @@ def test_what_can_be_said_of_a_sentence_is_guessed_without_its_last_word() -> No
         feed.read_all()
         guesses.append(tuple(feed.pending_letters.values()))
     assert guesses == [(0, 0), (0, 5), (5, 8), (8, 13), (15, 18), (15, 18)]
+
+
+def test_of_a_formula_nothing_is_said_before_its_end() -> None:
+    feed = new_feed(SpeakingMode.INCREMENTAL)
+    decided = set()
+    for piece in re.findall(r"\s?\S+", r"The roots are $x = \frac{-b \pm \sqrt{b^2 - 4ac}}{2a}$ here."):
+        feed.push(piece)
+        while feed.has_unread:
+            feed.read()
+        clause = feed.grow() if feed.has_growing else None
+        if clause is not None:
+            decided.add(clause.text)
+    assert not any("$" in text and text.count("$") % 2 for text in decided)

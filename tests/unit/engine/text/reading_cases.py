@@ -336,6 +336,55 @@ AGENTS = [
         "\\(\\frac{-b \\pm \\sqrt{b^2 - 4ac}}{2a}\\)",
         "b plus or minus square root of b squared minus four ac divided by two a",
     ),
+    ("A normal LDL (<100 mg/dL) is good.", "A normal L D L, less than one hundred milligrams per deciliter, is good."),
+    (
+        "Adults (≥18) only; it rose (+0.4%).",
+        "Adults, greater than or equal to eighteen, only; it rose, plus zero point four percent.",
+    ),
+    ("We're open Monday–Friday. Call us.", "We're open Monday to Friday. Call us."),
+    ("Open Mon.-Fri. at nine.", "Open Monday to Friday at nine."),
+    ("At 3 p.m. Please come. In the U.S. Let it.", "At three P M. Please come. In the U S. Let it."),
+    (
+        "$300k–$400k, $1M-$2M",
+        "three hundred thousand dollars to four hundred thousand dollars, one million dollars to two million dollars",
+    ),
+    ("It costs $300k-400k.", "It costs three hundred thousand to four hundred thousand dollars."),
+    ("A £5m deal, $.99 each, 10K+ users.", "A five million pounds deal, ninety-nine cents each, ten K plus users."),
+    (
+        "It is due on 4/12, on Wed 3/5, today (3/6).",
+        "It is due on April twelfth, on Wed March fifth, today, March sixth.",
+    ),
+    ("Pour it on 1/2 cup of rice.", "Pour it on one half cup of rice."),
+    (
+        "Your OTP is 739-204, or use code 739 204.",
+        "Your O T P is seven three nine, two zero four, or use code seven three nine, two zero four.",
+    ),
+    ("Call 07911 123456 now.", "Call zero seven nine one one, one two three four five six now."),
+    ("+44 7911 123456", "plus four four, seven nine one one, one two three four five six"),
+    (
+        "Your Visa ending in 4242, the year ending in 2024.",
+        "Your Visa ending in four two four two, the year ending in twenty twenty-four.",
+    ),
+    ("Text HOME to 741741.", "Text home to seven four one seven four one."),
+    ("Austin, TX 78701-1234.", "Austin, Texas seven eight seven zero one, one two three four."),
+    ("We are in Miami, FL.", "We are in Miami, Florida."),
+    ("Add 1⅛ cups.", "Add one and an eighth cups."),
+    (
+        "3 × 10⁸ m/s, 10⁻³",
+        "three times ten to the power of eight meters per second, ten to the power of minus three",
+    ),
+    ("Done⁴.", "Done."),
+    ("I-35W to 500 W 5th Ave.", "I thirty-five west to five hundred west fifth avenue."),
+    ("221B Baker Street, Lot 3B, route 9W", "two hundred and twenty-one B Baker Street, Lot three B, route nine W"),
+    ("$5B Deal", "five billion dollars Deal"),
+    ("747s, 1s and 0s", "seven forty-sevens, ones and zeros"),
+    (
+        "1 Tbsp, 8 fl oz, 50 µg, 2 yrs, 900 sq ft",
+        "one tablespoon, eight fluid ounces, fifty micrograms, two years, nine hundred square feet",
+    ),
+    ("Noon ET, an UTI, your DOB", "Noon E T, an U T I, your D O B"),
+    ("if a && b || c", "if a and b or c"),
+    ("Press # now.", "Press pound now."),
 ]
 # markdown, HTML, formulas, emoji
 ENGLISH_MARKUP = [
@@ -650,6 +699,15 @@ CHINESE = [
     ("请拨打400-123-4567转8", "请拨打四零零，幺二三，四五六七转八"),
     ("好的👌，3点见", "好的，三点见"),
     ("🇨🇳中国", "中国"),
+    ("5×24=120，满120减20，心率是110。", "五乘二十四等于一百二十，满一百二十减二十，心率是一百一十。"),
+    ("请打120", "请打幺二零"),
+    ("下午3：30，比分3：2", "下午三点三十分，比分三比二"),
+    ("比分是2-1，周一~周五", "比分是二比一，周一到周五"),
+    ("请拨打95588", "请拨打九五五八八"),
+    ("总计1,299.00元，2勺盐，住2晚", "总计一千二百九十九元，两勺盐，住两晚"),
+    ("C++得了A+，花了NT$300", "C加加得了A加，花了三百新台币"),
+    ("血压120mmHg，血糖5.6mmol/L，35μg/m³", "血压一百二十毫米汞柱，血糖五点六毫摩尔每升，三十五微克每立方米"),
+    ("x² + 2x - 3 = 0", "x的平方加二x减三等于零"),
 ]
 # hint zh
 CHINESE_MARKUP = [

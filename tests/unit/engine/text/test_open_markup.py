@@ -24,6 +24,10 @@ pytestmark = pytest.mark.unit
         ("$$a b", "$$a b"),
         ("\\(a\\) b", ""),
         ("\\[a b", "\\[a b"),
+        ("a $x = 2", "$x = 2"),
+        ("a $\\frac{b", "$\\frac{b"),
+        ("a $x = 2$ b", ""),
+        ("$AAPL is at $5, $xyz", ""),
         ("a [" + "b " * MAX_OPEN_CHARS, ""),
     ],
 )

@@ -1,0 +1,39 @@
+"""What a text is read as behind another that was said already: a code, a seat, a state. Pure.
+
+A clause is cut at a colon, and a stall or a model that takes words one by one cuts anywhere: "your code is | 482913".
+"""
+
+import re
+from typing import Final
+
+from voicegate.engine.text.english.abbreviations import STATES
+from voicegate.engine.text.english.codes import CODE_NAMES, PLACES, SERVICES
+from voicegate.engine.text.english.letters import STATE_CODES
+from voicegate.engine.text.patterns import any_of
+
+# Of what was said before, that any of these looks at.
+MAX_BEFORE_CHARS: Final = 80
+
+_MARKS: Final = r"[\s*_`\"'(]*"
+_BEHIND_NAME: Final = re.compile(rf"\b(?:{CODE_NAMES})(?: is| are)?:?{_MARKS}\Z")
+_CODE: Final = re.compile(rf"({_MARKS}(?:(?:is|are):? )?{_MARKS})(\d{{3,}})(?![\w%]|[.,:/-]\d)")
+_BEHIND_CALL: Final = re.compile(r"\b(?:[Cc]all|[Dd]ial|[Tt]ext) ?\Z")
+_SERVICE: Final = re.compile(rf"(\s*)({SERVICES})(?![\w%]|[.,:/-]\d)")
+_BEHIND_PLACE: Final = re.compile(rf"\b(?:{PLACES}) ?\Z")
+_PLACE: Final = re.compile(r"(\s*\d{1,4})(?=[A-Z]\b)")
+_BEHIND_CITY: Final = re.compile(r"[a-z], ?\Z")
+_STATE: Final = re.compile(rf"(\s*)({STATE_CODES})\b(?!['-]|\.\w)")
+_BEHIND_STATE: Final = re.compile(rf", (?:{any_of(STATES)}) ?\Z")
+_ZIP: Final = re.compile(r"(\s*)(\d{5})(?![\w%]|[.,:/]\d)")
+
+
+def in_context(before: str, text: str) -> str:
+    """`text` so that it is read alone as it would be behind `before`, of which MAX_BEFORE_CHARS are enough."""
+    if _BEHIND_CITY.search(before) is not None:
+        text = _STATE.sub(lambda match: match[1] + STATES[match[2]], text, count=1) if _STATE.match(text) else text
+    for behind, pattern in ((_BEHIND_NAME, _CODE), (_BEHIND_STATE, _ZIP), (_BEHIND_CALL, _SERVICE)):
+        if (match := pattern.match(text)) is not None and behind.search(before) is not None:
+            return f"{match[1]}{' '.join(match[2])}{text[match.end() :]}"
+    if (match := _PLACE.match(text)) is not None and _BEHIND_PLACE.search(before) is not None:
+        return f"{match[1]} {text[match.end() :]}"
+    return text

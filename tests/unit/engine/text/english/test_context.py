@@ -1,0 +1,54 @@
+"""Codes, seats and states are read as such when what names them was said before, in another span."""
+
+import pytest
+
+from voicegate.engine.text.normalize import SpanReader, speakable
+from voicegate.engine.text.segmenter import Granularity, Segmenter, SegmenterConfig, TextSpan
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("spans", "spoken"),
+    [
+        (
+            ["This is your code:", " 482913."],
+            "This is your code: four eight two nine one three.",
+        ),
+        (["Your code is", " 482913."], "Your code is four eight two nine one three."),
+        (["Your code", " is 482913."], "Your code is four eight two nine one three."),
+        (["The PIN: ", "**4821**"], "The pin: four eight two one"),
+        (["Go to Gate", " 22B now."], "Go to Gate twenty-two B now."),
+        (["downtown Chicago,", " IL and on."], "downtown Chicago, Illinois and on."),
+        (["Austin,", " TX", " 78701"], "Austin, Texas seven eight seven zero one"),
+        (["Call", " 311."], "Call three one one."),
+        (["We have", " 482913."], "We have four hundred and eighty-two thousand nine hundred and thirteen."),
+        (["It has 5 codes.", " 300 of us left."], "It has five codes. three hundred of us left."),
+        (["the barcode", " 100% of it"], "the barcode one hundred percent of it"),
+    ],
+)
+def test_what_was_said_before_decides(spans: list[str], spoken: str) -> None:
+    reader, words, start = SpanReader("en"), [], 0
+    for text in spans:
+        span = TextSpan(text, start, start + len(text))
+        words.append(reader.read(span))
+        reader.note_said(span)
+        start = span.char_end
+    assert " ".join(words) == spoken
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Your code is **482913**, for seat 14B.",
+        "It goes to Austin, TX 78701, card ending in 4242.",
+        "Call 311, or dial 911.",
+    ],
+)
+def test_word_by_word_it_is_what_it_is_at_once(text: str) -> None:
+    segmenter = Segmenter(SegmenterConfig(granularity=Granularity.WORD))
+    reader, words = SpanReader("en"), []
+    for span in [*segmenter.push(text), *segmenter.flush()]:
+        words.append(reader.read(span))
+        reader.note_said(span)
+    assert " ".join(filter(None, words)) == speakable(text)
