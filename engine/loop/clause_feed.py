@@ -18,6 +18,7 @@ from voicegate.engine.text.characters import is_wide
 from voicegate.engine.text.growing import known
 from voicegate.engine.text.normalize import SpanReader
 from voicegate.engine.text.parting import part
+from voicegate.engine.text.phrase_breaks import PhraseBreaks
 from voicegate.engine.text.pronunciation import Pronunciation
 from voicegate.engine.text.segmenter import (
     FIRST_MIN_LETTERS,
@@ -98,6 +99,7 @@ class ClauseFeed:
         self._marks: deque[tuple[int, str | None]] = deque()  # behind so many characters, a flush or (None) the end
         self._spans: deque[TextSpan] = deque()  # cut, but in no clause yet
         self._grown = ""  # what the open clause knows, in incremental mode
+        self._breaks = PhraseBreaks()
         self._may_pause = False  # something was said since the last break
 
     @property
@@ -310,11 +312,9 @@ class ClauseFeed:
             clause = None
         if clause is None:
             if words:
-                self._begin(span, words, num_letters)
+                self._begin(span, self._breaks.begin(span.text, words), num_letters)
             return
-        # Byte-level BPE keeps the blank with the word that follows it; the first word of a pass has none.
-        if words and words[0].isalnum() and not is_wide(words[0]):
-            words = " " + words
+        words = self._breaks.go_on(span.text, words)
         clause.text += span.text if words else " " * len(span.text)  # words that are not said have no time
         clause.text_ids += self._tokenizer.encode_spoken(words)
         clause.num_letters += num_letters

@@ -86,7 +86,7 @@ class WordCutter:
                 return cut
         if char.isspace():
             self._consume(char)
-            return None
+            return self._held_end if char == "\n" and self._held else None  # the next line is another's
         if self._word_start is None:
             self._word_start = self._pos
         self._num_wide += is_letter
