@@ -70,7 +70,7 @@ def _digits(match: Match) -> str:
 
 
 def _code(match: Match) -> str:
-    return match["word"] + say_digits(match["digits"])
+    return match["word"] + say_digits(match["digits"]).replace("-", "杠")
 
 
 def _model_number(match: Match) -> str:
@@ -137,6 +137,11 @@ _CODES: Final[tuple[Source, ...]] = (
     (r"(?<![A-Za-z\d.-])(?:0\d{2,3}|\(0\d{2,3}\))[ -]?\d{3,4}[ -]?\d{4}(?![\d-])", _telephone),
     (r"(?<![A-Za-z\d.-])[48]00-\d{3,4}-\d{3,4}(?![\d-])", _telephone),
     (r"(?<![\d.])\d++(?:\.\d++){2,}+", _dotted),
+    (
+        rf"(?P<word>(?:{CODE_WORDS})[是为]?[：:]? ?)"
+        r"(?P<digits>(?:[A-Za-z]{1,6}-?)?\d+(?:-[A-Za-z]{0,6}\d+){1,4}|[A-Za-z]{1,6}\d{3,}+)(?![.%\w-])",
+        _code,
+    ),
     (rf"(?P<word>(?:{CODE_WORDS})[是为]?[：:]? ?)(?P<digits>\d{{3,}}+)(?![.%])", _code),
     (rf"\d{{{MAX_CARDINAL_DIGITS + 1},}}+", _digits),
     (r"(?<![\d.:/-])0\d++(?![.:/\d%-])", _digits),

@@ -29,8 +29,8 @@ _ZIP: Final = re.compile(r"(\s*)(\d{5})(?![\w%]|[.,:/]\d)")
 
 def in_context(before: str, text: str) -> str:
     """`text` so that it is read alone as it would be behind `before`, of which MAX_BEFORE_CHARS are enough."""
-    if _BEHIND_CITY.search(before) is not None:
-        text = _STATE.sub(lambda match: match[1] + STATES[match[2]], text, count=1) if _STATE.match(text) else text
+    if (match := _STATE.match(text)) is not None and _BEHIND_CITY.search(before) is not None:
+        text = f"{match[1]}{STATES[match[2]]}{text[match.end() :]}"
     for behind, pattern in ((_BEHIND_NAME, _CODE), (_BEHIND_STATE, _ZIP), (_BEHIND_CALL, _SERVICE)):
         if (match := pattern.match(text)) is not None and behind.search(before) is not None:
             return f"{match[1]}{' '.join(match[2])}{text[match.end() :]}"

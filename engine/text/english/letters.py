@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from voicegate.engine.text.english import numbers
-from voicegate.engine.text.english.abbreviations import ABBREVIATIONS, STATES, Kind, opens_sentence
+from voicegate.engine.text.english.abbreviations import ABBREVIATIONS, MONTHS, STATES, WEEKDAYS, Kind, opens_sentence
 from voicegate.engine.text.patterns import any_of
 
 _VOWELS: Final = frozenset("AEIOUY")
@@ -55,6 +55,14 @@ _INITIAL: Final = re.compile(r"(?<!\b[A-Z] )\b([A-HJ-Z])\.(?= [A-Z])")
 _INNER_STOP: Final = re.compile(r"(?<=\w)\.(?=\w)")
 _NEXT_WORD: Final = re.compile(r" ([^\s]{1,20})(?!\S)")
 _RULER: Final = re.compile(rf"\b({_RULERS}) ({'|'.join(_REGNAL)})\b(?!')(?!(?<=\b[VX])\.)")
+_DAY_BY_START: Final = {day[:3]: day for day in WEEKDAYS}
+_DAYS: Final = any_of(_DAY_BY_START)
+# Those that are words, too, only before a month or another day.
+_WEEKDAY: Final = re.compile(
+    r"(?<![\w.'-])(?:(?:Tues?|Thu(?:rs?)?|Fri)\b"
+    rf"|(?:Mon|Wed|Sat|Sun)(?=,? (?:{any_of(MONTHS)})\b|,? (?:and |or )?(?:{_DAYS})))"
+    r"\b(?!['.-])"
+)
 _STATE: Final = re.compile(rf"(?<=[a-z], )({STATE_CODES})\b(?!['-]|\.\w)")
 _IT: Final = re.compile(r"(?<![A-Z]{2} )\bIT\b(?! [A-Z]{2})")
 _STREET_NUMBER: Final = re.compile(
@@ -72,6 +80,7 @@ def read_letters(text: str) -> str:
     text = _INITIAL.sub(_initial, text)
     text = _ABBREVIATION.sub(_abbreviation, text)
     text = _WITHOUT_STOP.sub(_title, text)
+    text = _WEEKDAY.sub(lambda match: _DAY_BY_START[match[0][:3]], text)
     text = _STATE.sub(lambda match: STATES[match[1]], _IT.sub("I T", text))
     text = _CAPITALS_APOSTROPHE.sub(lambda match: match[0].capitalize(), text)
     return _CAPITALS.sub(_capitals, text)

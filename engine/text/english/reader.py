@@ -80,8 +80,10 @@ _SYMBOL_NAMES: Final = {
 }
 _SYMBOLS: Final = re.compile(r"[&@+=%<>×÷±≈≤≥≠∞§‰°#$€£¥₹₩*^\\/~|\"-]+")
 
-# "Dr" and its like are read without a full stop, too.
-_PLAIN_WORD: Final = r"(?!(?:Dr|Mr|Mrs|Ms|Prof|vs)\b)(?:[A-Z]?[a-z]+|[A-Z])(?:'[a-z]+)*"
+# "Dr", "Fri" and their like are read without a full stop, too.
+_PLAIN_WORD: Final = (
+    r"(?!(?:Dr|Mr|Mrs|Ms|Prof|vs|Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)\b)(?:[A-Z]?[a-z]+|[A-Z])(?:'[a-z]+)*"
+)
 _PLAIN: Final = re.compile(rf"{_PLAIN_WORD}(?:[,;?!]? {_PLAIN_WORD})*[.,;?!]?")
 
 

@@ -352,7 +352,7 @@ AGENTS = [
     ("A £5m deal, $.99 each, 10K+ users.", "A five million pounds deal, ninety-nine cents each, ten K plus users."),
     (
         "It is due on 4/12, on Wed 3/5, today (3/6).",
-        "It is due on April twelfth, on Wed March fifth, today, March sixth.",
+        "It is due on April twelfth, on Wednesday March fifth, today, March sixth.",
     ),
     ("Pour it on 1/2 cup of rice.", "Pour it on one half cup of rice."),
     (
@@ -385,6 +385,11 @@ AGENTS = [
     ("Noon ET, an UTI, your DOB", "Noon E T, an U T I, your D O B"),
     ("if a && b || c", "if a and b or c"),
     ("Press # now.", "Press pound now."),
+    (
+        "I have Wed, Thu, and Fri; also Sat, Mar 8.",
+        "I have Wednesday, Thursday, and Friday; also Saturday, March eighth.",
+    ),
+    ("She sat. The Sun rose. They wed. Sat down.", "She sat. The Sun rose. They wed. Sat down."),
 ]
 # markdown, HTML, formulas, emoji
 ENGLISH_MARKUP = [
@@ -708,6 +713,8 @@ CHINESE = [
     ("C++得了A+，花了NT$300", "C加加得了A加，花了三百新台币"),
     ("血压120mmHg，血糖5.6mmol/L，35μg/m³", "血压一百二十毫米汞柱，血糖五点六毫摩尔每升，三十五微克每立方米"),
     ("x² + 2x - 3 = 0", "x的平方加二x减三等于零"),
+    ("合同编号HT-2024-0315，取件码5-2-3016", "合同编号HT杠二零二四杠零三一五，取件码五杠二杠三零一六"),
+    ("订单号JD20240315，编号5号", "订单号JD二零二四零三一五，编号五号"),
 ]
 # hint zh
 CHINESE_MARKUP = [
