@@ -297,7 +297,7 @@ async def test_text_that_the_gateway_refuses_fails_its_context(page: Page) -> No
         await peer.socket.wait_closed()
 
     result = await play(page, [refuse], SAY + "return await say('Too much.')")
-    assert result["error"] == {"code": "rate_limited", "message": "too much"}
+    assert result["error"] == {"code": "rate_limited", "message": "too much", "retryAfterMs": None}
 
 
 async def test_the_gateway_is_told_where_the_listener_is(page: Page) -> None:
@@ -521,3 +521,76 @@ async def test_the_other_decoder_takes_over_from_one_that_breaks(scratch: Page) 
     assert heard["failures"] == 0
     assert heard["numSamples"] == 960 * len(packets) - 312, "every packet was decoded once"
     assert heard["end"]["numSamples"] == 24_000
+
+
+async def test_audio_that_cannot_be_decoded_fails_its_context_though_the_gateway_is_done(page: Page) -> None:
+    async def send_garbage(peer: Peer) -> None:
+        await peer.greet()
+        for handle, rest in enumerate((b"\xff" * 40, b"")):
+            while not isinstance(opened := await said_to(peer), wire.Open):
+                pass
+            context = opened.context
+            await peer.send(wire.Opened(context, handle, "hum", opened.format, 24_000, 312))
+            while not isinstance(await said_to(peer), wire.End):
+                pass
+            packets = (*packets_of()[:12], rest, *packets_of()[12:]) if rest else packets_of()
+            await peer.send(
+                AudioMessage(handle, 0, 0, packets, is_first=True),
+                AudioMessage(handle, 1, 312 + 24_000, (), is_last=True),
+                wire.Done(context, 500, len(packets), wire.Timing()),
+            )
+        await peer.socket.wait_closed()
+
+    first, second = await play(page, [send_garbage], SAY + "return [await say('Broken.'), await say('Whole.')]")
+    assert (first["reason"], first["error"]["code"]) == ("failed", "bad_audio")
+    assert (second["reason"], second["playedMs"]) == ("done", 500)
+    complaints_of(page).clear()  # of the decoder
+
+
+async def test_a_refusal_tells_when_to_come_again(page: Page) -> None:
+    async def refuse(peer: Peer) -> None:
+        await peer.greet()
+        opened = await peer.receive()
+        assert isinstance(opened, wire.Open)
+        await peer.send(wire.Error("overloaded", "no room", fatal=True, context=opened.context, retry_after_ms=500))
+        await peer.socket.wait_closed()
+
+    error = await play(page, [refuse], "return harness.once(player.open(), 'failed');")
+    assert error == {"code": "overloaded", "message": "no room", "retryAfterMs": 500}
+
+
+async def test_what_pages_do_carelessly_harms_nothing(page: Page) -> None:
+    """Options in a framework's proxy, pieces that are none, names like the player's own, a close behind a close."""
+
+    async def speak_thrice(peer: Peer) -> None:
+        await peer.greet()
+        for handle in range(3):
+            await speak(peer, handle)
+        await peer.socket.wait_closed()
+
+    text, reopened, second, refused = await play(
+        page,
+        [speak_thrice],
+        """
+        const context = player.open({ id: "c0", pronunciations: new Proxy({}, {}) });
+        for (const piece of ["Hello", undefined, null, "."]) context.say(piece);
+        context.end();
+        const reopened = new Promise((resolve) => {
+          context.addEventListener("finished", () => resolve(player.open({ id: "c0" })));
+        });
+        await context.finished;
+        const again = await reopened;
+        again.say("Again.");
+        again.end();
+        const other = player.open();
+        other.say("Other.");
+        other.end();
+        await other.finished;
+        await player.close();
+        await player.close();
+        const refused = await player.start().catch((error) => error.message);
+        return [context.text, again.id, other.id, refused];
+        """,
+    )
+    assert (text, reopened, refused) == ("Hello.", "c0", "the player is closed")
+    assert second not in ("c0", None)

@@ -40,15 +40,23 @@ function createPlayer() {
     if (detail.state === "ready") await showChoices();
   });
   on("roundtrip", ({ ms }) => gateway.showRoundTrip(formatMs(ms)));
-  on("audio", ({ state }) => {
-    if (state !== "running") show("Your browser holds the sound back. Press a key or touch the page.", "blocked");
-    else if (at("status").className === "blocked") show("");
+  let before = ""; // what the status said
+  on("audio", ({ state, reason }) => {
+    const isBlocked = at("status").className === "blocked";
+    if (state === "broken") show(`This page cannot make sound: ${reason}`, "failed");
+    else if (state === "running" && isBlocked) show(before);
+    else if (state === "suspended" && !isBlocked) {
+      before = at("status").textContent;
+      show("Your browser holds the sound back. Press a key or touch the page.", "blocked");
+    }
   });
 }
 
 async function showChoices() {
   const { modes } = player.info;
-  const { voices, default: preferred } = await (await fetch(`/v1/voices${location.search}`)).json();
+  const answer = await fetch(`/v1/voices${location.search}`);
+  if (!answer.ok) return show(`The gateway does not tell its voices (HTTP ${answer.status}); reload to ask again.`);
+  const { voices, default: preferred } = await answer.json();
   const labelled = voices.map(({ name, description }) => [name, description ? `${name}: ${description}` : name]);
   fillChoices(at("voice"), labelled, preferred);
   fillChoices(
@@ -89,6 +97,7 @@ function begin(context) {
   at("events").replaceChildren();
   for (const figure of document.querySelectorAll(".figures dd > span")) figure.textContent = "–";
   for (const note of document.querySelectorAll(".figures small")) note.textContent = "";
+  if (document.activeElement === at("continue")) at("interrupt").focus(); // a hidden button takes the focus with it
   at("continue").hidden = true;
   at("interrupt").setAttribute("aria-disabled", "false");
   show("Waiting for the first sound.");

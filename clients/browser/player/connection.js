@@ -34,9 +34,8 @@ export class Connection {
   }
 
   open(context, options) {
-    const stream = this.#createStream(context, (error) => {
-      this.#fail(this.#calls.get(context), "bad_audio", error.message);
-    });
+    // Decoding takes longer than the server: the call may have ended, and another have its name.
+    const stream = this.#createStream(context, (error) => this.#fail(call, "bad_audio", error.message));
     // `unopened`: all that was asked before the server has opened it, because it may take more than one link to do so.
     const call = { context, stream, link: null, handle: null, isCancelled: false, unopened: [], numOpenings: 0 };
     this.#calls.set(context, call);
@@ -178,17 +177,21 @@ export class Connection {
           call.link = null; // it crossed `draining`
           return this.#assign();
         }
-        return this.#fail(call, message.code, message.message, { isOver: message.fatal });
+        return this.#fail(call, message.code, message.message, {
+          isOver: message.fatal,
+          retryAfterMs: message.retry_after_ms,
+        });
     }
     this.#tell({ type: "message", message });
   }
 
-  #fail(call, code, reason, { isOver = false } = {}) {
-    if (call === undefined) return;
-    if (!isOver) this.send(call.context, "cancel");
-    this.#calls.delete(call.context);
+  #fail(call, code, reason, { isOver = false, retryAfterMs = null } = {}) {
+    if (this.#calls.get(call.context) === call) {
+      if (!isOver) this.send(call.context, "cancel");
+      this.#calls.delete(call.context);
+    }
     if (!call.isCancelled) call.stream.cutOff();
-    this.#tell({ type: "failed", context: call.context, code, reason });
+    this.#tell({ type: "failed", context: call.context, code, reason, retryAfterMs });
   }
 
   #lose(call, reason) {

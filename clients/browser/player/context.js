@@ -44,7 +44,7 @@ export class Context extends EventTarget {
   say(text) {
     if (this.#hasTextEnded) throw new TypeError(`context ${this.id} takes no text after end()`);
     if (this.#isOver) return false;
-    const all = this.#half + text;
+    const all = this.#half + (text ?? ""); // pieces of an answer may be none
     const numWhole = all.length - (all !== "" && isHighSurrogate(all, all.length - 1) ? 1 : 0);
     this.#half = all.slice(numWhole);
     this.#sendText(all.slice(0, numWhole));
@@ -151,7 +151,7 @@ export class Context extends EventTarget {
 
   get #error() {
     if (this.#answer.type !== "failed" || this.#isCancelled) return null;
-    return { code: this.#answer.code, message: this.#answer.reason };
+    return { code: this.#answer.code, message: this.#answer.reason, retryAfterMs: this.#answer.retryAfterMs ?? null };
   }
 
   #settle() {
@@ -176,7 +176,8 @@ export class Context extends EventTarget {
   #split() {
     const answer = this.#answer;
     if (answer.type === "cancelled") return [answer.spoken_text, answer.remaining_text];
-    const hasHeardAll = answer.type === "done" && this.playedMs >= answer.audio_ms;
+    // One is counted in samples of the loudspeaker's rate, the other in whole milliseconds.
+    const hasHeardAll = answer.type === "done" && this.playedMs > answer.audio_ms - 1;
     const heard = this.alignment.filter(({ endMs }, index, items) => {
       // A word is said until the next one begins. Of the last one that was told before a connection was lost nobody
       // knows, where more has come than it was certain to last.

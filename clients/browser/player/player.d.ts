@@ -114,7 +114,7 @@ export interface Result {
   /** "failed" after what had come was played, as far as that went. */
   reason: "done" | "cancelled" | "failed";
   /** `code` is one of docs/protocol.md, or "connection_lost" or "bad_audio". Nothing is said again by itself. */
-  error: { code: string; message: string } | null;
+  error: { code: string; message: string; retryAfterMs: number | null } | null;
   audioMs: number;
   playedMs: number;
   underruns: number;
@@ -141,7 +141,7 @@ export interface ContextEventMap {
   /** All of it was played. */
   ended: CustomEvent<Position>;
   /** What has come is still played; then it has `finished`. */
-  failed: CustomEvent<{ code: string; message: string }>;
+  failed: CustomEvent<{ code: string; message: string; retryAfterMs: number | null }>;
   finished: CustomEvent<Result>;
 }
 

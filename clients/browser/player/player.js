@@ -38,7 +38,7 @@ export class Player extends EventTarget {
   #output = null; // {clear, close}; nothing sounds before there is one
   #hasWorker = false; // it has said something
   #fault = null; // why it never will
-  #isClosed = false;
+  #closing = null;
   #greet;
   #noteAudioState = () => this.#emit("audio", { state: this.audioContext.state });
   #resume = () => {
@@ -65,6 +65,7 @@ export class Player extends EventTarget {
   }
 
   start() {
+    if (this.#closing !== null) return Promise.reject(new TypeError("the player is closed"));
     this.audioContext ??= new AudioContext();
     this.#resume(); // before anything is awaited: it counts only within the gesture
     this.#starting ??= this.#start().catch((error) => {
@@ -75,10 +76,11 @@ export class Player extends EventTarget {
     return this.#starting;
   }
 
-  open({ id = `c${this.#numContexts++}`, ...options } = {}) {
-    if (this.#isClosed) throw new TypeError("the player is closed");
+  open({ id = this.#unusedId(), ...options } = {}) {
+    if (this.#closing !== null) throw new TypeError("the player is closed");
     if (typeof id !== "string" || !CONTEXT_ID.test(id)) throw new TypeError("an id has 1 to 64 printable characters");
     if (this.#contexts.has(id)) throw new TypeError(`context ${id} is open already`);
+    const plain = JSON.parse(JSON.stringify(options)); // not a framework's proxies, which no worker takes
     this.start().catch(() => {}); // told by the event
     const context = new Context(id, {
       send: (verb, ...args) => this.#worker.postMessage({ type: "send", context: id, verb, args }),
@@ -89,8 +91,9 @@ export class Player extends EventTarget {
       latencyMs: () => (this.audioContext.outputLatency || this.audioContext.baseLatency || 0) * 1000,
     });
     this.#contexts.set(id, context);
-    context.finished.then(() => this.#contexts.delete(id));
-    this.#worker.postMessage({ type: "open", context: id, options });
+    // The first to hear of it: whoever hears next may open another of this name.
+    context.addEventListener("finished", () => this.#contexts.delete(id), { once: true });
+    this.#worker.postMessage({ type: "open", context: id, options: plain });
     if (this.#fault !== null) queueMicrotask(() => this.#fail(context));
     return context;
   }
@@ -99,8 +102,12 @@ export class Player extends EventTarget {
     return Promise.all(this.contexts.map((context) => context.cancel()));
   }
 
-  async close() {
-    this.#isClosed = true;
+  close() {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close() {
     const interrupted = this.interrupt();
     this.#worker.postMessage({ type: "close" }); // it answers for every context that still runs
     for (const gesture of GESTURES) document.removeEventListener(gesture, this.#resume, true);
@@ -120,11 +127,19 @@ export class Player extends EventTarget {
       startMs: this.#startMs,
       tell: (event) => this.#contexts.get(event.context)?.play(event),
     });
+    if (this.#closing !== null) return output.close(); // meanwhile
     this.output = output.node;
     this.#output = output;
     const { port } = output;
     this.#worker.postMessage({ type: "audio", port, rateHz: audioContext.sampleRate }, [port]);
     this.#noteAudioState();
+  }
+
+  #unusedId() {
+    let id;
+    do id = `c${this.#numContexts++}`;
+    while (this.#contexts.has(id));
+    return id;
   }
 
   #break(reason) {
