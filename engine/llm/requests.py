@@ -12,7 +12,7 @@ def make_sequence(config: LlmConfig, request: SequenceRequest, policy: BistreamP
     if request.max_tokens is not None and request.max_tokens < 1:
         raise InvalidRequest(f"max_tokens is {request.max_tokens}; it must be at least 1")
     check_text_ids(config, request.text_ids)
-    prompt_rows(config, request.prompt)
+    prompt_rows(config, request.prompt)  # which looks at its ids, once for all that is said behind it
     if request.is_growing:
         return Growing(config, request.prompt, max_tokens=request.max_tokens)
     if not request.is_streaming:

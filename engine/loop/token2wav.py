@@ -118,7 +118,6 @@ class Token2wav:
     def advance(self, number: int) -> None:
         """The next Euler steps of a batch; behind the last one the vocoder follows, then `fetch_samples`."""
         batch = self._batches[number]
-
         is_alone = self._is_concurrent and batch.is_first and len(batch.clauses) == len(self._batches) == 1
 
         def advance() -> bool:

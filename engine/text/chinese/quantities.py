@@ -24,6 +24,7 @@ _NUMBER: Final = r"\d++(?:\.\d++)?+"
 _START: Final = r"(?<![A-Za-z\d.])"
 
 
+_CODE_NAME: Final = rf"(?P<word>(?:{CODE_WORDS})[是为]?[：:]? ?)"
 _SIGN: Final = any_of(CURRENCIES)
 _MAGNITUDE: Final = rf"(?: ?(?P<magnitude>{any_of(MAGNITUDES)})(?![A-Za-z]))?"
 _UNIT: Final = any_of(UNITS)
@@ -138,17 +139,13 @@ _CODES: Final[tuple[Source, ...]] = (
     (r"(?<![A-Za-z\d.-])[48]00-\d{3,4}-\d{3,4}(?![\d-])", _telephone),
     (r"(?<![\d.])\d++(?:\.\d++){2,}+", _dotted),
     (
-        rf"(?P<word>(?:{CODE_WORDS})[是为]?[：:]? ?)"
-        r"(?P<digits>(?:[A-Za-z]{1,6}-?)?\d+(?:-[A-Za-z]{0,6}\d+){1,4}|[A-Za-z]{1,6}\d{3,}+)(?![.%\w-])",
+        _CODE_NAME + r"(?P<digits>(?:[A-Za-z]{1,6}-?)?\d+(?:-[A-Za-z]{0,6}\d+){1,4}|[A-Za-z]{1,6}\d{3,}+)(?![.%\w-])",
         _code,
     ),
-    (rf"(?P<word>(?:{CODE_WORDS})[是为]?[：:]? ?)(?P<digits>\d{{3,}}+)(?![.%])", _code),
+    (_CODE_NAME + r"(?P<digits>\d{3,}+)(?![.%])", _code),
     (rf"\d{{{MAX_CARDINAL_DIGITS + 1},}}+", _digits),
     (r"(?<![\d.:/-])0\d++(?![.:/\d%-])", _digits),
-    (
-        r"((?:拨打|致电|热线|客服电话)[：:]? ?)(?P<digits>9[56]\d{3})(?!\d)",
-        lambda match: match[1] + say_digits(match[2]),
-    ),
+    (r"(?P<word>(?:拨打|致电|热线|客服电话)[：:]? ?)(?P<digits>9[56]\d{3})(?!\d)", _code),
     (r"\bNo\. ?(?=\d)|#(?=\d)", "第"),
     (r"(?<=[A-Za-z])(?<!°[CF])-(?=\d)", " "),
     (

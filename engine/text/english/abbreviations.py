@@ -39,6 +39,7 @@ MONTHS: Final = (
     "December",
 )
 WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+WEEKDAY_BY_START: Final = {day[:3]: day for day in WEEKDAYS}
 MONTH_BY_NAME: Final = {
     **{month.lower(): month for month in MONTHS},
     **{month[:3].lower(): month for month in MONTHS},
@@ -240,6 +241,7 @@ SENTENCE_OPENERS: Final = frozenset(
     }
 )
 
+_NEXT_WORD: Final = re.compile(r"\s*([^\s]{1,20})")
 _DOTTED_LETTERS: Final = re.compile(r"[A-Za-z](?:\.[A-Za-z])+")
 
 
@@ -249,6 +251,14 @@ def opens_sentence(word: str) -> bool:
     if stem.endswith("."):
         return False
     return stem.rstrip(",:;!?…\"'”’)]*_").partition("'")[0].partition("’")[0] in SENTENCE_OPENERS
+
+
+def stop_behind(match: re.Match[str]) -> str:
+    """A full stop that the match took in ("p.m.") and that also ends the sentence."""
+    if not match[0].endswith("."):
+        return ""
+    word = _NEXT_WORD.match(match.string, match.end())
+    return "." if word is None or opens_sentence(word[1]) else ""
 
 
 def abbreviation_kind(word: str) -> Kind | None:

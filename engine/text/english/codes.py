@@ -15,13 +15,18 @@ _NUMBERED: Final = {
     for spelling in (name, name.title())
 }
 # Behind these a number is read digit by digit: "your order number is 4821".
-CODE_NAMES: Final = (
+_CODE_NAMES: Final = (
     r"[Cc]odes?|PINs?|[Pp]asscodes?|OTP|[Zz]ip|ZIP|[Pp]ostcode|[Ee]xtension|[Ee]xt\.?|ID"
     r"|[Tt]ext \w{1,12} to|[Ll]ast four(?: digits)?"
     r"|(?:[Cc]ard|[Aa]ccount|[Nn]umber)(?: \w{1,20})? (?:ending|ends)(?: in| with)?"
     r"|(?:[Aa]ccount|[Oo]rder|[Cc]onfirmation|[Tt]racking|[Rr]eference|[Tt]icket|[Ii]nvoice|[Cc]ase|[Cc]laim|[Pp]olicy"
     r"|[Mm]ember|[Bb]ooking|[Rr]eservation|[Rr]outing|[Ss]erial|[Cc]ard|[Pp]hone) {1,2}(?:[Nn]umber|[Nn]o\.)"
 )
+CODE_NAME: Final = rf"(?:{_CODE_NAMES})(?: is| are)?:?"
+CALL: Final = "(?:[Cc]all|[Dd]ial|[Tt]ext)"
+STATE: Final = f"(?:{any_of(STATES)})"
+# Behind the digits of a code: it is no part of an amount, a date or a word.
+CODE_END: Final = r"(?![\w%]|[.,:/-]\d)"
 # Of services that everybody calls by their digits.
 SERVICES: Final = "[2-8]11|988|999|112|111|101"
 # Behind these a letter at the number is one: seat 14B.
@@ -59,14 +64,17 @@ PLACES: Final = any_of(
 _SIDES: Final = {"N": "north", "S": "south", "E": "east", "W": "west"}
 
 
+def _say_groups(text: str) -> str:
+    return PAUSE.join(map(numbers.say_digits, re.findall("[0-9]+", text)))
+
+
 def _phone(match: Match) -> str:
     plus = "plus " if match[0].startswith("+") and not match[0].startswith("+1") else ""
-    return f" {plus}{PAUSE.join(numbers.say_digits(group) for group in re.findall(r'[0-9]+', match[0]))} "
+    return f" {plus}{_say_groups(match[0])} "
 
 
 def _code(match: Match) -> str:
-    groups = re.findall(r"\d+", match["digits"])
-    return f"{match['name']}{PAUSE.join(map(numbers.say_digits, groups))} "
+    return f"{match['name']}{_say_groups(match['digits'])} "
 
 
 def _side(match: Match) -> str:
@@ -100,14 +108,14 @@ CODES: Final[tuple[Source, ...]] = (
     (r"(?<![\w.-])\d{4}([ -])\d{4}\1\d{4}\1\d{4}(?![\d-])", _phone),  # a card's
     (r"(?<![\w.-])97[89]-\d{1,5}-\d{1,7}-\d{1,7}-\d(?![\d-])", _phone),  # a book's
     (
-        rf"\b(?P<name>(?:{CODE_NAMES})(?: is| are)?:? )"
-        r"(?P<digits>\d{3,4}(?:[ -]\d{3,4}){1,3}|\d{3,}+)(?![\w%]|[.,:/-]\d)",
+        rf"\b(?P<name>{CODE_NAME} )"
+        rf"(?P<digits>\d{{3,4}}(?:[ -]\d{{3,4}}){{1,3}}|\d{{3,}}+){CODE_END}",
         _code,
     ),
-    (rf"\b(?P<name>(?:[Cc]all|[Dd]ial|[Tt]ext) )(?P<digits>{SERVICES})(?![\w%]|[.,:/-]\d)", _code),
+    (rf"\b(?P<name>{CALL} )(?P<digits>{SERVICES}){CODE_END}", _code),
     (r"(?<![\w.,:/$€£#-])(?P<name>)(?P<digits>911)(?![\w%/-]|[.,:]\d| [a-z]{2,20}s\b)", _code),
-    (rf"\b(?P<name>(?:{any_of(STATES)}) )(?P<digits>\d{{5}}(?:-\d{{4}})?)(?![\w%]|[.,:/]\d)", _code),
-    (r"\b(?P<name>(?:ending|ends) in )(?P<digits>(?!(?:19|20)\d\d)\d{4})(?![\w%]|[.,:/-]\d)", _code),
+    (rf"\b(?P<name>{STATE} )(?P<digits>\d{{5}}(?:-\d{{4}})?)(?![\w%]|[.,:/]\d)", _code),
+    (rf"\b(?P<name>(?:ending|ends) in )(?P<digits>(?!(?:19|20)\d\d)\d{{4}}){CODE_END}", _code),
     (r"\bI-(?P<number>\d{1,3})(?P<side>[NSEW])\b", _side),
     (
         r"(?<![\w.-])(?P<number>\d{1,5}) (?P<side>[NSEW]) "

@@ -7,23 +7,22 @@ import re
 from typing import Final
 
 from voicegate.engine.text.english.abbreviations import STATES
-from voicegate.engine.text.english.codes import CODE_NAMES, PLACES, SERVICES
-from voicegate.engine.text.english.letters import STATE_CODES
-from voicegate.engine.text.patterns import any_of
+from voicegate.engine.text.english.codes import CALL, CODE_END, CODE_NAME, PLACES, SERVICES, STATE
+from voicegate.engine.text.english.letters import STATE_CODE
 
 # Of what was said before, that any of these looks at.
 MAX_BEFORE_CHARS: Final = 80
 
 _MARKS: Final = r"[\s*_`\"'(]*"
-_BEHIND_NAME: Final = re.compile(rf"\b(?:{CODE_NAMES})(?: is| are)?:?{_MARKS}\Z")
-_CODE: Final = re.compile(rf"({_MARKS}(?:(?:is|are):? )?{_MARKS})(\d{{3,}})(?![\w%]|[.,:/-]\d)")
-_BEHIND_CALL: Final = re.compile(r"\b(?:[Cc]all|[Dd]ial|[Tt]ext) ?\Z")
-_SERVICE: Final = re.compile(rf"(\s*)({SERVICES})(?![\w%]|[.,:/-]\d)")
+_BEHIND_NAME: Final = re.compile(rf"\b{CODE_NAME}{_MARKS}\Z")
+_CODE: Final = re.compile(rf"({_MARKS}(?:(?:is|are):? )?{_MARKS})(\d{{3,}}){CODE_END}")
+_BEHIND_CALL: Final = re.compile(rf"\b{CALL} ?\Z")
+_SERVICE: Final = re.compile(rf"(\s*)({SERVICES}){CODE_END}")
 _BEHIND_PLACE: Final = re.compile(rf"\b(?:{PLACES}) ?\Z")
 _PLACE: Final = re.compile(r"(\s*\d{1,4})(?=[A-Z]\b)")
 _BEHIND_CITY: Final = re.compile(r"[a-z], ?\Z")
-_STATE: Final = re.compile(rf"(\s*)({STATE_CODES})\b(?!['-]|\.\w)")
-_BEHIND_STATE: Final = re.compile(rf", (?:{any_of(STATES)}) ?\Z")
+_STATE: Final = re.compile(rf"(\s*){STATE_CODE}")
+_BEHIND_STATE: Final = re.compile(rf", {STATE} ?\Z")
 _ZIP: Final = re.compile(r"(\s*)(\d{5})(?![\w%]|[.,:/]\d)")
 
 

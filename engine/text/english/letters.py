@@ -7,7 +7,14 @@ import re
 from typing import Final
 
 from voicegate.engine.text.english import numbers
-from voicegate.engine.text.english.abbreviations import ABBREVIATIONS, MONTHS, STATES, WEEKDAYS, Kind, opens_sentence
+from voicegate.engine.text.english.abbreviations import (
+    ABBREVIATIONS,
+    MONTHS,
+    STATES,
+    WEEKDAY_BY_START,
+    Kind,
+    opens_sentence,
+)
 from voicegate.engine.text.patterns import any_of
 
 _VOWELS: Final = frozenset("AEIOUY")
@@ -46,7 +53,7 @@ _RULERS: Final = (
 _REGNAL: Final = {roman: numbers.say_ordinal(str(value)) for roman, value in (_ROMAN | {"XVIII": 18}).items()}
 # Behind a comma these are, as often, something else.
 _OTHER_THAN_STATES: Final = frozenset({"OK", "HI", "OH", "ME", "MA", "PA", "ID", "LA", "AR", "CT", "MD", "MS"})
-STATE_CODES: Final = "|".join(sorted(set(STATES) - _OTHER_THAN_STATES))
+STATE_CODE: Final = rf"({'|'.join(sorted(set(STATES) - _OTHER_THAN_STATES))})\b(?!['-]|\.\w)"
 
 _ABBREVIATION: Final = re.compile(rf"(?<![\w.'-])({any_of(ABBREVIATIONS)})\.(?![\w'-])", re.IGNORECASE)
 _DOTTED: Final = re.compile(r"(?<![\w.'-])([A-Za-z](?:\.[A-Za-z])+|[Pp]h\.[Dd])(\.?)(?![\w'-])")
@@ -55,15 +62,13 @@ _INITIAL: Final = re.compile(r"(?<!\b[A-Z] )\b([A-HJ-Z])\.(?= [A-Z])")
 _INNER_STOP: Final = re.compile(r"(?<=\w)\.(?=\w)")
 _NEXT_WORD: Final = re.compile(r" ([^\s]{1,20})(?!\S)")
 _RULER: Final = re.compile(rf"\b({_RULERS}) ({'|'.join(_REGNAL)})\b(?!')(?!(?<=\b[VX])\.)")
-_DAY_BY_START: Final = {day[:3]: day for day in WEEKDAYS}
-_DAYS: Final = any_of(_DAY_BY_START)
 # Those that are words, too, only before a month or another day.
 _WEEKDAY: Final = re.compile(
     r"(?<![\w.'-])(?:(?:Tues?|Thu(?:rs?)?|Fri)\b"
-    rf"|(?:Mon|Wed|Sat|Sun)(?=,? (?:{any_of(MONTHS)})\b|,? (?:and |or )?(?:{_DAYS})))"
+    rf"|(?:Mon|Wed|Sat|Sun)(?=,? (?:{any_of(MONTHS)})\b|,? (?:and |or )?(?:{any_of(WEEKDAY_BY_START)})))"
     r"\b(?!['.-])"
 )
-_STATE: Final = re.compile(rf"(?<=[a-z], )({STATE_CODES})\b(?!['-]|\.\w)")
+_STATE: Final = re.compile(rf"(?<=[a-z], ){STATE_CODE}")
 _IT: Final = re.compile(r"(?<![A-Z]{2} )\bIT\b(?! [A-Z]{2})")
 _STREET_NUMBER: Final = re.compile(
     r"(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth|teenth|tieth|hundredth)\Z"
@@ -80,7 +85,7 @@ def read_letters(text: str) -> str:
     text = _INITIAL.sub(_initial, text)
     text = _ABBREVIATION.sub(_abbreviation, text)
     text = _WITHOUT_STOP.sub(_title, text)
-    text = _WEEKDAY.sub(lambda match: _DAY_BY_START[match[0][:3]], text)
+    text = _WEEKDAY.sub(lambda match: WEEKDAY_BY_START[match[0][:3]], text)
     text = _STATE.sub(lambda match: STATES[match[1]], _IT.sub("I T", text))
     text = _CAPITALS_APOSTROPHE.sub(lambda match: match[0].capitalize(), text)
     return _CAPITALS.sub(_capitals, text)

@@ -8,7 +8,7 @@ import re
 from typing import Final
 
 from voicegate.engine.text.english import numbers
-from voicegate.engine.text.english.abbreviations import MONTH_BY_NAME, MONTHS, opens_sentence
+from voicegate.engine.text.english.abbreviations import MONTH_BY_NAME, MONTHS, stop_behind
 from voicegate.engine.text.english.codes import CODES
 from voicegate.engine.text.english.measures import CURRENCIES, MAGNITUDES, ONLY_ATTACHED, PER, UNITS
 from voicegate.engine.text.patterns import Match, Source, any_of, rules_of
@@ -26,17 +26,6 @@ _HALF_DAY: Final = r"(?P<half>[AaPp])(?:\.[Mm]\b\.?|[Mm]\b)"
 _SIGNS: Final = "".join(CURRENCIES)
 # Letters only right behind the digits: "$3 T-shirt" is none.
 _MAGNITUDE: Final = r"(?: ?(?P<magnitude>thousand|[mb]illion|trillion|[mb]n|(?<=\d)[kKmMbBT])\b(?!-))?"
-
-_NEXT_WORD: Final = re.compile(r"\s*([^\s]{1,20})")
-
-
-def _stop_behind(match: Match) -> str:
-    """A full stop that the match took in ("p.m.") and that also ends the sentence."""
-    if not match[0].endswith("."):
-        return ""
-    word = _NEXT_WORD.match(match.string, match.end())
-    return "." if word is None or opens_sentence(word[1]) else ""
-
 
 # --- dates and times ------------------------------------------------------------------------------------------
 
@@ -92,7 +81,7 @@ def _day_month(match: Match) -> str:
     if not 1 <= int(match["day"]) <= 31:
         return match[0]
     month = MONTH_BY_NAME[match["month"].lower()]
-    stop = "" if match["year"] else _stop_behind(match)
+    stop = "" if match["year"] else stop_behind(match)
     return f"the {numbers.say_ordinal(match['day'])} of {month}{_year_behind(match)}{stop} "
 
 
@@ -108,12 +97,12 @@ def _clock(match: Match) -> str:
     if seconds:
         words.append(f"and {numbers.say_integer(seconds.lstrip('0') or '0')} seconds")
     if half:
-        words.append(f"{half.upper()} M{_stop_behind(match)}")
+        words.append(f"{half.upper()} M{stop_behind(match)}")
     return f" {' '.join(words)} "
 
 
 def _hour(match: Match) -> str:
-    return f" {numbers.say_integer(match['hour'].lstrip('0') or '0')} {match['half'].upper()} M{_stop_behind(match)} "
+    return f" {numbers.say_integer(match['hour'].lstrip('0') or '0')} {match['half'].upper()} M{stop_behind(match)} "
 
 
 # --- money and measures ---------------------------------------------------------------------------------------

@@ -4,24 +4,19 @@ import re
 from typing import Final
 
 from voicegate.engine.text.cleanup import PAUSE
-from voicegate.engine.text.english.abbreviations import ABBREVIATIONS, WEEKDAYS, opens_sentence
+from voicegate.engine.text.english.abbreviations import ABBREVIATIONS, WEEKDAY_BY_START, stop_behind
 from voicegate.engine.text.english.letters import read_letters
 from voicegate.engine.text.english.quantities import read_quantities
 from voicegate.engine.text.patterns import any_of
 from voicegate.engine.text.punctuation import tidy
 
-_WEEKDAY_BY_START: Final = {day[:3]: day for day in WEEKDAYS}
-_WEEKDAY: Final = rf"({any_of(_WEEKDAY_BY_START)})(?:r?s)?(?:day|nesday|urday)?\b\.?"
+_WEEKDAY: Final = rf"({any_of(WEEKDAY_BY_START)})(?:r?s)?(?:day|nesday|urday)?\b\.?"
 _MONEY: Final = "[$€£]"
 
 
-_NEXT_WORD: Final = re.compile(r"\s*([^\s]{1,20})")
-
-
 def _days(match: re.Match[str]) -> str:
-    word = _NEXT_WORD.match(match.string, match.end())
-    is_end = match[0].endswith(".") and (word is None or match[0].endswith("day.") or opens_sentence(word[1]))
-    return f"{_WEEKDAY_BY_START[match[1]]} to {_WEEKDAY_BY_START[match[2]]}" + "." * is_end
+    stop = "." if match[0].endswith("day.") else stop_behind(match)
+    return f"{WEEKDAY_BY_START[match[1]]} to {WEEKDAY_BY_START[match[2]]}{stop}"
 
 
 _BEFORE_NUMBERS: Final = (
@@ -38,7 +33,7 @@ _BEFORE_NUMBERS: Final = (
         re.compile(rf"(?:(?<=[\d²³)])|(?<=[a-z])(?<![A-Za-z'][a-z])) - (?=[\d(√]|{_MONEY}\d|[a-z](?![A-Za-z']))"),
         " minus ",
     ),
-    (re.compile(r"(?<=[\d%])\+(?![\w+])|(?<=\d[kKM])\+(?![\w+])"), " plus "),
+    (re.compile(r"(?:(?<=[\d%])|(?<=\d[kKM]))\+(?![\w+])"), " plus "),
     (re.compile(r"\b((?:[Pp]ress|[Hh]it|[Dd]ial|or|then) )#"), r"\1pound"),
     (re.compile(r"\b([A-Z])&([A-Z])s\b"), r"\1 and \2's"),  # M&Ms
     (re.compile("²"), " squared"),
