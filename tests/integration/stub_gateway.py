@@ -41,8 +41,9 @@ class Peer:
         await self.send(wire.Ready("s", "", "stub", ("hum",), "hum", ("clause",), LIMITS))
 
     async def accept(self, handle: int = 0) -> str:
-        """Answer an `open`; returns the context."""
-        message = await self.receive()
+        """Answer an `open`; returns the context. A player's reports of one that is over may come before."""
+        while isinstance(message := await self.receive(), wire.Playback):
+            pass
         assert isinstance(message, wire.Open)
         await self.send(wire.Opened(message.context, handle, "hum", message.format, 24_000, 312))
         return message.context
