@@ -502,7 +502,7 @@ async def test_the_other_decoder_takes_over_from_one_that_breaks(scratch: Page) 
                     rateHz: Promise.resolve(48000),
                     post: (message) => {{ posted.push(message); if (message.type === "end") resolve(); }},
                 }};
-                const opusKind = Promise.resolve(WebCodecsDecoder);
+                const opusKind = async () => WebCodecsDecoder;
                 const onFailure = (error) => failures.push(error);
                 const stream = new Stream("a", {{ sink, opusKind, tell: () => {{}}, onFailure }});
                 stream.start({{ format: {{ codec: "opus" }}, sample_rate: 24000, pre_skip: 312 }});

@@ -178,6 +178,11 @@ function finished(result) {
   log(words[result.reason]);
 }
 
+function interrupt() {
+  if (player.contexts.length > 0) show("Silent. Asking where the text stood.");
+  player.interrupt();
+}
+
 // --- words -----------------------------------------------------------------------------------------------------------
 
 function show(words, kind = "") {
@@ -211,9 +216,9 @@ at("composer").addEventListener("submit", (event) => {
 at("text").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) at("composer").requestSubmit();
 });
-at("interrupt").addEventListener("click", () => player.interrupt());
+at("interrupt").addEventListener("click", interrupt);
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape") player.interrupt();
+  if (event.key === "Escape") interrupt();
 });
 at("continue").addEventListener("click", async () => speak((await shown.context.finished).remainingText));
 at("decoder").addEventListener("change", createPlayer);

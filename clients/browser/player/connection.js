@@ -191,7 +191,8 @@ export class Connection {
       this.#calls.delete(call.context);
     }
     if (!call.isCancelled) call.stream.cutOff();
-    this.#tell({ type: "failed", context: call.context, code, reason, retryAfterMs });
+    const isSilent = call.stream.nextSequence === 0; // nothing has come that is still to be played
+    this.#tell({ type: "failed", context: call.context, code, reason, retryAfterMs, isSilent });
   }
 
   #lose(call, reason) {

@@ -5,6 +5,12 @@ import { CodePointCursor, isHighSurrogate } from "./wire.js";
 
 const REPORT_MS = 250; // how often the server is told where the listener is
 const PADDING_MS = 60; // that a packet may have behind the last word
+// How long a cancel waits for the gateway to say where the text stood. Lower asks slow networks in vain; higher is late
+// where there is no network.
+const ANSWER_MS = 2_000;
+// A loudspeaker this far behind (Bluetooth) is waited for at the end. Lower waits for what nobody notices, and in hidden
+// tabs, where timers are slow, longer than that; higher tells of an end before it is heard.
+const NOTICED_MS = 100;
 
 export class Context extends EventTarget {
   text = "";
@@ -16,6 +22,7 @@ export class Context extends EventTarget {
   timing = { firstPacketMs: null, firstSoundMs: null, serverMs: null };
   #host;
   #half = ""; // first half of a character whose second has not come
+  #unsent = ""; // said in this turn of the page; it leaves as one
   #hasTextEnded = false;
   #firstTextAtMs = null;
   #cursor = new CodePointCursor();
@@ -23,10 +30,11 @@ export class Context extends EventTarget {
   #isCancelled = false;
   #hasPlayed = false;
   #decodedMs = 0;
+  #position = { playedMs: 0, bufferMs: 0, atMs: 0, isMoving: false }; // as it was told last
   #reportedAtMs = 0;
   #finish;
 
-  /** `host`: {send(verb, ...args), cancel(playedMs), latencyMs()}. */
+  /** `host`: {send(verb, ...args), cancel(playedMs), latencyMs(), nowMs()}, `nowMs` on the clock of `play`. */
   constructor(id, host) {
     super();
     this.id = id;
@@ -52,21 +60,27 @@ export class Context extends EventTarget {
   }
 
   flush(id = "") {
-    if (!this.#isOver) this.#host.send("flush", id);
+    if (this.#isOver) return;
+    this.#sendUnsent();
+    this.#host.send("flush", id);
   }
 
   end() {
     if (this.#hasTextEnded || this.#isOver) return;
     this.#sendText(this.#half);
+    this.#sendUnsent();
     this.#hasTextEnded = true;
     this.#host.send("end");
   }
 
   cancel() {
     if (!this.#isCancelled && !this.#isFinished) {
+      this.#sendUnsent();
+      this.playedMs = this.#heardMs();
       this.#isCancelled = true;
       this.#host.cancel(Math.round(this.playedMs));
       this.#settle();
+      setTimeout(() => this.#answer ?? this.hear({ type: "unanswered" }), ANSWER_MS);
     }
     return this.finished;
   }
@@ -77,12 +91,18 @@ export class Context extends EventTarget {
     const sent = text.replace(/\p{Surrogate}/gu, "\ufffd");
     if (this.#firstTextAtMs === null && sent.trim() !== "") this.#firstTextAtMs = nowMs();
     this.text += sent;
-    this.#host.send("text", sent);
+    if (this.#unsent === "") queueMicrotask(() => this.#sendUnsent());
+    this.#unsent += sent;
+  }
+
+  #sendUnsent() {
+    if (this.#unsent !== "") this.#host.send("text", this.#unsent);
+    this.#unsent = "";
   }
 
   // --- what comes; called by the player -----------------------------------------------------------------------
 
-  /** A message of the server, or {type: "failed", code, reason}. */
+  /** A message of the server, {type: "failed", code, reason}, or {type: "unanswered"}. */
   hear(message) {
     switch (message.type) {
       case "opened":
@@ -95,9 +115,15 @@ export class Context extends EventTarget {
       default:
         this.#answer = message;
         this.timing.serverMs = message.timing?.ttfb_ms ?? null;
+        this.#hasPlayed ||= message.audio_ms === 0 || message.isSilent === true; // there is nothing to wait for
         if (message.type === "failed" && !this.#isCancelled) this.#emit("failed", this.#error);
         return this.#settle();
     }
+  }
+
+  /** Nothing of it will sound any more. */
+  break(code, reason) {
+    this.hear({ type: "failed", code, reason, isSilent: true });
   }
 
   receive({ atMs, startMs, durationMs, peaks }) {
@@ -106,19 +132,47 @@ export class Context extends EventTarget {
     this.#emit("received", { startMs, durationMs, peaks });
   }
 
-  /** An event of Playout. */
-  play({ type, playedMs, bufferMs, underruns }) {
+  /** An event of Playout, which happened at `atMs`. */
+  play({ type, playedMs, bufferMs, underruns, atMs }) {
     if (this.#isCancelled) return; // what was heard is settled
-    const hasPlayedAll = type === "ended";
     const latencyMs = this.#host.latencyMs();
-    this.playedMs = hasPlayedAll ? playedMs : Math.max(this.playedMs, playedMs - latencyMs);
+    const isMoving = type === "position" ? this.#position.isMoving : type !== "underrun";
+    this.#position = { playedMs, bufferMs, atMs, isMoving };
     this.bufferMs = bufferMs;
     this.underruns = underruns;
+    if (type === "ended") {
+      if (latencyMs < NOTICED_MS) return this.#endPlaying();
+      return void setTimeout(() => this.#isCancelled || this.#endPlaying(), latencyMs);
+    }
+    this.playedMs = Math.max(this.playedMs, playedMs - latencyMs);
     if (type === "started") this.timing.firstSoundMs ??= this.#sinceFirstText(nowMs() + latencyMs);
     this.#report(type !== "position");
     this.#emit(type, { playedMs: this.playedMs, bufferMs, underruns });
-    this.#hasPlayed = hasPlayedAll;
+  }
+
+  #endPlaying() {
+    this.playedMs = this.#position.playedMs;
+    this.#report(true);
+    this.#emit("ended", { playedMs: this.playedMs, bufferMs: this.bufferMs, underruns: this.underruns });
+    this.#hasPlayed = true;
     this.#settle();
+  }
+
+  /** The page may have been busy since it was told. */
+  #heardMs() {
+    const { playedMs, bufferMs, atMs, isMoving } = this.#position;
+    if (!isMoving) return this.playedMs;
+    const sincePlayedMs = Math.max(0, this.#host.nowMs() - atMs);
+    const latencyMs = this.#host.latencyMs();
+    // At the end what was to be played is in the device, and goes on to be heard.
+    return Math.max(this.playedMs, Math.min(playedMs + sincePlayedMs - latencyMs, playedMs + bufferMs));
+  }
+
+  /** Nothing sounds at present: the gateway, told of no progress, makes no more than the listener's lead. */
+  reportStanding() {
+    if (this.#isOver || this.receivedMs <= this.playedMs) return;
+    const bufferMs = Math.round(this.receivedMs - this.playedMs);
+    this.#host.send("playback", Math.round(this.playedMs), bufferMs, this.underruns);
   }
 
   #align(items) {

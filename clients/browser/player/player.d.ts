@@ -21,7 +21,8 @@ export interface PlayerOptions {
   url?: string;
   /** Default "auto": the browser's own where it proves to work, else the vendored one. */
   decoder?: "auto" | "webcodecs" | "wasm";
-  /** Audio that is there before a context begins to sound; default 80. Lower begins sooner and runs dry more often. */
+  /** Audio that is there before a context begins to sound; default 80, at most 10,000. Lower begins sooner and runs dry
+   * more often. */
   startMs?: number;
   /** One of the page's own, which the player then does not close. Of any sample rate. */
   audioContext?: AudioContext;
@@ -51,7 +52,7 @@ export interface OpenOptions {
 }
 
 export interface PlayerEventMap {
-  /** "broken": this browser cannot run the player. "lost" is dialled again after `retryMs`, for as long as it takes. */
+  /** "broken": the player's files cannot be had. "lost" is dialled again after `retryMs`, for as long as it takes. */
   connection: CustomEvent<{ state: "connecting" | "ready" | "lost" | "broken"; reason?: string; retryMs?: number }>;
   /** "suspended" or "interrupted": nothing is heard until the user touches the page. */
   audio: CustomEvent<{ state: AudioContextState | "interrupted" | "broken"; reason?: string }>;
@@ -113,7 +114,9 @@ export interface Position {
 export interface Result {
   /** "failed" after what had come was played, as far as that went. */
   reason: "done" | "cancelled" | "failed";
-  /** `code` is one of docs/protocol.md, or "connection_lost" or "bad_audio". Nothing is said again by itself. */
+  /** `code` is one of docs/protocol.md, or "connection_lost", "bad_audio", "no_sound" (the browser gives no way to the
+   * loudspeaker) or "broken" (the player's files cannot be had). Nothing is said again by itself; what is opened next
+   * tries anew. */
   error: { code: string; message: string; retryAfterMs: number | null } | null;
   audioMs: number;
   playedMs: number;

@@ -17,11 +17,16 @@ import { streamUrl } from "./wire.js";
 
 export { Context };
 
+const MAX_START_MS = 10_000;
+const ENDS = ["done", "cancelled"]; // of a context, but for `failed`
+
 // What browsers count as a gesture that may start sound; a pointer that goes down does not.
 const GESTURES = ["click", "keydown", "touchend"];
 
 // As the protocol has them: of another one no answer comes that names it.
 const CONTEXT_ID = /^(?:[^\p{C}\p{Z}]| ){1,64}$/u;
+
+const STANDING_REPORT_MS = 250; // while nothing sounds; as often as contexts report that do
 
 export class Player extends EventTarget {
   info = null;
@@ -31,16 +36,22 @@ export class Player extends EventTarget {
   output = null;
   #startMs;
   #ownsAudioContext;
-  #worker;
+  #connect; // what a worker is told first
+  #worker = null;
   #contexts = new Map();
+  #running = new Set(); // ids that mean something to the gateway: it has not said its last word of them
   #numContexts = 0;
   #starting = null;
-  #output = null; // {clear, close}; nothing sounds before there is one
+  #output = null; // as createOutput gives it; nothing sounds before there is one
   #hasWorker = false; // it has said something
-  #fault = null; // why it never will
   #closing = null;
   #greet;
-  #noteAudioState = () => this.#emit("audio", { state: this.audioContext.state });
+  #standing = null; // a timer, while nothing sounds
+  #noteAudioState = ({ target }) => {
+    this.#emit("audio", { state: target.state });
+    this.#reportStanding();
+    if (target.state === "closed" && this.#closing === null) this.#loseOutput("the AudioContext was closed");
+  };
   #resume = () => {
     if (document.visibilityState === "visible" && this.audioContext?.state !== "running") {
       this.audioContext?.resume().catch(() => {}); // not now; the next gesture tries again
@@ -49,15 +60,13 @@ export class Player extends EventTarget {
 
   constructor({ url = location.origin, decoder = "auto", startMs = START_MS, audioContext = null } = {}) {
     super();
-    const stream = streamUrl(new URL(url, location.href).href);
+    if (!(startMs >= 0 && startMs <= MAX_START_MS)) throw new TypeError(`startMs is from 0 to ${MAX_START_MS}`);
+    this.#connect = { type: "connect", url: streamUrl(new URL(url, location.href).href), decoder };
     this.#startMs = startMs;
     this.#ownsAudioContext = audioContext === null;
     this.audioContext = audioContext;
     this.ready = new Promise((resolve) => (this.#greet = resolve));
-    this.#worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
-    this.#worker.onmessage = ({ data }) => this.#receive(data);
-    this.#worker.onerror = ({ message }) => this.#break(message ?? "the worker of the player cannot be loaded");
-    this.#worker.postMessage({ type: "connect", url: stream, decoder });
+    this.#hire();
   }
 
   get contexts() {
@@ -68,33 +77,36 @@ export class Player extends EventTarget {
     if (this.#closing !== null) return Promise.reject(new TypeError("the player is closed"));
     this.audioContext ??= new AudioContext();
     this.#resume(); // before anything is awaited: it counts only within the gesture
-    this.#starting ??= this.#start().catch((error) => {
-      this.#starting = null; // the next call tries again
-      this.#emit("audio", { state: "broken", reason: error.message });
-      throw error;
-    });
+    if (this.#starting === null) {
+      const starting = this.#start().catch((error) => {
+        this.#emit("audio", { state: "broken", reason: error.message });
+        if (this.#starting === starting) this.#loseOutput(`there is no way to the loudspeaker: ${error.message}`);
+        throw error;
+      });
+      this.#starting = starting;
+    }
     return this.#starting;
   }
 
   open({ id = this.#unusedId(), ...options } = {}) {
     if (this.#closing !== null) throw new TypeError("the player is closed");
     if (typeof id !== "string" || !CONTEXT_ID.test(id)) throw new TypeError("an id has 1 to 64 printable characters");
-    if (this.#contexts.has(id)) throw new TypeError(`context ${id} is open already`);
+    if (this.#contexts.has(id) || this.#running.has(id)) throw new TypeError(`context ${id} is open already`);
     const plain = JSON.parse(JSON.stringify(options)); // not a framework's proxies, which no worker takes
-    this.start().catch(() => {}); // told by the event
+    if (this.#worker === null) this.#hire();
+    this.start().catch(() => {}); // told by the event, and each context by its end
     const context = new Context(id, {
-      send: (verb, ...args) => this.#worker.postMessage({ type: "send", context: id, verb, args }),
-      cancel: (playedMs) => {
-        this.#output?.clear(id);
-        this.#worker.postMessage({ type: "cancel", context: id, playedMs });
-      },
-      latencyMs: () => (this.audioContext.outputLatency || this.audioContext.baseLatency || 0) * 1000,
+      send: (verb, ...args) => this.#worker?.postMessage({ type: "send", context: id, verb, args }),
+      cancel: (playedMs) => this.#silence(id, playedMs),
+      latencyMs: () => (this.audioContext?.outputLatency || this.audioContext?.baseLatency || 0) * 1000,
+      nowMs: () => (this.audioContext?.currentTime ?? 0) * 1000,
     });
     this.#contexts.set(id, context);
+    this.#running.add(id);
     // The first to hear of it: whoever hears next may open another of this name.
     context.addEventListener("finished", () => this.#contexts.delete(id), { once: true });
     this.#worker.postMessage({ type: "open", context: id, options: plain });
-    if (this.#fault !== null) queueMicrotask(() => this.#fail(context));
+    this.#reportStanding();
     return context;
   }
 
@@ -109,17 +121,18 @@ export class Player extends EventTarget {
 
   async #close() {
     const interrupted = this.interrupt();
-    this.#worker.postMessage({ type: "close" }); // it answers for every context that still runs
+    this.#worker?.postMessage({ type: "close" }); // it answers for every context that still runs
     for (const gesture of GESTURES) document.removeEventListener(gesture, this.#resume, true);
     document.removeEventListener("visibilitychange", this.#resume);
     await interrupted;
+    clearInterval(this.#standing);
     this.audioContext?.removeEventListener("statechange", this.#noteAudioState);
     this.#output?.close();
     if (this.#ownsAudioContext) await this.audioContext?.close();
   }
 
   async #start() {
-    const audioContext = this.audioContext;
+    const { audioContext } = this;
     audioContext.addEventListener("statechange", this.#noteAudioState);
     for (const gesture of GESTURES) document.addEventListener(gesture, this.#resume, true);
     document.addEventListener("visibilitychange", this.#resume);
@@ -130,29 +143,76 @@ export class Player extends EventTarget {
     if (this.#closing !== null) return output.close(); // meanwhile
     this.output = output.node;
     this.#output = output;
-    const { port } = output;
-    this.#worker.postMessage({ type: "audio", port, rateHz: audioContext.sampleRate }, [port]);
-    this.#noteAudioState();
+    this.#attach();
+    this.#emit("audio", { state: audioContext.state });
+  }
+
+  /** The worker learns where its samples go. */
+  #attach() {
+    if (this.#worker === null || this.#output === null) return;
+    const port = this.#output.createPort();
+    this.#worker.postMessage({ type: "audio", port, rateHz: this.audioContext.sampleRate }, [port]);
+  }
+
+  /** What is open will not sound; what is opened next tries anew. */
+  #loseOutput(reason) {
+    this.audioContext?.removeEventListener("statechange", this.#noteAudioState);
+    this.#output?.close();
+    if (this.#output !== null) this.#worker?.postMessage({ type: "silence" });
+    this.output = this.#output = this.#starting = null;
+    if (this.#ownsAudioContext) {
+      if (this.audioContext?.state !== "closed") this.audioContext?.close();
+      this.audioContext = null;
+    }
+    for (const context of this.contexts) {
+      this.#silence(context.id, Math.round(context.playedMs));
+      context.break("no_sound", reason);
+    }
+  }
+
+  #silence(id, playedMs) {
+    this.#output?.clear(id);
+    this.#worker?.postMessage({ type: "cancel", context: id, playedMs });
+  }
+
+  /** The gateway learns that nobody listens yet, or at present. */
+  #reportStanding() {
+    const isStanding = () => this.#contexts.size > 0 && this.audioContext !== null && !this.#isSounding;
+    if (this.#standing !== null || !isStanding()) return;
+    this.#standing = setInterval(() => {
+      if (isStanding()) return this.contexts.forEach((context) => context.reportStanding());
+      clearInterval(this.#standing);
+      this.#standing = null;
+    }, STANDING_REPORT_MS);
+  }
+
+  get #isSounding() {
+    return this.#output !== null && this.audioContext.state === "running";
+  }
+
+  #hire() {
+    this.#hasWorker = false;
+    this.#worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
+    this.#worker.onmessage = ({ data }) => this.#receive(data);
+    this.#worker.onerror = ({ message }) => this.#break(message ?? "the worker of the player cannot be loaded");
+    this.#worker.postMessage(this.#connect);
+    this.#attach();
   }
 
   #unusedId() {
     let id;
     do id = `c${this.#numContexts++}`;
-    while (this.#contexts.has(id));
+    while (this.#contexts.has(id) || this.#running.has(id));
     return id;
   }
 
   #break(reason) {
     this.#emit("connection", { state: "broken", reason });
     if (this.#hasWorker) return; // a fault in it, which goes on
-    this.#fault = reason;
-    for (const context of this.contexts) this.#fail(context);
-  }
-
-  #fail(context) {
-    const { playedMs, underruns } = context;
-    context.hear({ type: "failed", context: context.id, code: "broken", reason: this.#fault });
-    context.play({ type: "ended", playedMs, bufferMs: 0, underruns });
+    this.#worker.terminate(); // what is opened next tries again, with another
+    this.#worker = null;
+    this.#running.clear();
+    for (const context of this.contexts) context.break("broken", reason);
   }
 
   #receive(event) {
@@ -170,8 +230,10 @@ export class Player extends EventTarget {
       case "received":
         return this.#contexts.get(event.context)?.receive(event);
       case "message":
+        if (ENDS.includes(event.message.type)) this.#running.delete(event.message.context);
         return this.#contexts.get(event.message.context)?.hear(event.message);
       case "failed":
+        this.#running.delete(event.context);
         return this.#contexts.get(event.context)?.hear(event);
     }
   }

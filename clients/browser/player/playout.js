@@ -189,8 +189,9 @@ class Track {
   }
 
   isReady(neededSamples) {
-    if (this.#isComplete || this.isCleared || this.numBuffered >= neededSamples) return true;
-    return this.numBuffered > 0 && this.#waitedSamples >= neededSamples * PATIENCE;
+    if (this.#isComplete || this.isCleared) return true;
+    const isEnough = this.numBuffered >= neededSamples || this.#waitedSamples >= neededSamples * PATIENCE;
+    return this.numBuffered > 0 && isEnough;
   }
 
   wait(numSamples) {

@@ -26,7 +26,7 @@ export class Stream {
   #numToSkip = 0;
   #numSamples = 0; // decoded, without the pre-skip
 
-  /** `sink` takes what Playout.receive does; `opusKind` is a promise of chooseDecoder; `tell` hears of `received`. */
+  /** `sink` takes what Playout.receive does; `opusKind` gives a promise as chooseDecoder does; `tell` hears of `received`. */
   constructor(context, { sink, opusKind, tell, onFailure }) {
     this.#context = context;
     this.#sink = sink;
@@ -72,7 +72,7 @@ export class Stream {
 
   async #start(opened) {
     const isOpus = opened.format.codec === "opus";
-    const kind = isOpus ? await this.#opusKind : PcmDecoder;
+    const kind = isOpus ? await this.#opusKind() : PcmDecoder;
     this.#rateHz = isOpus ? OPUS_RATE_HZ : opened.sample_rate;
     this.#preSkip48k = opened.pre_skip;
     this.#numToSkip = (opened.pre_skip * this.#rateHz) / PTS_RATE_HZ;

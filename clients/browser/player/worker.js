@@ -5,13 +5,22 @@ import { Connection } from "./connection.js";
 import { chooseDecoder } from "./decoder.js";
 import { Stream } from "./stream.js";
 
-/** The way to the audio thread, which may open after the first audio has come. */
+/** The way to the audio thread, which may open after the first audio has come, and be replaced by another. */
 class Sink {
   #attach;
-  #attached = new Promise((resolve) => (this.#attach = resolve));
+  #attached;
+
+  constructor() {
+    this.detach();
+  }
 
   attach(port, rateHz) {
     this.#attach({ port, rateHz });
+  }
+
+  /** What is posted from here on is for the next. */
+  detach() {
+    this.#attached = new Promise((resolve) => (this.#attach = resolve));
   }
 
   get rateHz() {
@@ -31,16 +40,31 @@ function tell(event) {
 }
 
 function connect({ url, decoder }) {
-  const opusKind = chooseDecoder(decoder);
-  opusKind.then(
-    ({ kindName }) => tell({ type: "decoder", kind: kindName }),
-    () => {}, // told by every context that needs it
-  );
+  const opusKind = decoderOnce(decoder);
+  opusKind().catch(() => {}); // told by every context that needs it
   connection = new Connection(url, {
     tell,
     createStream: (context, onFailure) => new Stream(context, { sink, opusKind, tell, onFailure }),
   });
   self.addEventListener("online", () => connection.dialNow());
+}
+
+/** A function that gives the kind of decoder; what failed, as a file may be out of reach for a moment, is tried again. */
+function decoderOnce(wanted) {
+  let kind = null;
+  return () => {
+    kind ??= chooseDecoder(wanted).then(
+      (chosen) => {
+        tell({ type: "decoder", kind: chosen.kindName });
+        return chosen;
+      },
+      (error) => {
+        kind = null;
+        throw error;
+      },
+    );
+    return kind;
+  };
 }
 
 self.onmessage = ({ data }) => {
@@ -49,6 +73,8 @@ self.onmessage = ({ data }) => {
       return connect(data);
     case "audio":
       return sink.attach(data.port, data.rateHz);
+    case "silence":
+      return sink.detach();
     case "open":
       return connection.open(data.context, data.options);
     case "send":

@@ -11,7 +11,7 @@ class PlayerProcessor extends AudioWorkletProcessor {
     this.#playout = new Playout({
       rateHz: sampleRate,
       startMs: processorOptions.startMs,
-      tell: (event) => this.port.postMessage(event),
+      tell: (event) => this.port.postMessage({ ...event, atMs: currentTime * 1000 }),
     });
     this.port.onmessage = ({ data }) => {
       if (data.type === "port") data.port.onmessage = (event) => this.#playout.receive(event.data);

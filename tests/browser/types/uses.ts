@@ -51,7 +51,7 @@ export const position: (handler: (at: Position) => void) => void = (handler) =>
 type Same<A, B> = [A, B] extends [B, A] ? true : [Exclude<A, B>, Exclude<B, A>];
 type Own = keyof EventTarget;
 // By which its player tells it what comes.
-type Inner = "hear" | "receive" | "play";
+type Inner = "hear" | "receive" | "play" | "break" | "reportStanding";
 type MadeOptions = NonNullable<ConstructorParameters<typeof made.Player>[0]>;
 type MadeExports = keyof typeof made;
 export const exported: Same<"Player" | "Context", MadeExports> = true;
