@@ -25,6 +25,12 @@ _ELEMENT: Final = re.compile(
     "|wbr|speak|break|emphasis|prosody|say-as|phoneme|voice|lang|desc|w|lexicon",
     re.IGNORECASE,
 )
+_PLACEHOLDER: Final = re.compile(
+    "branch|tag_?name|commit|repo|remote|user|username|password|email|name|file|filename|path|directory|folder|host|hostname"
+    "|port|url|domain|token|key|value|id|command|package|version|message|number|date|amount|city|state|country|company"
+    "|project|server|service|container|image_?name|namespace|region|bucket|database|table_?name|column",
+    re.IGNORECASE,
+)
 _TAG_IN_CODE: Final = re.compile(r"`</?([A-Za-z][\w-]{0,40})[^`<>\n]{0,100}>`")
 # What is left of a tag that the segmenter cut: its start at the end, and attributes.
 _TORN_TAG: Final = re.compile(
@@ -41,7 +47,10 @@ _LINK_TARGET: Final = re.compile(
     r"^[ ]{0,3}\[[^\[\]\n^]{1,60}\]: ?(?:<|[a-z]{2,10}:[^ ]|www\.|\.{0,2}/|#)\S{0,2000}[^\n]{0,200}$", re.MULTILINE
 )
 _FOOTNOTE: Final = re.compile(
-    r"\[\^[^\[\]\s]{1,30}\]:?|(?<=\S)[ ]?\[\d{1,3}(?:[,-] ?\d{1,3}){0,5}\](?:\([^()\s]{0,2000}\))?"
+    r"\[\^[^\[\]\s]{1,30}\]:?"
+    # No source is counted from 0, nor is one what these words announce: [0, 5] is an interval, or a place in a list.
+    r"|(?<=\S)(?<!range)(?<!interval)(?<!array)(?<!list)(?<!between)(?<!=)[ ]?"
+    r"\[(?!0|[^\]\n]{0,40}[ ,-]0[\],])\d{1,3}(?:[,-] ?\d{1,3}){0,5}\](?:\([^()\s]{0,2000}\))?"
 )
 # :smile: and :-)
 _SHORTCODE: Final = re.compile(r"(?<![\w:]):[a-z][a-z0-9_+-]{1,30}:(?![\w:])|(?<!\S)[:;=]['-]?[()DPp/|](?!\S)")
@@ -92,6 +101,8 @@ def _tag(match: re.Match[str]) -> str:
     if _ELEMENT.fullmatch(name):
         return match[0] if is_glued and rest and not has_attributes else " "  # "a<b and c>d" compares
     is_name = bool(rest) or is_glued or "-" in name  # of what stands there: your key, String, your-key
+    if _PLACEHOLDER.fullmatch(name) and f"</{name}>" not in match.string:
+        is_name = True
     if match["slash"] or has_attributes or not is_name:
         return " "
     return f" {name.replace('-', ' ')} {rest} "

@@ -10,9 +10,11 @@ from typing import Final
 from voicegate.engine.interface import base_language
 from voicegate.engine.text.chinese.reader import read_chinese
 from voicegate.engine.text.cleanup import PAUSE, clean_characters
+from voicegate.engine.text.english.codes import read_star_keys
 from voicegate.engine.text.english.context import MAX_BEFORE_CHARS, in_context
 from voicegate.engine.text.english.reader import is_read_as_written, read_english
 from voicegate.engine.text.fences import without_fences
+from voicegate.engine.text.hidden_digits import read_hidden_digits
 from voicegate.engine.text.language import DECIDING_WORD, detect_language, has_deciding_word
 from voicegate.engine.text.latex import read_latex
 from voicegate.engine.text.markup import (
@@ -104,7 +106,9 @@ def _read(text: str, language: str) -> str:
     base = base_language(language)
     is_chinese = base in ("zh", "yue")
     addressed = unescape(read_addresses(text, CHINESE if is_chinese else ENGLISH))
-    text = strip_line_markup(addressed, are_lines_phrases=is_chinese)
+    shown = read_hidden_digits(addressed, "尾号" if is_chinese else "ending in ")
+    text = read_star_keys(shown) if base == "en" else shown
+    text = strip_line_markup(text, are_lines_phrases=is_chinese)
     if is_chinese:
         return read_chinese(text)
     if base == "en":

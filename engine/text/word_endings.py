@@ -18,8 +18,7 @@ class Ending(Enum):
     SENTENCE = "sentence"
     # Decided by the first character of the next word:
     UNLESS_LOWER = "unless lower case follows"  # "Stop!" she said; well... perhaps
-    UNLESS_LOWER_OR_DIGIT = "unless lower case or a digit follows"  # etc. and; 5 p.m. Then
-    UNLESS_DIGIT = "unless a digit follows"  # No. 5
+    UNLESS_LOWER_OR_DIGIT = "unless lower case or a digit follows"  # etc. and; No. 5; 12 in. wide
     CLAUSE_UNLESS_DIGIT = "a clause, unless a digit follows"  # it is late - go; 12 - 5
     # Decided by the whole next word:
     BEFORE_OPENER = "if a word that opens sentences follows"  # U.S. They
@@ -31,8 +30,6 @@ class Ending(Enum):
                 return not char.islower()
             case Ending.UNLESS_LOWER_OR_DIGIT:
                 return not char.islower() and not char.isdigit()
-            case Ending.UNLESS_DIGIT:
-                return not char.isdigit()
             case _:
                 return self is Ending.SENTENCE
 
@@ -62,10 +59,8 @@ def word_ending(word: str) -> Ending:
                 return Ending.NONE
             case Kind.LETTERS:
                 return Ending.BEFORE_OPENER
-            case Kind.MAY_END:
+            case Kind.MAY_END | Kind.NUMBER:
                 return Ending.UNLESS_LOWER_OR_DIGIT
-            case Kind.NUMBER:
-                return Ending.UNLESS_DIGIT
             case None:
                 pass
     is_quoted = any(char in QUOTES_AND_BRACKETS for char in tail[last + 1 :])

@@ -27,6 +27,7 @@ _START: Final = r"(?<![A-Za-z\d.])"
 _CODE_NAME: Final = rf"(?P<word>(?:{CODE_WORDS})[是为]?[：:]? ?)"
 _SIGN: Final = any_of(CURRENCIES)
 _MAGNITUDE: Final = rf"(?: ?(?P<magnitude>{any_of(MAGNITUDES)})(?![A-Za-z]))?"
+_SHORT_DATE: Final = r"(?P<month>1[0-2]|0?[1-9])/(?P<day>3[01]|[12]\d|0?[1-9])(?=(?P<sign>[号日])?)"
 _UNIT: Final = any_of(UNITS)
 _SPACED_UNIT: Final = any_of(set(UNITS) - ONLY_ATTACHED)
 
@@ -42,6 +43,10 @@ def _date(match: Match) -> str:
     if not (1 <= month <= 12 and 1 <= day <= 31):
         return match[0]
     return f"{_year(match['year'])}{month}月{day}日"
+
+
+def _short_date(match: Match) -> str:
+    return f"{match['space']}{int(match['month'])}月{int(match['day'])}{'' if match['sign'] else '日'}"
 
 
 def _clock(match: Match) -> str:
@@ -120,6 +125,18 @@ _DATES_AND_TIMES: Final[tuple[Source, ...]] = (
     (r"(?<![\d/])(?P<year>\d{4})/(?P<month>\d\d?)/(?P<day>\d\d?)(?![\d/])", _date),
     (r"(?<![\d.])(?P<year>\d{4})\.(?P<month>\d\d?)\.(?P<day>\d\d?)(?![\d.])", _date),
     (r"(?<![\d/])(?P<month>\d\d?)/(?P<day>\d\d?)/(?P<year>\d{4})(?![\d/])", _date),
+    (
+        r"(?:(?<=[日期][:：])|(?<=[于在从至前]))(?P<space> ?)" + _SHORT_DATE + r"(?![\d/的])",
+        _short_date,
+    ),
+    (
+        r"(?P<space>)(?<![\d/.])"
+        + _SHORT_DATE
+        + r"(?= ?(?:之[前后]|[前后](?![来往面])|[上下中]午|[早晚]上|当天|开始|截止|起|[号日]|周|星期))",
+        _short_date,
+    ),
+    (r"(?<=日[到至~-])(?P<space> ?)" + _SHORT_DATE + r"(?![\d/的])", _short_date),
+    (r"((?:区间|范围)[是为]?[：:]? ?)[\[(](-?\d++), ?(-?\d++)[\])]", r"\1\2到\3"),
     (
         r"(?<![\d.])((?:1[0-9]|20)\d\d)年?[-~]((?:1[0-9]|20)\d\d)年?(?![\d.%-])",
         lambda match: f"{_year(match[1])}到{_year(match[2])}",

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 
@@ -60,6 +61,8 @@ ABBREVIATIONS: Final[dict[str, Abbreviation]] = {
         dept="department",
         incl="including",
         hwy="highway",
+        v="versus",
+        est="established",
         sq="square",
     ),
     "e.g": Abbreviation("for example", Kind.CONTINUES),
@@ -89,6 +92,8 @@ ABBREVIATIONS: Final[dict[str, Abbreviation]] = {
         sec="section",
         p="page",
         pp="pages",
+        max="maximum",
+        rm="room",
     ),
     **{short: Abbreviation(month, Kind.NUMBER) for short, month in MONTH_BY_NAME.items() if month.lower() != short},
     **_table(
@@ -133,10 +138,14 @@ ABBREVIATIONS: Final[dict[str, Abbreviation]] = {
         appt="appointment",
         yrs="years",
     ),
+    "in": Abbreviation("in", Kind.MAY_END),  # of inches
     "a.m": Abbreviation("A M", Kind.LETTERS),
     "p.m": Abbreviation("P M", Kind.LETTERS),
     "ph.d": Abbreviation("P H D", Kind.MAY_END),
 }
+
+# What only looks like one of these, or is another: Ft. Worth, but 6 ft.; Smith v. Jones, but John V. Smith.
+_BY_CASE: Final[dict[str, Abbreviation | None]] = {"Ft": Abbreviation("fort", Kind.NAME), "V": None}
 
 # As they stand behind a city, or before a postal code.
 STATES: Final[dict[str, str]] = {
@@ -261,9 +270,17 @@ def stop_behind(match: re.Match[str]) -> str:
     return "." if word is None or opens_sentence(word[1]) else ""
 
 
+@lru_cache(maxsize=1024)
+def abbreviation(word: str) -> Abbreviation | None:
+    """Of a word as written, before its last full stop."""
+    if word[:1].isdigit():  # a 12-oz. can
+        word = word.rpartition("-")[2]
+    return _BY_CASE[word] if word in _BY_CASE else ABBREVIATIONS.get(word.lower())
+
+
 def abbreviation_kind(word: str) -> Kind | None:
     """Of a word before its last full stop: "Dr", "U.S", "J"; None for an ordinary word."""
-    entry = ABBREVIATIONS.get(word.lower())
+    entry = abbreviation(word)
     if entry is not None:
         return None if entry.kind is Kind.NAME and not word[0].isupper() else entry.kind
     is_initial = len(word) == 1 and word.isascii() and word.isupper() and word != "I"

@@ -61,6 +61,10 @@ PLACES: Final = any_of(
 )
 
 
+_STAR_KEY: Final = re.compile(
+    r"\b(?P<name>(?:[Pp]ress|[Hh]it|[Dd]ial|[Pp]ush|or)(?: the)?) (?P<quote>[\"'`]?)\*(?P<digits>\d{0,4})(?P=quote)"
+    r"(?=[ .,;]|\Z)(?! ?\*)"
+)
 _SIDES: Final = {"N": "north", "S": "south", "E": "east", "W": "west"}
 
 
@@ -75,6 +79,13 @@ def _phone(match: Match) -> str:
 
 def _code(match: Match) -> str:
     return f"{match['name']}{_say_groups(match['digits'])} "
+
+
+def read_star_keys(text: str) -> str:
+    """A telephone's: "press *", "dial *67". Before emphasis is dropped."""
+    return (
+        _STAR_KEY.sub(lambda match: f"{match['name']} star {' '.join(match['digits'])}", text) if "*" in text else text
+    )
 
 
 def _side(match: Match) -> str:
@@ -125,6 +136,6 @@ CODES: Final[tuple[Source, ...]] = (
     (r"(?<![\w.,$€£-])(?P<name>)(?P<number>\d{1,4})(?P<letter>B) (?=[A-Z][a-z])", _place),
     (rf"\b(?P<name>{PLACES}) (?P<number>\d{{1,4}})(?P<letter>[A-Z])\b", _place),
     (r"(?<![\w.])(?P<v>)(?P<parts>\d++(?:\.\d++){2,}+)", _version),
-    (r"(?<!\w)(?P<v>[vV])\.?(?P<parts>\d++(?:\.\d++)*+)", _version),
+    (r"(?<!\w)(?P<v>[vV])(?:\. ?)?(?P<parts>\d++(?:\.\d++)*+)", _version),
     (rf"\b(?P<name>{any_of(_NUMBERED)})\. ?(?=\d)", _numbered),
 )

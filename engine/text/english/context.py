@@ -24,15 +24,48 @@ _BEHIND_CITY: Final = re.compile(r"[a-z], ?\Z")
 _STATE: Final = re.compile(rf"(\s*){STATE_CODE}")
 _BEHIND_STATE: Final = re.compile(rf", {STATE} ?\Z")
 _ZIP: Final = re.compile(r"(\s*)(\d{5})(?![\w%]|[.,:/]\d)")
+# A range whose dash is a word of its own, and what a program compares with.
+_BEHIND_TIME: Final = re.compile(r"(?:\d ?[AaPp]\.?[Mm]\.?|\d:[0-5]\d) ?\Z")
+_BEHIND_DIGIT: Final = re.compile(r"\d ?\Z")
+_UNTIL: Final = re.compile(r"\s*([-–]) ?(?=\d)")
+_BEHIND_VALUE: Final = re.compile(r"[A-Za-z0-9_)\]] ?\Z")
+_COMPARISONS: Final = {
+    "==": "equals",
+    "===": "equals",
+    "!=": "not equal to",
+    ">=": "greater than or equal to",
+    "<=": "less than or equal to",
+}
+_SIGNS: Final = frozenset("=!<>-–")
+_BEHIND_KEY: Final = re.compile(r"\b(?:[Pp]ress|[Hh]it|[Dd]ial|[Pp]ush)(?: the)? ?\Z")
+_STAR_KEY: Final = re.compile(r"\s*\*(\d{0,4})(?=[ .,;]|\Z)")
+_BEHIND_STARS: Final = re.compile(r"(?:\*{4}|\b[xX]{4})[ -]?\Z")
+_LAST_DIGITS: Final = re.compile(r"(\s*)(\d{3,4})(?!\w)")
 
 
 def in_context(before: str, text: str) -> str:
     """`text` so that it is read alone as it would be behind `before`, of which MAX_BEFORE_CHARS are enough."""
     if (match := _STATE.match(text)) is not None and _BEHIND_CITY.search(before) is not None:
         text = f"{match[1]}{STATES[match[2]]}{text[match.end() :]}"
+    if (first := text.lstrip()[:1]) in _SIGNS:
+        return _sign_in_context(before, text)
+    if first == "*" and (match := _STAR_KEY.match(text)) is not None and _BEHIND_KEY.search(before) is not None:
+        return f"star {' '.join(match[1])}{text[match.end() :]}"
+    if first.isdigit() and (match := _LAST_DIGITS.match(text)) is not None and _BEHIND_STARS.search(before) is not None:
+        return f"{match[1]}ending in {' '.join(match[2])}{text[match.end() :]}"
     for behind, pattern in ((_BEHIND_NAME, _CODE), (_BEHIND_STATE, _ZIP), (_BEHIND_CALL, _SERVICE)):
         if (match := pattern.match(text)) is not None and behind.search(before) is not None:
             return f"{match[1]}{' '.join(match[2])}{text[match.end() :]}"
     if (match := _PLACE.match(text)) is not None and _BEHIND_PLACE.search(before) is not None:
         return f"{match[1]} {text[match.end() :]}"
+    return text
+
+
+def _sign_in_context(before: str, text: str) -> str:
+    if (comparison := _COMPARISONS.get(text.strip())) is not None and _BEHIND_VALUE.search(before) is not None:
+        return f" {comparison} "
+    if (match := _UNTIL.match(text)) is not None:
+        is_range = _BEHIND_TIME if match[1] == "-" else _BEHIND_DIGIT
+        if _BEHIND_TIME.search(before) is not None or is_range.search(before) is not None:
+            return f" to {text[match.end() :]}"
     return text

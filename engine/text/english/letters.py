@@ -13,6 +13,7 @@ from voicegate.engine.text.english.abbreviations import (
     STATES,
     WEEKDAY_BY_START,
     Kind,
+    abbreviation,
     opens_sentence,
 )
 from voicegate.engine.text.patterns import any_of
@@ -115,7 +116,9 @@ def _initial(match: re.Match[str]) -> str:
 
 
 def _abbreviation(match: re.Match[str]) -> str:
-    entry = ABBREVIATIONS[match[1].lower()]
+    entry = abbreviation(match[1])
+    if entry is None:
+        return match[0]
     behind = _behind(match)
     stop = "" if behind else "."
     match entry.kind:
@@ -131,6 +134,8 @@ def _abbreviation(match: re.Match[str]) -> str:
             return "street" + ("." if _opens_sentence_behind(match) else stop)
         case Kind.NAME if match[1][0].isupper() and behind.isupper():
             return entry.reading
+        case Kind.NAME if match[1] == "Ft":
+            return "feet" + stop
         case _:
             return match[0]
 

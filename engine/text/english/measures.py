@@ -60,12 +60,14 @@ UNITS: Final[dict[str, tuple[str, str]]] = {
     "qt": ("quart", "quarts"),
     "gal": ("gallon", "gallons"),
     "dL": ("deciliter", "deciliters"),
+    "mmol": ("millimole", "millimoles"),
     "mcg": ("microgram", "micrograms"),
     "mmHg": ("millimeter of mercury", "millimeters of mercury"),
     "μg": ("microgram", "micrograms"),
     "Tbsp": ("tablespoon", "tablespoons"),
     "fl oz": ("fluid ounce", "fluid ounces"),
     "sq ft": ("square foot", "square feet"),
+    "sq mi": ("square mile", "square miles"),
     "yr": ("year", "years"),
     "yrs": ("year", "years"),
     "wk": ("week", "weeks"),
@@ -133,5 +135,22 @@ CURRENCIES: Final[dict[str, tuple[str, str, str, str]]] = {
 
 # Words that belong to the number before a blank: the reading of both depends on each other.
 AFTER_NUMBER: Final = frozenset(UNITS) - ONLY_ATTACHED | frozenset(
-    {"thousand", "million", "billion", "trillion", "bn", "am", "pm", "AM", "PM", "a.m", "p.m", "A.M", "P.M", "°C", "°F"}
+    {f"{unit}/{part}" for unit in ("g", "mg", "mcg", "mmol") for part in ("L", "dL", "mL", "kg")}
+    | {
+        "thousand",
+        "million",
+        "billion",
+        "trillion",
+        "bn",
+        "am",
+        "pm",
+        "AM",
+        "PM",
+        "a.m",
+        "p.m",
+        "A.M",
+        "P.M",
+        "°C",
+        "°F",
+    }
 )

@@ -160,13 +160,27 @@ def _fraction(match: Match) -> str:
 
 # --- the rules ------------------------------------------------------------------------------------------------
 
+# What is so many inches, and how it is: a 65" TV, 12 in. wide.
+_INCHES_BEFORE: Final = (
+    "(?:TVs?|tele|monitor|screen|display|laptop|tablet|pizza|pipe|wheel|rim|tire|blade|skillet|pan)\\w*\\b"
+)
+_INCHES_OF: Final = "(?:wide|long|tall|high|deep|thick|apart|by|of|x|in diameter)\\b"
 _TIME_BEHIND: Final = r"\d{1,2}(?::[0-5]\d)? ?[AaPp]\.?[Mm]\b"
 _BETWEEN: Final[tuple[Source, ...]] = (
+    (
+        rf"(?:(?<=range )|(?<=interval )|(?<=domain )|(?<=between ))[\[(](-?{_NUMBER}), ?(-?{_NUMBER})[\])]",
+        r"\1 to \2",
+    ),
+    (rf"(\w )\[(-?{_NUMBER}(?:, ?-?{_NUMBER}){{0,9}})\]", r"\1\2 "),
+    (rf"(?<=\w)\[({_NUMBER})\]", r" \1 "),
     (rf"(?:(?<=[AaPp][Mm])|(?<=[AaPp]\.[Mm]\.)) ?- ?(?={_TIME_BEHIND})", " to "),
     (r"(?<=:[0-5]\d) ?- ?(?=\d{1,2}:[0-5]\d)", " to "),
     (rf"(?<![\w.:/$€£-])(\d{{1,2}}(?::[0-5]\d)?)-(?={_TIME_BEHIND})", r"\1 to "),
     (r"(?<![\d/.-])(\d{1,2})-(?=\d/\d{1,2}(?![\d/]))", r"\1 "),  # 1-1/2 cups
     (r"(?<=\dh) ?(\d{1,2})m(?![\w/])", r" \1 min"),
+    (r"(?<=\d) ?sq\. ?(ft|mi)\b\.?", r" sq \1"),
+    (rf"(?<=\d)(?:\"| in\.?) (?={_INCHES_BEFORE})", " inch "),
+    (rf"(?<=\d) in\. (?={_INCHES_OF})", " inches "),
     (
         rf"(?<![\d.,])(\d[\d.,]*+(?:[kKMB]\b)?(?: ?[A-Za-z]{{1,20}})?)/(?P<per>{any_of(PER)})(?![\w/-])",
         lambda match: f"{match[1]} per {PER[match['per']]}",

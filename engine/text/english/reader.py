@@ -48,6 +48,13 @@ _BEFORE_NUMBERS: Final = (
     (re.compile(r"[~≈] ?(?=[$€£]?\d)"), " about "),
     (re.compile(r"(?<=[A-Za-z])\+\+"), " plus plus "),
 )
+# As it is written by hand: "w/ milk", "w/o sugar".
+_SHORTHAND: Final = (
+    (re.compile(r"(?<![\w/])w/o(?![\w/])"), "without"),
+    (re.compile(r"(?<![\w/])w/(?= ?[A-Za-z]|\s?\Z)"), "with "),
+    (re.compile(r"(?<![\w/])c/o(?![\w/])"), "care of"),
+    (re.compile(r"\b([Nn])os?\. of\b"), r"\1umber of"),
+)
 _SIGN_BEFORE_NUMBERS: Final = re.compile("[²³^√#&~≈+=>-]")  # every one of these rules needs one
 # "wait .env" is a name, and "./run.sh" another.
 _LEADING_DOT: Final = re.compile(r"(?:(?<=\s)|^)(?:\.NET\b|\./(?=\w)|\.(?=[A-Za-z]{2}))")
@@ -91,6 +98,9 @@ def is_read_as_written(text: str) -> bool:
 
 def read_english(text: str, *, is_day_first: bool = False) -> str:
     text = _LEADING_DOT.sub(_leading_dot, text)
+    if "/" in text or "o. of" in text:
+        for pattern, words in _SHORTHAND:
+            text = pattern.sub(words, text)
     if _SIGN_BEFORE_NUMBERS.search(text) is not None:
         for pattern, reading in _BEFORE_NUMBERS:
             text = pattern.sub(reading, text)

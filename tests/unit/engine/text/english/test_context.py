@@ -24,6 +24,10 @@ pytestmark = pytest.mark.unit
         (["Call", " 311."], "Call three one one."),
         (["We have", " 482913."], "We have four hundred and eighty-two thousand nine hundred and thirteen."),
         (["It has 5 codes.", " 300 of us left."], "It has five codes. three hundred of us left."),
+        (["Open 9 AM", " – 5 PM", " or 3", " – 4", " - 5"], "Open nine A M to five P M or three to four five"),
+        (["if x", " ==", " 3"], "if x equals three"),
+        (["Press", " *", " or press", " *67"], "Press star or press star six seven"),
+        (["Card", " ****", " 4242"], "Card  ending in four two four two"),
         (["the barcode", " 100% of it"], "the barcode one hundred percent of it"),
     ],
 )
