@@ -6,6 +6,8 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 
+# Of one context, before more of them wait here: half of what a session takes, of whose limit no vendor's client knows.
+MAX_UNANSWERED_FLUSHES: Final = 32
 # Of contexts that failed on one socket. Lower: the rest of an old one's text may be spoken by itself.
 _MAX_NAMES: Final = 256
 

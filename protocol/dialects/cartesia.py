@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec import field as renamed
 
 from voicegate.protocol import messages as wire
-from voicegate.protocol.dialects.backlog import RecentNames
+from voicegate.protocol.dialects.backlog import MAX_UNANSWERED_FLUSHES, Backlog, RecentNames
 from voicegate.protocol.dialects.dialect import Effect, FindVoice, Reply, Speech
 from voicegate.protocol.dialects.format_names import cartesia_format
 from voicegate.protocol.dialects.reading import (
@@ -18,6 +18,7 @@ from voicegate.protocol.dialects.reading import (
     convert,
     load,
     native_name,
+    parted,
     reply,
     shown_name,
     speed_of,
@@ -32,9 +33,8 @@ _OK: Final = 200
 # Of the old API, which had words for them.
 _SPEED_WORDS: Final = {"slowest": 0.6, "slow": 0.8, "normal": 1.0, "fast": 1.25, "fastest": 1.5}
 _BUSY: Final = (ErrorCode.OVERLOADED.value, ErrorCode.TOO_MANY_CONTEXTS.value)
-# Flushes of our own making carry none of the client's numbers; unanswered ones stay far from the session's limit.
+# Flushes of our own making carry none of the client's numbers.
 _SILENT: Final = ""
-_MAX_SILENT_FLUSHES: Final = 32
 
 
 class _Format(Struct, frozen=True):
@@ -75,10 +75,17 @@ class _Context:
     native: str
     output: OutputFormat
     has_timestamps: bool
-    num_flushes: int = 0
+    num_flushes: int = 0  # the client's
     num_flushed: int = 0
-    num_silent_flushes: int = 0  # unanswered
+    num_unanswered_flushes: int = 0  # ours too
+    is_flush_due: bool = False  # one of ours, once another is answered
     has_ended: bool = False  # its input
+    # Behind many unanswered flushes, of which each has its answer; or behind the end: requests of a next context.
+    waiting: Backlog[_Request] = field(default_factory=Backlog)
+
+    @property
+    def takes_flush(self) -> bool:
+        return self.num_unanswered_flushes < MAX_UNANSWERED_FLUSHES
 
 
 class Cartesia:
@@ -103,10 +110,10 @@ class Cartesia:
             name = value["context_id"] if isinstance(value.get("context_id"), str) else None
             return self._take(convert(value, _Request))
         except ProtocolViolation as violation:
-            shown = shown_name(name)
-            return [_error(violation.code.value, violation.message, shown, shown)]
+            return [_violation(violation, name)]
 
     def _take(self, request: _Request) -> list[Effect]:
+        """Raises ProtocolViolation."""
         name = request.context_id
         context = None if name is None else self._by_name.get(name)
         if name is not None and name in self._failed:
@@ -115,14 +122,14 @@ class Cartesia:
             return []  # the rest of what failed is nothing to speak
         if request.cancel:
             return [] if context is None else self._cancel(context)
-        effects: list[Effect] = []
         if context is None:
             context, opening = self._open(request)
-            effects.append(opening)
-        elif context.has_ended:
-            text = "the input of this context has ended; use another context_id"
-            raise ProtocolViolation(ErrorCode.ILLEGAL_IN_STATE, text)
-        return effects + self._say(context, request)
+            return [opening, *self._say(context, request)]
+        if context.has_ended or len(context.waiting) or (request.flush and not context.takes_flush):
+            if not context.waiting.put(request, len(request.transcript)):
+                raise ProtocolViolation(ErrorCode.RATE_LIMITED, "too much text waits for this context; send it later")
+            return []
+        return self._say(context, request)
 
     def _open(self, request: _Request) -> tuple[_Context, wire.Open]:
         number = next(self._numbers)
@@ -150,25 +157,21 @@ class Cartesia:
     def _say(self, context: _Context, request: _Request) -> list[Effect]:
         effects: list[Effect] = []
         if request.transcript:
-            effects.append(wire.Text(context.native, request.transcript))
+            text = parted(request.transcript) if _is_whole(request) else request.transcript
+            effects.append(wire.Text(context.native, text))
         if request.flush:
             context.num_flushes += 1
-            effects.append(wire.Flush(context.native, str(context.num_flushes)))
-        elif self._is_to_be_flushed(context, request):
-            context.num_silent_flushes += 1
-            effects.append(wire.Flush(context.native, _SILENT))
+            effects.append(_flush(context, str(context.num_flushes)))
+        elif _is_whole(request):
+            effects += _flush_silently(context)
         if not request.is_continued or request.context_id is None:  # nobody could continue that one
             context.has_ended = True
             effects.append(wire.End(context.native))
         return effects
 
-    def _is_to_be_flushed(self, context: _Context, request: _Request) -> bool:
-        """Each request is whole, where it is not to wait for others."""
-        is_whole = request.max_buffer_delay_ms == 0 and bool(request.is_continued) and bool(request.transcript.strip())
-        return is_whole and context.num_silent_flushes < _MAX_SILENT_FLUSHES
-
     def _cancel(self, context: _Context) -> list[Effect]:
         context.has_ended = True
+        context.waiting.clear()
         return [wire.Cancel(context.native)]
 
     # --- from the session ---------------------------------------------------------------------------------
@@ -192,29 +195,63 @@ class Cartesia:
             case wire.Flushed(id=flush_id):
                 return self._flushed(context, flush_id)
             case wire.Done() | wire.Cancelled():
-                self._forget(context)
-                return [reply({"type": "done", "context_id": context.name, "done": True, "status_code": _OK})]
+                done = reply({"type": "done", "context_id": context.name, "done": True, "status_code": _OK})
+                return [done, *self._forget(context)]
             case wire.Error():
-                if message.fatal:
-                    self._forget(context)
-                    if not context.has_ended and message.code != ErrorCode.EXPIRED.value:
-                        self._failed.add(context.name)
-                return [_error(message.code, message.message, context.name, context.native)]
+                told = _error(message.code, message.message, context.name, context.native)
+                if not message.fatal:
+                    return [told]
+                if not context.has_ended and message.code != ErrorCode.EXPIRED.value:
+                    self._failed.add(context.name)
+                return [told, *self._forget(context)]
             case _:
                 return []
 
     def _flushed(self, context: _Context, flush_id: str) -> list[Effect]:
-        if flush_id == _SILENT:
-            context.num_silent_flushes -= 1
-            return []
-        context.num_flushed += 1
-        fields = {"flush_done": True, "flush_id": int(flush_id)}
-        return [reply({**_head("flush_done", context), **fields})]
+        context.num_unanswered_flushes -= 1
+        effects: list[Effect] = []
+        if flush_id != _SILENT:
+            context.num_flushed += 1
+            fields = {"flush_done": True, "flush_id": int(flush_id)}
+            effects.append(reply({**_head("flush_done", context), **fields}))
+        while len(context.waiting) and context.takes_flush and not context.has_ended:
+            effects += self._say(context, context.waiting.take())
+        return effects + _flush_silently(context) if context.is_flush_due and not context.has_ended else effects
 
-    def _forget(self, context: _Context) -> None:
+    def _forget(self, context: _Context) -> list[Effect]:
+        """And take what came behind its end."""
         del self._by_native[context.native]
         if self._by_name.get(context.name) is context:
             del self._by_name[context.name]
+        effects: list[Effect] = []
+        while len(context.waiting):
+            effects += self._retake(context.waiting.take())
+        return effects
+
+    def _retake(self, request: _Request) -> list[Effect]:
+        try:
+            return self._take(request)
+        except ProtocolViolation as violation:
+            return [_violation(violation, request.context_id)]
+
+
+def _is_whole(request: _Request) -> bool:
+    """It is not to wait for others."""
+    return request.max_buffer_delay_ms == 0 and bool(request.is_continued) and bool(request.transcript.strip())
+
+
+def _flush(context: _Context, flush_id: str) -> wire.Flush:
+    context.num_unanswered_flushes += 1
+    context.is_flush_due = False
+    return wire.Flush(context.native, flush_id)
+
+
+def _flush_silently(context: _Context) -> list[Effect]:
+    """Nobody waits for an answer, so of many the last is as good as all."""
+    if context.takes_flush:
+        return [_flush(context, _SILENT)]
+    context.is_flush_due = True
+    return []
 
 
 def asked_speed(speed: str | float | None, config: Generation | None) -> float | None:
@@ -230,7 +267,7 @@ def is_normalized(normalization: str | None) -> bool:
 
 
 def _buffer_delay_ms(delay_ms: int | None) -> int | None:
-    """0 means that each request is whole (`_is_to_be_flushed`)."""
+    """0 means that each request is whole (`_is_whole`)."""
     return min(delay_ms, wire.MAX_BUFFER_DELAY_MS) if delay_ms is not None and delay_ms > 0 else None
 
 
@@ -249,6 +286,11 @@ def _head(kind: str, context: _Context) -> dict[str, Any]:
 def _partial(kind: str, context: _Context, fields: dict[str, Any]) -> Reply:
     flush = {"flush_id": context.num_flushed + 1} if context.num_flushes else {}
     return reply({**_head(kind, context), **fields, **flush})
+
+
+def _violation(violation: ProtocolViolation, name: str | None) -> Reply:
+    shown = shown_name(name)
+    return _error(violation.code.value, violation.message, shown, shown)
 
 
 def _error(code: str, text: str, name: str | None, request_id: str | None) -> Reply:

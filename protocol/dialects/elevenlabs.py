@@ -42,7 +42,7 @@ class MultiStream:
         name: str | None = None
         try:
             message = read(raw, Message)
-            name = _DEFAULT_CONTEXT if message.context_id is None else message.context_id
+            name = _DEFAULT_CONTEXT if message.context is None else message.context
             return self._take(message, name)
         except ProtocolViolation as violation:
             return [_error(violation.message, violation.code.value, shown_name(name))]
@@ -102,7 +102,7 @@ class MultiStream:
             case wire.Alignment() if message.context in self._speaker.by_native:
                 return self._tell(message.context, self._speaker.late_alignment(message))
             case wire.Flushed():
-                self._speaker.hear_flushed(message)
+                return self._speaker.hear_flushed(message)
             case wire.Done(context=native) | wire.Cancelled(context=native):
                 return self._end(native)
             case wire.Error(context=str(native)) if message.fatal:
@@ -177,7 +177,7 @@ class SingleStream:
         if message.flush:
             effects += self._speaker.flush(self._context)
         if text == "" and not message.flush:
-            self._has_ended = True
+            self._has_ended = self._context.is_closing = True
             effects.append(wire.End(self._context.native))
         return effects
 
@@ -191,7 +191,7 @@ class SingleStream:
                 fields = self._speaker.late_alignment(message)
                 return [] if fields is None else [reply(fields)]
             case wire.Flushed():
-                self._speaker.hear_flushed(message)
+                return self._speaker.hear_flushed(message)
             case wire.Done(context=native) | wire.Cancelled(context=native):
                 return self._end(native)
             case wire.Error() if message.fatal:

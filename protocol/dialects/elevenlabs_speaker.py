@@ -6,16 +6,14 @@ from itertools import count
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec import field as renamed
 
 from voicegate.protocol import messages as wire
+from voicegate.protocol.dialects.backlog import MAX_UNANSWERED_FLUSHES
 from voicegate.protocol.dialects.char_times import CharClock, CharTimes
 from voicegate.protocol.dialects.dialect import Effect, FindVoice, Speech
-from voicegate.protocol.dialects.reading import check_name, native_name, speed_of
+from voicegate.protocol.dialects.reading import check_name, native_name, parted, speed_of
 from voicegate.protocol.formats import OutputFormat
-
-# Of our own making, so unanswered ones stay far from the session's limit.
-_MAX_AUTO_FLUSHES: Final = 32
-_AUTO: Final = "auto"
 
 
 class VoiceSettings(Struct, frozen=True):
@@ -25,10 +23,15 @@ class VoiceSettings(Struct, frozen=True):
 class Message(Struct, frozen=True):
     text: str | None = None
     context_id: str | None = None
+    camel_context_id: str | None = renamed(name="contextId", default=None)  # as the SDK's own type writes it
     flush: bool | None = None
     close_context: bool | None = None
     close_socket: bool | None = None
     voice_settings: VoiceSettings | None = None
+
+    @property
+    def context(self) -> str | None:
+        return self.camel_context_id if self.context_id is None else self.context_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +51,11 @@ class Context:
     native: str
     clock: CharClock = field(default_factory=CharClock)
     sent_ms: int = 0  # audio
-    has_unflushed_text: bool = False
+    has_unflushed_text: bool = False  # as its client knows it, who is not told of our own flushes
+    is_flushed: bool = True  # all text, as the session knows it
+    is_flush_due: bool = False  # once one is answered
+    num_unanswered_flushes: int = 0
     is_closing: bool = False
-    num_auto_flushes: int = 0  # unanswered
 
 
 class Speaker:
@@ -78,19 +83,32 @@ class Speaker:
 
     def say(self, context: Context, text: str) -> list[Effect]:
         context.has_unflushed_text = context.has_unflushed_text or not text.isspace()
-        effects: list[Effect] = [wire.Text(context.native, text)]
-        if self.settings.is_auto and not text.isspace() and context.num_auto_flushes < _MAX_AUTO_FLUSHES:
-            context.num_auto_flushes += 1
-            effects.append(wire.Flush(context.native, _AUTO))
-        return effects
+        context.is_flushed = False
+        if not self.settings.is_auto or text.isspace():
+            return [wire.Text(context.native, text)]
+        return [wire.Text(context.native, parted(text)), *self._flush(context)]
 
     def flush(self, context: Context) -> list[Effect]:
         context.has_unflushed_text = False
+        return self._flush(context)
+
+    def _flush(self, context: Context) -> list[Effect]:
+        """Clients know of no limit, and wait for no answer: of many the last is as good as all."""
+        if context.is_flushed:
+            return []
+        if context.num_unanswered_flushes >= MAX_UNANSWERED_FLUSHES:
+            context.is_flush_due = True
+            return []
+        context.is_flushed, context.is_flush_due = True, False
+        context.num_unanswered_flushes += 1
         return [wire.Flush(context.native)]
 
-    def hear_flushed(self, message: wire.Flushed) -> None:
-        if message.id == _AUTO and (context := self.by_native.get(message.context)) is not None:
-            context.num_auto_flushes -= 1
+    def hear_flushed(self, message: wire.Flushed) -> list[Effect]:
+        context = self.by_native.get(message.context)
+        if context is None:
+            return []
+        context.num_unanswered_flushes -= 1
+        return self._flush(context) if context.is_flush_due and not context.is_closing else []
 
     def audio(self, speech: Speech) -> dict[str, Any] | None:
         context = self.by_native[speech.context]

@@ -78,6 +78,11 @@ def native_name(name: str, number: int) -> str:
     return f"{shown}#{number}"
 
 
+def parted(text: str) -> str:
+    """A whole sentence, which frameworks send without the blank between it and the next."""
+    return text if text[-1].isspace() else f"{text} "
+
+
 def speed_of(speed: float | None) -> float:
     """The nearest that a context may have."""
     return 1.0 if speed is None or isnan(speed) else min(max(speed, _SPEEDS[0]), _SPEEDS[1])

@@ -92,6 +92,12 @@ def is_final(message: Any) -> bool:
     return bool(message.get("isFinal"))
 
 
+def request(transcript: str, **fields: Any) -> dict[str, Any]:
+    """Of Cartesia's."""
+    output = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24_000}
+    return {"context_id": "c", "transcript": transcript, "output_format": output, **fields}
+
+
 # --- the same audio ---------------------------------------------------------------------------------------
 
 
@@ -214,6 +220,46 @@ async def test_two_conversations_hear_their_own() -> None:
     hums = {b"".join(frame for frame in heard if isinstance(frame, bytes)), audio_of(others)[: 48 * AUDIO_MS]}
     assert len(hums) == 2, "each hums at a pitch of its own"
     assert await expected(OutputFormat()) in hums
+
+
+MANY: list[str] = [f"Number {number}. " for number in range(100)]
+
+
+@pytest.mark.parametrize("path", [ELEVENLABS, ELEVENLABS + "&auto_mode=true"])
+async def test_elevenlabs_clients_flush_as_often_as_they_like(path: str) -> None:
+    async with serving() as served, peer(served.url, path.format("pcm_24000")) as client:
+        await client.send(*({"text": text, "context_id": "a", "flush": True} for text in MANY))
+        await client.send({"context_id": "a", "close_context": True})
+        heard = await client.until(is_final)
+    assert not [message for message in heard if "error" in message]
+    assert len(audio_of(heard)) == 60 * sum(map(str.isalnum, "".join(MANY))) * 48
+
+
+async def test_a_stream_is_flushed_as_often_as_its_client_likes() -> None:
+    async with serving() as served, peer(served.url, SINGLE.format("pcm_24000")) as client:
+        await client.send(*({"text": text, "flush": True} for text in MANY), {"text": ""})
+        heard, code = await client.until_closed()
+    assert (len(audio_of(heard)), code) == (60 * sum(map(str.isalnum, "".join(MANY))) * 48, 1000)
+
+
+async def test_cartesias_flushes_have_an_answer_each_however_many() -> None:
+    async with serving() as served, peer(served.url, "/tts/websocket") as client:
+        await client.send(*(request(text, flush=True, **{"continue": True}) for text in MANY))
+        await client.send(request("", **{"continue": False}))
+        heard = await client.until(lambda message: message["type"] in ("done", "error"))
+    flushes = [message["flush_id"] for message in heard if message["type"] == "flush_done"]
+    assert flushes == list(range(1, 101))
+    assert heard[-1]["type"] == "done"
+    assert len(audio_of(heard, "data")) == 60 * sum(map(str.isalnum, "".join(MANY))) * 48
+
+
+async def test_cartesia_requests_of_one_name_are_heard_one_after_the_other() -> None:
+    async with serving() as served, peer(served.url, "/tts/websocket") as client:
+        await client.send(request("One two", language="en-GB"), request("three", language="tlh"))
+        for text in ("One two", "three"):
+            heard = await client.until(lambda message: message["type"] in ("done", "error"))
+            assert heard[-1]["type"] == "done"
+            assert len(audio_of(heard, "data")) == 60 * sum(map(str.isalnum, text)) * 48
 
 
 async def test_no_room_is_told_by_context_and_the_socket_stays() -> None:

@@ -129,12 +129,16 @@ class DialectTranslator:
         self._by_handle: dict[int, _Stream] = {}
 
     def hear(self, raw: str | bytes) -> Sequence[Effect]:
-        return [self._known(effect) for effect in self._dialect.receive(raw)]
+        return self._known(self._dialect.receive(raw))
 
-    def _known(self, effect: Effect) -> Effect:
-        if not isinstance(effect, wire.Open) or effect.language is None:
-            return effect
-        return structs.replace(effect, language=self._find_language(effect.language))
+    def _known(self, effects: Sequence[Effect]) -> list[Effect]:
+        """With languages as the model here knows them."""
+        return [
+            structs.replace(effect, language=self._find_language(effect.language))
+            if isinstance(effect, wire.Open) and effect.language is not None
+            else effect
+            for effect in effects
+        ]
 
     async def word(self, item: ServerMessage | AudioMessage) -> Sequence[Effect]:
         match item:
@@ -151,7 +155,7 @@ class DialectTranslator:
                 self._forget(context)
             case _:
                 pass
-        return self._dialect.word(item)
+        return self._known(self._dialect.word(item))
 
     def _forget(self, context: str) -> None:
         stream = self._streams.pop(context, None)

@@ -125,11 +125,38 @@ def test_a_cancel_is_a_barge_in() -> None:
     assert said(dialect, {"context_id": "a", "cancel": True}, {"cancel": True}) == [], "nobody is there"
 
 
-def test_whole_sentences_stay_far_from_the_limit_on_flushes() -> None:
+def test_whole_sentences_are_apart_and_stay_far_from_the_limit_on_flushes() -> None:
     dialect = cartesia()
+    sentence = request("Hi.", max_buffer_delay_ms=0)
+    assert said(dialect, sentence)[1:] == [wire.Text("a#0", "Hi. "), wire.Flush("a#0")]
     for _ in range(100):
-        said(dialect, request("Hi.", max_buffer_delay_ms=0))
-    assert said(dialect, request("Hi.", max_buffer_delay_ms=0)) == [wire.Text("a#0", "Hi.")]
+        said(dialect, sentence)
+    assert said(dialect, sentence) == [wire.Text("a#0", "Hi. ")]
+    assert told(dialect, wire.Flushed("a#0", "", 10)) == [wire.Flush("a#0")], "for all the rest"
+
+
+def test_many_flushes_wait_and_each_has_its_answer() -> None:
+    dialect = cartesia()
+    effects = said(dialect, *(request(f"Number {number}. ", flush=True) for number in range(100)))
+    effects += said(dialect, request("The end.", is_continued=False))
+    for number in range(1, 101):
+        (answer, *more) = told(dialect, wire.Flushed("a#0", str(number), 10))
+        assert answer["flush_id"] == number
+        effects += more
+    expected = [("text", f"Number {number - 1}. ") for number in range(1, 101)]
+    assert [("text", effect.text) for effect in effects if isinstance(effect, wire.Text)] == [
+        *expected,
+        ("text", "The end."),
+    ]
+    flushes = [effect for effect in effects if isinstance(effect, wire.Flush)]
+    assert flushes == [wire.Flush("a#0", str(number)) for number in range(1, 101)]
+    assert effects[-1] == wire.End("a#0")
+
+
+def test_a_cancel_drops_what_waits() -> None:
+    dialect = cartesia()
+    said(dialect, *(request("Hi. ", flush=True) for _ in range(40)), {"context_id": "a", "cancel": True})
+    assert told(dialect, cancelled("a#0")) == [DONE]
 
 
 @pytest.mark.parametrize(
@@ -190,12 +217,34 @@ def test_refusals_are_errors_that_are_no_end_in_peace() -> None:
     assert said(dialect, request("Again "))[0] == opened("a#1")
 
 
-def test_an_ended_context_takes_no_more() -> None:
+def test_what_comes_behind_the_end_is_a_context_of_its_own() -> None:
     dialect = cartesia()
-    said(dialect, request("Hi", is_continued=False))
-    (answer,) = said(dialect, request("there"))
-    assert (answer["error_code"], answer["context_id"]) == ("illegal_in_state", "a")
-    assert told(dialect, done("a#0")) == [DONE]
+    said(dialect, request("One.", is_continued=False))
+    bad = request("Bad.", is_continued=False, output_format={**RAW, "container": "wav"})
+    assert said(dialect, request("Two.", is_continued=False), request("Three "), bad) == []
+    assert told(dialect, done("a#0")) == [DONE, opened("a#1"), wire.Text("a#1", "Two."), wire.End("a#1")]
+    (end, *third) = told(dialect, done("a#1"))
+    assert end == DONE
+    assert third == [opened("a#2"), wire.Text("a#2", "Three "), wire.Text("a#2", "Bad."), wire.End("a#2")]
+    said(dialect, bad)
+    (end, refusal) = told(dialect, done("a#2"))
+    assert (end, refusal["error_code"], refusal["context_id"]) == (DONE, "bad_message", "a")
+
+
+def test_what_waits_for_a_context_is_bounded() -> None:
+    dialect = cartesia()
+    said(dialect, request("One.", is_continued=False), request("x" * 200_000, is_continued=False))
+    (answer,) = said(dialect, request("x" * 100_000, is_continued=False))
+    assert (answer["error_code"], answer["context_id"]) == ("rate_limited", "a")
+
+
+def test_the_rest_of_what_failed_is_dropped_with_what_waited() -> None:
+    dialect = cartesia()
+    said(dialect, *(request("Hi. ", flush=True) for _ in range(40)), request("Ho.", is_continued=False))
+    said(dialect, request("Next.", is_continued=False))
+    (refusal, *next_one) = told(dialect, error("engine_failed", "broken", "a#0"))
+    assert refusal["error_code"] == "engine_failed"
+    assert next_one == [opened("a#1"), wire.Text("a#1", "Next."), wire.End("a#1")]
 
 
 @pytest.mark.parametrize(

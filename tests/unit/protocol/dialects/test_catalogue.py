@@ -3,6 +3,7 @@
 import pytest
 
 from tests.unit.protocol.dialects.conversation import find_anna, said
+from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.cartesia import Cartesia
 from voicegate.protocol.dialects.catalogue import PATHS, find_dialect, has_dialect
 from voicegate.protocol.dialects.deepgram import Deepgram
@@ -52,7 +53,7 @@ def test_no_other_path_has_one() -> None:
 def test_elevenlabs_url() -> None:
     dialect = dialect_at("/v1/text-to-speech/an%6ea/multi-stream-input?output_format=ulaw_8000&auto_mode=True")
     (opening, _, flush) = said(dialect, {"text": "Hi ", "context_id": "a"})
-    assert (opening.voice, flush.id) == ("anna", "auto")
+    assert (opening.voice, flush) == ("anna", wire.Flush("a#0"))
     assert dialect.output("a#0") == OutputFormat(Coding.MULAW, 8_000)
     asked = "language_code=zh&apply_text_normalization=off"
     (opening, *_) = said(dialect_at(f"/v1/text-to-speech/anna/multi-stream-input?{asked}"), {"text": "Hi "})

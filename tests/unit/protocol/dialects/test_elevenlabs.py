@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from elevenlabs.types import WebsocketTtsClientMessageMulti
 
 from tests.unit.protocol.dialects.conversation import (
     alignment,
@@ -25,6 +26,7 @@ from voicegate.protocol.formats import OutputFormat
 pytestmark = pytest.mark.unit
 
 PCM = Settings("anna", elevenlabs_format("pcm_24000"))
+AUTO = Settings("anna", PCM.output, is_auto=True)
 PCM_FORMAT = wire.Format(codec="pcm_s16le")
 NO_AUDIO = {"audio": None, "normalizedAlignment": None, "alignment": None}
 CLOSE = {"context_id": "a", "close_context": True}
@@ -71,9 +73,8 @@ def test_livekits_turn() -> None:
         opened(speed=1.1),
         wire.Text("a#0", "One. "),
         wire.Flush("a#0"),
-        wire.Flush("a#0"),
         wire.End("a#0"),
-    ]
+    ], "of two flushes without text between them one is enough"
 
 
 def test_a_close_without_a_flush_is_a_barge_in() -> None:
@@ -117,17 +118,35 @@ def test_a_context_without_a_name_has_one() -> None:
     assert told(dialect, done("default#0")) == [final("default")]
 
 
+def test_the_sdks_own_message_names_its_context() -> None:
+    dialect = multi()
+    own = WebsocketTtsClientMessageMulti(text="Hi ", context_id="a", flush=True, close_context=True)
+    effects = shown(dialect.receive(own.json()))
+    assert effects == [opened(), wire.Text("a#0", "Hi "), wire.Flush("a#0"), wire.End("a#0")]
+
+
 def test_whole_sentences_are_not_kept_waiting() -> None:
-    dialect = multi(Settings("anna", PCM.output, is_auto=True))
+    dialect = multi(AUTO)
     said(dialect, {"text": " ", "context_id": "a"})
-    assert said(dialect, {"text": "Hi.", "context_id": "a"}) == [wire.Text("a#0", "Hi."), wire.Flush("a#0", "auto")]
-    for _ in range(100):
-        said(dialect, {"text": "Hi.", "context_id": "a"})
-    unanswered = said(dialect, {"text": "Hi.", "context_id": "a"})
-    assert unanswered == [wire.Text("a#0", "Hi.")], "far from the limit that a session has"
-    told(dialect, wire.Flushed("a#0", "auto", 10))
-    assert len(said(dialect, {"text": "Hi.", "context_id": "a"})) == 2
+    sentence = {"text": "Hi.", "context_id": "a", "flush": True}
+    assert said(dialect, sentence) == [wire.Text("a#0", "Hi. "), wire.Flush("a#0")], "apart from the next, and once"
+    assert said(dialect, {"text": "Ho.\n", "context_id": "a"}) == [wire.Text("a#0", "Ho.\n"), wire.Flush("a#0")]
     assert said(dialect, CLOSE) == [wire.Cancel("a#0")], "our flushes are not the client's"
+
+
+@pytest.mark.parametrize("settings", [AUTO, PCM])
+def test_many_flushes_are_folded_into_few(settings: Settings) -> None:
+    dialect = multi(settings)
+    sentences = [{"text": f"Number {number}. ", "context_id": "a", "flush": True} for number in range(100)]
+    effects = said(dialect, *sentences)
+    assert sum(isinstance(effect, wire.Text) for effect in effects) == 100
+    assert effects.count(wire.Flush("a#0")) == 32, "far from the limit that a session has"
+    flushed = wire.Flushed("a#0", "", 10)
+    assert told(dialect, flushed, flushed) == [wire.Flush("a#0")], "for all the rest"
+    assert said(dialect, sentences[0])[1:] == [wire.Flush("a#0")]
+    said(dialect, sentences[0])
+    assert said(dialect, CLOSE) == [wire.End("a#0")]
+    assert told(dialect, flushed) == [], "the end speaks it too"
 
 
 def test_closing_the_socket_waits_for_what_was_flushed() -> None:
@@ -246,6 +265,15 @@ def test_the_sdks_realtime_stream() -> None:
     (audio,) = told(dialect, Speech("default#0", b"ab", 0, 10))
     assert (audio["audio"], "message" in audio) == (b64(b"ab"), False), "the SDK takes a `message` for an error"
     assert told(dialect, done("default#0")) == [{"isFinal": True, **NO_AUDIO}, ("hangup", 1000)]
+
+
+def test_a_stream_folds_its_flushes_too() -> None:
+    dialect = single()
+    effects = said(dialect, *({"text": f"Number {number}. ", "flush": True} for number in range(100)))
+    assert effects.count(wire.Flush("default#0")) == 32
+    assert told(dialect, wire.Flushed("default#0", "", 10)) == [wire.Flush("default#0")]
+    said(dialect, {"text": "More. ", "flush": True}, {"text": ""})
+    assert told(dialect, wire.Flushed("default#0", "", 10)) == []
 
 
 def test_a_stream_without_text_ends_in_peace() -> None:
