@@ -1,6 +1,10 @@
 """When to try again to connect. Pure: chance is an argument."""
 
 from dataclasses import dataclass
+from typing import Final
+
+# Beyond any delay; many more are no floating-point number.
+_MAX_DOUBLINGS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +22,6 @@ class Backoff:
 
     def delay_s(self, retry: int, chance: float, retry_after_ms: int | None = None) -> float:
         """Before the `retry`th one, counted from 0; `chance` in [0, 1). Never sooner than the server asked for."""
-        full_s = min(self.max_s, self.first_s * 2.0**retry)
+        full_s = min(self.max_s, self.first_s * 2.0 ** min(retry, _MAX_DOUBLINGS))
         delay_s = full_s * (0.5 + chance / 2)
         return delay_s if retry_after_ms is None else retry_after_ms / 1000 + delay_s

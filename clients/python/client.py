@@ -17,7 +17,6 @@ connection.
 import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -32,7 +31,6 @@ from voicegate.clients.python.errors import (
     ConnectionLost,
     ContextClosed,
     ContextFailed,
-    GateError,
     InvalidInput,
 )
 from voicegate.clients.python.link import Link, connect_link
@@ -42,6 +40,9 @@ from voicegate.protocol.messages import Format
 
 # Connections that may drop, or start to drain, under one `open`, before it gives up.
 _OPEN_ATTEMPTS: Final = 3
+
+
+Text = str | AsyncIterable[str | None]  # whole, or as it is written
 
 
 class OpenOptions(TypedDict, total=False):
@@ -72,7 +73,7 @@ class Gate:
         self._backoff = backoff
         self._link: Link | None = None
         self._retired: list[Link] = []  # their contexts may still speak
-        self._is_connecting = asyncio.Lock()
+        self._connecting: asyncio.Task[Link] | None = None  # again, for all who wait for it
         self._is_closed = False
         self._num_contexts = 0
         self.num_resumed = 0  # times that a connection dropped, and nothing was lost
@@ -101,6 +102,8 @@ class Gate:
     async def close(self) -> None:
         """Ends every context that still runs."""
         self._is_closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
         links = [*self._retired, *([] if self._link is None else [self._link])]
         self._retired.clear()
         await asyncio.gather(*(link.close() for link in links))
@@ -123,8 +126,9 @@ class Gate:
                     raise
             attempt += 1
 
-    async def speak(self, text: str | AsyncIterable[str], **options: Unpack[OpenOptions]) -> AsyncGenerator[bytes]:
+    async def speak(self, text: Text, **options: Unpack[OpenOptions]) -> AsyncGenerator[bytes]:
         """The packets of one text, given whole or as it is written. Leaving the loop early cancels the context."""
+        check_text(text)
         context = await self.open(**options)
         feeding = asyncio.create_task(feed(context, text))
         try:
@@ -133,17 +137,15 @@ class Gate:
                     yield packet
             await feeding
         finally:
+            context.abandon()  # whoever leaves has no time, and perhaps no network
             feeding.cancel()
             await asyncio.gather(feeding, return_exceptions=True)
-            if context.result is None:
-                await _cancel_quietly(context)
 
     def _open_message(self, options: OpenOptions) -> wire.Open:
         if unknown := options.keys() - OpenOptions.__annotations__.keys():
             raise TypeError(f"{', '.join(sorted(unknown))}: a context has no such option")
-        context_id = options.get("context_id", f"c{self._num_contexts}")
-        self._num_contexts += 1
-        if not (1 <= len(context_id) <= 64 and context_id.isprintable()):
+        context_id: object = options["context_id"] if "context_id" in options else self._unused_id()
+        if not (isinstance(context_id, str) and 1 <= len(context_id) <= 64 and context_id.isprintable()):
             raise InvalidInput(f"context_id {context_id!r} is not 1 to 64 printable characters")
         return wire.Open(
             context=context_id,
@@ -160,20 +162,40 @@ class Gate:
             pronunciations=dict(options.get("pronunciations", {})),
         )
 
+    def _unused_id(self) -> str:
+        links = [*self._retired, *([] if self._link is None else [self._link])]
+        while True:
+            context_id = f"c{self._num_contexts}"
+            self._num_contexts += 1
+            if not any(link.has(context_id) for link in links):
+                return context_id
+
     async def _usable_link(self) -> Link:
-        async with self._is_connecting:
-            if self._is_closed or self._link is None:
-                raise ContextClosed("the gate is closed")
-            if not self._link.is_usable:
-                if not self._reconnects:
-                    raise ConnectionLost("the connection to the gateway was lost, and reconnect is off")
-                fresh = await self._connect_again()
-                if self._is_closed:  # meanwhile
-                    await fresh.close()
-                    raise ContextClosed("the gate is closed")
-                self._retired = [link for link in (*self._retired, self._link) if not link.is_lost]
-                self._link = fresh
+        if self._is_closed or self._link is None:
+            raise ContextClosed("the gate is closed")
+        if self._link.is_usable:
             return self._link
+        if not self._reconnects:
+            raise ConnectionLost("the connection to the gateway was lost, and reconnect is off")
+        if self._connecting is None:
+            self._connecting = asyncio.create_task(self._replace(self._link))
+            self._connecting.add_done_callback(self._has_connected)
+        connecting = self._connecting
+        await asyncio.wait({connecting})  # whoever gives up here leaves it to the others
+        if connecting.cancelled():
+            raise ContextClosed("the gate is closed")
+        return connecting.result()
+
+    async def _replace(self, link: Link) -> Link:
+        fresh = await self._connect_again()
+        self._retired = [each for each in (*self._retired, link) if not each.is_lost]
+        self._link = fresh
+        return fresh
+
+    def _has_connected(self, connecting: "asyncio.Task[Link]") -> None:
+        self._connecting = None
+        if not connecting.cancelled():
+            connecting.exception()  # has been looked at, should nobody wait any more
 
     async def _connect(self) -> Link:
         backoff = self._backoff if self._reconnects else None
@@ -214,20 +236,33 @@ def connect(
     return Gate(url, link_options=options, reconnect=reconnect, backoff=backoff or Backoff())
 
 
-async def feed(context: Context, text: str | AsyncIterable[str]) -> None:
-    """Say all of `text` and end. Where its source fails, the context is cancelled before the error goes on."""
+def check_text(text: object) -> None:
+    """Raises InvalidInput for what `feed` cannot take."""
+    if not isinstance(text, str | AsyncIterable):
+        raise InvalidInput(
+            f"text is a {type(text).__name__}; it must be str, or be iterated by `async for`:"
+            " `iterate_in_thread` of voicegate.clients.python.threaded makes that of a blocking iterator"
+        )
+
+
+async def feed(context: Context, text: Text) -> None:
+    """Say all of `text` and end. Where its source fails, the context is cancelled before the error goes on.
+
+    Raises ContextFailed (`text_cancelled`) where the source's task was cancelled, and not this one.
+    """
     try:
         if isinstance(text, str):
             await context.say(text)
         else:
             async for piece in text:
-                await context.say(piece)
+                await context.say(piece or "")  # pieces of an answer may be none
         await context.end()
-    except Exception:
-        await _cancel_quietly(context)
+    except asyncio.CancelledError as error:
+        context.abandon()
+        task = asyncio.current_task()
+        if task is not None and task.cancelling() > 0:
+            raise
+        raise ContextFailed("text_cancelled", "whoever writes the text was cancelled") from error
+    except BaseException:
+        context.abandon()
         raise
-
-
-async def _cancel_quietly(context: Context) -> None:
-    with suppress(GateError):  # however it ended, it has
-        await context.cancel()

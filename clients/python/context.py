@@ -5,8 +5,10 @@ Text never waits for audio: the two directions may be driven by two tasks.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from numbers import Integral, Real
+from typing import Final, Protocol
 
 from voicegate.clients.python.audio import Audio
 from voicegate.clients.python.errors import ContextClosed, GateError, InvalidInput
@@ -17,18 +19,32 @@ from voicegate.protocol.audio_message import AudioMessage
 
 # Beyond any audio; and what every JSON reader takes for a whole number.
 _MAX_MS: Final = 2**53
+_MAX_FLUSH_ID_CHARS: Final = 64  # docs/protocol.md, section 5
 
-Send = Callable[[wire.SessionMessage], Awaitable[None]]
+
+class Send(Protocol):
+    async def __call__(self, message: wire.SessionMessage, on_leaving: Callable[[], None] = ...) -> None:
+        """`on_leaving` is called when nothing is waited for any more, and may raise: then it is not sent."""
 
 
 class Context:
     """Async-iterate it for its audio, once; the iteration ends when the context has, and raises when it failed."""
 
-    def __init__(self, context_id: str, *, send: Send, max_text_bytes: int, max_unread_bytes: int) -> None:
+    def __init__(
+        self,
+        context_id: str,
+        *,
+        send: Send,
+        cancel_soon: Callable[[], None],
+        max_text_bytes: int,
+        max_unread_bytes: int,
+    ) -> None:
+        """`cancel_soon` has the server told, without waiting."""
         self.context_id = context_id
         self.first_text_s: float | None = None  # event loop's clock, when the first text was sent
         self.last_text_s: float | None = None
         self._send = send
+        self._cancel_soon = cancel_soon
         self._max_text_bytes = max_text_bytes
         self._reception = Reception(max_unread_bytes)
         self._text: list[str] = []
@@ -85,18 +101,26 @@ class Context:
             if self._has_text_ended:
                 raise ContextClosed(f"context {self.context_id} takes no text after end()")
             for piece in pieces:
-                self._text.append(piece)
-                self.last_text_s = _now_s()
-                if self.first_text_s is None and not text.isspace():
-                    self.first_text_s = self.last_text_s
-                await self._send(wire.Text(self.context_id, piece))
+                # It may have waited for long: what has ended meanwhile is not spoken by another of this name.
+                await self._send(wire.Text(self.context_id, piece), partial(self._note_said, piece))
+
+    def _note_said(self, piece: str) -> None:
+        self._require_open()
+        self._text.append(piece)
+        self.last_text_s = _now_s()
+        if self.first_text_s is None and not piece.isspace():
+            self.first_text_s = self.last_text_s
 
     async def flush(self, flush_id: str = "") -> None:
-        """Have all text so far spoken without waiting for more; returns at once."""
-        async with self._order:
+        """Have all text so far spoken without waiting for more; returns at once. Raises InvalidInput."""
+        _check_flush_id(flush_id)
+
+        def note() -> None:
             self._require_open()
-            await self._send(wire.Flush(self.context_id, flush_id))
             self._num_flushes[flush_id] += 1
+
+        async with self._order:
+            await self._send(wire.Flush(self.context_id, flush_id), note)
 
     async def end(self) -> None:
         """No more text; the rest is spoken, and then the context ends."""
@@ -131,10 +155,18 @@ class Context:
                 assert self._reception.error is not None
                 raise self._reception.error
 
+    def abandon(self) -> None:
+        """Cancel, for whoever does not wait for the server's word; nothing where it has ended."""
+        is_running = self._reception.phase is Phase.OPEN
+        self._reception.begin_cancel()
+        self._has_news.set()
+        if is_running:
+            self._cancel_soon()
+
     async def report_playback(self, played_ms: float, buffer_ms: float = 0, underruns: int = 0) -> None:
         """Tell the server where the player is; welcome at any time, never necessary. Raises InvalidInput."""
         played_ms, buffer_ms = _whole_ms(played_ms, "played_ms"), _whole_ms(buffer_ms, "buffer_ms")
-        await self._send(wire.Playback(self.context_id, played_ms, buffer_ms, underruns))
+        await self._send(wire.Playback(self.context_id, played_ms, buffer_ms, _count(underruns, "underruns")))
 
     # --- audio out ----------------------------------------------------------------------------------------
 
@@ -209,6 +241,8 @@ class Context:
 
 def _pieces(text: str, max_bytes: int) -> Iterator[str]:
     """`text` in parts of at most `max_bytes` of UTF-8 each."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"text is {text!r:.80}, a {type(text).__name__}; it must be str")
     try:
         encoded = text.encode()
     except UnicodeEncodeError as error:
@@ -224,9 +258,21 @@ def _pieces(text: str, max_bytes: int) -> Iterator[str]:
 
 def _whole_ms(time_ms: object, name: str) -> int:
     """As the server takes it: players' clocks have fractions. Raises InvalidInput."""
-    if not isinstance(time_ms, int | float) or not 0 <= time_ms <= _MAX_MS:
+    if not isinstance(time_ms, Real) or not 0 <= float(time_ms) <= _MAX_MS:  # NumPy's numbers are Real
         raise InvalidInput(f"{name} is {time_ms!r}; it must be milliseconds of audio, from 0")
-    return round(time_ms)
+    return round(float(time_ms))
+
+
+def _count(number: object, name: str) -> int:
+    """Raises InvalidInput."""
+    if not isinstance(number, Integral) or not 0 <= int(number) <= _MAX_MS:
+        raise InvalidInput(f"{name} is {number!r}; it is how many there were, from 0")
+    return int(number)
+
+
+def _check_flush_id(flush_id: object) -> None:
+    if not isinstance(flush_id, str) or len(flush_id) > _MAX_FLUSH_ID_CHARS:
+        raise InvalidInput(f"flush_id {flush_id!r:.80} is not up to {_MAX_FLUSH_ID_CHARS} characters")
 
 
 def _now_s() -> float:

@@ -35,6 +35,9 @@ class LinkOptions:
     ca_file: Path | None = None  # who signs the server's certificate; None: those whom the system trusts
     connect_timeout_s: float = 10.0
     close_timeout_s: float = 2.0
+    # Between two pings, and for the answer to one: a network that has gone silent is noticed within twice that.
+    # Lower takes slow networks for dead ones; higher notices later.
+    ping_s: float = 10.0
     # Audio of one context that waits to be read: 8 MiB are half an hour of Opus, three minutes of PCM.
     max_unread_bytes: int = 8 * 1024 * 1024
 
@@ -62,6 +65,8 @@ async def dial(url: str, options: LinkOptions) -> tuple[ClientConnection, wire.R
         raise _refusal(url, error) from error
     except InvalidURI as error:
         raise InvalidInput(str(error)) from error
+    except UnicodeError as error:
+        raise InvalidInput(f"{url}: its host is no name that there can be ({error})") from error
     except (WebSocketException, ProtocolViolation) as error:
         raise ConnectFailed(f"{url} does not speak this protocol: {error}", is_transient=False) from error
 
@@ -74,6 +79,8 @@ async def _dial(url: str, options: LinkOptions) -> tuple[ClientConnection, wire.
         compression=None,
         open_timeout=None,
         close_timeout=options.close_timeout_s,
+        ping_interval=options.ping_s,
+        ping_timeout=options.ping_s,
         max_size=_MAX_MESSAGE_BYTES,
         proxy=proxy_for(url),
         ssl=tls_for(url, options.ca_file),

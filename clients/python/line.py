@@ -29,6 +29,8 @@ from voicegate.protocol.errors import CloseCode, ProtocolViolation, means_only_t
 # the time without a connection. Lower holds a writer up sooner, higher costs memory.
 _MAX_UNACKNOWLEDGED_BYTES: Final = 1024 * 1024
 
+_NORMAL_CLOSURE: Final = 1000  # RFC 6455, 7.4.1
+
 log = logging.getLogger(__name__)
 
 
@@ -63,6 +65,7 @@ class Line:
         self._patience: asyncio.Timeout | None = None  # while it comes back
         self._last_words = ""
         self._errands: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
 
     async def begin(self) -> None:
         """Before anything else is sent."""
@@ -70,16 +73,29 @@ class Line:
             await self._send_now(wire.Ack(0))
 
     async def close(self) -> None:
+        if not self._is_closing and self._patience is not None:
+            self._patience.reschedule(self._loop.time())
         self._is_closing = True
-        if self._patience is not None:
-            self._patience.reschedule(asyncio.get_running_loop().time())
-        await self._socket.close()
+        await self._close_socket(self._socket)
         await asyncio.gather(*self._errands)
+
+    async def _close_socket(self, socket: ClientConnection, code: int = _NORMAL_CLOSURE) -> None:
+        """Also one whose peer takes nothing, for which the library would wait as long as for a ping's answer."""
+        try:
+            async with asyncio.timeout(self._options.close_timeout_s):
+                await socket.close(code)
+        except TimeoutError:
+            socket.transport.abort()
 
     # --- sending ------------------------------------------------------------------------------------------
 
-    async def send(self, message: wire.SessionMessage) -> None:
-        """Raises InvalidInput, ConnectionLost. What cannot be sent now goes out on the next socket, if there is one."""
+    async def send(self, message: wire.SessionMessage, on_leaving: Callable[[], None] = lambda: None) -> None:
+        """Raises InvalidInput, ConnectionLost. What cannot be sent now goes out on the next socket, if there is one.
+
+        `on_leaving` is called when nothing is waited for any more, and may raise: then it is not sent.
+        """
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError("this gate was entered in another event loop; it is used there alone")
         try:
             frame = codec.encode(message)
         except ProtocolViolation as error:
@@ -88,6 +104,7 @@ class Line:
             await self._has_room.wait()
         if self._loss is not None:
             raise self._loss
+        on_leaving()
         if not self._is_resumable:
             try:
                 await self._socket.send(frame)
@@ -143,7 +160,7 @@ class Line:
                 continue
             except ProtocolViolation as violation:
                 reason = f"the server sent what this client cannot read: {violation.message}"
-                self._run_errand(self._socket.close(CloseCode.INVALID_DATA))
+                self._run_errand(self._close_socket(self._socket, CloseCode.INVALID_DATA))
                 raise self._end(ConnectionLost(reason)) from violation
             if isinstance(message, wire.Error) and message.context is UNSET:
                 self._last_words = f"{message.code}: {message.message}"
@@ -192,7 +209,8 @@ class Line:
                 is_back = await self._come_back(self._backoff)
         except TimeoutError:
             is_back = False
-        self._patience = None
+        finally:
+            self._patience = None
         log.info("session %s is %s", self.ready.session, "resumed" if is_back else "lost")
         return is_back
 
@@ -226,7 +244,7 @@ class Line:
                 socket.transport.abort()
                 raise
             if num_received is None or self._is_closing:  # `close` knows of the old socket alone
-                self._run_errand(socket.close())
+                self._run_errand(self._close_socket(socket))
                 return False
             self._go_on(socket, num_received)
             return True

@@ -48,6 +48,10 @@ class Link:
     def is_lost(self) -> bool:
         return self._loss is not None
 
+    def has(self, context_id: str) -> bool:
+        """Whether the server has not said yet how it ended."""
+        return context_id in self._contexts
+
     async def open(self, message: wire.Open) -> Context:
         """Raises ContextFailed, ConnectionLost."""
         if message.context in self._contexts:
@@ -55,6 +59,7 @@ class Link:
         context = Context(
             message.context,
             send=self._line.send,
+            cancel_soon=lambda: self._cancel_at_server(message.context),
             max_text_bytes=self.ready.limits.text_bytes,
             max_unread_bytes=self._max_unread_bytes,
         )
@@ -151,5 +156,9 @@ async def connect_link(
     socket, ready = await dial(url, options)
     line = Line(socket, ready, url=url, options=options, backoff=backoff)
     line.on_resumed = on_resumed
-    await line.begin()
+    try:
+        await line.begin()
+    except BaseException:
+        socket.transport.abort()
+        raise
     return Link(line, max_unread_bytes=options.max_unread_bytes)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.polling import until
 from tests.unit.clients.deadline import deadline
 from voicegate.clients.python.audio import Audio
 from voicegate.clients.python.client import Gate, connect
@@ -183,7 +184,48 @@ async def test_leaving_speak_early_cancels(gate: Gate, engine: FakeEngine) -> No
     async for _ in speaking:
         break
     await speaking.aclose()
-    assert len(engine.cancels) == 1
+    await until(lambda: len(engine.cancels) == 1)
+
+
+async def test_a_text_source_whose_task_is_cancelled_cancels_and_is_told(gate: Gate, engine: FakeEngine) -> None:
+    async def cancelled() -> AsyncIterator[str]:
+        yield "some words "
+        raise asyncio.CancelledError
+
+    with pytest.raises(ContextFailed, match="text_cancelled"):
+        async for _ in gate.speak(cancelled()):
+            pass
+    await until(lambda: len(engine.cancels) == 1)
+
+
+async def test_pieces_of_an_answer_may_be_none(gate: Gate) -> None:
+    async def deltas() -> AsyncIterator[str | None]:
+        for piece in (None, "some ", "", "words.", None):
+            yield piece
+
+    assert [packet async for packet in gate.speak(deltas())]
+
+
+@pytest.mark.parametrize("text", [["some ", "words"], None, 5])
+async def test_what_is_no_text_is_refused_with_what_would_be(gate: Gate, text: str) -> None:
+    with pytest.raises(InvalidInput, match="must be str, or be iterated by `async for`"):
+        await anext(gate.speak(text))
+
+
+async def test_a_default_id_is_none_that_is_taken(gate: Gate) -> None:
+    taken = await gate.open(context_id="c1")
+    others = [await gate.open() for _ in range(3)]
+    assert len({context.context_id for context in (taken, *others)}) == 4
+
+
+async def test_a_gate_belongs_to_its_event_loop(gate: Gate) -> None:
+    async def open_elsewhere() -> None:
+        async with asyncio.timeout(10):
+            await gate.open()
+
+    with pytest.raises(RuntimeError, match="another event loop"):
+        await asyncio.to_thread(asyncio.run, open_elsewhere())
+    assert [packet async for packet in gate.speak("still here")]
 
 
 async def test_a_failing_text_source_cancels_and_is_raised(gate: Gate, engine: FakeEngine) -> None:
@@ -194,7 +236,7 @@ async def test_a_failing_text_source_cancels_and_is_raised(gate: Gate, engine: F
     with pytest.raises(LookupError, match="the LLM is gone"):
         async for _ in gate.speak(broken()):
             pass
-    assert len(engine.cancels) == 1
+    await until(lambda: len(engine.cancels) == 1)
 
 
 class TestFailures:

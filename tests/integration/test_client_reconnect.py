@@ -9,12 +9,20 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
 from tests.integration.stub_gateway import PACKET, Peer, stub_gateway
+from tests.support.patience import PATIENCE_S
 from tests.unit.clients.deadline import deadline
 from voicegate.clients.python.backoff import Backoff
 from voicegate.clients.python.client import Gate, connect
 from voicegate.clients.python.context import Context
 from voicegate.clients.python.dialing import LinkOptions, dial
-from voicegate.clients.python.errors import ConnectFailed, ConnectionLost, ContextFailed, InvalidInput
+from voicegate.clients.python.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    ContextClosed,
+    ContextFailed,
+    GateError,
+    InvalidInput,
+)
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 
@@ -307,3 +315,72 @@ async def test_a_gateway_that_asks_for_a_day_is_given_up_at_once() -> None:
         with pytest.raises(ConnectFailed, match="503"):
             async with connect(url):
                 raise AssertionError("it has no room")
+
+
+async def test_those_who_wait_for_a_connection_wait_for_the_same() -> None:
+    busy = HTTPStatus.SERVICE_UNAVAILABLE
+    backoff = Backoff(first_s=0.2, max_s=0.2, num_retries=2)
+    async with stub_gateway([drop_after_first_audio, *[busy] * 3]) as url, connect(url, backoff=backoff) as gate:
+        await lose_first_context(gate)
+        openings = await asyncio.gather(*(gate.open() for _ in range(20)), return_exceptions=True)
+    assert [type(opening) for opening in openings] == [ConnectFailed] * 20, "and no more was asked of the server"
+
+
+async def test_closing_ends_the_wait_for_a_connection() -> None:
+    busy = HTTPStatus.SERVICE_UNAVAILABLE
+    never = Backoff(first_s=1000.0, max_s=1000.0)
+    async with stub_gateway([drop_after_first_audio, busy]) as url, connect(url, backoff=never) as gate:
+        await lose_first_context(gate)
+        openings = [asyncio.create_task(gate.open()) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        openings[0].cancel()
+        await gate.close()
+        outcomes = await asyncio.gather(*openings, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError, ContextClosed, ContextClosed]
+
+
+async def test_who_leaves_speaking_waits_for_nobody() -> None:
+    """Neither for a server that does not answer a cancel, nor for a network that takes nothing."""
+
+    async def answer_no_cancel(peer: Peer) -> None:
+        await peer.greet()
+        await peer.accept()
+        await peer.send(AudioMessage(0, 0, 0, (PACKET,), is_first=True))
+        await peer.socket.wait_closed()
+
+    async def listen(gate: Gate) -> None:
+        async for _ in gate.speak("many words"):
+            pass
+
+    async with stub_gateway([answer_no_cancel]) as url, connect(url) as gate:
+        started_s = asyncio.get_running_loop().time()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(listen(gate), 0.2)
+        assert asyncio.get_running_loop().time() - started_s < PATIENCE_S / 2
+
+
+async def test_closing_waits_no_longer_than_it_may_for_a_peer_that_takes_nothing() -> None:
+    async def read_nothing(peer: Peer) -> None:
+        await peer.greet()
+        await peer.accept()
+        peer.socket.transport.pause_reading()
+        await peer.socket.wait_closed()
+
+    options = LinkOptions(close_timeout_s=0.3, ping_s=600.0)
+    async with stub_gateway([read_nothing]) as url:
+        gate = connect(url, link_options=options)
+        await gate.__aenter__()
+        context = await gate.open()
+        saying = asyncio.create_task(context.say("many words " * 5_000_000))
+        await asyncio.sleep(0.5)
+        started_s = asyncio.get_running_loop().time()
+        await asyncio.gather(gate.close(), gate.close())
+        assert asyncio.get_running_loop().time() - started_s < PATIENCE_S / 2
+        with pytest.raises(GateError):
+            await saying
+
+
+@pytest.mark.parametrize("host", [".example", "a" * 64 + ".example"])
+async def test_a_host_that_cannot_be_is_told_as_such(host: str) -> None:
+    with pytest.raises(InvalidInput, match="no name that there can be"):
+        await connect(f"ws://{host}").__aenter__()

@@ -21,3 +21,7 @@ def test_a_server_that_asks_for_too_long_a_wait_is_given_up() -> None:
     assert [backoff.gives_up(retry, None) for retry in range(3)] == [False, False, True]
     assert not backoff.gives_up(0, 60_000)
     assert backoff.gives_up(0, 86_400_000)
+
+
+def test_however_often_it_is_tried_there_is_a_delay() -> None:
+    assert Backoff(first_s=0.001, max_s=0.004).delay_s(100_000, chance=0.0) == 0.002

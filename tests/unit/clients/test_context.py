@@ -1,7 +1,9 @@
 """A context without a server: what goes out, what the calls raise, what cancel returns."""
 
 import asyncio
+from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from voicegate.clients.python.context import Context
@@ -25,8 +27,17 @@ class Wire:
     def __init__(self) -> None:
         self.sent: list[wire.ClientMessage] = []
 
-    async def send(self, message: wire.ClientMessage) -> None:
+    async def send(self, message: wire.ClientMessage, on_leaving: Callable[[], None] = lambda: None) -> None:
+        on_leaving()
         self.sent.append(message)
+
+    def cancel_soon(self) -> None:
+        self.sent.append(wire.Cancel("c"))
+
+    def context(self) -> Context:
+        context = Context("c", send=self.send, cancel_soon=self.cancel_soon, max_text_bytes=8, max_unread_bytes=1000)
+        context.receive(OPENED)
+        return context
 
 
 @pytest.fixture
@@ -36,9 +47,7 @@ def line() -> Wire:
 
 @pytest.fixture
 async def context(line: Wire) -> Context:
-    context = Context("c", send=line.send, max_text_bytes=8, max_unread_bytes=1000)
-    context.receive(OPENED)
-    return context
+    return line.context()
 
 
 async def test_text_goes_out_as_written(context: Context, line: Wire) -> None:
@@ -201,26 +210,82 @@ class SlowWire(Wire):
         super().__init__()
         self.has_room = asyncio.Event()
 
-    async def send(self, message: wire.ClientMessage) -> None:
+    async def send(self, message: wire.ClientMessage, on_leaving: Callable[[], None] = lambda: None) -> None:
         if isinstance(message, wire.Text) and self.sent:
             await self.has_room.wait()
-        await super().send(message)
+        await super().send(message, on_leaving)
 
 
 async def test_of_a_say_that_is_cancelled_the_text_has_what_was_said() -> None:
     line = SlowWire()
-    context = Context("c", send=line.send, max_text_bytes=8, max_unread_bytes=1000)
-    context.receive(OPENED)
+    context = line.context()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await context.say("one two three four five six")
-    assert context.text == "one two three fo", "the piece that waited may have left"
+    assert context.text == "one two ", "what waited has not left"
+
+
+async def test_what_waited_while_its_context_was_cancelled_is_not_said_by_another_of_its_name() -> None:
+    line = SlowWire()
+    context = line.context()
+    saying = asyncio.create_task(context.say("one two three four five six"))
+    await asyncio.sleep(0.01)
+    context.abandon()
+    context.receive(wire.Cancelled("c", 0, "", "one two "))
+    line.has_room.set()
+    with pytest.raises(ContextClosed):
+        await saying
+    assert line.sent == [wire.Text("c", "one two "), wire.Cancel("c")]
+    assert context.text == "one two "
+
+
+async def test_abandoned_it_ends_at_once_and_the_server_is_told_once(context: Context, line: Wire) -> None:
+    reading = asyncio.create_task(anext(context, None))
+    await asyncio.sleep(0)
+    context.abandon()
+    context.abandon()
+    assert await reading is None
+    assert line.sent == [wire.Cancel("c")]
+
+
+async def test_abandoned_behind_its_end_it_is_as_it_ended(context: Context, line: Wire) -> None:
+    context.receive(DONE)
+    context.abandon()
+    assert (context.result, line.sent) == (DONE, [])
+
+
+@pytest.mark.parametrize("text", [None, b"bytes", 5, ["a"]])
+async def test_what_is_no_text_is_refused_by_name(context: Context, line: Wire, text: str) -> None:
+    with pytest.raises(InvalidInput, match=f"{type(text).__name__}; it must be str"):
+        await context.say(text)
+    assert (line.sent, context.text) == ([], "")
+
+
+@pytest.mark.parametrize("flush_id", [None, 5, "x" * 65])
+async def test_an_id_that_no_server_takes_is_refused_before_it_is_sent(
+    context: Context, line: Wire, flush_id: str
+) -> None:
+    with pytest.raises(InvalidInput, match="flush_id"):
+        await context.flush(flush_id)
+    await context.say("more")
+    assert line.sent == [wire.Text("c", "more")]
+
+
+@pytest.mark.parametrize("underruns", [-1, 1.5, None])
+async def test_what_is_no_count_of_underruns_is_refused(context: Context, line: Wire, underruns: int) -> None:
+    with pytest.raises(InvalidInput, match="underruns"):
+        await context.report_playback(100, 50, underruns)
+    assert line.sent == []
+
+
+async def test_players_count_in_numpy_too(context: Context, line: Wire) -> None:
+    await context.report_playback(np.float32(640.6), np.int64(80), np.int32(1))  # type: ignore[arg-type]
+    assert line.sent == [wire.Playback("c", 641, 80, 1)]
 
 
 async def test_what_follows_text_does_not_overtake_it() -> None:
     line = SlowWire()
-    context = Context("c", send=line.send, max_text_bytes=8, max_unread_bytes=1000)
-    context.receive(OPENED)
+    context = line.context()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(context.say("one two three"))
         tasks.create_task(context.say("four"))
