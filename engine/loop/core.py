@@ -185,6 +185,16 @@ class EngineCore:
 
     def step(self) -> Decision:
         """Fetch what is done and launch the most urgent work; says what that was, or when to come back."""
+        while (planned := self._plan()) is None:
+            self._make_room(self._clock())
+        decision, has_prompt_step = planned
+        self._launch(decision)
+        has_prompt_step |= self._arrivals.step_beside(decision)
+        self._fetch()
+        return replace(decision, has_prompt_step=True) if has_prompt_step else decision
+
+    def _plan(self) -> tuple[Decision, bool] | None:
+        """What to launch, and whether a voice's step was launched already. None: as `_decide`."""
         self._reading.read(self._clock(), is_lacking=False)  # beside what the step before has launched
         self._fetch()
         now_s = self._clock()
@@ -197,13 +207,7 @@ class EngineCore:
             self._change(utterance, self._speaking.read_again, clause)
         has_prompt_step = self._arrivals.step_if_due()
         decision = self._decide(now_s)
-        if decision is None:
-            self._make_room(now_s)
-            return self.step()
-        self._launch(decision)
-        has_prompt_step |= self._arrivals.step_beside(decision)
-        self._fetch()
-        return replace(decision, has_prompt_step=True) if has_prompt_step else decision
+        return None if decision is None else (decision, has_prompt_step)
 
     def _decide(self, now_s: float) -> Decision | None:
         """None: there are blocks, and nothing is under way that would make room for them."""
@@ -227,8 +231,6 @@ class EngineCore:
                 self._begin_blocks(keys)
             case AdvanceBatch(batch):
                 self._advance(batch)
-            case None:
-                pass
 
     def _fetch(self) -> None:
         token2wav = self._pipeline.token2wav
@@ -351,11 +353,8 @@ class EngineCore:
             self._attempt_together(clauses, self._pipeline.token2wav.advance, number)
 
     def _make_room(self, now_s: float) -> None:
-        """All of the flow's memory is held by clauses that need more of it to go on: the least urgent makes way.
-
-        Before any of them a voice that is being taken up: its sender may try again.
-        """
-        if self._arrivals.make_way():
+        """All of the flow's memory is held by clauses that need more of it to go on: the least urgent makes way."""
+        if self._arrivals.make_way():  # before any of them a voice that is being taken up: its sender may try again
             return
         holders = self._roster.holders(now_s)
         if len(holders) > 1:

@@ -1,5 +1,6 @@
 """The flow's memory on hollow models: who makes way for whom, and goes on where its listener is."""
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from tests.support.word_times import words_in_time
 from voicegate.engine.interface import Done, Failed, SpeakingMode, UtteranceId
 from voicegate.engine.loop.clause import ClauseState
+from voicegate.engine.policy.scheduler import Decision
 
 pytestmark = pytest.mark.unit
 
@@ -112,3 +114,14 @@ def test_who_makes_way_does_not_wait_for_what_its_own_next_clause_holds(monkeypa
     assert isinstance(engine.heard[utterance_id].end, Done)
     assert isinstance(engine.heard[newcomer].end, Done)
     assert models.held == free
+
+
+def test_room_is_made_as_often_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many who hold a little, many make way at once."""
+    engine = HandDrivenEngine(CONFIG, hollow(num_blocks=5).stages)
+    looks = iter([None] * (2 * sys.getrecursionlimit()))
+    made: list[float] = []
+    monkeypatch.setattr(engine.core, "_decide", lambda _: next(looks, Decision()))
+    monkeypatch.setattr(engine.core, "_make_room", made.append)
+    assert engine.core.step().is_idle
+    assert len(made) == 2 * sys.getrecursionlimit()
