@@ -226,11 +226,10 @@ class EngineCore:
     def _launch(self, decision: Decision) -> None:
         if decision.llm is not None:
             self._launch_llm(decision.llm.keys)
-        match decision.flow:
-            case BeginBlocks(keys):
-                self._begin_blocks(keys)
-            case AdvanceBatch(batch):
-                self._advance(batch)
+        if isinstance(decision.flow, BeginBlocks):
+            self._begin_blocks(decision.flow.keys)
+        elif isinstance(decision.flow, AdvanceBatch):
+            self._advance(decision.flow.batch)
 
     def _fetch(self) -> None:
         token2wav = self._pipeline.token2wav
