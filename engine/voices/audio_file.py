@@ -1,6 +1,7 @@
 """The content of a sound file -> mono samples, by libsndfile: WAV of every width, FLAC, Ogg, MP3."""
 
 import io
+import struct
 from dataclasses import dataclass
 
 import soundfile
@@ -16,6 +17,11 @@ _MAX_CHANNELS = 8
 # Decoded at a time, so that only the average of the channels is ever there as a whole.
 _BLOCK_SAMPLES = 1 << 16
 _UNKNOWN_LENGTH = 2**63 - 1  # libsndfile's SF_COUNT_MAX
+_RIFF_CHUNK = struct.Struct("<4sI")
+# What a WAV's header may say of sound whose length its writer did not know: 0, or about as much as it can say.
+_UNKNOWN_BYTES = 0x7FFF0000
+# Of the end, which writers round and pad.
+_LACKING_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +43,8 @@ class _ReadOnce(soundfile.SoundFile):  # type: ignore[misc]
 
 
 def decode_recording(content: bytes) -> Recording:
-    """Channels are averaged, as upstream does. Raises VoiceRefused for what is no sound file."""
+    """Channels are averaged, as upstream does. Raises VoiceRefused for what is no sound file, or a part of one."""
+    _check_is_whole(content)
     try:
         with _ReadOnce(io.BytesIO(content)) as file:
             _check_size(file)
@@ -54,6 +61,24 @@ def decode_recording(content: bytes) -> Recording:
             f"the recording is no sound file that can be read ({reason}): make it WAV, FLAC, Ogg or MP3"
         ) from error
     return Recording(torch.cat(mono) if mono else torch.zeros(0), rate_hz)
+
+
+def _check_is_whole(content: bytes) -> None:
+    """Of a WAV: libsndfile takes what there is of one that was cut short. Raises VoiceRefused."""
+    if content[:4] != b"RIFF" or content[8:12] != b"WAVE":
+        return
+    at = 12
+    while at + _RIFF_CHUNK.size <= len(content):
+        name, num_bytes = _RIFF_CHUNK.unpack_from(content, at)
+        at += _RIFF_CHUNK.size
+        if name == b"data":
+            num_there = len(content) - at
+            if num_bytes < _UNKNOWN_BYTES and num_there + _LACKING_BYTES < num_bytes:
+                raise VoiceRefused(
+                    f"the recording is cut short: of {num_bytes} bytes of sound there are {num_there}; send it whole"
+                )
+            return
+        at += num_bytes + num_bytes % 2  # chunks begin at even places
 
 
 def _check_size(file: soundfile.SoundFile) -> None:

@@ -45,6 +45,19 @@ def test_what_is_no_sound_file_is_refused(content: bytes) -> None:
         decode_recording(content)
 
 
+def test_a_wav_that_was_cut_short_is_refused() -> None:
+    content = file_of(speechlike(2.0))
+    with pytest.raises(VoiceRefused, match="cut short: of 96000 bytes of sound there are 47956"):
+        decode_recording(content[:48_000])
+
+
+@pytest.mark.parametrize("told", [0, 0xFFFFFFFF, 0x7FFFFFFF - 36, 2 * 12_000 + 500])
+def test_a_wav_whose_writer_knew_no_length_is_taken(told: int) -> None:
+    content = bytearray(file_of(speechlike(0.5)))
+    content[40:44] = told.to_bytes(4, "little")  # behind RIFF's header, the format, and the name of the data
+    assert decode_recording(bytes(content)).seconds == (0.5 if told else 0.0)
+
+
 @pytest.mark.parametrize(
     ("samples", "rate_hz", "match"),
     [
