@@ -64,6 +64,8 @@ def _elevenlabs(voice: str, query: Query, *, is_multi: bool) -> Callable[[FindVo
         language=query.get("language_code") or None,
         is_normalized=query.get("apply_text_normalization", "").lower() != "off",
         is_auto=query.get("auto_mode", "").lower() == "true",
+        # LiveKit's plugin asks for it there, and takes times as they are; Pipecat's does not, and adds messages up.
+        counts_from_start=is_multi and query.get("sync_alignment", "").lower() == "true",
     )
     return lambda find_voice: (MultiStream if is_multi else SingleStream)(settings, find_voice)
 

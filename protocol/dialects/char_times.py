@@ -1,19 +1,44 @@
 """Characters and when they sound, as messages of audio tell them: each once, from where the last one ended. Pure."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from voicegate.protocol.messages import AlignmentItem
+
+# Of text between two words. Higher -> a message may be larger than the 1 MiB at which clients hang up.
+_MAX_GAP_CHARS: Final = 4096
+# Of text that is kept together: what is left of it behind a word is copied.
+_PIECE_CHARS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class CharTimes:
-    """Lists of equal length. `starts_ms` count from the end of what was told before."""
+    """Lists of equal length."""
 
     chars: list[str]
     starts_ms: list[int]
     durations_ms: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one message tells, in both forms; None: nothing. Times count from `zero_ms`, where the last one ended."""
+
+    zero_ms: int
+    written: CharTimes | None  # the text, one character for one, and blanks for all white space
+    spoken: CharTimes | None  # its words, with one blank between two
+
+
+@dataclass(frozen=True, slots=True)
+class _Char:
+    """Empty in one of the forms, where it is only in the other."""
+
+    written: str
+    spoken: str
+    start_ms: int
+    end_ms: int
 
 
 @dataclass(slots=True)
@@ -21,32 +46,80 @@ class CharClock:
     """Of one context. While words are known before they are heard, `told_ms` is where each message's audio begins."""
 
     told_ms: int = 0
-    _waiting: deque[tuple[str, int, int]] = field(default_factory=deque)  # character, start, end
-    _last_char: int | None = None  # index behind the last one that is known, in the text of the context
+    num_chars: int = 0  # of its text
+    _text: deque[str] = field(default_factory=deque)  # in pieces, behind the last word that is known
+    _num_read: int = 0
+    _waiting: deque[_Char] = field(default_factory=deque)
+    _end_ms: int | None = None  # of the last word; None: there is none yet, and may never be
+    _ends_in_word: bool = False  # rather than in a blank
+
+    def write(self, text: str) -> None:
+        """Behind all text so far."""
+        self.num_chars += len(text)
+        self._text.extend(text[start : start + _PIECE_CHARS] for start in range(0, len(text), _PIECE_CHARS))
 
     def learn(self, items: Iterable[AlignmentItem]) -> None:
         for item in items:
-            if self._last_char is not None and item.char_start > self._last_char:
-                self._waiting.append((" ", item.start_ms, item.start_ms))
-            self._last_char = item.char_end
+            self._pass_by(self._read(item.char_start), item.start_ms)
+            self._read(item.char_end)
             duration_ms = item.end_ms - item.start_ms
             num_chars = max(1, len(item.text))
             times = [item.start_ms + duration_ms * index // num_chars for index in range(num_chars + 1)]
-            self._waiting.extend(zip(item.text, times, times[1:], strict=False))
+            self._waiting.extend(map(_Char, item.text, item.text, times, times[1:]))
+            self._end_ms, self._ends_in_word = item.end_ms, True
 
-    def take(self, until_ms: int | None = None) -> CharTimes | None:
+    def reach(self, char: int) -> None:
+        """All before it has been spoken."""
+        if self._end_ms is not None:
+            self._pass_by(self._read(char), self._end_ms)
+
+    def end(self) -> None:
+        """All has been spoken; a blank tells that the last word is whole."""
+        self.reach(self.num_chars)
+        if self._end_ms is not None and self._ends_in_word:
+            self._waiting.append(_Char(" ", " ", self._end_ms, self._end_ms))
+            self._ends_in_word = False
+
+    def _pass_by(self, gap: str, at_ms: int) -> None:
+        """What is not said takes no time; of what is spoken it is the blank between two words."""
+        for char in gap[:_MAX_GAP_CHARS]:
+            is_parting = self._ends_in_word and char.isspace()
+            self._waiting.append(_Char(" " if char.isspace() else char, " " if is_parting else "", at_ms, at_ms))
+            self._ends_in_word = self._ends_in_word and not is_parting
+        if gap and self._ends_in_word:
+            self._waiting.append(_Char("", " ", at_ms, at_ms))
+            self._ends_in_word = False
+
+    def _read(self, until_char: int) -> str:
+        parts: list[str] = []
+        while self._text and (num_chars := until_char - self._num_read) > 0:
+            piece = self._text.popleft()
+            parts.append(piece[:num_chars])
+            self._num_read += len(parts[-1])
+            if rest := piece[num_chars:]:
+                self._text.appendleft(rest)
+        return "".join(parts)
+
+    def take(self, until_ms: int | None = None) -> Told | None:
         """What begins before then; None: all there is, or where there is nothing."""
-        taken: list[tuple[str, int, int]] = []
-        while self._waiting and (until_ms is None or self._waiting[0][1] < until_ms):
-            taken.append(self._waiting.popleft())
+        zero_ms = self.told_ms
+        taken: list[_Char] = []
+        while self._waiting and (until_ms is None or self._waiting[0].start_ms < until_ms):
+            char = self._waiting.popleft()
+            end_ms = char.end_ms if until_ms is None else min(char.end_ms, until_ms)
+            taken.append(_Char(char.written, char.spoken, max(char.start_ms, zero_ms), end_ms))
         if not taken:
             return None
-        zero_ms = self.told_ms
-        starts_ms = [max(start_ms, zero_ms) for _, start_ms, _ in taken]
-        ends_ms = [end_ms if until_ms is None else min(end_ms, until_ms) for _, _, end_ms in taken]
-        self.told_ms = max(zero_ms, ends_ms[-1])
-        return CharTimes(
-            chars=[char for char, _, _ in taken],
-            starts_ms=[start_ms - zero_ms for start_ms in starts_ms],
-            durations_ms=[max(0, end_ms - start_ms) for start_ms, end_ms in zip(starts_ms, ends_ms, strict=True)],
-        )
+        self.told_ms = max(zero_ms, taken[-1].end_ms)
+        written = _times([(char.written, char) for char in taken if char.written], zero_ms)
+        return Told(zero_ms, written, _times([(char.spoken, char) for char in taken if char.spoken], zero_ms))
+
+
+def _times(named: Sequence[tuple[str, _Char]], zero_ms: int) -> CharTimes | None:
+    if not named:
+        return None
+    return CharTimes(
+        chars=[name for name, _ in named],
+        starts_ms=[char.start_ms - zero_ms for _, char in named],
+        durations_ms=[max(0, char.end_ms - char.start_ms) for _, char in named],
+    )

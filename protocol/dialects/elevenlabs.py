@@ -101,14 +101,15 @@ class MultiStream:
         match message:
             case wire.Alignment() if message.context in self._speaker.by_native:
                 return self._tell(message.context, self._speaker.late_alignment(message))
-            case wire.Flushed():
-                return self._speaker.hear_flushed(message)
+            case wire.Flushed(context=native) if native in self._speaker.by_native:
+                fields, effects = self._speaker.flushed(self._speaker.by_native[native])
+                return [*self._tell(native, fields), *effects]
             case wire.Done(context=native) | wire.Cancelled(context=native):
-                return self._end(native)
+                return self._end(native, is_whole=isinstance(message, wire.Done))
             case wire.Error(context=str(native)) if message.fatal:
                 # One that lived its time, or was idle for too long, ends as one that was closed.
                 is_failure = message.code != ErrorCode.EXPIRED.value
-                return [*(self._fail(message, native) if is_failure else ()), *self._end(native)]
+                return [*(self._fail(message, native) if is_failure else ()), *self._end(native, is_whole=False)]
             case wire.Error(context=str(native)):
                 return self._refuse(message, native)
             case wire.Error():
@@ -128,18 +129,18 @@ class MultiStream:
         context = self._speaker.by_native.get(native)
         return [] if context is None else [_error(message.message, message.code, context.name)]
 
-    def _end(self, native: str) -> list[Effect]:
+    def _end(self, native: str, *, is_whole: bool) -> list[Effect]:
         context = self._speaker.by_native.pop(native, None)
         if context is None:
             return []
         for names in (self._open, self._closing):
             if names.get(context.name) is context:
                 del names[context.name]
-        rest = self._last_words(context)
+        rest = self._last_words(context, is_whole=is_whole)
         return [*rest, _named(context.name, {"isFinal": True, **NO_AUDIO}), *self._hang_up_if_over()]
 
-    def _last_words(self, context: Context) -> list[Effect]:
-        times = self._speaker.last_alignment(context)
+    def _last_words(self, context: Context, *, is_whole: bool) -> list[Effect]:
+        times = self._speaker.last_alignment(context, is_whole=is_whole)
         return [] if times is None else [_named(context.name, times)]
 
     def _tell(self, native: str, fields: dict[str, Any] | None) -> list[Effect]:
@@ -182,18 +183,17 @@ class SingleStream:
         return effects
 
     def speak(self, speech: Speech) -> Sequence[Effect]:
-        fields = self._speaker.audio(speech)
-        return [] if fields is None else [reply(fields)]
+        return _told(self._speaker.audio(speech))
 
     def word(self, message: ServerMessage) -> Sequence[Effect]:
         match message:
             case wire.Alignment() if message.context in self._speaker.by_native:
-                fields = self._speaker.late_alignment(message)
-                return [] if fields is None else [reply(fields)]
-            case wire.Flushed():
-                return self._speaker.hear_flushed(message)
+                return _told(self._speaker.late_alignment(message))
+            case wire.Flushed(context=native) if native in self._speaker.by_native:
+                fields, effects = self._speaker.flushed(self._speaker.by_native[native])
+                return [*_told(fields), *effects]
             case wire.Done(context=native) | wire.Cancelled(context=native):
-                return self._end(native)
+                return self._end(native, is_whole=isinstance(message, wire.Done))
             case wire.Error() if message.fatal:
                 return self._fail(message.message, message.code)
             case wire.Error(context=str()):  # text that was not taken
@@ -202,16 +202,20 @@ class SingleStream:
                 pass
         return []
 
-    def _end(self, native: str) -> list[Effect]:
+    def _end(self, native: str, *, is_whole: bool) -> list[Effect]:
         context = self._speaker.by_native.pop(native)
-        rest = self._speaker.last_alignment(context)
-        return [*([] if rest is None else [reply(rest)]), reply({"isFinal": True, **NO_AUDIO}), Hangup()]
+        rest = self._speaker.last_alignment(context, is_whole=is_whole)
+        return [*_told(rest), reply({"isFinal": True, **NO_AUDIO}), Hangup()]
 
     def _fail(self, text: str, code: str) -> list[Effect]:
         self._has_ended = True
         status = status_of(code)
         fields = {"message": text, "error": code, "code": status}
         return [reply(fields), Hangup(CloseCode.POLICY, code)]
+
+
+def _told(fields: dict[str, Any] | None) -> list[Effect]:
+    return [] if fields is None else [reply(fields)]
 
 
 def _named(name: str, fields: dict[str, Any]) -> Reply:

@@ -1,6 +1,7 @@
 """What both of ElevenLabs' protocols share: contexts, their text, and their audio with its alignment. Pure."""
 
 import base64
+from collections import deque
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
@@ -10,7 +11,7 @@ from msgspec import field as renamed
 
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.backlog import MAX_UNANSWERED_FLUSHES
-from voicegate.protocol.dialects.char_times import CharClock, CharTimes
+from voicegate.protocol.dialects.char_times import CharClock, CharTimes, Told
 from voicegate.protocol.dialects.dialect import Effect, FindVoice, Speech
 from voicegate.protocol.dialects.reading import check_name, native_name, parted, speed_of
 from voicegate.protocol.formats import OutputFormat
@@ -43,6 +44,8 @@ class Settings:
     language: str | None = None
     is_normalized: bool = True
     is_auto: bool = False  # each message is a whole sentence, to be spoken without waiting for more
+    # Times of characters count from the context's beginning rather than from where the last message's ended.
+    counts_from_start: bool = False
 
 
 @dataclass(slots=True)
@@ -54,7 +57,7 @@ class Context:
     has_unflushed_text: bool = False  # as its client knows it, who is not told of our own flushes
     is_flushed: bool = True  # all text, as the session knows it
     is_flush_due: bool = False  # once one is answered
-    num_unanswered_flushes: int = 0
+    unanswered_flushes: deque[int] = field(default_factory=deque)  # where in its text they are
     is_closing: bool = False
 
 
@@ -84,9 +87,10 @@ class Speaker:
     def say(self, context: Context, text: str) -> list[Effect]:
         context.has_unflushed_text = context.has_unflushed_text or not text.isspace()
         context.is_flushed = False
-        if not self.settings.is_auto or text.isspace():
-            return [wire.Text(context.native, text)]
-        return [wire.Text(context.native, parted(text)), *self._flush(context)]
+        is_whole = self.settings.is_auto and not text.isspace()
+        text = parted(text) if is_whole else text
+        context.clock.write(text)
+        return [wire.Text(context.native, text), *(self._flush(context) if is_whole else ())]
 
     def flush(self, context: Context) -> list[Effect]:
         context.has_unflushed_text = False
@@ -96,51 +100,57 @@ class Speaker:
         """Clients know of no limit, and wait for no answer: of many the last is as good as all."""
         if context.is_flushed:
             return []
-        if context.num_unanswered_flushes >= MAX_UNANSWERED_FLUSHES:
+        if len(context.unanswered_flushes) >= MAX_UNANSWERED_FLUSHES:
             context.is_flush_due = True
             return []
         context.is_flushed, context.is_flush_due = True, False
-        context.num_unanswered_flushes += 1
+        context.unanswered_flushes.append(context.clock.num_chars)
         return [wire.Flush(context.native)]
 
-    def hear_flushed(self, message: wire.Flushed) -> list[Effect]:
-        context = self.by_native.get(message.context)
-        if context is None:
-            return []
-        context.num_unanswered_flushes -= 1
-        return self._flush(context) if context.is_flush_due and not context.is_closing else []
+    def flushed(self, context: Context) -> tuple[dict[str, Any] | None, list[Effect]]:
+        """What is to be told, and what is to be done."""
+        context.clock.reach(context.unanswered_flushes.popleft())
+        effects = self._flush(context) if context.is_flush_due and not context.is_closing else []
+        return self._times_alone(context.clock.take()), effects
 
     def audio(self, speech: Speech) -> dict[str, Any] | None:
         context = self.by_native[speech.context]
         context.sent_ms = speech.end_ms
-        return audio_fields(speech.audio, context.clock.take(speech.end_ms)) if speech.audio else None
+        return self._fields(speech.audio, context.clock.take(speech.end_ms)) if speech.audio else None
 
     def late_alignment(self, message: wire.Alignment) -> dict[str, Any] | None:
         """Of audio that was sent before its words were known."""
         context = self.by_native[message.context]
         context.clock.learn(message.items)
-        times = context.clock.take(context.sent_ms)
-        return None if times is None else audio_fields(b"", times)
+        return self._times_alone(context.clock.take(context.sent_ms))
 
-    def last_alignment(self, context: Context) -> dict[str, Any] | None:
-        times = context.clock.take()
-        return None if times is None else audio_fields(b"", times)
+    def last_alignment(self, context: Context, *, is_whole: bool) -> dict[str, Any] | None:
+        """`is_whole`: all of its text was spoken."""
+        if is_whole:
+            context.clock.end()
+        return self._times_alone(context.clock.take())
+
+    def _times_alone(self, told: Told | None) -> dict[str, Any] | None:
+        return None if told is None else self._fields(b"", told)
+
+    def _fields(self, audio: bytes, told: Told | None) -> dict[str, Any]:
+        later_ms = told.zero_ms if told is not None and self.settings.counts_from_start else 0
+        return {
+            "audio": base64.b64encode(audio).decode() if audio else None,
+            "isFinal": False,
+            "normalizedAlignment": None if told is None else _alignment(told.spoken, later_ms),
+            "alignment": None if told is None else _alignment(told.written, later_ms),
+        }
 
 
 NO_AUDIO: Final = {"audio": None, "normalizedAlignment": None, "alignment": None}
 
 
-def audio_fields(audio: bytes, times: CharTimes | None) -> dict[str, Any]:
-    alignment = None
-    if times is not None:
-        alignment = {
-            "chars": times.chars,
-            "charStartTimesMs": times.starts_ms,
-            "charDurationsMs": times.durations_ms,
-        }
+def _alignment(times: CharTimes | None, later_ms: int) -> dict[str, Any] | None:
+    if times is None:
+        return None
     return {
-        "audio": base64.b64encode(audio).decode() if audio else None,
-        "isFinal": False,
-        "normalizedAlignment": alignment,
-        "alignment": alignment,
+        "chars": times.chars,
+        "charStartTimesMs": [start_ms + later_ms for start_ms in times.starts_ms],
+        "charDurationsMs": times.durations_ms,
     }

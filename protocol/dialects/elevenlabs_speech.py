@@ -8,7 +8,7 @@ from typing import Final
 import orjson
 from msgspec import Struct
 
-from voicegate.protocol.dialects.char_times import CharClock
+from voicegate.protocol.dialects.char_times import CharClock, CharTimes
 from voicegate.protocol.dialects.format_names import elevenlabs_format
 from voicegate.protocol.dialects.one_shot import Framing, OneShot, PlainAudio, Problem, decode
 from voicegate.protocol.formats import OutputFormat
@@ -30,32 +30,53 @@ class _Body(Struct, frozen=True):
 
 
 class _Characters:
-    """And when they sound, in seconds from the beginning."""
+    """And when they sound, in seconds from the beginning, in one of ElevenLabs' two forms."""
 
     def __init__(self) -> None:
-        self._clock = CharClock()
-        self._names: list[str] = []
+        self._chars: list[str] = []
         self._starts_s: list[float] = []
         self._ends_s: list[float] = []
 
-    def learn(self, items: Sequence[AlignmentItem]) -> None:
-        zero_ms = self._clock.told_ms
-        self._clock.learn(items)
-        if (times := self._clock.take()) is not None:
-            self._names += times.chars
+    def add(self, times: CharTimes | None, zero_ms: int) -> None:
+        if times is not None:
+            self._chars += times.chars
             for start_ms, duration_ms in zip(times.starts_ms, times.durations_ms, strict=True):
                 self._starts_s.append((zero_ms + start_ms) / 1000)
                 self._ends_s.append((zero_ms + start_ms + duration_ms) / 1000)
 
-    def take(self) -> dict[str, object]:
-        """What was learned since. It is the same as it is written and as it is spoken."""
-        alignment = {
-            "characters": self._names,
+    def take(self) -> dict[str, Sequence[object]]:
+        """What was added since."""
+        alignment: dict[str, Sequence[object]] = {
+            "characters": self._chars,
             "character_start_times_seconds": self._starts_s,
             "character_end_times_seconds": self._ends_s,
         }
-        self._names, self._starts_s, self._ends_s = [], [], []
-        return {"alignment": alignment, "normalized_alignment": alignment}
+        self._chars, self._starts_s, self._ends_s = [], [], []
+        return alignment
+
+
+class _Alignment:
+    def __init__(self, text: str) -> None:
+        self._clock = CharClock()
+        self._clock.write(text)
+        self._written, self._spoken = _Characters(), _Characters()
+
+    def learn(self, items: Sequence[AlignmentItem]) -> None:
+        self._clock.learn(items)
+        self._add_known()
+
+    def end(self) -> None:
+        self._clock.reach(self._clock.num_chars)
+        self._add_known()
+
+    def _add_known(self) -> None:
+        if (told := self._clock.take()) is not None:
+            self._written.add(told.written, told.zero_ms)
+            self._spoken.add(told.spoken, told.zero_ms)
+
+    def take(self) -> dict[str, dict[str, Sequence[object]]]:
+        """What was learned since."""
+        return {"alignment": self._written.take(), "normalized_alignment": self._spoken.take()}
 
 
 class TimedLines:
@@ -63,22 +84,30 @@ class TimedLines:
 
     content_type = "application/x-ndjson"
 
-    def __init__(self, _output: OutputFormat) -> None:
-        self._characters = _Characters()
+    def __init__(self, _output: OutputFormat, text: str) -> None:
+        self._alignment = _Alignment(text)
 
     def audio(self, data: bytes) -> bytes:
-        line = {"audio_base64": base64.b64encode(data).decode(), **self._characters.take()}
-        return orjson.dumps(line) + b"\n"
+        return _line(data, self._alignment.take())
 
     def words(self, items: Sequence[AlignmentItem]) -> bytes:
-        self._characters.learn(items)
+        self._alignment.learn(items)
         return b""
 
     def end(self, done: Done) -> bytes:
-        return b""
+        """What stands behind the last word, if anything does."""
+        self._alignment.end()
+        rest = self._alignment.take()
+        return _line(b"", rest) if rest["alignment"]["characters"] else b""
 
     def failure(self, problem: Problem) -> bytes | None:
         return None
+
+
+def _line(audio: bytes, alignment: Mapping[str, Mapping[str, Sequence[object]]]) -> bytes:
+    """Null where nothing begins: clients take empty lists for a fault."""
+    told = {form: times if times["characters"] else None for form, times in alignment.items()}
+    return orjson.dumps({"audio_base64": base64.b64encode(audio).decode(), **told}) + b"\n"
 
 
 class TimedWhole:
@@ -86,8 +115,8 @@ class TimedWhole:
 
     content_type = "application/json"
 
-    def __init__(self, _output: OutputFormat) -> None:
-        self._characters = _Characters()
+    def __init__(self, _output: OutputFormat, text: str) -> None:
+        self._alignment = _Alignment(text)
         self._head = b'{"audio_base64":"'
         self._rest = b""  # of the audio: base64 takes three bytes at a time
 
@@ -98,11 +127,12 @@ class TimedWhole:
         return self._take_head() + base64.b64encode(data[:num_whole_bytes])
 
     def words(self, items: Sequence[AlignmentItem]) -> bytes:
-        self._characters.learn(items)
+        self._alignment.learn(items)
         return b""
 
     def end(self, done: Done) -> bytes:
-        tail = orjson.dumps(self._characters.take())
+        self._alignment.end()
+        tail = orjson.dumps(self._alignment.take())
         return self._take_head() + base64.b64encode(self._rest) + b'",' + tail.removeprefix(b"{")
 
     def failure(self, problem: Problem) -> bytes | None:
@@ -114,7 +144,8 @@ class TimedWhole:
 
 
 class ElevenLabsSpeech:
-    def __init__(self, framing: Callable[[OutputFormat], Framing] = PlainAudio) -> None:
+    def __init__(self, framing: Callable[[OutputFormat, str], Framing] = lambda output, _: PlainAudio(output)) -> None:
+        """`framing`: of an answer in a format, to a text."""
         self._framing = framing
 
     def read(self, body: bytes, path: Mapping[str, str], query: Mapping[str, str]) -> OneShot:
@@ -125,7 +156,7 @@ class ElevenLabsSpeech:
         return OneShot(
             text=asked.text,
             output=output,
-            framing=self._framing(output),
+            framing=self._framing(output, asked.text),
             voice=path["voice_id"],
             speed=speed,
             seed=asked.seed,

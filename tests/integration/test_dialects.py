@@ -132,7 +132,7 @@ async def test_elevenlabs_alignment_is_all_text_and_all_time() -> None:
         await client.send(*turn(), {"context_id": "a", "close_context": True})
         heard = await client.until(is_final)
     alignments = [message["alignment"] for message in heard if message["alignment"]]
-    assert "".join(char for alignment in alignments for char in alignment["chars"]) == TEXT
+    assert "".join(char for alignment in alignments for char in alignment["chars"]) == f"{TEXT} "
     span_ms = sum(each["charStartTimesMs"][-1] + each["charDurationsMs"][-1] for each in alignments)
     assert abs(span_ms - len(audio_of(heard)) // 48) <= 20, "but for the silence that fills a packet at a flush"
 

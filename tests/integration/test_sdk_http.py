@@ -149,23 +149,26 @@ async def test_elevenlabs_errors_are_its_own() -> None:
 
 
 async def test_elevenlabs_times_of_characters() -> None:
-    expected = await native_pcm(TEXT)
+    text = f"{TEXT}   {TEXT} \n"
+    expected = await native_pcm(text)
     async with serving() as served:
         speech = elevenlabs_of(served).text_to_speech
-        whole = await speech.convert_with_timestamps("any", text=TEXT, output_format="pcm_24000")
+        whole = await speech.convert_with_timestamps("any", text=text, output_format="pcm_24000")
     async with serving() as served:
         speech = elevenlabs_of(served).text_to_speech
-        parts = [part async for part in speech.stream_with_timestamps("any", text=TEXT, output_format="pcm_24000")]
+        parts = [part async for part in speech.stream_with_timestamps("any", text=text, output_format="pcm_24000")]
     assert base64.b64decode(whole.audio_base_64) == expected
     assert b"".join(base64.b64decode(part.audio_base_64) for part in parts) == expected
     times = whole.alignment
     assert times is not None
-    assert "".join(times.characters).replace(" ", "") == TEXT.replace(" ", "")
+    assert "".join(times.characters) == text.replace("\n", " "), "an index of the one is an index of the other"
     assert times.character_start_times_seconds == sorted(times.character_start_times_seconds)
     assert times.character_end_times_seconds[-1] == pytest.approx(len(expected) / 48_000, abs=0.01)
-    told = [(part.alignment.characters, part.alignment.character_start_times_seconds) for part in parts]
-    assert [char for chars, _ in told for char in chars] == times.characters
-    assert [start_s for _, starts_s in told for start_s in starts_s] == times.character_start_times_seconds
+    alignments = [part.alignment for part in parts if part.alignment is not None]
+    assert all(alignment.characters for alignment in alignments), "none at all where nothing begins"
+    assert [char for alignment in alignments for char in alignment.characters] == times.characters
+    starts_s = [start_s for alignment in alignments for start_s in alignment.character_start_times_seconds]
+    assert starts_s == times.character_start_times_seconds
 
 
 # --- deepgram ---------------------------------------------------------------------------------------------

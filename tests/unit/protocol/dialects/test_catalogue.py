@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.unit.protocol.dialects.conversation import find_anna, said
+from tests.unit.protocol.dialects.conversation import alignment, find_anna, said, told
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.cartesia import Cartesia
 from voicegate.protocol.dialects.catalogue import PATHS, find_dialect, has_dialect
 from voicegate.protocol.dialects.deepgram import Deepgram
-from voicegate.protocol.dialects.dialect import Dialect
+from voicegate.protocol.dialects.dialect import Dialect, Speech
 from voicegate.protocol.dialects.elevenlabs import MultiStream, SingleStream
 from voicegate.protocol.dialects.kyutai import Kyutai
 from voicegate.protocol.dialects.vllm_omni import VllmOmni
@@ -58,6 +58,12 @@ def test_elevenlabs_url() -> None:
     asked = "language_code=zh&apply_text_normalization=off"
     (opening, *_) = said(dialect_at(f"/v1/text-to-speech/anna/multi-stream-input?{asked}"), {"text": "Hi "})
     assert (opening.language, opening.normalize) == ("zh", False)
+    for query, start_ms in (("", 0), ("?sync_alignment=true", 100)):
+        livekits = dialect_at(f"/v1/text-to-speech/anna/multi-stream-input{query}")
+        said(livekits, {"text": "Hi you ", "context_id": "a"})
+        told(livekits, alignment("a#0", ("Hi", 0, 0, 100), ("you", 3, 100, 200)), Speech("a#0", b"ab", 0, 100))
+        (audio,) = told(livekits, Speech("a#0", b"ab", 100, 200))
+        assert audio["alignment"]["charStartTimesMs"][0] == start_ms
     usual = dialect_at("/v1/text-to-speech/anna/stream-input")
     assert usual.output("") == OutputFormat(Coding.MP3, 44_100, 128_000)
 

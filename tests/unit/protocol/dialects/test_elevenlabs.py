@@ -51,12 +51,14 @@ def test_pipecats_turn() -> None:
     assert said(dialect, {"context_id": "a", "flush": True}) == [wire.Flush("a#0")]
     assert said(dialect, CLOSE) == [wire.End("a#0")], "right behind a flush: the rest is heard"
     assert dialect.output("a#0") == OutputFormat()
-    assert told(dialect, alignment("a#0", ("Hi", 0, 0, 100))) == []
-    times = {"chars": ["H", "i"], "charStartTimesMs": [0, 50], "charDurationsMs": [50, 50]}
+    assert told(dialect, alignment("a#0", ("Hello", 0, 0, 100))) == []
+    times = {"chars": list("Hello"), "charStartTimesMs": [0, 20, 40, 60, 80], "charDurationsMs": [20] * 5}
     audio = {"audio": b64(b"abcd"), "isFinal": False, "normalizedAlignment": times, "alignment": times}
     named = {"contextId": "a", "context_id": "a"}
     assert told(dialect, Speech("a#0", b"abcd", 0, 100)) == [{**audio, **named}]
-    assert told(dialect, Speech("a#0", b"", 100, 100, is_last=True), wire.Flushed("a#0", "", 100)) == []
+    (blank,) = told(dialect, Speech("a#0", b"", 100, 100, is_last=True), wire.Flushed("a#0", "", 100))
+    times = {"chars": [" "], "charStartTimesMs": [0], "charDurationsMs": [0]}
+    assert blank == {"audio": None, "isFinal": False, "normalizedAlignment": times, "alignment": times, **named}
     assert told(dialect, done("a#0")) == [final()]
 
 
@@ -149,6 +151,41 @@ def test_many_flushes_are_folded_into_few(settings: Settings) -> None:
     assert told(dialect, flushed) == [], "the end speaks it too"
 
 
+def test_words_end_in_a_blank_where_their_sentence_was_spoken() -> None:
+    dialect = multi(AUTO)
+    said(dialect, {"text": "Hi — you.", "context_id": "a"}, {"text": "Ho.", "context_id": "a"})
+    told(dialect, alignment("a#0", ("Hi", 0, 0, 100), ("you.", 5, 100, 500)))
+    (first,) = told(dialect, Speech("a#0", b"ab", 0, 500))
+    assert (first["alignment"]["chars"], first["normalizedAlignment"]["chars"]) == (list("Hi — you."), list("Hi you."))
+    assert first["alignment"]["charDurationsMs"] == [50, 50, 0, 0, 0, 100, 100, 100, 100]
+    (blank,) = told(dialect, wire.Flushed("a#0", "", 500))
+    assert (blank["alignment"], blank["audio"]) == (blank["normalizedAlignment"], None)
+    assert blank["alignment"]["chars"] == [" "]
+    told(dialect, alignment("a#0", ("Ho.", 10, 500, 800)))
+    (second,) = told(dialect, Speech("a#0", b"ab", 500, 800))
+    assert second["alignment"]["chars"] == list("Ho."), "and no second blank"
+    said(dialect, CLOSE)
+    (blank, end) = told(dialect, done("a#0"))
+    assert (blank["alignment"]["chars"], end) == ([" "], final())
+
+
+def test_what_an_interruption_left_unsaid_is_not_told() -> None:
+    dialect = multi()
+    said(dialect, {"text": "Hi you there ", "context_id": "a"})
+    told(dialect, alignment("a#0", ("Hi", 0, 0, 100)), Speech("a#0", b"ab", 0, 100))
+    said(dialect, CLOSE)
+    assert told(dialect, cancelled("a#0")) == [final()]
+
+
+def test_times_count_from_where_a_client_takes_them_to() -> None:
+    for counts_from_start, start_ms in ((False, 0), (True, 500)):
+        dialect = multi(Settings("anna", PCM.output, counts_from_start=counts_from_start))
+        said(dialect, {"text": "Hi you ", "context_id": "a"})
+        told(dialect, alignment("a#0", ("Hi", 0, 0, 500), ("you", 3, 500, 800)), Speech("a#0", b"ab", 0, 500))
+        (audio,) = told(dialect, Speech("a#0", b"ab", 500, 800))
+        assert audio["alignment"]["charStartTimesMs"] == [start_ms + ms for ms in (0, 0, 100, 200)]
+
+
 def test_closing_the_socket_waits_for_what_was_flushed() -> None:
     dialect = multi()
     said(dialect, {"text": "One. ", "context_id": "a", "flush": True}, {"text": "Two ", "context_id": "b"})
@@ -170,7 +207,7 @@ def test_words_that_come_after_their_audio_come_by_themselves() -> None:
     (late,) = told(dialect, alignment("a#0", ("Hi", 0, 0, 100), ("you", 3, 100, 400)))
     assert (late["audio"], late["alignment"]["chars"]) == (None, ["H", "i", " ", "y"])
     (rest, end) = told(dialect, done("a#0"))
-    assert (rest["alignment"]["chars"], rest["alignment"]["charStartTimesMs"]) == (["o", "u"], [50, 150])
+    assert (rest["alignment"]["chars"], rest["alignment"]["charStartTimesMs"]) == (["o", "u", " "], [50, 150, 250])
     assert end == final()
 
 
