@@ -9,6 +9,7 @@ from msgspec import Struct
 from voicegate.protocol.dialects.format_names import deepgram_format
 from voicegate.protocol.dialects.one_shot import OneShot, PlainAudio, Problem, decode
 from voicegate.protocol.dialects.reading import convert
+from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 
 _DEFAULT_ENCODING: Final = "mp3"
 
@@ -24,16 +25,20 @@ class _Query(Struct, frozen=True):
     bit_rate: int | None = None
     speed: float | None = None
     model: str | None = None  # which is a voice
+    callback: str | None = None
 
 
 class DeepgramSpeak:
     def read(self, body: bytes, _path: Mapping[str, str], query: Mapping[str, str]) -> OneShot:
         """Raises ProtocolViolation."""
         asked, how = decode(body, _Body), convert(query, _Query)
+        if how.callback:
+            text = "there is no callback here, for which one would wait in vain: the audio is the answer to the request"
+            raise ProtocolViolation(ErrorCode.UNSUPPORTED, text)
         output = deepgram_format(
             how.encoding,
             how.sample_rate,
-            container=how.container or ("wav" if how.encoding == "linear16" else "none"),
+            container=how.container or "wav",  # of samples; what is compressed has its own
             bitrate_bps=how.bit_rate,
         )
         return OneShot(text=asked.text, output=output, framing=PlainAudio(output), voice=how.model, speed=how.speed)

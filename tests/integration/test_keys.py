@@ -9,11 +9,16 @@ from typing import Any
 import orjson
 import pytest
 import structlog
+from cartesia import APIStatusError as CartesiaStatusError
+from cartesia import AsyncCartesia
+from deepgram import AsyncDeepgramClient
+from deepgram.environment import DeepgramClientEnvironment
+from elevenlabs.client import AsyncElevenLabs
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
-from tests.integration.http_client import RawRequest, post
+from tests.integration.http_client import RawRequest, base_url, post
 from tests.integration.raw_client import exchange, get
 from tests.integration.test_process import server_process
 from tests.integration.wire_client import closed_with, connect_to, running, serving
@@ -67,6 +72,8 @@ async def refusal(url: str, **options: Any) -> InvalidStatus:
         ("", {"additional_headers": {"kyutai-api-key": SECRET}}),
         (f"?api_key={SECRET}", {}),
         (f"?access_token={SECRET}", {}),
+        (f"?authorization=Bearer%20{SECRET}", {}),
+        (f"?xi-api-key={SECRET}", {}),
         ("", {"subprotocols": [Subprotocol(SUBPROTOCOL), Subprotocol("token"), Subprotocol(SECRET)]}),
         ("", {"subprotocols": [Subprotocol("bearer"), Subprotocol(SECRET)]}),
     ],
@@ -185,6 +192,7 @@ async def test_probes_and_the_page_ask_for_no_key(key_file: Path) -> None:
 )
 async def test_a_request_without_a_good_key(key_file: Path, path: str, told: Any) -> None:
     async with serving(api_keys_file=key_file, enrolment=True) as served:
+        assert b'"detail"' in (await post(served.url, "/v1/voices", ASKED, "xi-api-key: wrong"))[2]
         for headers in ((), ("Authorization: Bearer wrong",)):
             status, _, body = await post(served.url, path, ASKED, *headers)
             assert (status, told(orjson.loads(body))) == (401, "unauthorized")
@@ -336,6 +344,31 @@ async def test_a_token_opens_a_browsers_socket(key_file: Path) -> None:
         async with connect(at(served.url, f"{SINGLE}?single_use_token={token}")):
             pass
         assert (await post(served.url, SPEECH, ASKED, f"Authorization: Bearer {token}"))[0] == 200
+
+
+@pytest.mark.filterwarnings("ignore:websockets:DeprecationWarning")  # of what Deepgram's package uses
+async def test_other_vendors_packages_get_tokens(key_file: Path) -> None:
+    async with serving(api_keys_file=key_file) as served:
+        base = base_url(served.url)
+        theirs = AsyncElevenLabs(api_key=SECRET, base_url=base)
+        single_use = await theirs.tokens.single_use.create("tts_websocket")
+        async with connect(at(served.url, f"{SINGLE}?single_use_token={single_use.token}")):
+            pass
+        async with AsyncCartesia(api_key=SECRET, base_url=base) as cartesia:
+            access = await cartesia.access_token.create(expires_in=5, grants={"tts": True})
+        async with connect(at(served.url, f"/tts/websocket?access_token={access.token}")):
+            pass
+        here = DeepgramClientEnvironment(base=base, production=base, agent=base, agent_rest=base)
+        granted = await AsyncDeepgramClient(api_key=SECRET, environment=here).auth.v1.tokens.grant(ttl_seconds=30)
+        assert granted.expires_in == 30
+        async with connect(
+            at(served.url, "/v1/speak"), additional_headers={"Authorization": f"Bearer {granted.access_token}"}
+        ):
+            pass
+        async with AsyncCartesia(api_key=access.token, base_url=base, max_retries=0) as browser:
+            with pytest.raises(CartesiaStatusError) as caught:
+                await browser.access_token.create(expires_in=5)
+        assert (caught.value.status_code, "a token is none" in str(caught.value.body)) == (403, True)
 
 
 async def test_tokens_that_are_not_good(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

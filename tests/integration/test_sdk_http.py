@@ -141,6 +141,9 @@ async def test_elevenlabs_without_async() -> None:
 
 async def test_elevenlabs_errors_are_its_own() -> None:
     async with serving() as served:
+        async with elevenlabs_of(served).text_to_speech.with_raw_response.convert("any", text=TEXT) as response:
+            assert response.headers["request-id"] == response.headers["x-request-id"]
+            assert [part async for part in response.data]
         parts = elevenlabs_of(served).text_to_speech.convert("any", text=TEXT, output_format="pcm_1")
         with pytest.raises(ApiError) as caught:
             await anext(aiter(parts))
@@ -189,7 +192,10 @@ async def test_deepgram_speak() -> None:
     assert (request.voice, request.speed, len(heard)) == ("drone", 1.2, len(expected))
     async with serving() as served:
         assert (await post(served.url, "/v1/speak?encoding=linear16&container=none", {"text": TEXT}))[2] == expected
-        assert (await post(served.url, "/v1/speak?encoding=linear16", {"text": TEXT}))[2].startswith(b"RIFF")
+        for encoding in ("linear16", "mulaw", "alaw"):
+            assert (await post(served.url, f"/v1/speak?encoding={encoding}", {"text": TEXT}))[2].startswith(b"RIFF")
+        status, _, answer = await post(served.url, "/v1/speak?callback=https%3A%2F%2Fapp.example", {"text": TEXT})
+        assert (status, b"there is no callback here" in answer) == (400, True), "nobody waits for one in vain"
         status, _, answer = await post(served.url, "/v1/speak?encoding=tin+cans", {"text": TEXT})
         assert (status, b"err_msg" in answer) == (400, True)
 

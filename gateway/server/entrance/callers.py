@@ -14,7 +14,7 @@ _MAX_TAG_CHARS: Final = 64
 _TAG_HEADER: Final = "X-Client-Tag"
 _TAG_PARAMETER: Final = "client_tag"
 _KEY_HEADERS: Final = ("xi-api-key", "X-API-Key", "kyutai-api-key")
-_KEY_PARAMETERS: Final = ("api_key", "access_token", "single_use_token", "auth_id")
+_KEY_PARAMETERS: Final = ("api_key", "access_token", "single_use_token", "auth_id", "xi-api-key")
 _SCHEMES: Final = ("bearer", "token")
 # Behind one of these a browser, which cannot set headers, names its key among the subprotocols, as Deepgram has it.
 KEY_SUBPROTOCOLS: Final = ("token", "bearer")
@@ -38,6 +38,8 @@ def caller_of(headers: Callable[[str], Sequence[str]], target: str) -> Caller:
     keys = [value for name in _KEY_HEADERS for value in headers(name)]
     keys += [key for value in headers("Authorization") if (key := _credential(value))]
     keys += [value for name in _KEY_PARAMETERS for value in query.get(name, ())]
+    # ElevenLabs' for browsers; whether with a scheme before it nobody says.
+    keys += [_credential(value) or value for value in query.get("authorization", ())]
     offered = [name.strip() for value in headers("Sec-WebSocket-Protocol") for name in value.split(",")]
     keys += [key for kind, key in pairwise(offered) if kind in KEY_SUBPROTOCOLS]
     return Caller(

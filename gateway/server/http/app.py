@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from voicegate.gateway.server.http.gatekeeper import Gatekeeper, methods_at
 from voicegate.gateway.server.http.lists import Lists
 from voicegate.gateway.server.http.openapi import document
-from voicegate.gateway.server.http.pages import KNOWN, Pages, json, no_handshake, text
+from voicegate.gateway.server.http.pages import KNOWN, Pages, json, missing, no_handshake, text
 from voicegate.gateway.server.http.requests import speech_routes
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.tokens import Tokens
@@ -33,10 +33,10 @@ def build_app(stage: Stage) -> ASGIApp:
             case HTTPStatus.NOT_FOUND | HTTPStatus.METHOD_NOT_ALLOWED if request.method == "GET" and has_dialect(path):
                 return no_handshake(request)
             case HTTPStatus.NOT_FOUND:
-                return text(HTTPStatus.NOT_FOUND, f"nothing here; there are {KNOWN}")
+                return missing(request, HTTPStatus.NOT_FOUND, f"nothing here; there are {KNOWN}")
             case HTTPStatus.METHOD_NOT_ALLOWED:
                 allowed = methods_at(path, routes)
-                return text(HTTPStatus.METHOD_NOT_ALLOWED, f"only {allowed} here", Allow=allowed)
+                return missing(request, HTTPStatus.METHOD_NOT_ALLOWED, f"only {allowed} here", Allow=allowed)
             case code:
                 return text(HTTPStatus(code), error.detail)
 

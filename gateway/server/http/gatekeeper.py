@@ -100,7 +100,7 @@ class Gatekeeper:
             self._seldom.warning(
                 "a request without a good key is refused", path=path[:_SHOWN_CHARS], tag=caller.tag, session=request_id
             )
-            body = unauthorized_body(path, str(refusal), request_id)
+            body = unauthorized_body(path, str(refusal), request_id, headers)
             response = json(body, HTTPStatus.UNAUTHORIZED, X_Request_Id=request_id)
             response.headers.update(UNAUTHORIZED_HEADERS | naming_headers(path, request_id, str(refusal)))
             return response

@@ -126,15 +126,21 @@ def _enrolment(summary: str) -> Node:
     return {"summary": summary, "requestBody": {"required": True, "content": form}, "responses": responses}
 
 
-def _tokens() -> Node:
+def _tokens_of(vendor: str, seconds_field: str | None = None, **answer: Node) -> Node:
+    return {**_tokens(seconds_field, **answer), "summary": f"The same, as {vendor} has it"}
+
+
+def _tokens(seconds_field: str | None = "seconds", **of_answer: Node) -> Node:
     seconds = _about("for which it lets in", {"type": "integer", "minimum": 1, "maximum": 3600}, default=60)
-    answer = _object(("token", "expires_in"), token=_STRING, expires_in={"type": "integer"})
+    fields = {} if seconds_field is None else {seconds_field: seconds}
+    properties = of_answer or {"token": _STRING, "expires_in": {"type": "integer"}}
+    answer = _object(tuple(properties), **properties)
     responses = _answers("A token for a browser", _JSON, schema=answer)
     for status, why in ((401, "Without a good key"), (403, "Asked for with a token")):
         responses |= _answers(why, _JSON, status=status)
     return {
         "summary": "A short-lived token of the key that asks",
-        "requestBody": {"required": False, "content": {_JSON: {"schema": _object(seconds=seconds)}}},
+        "requestBody": {"required": False, "content": {_JSON: {"schema": _object((), **fields)}}},
         "responses": responses,
     }
 
@@ -152,6 +158,10 @@ def document() -> Node:
         "/v1/models": {"get": _get("Models, as OpenAI lists them", _JSON)},
         "/v1/models/{model}": {"get": _get("One of them", _JSON, parameters=(_path_parameter("model"),))},
         "/v1/audio/models": {"get": _get("Models, as pickers of voices ask for them", _JSON)},
+        "/v1/voices/settings/default": {"get": _get("Settings, as ElevenLabs has them", _JSON)},
+        "/v1/voices/{name}/settings": {"get": _get("The same, of each voice", _JSON, parameters=name)},
+        "/voices": {"get": _get("Voices, as Cartesia lists them", _JSON)},
+        "/voices/{name}": {"get": _get("One of them", _JSON, parameters=name)},
         "/v1/audio/voices": {"get": _get("Voices, as pickers ask for them", _JSON)},
         "/v1/voices": {
             "get": _get("Voices", _JSON, schema=_object(default=_STRING, voices={"type": "array", "items": _VOICE})),
@@ -164,6 +174,13 @@ def document() -> Node:
             "delete": {**_get("Take a voice away", _JSON, parameters=name)},
         },
         "/v1/tokens": {"post": _tokens()},
+        "/v1/single-use-token/{kind}": {
+            "post": {**_tokens_of("ElevenLabs", token=_STRING), "parameters": [_path_parameter("kind")]}
+        },
+        "/access-token": {"post": _tokens_of("Cartesia", "expires_in", token=_STRING)},
+        "/v1/auth/grant": {
+            "post": _tokens_of("Deepgram", "ttl_seconds", access_token=_STRING, expires_in={"type": "integer"})
+        },
         "/v1/audio/speech": {"post": _speech("Speech, as OpenAI has it", _OPENAI_BODY, *_AUDIO, "text/event-stream")},
         "/v1/text-to-speech/{voice_id}": {
             "post": _speech("Speech, as ElevenLabs has it", _ELEVENLABS_BODY, *_AUDIO, parameters=elevenlabs)

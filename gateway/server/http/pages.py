@@ -14,9 +14,11 @@ from voicegate import __version__
 from voicegate.engine.interface import EngineStats
 from voicegate.gateway.server.http import pages_static
 from voicegate.gateway.server.http.pages_static import StaticFile
-from voicegate.gateway.server.http.vendors import VENDORS
+from voicegate.gateway.server.http.vendors import VENDORS, problem_body, vendor_by_headers
+from voicegate.gateway.server.http.visitor import request_id_of
 from voicegate.gateway.server.status import RETRY_AFTER_S, Status
 from voicegate.protocol.dialects.catalogue import PATHS as DIALECT_PATHS
+from voicegate.protocol.errors import ErrorCode
 from voicegate.protocol.messages import STREAM_PATH
 
 PAGES: Final = (
@@ -131,9 +133,24 @@ def no_handshake(request: Request) -> Response:
     return text(HTTPStatus.UPGRADE_REQUIRED, line, Upgrade="websocket")
 
 
-def problem(status: HTTPStatus, code: str, message: str, **headers: str) -> Response:
-    """For programs."""
-    return json({"error": {"code": code, "message": message}}, status, **headers)
+def problem(request: Request, status: HTTPStatus, code: str, message: str, **headers: str) -> Response:
+    """For programs, in the form that their vendor's have."""
+    request_id = request_id_of(request)
+    body = problem_body(request.url.path, code, message, status, request_id=request_id, headers=request.headers)
+    return json(body, status, **headers)
+
+
+def unknown_voice(request: Request) -> Response:
+    """At a path with `{name}`."""
+    line = f"no voice {request.path_params['name'][:80]!r}; GET /v1/voices lists them"
+    return problem(request, HTTPStatus.NOT_FOUND, ErrorCode.UNKNOWN_VOICE.value, line)
+
+
+def missing(request: Request, status: HTTPStatus, line: str, **headers: str) -> Response:
+    """Where there is nothing of that kind: one line for people, and for a vendor's programs as `problem`."""
+    if vendor_by_headers(request.headers) is None:
+        return text(status, line, **headers)
+    return problem(request, status, ErrorCode.UNSUPPORTED.value, line, **headers)
 
 
 def refused(status: Status) -> Response:

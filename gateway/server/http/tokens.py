@@ -1,8 +1,14 @@
-"""`POST /v1/tokens`: who holds a key has a token made for a browser, which opens sockets for a short while."""
+"""`POST /v1/tokens`: who holds a key has a token made for a browser, which opens sockets for a short while.
+
+Other vendors' clients ask for one at paths of their own.
+"""
 
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 from starlette.requests import Request
@@ -25,8 +31,39 @@ MAX_S: Final = 3600
 log = get_logger(__name__)
 
 
+_Seconds = Annotated[int, msgspec.Meta(ge=1, le=MAX_S)]
+
+
 class _Asked(msgspec.Struct):
-    seconds: Annotated[int, msgspec.Meta(ge=1, le=MAX_S)] = _DEFAULT_S
+    seconds: _Seconds = _DEFAULT_S
+
+
+class _AskedByElevenLabs(msgspec.Struct):
+    seconds: ClassVar[int] = 900  # which nobody may choose there
+
+
+class _AskedByCartesia(msgspec.Struct):
+    seconds: _Seconds | None = msgspec.field(name="expires_in", default=None)
+
+
+class _AskedByDeepgram(msgspec.Struct):
+    seconds: Annotated[float, msgspec.Meta(ge=1, le=MAX_S)] | None = msgspec.field(name="ttl_seconds", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How a vendor has it."""
+
+    asked: type[_Asked | _AskedByElevenLabs | _AskedByCartesia | _AskedByDeepgram]
+    answer: Callable[[str, int], dict[str, object]]
+
+
+_FORMS: Final[Mapping[str, _Form]] = {
+    "/v1/tokens": _Form(_Asked, lambda token, seconds: {"token": token, "expires_in": seconds}),
+    "/v1/single-use-token/{kind}": _Form(_AskedByElevenLabs, lambda token, _: {"token": token}),
+    "/access-token": _Form(_AskedByCartesia, lambda token, _: {"token": token}),
+    "/v1/auth/grant": _Form(_AskedByDeepgram, lambda token, seconds: {"access_token": token, "expires_in": seconds}),
+}
 
 
 class Tokens:
@@ -35,23 +72,24 @@ class Tokens:
 
     @property
     def routes(self) -> list[Route]:
-        return [Route("/v1/tokens", self._mint, methods=["POST"])]
+        return [Route(path, partial(self._mint, form), methods=["POST"]) for path, form in _FORMS.items()]
 
-    async def _mint(self, request: Request) -> Response:
+    async def _mint(self, form: _Form, request: Request) -> Response:
         if not self._access.asks_for_keys:
             text = "this server asks for no key, so nobody needs a token"
-            return problem(HTTPStatus.BAD_REQUEST, ErrorCode.UNSUPPORTED.value, text)
+            return problem(request, HTTPStatus.BAD_REQUEST, ErrorCode.UNSUPPORTED.value, text)
         try:
             body = await read_body(request, _MAX_BODY_BYTES)
-            asked = decode(body, _Asked) if body else _Asked()
+            asked = decode(body or b"{}", form.asked)
         except BodyRefused as refused:
-            return problem(refused.status, ErrorCode.BAD_MESSAGE.value, str(refused))
+            return problem(request, refused.status, ErrorCode.BAD_MESSAGE.value, str(refused))
         except RequestViolation as violation:
-            return problem(HTTPStatus.BAD_REQUEST, ErrorCode.BAD_MESSAGE.value, violation.message)
+            return problem(request, HTTPStatus.BAD_REQUEST, ErrorCode.BAD_MESSAGE.value, violation.message)
         # Asked anew: it may have been taken back while the body came.
         key = self._access.key_among(caller_of(request.headers.getlist, f"?{request.url.query}").keys)
         if key is None:
             text = "only a key gets a token, and a token is none"
-            return problem(HTTPStatus.FORBIDDEN, ErrorCode.UNAUTHORIZED.value, text)
-        log.info("token made", key=key.name, seconds=asked.seconds)
-        return json({"token": self._access.mint(key, int(time.time()) + asked.seconds), "expires_in": asked.seconds})
+            return problem(request, HTTPStatus.FORBIDDEN, ErrorCode.UNAUTHORIZED.value, text)
+        seconds = _DEFAULT_S if asked.seconds is None else int(asked.seconds)
+        log.info("token made", key=key.name, seconds=seconds)
+        return json(form.answer(self._access.mint(key, int(time.time()) + seconds), seconds))

@@ -12,6 +12,8 @@ from voicegate.protocol.dialects.openai_speech import OpenAiSpeech
 from voicegate.protocol.errors import ErrorCode
 
 _SPEAK_PATH: Final = "/v1/speak"
+_MODELS_PATH: Final = "/v1/models"
+_ELEVENLABS_BEGINNING: Final = "/v1/text-to-speech/"
 # Of an error in a header: it may name what the client sent.
 _HEADER_CHARS: Final = 200
 
@@ -33,19 +35,22 @@ VENDORS: Final[Mapping[str, Vendor]] = {
     "/tts/sse": CartesiaSpeech(is_in_events=True),
     _SPEAK_PATH: DeepgramSpeak(),
 }
-# WebSockets too, and lists of a vendor's own; what is everybody's (/v1/voices) has our form.
+# WebSockets too.
 _BY_BEGINNING: Final[Mapping[str, Vendor]] = {
     "/v1/audio/": OpenAiSpeech(),
-    "/v1/models": OpenAiSpeech(),
-    "/v1/text-to-speech/": ElevenLabsSpeech(),
+    _ELEVENLABS_BEGINNING: ElevenLabsSpeech(),
     "/tts/": CartesiaSpeech(),
     _SPEAK_PATH: DeepgramSpeak(),
 }
+_KNOWN_CODES: Final = {code.value: code for code in ErrorCode}
+NO_HEADERS: Final[Mapping[str, str]] = {}
 UNAUTHORIZED_HEADERS: Final = {"WWW-Authenticate": 'Bearer realm="voicegate"'}
 
 
 def naming_headers(path: str, request_id: str, refusal: str | None = None) -> dict[str, str]:
     """By which a vendor's clients name a request to whoever is to look into it, and why it was refused."""
+    if path.startswith(_ELEVENLABS_BEGINNING):
+        return {"request-id": request_id}
     if path != _SPEAK_PATH:
         return {}
     named = {"dg-request-id": request_id}
@@ -54,9 +59,36 @@ def naming_headers(path: str, request_id: str, refusal: str | None = None) -> di
     return named
 
 
-def unauthorized_body(path: str, reason: str, request_id: str = "") -> object:
-    """What a client without a good key is told, in the form that its vendor's has."""
+def vendor_by_headers(headers: Mapping[str, str]) -> type[Vendor] | None:
+    """Whose client asks at a path that is everybody's (/v1/voices, /v1/models), by what no other's sends."""
+    if "xi-api-key" in headers:
+        return ElevenLabsSpeech
+    if "cartesia-version" in headers:
+        return CartesiaSpeech
+    return DeepgramSpeak if headers.get("authorization", "").lower().startswith("token ") else None
+
+
+def problem_body(
+    path: str,
+    code: str,
+    message: str,
+    status: HTTPStatus,
+    *,
+    request_id: str = "",
+    headers: Mapping[str, str] = NO_HEADERS,
+) -> object:
+    """In the form of the path's vendor, or else of the client's, or else in ours."""
+    problem = Problem(_KNOWN_CODES.get(code, ErrorCode.BAD_MESSAGE), message)
     for beginning, vendor in _BY_BEGINNING.items():
         if path.startswith(beginning):
-            return vendor.error_body(Problem(ErrorCode.UNAUTHORIZED, reason), HTTPStatus.UNAUTHORIZED, request_id)
-    return {"error": {"code": ErrorCode.UNAUTHORIZED.value, "message": reason}}
+            return vendor.error_body(problem, status, request_id)
+    kind = vendor_by_headers(headers) or (OpenAiSpeech if path.startswith(_MODELS_PATH) else None)
+    if kind is not None:
+        return kind().error_body(problem, status, request_id)
+    return {"error": {"code": code, "message": message}}
+
+
+def unauthorized_body(path: str, reason: str, request_id: str = "", headers: Mapping[str, str] = NO_HEADERS) -> object:
+    """What a client without a good key is told."""
+    code, status = ErrorCode.UNAUTHORIZED.value, HTTPStatus.UNAUTHORIZED
+    return problem_body(path, code, reason, status, request_id=request_id, headers=headers)

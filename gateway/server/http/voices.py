@@ -27,7 +27,7 @@ from voicegate.engine.interface import (
 )
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.http.bodies import BodyRefused, read_body
-from voicegate.gateway.server.http.pages import json, problem, unready
+from voicegate.gateway.server.http.pages import json, problem, unknown_voice, unready
 from voicegate.gateway.server.http.requests import Refused, admit, engine_info, retry_header
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.protocol.dialects.one_shot import Problem
@@ -87,14 +87,14 @@ class Voices:
         for voice in status.info.voices:
             if voice.name == name:
                 return json(_described(voice))
-        return problem(HTTPStatus.NOT_FOUND, "unknown_voice", f"no voice {name[:80]!r}; GET /v1/voices lists them")
+        return unknown_voice(request)
 
     async def _add(self, request: Request) -> Response:
         if not self._stage.takes_voices:
-            return problem(HTTPStatus.FORBIDDEN, "unsupported", _NOT_ALLOWED)
+            return problem(request, HTTPStatus.FORBIDDEN, "unsupported", _NOT_ALLOWED)
         if self._num_uploads >= _MAX_UPLOADS:
             text = f"{_MAX_UPLOADS} voices are being added; try again later"
-            return problem(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", text, Retry_After="1")
+            return problem(request, HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", text, Retry_After="1")
         self._num_uploads += 1
         try:
             admit(request, self._stage)
@@ -108,9 +108,9 @@ class Voices:
                     replace=new.is_replacing,
                 )
         except Refused as refused:
-            return _refusal(refused)
+            return _refusal(request, refused)
         except EngineError as error:
-            return _engine_refusal(error)
+            return _engine_refusal(request, error)
         finally:
             self._num_uploads -= 1
         log.info("voice added", voice=added.name)
@@ -132,12 +132,12 @@ class Voices:
 
     async def _remove(self, request: Request) -> Response:
         if not self._stage.takes_voices:
-            return problem(HTTPStatus.FORBIDDEN, "unsupported", _NOT_ALLOWED)
+            return problem(request, HTTPStatus.FORBIDDEN, "unsupported", _NOT_ALLOWED)
         name = request.path_params["name"]
         try:
             await self._stage.services.engine.remove_voice(name)
         except EngineError as error:
-            return _engine_refusal(error)
+            return _engine_refusal(request, error)
         log.info("voice removed", voice=name)
         return json({"status": "ok"})
 
@@ -205,12 +205,12 @@ def _bad(message: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> Refused:
     return Refused(Problem(ErrorCode.BAD_MESSAGE, message), status)
 
 
-def _refusal(refused: Refused) -> Response:
+def _refusal(request: Request, refused: Refused) -> Response:
     headers = retry_header(refused.problem)
-    return problem(refused.status, refused.problem.code.value, refused.problem.message, **headers)
+    return problem(request, refused.status, refused.problem.code.value, refused.problem.message, **headers)
 
 
-def _engine_refusal(error: EngineError) -> Response:
+def _engine_refusal(request: Request, error: EngineError) -> Response:
     match error:
         case UnknownVoice():
             status, code = HTTPStatus.NOT_FOUND, "unknown_voice"
@@ -221,9 +221,9 @@ def _engine_refusal(error: EngineError) -> Response:
         case Unsupported():
             status, code = HTTPStatus.NOT_IMPLEMENTED, "unsupported"
         case Overloaded():
-            return _refusal(Refused(Problem(ErrorCode.OVERLOADED, str(error), error.retry_after_ms)))
+            return _refusal(request, Refused(Problem(ErrorCode.OVERLOADED, str(error), error.retry_after_ms)))
         case EngineStopped():
             status, code = HTTPStatus.SERVICE_UNAVAILABLE, "overloaded"
         case _:
             status, code = HTTPStatus.INTERNAL_SERVER_ERROR, "engine_failed"
-    return problem(status, code, str(error))
+    return problem(request, status, code, str(error))

@@ -33,8 +33,9 @@ def test_each_vendors_key_is_found(headers: dict[str, str]) -> None:
 
 
 def test_keys_in_a_url() -> None:
-    for name in ("api_key", "access_token", "single_use_token", "auth_id"):
+    for name in ("api_key", "access_token", "single_use_token", "auth_id", "xi-api-key", "authorization"):
         assert caller(f"/tts/websocket?cartesia_version=1&{name}=k").keys == ("k",)
+    assert caller("/v1/text-to-speech/anna/stream-input?authorization=Bearer%20k").keys == ("k",)
 
 
 def test_what_is_no_key() -> None:

@@ -1,5 +1,7 @@
 """What is answered to every request but a synthesis, as a function of the request and of what is to be shown."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -90,6 +92,28 @@ async def test_lists_of_other_vendors() -> None:
     assert (await get("/v1/audio/voices")).json == {"voices": [{"id": "anna", "name": "anna"}]}
     for path in ("/v1/models", "/v1/audio/voices", "/v1/voices/anna"):
         assert (await get(path, WARMING_UP)).status == 503
+
+
+ELEVENLABS, CARTESIA = {"xi-api-key": "k"}, {"Cartesia-Version": "2026-08-14"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "told"),
+    [
+        (ELEVENLABS, lambda body: body["detail"]["message"]),
+        (CARTESIA, lambda body: body["message"]),
+        ({"Authorization": "Token k"}, lambda body: body["err_msg"]),
+        ({}, lambda body: body["error"]["message"]),
+    ],
+)
+async def test_what_there_is_not_is_told_in_the_form_of_who_asks(headers: dict[str, str], told: Any) -> None:
+    assert "no voice 'bob'" in told((await get("/v1/voices/bob", **headers)).json)
+    nothing = await get("/v1/user", **headers)
+    assert nothing.status == 404
+    assert "nothing here" in (told(nothing.json) if headers else nothing.text)
+    wrong = await get("/v1/models", method="DELETE", **headers)
+    assert (wrong.status, wrong.headers["Allow"]) == (405, "GET, HEAD, OPTIONS")
+    assert "only GET" in (told(wrong.json) if headers else wrong.text)
 
 
 async def test_the_document_holds_what_there_is() -> None:
