@@ -54,7 +54,7 @@ class Sites:
         return {
             "Vary": "Origin",
             "Access-Control-Allow-Origin": origins[0],
-            "Access-Control-Expose-Headers": "Retry-After, X-Request-Id, X-Voice, Character-Cost",
+            "Access-Control-Expose-Headers": "Retry-After, X-Request-Id, Request-Id, X-Voice, Character-Cost",
         }
 
     def _is_listed(self, origin: str) -> bool:
