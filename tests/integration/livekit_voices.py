@@ -1,6 +1,6 @@
 """A process with livekit-agents in it: its plugins' TTS objects, each saying what it is told through a gateway.
 
-Reads the gateway's host and port and texts in JSON, prints what was heard of each by each.
+Reads the gateway's host and port and texts in JSON, prints what was heard of each by each, and when its words began.
 """
 
 import asyncio
@@ -8,9 +8,12 @@ import base64
 import json
 import logging
 import sys
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from livekit import rtc
 from livekit.agents import tts
+from livekit.agents.types import USERDATA_TIMED_TRANSCRIPT
 from livekit.agents.utils import http_context
 from livekit.plugins import cartesia, deepgram, elevenlabs, openai
 
@@ -30,25 +33,37 @@ def voice_of(configuration: str) -> tts.TTS:
     return voice
 
 
-async def said(voice: tts.TTS, text: str) -> bytes:
+@dataclass
+class Heard:
+    audio: str  # base64
+    starts_s: list[float]  # of words, where they are told
+
+
+async def said(voice: tts.TTS, text: str) -> Heard:
     """Streamed where it can, word by word."""
     if not voice.capabilities.streaming:
         async with voice.synthesize(text) as stream:
-            return b"".join([bytes(event.frame.data) async for event in stream])
+            return heard_of([event.frame async for event in stream])
     async with voice.stream() as stream:
         for word in text.split(" "):
             stream.push_text(f"{word} ")
         stream.end_input()
-        return b"".join([bytes(event.frame.data) async for event in stream])
+        return heard_of([event.frame async for event in stream])
 
 
-async def main(gateway: str, texts: list[str]) -> dict[str, list[str]]:
+def heard_of(frames: list[rtc.AudioFrame]) -> Heard:
+    words = [word for frame in frames for word in frame.userdata.get(USERDATA_TIMED_TRANSCRIPT, ())]
+    audio = b"".join(bytes(frame.data) for frame in frames)
+    return Heard(base64.b64encode(audio).decode(), [word.start_time for word in words])
+
+
+async def main(gateway: str, texts: list[str]) -> dict[str, list[dict[str, Any]]]:
     heard = {}
     async with asyncio.timeout(_PATIENCE_S), http_context.open():
         for configuration in configurations("livekit", gateway):
             voice = voice_of(configuration)
             name = type(voice).__module__.split(".")[-2]
-            heard[name] = [base64.b64encode(await said(voice, text)).decode() for text in texts]
+            heard[name] = [asdict(await said(voice, text)) for text in texts]
             await voice.aclose()
     return heard
 

@@ -83,14 +83,21 @@ async def check_audio(heard: list[bytes], texts: list[str], served: Served) -> N
 
 
 async def test_livekits_voices_hear_what_a_native_client_hears() -> None:
-    texts = ["Hello there, and more of it.", "A second turn of speech."]
+    story = " ".join(f"This is the sentence with the number {number}." for number in range(60))
+    texts = ["Hello there, and more of it.", story, "A second turn of speech."]
     async with serving() as served, asyncio.timeout(PATIENCE_S):
         plan: dict[str, object] = {"gateway": urlsplit(served.url).netloc, "texts": texts}
         heard = await run("livekit", "livekit_voices", plan)
     assert heard.keys() == {"elevenlabs", "cartesia", "deepgram", "openai"}
     spoken = await native_turns(texts * len(heard))
     for number, (plugin, turns) in enumerate(heard.items()):
-        for turn, audio in enumerate(map(base64.b64decode, turns)):
+        for turn, told in enumerate(turns):
+            audio = base64.b64decode(told["audio"])
             expected = spoken[number * len(texts) + turn]
             assert audio.startswith(expected), (plugin, turn, len(audio), len(expected))
             assert not any(audio[len(expected) :]), plugin
+            starts_s = told["starts_s"]
+            assert starts_s == sorted(starts_s), "from the beginning, and not from that of a message"
+            if plugin == "elevenlabs":
+                assert len(starts_s) == len(texts[turn].split())
+                assert starts_s[-1] > len(expected) / 48_000 - 1

@@ -85,6 +85,14 @@ async def test_bots_converse_barge_in_and_keep_to_themselves() -> None:
         assert letters(turns[0]["words"]) == letters(HELLO), service
 
 
+async def test_sentences_are_words_and_not_glued_together() -> None:
+    """Of ElevenLabs', which tells characters; its service sends sentences without blanks behind them."""
+    text = "Hello there, and more. Your train leaves. 5 people came."
+    async with serving() as served:
+        ((turn,),) = await bots([plan_of("elevenlabs", served, [{"text": text}])])
+    assert (turn["words"], turn["errors"]) == (text.split(), [])
+
+
 def plan_of(service: str, served: Served, turns: Sequence[dict[str, str]]) -> dict[str, Any]:
     blocks = configurations("pipecat", urlsplit(served.url).netloc)
     return {"configuration": blocks[SERVICES.index(service)], "turns": list(turns)}
