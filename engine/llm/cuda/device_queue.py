@@ -12,7 +12,7 @@ from voicegate.engine.llm.cuda.resident.plan import MAX_KEYS
 from voicegate.engine.llm.runner import MAX_STEPS_OF_ONE
 
 # Launches whose tokens nobody has asked for yet: all that there may be of one sequence, and what others may have under
-# way before. Beyond that a launch would wait for the oldest. Each holds 30 KB.
+# way before. Beyond that a launch would wait for the oldest. Each holds 52 KB.
 _NUM_BUFFERS: Final = MAX_STEPS_OF_ONE + 4
 
 
@@ -96,7 +96,7 @@ class DeviceQueue:
         try:
             self._send(transfer, lines, samples, has_device=has_device)
         except BaseException:
-            self._idle.append(transfer)
+            self._idle.insert(0, transfer)  # the last to be used: its copy may be under way, and no event is behind it
             raise
         return transfer
 

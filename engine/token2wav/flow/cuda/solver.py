@@ -167,7 +167,8 @@ class CudaSolver:
         if ids.device != self._views[foreseen.place].x.device or len(ids) != num_draws:
             return None
         place, self._foreseen = foreseen.place, None
-        number, buffers, view = self._free.pop(), self._buffers[place[0]], self._views[place]
+        number, buffers, view = place[0], self._buffers[place[0]], self._views[place]
+        self._free.remove(number)  # others may have been given back since, and would be taken next
         try:
             buffers.send_early(foreseen.staged, row.block, first_draws)
             self.graphs.run((place, Pass.BEGIN))
@@ -189,6 +190,7 @@ class CudaSolver:
         self.graphs.run((place, Pass.STEP))
 
     def free(self, place: _Place) -> None:
+        assert place[0] not in self._free, "two batches had the same buffers"
         self._free.append(place[0])
 
     def _pad(self, key: _Key) -> None:

@@ -197,6 +197,44 @@ def test_what_can_be_nobodys_any_more_makes_way_for_anothers() -> None:
     assert not runner.is_begun_early(one)
 
 
+def waiting(runner: FlowRunner, seed: int) -> BlockStream:
+    """With 40 tokens of its own."""
+    stream = opened(runner, seed=seed)
+    stream.append(make_tokens(40, seed=seed))
+    return stream
+
+
+def alone(seed: int) -> torch.Tensor:
+    runner = make_runner(cuda=EAGER)
+    (mel,) = render_ready(runner, [waiting(runner, seed)])
+    return mel
+
+
+def test_who_makes_way_for_another_leaves_each_batch_its_own_buffers() -> None:
+    """The other one was staged for the buffers that were free before the first one's came back."""
+    runner = make_runner(cuda=EAGER)
+    one, other = opened(runner), opened(runner, seed=1)
+    assert runner.foresee(one, DRAWS)
+    one.append([*TOKENS[:5], TOKENS[5] + 1])
+    assert runner.foresee(other, DRAWS)
+    other.append(TOKENS[:NUM_FIRST])
+    early = runner.begin([other])
+    beside = runner.begin([waiting(runner, 2)])
+    while not early.advance():
+        pass
+    early.result()
+    behind = runner.begin([waiting(runner, 3)])
+    for _ in range(NUM_STEPS - 1):
+        assert not beside.advance()
+        assert not behind.advance()
+    assert beside.advance()
+    assert behind.advance()
+    for batch, seed in ((beside, 2), (behind, 3)):
+        (mel,) = batch.result()
+        assert torch.equal(mel, alone(seed))
+    assert runner.num_free_batches == 2
+
+
 @pytest.mark.parametrize("max_batches", [1, 2])
 def test_a_voices_prompt_that_has_begun_gets_its_room(max_batches: int) -> None:
     runner = make_runner(cuda=replace(EAGER, max_batches=max_batches))
