@@ -47,6 +47,7 @@ class Turn:
 class Heard:
     audio: str = ""  # base64
     words: list[str] = field(default_factory=list)
+    starts_s: list[float] = field(default_factory=list)  # of these, on a clock of its own
     errors: list[str] = field(default_factory=list)
 
 
@@ -75,8 +76,9 @@ class Ear(FrameProcessor):
             case TTSAudioRawFrame(audio=audio):
                 self.audio += audio
                 self.has_audio.set()
-            case TTSTextFrame(text=text):
+            case TTSTextFrame(text=text, pts=pts_ns):
                 self.heard.words.append(text)
+                self.heard.starts_s.append((pts_ns or 0) / 1e9)
                 self.has_words.set()
             case TTSStoppedFrame():
                 self.has_stopped.set()

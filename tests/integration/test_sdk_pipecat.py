@@ -5,6 +5,7 @@ import base64
 import contextlib
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -85,12 +86,15 @@ async def test_bots_converse_barge_in_and_keep_to_themselves() -> None:
         assert letters(turns[0]["words"]) == letters(HELLO), service
 
 
-async def test_sentences_are_words_and_not_glued_together() -> None:
-    """Of ElevenLabs', which tells characters; its service sends sentences without blanks behind them."""
+async def test_sentences_without_blanks_between_them_are_words_in_time() -> None:
+    """Of ElevenLabs', which tells characters."""
     text = "Hello there, and more. Your train leaves. 5 people came."
     async with serving() as served:
         ((turn,),) = await bots([plan_of("elevenlabs", served, [{"text": text}])])
     assert (turn["words"], turn["errors"]) == (text.split(), [])
+    starts_s = [start_s - turn["starts_s"][0] for start_s in turn["starts_s"]]
+    num_letters = [sum(map(str.isalnum, text[: match.start()])) for match in re.finditer(r"\S+", text)]
+    assert starts_s == pytest.approx([0.06 * number for number in num_letters], abs=0.1), "as FakeEngine speaks"
 
 
 def plan_of(service: str, served: Served, turns: Sequence[dict[str, str]]) -> dict[str, Any]:
