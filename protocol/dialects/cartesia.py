@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 from msgspec import field as renamed
+from msgspec.json import encode
 
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.backlog import MAX_UNANSWERED_FLUSHES, Backlog, RecentNames
@@ -52,7 +53,7 @@ class Generation(Struct, frozen=True):
     speed: float | None = None
 
 
-class _Request(Struct, frozen=True):
+class _Request(Struct, frozen=True, omit_defaults=True):
     context_id: str | None = None
     transcript: str = ""
     voice: _Voice | str | None = None
@@ -126,7 +127,7 @@ class Cartesia:
             context, opening = self._open(request)
             return [opening, *self._say(context, request)]
         if context.has_ended or len(context.waiting) or (request.flush and not context.takes_flush):
-            if not context.waiting.put(request, len(request.transcript)):
+            if not context.waiting.put(request, len(encode(request))):
                 raise ProtocolViolation(ErrorCode.RATE_LIMITED, "too much text waits for this context; send it later")
             return []
         return self._say(context, request)

@@ -234,8 +234,10 @@ def test_what_comes_behind_the_end_is_a_context_of_its_own() -> None:
 def test_what_waits_for_a_context_is_bounded() -> None:
     dialect = cartesia()
     said(dialect, request("One.", is_continued=False), request("x" * 200_000, is_continued=False))
-    (answer,) = said(dialect, request("x" * 100_000, is_continued=False))
-    assert (answer["error_code"], answer["context_id"]) == ("rate_limited", "a")
+    for more in (request("x" * 100_000), request("x", language="x" * 100_000)):
+        (answer,) = said(dialect, more)
+        assert (answer["error_code"], answer["context_id"]) == ("rate_limited", "a")
+    assert said(dialect, request("x")) == [], "there is room for this one"
 
 
 def test_the_rest_of_what_failed_is_dropped_with_what_waited() -> None:
