@@ -20,6 +20,7 @@ from websockets.typing import Subprotocol
 
 from tests.integration.http_client import RawRequest, base_url, post
 from tests.integration.raw_client import exchange, get
+from tests.integration.resuming_client import resuming
 from tests.integration.test_process import server_process
 from tests.integration.wire_client import closed_with, connect_to, running, serving
 from voicegate.clients.python import client as python_client
@@ -38,6 +39,7 @@ SECRET, OTHER = "vg_secret-of-ann", "vg_secret-of-ben"
 BEARER = {"Authorization": f"Bearer {SECRET}"}
 SPEECH = "/v1/audio/speech"
 ASKED: dict[str, Any] = {"input": "Hello there.", "voice": "alloy", "response_format": "pcm"}
+VOICES = "/v1/voices"
 SINGLE = "/v1/text-to-speech/hum/stream-input"
 
 
@@ -275,6 +277,26 @@ async def test_a_key_that_is_taken_back_while_the_body_comes(key_file: Path) -> 
         assert engine.requests == []
 
 
+async def test_a_key_that_is_taken_back_while_a_recording_comes_adds_no_voice(key_file: Path) -> None:
+    engine = FakeEngine()
+    async with running(engine, api_keys_file=key_file, enrolment=True) as run:
+        await run.gateway.settled.wait()
+        form = (
+            b'--b\r\nContent-Disposition: form-data; name="name"\r\n\r\nguest\r\n'
+            b'--b\r\nContent-Disposition: form-data; name="recording"; filename="a.wav"\r\n\r\nRIFF\r\n--b--\r\n'
+        )
+        headers = (f"Authorization: Bearer {SECRET}", "Content-Type: multipart/form-data; boundary=b")
+        request = await RawRequest.begin(run.gateway.url, VOICES, len(form), *headers)
+        while '"sockets":1' not in (await exchange(run.gateway.url, capacity_request(OTHER)))[2]:
+            pass
+        remove_key(key_file, "ann")
+        run.gateway.reload()
+        request.writer.write(form)
+        assert (await request.head())[0] == 401
+        await request.close()
+        assert "guest" not in {voice.name for voice in engine.info.voices}
+
+
 async def test_a_file_without_a_key_is_told_of(key_file: Path) -> None:
     async with running(FakeEngine(), api_keys_file=key_file) as run:
         await run.gateway.settled.wait()
@@ -316,6 +338,23 @@ async def test_sighup_reads_the_keys_again(key_file: Path) -> None:
         process.terminate()
     assert process.returncode == 0
     assert SECRET not in str(lines)
+
+
+async def test_what_a_key_may_hold_is_not_undone_by_a_socket_from_before(key_file: Path) -> None:
+    async with running(FakeEngine(), api_keys_file=key_file) as run:
+        url = run.gateway.url
+        async with (
+            resuming(url, additional_headers=BEARER) as client,
+            resuming(url, additional_headers=BEARER) as other,
+        ):
+            remove_key(key_file, "ann")
+            add_key(key_file, Key("ann", digest_of(SECRET), Allowance(contexts=1)))
+            run.gateway.reload()
+            await other.ask(session=client.ready.session, token=client.ready.token, received=0)
+            await other.until(wire.Resumed)
+            await other.send(wire.Open("a"), wire.Open("b"))
+            assert (await other.until(wire.Opened)).context == "a"
+            assert (await other.until(wire.Error)).context == "b"
 
 
 # --- tokens -----------------------------------------------------------------------------------------------
@@ -409,6 +448,17 @@ async def test_who_gets_a_token(key_file: Path) -> None:
         pass
     async with serving() as unlocked:
         assert (await post(unlocked.url, TOKENS, {}))[0] == 400
+
+
+async def test_a_token_neither_adds_voices_nor_takes_them_away(key_file: Path) -> None:
+    async with serving(api_keys_file=key_file, enrolment=True) as served:
+        token = await token_of(served.url)
+        for path in (VOICES, f"{VOICES}/add"):
+            status, _, body = await post(served.url, path, b"", f"Authorization: Bearer {token}")
+            assert (status, b"a token is none" in body) == (403, True)
+        assert (await get(served.url, f"{VOICES}/drone?access_token={token}", "DELETE"))[0] == 403
+        assert (await get(served.url, f"{VOICES}/drone?access_token={token}"))[0] == 200
+        assert (await get(served.url, f"{VOICES}/drone?access_token={token}&api_key={SECRET}", "DELETE"))[0] == 200
 
 
 # --- starts -----------------------------------------------------------------------------------------------

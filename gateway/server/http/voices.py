@@ -26,6 +26,7 @@ from voicegate.engine.interface import (
     check_new_voice,
 )
 from voicegate.gateway.logs import get_logger
+from voicegate.gateway.server.entrance.callers import caller_of
 from voicegate.gateway.server.http.bodies import BodyRefused, read_body
 from voicegate.gateway.server.http.pages import json, problem, unknown_voice, unready
 from voicegate.gateway.server.http.requests import Refused, admit, engine_info, retry_header
@@ -41,6 +42,7 @@ _MAX_FIELD_BYTES: Final = 16 * 1024
 _MAX_UPLOADS: Final = 4
 _RECORDING_FIELDS: Final = ("recording", "file", "files")  # ours; what others call it
 _NOT_ALLOWED: Final = "this server takes no voices by HTTP; start it with --enrolment, or use `voicegate voices add`"
+_NO_KEY: Final = "only a key adds voices or takes them away, and a token is none"
 
 log = get_logger(__name__)
 
@@ -90,15 +92,17 @@ class Voices:
         return unknown_voice(request)
 
     async def _add(self, request: Request) -> Response:
-        if not self._stage.takes_voices:
-            return problem(request, HTTPStatus.FORBIDDEN, "unsupported", _NOT_ALLOWED)
+        if (forbidden := self._forbidden(request)) is not None:
+            return forbidden
         if self._num_uploads >= _MAX_UPLOADS:
             text = f"{_MAX_UPLOADS} voices are being added; try again later"
             return problem(request, HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", text, Retry_After="1")
         self._num_uploads += 1
         try:
-            admit(request, self._stage)
+            owner = admit(request, self._stage)
             new = await _read_form(request)
+            if not self._stage.access.still_admits(owner.key):  # it may have been taken back while the body came
+                raise Refused(Problem(ErrorCode.UNAUTHORIZED, "the key of this request was taken back"))
             with self._place(new, engine_info(self._stage)):
                 added = await self._stage.services.engine.add_voice(
                     new.name,
@@ -116,6 +120,16 @@ class Voices:
         log.info("voice added", voice=added.name)
         return json({**_described(added), "requires_verification": False}, HTTPStatus.CREATED)
 
+    def _forbidden(self, request: Request) -> Response | None:
+        """To add voices, or to take them away. A token is every visitor's of a page, and voices are the operator's."""
+        if not self._stage.takes_voices:
+            return problem(request, HTTPStatus.FORBIDDEN, "unsupported", _NOT_ALLOWED)
+        access = self._stage.access
+        keys = caller_of(request.headers.getlist, f"?{request.url.query}").keys
+        if access.asks_for_keys and access.key_among(keys) is None:
+            return problem(request, HTTPStatus.FORBIDDEN, ErrorCode.UNAUTHORIZED.value, _NO_KEY)
+        return None
+
     @contextmanager
     def _place(self, new: "_NewVoice", info: EngineInfo) -> Iterator[None]:
         """Its own for as long as it is made. Raises VoiceRefused, VoiceConflict."""
@@ -131,8 +145,8 @@ class Voices:
             self._on_their_way.remove(new.name)
 
     async def _remove(self, request: Request) -> Response:
-        if not self._stage.takes_voices:
-            return problem(request, HTTPStatus.FORBIDDEN, "unsupported", _NOT_ALLOWED)
+        if (forbidden := self._forbidden(request)) is not None:
+            return forbidden
         name = request.path_params["name"]
         try:
             await self._stage.services.engine.remove_voice(name)
