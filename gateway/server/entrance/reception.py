@@ -19,6 +19,8 @@ from voicegate.gateway.server.entrance.unreadable import plain_answer
 _HEAD_TIMEOUT_S: Final = 10.0
 MAX_HEAD_BYTES: Final = 16 * 1024
 _MAX_HEAD_LINES: Final = 130  # the last one, which is blank, included: the WebSocket library's limit
+_TOO_LARGE: Final = f"the head of a request has at most {MAX_HEAD_BYTES} bytes and {_MAX_HEAD_LINES} lines"
+NO_REQUEST: Final = "this is no request in HTTP/1.1"
 _HEAD_ENDS: Final = (b"\r\n\r\n", b"\n\n", b"\n\r\n")
 
 
@@ -59,19 +61,18 @@ class Reception(asyncio.Protocol):
             return
         self._head += data
         num_lines = _num_lines(self._head)
-        if not _is_http(self._head):
-            self._hand_over(bytes(self._head))
+        if not self._head[:1].isalpha():  # methods begin so; anything else, say a TLS handshake, may have no end
+            self._refuse(HTTPStatus.BAD_REQUEST, NO_REQUEST)
         elif num_lines is None:
             if len(self._head) > MAX_HEAD_BYTES:
-                self._refuse()
+                self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _TOO_LARGE)
         elif num_lines > _MAX_HEAD_LINES:
-            self._refuse()
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _TOO_LARGE)
         else:
             self._hand_over(bytes(self._head))
 
-    def _refuse(self) -> None:
-        line = f"the head of a request has at most {MAX_HEAD_BYTES} bytes and {_MAX_HEAD_LINES} lines"
-        self._transport.write(plain_answer(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, line))
+    def _refuse(self, status: HTTPStatus, line: str) -> None:
+        self._transport.write(plain_answer(status, line))
         self._transport.close()
 
     def _hand_over(self, head: bytes) -> None:
@@ -86,11 +87,6 @@ def _num_lines(head: bytearray) -> int | None:
     """None: it has no end, as far as it may be long."""
     stops = [start + len(end) for end in _HEAD_ENDS if (start := head.find(end, 0, MAX_HEAD_BYTES)) >= 0]
     return head.count(b"\n", 0, min(stops)) if stops else None
-
-
-def _is_http(head: bytearray) -> bool:
-    """As far as the first byte tells: methods are letters, and a TLS handshake has no end that one could wait for."""
-    return head[:1].isalpha()
 
 
 def asked_in(head: bytes) -> Asked | None:

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from voicegate.gateway.server.entrance.reception import MAX_HEAD_BYTES
+from voicegate.gateway.server.entrance.reception import MAX_HEAD_BYTES, NO_REQUEST
 from voicegate.gateway.server.entrance.unreadable import plain_answer
 from voicegate.gateway.server.peer_watch import WRITE_LIMIT_BYTES, PeerWatch, keep_kernel_buffer_small
 from voicegate.gateway.session.stall import StallWatch
@@ -116,7 +116,7 @@ class HttpConnection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """For what h11 cannot read; nothing, if the answer to its beginning is on its way."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            self.transport.write(plain_answer(HTTPStatus.BAD_REQUEST, "this is no request in HTTP/1.1"))
+            self.transport.write(plain_answer(HTTPStatus.BAD_REQUEST, NO_REQUEST))
         self._close()
 
     def _close(self) -> None:

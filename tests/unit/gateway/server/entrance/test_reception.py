@@ -75,10 +75,13 @@ def test_any_cut_of_the_bytes(data: bytes, cuts: list[int]) -> None:
     asyncio.run(run())
 
 
-async def test_a_head_that_is_no_http_is_not_waited_for() -> None:
+@pytest.mark.parametrize("beginning", [b"\x16\x03\x01\x02", b"1", b"!", b"\xc3", b"\r\n", b"1GET / HTTP/1.1\r\n"])
+async def test_what_begins_no_request_is_refused_at_once(beginning: bytes) -> None:
     desk = Desk()
-    desk.receive(b"\x16\x03\x01\x02")
-    assert (desk.received, desk.asked) == (b"\x16\x03\x01\x02", [None])
+    desk.receive(beginning)
+    assert desk.received is None
+    assert desk.transport.written[0].startswith(b"HTTP/1.1 400 ")
+    assert desk.transport.is_closing()
 
 
 async def test_bare_line_feeds_end_a_head_too() -> None:
