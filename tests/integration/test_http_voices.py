@@ -124,12 +124,42 @@ async def test_uploads_at_once_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async with serving(enrolment=True) as served, client_of(served) as http:
         monkeypatch.setattr(served.engine, "add_voice", slow)
-        monkeypatch.setattr("voicegate.gateway.server.http.voices._MAX_UPLOADS", 2)
+        monkeypatch.setattr("voicegate.gateway.server.http.voices._MAX_MAKING", 2)
         adding = [asyncio.create_task(http.post("/v1/voices", **form())) for _ in range(3)]
         done, waiting = await asyncio.wait(adding, return_when=asyncio.FIRST_COMPLETED)
         assert [task.result().status_code for task in done] == [503]
         may_end.set()
         assert [(await task).status_code for task in waiting] == [501, 501]
+
+
+async def test_slow_uploads_of_one_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voicegate.gateway.server.http.voices._MAX_UPLOADS_OF_ONE", 2)
+    monkeypatch.setattr("voicegate.gateway.server.http.voices._MAX_UPLOADS", 3)
+    async with serving(enrolment=True, trusted_proxies="127.0.0.1") as served, client_of(served) as http:
+        slow = [await begun_upload(served.url, address) for address in ("10.0.0.1", "10.0.0.1")]
+        while '"sockets":2' not in (await get(served.url, "/v1/capacity"))[2]:
+            pass
+        for address, name, status in (("10.0.0.1", "one", 503), ("10.0.0.2", "two", 201)):
+            response = await http.post("/v1/voices", **form(name=name), headers={"X-Forwarded-For": address})
+            assert (response.status_code, response.headers.get("Retry-After")) == (
+                status,
+                "1" if status == 503 else None,
+            )
+        slow.append(await begun_upload(served.url, "10.0.0.2"))
+        while '"sockets":3' not in (await get(served.url, "/v1/capacity"))[2]:
+            pass
+        response = await http.post("/v1/voices", **form(), headers={"X-Forwarded-For": "10.0.0.3"})
+        assert (response.status_code, "on their way" in response.text) == (503, True)
+        for request in slow:
+            await request.close()
+        while '"sockets":0' not in (await get(served.url, "/v1/capacity"))[2]:
+            pass
+        assert (await http.post("/v1/voices", **form())).status_code == 201
+
+
+async def begun_upload(url: str, address: str) -> RawRequest:
+    kind = "Content-Type: multipart/form-data; boundary=b"
+    return await RawRequest.begin(url, "/v1/voices", 1000, kind, f"X-Forwarded-For: {address}")
 
 
 async def added_together(

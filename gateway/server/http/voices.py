@@ -1,5 +1,6 @@
 """Voices over the wire: listed for everybody, added and taken away where the server allows it."""
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from voicegate.gateway.server.http.bodies import BodyRefused, read_body
 from voicegate.gateway.server.http.pages import json, problem, unknown_voice, unready
 from voicegate.gateway.server.http.requests import Refused, admit, engine_info, retry_header
 from voicegate.gateway.server.http.stage import Stage
+from voicegate.gateway.session.quota import Owner
 from voicegate.protocol.dialects.one_shot import Problem
 from voicegate.protocol.errors import ErrorCode
 
@@ -38,8 +40,12 @@ from voicegate.protocol.errors import ErrorCode
 _MAX_UPLOAD_BYTES: Final = 12 * 1024 * 1024
 _MAX_FIELDS: Final = 16
 _MAX_FIELD_BYTES: Final = 16 * 1024
-# Each holds its recording in memory. Lower makes clients wait that add many voices at once.
-_MAX_UPLOADS: Final = 4
+# Forms on their way or with the engine. Each may hold its recording in memory; lower makes clients wait that add many
+# voices at once. Of one client there are fewer, because who sends slowly keeps a place from others.
+_MAX_UPLOADS: Final = 16
+_MAX_UPLOADS_OF_ONE: Final = 4
+# Of these with the engine.
+_MAX_MAKING: Final = 4
 _RECORDING_FIELDS: Final = ("recording", "file", "files")  # ours; what others call it
 _NOT_ALLOWED: Final = "this server takes no voices by HTTP; start it with --enrolment, or use `voicegate voices add`"
 _NO_KEY: Final = "only a key adds voices or takes them away, and a token is none"
@@ -50,7 +56,7 @@ log = get_logger(__name__)
 class Voices:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self._num_uploads = 0
+        self._uploads: Counter[Owner] = Counter()
         self._on_their_way: list[str] = []  # names that the engine is asked for; one may be there twice
 
     @property
@@ -94,29 +100,17 @@ class Voices:
     async def _add(self, request: Request) -> Response:
         if (forbidden := self._forbidden(request)) is not None:
             return forbidden
-        if self._num_uploads >= _MAX_UPLOADS:
-            text = f"{_MAX_UPLOADS} voices are being added; try again later"
-            return problem(request, HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", text, Retry_After="1")
-        self._num_uploads += 1
         try:
             owner = admit(request, self._stage)
-            new = await _read_form(request)
-            if not self._stage.access.still_admits(owner.key):  # it may have been taken back while the body came
-                raise Refused(Problem(ErrorCode.UNAUTHORIZED, "the key of this request was taken back"))
-            with self._place(new, engine_info(self._stage)):
-                added = await self._stage.services.engine.add_voice(
-                    new.name,
-                    new.recording,
-                    transcript=new.transcript,
-                    description=new.description,
-                    replace=new.is_replacing,
-                )
+            with self._upload(owner):
+                new = await _read_form(request)
+                if not self._stage.access.still_admits(owner.key):  # it may have been taken back while the body came
+                    raise Refused(Problem(ErrorCode.UNAUTHORIZED, "the key of this request was taken back"))
+                added = await self._make(new)
         except Refused as refused:
             return _refusal(request, refused)
         except EngineError as error:
             return _engine_refusal(request, error)
-        finally:
-            self._num_uploads -= 1
         log.info("voice added", voice=added.name)
         return json({**_described(added), "requires_verification": False}, HTTPStatus.CREATED)
 
@@ -129,6 +123,34 @@ class Voices:
         if access.asks_for_keys and access.key_among(keys) is None:
             return problem(request, HTTPStatus.FORBIDDEN, ErrorCode.UNAUTHORIZED.value, _NO_KEY)
         return None
+
+    @contextmanager
+    def _upload(self, owner: Owner) -> Iterator[None]:
+        """Raises Refused."""
+        if self._uploads[owner] >= _MAX_UPLOADS_OF_ONE:
+            raise _busy(f"{_MAX_UPLOADS_OF_ONE} voices of yours are on their way; try again later")
+        if self._uploads.total() >= _MAX_UPLOADS:
+            raise _busy(f"{_MAX_UPLOADS} voices are on their way; try again later")
+        self._uploads[owner] += 1
+        try:
+            yield
+        finally:
+            self._uploads[owner] -= 1
+            self._uploads += Counter()  # forgets who has none
+
+    async def _make(self, new: "_NewVoice") -> VoiceInfo:
+        """Raises Refused, EngineError."""
+        info = engine_info(self._stage)
+        if len(self._on_their_way) >= _MAX_MAKING:
+            raise _busy(f"{_MAX_MAKING} voices are being added; try again later")
+        with self._place(new, info):
+            return await self._stage.services.engine.add_voice(
+                new.name,
+                new.recording,
+                transcript=new.transcript,
+                description=new.description,
+                replace=new.is_replacing,
+            )
 
     @contextmanager
     def _place(self, new: "_NewVoice", info: EngineInfo) -> Iterator[None]:
@@ -217,6 +239,10 @@ async def _recording(form: FormData) -> bytes:
 
 def _bad(message: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> Refused:
     return Refused(Problem(ErrorCode.BAD_MESSAGE, message), status)
+
+
+def _busy(message: str) -> Refused:
+    return Refused(Problem(ErrorCode.OVERLOADED, message, retry_after_ms=1000))
 
 
 def _refusal(request: Request, refused: Refused) -> Response:
