@@ -304,6 +304,11 @@ class GatewayConfig:
             ) from error
 
     @property
+    def has_files_to_read_again(self) -> bool:
+        """At SIGHUP."""
+        return any(path is not None for path in (self.api_keys_file, self.pronunciations_file, self.tls_cert))
+
+    @property
     def named_voices(self) -> dict[str, str]:
         pairs = [item.partition("=") for item in listed(self.voice_aliases)]
         if not all(theirs and ours for theirs, _, ours in pairs):

@@ -3,9 +3,11 @@
 import sys
 
 from voicegate.gateway.cli.main import run
+from voicegate.gateway.cli.terminal import open_standard_streams
 
 
 def main() -> int:
+    open_standard_streams()
     return run()
 
 

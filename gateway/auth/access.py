@@ -4,9 +4,14 @@ Unauthorized   there is no key or token, or none that this server knows; the mes
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from voicegate.gateway.auth.keyring import Key, Keyring
 from voicegate.gateway.auth.tokens import TokenExpired, holder_of, mint
+
+# Of different ones that a request names: one for each place where some vendor's client puts its key, and to spare.
+# Lower refuses a client that names several; higher has a stranger's request take longer.
+_MAX_SECRETS: Final = 16
 
 
 class Unauthorized(Exception):
@@ -32,6 +37,8 @@ class Access:
             return None
         if not secrets:
             raise Unauthorized("this server asks for a key: send `Authorization: Bearer KEY`")
+        if len(secrets) > _MAX_SECRETS:
+            raise Unauthorized(f"{len(secrets)} keys in one request are too many; send the one that is yours")
         if (key := self.key_among(secrets)) is not None:
             return key
         has_expired = False

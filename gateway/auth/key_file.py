@@ -1,8 +1,11 @@
 """The file of API keys: read whole, a line more, a line less. Raises ConfigError, which names the file."""
 
+import fcntl
 import os
 import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 from typing import Final
@@ -21,6 +24,11 @@ def read_keys(path: Path) -> Keyring:
 
 def add_key(path: Path, key: Key) -> None:
     """To the end of the file, which is made if it is not there; only its owner may read a new one."""
+    with _alone(path):
+        _add_key(path, key)
+
+
+def _add_key(path: Path, key: Key) -> None:
     text = _read(path) if path.exists() else ""
     line = key_line(key)
     if Keyring(parse_keys(text, str(path))).named(key.name) is not None:
@@ -48,6 +56,28 @@ def _append(file: FileIO, added: bytes) -> None:
 
 def remove_key(path: Path, name: str) -> None:
     """Everything else in the file stays as it is. Who reads it meanwhile reads the old file or the new one."""
+    with _alone(path):
+        _remove_key(path, name)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Among those who change it: a line that is added while the file is replaced would be lost.
+
+    It is the directory that is locked: the file may be another one meanwhile, and one of its own would stay there.
+    """
+    try:
+        directory = os.open(path.resolve().parent, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise _unusable(path, error) from error
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(directory)
+
+
+def _remove_key(path: Path, name: str) -> None:
     text = _read(path)
     gone = {num for num, key in parse_lines(text, str(path)) if key.name == name}
     if not gone:

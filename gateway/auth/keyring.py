@@ -8,9 +8,8 @@ have written the key itself there.
 import hashlib
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
-from hmac import compare_digest
 from typing import Final
 
 from voicegate.gateway.config_fields import ConfigError
@@ -45,24 +44,27 @@ class Key:
     allowance: Allowance = UNLIMITED
 
 
-@dataclass(frozen=True, slots=True)
 class Keyring:
-    keys: tuple[Key, ...] = ()
+    def __init__(self, keys: Iterable[Key] = ()) -> None:
+        """Of different names and digests."""
+        self._by_name = {key.name: key for key in keys}
+        self._by_digest = {key.digest: key for key in self._by_name.values()}
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        return tuple(self._by_name.values())
 
     def find(self, secret: str) -> Key | None:
-        """Takes equally long wherever the key is, and whether there is one."""
-        digest, found = digest_of(secret), None
-        for key in self.keys:
-            if compare_digest(key.digest, digest):
-                found = key
-        return found
+        """How long it takes tells of a digest at most, from which nobody comes to its secret."""
+        return self._by_digest.get(digest_of(secret))
 
     def named(self, name: str) -> Key | None:
-        return next((key for key in self.keys if key.name == name), None)
+        return self._by_name.get(name)
 
     def current(self, key: Key) -> Key | None:
         """As it is now: what it may hold can have changed. None: it is not let in any more."""
-        return next((own for own in self.keys if own.name == key.name and own.digest == key.digest), None)
+        own = self._by_name.get(key.name)
+        return own if own is not None and own.digest == key.digest else None
 
 
 def new_secret() -> str:
@@ -81,11 +83,14 @@ def check_name(name: str) -> str:
 
 
 def parse_keys(text: str, source: str) -> tuple[Key, ...]:
-    keys = tuple(key for _, key in parse_lines(text, source))
-    for num, key in enumerate(keys):
-        if any(other.name == key.name or other.digest == key.digest for other in keys[:num]):
+    keys: list[Key] = []
+    known: set[str | bytes] = set()
+    for _, key in parse_lines(text, source):
+        if not known.isdisjoint((key.name, key.digest)):
             raise ConfigError(f"{source}: the key {key.name} is there twice, or under two names; take one line away")
-    return keys
+        known.update((key.name, key.digest))
+        keys.append(key)
+    return tuple(keys)
 
 
 def parse_lines(text: str, source: str) -> Iterator[tuple[int, Key]]:

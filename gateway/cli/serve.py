@@ -12,6 +12,7 @@ from voicegate.gateway.cli.extras import extra_imports, server_imports
 from voicegate.gateway.cli.terminal import CommandError, StartProgress, say
 from voicegate.gateway.config import GatewayConfig, config_fields, from_environment
 from voicegate.gateway.config_fields import ConfigField
+from voicegate.gateway.hangups import hold_hangups
 
 if TYPE_CHECKING:
     from voicegate.gateway.server.conversations.services import Trace
@@ -34,6 +35,8 @@ def add_parser(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     flags = {setting.name: getattr(options, setting.name) for setting in _flagged()}
     config = from_environment(os.environ, flags)
+    if config.has_files_to_read_again:
+        hold_hangups()
 
     # They import uvloop and torch (but for replicas): neither is needed for --help, nor by the other commands.
     with server_imports():

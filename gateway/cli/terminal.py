@@ -1,5 +1,6 @@
 """What the commands say, and how they fail: results on stdout, all else on stderr, errors in one line, and bars."""
 
+import os
 import sys
 from typing import Final
 
@@ -8,6 +9,19 @@ _BAR_CELLS: Final = 30
 
 class CommandError(Exception):
     """The command cannot be carried out; the message is one line that says what to do."""
+
+
+def open_standard_streams() -> None:
+    """Those that this process was started without: else a socket gets their number, and what is said goes there."""
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != descriptor:  # a lower one, of which this process has no use
+                os.dup2(opened, descriptor)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115 - for as long as the process lives
 
 
 def say(line: str) -> None:

@@ -7,6 +7,7 @@ import functools
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
+from ipaddress import IPv4Address
 from typing import Final
 
 from websockets.http11 import Request, Response
@@ -20,7 +21,7 @@ from voicegate.gateway.server.entrance.accepting import stop_accepting
 from voicegate.gateway.server.entrance.callers import caller_of
 from voicegate.gateway.server.entrance.descriptors import SPARE_CONNECTIONS
 from voicegate.gateway.server.entrance.door import Door
-from voicegate.gateway.server.entrance.peers import client_address, owner_of, parse_address
+from voicegate.gateway.server.entrance.peers import IPAddress, client_address, owner_of, parse_address
 from voicegate.gateway.server.entrance.reception import Asked, Reception
 from voicegate.gateway.server.entrance.tls import Certificate, TlsHandshake
 from voicegate.gateway.server.entrance.unreadable import SERVER
@@ -47,6 +48,7 @@ _BACKLOG: Final = 512
 _FLOOD_PATIENCE_S: Final = 10.0
 # A peer that connected and sent no request would keep a close waiting for the whole handshake timeout.
 _LAST_WAIT_S: Final = 0.5
+_NOWHERE: Final = IPv4Address(0)
 
 log = get_logger(__name__)
 
@@ -71,6 +73,8 @@ class Listener:
         self._serve_socket = serve_socket
         self._http = HttpServer(build_app(stage), write_stall_s=config.write_stall_s)
         self._door: Door[asyncio.Transport] = Door(quotas, num_spare=SPARE_CONNECTIONS)
+        # As they came: of a peer that has reset the connection meanwhile nobody can tell.
+        self._peers: dict[asyncio.Transport, IPAddress] = {}
         self._certificate = certificate
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()  # of each socket that was let in
@@ -142,6 +146,8 @@ class Listener:
         )
 
     def _arrive(self, transport: asyncio.Transport) -> None:
+        name = transport.get_extra_info("peername")
+        self._peers[transport] = _NOWHERE if name is None else parse_address(name[0])
         oldest = self._door.arrive(transport)
         if oldest is not None:
             self._warn("too many connections without a request, the oldest is cut")
@@ -149,6 +155,7 @@ class Listener:
 
     def _leave(self, transport: asyncio.Transport) -> None:
         self._door.leave(transport)
+        self._peers.pop(transport, None)
         if self._all_left is not None and not self._door.connections:
             self._all_left.set()
 
@@ -209,7 +216,7 @@ class Listener:
         return Visitor(admit=admit, abort=transport.abort)
 
     def _owner_of(self, transport: asyncio.Transport, forwarded_for: Sequence[str], key: Key | None) -> Owner:
-        peer = parse_address(transport.get_extra_info("peername")[0])
+        peer = self._peers.get(transport, _NOWHERE)
         return owner_of(client_address(peer, forwarded_for, self._config.trusted_networks), key)
 
     def _warn(self, event: str, **fields: object) -> None:

@@ -27,8 +27,7 @@ class Reloading:
     @property
     def is_needed(self) -> bool:
         """Whether there is any such file."""
-        config = self._config
-        return any(path is not None for path in (config.api_keys_file, config.pronunciations_file, config.tls_cert))
+        return self._config.has_files_to_read_again
 
     def read_again(self) -> None:
         if not self.is_needed:

@@ -13,6 +13,7 @@ from typing import Final
 from voicegate.engine.interface import Engine, EngineError, EngineInfo, EngineStopped
 from voicegate.gateway.auth.access import Access
 from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.hangups import num_held_hangups
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.agent import Agent
 from voicegate.gateway.server.conversations.admission import Admission
@@ -143,6 +144,8 @@ class Gateway:
         # Where there is nothing to read again it can only mean that the terminal has closed, if there is one.
         is_end = not self._reloading.is_needed and os.isatty(0)
         loop.add_signal_handler(signal.SIGHUP, stop.set if is_end else self.reload)
+        if num_held_hangups() and not is_end:
+            self.reload()
         try:
             return await self.serve_until(stop)
         finally:

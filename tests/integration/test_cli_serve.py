@@ -7,17 +7,20 @@ import asyncio
 import json
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from tests.integration.processes import python
 from tests.integration.wire_client import WireClient, connect_to
+from tests.support.ports import reserved_port
 from tests.unit.clients.deadline import deadline
 from voicegate.clients.bench.usage import children
-from voicegate.clients.python.client import connect
+from voicegate.clients.python.client import Gate, connect
+from voicegate.clients.python.errors import ConnectFailed
 from voicegate.protocol import messages as wire
 
 pytestmark = pytest.mark.integration
@@ -79,6 +82,43 @@ async def test_a_reload_of_nothing_changes_nothing() -> None:
         _, log = await process.communicate()
     assert process.returncode == 0
     assert b"nothing to read again" in log
+
+
+async def test_a_reload_that_is_asked_for_during_the_start_follows_it(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.touch()
+    async with serving("--log-level", "info", "--api-keys-file", str(keys)) as process:
+        assert process.stderr is not None
+        while b'"event":"starting"' not in await process.stderr.readline():
+            pass
+        process.send_signal(signal.SIGHUP)
+        while b"keys are read again" not in await process.stderr.readline():
+            pass
+        process.terminate()
+        await process.communicate()
+    assert process.returncode == 0
+
+
+async def test_started_without_standard_streams_it_serves_and_ends_in_peace(tmp_path: Path) -> None:
+    script = tmp_path / "serve.py"
+    by_its_own_door = SERVE.replace("gateway.cli.main import run", "__main__ import main")
+    script.write_text(by_its_own_door.replace("run(sys.argv[1:])", "main()"))
+    with reserved_port() as port:
+        words = (sys.executable, str(script), "serve", "--port", str(port), "--log-level", "error")
+        process = await asyncio.create_subprocess_exec("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *words)
+        gate = await connected(f"ws://127.0.0.1:{port}")
+        assert [packet async for packet in gate.speak("Hello")]
+        await gate.close()
+        process.terminate()
+        assert await process.wait() == 0
+
+
+async def connected(url: str) -> Gate:
+    """As soon as somebody is there."""
+    while True:
+        with suppress(ConnectFailed):
+            return await connect(url).__aenter__()
+        await asyncio.sleep(0.05)
 
 
 async def test_a_terminal_that_closes_ends_it_in_peace() -> None:

@@ -20,7 +20,7 @@ from websockets.typing import Subprotocol
 
 from tests.integration.http_client import RawRequest, base_url, post
 from tests.integration.raw_client import exchange, get
-from tests.integration.resuming_client import resuming
+from tests.integration.resuming_client import ResumingClient, resuming
 from tests.integration.test_process import server_process
 from tests.integration.wire_client import closed_with, connect_to, running, serving
 from voicegate.clients.python import client as python_client
@@ -342,11 +342,12 @@ async def test_sighup_reads_the_keys_again(key_file: Path) -> None:
 
 async def test_what_a_key_may_hold_is_not_undone_by_a_socket_from_before(key_file: Path) -> None:
     async with running(FakeEngine(), api_keys_file=key_file) as run:
+        await run.gateway.settled.wait()
         url = run.gateway.url
-        async with (
-            resuming(url, additional_headers=BEARER) as client,
-            resuming(url, additional_headers=BEARER) as other,
-        ):
+        async with resuming(url, additional_headers=BEARER) as client:
+            other = ResumingClient(url, additional_headers=BEARER)
+            await other.dial()
+            await other.until(wire.Ready)
             remove_key(key_file, "ann")
             add_key(key_file, Key("ann", digest_of(SECRET), Allowance(contexts=1)))
             run.gateway.reload()
@@ -355,6 +356,7 @@ async def test_what_a_key_may_hold_is_not_undone_by_a_socket_from_before(key_fil
             await other.send(wire.Open("a"), wire.Open("b"))
             assert (await other.until(wire.Opened)).context == "a"
             assert (await other.until(wire.Error)).context == "b"
+            await other.leave()
 
 
 # --- tokens -----------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def caller_of(headers: Callable[[str], Sequence[str]], target: str) -> Caller:
     return Caller(
         tag=_shown(tags[0]) if tags else None,
         trace_parent=next(iter(headers("traceparent")), None),
-        keys=tuple(key for key in keys if key),
+        keys=tuple(dict.fromkeys(key for key in keys if key)),
     )
 
 

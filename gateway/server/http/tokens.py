@@ -3,6 +3,7 @@
 Other vendors' clients ask for one at paths of their own.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -92,4 +93,4 @@ class Tokens:
             return problem(request, HTTPStatus.FORBIDDEN, ErrorCode.UNAUTHORIZED.value, text)
         seconds = _DEFAULT_S if asked.seconds is None else int(asked.seconds)
         log.info("token made", key=key.name, seconds=seconds)
-        return json(form.answer(self._access.mint(key, int(time.time()) + seconds), seconds))
+        return json(form.answer(self._access.mint(key, math.ceil(time.time() + seconds)), seconds))

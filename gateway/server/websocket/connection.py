@@ -192,7 +192,7 @@ class Connection:
             own.conversation.violation(ProtocolViolation(ErrorCode.ILLEGAL_IN_STATE, reason))
         else:
             try:
-                self._sitting, resumed = self._resumption.resume(message, self._websocket.owner, self)
+                self._sitting, resumed = self._resumption.resume(message, own.conversation.owner, self)
             except CannotResume as error:
                 own.conversation.violation(ProtocolViolation(ErrorCode.CANNOT_RESUME, str(error)))
                 return

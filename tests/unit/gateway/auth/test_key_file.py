@@ -1,9 +1,11 @@
 """The file of keys: made, added to, cut down, and refused where it is something else."""
 
 import errno
+import fcntl
 import os
 import resource
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -136,3 +138,18 @@ def test_what_is_no_file_of_keys(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="line 1"):
         add_key(bad, ANN)
     assert bad.read_text() == "ann\n"
+
+
+def test_who_changes_the_file_waits_for_whoever_does(tmp_path: Path) -> None:
+    """A line that is added while the file is replaced would be gone with the old one."""
+    path = tmp_path / "keys"
+    add_key(path, ANN)
+    directory = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(directory, fcntl.LOCK_EX)
+    adding = threading.Thread(target=add_key, args=(path, BEN))
+    adding.start()
+    adding.join(0.2)
+    assert adding.is_alive()
+    os.close(directory)
+    adding.join()
+    assert read_keys(path).keys == (ANN, BEN)

@@ -50,3 +50,7 @@ def test_a_tag_for_the_log() -> None:
     assert caller(X_Client_Tag="kiosk 7").tag == "kiosk 7"
     assert caller("/v1/stream?client_tag=kiosk%207").tag == "kiosk 7"
     assert caller("/v1/stream?client_tag=a%0Ab" + "x" * 100).tag == "a?b" + "x" * 61
+
+
+def test_a_key_that_is_named_often_is_one() -> None:
+    assert caller(Sec_WebSocket_Protocol="token, bearer, token, bearer, token, k").keys == ("bearer", "token", "k")
