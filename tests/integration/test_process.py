@@ -5,10 +5,12 @@ import contextlib
 import json
 import resource
 import socket
+import struct
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from websockets.asyncio.client import connect
@@ -106,6 +108,25 @@ async def server_process(
         yield process, url, lines
         lines += [json.loads(line) for line in (await process.stderr.read()).splitlines()]
         await process.wait()
+
+
+async def test_who_asks_and_resets_the_connection_at_once_is_no_fault_of_ours() -> None:
+    upgrade = (
+        "GET /v1/stream HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: YWFhYWFhYWFhYWFhYWFhYQ==\r\n\r\n"
+    )
+    speech = 'POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Length: 18\r\n\r\n{"input": "hello"}'
+    async with server_process() as (process, url, lines):
+        port = urlsplit(url).port
+        for head in (upgrade, speech) * 30:
+            with socket.create_connection(("127.0.0.1", port)) as peer:
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                peer.sendall(head.encode())
+        async with connect_to(url) as client:
+            await client.send(wire.Open("a"))
+            await client.until(wire.Opened)
+        process.terminate()
+    assert [line for line in lines if line["level"] in ("error", "critical")] == []
 
 
 async def test_sigterm_ends_the_process_and_no_user_text_is_in_its_log() -> None:

@@ -68,6 +68,7 @@ class BoundedSocket(Connection):
             max_queue=MAX_QUEUED_FRAMES,
             write_limit=WRITE_LIMIT_BYTES,
         )
+        self.peer = ""  # its address, for the log
         # These three once it has asked.
         self.owner = NOBODY
         self.caller = ANYBODY
@@ -108,6 +109,7 @@ class BoundedSocket(Connection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self.peer = str(transport.get_extra_info("peername"))  # which nobody can tell once it has gone
         # The library's queue of frames would pause and resume the transport by itself.
         self.recv_messages.pause = self._hold_queue
         self.recv_messages.resume = self._release_queue

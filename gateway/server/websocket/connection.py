@@ -58,7 +58,7 @@ class Connection:
     async def run(self) -> None:
         """Returns when the socket is closed and its utterances are cancelled, or wait for its client to come back."""
         log = self.conversation.log
-        log.info("socket opened", peer=str(self._websocket.remote_address), owner=self._websocket.owner.address)
+        log.info("socket opened", peer=self._websocket.peer, owner=self._websocket.owner.address)
         self._websocket.on_trouble = self._meet_trouble
         self._websocket.on_held_up = lambda is_held_up: self.conversation.hold_up(is_held_up)
         self._websocket.on_text = self._take_at_once
