@@ -66,14 +66,14 @@ async def test_a_body_has_its_size() -> None:
 
 
 async def test_a_body_that_is_announced_too_large_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voicegate.gateway.server.http.bodies._DISCARDING_S", 0.05)
+    monkeypatch.setattr("voicegate.gateway.server.http.connection._DISCARDING_S", 0.05)
     async with stranger() as (peer, _):
         await peer.send(f"{HEAD}Content-Length: 99999999\r\n\r\n".encode())
         assert (await peer.read_to_end()).startswith(b"HTTP/1.1 413 ")
 
 
 async def test_a_body_without_end_is_refused_and_its_sender_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voicegate.gateway.server.http.bodies._DISCARDED_BYTES", 4 * MAX_BODY_BYTES)
+    monkeypatch.setattr("voicegate.gateway.server.http.connection._DISCARDED_BYTES", 4 * MAX_BODY_BYTES)
     async with stranger() as (peer, _):
         await peer.send(f"{HEAD}Transfer-Encoding: chunked\r\n\r\n".encode())
         num_sent = 0
@@ -134,3 +134,11 @@ async def test_two_lengths_are_one_too_many() -> None:
     async with serving() as served:
         for lines in ("Content-Length: 5\r\nContent-Length: 6", "Transfer-Encoding: gzip, chunked"):
             assert (await exchange(served.url, f"{HEAD}{lines}\r\n\r\nhello"))[0] in (400, 501)
+
+
+async def test_who_has_no_key_is_told_before_the_body_has_come() -> None:
+    async with serving(api_key="0123456789abcdef") as served, raw_connection(served.url) as peer:
+        await peer.send(f"{HEAD}Content-Length: 9000000\r\n\r\n".encode())
+        assert (await peer.read_to_end()).startswith(b"HTTP/1.1 401 ")
+        for _ in range(90):  # taken none the less: most clients look for an answer once they have sent all
+            await peer.send(bytes(100_000))

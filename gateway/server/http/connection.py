@@ -7,7 +7,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Final
+from typing import Final, cast
 
 import h11
 import uvicorn
@@ -24,6 +24,10 @@ from voicegate.gateway.session.stall import StallWatch
 _PIECE_BYTES: Final = 1024
 # Time in a row before others have their turn; a piece is not interrupted.
 _TURN_S: Final = 0.001
+# Of a body that nobody wants. Lower makes clients that send more lose the answer, which says why; higher lets them
+# send in vain for longer.
+_DISCARDED_BYTES: Final = 64 * 1024 * 1024
+_DISCARDING_S: Final = 5.0
 
 
 class HttpServer:
@@ -44,6 +48,15 @@ class HttpServer:
         self.write_stall_s = write_stall_s
 
 
+class _AnswersTransport:
+    """What uvicorn's answers use of a transport. Their end is not always that of the connection."""
+
+    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
+        self.write = transport.write
+        self.is_closing = transport.is_closing
+        self.close = close
+
+
 class HttpConnection(H11Protocol):
     """`visitor` is what the app is told of it: `request.state.visitor`."""
 
@@ -53,10 +66,12 @@ class HttpConnection(H11Protocol):
         self._on_departure = on_departure
         self._unread: deque[bytes] = deque()  # received, and not parsed
         self._reading_on: asyncio.Handle | None = None
+        self._num_discarded_bytes: int | None = None  # once the answer is out and the peer may still be sending
         self._cutting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
+        self._answers_transport = cast("asyncio.Transport", _AnswersTransport(transport, self._close))
         self._is_in_tls = transport.get_extra_info("sslcontext") is not None
         transport.set_write_buffer_limits(high=WRITE_LIMIT_BYTES)
         keep_kernel_buffer_small(transport)
@@ -80,7 +95,15 @@ class HttpConnection(H11Protocol):
         is_complete = self.conn.their_state in (h11.DONE, h11.MUST_CLOSE)
         return is_complete and self.scope["method"] in ("GET", "HEAD")
 
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self.cycle is not None:
+            self.cycle.transport = self._answers_transport
+
     def data_received(self, data: bytes) -> None:
+        if self._num_discarded_bytes is not None:
+            self._discard(len(data))
+            return
         self._unread += [data[start : start + _PIECE_BYTES] for start in range(0, len(data), _PIECE_BYTES)]
         if self._reading_on is None:
             self._parse_unread()
@@ -110,7 +133,6 @@ class HttpConnection(H11Protocol):
         self._watch.end()
 
     def on_response_complete(self) -> None:
-        super().on_response_complete()
         self._close()
 
     def send_400_response(self, msg: str) -> None:
@@ -120,6 +142,36 @@ class HttpConnection(H11Protocol):
         self._close()
 
     def _close(self) -> None:
+        """At the end of an answer, which uvicorn may tell twice."""
+        if self._num_discarded_bytes is not None:
+            return
+        if self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing():
+            self._discard_rest()
+        else:
+            self._end()
+
+    def _discard_rest(self) -> None:
+        """Unparsed, which costs least. A connection closed now would be reset, and that would overtake the answer."""
+        if self._reading_on is not None:
+            self._reading_on.cancel()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._cutting = self.loop.call_later(_DISCARDING_S, self._end)
+        self._num_discarded_bytes = 0
+        self._discard(sum(map(len, self._unread)))
+        self._unread.clear()
+        self.flow.resume_reading()
+        self.transport.resume_reading()
+
+    def _discard(self, num_bytes: int) -> None:
+        assert self._num_discarded_bytes is not None, "it has begun"
+        self._num_discarded_bytes += num_bytes
+        if self._num_discarded_bytes > _DISCARDED_BYTES:
+            self._end()
+
+    def _end(self) -> None:
         """Once the peer has taken the rest: of that little, all within the time of a stall."""
         self.transport.close()
+        if self._cutting is not None:
+            self._cutting.cancel()
         self._cutting = self.loop.call_later(self._write_stall_s, self.transport.abort)

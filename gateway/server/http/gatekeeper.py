@@ -19,7 +19,6 @@ from voicegate.gateway.server.entrance.callers import caller_of
 from voicegate.gateway.server.entrance.sites import Sites
 from voicegate.gateway.server.entrance.unreadable import SERVER
 from voicegate.gateway.server.http import pages_static
-from voicegate.gateway.server.http.bodies import Inbound
 from voicegate.gateway.server.http.pages import json, text
 from voicegate.gateway.server.http.vendors import UNAUTHORIZED_HEADERS, naming_headers, unauthorized_body
 from voicegate.gateway.server.http.visitor import note_key
@@ -58,13 +57,10 @@ class Gatekeeper:
         origins, hosts = headers.getlist("Origin"), headers.getlist("Host")
 
         scope["state"]["request_id"] = new_session_id()
-        inbound = Inbound(receive)
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self._meters.note_response(message["status"])
-                if _may_be_sending(scope["method"], message["status"], headers):
-                    await inbound.discard()
                 ours = MutableHeaders(scope=message)
                 ours.update({"Date": formatdate(usegmt=True), "Server": SERVER, "Connection": "close"})
                 for name, value in self._sites.cors_headers(origins, hosts).items():
@@ -73,7 +69,7 @@ class Gatekeeper:
 
         answer = self._answer(scope, headers, origins, hosts)
         with suppress(ClientDisconnect):  # in mid-body: nobody waits for an answer
-            await (self._app if answer is None else answer)(scope, inbound.receive, send_with_headers)
+            await (self._app if answer is None else answer)(scope, receive, send_with_headers)
 
     def _answer(self, scope: Scope, headers: Headers, origins: list[str], hosts: list[str]) -> Response | None:
         """To what does not reach the app."""
@@ -115,9 +111,3 @@ class Gatekeeper:
             # Nothing here lives in a header that a listed site should not be able to send.
             answer.headers["Access-Control-Allow-Headers"] = asked
         return answer
-
-
-def _may_be_sending(method: str, status: int, headers: Headers) -> bool:
-    """A body that nobody wants. Who expects to be asked for it (100-continue), or has sent nothing for long, is not."""
-    is_refused = status >= HTTPStatus.BAD_REQUEST and status != HTTPStatus.REQUEST_TIMEOUT
-    return method not in _READING and is_refused and "Expect" not in headers

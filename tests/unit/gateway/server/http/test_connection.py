@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.support.patience import PATIENCE_S
 from tests.unit.gateway.server.websocket.test_bounded_socket import StubTransport, turns
@@ -17,6 +17,11 @@ HEAD = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 class Transport(StubTransport):
     """With no addresses."""
+
+    has_ended = False
+
+    def write_eof(self) -> None:
+        self.has_ended = True
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return None if name in ("socket", "sockname", "peername") else super().get_extra_info(name, default)
@@ -43,12 +48,19 @@ class App:
         await send({"type": "http.response.body", "body": b"done"})
 
 
+async def refuse(_scope: Scope, _receive: Receive, send: Send) -> None:
+    headers = [(b"connection", b"close"), (b"content-length", b"2")]
+    await send({"type": "http.response.start", "status": 401, "headers": headers})
+    await send({"type": "http.response.body", "body": b"no"})
+
+
 class Peer:
-    def __init__(self) -> None:
+    def __init__(self, app: ASGIApp | None = None) -> None:
         self.app = App()
         self.transport = Transport()
         self.departures = 0
-        self.connection = HttpConnection(HttpServer(self.app, write_stall_s=0.01), None, on_departure=self._depart)
+        server = HttpServer(app or self.app, write_stall_s=0.01)
+        self.connection = HttpConnection(server, None, on_departure=self._depart)
         self.connection.connection_made(self.transport)
 
     def _depart(self) -> None:
@@ -71,6 +83,37 @@ async def test_a_body_in_tiny_chunks_is_read_in_turn_with_others(monkeypatch: py
     assert peer.app.body == b"x" * 10_000
     assert b"".join(peer.transport.written).startswith(b"HTTP/1.1 200 OK")
     assert peer.transport.is_closing()
+
+
+async def refused_peer(monkeypatch: pytest.MonkeyPatch) -> Peer:
+    """In mid-body, with its answer; nothing of what follows is parsed."""
+    peer = Peer(refuse)
+    peer.connection.data_received(HEAD)
+    peer.connection.data_received(b"1\r\nx\r\n" * 10_000)
+    await turns(10)
+    monkeypatch.setattr(peer.connection.conn, "receive_data", None)
+    assert b"".join(peer.transport.written).endswith(b"\r\n\r\nno")
+    assert (peer.transport.has_ended, peer.transport.is_reading, peer.transport.is_closing()) == (True, True, False)
+    return peer
+
+
+async def test_a_body_that_nobody_wants_is_thrown_away_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = await refused_peer(monkeypatch)
+    peer.connection.data_received(b"1\r\nx\r\n" * 10_000)
+    assert (peer.transport.is_reading, peer.transport.is_closing()) == (True, False)
+    assert not peer.connection.eof_received(), "the transport closes"
+
+
+async def test_a_body_that_nobody_wants_has_its_size_and_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voicegate.gateway.server.http.connection._DISCARDED_BYTES", 100_000)
+    peer = await refused_peer(monkeypatch)
+    peer.connection.data_received(bytes(100_000))
+    assert peer.transport.is_closing()
+    monkeypatch.setattr("voicegate.gateway.server.http.connection._DISCARDING_S", 0.01)
+    peer = await refused_peer(monkeypatch)
+    async with asyncio.timeout(PATIENCE_S):
+        while not peer.transport.is_closing():
+            await turns(1)
 
 
 async def test_who_goes_in_mid_body_is_gone() -> None:
