@@ -17,13 +17,12 @@ from uvicorn.server import ServerState
 
 from voicegate.gateway.server.entrance.reception import MAX_HEAD_BYTES, NO_REQUEST
 from voicegate.gateway.server.entrance.unreadable import plain_answer
+from voicegate.gateway.server.http.turns import Turns
 from voicegate.gateway.server.peer_watch import WRITE_LIMIT_BYTES, PeerWatch, keep_kernel_buffer_small
 from voicegate.gateway.session.stall import StallWatch
 
 # Parsed at a time: up to 170 of the smallest chunks of a body. Lower costs large bodies more calls.
 _PIECE_BYTES: Final = 1024
-# Time in a row before others have their turn; a piece is not interrupted.
-_TURN_S: Final = 0.001
 # Of a body that nobody wants. Lower makes clients that send more lose the answer, which says why; higher lets them
 # send in vain for longer.
 _DISCARDED_BYTES: Final = 64 * 1024 * 1024
@@ -46,6 +45,7 @@ class HttpServer:
         self.config.load()
         self.state = ServerState()
         self.write_stall_s = write_stall_s
+        self.turns = Turns()
 
 
 class _AnswersTransport:
@@ -65,7 +65,8 @@ class HttpConnection(H11Protocol):
         self._write_stall_s = server.write_stall_s
         self._on_departure = on_departure
         self._unread: deque[bytes] = deque()  # received, and not parsed
-        self._reading_on: asyncio.Handle | None = None
+        self._turns = server.turns
+        self._waits_for_turn = False
         self._num_discarded_bytes: int | None = None  # once the answer is out and the peer may still be sending
         self._cutting: asyncio.TimerHandle | None = None
 
@@ -79,9 +80,8 @@ class HttpConnection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._watch.end()
-        for handle in (self._reading_on, self._cutting):
-            if handle is not None:
-                handle.cancel()
+        if self._cutting is not None:
+            self._cutting.cancel()
         self._unread.clear()
         super().connection_lost(exc)
         self._on_departure()
@@ -105,24 +105,26 @@ class HttpConnection(H11Protocol):
             self._discard(len(data))
             return
         self._unread += [data[start : start + _PIECE_BYTES] for start in range(0, len(data), _PIECE_BYTES)]
-        if self._reading_on is None:
-            self._parse_unread()
+        while self._unread and self.cycle is None:  # no head waits behind the bodies of others
+            super().data_received(self._unread.popleft())
+            if self.transport.is_closing():
+                return
+        if self._unread:
+            self.transport.pause_reading()  # even while it waits: uvicorn may have resumed it
+            if not self._waits_for_turn:
+                self._waits_for_turn = True
+                self._turns.join(self._parse_unread)
 
-    def _parse_unread(self) -> None:
+    def _parse_unread(self, over_s: float) -> bool:
         """Until there is no more, or the turn is over: a body in chunks of a byte takes a second to parse."""
-        self._reading_on = None
-        turn_over_s = self.loop.time() + _TURN_S
         while self._unread:
             super().data_received(self._unread.popleft())
-            if self.loop.time() >= turn_over_s:
+            if self.loop.time() >= over_s:
                 break
-        if self.transport.is_closing():
-            return
-        if self._unread:
-            self.transport.pause_reading()
-            self._reading_on = self.loop.call_soon(self._parse_unread)
-        elif not self.flow.read_paused:
+        self._waits_for_turn = bool(self._unread) and not self.transport.is_closing()
+        if not (self._waits_for_turn or self.transport.is_closing() or self.flow.read_paused):
             self.transport.resume_reading()
+        return self._waits_for_turn
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -152,8 +154,6 @@ class HttpConnection(H11Protocol):
 
     def _discard_rest(self) -> None:
         """Unparsed, which costs least. A connection closed now would be reset, and that would overtake the answer."""
-        if self._reading_on is not None:
-            self._reading_on.cancel()
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self._cutting = self.loop.call_later(_DISCARDING_S, self._end)
