@@ -255,6 +255,10 @@ class Overloaded(EngineError):
         self.retry_after_ms = retry_after_ms
 
 
+class VoiceOverloaded(Overloaded):
+    """There is room, but not where this voice is: who asks for another need not wait."""
+
+
 class EngineStopped(EngineError):
     pass
 

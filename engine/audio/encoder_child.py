@@ -176,7 +176,9 @@ class EncoderChild:
 
     def _take(self, status: int, number: int, num_samples: int, body: bytes) -> None:
         if status == Status.READY:
-            self._is_ready = True
+            with self._lock:
+                self._is_ready = True
+                self._num_heard += 1  # from here on it has less time, of which none is over
             self._on_change(self)
             return
         has_failed = status == Status.FAILED

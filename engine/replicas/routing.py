@@ -26,6 +26,7 @@ from voicegate.engine.interface import (
     UtteranceId,
     UtteranceRequest,
     VoiceInfo,
+    VoiceOverloaded,
     check_new_voice,
     check_removable,
 )
@@ -140,6 +141,10 @@ class RoutingEngine:
         able = [replica for replica in self._serving if request.voice in replica.voices]
         chosen = choose((number, replica.load) for number, replica in enumerate(able))
         if chosen is None:
+            if self.room:
+                raise VoiceOverloaded(
+                    f"no engine process that has the voice {request.voice} has room; try again shortly"
+                )
             raise Overloaded("no engine process has room; try again shortly")
         self._live[request.utterance_id] = (able[chosen], 0)
         able[chosen].submit(request)

@@ -52,13 +52,15 @@ class Reloading:
         else:
             log.warning("keys are read again, none is left: nobody is let in", file=str(self._config.api_keys_file))
         for guest in self._guests:
-            self._admit_again(guest.conversation)
+            self.admit_again(guest.conversation)
         for sitting in self._resumption.absent:
-            if not self._admit_again(sitting.conversation):
+            if not self.admit_again(sitting.conversation):
                 self._resumption.end(sitting)
 
-    def _admit_again(self, conversation: Conversation) -> bool:
-        """False: not. Where keys are asked for."""
+    def admit_again(self, conversation: Conversation) -> bool:
+        """With its key as it is now; False: it is none any more."""
+        if not self._access.asks_for_keys:
+            return True
         key = self._access.current(conversation.owner.key)
         if key is None:
             conversation.revoke()

@@ -108,13 +108,14 @@ class Gateway:
             takes_voices=config.enrolment,
             max_voices=config.max_voices,
         )
-        seating = Seating(stage, self._resumption, lambda: self._info_now)
+        seating = Seating(stage, self._resumption, lambda: self._info_now, on_seated=self._catch_up)
         self._listener = Listener(
             config, self.quotas, stage, certificate=certificate_of(config), serve_socket=seating.serve
         )
         self._reloading = Reloading(config, stage, self._listener, self._resumption)
         self._agent = Agent(self._status)
         self._phase = Phase.WARMING_UP
+        self._drain_until_s: float | None = None  # once it drains
         self._info: EngineInfo | None = None
         self.is_engine_left = False
         self.url = ""  # of the stream, once it listens
@@ -253,6 +254,13 @@ class Gateway:
         present = [guest.conversation for guest in self.guests]
         return [*present, *(sitting.conversation for sitting in self._resumption.absent)]
 
+    def _catch_up(self, conversation: Conversation) -> None:
+        """Between its handshake and its seat it was no guest: keys were read again, or a drain begun, without it."""
+        self._reloading.admit_again(conversation)
+        if self._drain_until_s is not None:
+            rest_s = max(0.0, self._drain_until_s - asyncio.get_running_loop().time())
+            conversation.drain(deadline_ms=round(rest_s * 1000))
+
     def reload(self) -> None:
         """Read the files that may change while it runs; a bad one changes nothing."""
         self._reloading.read_again()
@@ -284,6 +292,7 @@ class Gateway:
         finishing_s = max(0.0, self._config.drain_s - CLOSING_S - _LAST_WAIT_S)
         log.info("draining", guests=len(self.guests), absent=len(self._resumption.absent), finishing_s=finishing_s)
         self._resumption.close()
+        self._drain_until_s = asyncio.get_running_loop().time() + finishing_s
         for guest in self.guests:
             guest.conversation.drain(deadline_ms=round(finishing_s * 1000))
         if not await self.guests.wait_until_empty(finishing_s):

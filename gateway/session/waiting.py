@@ -1,5 +1,6 @@
 """Who waits for room in the engine, in which order, and for how long. Pure: time is an argument."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,9 +38,9 @@ class WaitingLine:
     def is_full(self) -> bool:
         return len(self) >= self.limits.num_waiting or not self.limits.wait_s
 
-    @property
-    def first(self) -> UtteranceId | None:
-        return next(iter(self._joined_s), None)
+    def __iter__(self) -> Iterator[UtteranceId]:
+        """In the order in which they came; it may change meanwhile."""
+        return iter(list(self._joined_s))
 
     def join(self, utterance_id: UtteranceId, now_s: float) -> None:
         self._joined_s[utterance_id] = now_s
@@ -49,8 +50,8 @@ class WaitingLine:
 
     @property
     def next_deadline_s(self) -> float | None:
-        first = self.first
-        return None if first is None else self._joined_s[first] + self.limits.wait_s
+        first_s = next(iter(self._joined_s.values()), None)
+        return None if first_s is None else first_s + self.limits.wait_s
 
     def take_expired(self, now_s: float) -> list[UtteranceId]:
         """Those whose time is over, who wait no longer."""
@@ -62,7 +63,7 @@ class WaitingLine:
     def note_end(self, now_s: float) -> None:
         """An utterance has ended, so there may be room."""
         if self._last_end_s is not None:
-            interval_s = now_s - self._last_end_s
+            interval_s = min(now_s - self._last_end_s, _MAX_RETRY_MS / 1000)  # a quiet night is one of many, not all
             before = interval_s if self._mean_interval_s is None else self._mean_interval_s
             self._mean_interval_s = before + _NEWS_WEIGHT * (interval_s - before)
         self._last_end_s = now_s

@@ -30,6 +30,7 @@ from voicegate.gateway.auth.key_file import add_key, remove_key
 from voicegate.gateway.auth.keyring import Allowance, Key, digest_of
 from voicegate.gateway.cli import main
 from voicegate.gateway.server.errors import GatewayError
+from voicegate.gateway.server.websocket.bounded_socket import BoundedSocket
 from voicegate.protocol import messages as wire
 from voicegate.protocol.messages import SUBPROTOCOL
 
@@ -357,6 +358,25 @@ async def test_what_a_key_may_hold_is_not_undone_by_a_socket_from_before(key_fil
             assert (await other.until(wire.Opened)).context == "a"
             assert (await other.until(wire.Error)).context == "b"
             await other.leave()
+
+
+async def test_a_key_that_is_taken_back_as_its_socket_is_let_in(
+    key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it has its seat, where those are looked for who hold such a key."""
+    async with running(FakeEngine(), api_keys_file=key_file) as run:
+        await run.gateway.settled.wait()
+        begin = run.gateway._listener._begin
+
+        def begin_and_reload(websocket: BoundedSocket) -> None:
+            begin(websocket)
+            remove_key(key_file, "ann")
+            run.gateway.reload()
+
+        monkeypatch.setattr(run.gateway._listener, "_begin", begin_and_reload)
+        async with connect_to(run.gateway.url, additional_headers=BEARER) as client:
+            assert (await client.until(wire.Error)).code == "unauthorized"
+            assert await closed_with(client) == 1008
 
 
 # --- tokens -----------------------------------------------------------------------------------------------

@@ -5,7 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from voicegate.engine.interface import Engine, EngineError, Overloaded, UtteranceId, UtteranceRequest
+from voicegate.engine.interface import (
+    Engine,
+    EngineError,
+    Overloaded,
+    UtteranceId,
+    UtteranceRequest,
+    VoiceOverloaded,
+)
 from voicegate.gateway.server.alarm import Alarm
 from voicegate.gateway.session.waiting import WaitingLimits, WaitingLine
 
@@ -29,6 +36,9 @@ class Admission:
         self._engine = engine
         self._line = WaitingLine(limits)
         self._waiting: dict[UtteranceId, _Waiting] = {}
+        self._short_voices: set[str] = (
+            set()
+        )  # for which there was no room when it was last asked for, and else there was
         self._asking = Alarm()
         self.trouble: str | None = None  # for which everybody is refused, as long as it is there
 
@@ -50,7 +60,7 @@ class Admission:
         if self.trouble is not None:
             answer(Overloaded(f"{self.trouble}; try another server", retry_after_ms=_TROUBLE_RETRY_MS))
             return
-        if self._line.first is None:
+        if self._waits_for_nobody(request.voice):
             error = self._try(request)
             if not isinstance(error, Overloaded) or self._line.is_full:
                 answer(self._honest(error))
@@ -76,18 +86,35 @@ class Admission:
     def _try(self, request: UtteranceRequest) -> EngineError | None:
         try:
             self._engine.submit(request)
+        except VoiceOverloaded as error:
+            self._short_voices.add(request.voice)
+            return error
         except EngineError as error:
             return error
         return None
 
+    def _waits_for_nobody(self, voice: str) -> bool:
+        """Whether all who came before wait for room that is of no use to this one."""
+        if voice in self._short_voices:
+            return not self._waiting
+        return all(waiting.request.voice in self._short_voices for waiting in self._waiting.values())
+
     def _ask(self) -> None:
-        """For those who wait, in turn, until there is no room; then send away those whose time is over."""
-        while (first := self._line.first) is not None:
-            waiting = self._waiting[first]
+        """For those who wait, in turn, until there is no room; then send away those whose time is over.
+
+        Where there is some, but not for a voice, those who wait for others are asked for.
+        """
+        self._short_voices.clear()
+        for utterance_id in self._line:
+            waiting = self._waiting.get(utterance_id)  # an answer may end others' waiting
+            if waiting is None or waiting.request.voice in self._short_voices:
+                continue
             error = self._try(waiting.request)
+            if isinstance(error, VoiceOverloaded):
+                continue
             if isinstance(error, Overloaded):
                 break
-            self.withdraw(first)
+            self.withdraw(utterance_id)
             waiting.answer(error)
         for utterance_id in self._line.take_expired(_now_s()):
             text = f"no room within {self._line.limits.wait_s:g} s; try again later"

@@ -111,6 +111,7 @@ class Connection:
     def dismiss(self) -> None:
         """Its client is on another socket."""
         self._is_dismissed = True
+        self._websocket.on_trouble = lambda _: self.abort()
         self._websocket.on_held_up(False)
         self._let_go()
         for task in self._tasks:

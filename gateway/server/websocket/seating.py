@@ -1,5 +1,6 @@
 """Gives each socket that is let in a conversation, in the protocol of the path by which it came, and serves it."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -16,14 +17,22 @@ from voicegate.protocol.dialects.catalogue import find_dialect
 
 
 class Seating:
-    def __init__(self, stage: Stage, resumption: Resumption, info: Callable[[], EngineInfo | None]) -> None:
-        """`info`: None until the engine is ready."""
+    def __init__(
+        self,
+        stage: Stage,
+        resumption: Resumption,
+        info: Callable[[], EngineInfo | None],
+        *,
+        on_seated: Callable[[Conversation], None],
+    ) -> None:
+        """`info`: None until the engine is ready. `on_seated` tells it what others were told meanwhile."""
         self._services = stage.services
         self._dialect_services = replace(stage.services, limits=stage.services.limits.of_a_dialect())
         self._guests = stage.guests
         self._voice_names = stage.voice_names
         self._resumption = resumption
         self._info = info
+        self._on_seated = on_seated
 
     async def serve(self, websocket: BoundedSocket) -> None:
         info = self._info()
@@ -50,6 +59,8 @@ class Seating:
         connection = Connection(websocket, sitting, self._resumption)
         self._services.meters.note_socket()
         with self._guests.present(connection):
+            # Behind its greeting.
+            asyncio.get_running_loop().call_soon(self._on_seated, connection.conversation)
             await connection.run()
 
     def _find_voice(self, name: str) -> str | None:

@@ -12,18 +12,18 @@ A, B, C = (UtteranceId(name) for name in "abc")
 
 def test_first_come_first_served() -> None:
     line = WaitingLine(WaitingLimits(num_waiting=2, wait_s=1.0))
-    assert line.first is None
+    assert list(line) == []
     assert line.next_deadline_s is None
     line.join(A, 10.0)
     assert not line.is_full
     line.join(B, 10.5)
     assert line.is_full
-    assert (line.first, line.next_deadline_s, len(line)) == (A, 11.0, 2)
+    assert (next(iter(line)), line.next_deadline_s, len(line)) == (A, 11.0, 2)
     line.leave(A)
-    assert (line.first, line.next_deadline_s, len(line)) == (B, 11.5, 1)
+    assert (next(iter(line)), line.next_deadline_s, len(line)) == (B, 11.5, 1)
     line.leave(A)  # nothing happens twice
     line.leave(B)
-    assert line.first is None
+    assert list(line) == []
 
 
 def test_nobody_waits_for_longer() -> None:
@@ -54,3 +54,13 @@ def test_room_is_promised_at_the_rate_at_which_others_end() -> None:
     for n in range(100):
         line.note_end(200.0 + n * 60.0)
     assert line.retry_after_ms() == 10_000
+
+
+def test_a_quiet_night_is_one_interval_of_many() -> None:
+    line = WaitingLine(WaitingLimits())
+    line.note_end(0.0)
+    now_s = 8 * 3600.0
+    for _ in range(12):
+        line.note_end(now_s)
+        now_s += 0.1
+    assert line.retry_after_ms() < 1500

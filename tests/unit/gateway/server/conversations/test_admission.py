@@ -14,6 +14,7 @@ from voicegate.engine.interface import (
     UnknownVoice,
     UtteranceId,
     UtteranceRequest,
+    VoiceOverloaded,
 )
 from voicegate.gateway.server.conversations.admission import Admission
 from voicegate.gateway.session.waiting import WaitingLimits
@@ -139,3 +140,33 @@ async def test_an_engine_that_stops_answers_all(engine: FakeEngine) -> None:
     await engine.close()
     assert isinstance(await desk.until_answered("b"), EngineStopped)
     assert isinstance(await desk.until_answered("c"), EngineStopped)
+
+
+class ShortOfDrones(FakeEngine):
+    """Room for all, but for one voice none."""
+
+    is_short = True
+
+    def submit(self, request: UtteranceRequest) -> None:
+        if request.voice == "drone" and self.is_short:
+            raise VoiceOverloaded("no engine process that has the voice drone has room")
+        super().submit(request)
+
+
+async def test_who_waits_for_a_voice_without_room_holds_up_nobody_else() -> None:
+    engine = ShortOfDrones()
+    await engine.start()
+    desk = Desk(engine, WaitingLimits(num_waiting=3, wait_s=60.0))
+    for name in ("a", "b"):
+        desk.ask(name, "drone")
+    desk.ask("c", "hum")
+    assert (desk.answers["a"], desk.answers["b"], desk.answers["c"]) == ([], [], [None])
+    desk.ask("d", "drone")
+    desk.ask("e", "hum")
+    assert (desk.answers["d"], desk.answers["e"]) == ([], [None]), "a full line of others is none of theirs"
+    desk.ask("f", "drone")
+    assert isinstance(desk.answers["f"][0], Overloaded)
+    engine.is_short = False
+    desk.admission.note_end()
+    assert [desk.answers[name] for name in "abd"] == [[None]] * 3
+    await engine.close()
