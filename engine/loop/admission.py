@@ -29,6 +29,7 @@ class Admission:
         """
         num_releases = self._pipeline.num_releases
         is_open = not self._roster.is_room_short or num_releases - self._num_releases >= self._group_size
+        is_open = is_open or not self._pipeline.num_active  # then nobody's end would make room
         if is_open:
             self._num_releases = num_releases
         for _, utterance, clause in self._roster.waiting(now_s, only_pressing=not is_open):

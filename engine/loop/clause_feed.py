@@ -212,6 +212,7 @@ class ClauseFeed:
         self._give(clause, pending[: lengths.read], words, num_letters=num_letters)
         clause.num_sayable_letters = spoken_letters(said)
         clause.num_open_chars = lengths.read - num_said
+        self._segmenter.keep(num_said)
         return clause
 
     def _give(self, clause: Clause, text: str, words: str, *, num_letters: int) -> None:

@@ -216,11 +216,12 @@ class EngineCore:
             return Decision(wake_at_s=self._roster.next_alarm_s(now_s))
         due = self._roster.due(now_s)
         decision = decide(due, self._limits, intake)
+        # What an LLM is at work on takes room, and makes none: while it goes on nobody would be heard.
+        is_stuck = due.has_blocks and not (decision.holds_flow or self._pipeline.token2wav.is_busy)
+        if is_stuck and (decision.is_idle or not due.has_blocks_of(intake.num_blocks)):
+            return None
         if not decision.is_idle:
             return decision
-        # What an LLM is at work on takes room, and makes none.
-        if due.has_blocks and not (decision.holds_flow or self._pipeline.token2wav.is_busy):
-            return None
         return Decision(wake_at_s=self._roster.next_alarm_s(now_s))
 
     def _launch(self, decision: Decision) -> None:

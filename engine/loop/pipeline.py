@@ -362,3 +362,7 @@ class Pipeline:
                 flow.finish()
                 if flow.is_exhausted:
                     clause.state = ClauseState.SPOKEN
+            else:  # it was set aside
+                self.num_releases += 1  # of a slot, which is room, too
+                if not clause.tokens:
+                    clause.state = ClauseState.SPOKEN

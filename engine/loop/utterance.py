@@ -136,13 +136,18 @@ class Utterance:
 
     def read(self, now_s: float) -> None:
         """One bite, of bounded work."""
-        num_clauses = len(self.clauses)
+        num_clauses, num_complete = len(self.clauses), self._num_complete
         self.feed.read()
-        if len(self.clauses) > num_clauses:
+        if len(self.clauses) > num_clauses or self._num_complete > num_complete:
             self._buffered_since_s = self._last_text_s  # what is left has hardly come before
         is_vain = self.feed.has_unread and len(self.clauses) == num_clauses
         self.num_vain_bites = self.num_vain_bites + 1 if is_vain else 0
         self._has_read(now_s)
+
+    @property
+    def _num_complete(self) -> int:
+        """A sentence that grew ends where it is, and adds no clause."""
+        return sum(clause.is_text_complete for clause in self.clauses)
 
     def stall(self, now_s: float) -> None:
         """Say what has waited for more too long; once."""

@@ -87,6 +87,11 @@ class Due:
     def has_blocks(self) -> bool:
         return bool(self.unheard.ready or self.heard.ready)
 
+    def has_blocks_of(self, num_blocks: int) -> bool:
+        """Whether one of them fits into so much of the flow's memory."""
+        sides = (self.unheard, self.heard)
+        return any(view.num_blocks <= num_blocks for side in sides for _, view in side.ready.values())
+
     def put(self, view: StreamView, rank: Rank) -> None:
         """In place of what it was; there is work of it, and that is due."""
         self.drop(view.key)

@@ -74,6 +74,10 @@ class ClauseCutter:
                 return None
         return None
 
+    def keep(self, length: int) -> None:
+        """So much of the text is in one span with what follows: it may have been said already."""
+        self._kept = length
+
     def restart(self, text: str) -> None:
         """All of `text` leaves now, whatever was undecided about it."""
         self._leave(text, self._line)
@@ -93,6 +97,7 @@ class ClauseCutter:
         self._word_opens_line = False
         self._wait: Ending | _After | None = None
         self._letters_end: _Cut | None = None  # behind "U.S. "
+        self._kept = 0
         self._mark: _Cut | None = None  # behind the last clause mark
         self._gap: _Cut | None = None  # behind the last whitespace
 
@@ -280,8 +285,9 @@ class ClauseCutter:
 
     def _forced_cut(self, text: str) -> _Cut | None:
         # A clause mark near the start would leave nearly all of it to be forced again.
-        if self._mark is not None and self._mark.num_letters * 4 >= self._max_letters:
-            return self._mark
+        mark = self._mark
+        if mark is not None and mark.num_letters * 4 >= self._max_letters and mark.at >= self._kept:
+            return mark
         if self._gap is not None:
             return self._gap
         if self._pos == len(text):  # what comes next may be a mark on the last letter

@@ -96,6 +96,7 @@ class Segmenter:
         self._pending = ""
         self._is_code = False  # `_pending` is
         self._offset = 0  # of `_pending` in all text pushed
+        self._num_kept = 0  # of `_pending`, which go together
 
     @property
     def pending(self) -> str:
@@ -111,6 +112,12 @@ class Segmenter:
     def pending_start(self) -> int:
         """Of `pending`, in all text pushed."""
         return self._offset
+
+    def keep(self, num_chars: int) -> None:
+        """So much of what is pending may have been said already: it stays in one span, whatever follows."""
+        self._num_kept = num_chars
+        if isinstance(self._cutter, ClauseCutter):
+            self._cutter.keep(num_chars)
 
     def push(self, text: str) -> list[TextSpan]:
         """Take text of any size; return the spans that it decides."""
@@ -135,7 +142,7 @@ class Segmenter:
         a link, a formula or a tag that may go on waits, and so does the last word until a blank or a mark ends it.
         Nothing of fenced code, nor of the start of a line that may be a fence.
         """
-        length = 0 if self._is_code else finished_length(self._pending)
+        length = 0 if self._is_code else max(finished_length(self._pending), self._num_kept)
         if not length:
             return []
         self._cutter.restart(self._pending[:length])
@@ -184,4 +191,5 @@ class Segmenter:
         span = TextSpan(self._pending[:length], self._offset, self._offset + length, self._is_code)
         self._pending = self._pending[length:]
         self._offset += length
+        self._num_kept = 0
         return span

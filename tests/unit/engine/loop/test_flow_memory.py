@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -11,6 +12,7 @@ from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from tests.support.word_times import words_in_time
 from voicegate.engine.interface import Done, Failed, SpeakingMode, UtteranceId
+from voicegate.engine.llm.backend import SequenceOutput
 from voicegate.engine.loop.clause import ClauseState
 from voicegate.engine.policy.scheduler import Decision
 
@@ -125,3 +127,58 @@ def test_room_is_made_as_often_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(engine.core, "_make_room", made.append)
     assert engine.core.step().is_idle
     assert len(made) == 2 * sys.getrecursionlimit()
+
+
+def test_who_is_heard_does_not_wait_for_an_llm_that_makes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All memory is taken and nobody's block fits: one makes way at once, whatever passes are under way."""
+    config = replace(CONFIG, lead_ms=3_600_000, expected_tokens_per_text_token=1, max_active_clauses=4)
+    engine = HandDrivenEngine(config, hollow(num_slots=4, num_blocks=9).stages)
+    core = engine.core
+    make_room, made = core._make_room, []
+
+    def noted(now_s: float) -> None:
+        made.append(now_s)
+        make_room(now_s)
+
+    monkeypatch.setattr(core, "_make_room", noted)
+    for number in range(4):
+        utterance_id = engine.submit(f"u{number}", seed=number)
+        core.push_text(utterance_id, f"{LONG}, and the harbour behind the old town, where they all go. ")
+        core.end_text(utterance_id)
+    while core.num_live:
+        is_blocked = bool(core._roster._due.has_blocks) and not core._pipeline.intake.num_blocks
+        num_before, decision = len(made), core.step()
+        engine.now_s += 0.001
+        if is_blocked and decision.flow is None and decision.llm is not None:
+            assert len(made) > num_before or core._pipeline.token2wav.is_busy
+    assert made
+
+
+def test_a_clause_that_is_set_aside_and_has_nothing_to_say_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    mute: set[int] = set()
+    step = hollow_stages.HollowRunner._step
+
+    def may_be_mute(self: Any, sequence_id: Any, *args: Any) -> SequenceOutput:
+        if sequence_id not in mute:
+            return step(self, sequence_id, *args)
+        self.abort(sequence_id)
+        return SequenceOutput(sequence_id, (), is_final=True)
+
+    monkeypatch.setattr(hollow_stages.HollowRunner, "_step", may_be_mute)
+    models = hollow(num_slots=4, num_blocks=200)
+    free, engine = models.held, HandDrivenEngine(CONFIG, models.stages)
+    core, utterance_id = engine.core, engine.submit("u")
+    core.push_text(utterance_id, f"{SIXTEEN}. {SIXTEEN}. ")
+    core.end_text(utterance_id)
+    (utterance,) = core._roster
+    while len(utterance.clauses) < 2 or (llm_pass := utterance.clauses[1].llm_pass) is None:
+        assert engine.step()
+    mute.add(llm_pass.sequence_id)
+    core._change(utterance, core._speaking.set_aside)
+    with monkeypatch.context() as others_need_it:
+        others_need_it.setattr(core._pipeline, "can_start", lambda _: False)
+        while utterance.clauses[1].llm_pass is not None:
+            engine.step()
+    engine.run()
+    assert isinstance(engine.heard[utterance_id].end, Done)
+    assert models.held == free

@@ -1,0 +1,40 @@
+"""A sentence that is spoken while it grows: what was said of it is in its clause, however long it becomes."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from tests.support.hollow_stages import hollow
+from tests.support.tiny_engine import CONFIG, HandDrivenEngine
+from voicegate.engine.interface import Done, SpeakingMode
+
+pytestmark = pytest.mark.unit
+
+# With a comma at which it would be cut, where nothing was said of it yet.
+LONG = (
+    "After the meeting ended late on a Tuesday evening in the small town, the committee members who had travelled"
+    " from all over the country to discuss the proposal decided that it would be better to postpone the final decision"
+    " until the next meeting which is planned for the second half of the coming year and will take place online."
+)
+
+
+def spoken_ms(words_per_s: float) -> int:
+    engine = HandDrivenEngine(replace(CONFIG, lead_ms=3000, stall_ms=350), stages=hollow().stages)
+    utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
+    words = re.findall(r"\S+\s*", LONG)
+    num_written = 0
+    while (end := engine.heard[utterance_id].end) is None:
+        while num_written < len(words) and engine.now_s >= num_written / words_per_s:
+            engine.core.push_text(utterance_id, words[num_written])
+            num_written += 1
+            if num_written == len(words):
+                engine.core.end_text(utterance_id)
+        engine.step()
+    assert isinstance(end, Done)
+    return end.audio_ms
+
+
+@pytest.mark.parametrize("words_per_s", [10, 5, 3])
+def test_nothing_of_it_is_said_twice(words_per_s: float) -> None:
+    assert spoken_ms(words_per_s) < spoken_ms(1000) + 500
