@@ -38,7 +38,7 @@ class StubTransport:
 class StubWebsocket:
     """Takes every frame, and says that it went out as often as `may_send` is released."""
 
-    remote_address = ("test", 1)
+    peer = "test"
     state = State.OPEN
     close_code: int | None = None
     num_held_bytes = 0
