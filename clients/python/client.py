@@ -104,7 +104,7 @@ class Gate:
         self._is_closed = True
         if self._connecting is not None:
             self._connecting.cancel()
-        links = [*self._retired, *([] if self._link is None else [self._link])]
+        links = self._links
         self._retired.clear()
         await asyncio.gather(*(link.close() for link in links))
 
@@ -162,12 +162,15 @@ class Gate:
             pronunciations=dict(options.get("pronunciations", {})),
         )
 
+    @property
+    def _links(self) -> list[Link]:
+        return [*self._retired, *([] if self._link is None else [self._link])]
+
     def _unused_id(self) -> str:
-        links = [*self._retired, *([] if self._link is None else [self._link])]
         while True:
             context_id = f"c{self._num_contexts}"
             self._num_contexts += 1
-            if not any(link.has(context_id) for link in links):
+            if not any(link.has(context_id) for link in self._links):
                 return context_id
 
     async def _usable_link(self) -> Link:
@@ -257,12 +260,10 @@ async def feed(context: Context, text: Text) -> None:
             async for piece in text:
                 await context.say(piece or "")  # pieces of an answer may be none
         await context.end()
-    except asyncio.CancelledError as error:
+    except BaseException as error:
         context.abandon()
         task = asyncio.current_task()
-        if task is not None and task.cancelling() > 0:
-            raise
-        raise ContextFailed("text_cancelled", "whoever writes the text was cancelled") from error
-    except BaseException:
-        context.abandon()
+        is_ours = task is not None and task.cancelling() > 0
+        if isinstance(error, asyncio.CancelledError) and not is_ours:
+            raise ContextFailed("text_cancelled", "whoever writes the text was cancelled") from error
         raise

@@ -28,8 +28,9 @@ class Admission:
         is about to run dry does not wait for company.
         """
         num_releases = self._pipeline.num_releases
-        is_open = not self._roster.is_room_short or num_releases - self._num_releases >= self._group_size
-        is_open = is_open or not self._pipeline.num_active  # then nobody's end would make room
+        has_company = num_releases - self._num_releases >= self._group_size
+        # Where nobody is active nobody's end would make room.
+        is_open = has_company or not (self._roster.is_room_short and self._pipeline.num_active)
         if is_open:
             self._num_releases = num_releases
         for _, utterance, clause in self._roster.waiting(now_s, only_pressing=not is_open):

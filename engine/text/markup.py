@@ -101,8 +101,7 @@ def _tag(match: re.Match[str]) -> str:
     if _ELEMENT.fullmatch(name):
         return match[0] if is_glued and rest and not has_attributes else " "  # "a<b and c>d" compares
     is_name = bool(rest) or is_glued or "-" in name  # of what stands there: your key, String, your-key
-    if _PLACEHOLDER.fullmatch(name) and f"</{name}>" not in match.string:
-        is_name = True
+    is_name = is_name or (_PLACEHOLDER.fullmatch(name) is not None and f"</{name}>" not in match.string)
     if match["slash"] or has_attributes or not is_name:
         return " "
     return f" {name.replace('-', ' ')} {rest} "

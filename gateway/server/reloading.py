@@ -24,13 +24,8 @@ class Reloading:
         self._listener = listener
         self._resumption = resumption
 
-    @property
-    def is_needed(self) -> bool:
-        """Whether there is any such file."""
-        return self._config.has_files_to_read_again
-
     def read_again(self) -> None:
-        if not self.is_needed:
+        if not self._config.has_files_to_read_again:
             log.info("nothing to read again: no file of keys or pronunciations, and no certificate")
             return
         self._read_keys()

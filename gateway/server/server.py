@@ -143,7 +143,7 @@ class Gateway:
         loop.add_signal_handler(signal.SIGINT, interrupt)
         loop.add_signal_handler(signal.SIGTERM, stop.set)
         # Where there is nothing to read again it can only mean that the terminal has closed, if there is one.
-        is_end = not self._reloading.is_needed and os.isatty(0)
+        is_end = not self._config.has_files_to_read_again and os.isatty(0)
         loop.add_signal_handler(signal.SIGHUP, stop.set if is_end else self.reload)
         if num_held_hangups() and not is_end:
             self.reload()

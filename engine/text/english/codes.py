@@ -61,8 +61,10 @@ PLACES: Final = any_of(
 )
 
 
+# Behind these a star is a telephone's key.
+PRESS: Final = "[Pp]ress|[Hh]it|[Dd]ial|[Pp]ush"
 _STAR_KEY: Final = re.compile(
-    r"\b(?P<name>(?:[Pp]ress|[Hh]it|[Dd]ial|[Pp]ush|or)(?: the)?) (?P<quote>[\"'`]?)\*(?P<digits>\d{0,4})(?P=quote)"
+    rf"\b(?P<name>(?:{PRESS}|or)(?: the)?) (?P<quote>[\"'`]?)\*(?P<digits>\d{{0,4}})(?P=quote)"
     r"(?=[ .,;]|\Z)(?! ?\*)"
 )
 _SIDES: Final = {"N": "north", "S": "south", "E": "east", "W": "west"}

@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from voicegate.engine.text.english.abbreviations import STATES
-from voicegate.engine.text.english.codes import CALL, CODE_END, CODE_NAME, PLACES, SERVICES, STATE
+from voicegate.engine.text.english.codes import CALL, CODE_END, CODE_NAME, PLACES, PRESS, SERVICES, STATE
 from voicegate.engine.text.english.letters import STATE_CODE
 
 # Of what was said before, that any of these looks at.
@@ -24,20 +24,14 @@ _BEHIND_CITY: Final = re.compile(r"[a-z], ?\Z")
 _STATE: Final = re.compile(rf"(\s*){STATE_CODE}")
 _BEHIND_STATE: Final = re.compile(rf", {STATE} ?\Z")
 _ZIP: Final = re.compile(r"(\s*)(\d{5})(?![\w%]|[.,:/]\d)")
-# A range whose dash is a word of its own, and what a program compares with.
+# A range whose dash is a word of its own, and what a program compares with, as the reader knows it.
 _BEHIND_TIME: Final = re.compile(r"(?:\d ?[AaPp]\.?[Mm]\.?|\d:[0-5]\d) ?\Z")
 _BEHIND_DIGIT: Final = re.compile(r"\d ?\Z")
 _UNTIL: Final = re.compile(r"\s*([-–]) ?(?=\d)")
 _BEHIND_VALUE: Final = re.compile(r"[A-Za-z0-9_)\]] ?\Z")
-_COMPARISONS: Final = {
-    "==": "equals",
-    "===": "equals",
-    "!=": "not equal to",
-    ">=": "greater than or equal to",
-    "<=": "less than or equal to",
-}
+_COMPARISONS: Final = {"==": "=", "===": "=", "!=": "≠", ">=": "≥", "<=": "≤"}
 _SIGNS: Final = frozenset("=!<>-–")
-_BEHIND_KEY: Final = re.compile(r"\b(?:[Pp]ress|[Hh]it|[Dd]ial|[Pp]ush)(?: the)? ?\Z")
+_BEHIND_KEY: Final = re.compile(rf"\b(?:{PRESS})(?: the)? ?\Z")
 _STAR_KEY: Final = re.compile(r"\s*\*(\d{0,4})(?=[ .,;]|\Z)")
 _BEHIND_STARS: Final = re.compile(r"(?:\*{4}|\b[xX]{4})[ -]?\Z")
 _LAST_DIGITS: Final = re.compile(r"(\s*)(\d{3,4})(?!\w)")
@@ -64,8 +58,12 @@ def in_context(before: str, text: str) -> str:
 def _sign_in_context(before: str, text: str) -> str:
     if (comparison := _COMPARISONS.get(text.strip())) is not None and _BEHIND_VALUE.search(before) is not None:
         return f" {comparison} "
-    if (match := _UNTIL.match(text)) is not None:
-        is_range = _BEHIND_TIME if match[1] == "-" else _BEHIND_DIGIT
-        if _BEHIND_TIME.search(before) is not None or is_range.search(before) is not None:
-            return f" to {text[match.end() :]}"
+    if (match := _UNTIL.match(text)) is not None and _begins_range(before, match[1]):
+        return f" to {text[match.end() :]}"
     return text
+
+
+def _begins_range(before: str, dash: str) -> bool:
+    """A hyphen between two numbers may be a minus."""
+    behind = _BEHIND_TIME.search(before) or (_BEHIND_DIGIT.search(before) if dash == "–" else None)
+    return behind is not None

@@ -133,24 +133,12 @@ CURRENCIES: Final[dict[str, tuple[str, str, str, str]]] = {
     "₩": ("won", "won", "", ""),
 }
 
+_CONCENTRATIONS: Final = frozenset(
+    f"{unit}/{part}" for unit in ("g", "mg", "mcg", "mmol") for part in ("L", "dL", "mL", "kg")
+)
+_SPELLED_MAGNITUDES: Final = frozenset({"thousand", "million", "billion", "trillion", "bn"})
+_HALF_DAYS: Final = frozenset({"am", "pm", "AM", "PM", "a.m", "p.m", "A.M", "P.M"})
 # Words that belong to the number before a blank: the reading of both depends on each other.
-AFTER_NUMBER: Final = frozenset(UNITS) - ONLY_ATTACHED | frozenset(
-    {f"{unit}/{part}" for unit in ("g", "mg", "mcg", "mmol") for part in ("L", "dL", "mL", "kg")}
-    | {
-        "thousand",
-        "million",
-        "billion",
-        "trillion",
-        "bn",
-        "am",
-        "pm",
-        "AM",
-        "PM",
-        "a.m",
-        "p.m",
-        "A.M",
-        "P.M",
-        "°C",
-        "°F",
-    }
+AFTER_NUMBER: Final = (
+    frozenset(UNITS) - ONLY_ATTACHED | _CONCENTRATIONS | _SPELLED_MAGNITUDES | _HALF_DAYS | frozenset({"°C", "°F"})
 )

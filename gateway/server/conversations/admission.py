@@ -36,9 +36,8 @@ class Admission:
         self._engine = engine
         self._line = WaitingLine(limits)
         self._waiting: dict[UtteranceId, _Waiting] = {}
-        self._short_voices: set[str] = (
-            set()
-        )  # for which there was no room when it was last asked for, and else there was
+        # For which there was no room when it was last asked for, while there was some for others.
+        self._short_voices: set[str] = set()
         self._asking = Alarm()
         self.trouble: str | None = None  # for which everybody is refused, as long as it is there
 

@@ -17,10 +17,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from voicegate.gateway.logs import get_logger
-from voicegate.gateway.server.entrance.callers import caller_of
 from voicegate.gateway.server.http.bodies import BodyRefused, read_body
 from voicegate.gateway.server.http.pages import json, problem
 from voicegate.gateway.server.http.stage import Stage
+from voicegate.gateway.server.http.visitor import key_in
 from voicegate.protocol.dialects.one_shot import RequestViolation, decode
 from voicegate.protocol.errors import ErrorCode
 
@@ -87,7 +87,7 @@ class Tokens:
         except RequestViolation as violation:
             return problem(request, HTTPStatus.BAD_REQUEST, ErrorCode.BAD_MESSAGE.value, violation.message)
         # Asked anew: it may have been taken back while the body came.
-        key = self._access.key_among(caller_of(request.headers.getlist, f"?{request.url.query}").keys)
+        key = key_in(request, self._access)
         if key is None:
             text = "only a key gets a token, and a token is none"
             return problem(request, HTTPStatus.FORBIDDEN, ErrorCode.UNAUTHORIZED.value, text)

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from starlette.requests import Request
 from starlette.types import Scope
 
+from voicegate.gateway.auth.access import Access
 from voicegate.gateway.auth.keyring import Key
+from voicegate.gateway.server.entrance.callers import caller_of
 from voicegate.gateway.session.quota import Excess, Owner
 
 
@@ -28,6 +30,11 @@ def request_id_of(request: Request) -> str:
     """Which is its session's, too."""
     request_id: str = request.state.request_id
     return request_id
+
+
+def key_in(request: Request, access: Access) -> Key | None:
+    """The key that it asks with, as it is now; None: there is none, or it is a token, which is none."""
+    return access.key_among(caller_of(request.headers.getlist, f"?{request.url.query}").keys)
 
 
 def note_key(scope: Scope, key: Key) -> None:

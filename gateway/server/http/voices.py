@@ -27,11 +27,11 @@ from voicegate.engine.interface import (
     check_new_voice,
 )
 from voicegate.gateway.logs import get_logger
-from voicegate.gateway.server.entrance.callers import caller_of
 from voicegate.gateway.server.http.bodies import BodyRefused, read_body
 from voicegate.gateway.server.http.pages import json, problem, unknown_voice, unready
 from voicegate.gateway.server.http.requests import Refused, admit, engine_info, retry_header
 from voicegate.gateway.server.http.stage import Stage
+from voicegate.gateway.server.http.visitor import key_in
 from voicegate.gateway.session.quota import Owner
 from voicegate.protocol.dialects.one_shot import Problem
 from voicegate.protocol.errors import ErrorCode
@@ -119,8 +119,7 @@ class Voices:
         if not self._stage.takes_voices:
             return problem(request, HTTPStatus.FORBIDDEN, "unsupported", _NOT_ALLOWED)
         access = self._stage.access
-        keys = caller_of(request.headers.getlist, f"?{request.url.query}").keys
-        if access.asks_for_keys and access.key_among(keys) is None:
+        if access.asks_for_keys and key_in(request, access) is None:
             return problem(request, HTTPStatus.FORBIDDEN, ErrorCode.UNAUTHORIZED.value, _NO_KEY)
         return None
 
