@@ -89,6 +89,7 @@ class VoiceInfo:
     name: str
     description: str
     language: str | None = None  # of its recording, where that is known
+    digest: str = ""  # of what is heard of it, which is all but its pace; "": not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""When the next engine process is started where one was lost: at once after a long life, else later and later. Pure."""
+"""When the next engine process is started where one was lost: at once after a long life, else later and later. Pure.
+
+By the same one is asked again for a voice that it had no room for: there it never lived.
+"""
 
 from typing import Final
 

@@ -20,8 +20,9 @@ log = structlog.get_logger()
 
 # Below the shortest time for which an engine may be said to hang (--engine-timeout-s, 1 s): see RoutingEngine.pulse.
 _LOOK_S: Final = 0.5
-# Of what processes tell: each has room of its own, and chooses its vocoder by its own measurement.
-_MAY_DIFFER: Final = ("voices", "max_utterances", "vocoder")
+# Of what processes tell: each has room of its own, chooses its flow and its vocoder by its own measurement, and finds
+# the voices that are there when it starts, whose first may be the default. The front names the one that it began with.
+_MAY_DIFFER: Final = ("voices", "default_voice", "max_utterances", "flow", "vocoder")
 # From the end of a process's channel to its own; what takes longer is killed.
 _EXIT_S: Final = 10.0
 # For the processes to fail what they speak, and end. Higher -> the end waits longer for one that hangs.
@@ -147,26 +148,26 @@ class Crew:
         return served_s
 
     async def _join(self, seat: Seat, replica: Replica) -> None:
-        """Into service, once it is ready."""
+        """Into service, once it is ready; what it lacks of the voices it is given while it serves."""
         try:
             info = await replica.ready
-            async with self._voices.lock:
-                if self.info is None:
-                    self.info = info
-                    self._voices.begin(info)
-                elif (difference := _difference(info, self.info)) is not None:
-                    log.error("engine_process_differs", replica=seat.name, pid=replica.pid, what=difference)
-                    replica.kill()
-                    return
-                await self._voices.bring_up_to_date(replica)
         except StartRefused as error:
             log.error("engine_process_refused", replica=seat.name, reason=str(error))
             seat.decide(error)
             return
         except ReplicaLost:
             return
+        if self.info is None:
+            self.info = info
+            self._voices.begin(info)
+        elif (difference := _difference(info, self.info)) is not None:
+            log.error("engine_process_differs", replica=seat.name, pid=replica.pid, what=difference)
+            replica.kill()
+            return
+        self._voices.meet(replica, info)
         seat.admit(replica, info, asyncio.get_running_loop().time())
         log.info("engine_process_ready", replica=seat.name, pid=replica.pid)
+        await self._voices.follow(replica)
 
 
 def _difference(info: EngineInfo, first: EngineInfo) -> str | None:

@@ -1,12 +1,15 @@
 """The voices that come while an engine runs: has them made, and keeps them where the user has a directory for them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
+import torch
 
-from voicegate.engine.model.weights import WeightsError, load_metadata
+from voicegate.engine.model.weights import WeightsError, load_metadata, load_state_dict
 from voicegate.engine.voices.maker import VoiceMaker
 from voicegate.engine.voices.maker_wire import VoiceOrder
+from voicegate.engine.voices.pace import VoicePace, pace_in
 from voicegate.engine.voices.voice import Voice, save_voice
 
 log = structlog.get_logger()
@@ -30,13 +33,15 @@ class VoiceKeeper:
     def save(self, voice: Voice) -> None:
         """A voice that cannot be written lasts until the engine ends, as all do where there is no directory.
 
-        In the place of one that was made from a pair it stays until that pair changes.
+        In the place of one that was made from a pair it stays until that pair changes. The pace that the file has of
+        the same speech stays, too: several engine processes make each voice, some of them long after it was tuned.
         """
         if self._voices_dir is None:
             return
         path = self._path(self._voices_dir, voice.name)
         try:
-            save_voice(voice, path, made_from=_made_from(path))
+            tuned = replace(voice, pace=voice.pace or _tuned_pace(path, voice))
+            save_voice(tuned, path, made_from=_made_from(path))
         except OSError as error:
             log.warning("voice_not_saved", voice=voice.name, path=str(path), reason=error.strerror or str(error))
 
@@ -61,3 +66,15 @@ def _made_from(path: Path) -> str | None:
         return load_metadata(path).get("made_from") if path.exists() else None
     except WeightsError:  # it holds no voice, and is written anew
         return None
+
+
+def _tuned_pace(path: Path, voice: Voice) -> VoicePace | None:
+    """Of the file that is there, where the LLM hears from it what it hears from this voice: a pace is the LLM's."""
+    try:
+        texts, tensors = load_metadata(path), load_state_dict(path)
+        pace = pace_in(texts)
+    except ValueError:  # there is none, or no voice in it
+        return None
+    tokens = tensors.get("speech_tokens", torch.empty(0)).to(torch.int64)
+    is_same = texts.get("prompt_text") == voice.prompt_text and torch.equal(tokens, voice.speech_tokens)
+    return pace if is_same else None

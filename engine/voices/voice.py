@@ -6,6 +6,7 @@ table, `prompt_text` (as upstream conventions want it, with <|endofprompt|>; emp
 was tuned, its pace (see pace.py).
 """
 
+import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -51,7 +52,14 @@ class Voice:
     def info(self, language: str) -> VoiceInfo:
         """`language`: of its transcript, where that one's script leaves it open."""
         spoken = detect_language(self.transcript, language) if self.transcript else None
-        return VoiceInfo(self.name, self.description, spoken)
+        return VoiceInfo(self.name, self.description, spoken, self._digest())
+
+    def _digest(self) -> str:
+        """Equal of what is made of equal recordings and texts, and of what a file gives back, tuned or not."""
+        content = hashlib.sha256(self.prompt_text.encode())
+        for tensor in (self.speech_tokens, self.mel, self.embedding):
+            content.update(tensor.contiguous().numpy().tobytes())
+        return content.hexdigest()
 
     def tokens_per_letter(self) -> float:
         """Speech tokens that a letter (text.spoken_length) takes, as it was found, else as the prompt has it, or as is

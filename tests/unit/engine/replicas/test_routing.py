@@ -249,10 +249,12 @@ class Renamed(FakeEngine):
         return replace(super().info, model="another")
 
 
-class OtherVocoder(FakeEngine):
+class OtherMeasurements(FakeEngine):
+    """Of the same model: what it measured, and whose voice came first, are its own."""
+
     @property
     def info(self) -> EngineInfo:
-        return replace(super().info, vocoder="tensorrt")
+        return replace(super().info, vocoder="another", flow="another", default_voice="another")
 
 
 @pytest.mark.parametrize("makes", [(Refusing, FakeEngine), (FakeEngine, Refusing), (FakeEngine, FakeEngine, Refusing)])
@@ -292,8 +294,8 @@ async def test_a_process_that_became_another_is_not_let_in() -> None:
     assert told["what"] == "model is 'another', and was 'fake'"
 
 
-async def test_processes_may_have_measured_different_vocoders() -> None:
-    engines = iter([FakeEngine(), OtherVocoder()])
+async def test_processes_may_have_measured_otherwise_and_found_other_voices() -> None:
+    engines = iter([FakeEngine(), OtherMeasurements()])
     with capture_logs() as logs:
         async with running(lambda: next(engines)) as listener:
             engine = routed(listener)
@@ -342,6 +344,7 @@ async def test_voices_that_change_while_a_process_restarts_are_there_when_it_is_
         guest = listener.submit("guest", voice="guest", text=TALK)
         may_start.set()
         await until_served(engine, num_lost=1)
+        await until(lambda: all("guest" in replica.voices for replica in engine._serving))
         for number in (0, 1):
             assert engine.host.fake(number).info.voices == engine.info.voices
             assert added in engine.info.voices
@@ -387,7 +390,7 @@ async def test_who_does_not_take_a_voice_is_not_asked_for_it() -> None:
             engine = routed(listener)
             await engine.add_voice("guest", RECORDING)
             for number in range(3):
-                listener.submit(f"u{number}", voice="guest", text=TALK, end=True)
+                await listener.until_end(listener.submit(f"u{number}", voice="guest", text=TALK, end=True))
             assert not engine.host.fake(1).requests
             await engine.remove_voice("guest")
     assert [entry["reason"] for entry in logs if entry["event"] == "voice_not_everywhere"] == ["no room for another"]
@@ -412,7 +415,7 @@ async def test_a_process_that_is_lost_while_it_makes_a_voice_leaves_it_to_the_ot
         engine.host.kill(0)
         assert (await adding).name == "guest"
         await until_served(engine, num_lost=1)
-        assert engine.host.fake(0).info.voices == engine.host.fake(1).info.voices == engine.info.voices
+        await until(lambda: engine.host.fake(0).info.voices == engine.host.fake(1).info.voices == engine.info.voices)
 
 
 async def test_an_addition_that_was_given_up_can_be_made_again() -> None:

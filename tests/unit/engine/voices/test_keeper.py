@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import structlog
+from safetensors.torch import save
 
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.local_maker import LocalMaker
@@ -13,11 +14,14 @@ from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.keeper import VoiceKeeper
 from voicegate.engine.voices.maker_wire import VoiceOrder
+from voicegate.engine.voices.pace import VoicePace
 from voicegate.engine.voices.store import load_voices
+from voicegate.engine.voices.voice import save_pace
 
 pytestmark = pytest.mark.unit
 
 RECORDING = (TINY_MODEL_DIR / "voices" / "slt_prompt.wav").read_bytes()
+OTHER_RECORDING = (TINY_MODEL_DIR / "voices" / "rms_prompt.wav").read_bytes()
 TEXT = "Hello there, it is very nice to meet you."
 
 
@@ -85,3 +89,28 @@ def test_a_full_disk_is_a_warning_and_leaves_no_half_voice(
         keeper.save(voice)
     assert [(line["event"], line["reason"]) for line in lines] == [("voice_not_saved", "No space left on device")]
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_pace_stands_until_another_recording_or_text_comes(tmp_path: Path, model: ModelConfig) -> None:
+    """As several engine processes make a voice, one after the other, and as it is made again."""
+    pace, path = VoicePace(2.0, 0.7), tmp_path / "guest.safetensors"
+    keeper = VoiceKeeper(LocalMaker(TINY_MODEL_DIR, model), tmp_path)
+    for number, (recording, text, is_kept) in enumerate(
+        ((RECORDING, TEXT, True), (RECORDING, TEXT + " Welcome.", False), (OTHER_RECORDING, TEXT, False))
+    ):
+        keeper.save(await keeper.make(VoiceOrder("guest", RECORDING, TEXT)))
+        save_pace(path, pace)
+        keeper.save(await keeper.make(VoiceOrder("guest", recording, text, f"description {number}")))
+        found = load_voices(TINY_MODEL_DIR, model, tmp_path)["guest"]
+        assert (found.pace, found.description) == (pace if is_kept else None, f"description {number}")
+
+
+async def test_a_pace_that_cannot_be_read_is_none(tmp_path: Path, model: ModelConfig) -> None:
+    keeper = VoiceKeeper(LocalMaker(TINY_MODEL_DIR, model), tmp_path)
+    voice = await keeper.make(VoiceOrder("guest", RECORDING, TEXT))
+    path = tmp_path / "guest.safetensors"
+    texts = {"prompt_text": voice.prompt_text, "tokens_per_letter": "fast"}
+    for tensors in ({"speech_tokens": voice.speech_tokens}, {"mel": voice.mel}):
+        path.write_bytes(save(tensors, metadata=texts))
+        keeper.save(voice)
+        assert load_voices(TINY_MODEL_DIR, model, tmp_path)["guest"].pace is None

@@ -1,5 +1,6 @@
 """Voice files: what is in one, and a clear error for each way in which one can be broken."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,27 @@ def test_a_pace_is_kept_in_the_file_and_nothing_else_changes(tmp_path: Path) -> 
     assert torch.equal(after.mel, before.mel)
     save_voice(after, tmp_path / "copy.safetensors")
     assert load(tmp_path / "copy.safetensors").pace == after.pace
+
+
+def test_equal_speech_has_an_equal_digest(tmp_path: Path) -> None:
+    """By it a front knows whether an engine process has loaded what another has made."""
+
+    def digest(voice: Voice) -> str:
+        return voice.info("en").digest
+
+    path = write(tmp_path / "anna.safetensors", texts=TEXTS | {"made_from": "a digest"})
+    first = load(path)
+    save_pace(path, VoicePace(1.5, 0.9))
+    assert digest(load(path)) == digest(first)
+    save_voice(replace(first, description="another"), path)
+    assert digest(load(path)) == digest(first)
+    others = [
+        load(write(path, texts=TEXTS | {"prompt_text": "Hello."})),
+        load(write(path, speech_tokens=torch.arange(12) + 1)),
+        load(write(path, mel=torch.ones(24, 80))),
+        load(write(path, embedding=torch.zeros(192))),
+    ]
+    assert len({digest(voice) for voice in (first, *others)}) == 5
 
 
 def test_a_pace_that_no_voice_can_have_is_told(tmp_path: Path) -> None:
