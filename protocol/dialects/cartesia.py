@@ -1,10 +1,11 @@
 """Cartesia: `/tts/websocket`, requests and their contexts. Pure."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
+from uuid import uuid4
 
 from msgspec import Struct
 from msgspec import field as renamed
@@ -90,8 +91,10 @@ class _Context:
 
 
 class Cartesia:
-    def __init__(self, find_voice: FindVoice) -> None:
+    def __init__(self, find_voice: FindVoice, new_name: Callable[[], str] = lambda: str(uuid4())) -> None:
+        """`new_name`: of contexts that their clients do not name, such as no client comes upon for one of its own."""
         self._find_voice = find_voice
+        self._new_name = new_name
         self._numbers = count()
         self._by_name: dict[str, _Context] = {}
         self._by_native: dict[str, _Context] = {}
@@ -134,7 +137,7 @@ class Cartesia:
 
     def _open(self, request: _Request) -> tuple[_Context, wire.Open]:
         number = next(self._numbers)
-        name = f"context-{number}" if request.context_id is None else request.context_id
+        name = self._new_name() if request.context_id is None else request.context_id
         check_name(name)
         asked = request.output_format
         if asked.container != "raw":
@@ -149,7 +152,7 @@ class Cartesia:
             voice=None if voice is None else self._find_voice(voice),
             format=output.native,
             speed=speed_of(asked_speed(request.speed, request.generation_config)),
-            language=request.locale or request.language,
+            language=",".join(filter(None, (request.locale, request.language))) or None,
             normalize=is_normalized(request.normalization),
             max_buffer_delay_ms=_buffer_delay_ms(request.max_buffer_delay_ms),
         )

@@ -31,6 +31,7 @@ class Hangup:
     reason: str = ""
 
 
+# An `open` may have two languages, parted by a comma: the first that the model here speaks counts.
 Effect = ClientMessage | Reply | Hangup
 
 

@@ -1,7 +1,7 @@
 """ElevenLabs: `stream-input`, one context a socket, and `multi-stream-input`, many. Pure.
 
 Barge-in there is `close_context`: right behind a flush it means that the rest is to be heard, else that nothing is, and
-when it comes again too.
+when it comes again too. It means all that is heard under its name.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class MultiStream:
     def __init__(self, settings: Settings, find_voice: FindVoice) -> None:
         self._speaker = Speaker(settings, find_voice)
         self._open: dict[str, Context] = {}  # by name: those that take text
-        self._closing: dict[str, Context] = {}  # by name: the last one that was closed, while it is heard
+        self._closing: dict[str, list[Context]] = {}  # by name: those that were closed, while they are to be heard
         self._failed = RecentNames()  # and not closed yet
         self._is_ending = False
 
@@ -51,7 +51,9 @@ class MultiStream:
         if message.close_socket:
             return self._close_socket()
         if name in self._failed:
-            return self._close(name) if message.close_context else []
+            if message.close_context:  # of that one: others of its name may be heard still
+                self._failed.discard(name)
+            return []
         effects = self._say(message, name)
         return effects + self._close(name) if message.close_context else effects
 
@@ -76,20 +78,21 @@ class MultiStream:
         return effects
 
     def _close(self, name: str) -> list[Effect]:
-        self._failed.discard(name)
         context = self._open.pop(name, None)
-        if context is None:
-            again = self._closing.get(name)
-            return [] if again is None else [wire.Cancel(again.native)]
-        context.is_closing = True
-        self._closing[name] = context
-        return [wire.Cancel(context.native) if context.has_unflushed_text else wire.End(context.native)]
+        if context is not None and not context.has_unflushed_text:
+            self._closing.setdefault(name, []).append(context)
+            return [_end_of(context)]
+        interrupted = self._closing.pop(name, []) + ([] if context is None else [context])
+        for each in interrupted:
+            each.is_closing = True
+        return [wire.Cancel(each.native) for each in interrupted]
 
     def _close_socket(self) -> list[Effect]:
         """Those that were flushed are heard to their end first."""
         self._is_ending = True
-        effects = [effect for name in list(self._open) for effect in self._close(name)]
-        return effects + self._hang_up_if_over()
+        effects = [_end_of(context) for context in self._open.values()]
+        self._open.clear()
+        return [*effects, *self._hang_up_if_over()]
 
     def _hang_up_if_over(self) -> list[Effect]:
         return [Hangup()] if self._is_ending and not self._speaker.by_native else []
@@ -99,6 +102,8 @@ class MultiStream:
 
     def word(self, message: ServerMessage) -> Sequence[Effect]:
         match message:
+            case wire.Ready(limits=limits):
+                self._speaker.max_text_bytes = limits.context_text_bytes
             case wire.Alignment() if message.context in self._speaker.by_native:
                 return self._tell(message.context, self._speaker.late_alignment(message))
             case wire.Flushed(context=native) if native in self._speaker.by_native:
@@ -133,9 +138,12 @@ class MultiStream:
         context = self._speaker.by_native.pop(native, None)
         if context is None:
             return []
-        for names in (self._open, self._closing):
-            if names.get(context.name) is context:
-                del names[context.name]
+        if self._open.get(context.name) is context:
+            del self._open[context.name]
+        if context in (closing := self._closing.get(context.name, [])):
+            closing.remove(context)
+            if not closing:
+                del self._closing[context.name]
         rest = self._last_words(context, is_whole=is_whole)
         return [*rest, _named(context.name, {"isFinal": True, **NO_AUDIO}), *self._hang_up_if_over()]
 
@@ -187,6 +195,8 @@ class SingleStream:
 
     def word(self, message: ServerMessage) -> Sequence[Effect]:
         match message:
+            case wire.Ready(limits=limits):
+                self._speaker.max_text_bytes = limits.context_text_bytes
             case wire.Alignment() if message.context in self._speaker.by_native:
                 return _told(self._speaker.late_alignment(message))
             case wire.Flushed(context=native) if native in self._speaker.by_native:
@@ -212,6 +222,11 @@ class SingleStream:
         status = status_of(code)
         fields = {"message": text, "error": code, "code": status}
         return [reply(fields), Hangup(CloseCode.POLICY, code)]
+
+
+def _end_of(context: Context) -> Effect:
+    context.is_closing = True
+    return wire.Cancel(context.native) if context.has_unflushed_text else wire.End(context.native)
 
 
 def _told(fields: dict[str, Any] | None) -> list[Effect]:

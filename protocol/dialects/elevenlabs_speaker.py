@@ -16,6 +16,9 @@ from voicegate.protocol.dialects.dialect import Effect, FindVoice, Speech
 from voicegate.protocol.dialects.reading import check_name, native_name, parted, speed_of
 from voicegate.protocol.formats import OutputFormat
 
+# Of one context, until the session has said what it takes: as much as one message may be.
+_MAX_TEXT_BYTES: Final = 1024 * 1024
+
 
 class VoiceSettings(Struct, frozen=True):
     speed: float | None = None
@@ -48,10 +51,11 @@ class Settings:
     counts_from_start: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class Context:
     name: str  # the client's
     native: str
+    num_text_bytes: int = 0  # that the session takes
     clock: CharClock = field(default_factory=CharClock)
     sent_ms: int = 0  # audio
     has_unflushed_text: bool = False  # as its client knows it, who is not told of our own flushes
@@ -69,6 +73,7 @@ class Speaker:
         self._find_voice = find_voice
         self._numbers = count()
         self.by_native: dict[str, Context] = {}
+        self.max_text_bytes = _MAX_TEXT_BYTES  # of one context
 
     def open(self, name: str, voice_settings: VoiceSettings | None) -> tuple[Context, Effect]:
         check_name(name)
@@ -89,8 +94,15 @@ class Speaker:
         context.is_flushed = False
         is_whole = self.settings.is_auto and not text.isspace()
         text = parted(text) if is_whole else text
-        context.clock.write(text)
+        self._note(context, text)
         return [wire.Text(context.native, text), *(self._flush(context) if is_whole else ())]
+
+    def _note(self, context: Context, text: str) -> None:
+        """Unless the session will refuse it, which counts as we do: then it is never spoken, and would only be kept."""
+        num_text_bytes = context.num_text_bytes + len(text.encode())
+        if num_text_bytes <= self.max_text_bytes:
+            context.num_text_bytes = num_text_bytes
+            context.clock.write(text)
 
     def flush(self, context: Context) -> list[Effect]:
         context.has_unflushed_text = False

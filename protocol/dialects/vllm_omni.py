@@ -10,6 +10,7 @@ from itertools import count
 from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, Struct
+from msgspec.json import encode
 
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.backlog import Backlog
@@ -28,7 +29,7 @@ _SHOWN_CHARS: Final = 65_536
 _MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 
 
-class _Message(Struct, frozen=True):
+class _Message(Struct, frozen=True, omit_defaults=True):
     type: Literal["session.config", "input.text", "input.done", "input.cancel", "session.close"]
     text: str = ""
     voice: str | None = None
@@ -95,10 +96,11 @@ class VllmOmni:
                 self._is_closed = True
                 return self._hang_up_if_over()
             case "input.cancel":
+                self._has_failed = False
                 self._backlog.clear()
                 return [] if self._utterance is None else self._end(wire.Cancel(self._utterance.native))
             case _ if self._utterance is not None and self._utterance.is_ending:
-                if not self._backlog.put(message, len(message.text)):
+                if not self._backlog.put(message, len(encode(message))):  # a config's fields may be as long as a text
                     text = "too much text while an utterance is spoken; send it when that one is done"
                     raise ProtocolViolation(ErrorCode.RATE_LIMITED, text)
                 return []
@@ -108,6 +110,7 @@ class VllmOmni:
             case "session.config":
                 _output(message)  # raises here rather than at the first text
                 self._config = message
+                self._has_failed = False  # who says how the next one is to sound is done with the last
                 return []
             case "input.text":
                 return self._say(message.text)
@@ -150,7 +153,7 @@ class VllmOmni:
 
     def speak(self, speech: Speech) -> Sequence[Effect]:
         utterance = self._utterance
-        if utterance is None or not speech.audio:
+        if utterance is None or utterance.has_failed or not speech.audio:
             return []
         utterance.num_bytes += len(speech.audio)
         if utterance.is_in_json:
@@ -158,14 +161,17 @@ class VllmOmni:
         if utterance.config.stream_audio:
             return [*self._start(utterance), Reply(speech.audio)]
         if utterance.num_bytes > _MAX_FILE_BYTES:
-            utterance.has_failed = True
-            utterance.file.clear()
-            text = f"over {_MAX_FILE_BYTES} bytes of audio in one file; ask for stream_audio, or send less text"
-            is_first = not utterance.is_ending
-            utterance.is_ending = True
-            return [_error(text, is_partial=True), *([wire.Cancel(utterance.native)] if is_first else [])]
+            return self._stop(utterance)
         utterance.file.append(speech.audio)
         return []
+
+    def _stop(self, utterance: _Utterance) -> list[Effect]:
+        """Its file is too long. What is still made of it goes to nobody, and is told of once."""
+        utterance.has_failed = True
+        utterance.file.clear()
+        self._has_failed = not utterance.is_ending
+        text = f"over {_MAX_FILE_BYTES} bytes of audio in one file; ask for stream_audio, or send less text"
+        return [_error(text, is_partial=True), *self._end(wire.Cancel(utterance.native))]
 
     def word(self, message: ServerMessage) -> Sequence[Effect]:
         utterance = self._utterance
@@ -183,7 +189,7 @@ class VllmOmni:
                 return self._finish(utterance)
             case wire.Error() if message.fatal:
                 utterance.has_failed = True
-                self._has_failed = not utterance.is_ending
+                self._has_failed = self._has_failed or not utterance.is_ending
                 return [_error(message.message, is_partial=bool(utterance.num_bytes)), *self._finish(utterance)]
             case wire.Error():
                 return [_error(message.message)]

@@ -8,7 +8,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from tests.integration.raw_client import raw_peer
-from tests.integration.test_dialects import ELEVENLABS, SINGLE, TEXT, audio_of, is_final, peer, turn
+from tests.integration.test_dialects import ELEVENLABS, SINGLE, TEXT, audio_of, is_final, peer, request, turn
 from tests.integration.wire_client import serving
 from voicegate.engine.fake.engine import Script
 from voicegate.protocol import messages as wire
@@ -124,6 +124,15 @@ async def test_what_is_not_known_is_no_matter() -> None:
         async with peer(served.url, "/tts/websocket?unheard_of=1") as client:
             await client.send({"context_id": "c", "transcript": TEXT, **more})
             assert audio_of(await client.until(lambda message: message["type"] == "done"), "data")
+
+
+async def test_of_a_locale_and_a_language_of_cartesias_the_first_counts_that_the_model_speaks() -> None:
+    asked = [{"locale": "en-GB"}, {"locale": "tlh-KL"}, {"locale": "??"}, {"language": "tlh", "locale": "tlh-KL"}]
+    async with serving() as served, peer(served.url, "/tts/websocket") as client:
+        await client.send(*(request("Hi.", **{"language": "en", **fields}) for fields in asked))
+        for _ in asked:
+            await client.until(lambda message: message["type"] == "done")
+        assert [made.language for made in served.engine.requests] == ["en-GB", "en", "en", None]
 
 
 async def test_sockets_are_pinged_by_the_server(monkeypatch: pytest.MonkeyPatch) -> None:

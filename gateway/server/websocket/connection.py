@@ -235,10 +235,13 @@ class Connection:
     async def _write(self, sitting: Sitting, item: ServerMessage | AudioMessage | Reply) -> bool:
         """Returns when the socket has taken what becomes of it; False when it is closed."""
         effects: Sequence[Effect] = [item] if isinstance(item, Reply) else await sitting.translator.word(item)
+        # First, as the translator takes them for done: while replies are sent, it may hear more of the client, which
+        # builds on them. What they are answered by waits its turn behind these replies.
         for effect in effects:
             if not isinstance(effect, Reply):
                 self._perform(effect)
-            elif not await self._send(effect.frame):
+        for effect in effects:
+            if isinstance(effect, Reply) and not await self._send(effect.frame):
                 return False
         return True
 

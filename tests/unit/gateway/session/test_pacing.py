@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.gateway.sessions import NOW, begin_context, new_session, sent
+from tests.unit.gateway.sessions import NOW, begin_context, error_of, new_session, sent
 from voicegate.engine import interface as engine
 from voicegate.engine.interface import UtteranceId
 from voicegate.gateway.session.actions import CancelUtterance
@@ -153,6 +153,20 @@ def test_cancel_of_what_the_engine_has_finished_is_answered_at_once() -> None:
     (done,) = sent(session.receive(wire.Cancel(context="a"), NOW))
     assert isinstance(done, wire.Done)
     assert not session.contexts
+
+
+def test_an_engine_that_hangs_takes_back_nothing_that_it_made_whole() -> None:
+    session = new_session()
+    made_id, half_made_id = (begin_context(session, name, pace=wire.Pace(burst_ms=100)) for name in ("made", "half"))
+    session.receive(wire.End(context="made"), NOW)
+    for utterance_id in (made_id, half_made_id):
+        session.engine_event(audio(utterance_id, 10), NOW)
+    session.engine_event(engine.Done(made_id, 200, 10, 9600), NOW)
+    error, cancel = session.engine_hangs("it hangs")
+    assert (error_of([error]).context, cancel) == ("half", CancelUtterance(half_made_id))
+    told = sent(session.on_send_due(NOW + 0.1))
+    assert sum(len(message.packets) for message in told[:-1]) == 5, "the rest of it"
+    assert isinstance(told[-1], wire.Done)
 
 
 def test_a_context_without_a_burst_is_not_paced() -> None:

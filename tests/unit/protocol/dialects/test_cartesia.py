@@ -1,6 +1,7 @@
 """Golden conversations of Cartesia's clients: what each frame becomes, and what comes back."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -63,7 +64,8 @@ def head(kind: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"locale": "en-GB"}, {"language": "en-GB"}),
+        ({"locale": "en-GB"}, {"language": "en-GB,en"}),
+        ({"locale": "en-GB", "language": None}, {"language": "en-GB"}),
         ({"language": None}, {"language": None}),
         ({"normalization": "off"}, {"normalize": False}),
         ({"normalization": "en-IN"}, {}),
@@ -267,9 +269,16 @@ def test_what_is_no_request_is_answered_with_a_context_id(frame: str | bytes, na
 
 
 def test_a_request_without_a_context_has_one() -> None:
+    dialect = Cartesia(find_anna, new_name=lambda: "of-ours")
+    assert said(dialect, request("Hi", context_id=None))[-1] == wire.End("of-ours#0"), "which nobody can continue"
+    assert told(dialect, done("of-ours#0")) == [{**DONE, "context_id": "of-ours"}]
+
+
+def test_a_context_that_has_our_name_has_it_alone() -> None:
     dialect = cartesia()
-    assert said(dialect, request("Hi", context_id=None))[-1] == wire.End("context-0#0"), "which nobody can continue"
-    assert told(dialect, done("context-0#0")) == [{**DONE, "context_id": "context-0"}]
+    names = {said(dialect, request("Hi", context_id=None))[0].context.partition("#")[0] for _ in range(10)}
+    assert len(names) == 10
+    assert all(UUID(name).version == 4 for name in names), "which no client comes upon"
 
 
 def test_troubles_of_the_socket_name_no_context() -> None:

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 from elevenlabs.types import WebsocketTtsClientMessageMulti
+from msgspec.structs import replace
 
 from tests.unit.protocol.dialects.conversation import (
+    READY,
     alignment,
     b64,
     cancelled,
@@ -92,6 +94,38 @@ def test_a_second_close_is_a_barge_in() -> None:
     assert said(dialect, CLOSE) == [wire.Cancel("a#0")]
     assert told(dialect, cancelled("a#0")) == [final()]
     assert said(dialect, CLOSE) == [], "a third finds nobody"
+
+
+def flushed_and_closed(dialect: MultiStream, *texts: str) -> None:
+    """One after the other, under one name."""
+    for text in texts:
+        said(dialect, {"text": text, "context_id": "a", "flush": True}, CLOSE)
+
+
+def test_a_barge_in_silences_all_that_is_heard_under_its_name() -> None:
+    dialect = multi()
+    flushed_and_closed(dialect, "One. ", "Two. ", "Three. ")
+    said(dialect, {"text": "Other. ", "context_id": "b", "flush": True}, {"context_id": "b", "close_context": True})
+    assert told(dialect, done("a#0")) == [final()]
+    assert said(dialect, CLOSE) == [wire.Cancel("a#1"), wire.Cancel("a#2")]
+    assert said(dialect, CLOSE) == [], "once"
+    assert told(dialect, cancelled("a#1"), cancelled("a#2")) == [final(), final()]
+
+
+def test_a_close_without_a_flush_silences_those_before_it_too() -> None:
+    dialect = multi()
+    flushed_and_closed(dialect, "One. ")
+    said(dialect, {"text": "Two ", "context_id": "a"})
+    assert said(dialect, CLOSE) == [wire.Cancel("a#0"), wire.Cancel("a#1")]
+
+
+def test_closing_what_failed_silences_nobody() -> None:
+    dialect = multi()
+    flushed_and_closed(dialect, "One. ")
+    said(dialect, {"text": "Two. ", "context_id": "a"})
+    assert told(dialect, error("overloaded", "full", "a#1"))[1:] == [final()]
+    assert said(dialect, CLOSE) == [], "it is that one's, and the first is heard on"
+    assert said(dialect, CLOSE) == [wire.Cancel("a#0")], "this one is a barge-in"
 
 
 def test_a_context_without_text_ends_too() -> None:
@@ -195,6 +229,14 @@ def test_closing_the_socket_waits_for_what_was_flushed() -> None:
     assert told(dialect, done("a#0")) == [final("a"), ("hangup", 1000)]
 
 
+def test_closing_the_socket_lets_those_be_heard_that_were_closed_under_one_name() -> None:
+    dialect = multi()
+    flushed_and_closed(dialect, "One. ")
+    said(dialect, {"text": "Two ", "context_id": "a"})
+    assert said(dialect, {"close_socket": True}) == [wire.Cancel("a#1")]
+    assert told(dialect, cancelled("a#1"), done("a#0")) == [final(), final(), ("hangup", 1000)]
+
+
 def test_closing_a_quiet_socket_closes_it() -> None:
     assert said(multi(), {"close_socket": True}) == [("hangup", 1000)]
 
@@ -282,6 +324,18 @@ def test_an_odd_name_comes_back_as_it_was() -> None:
     (opening, _) = said(dialect, {"text": "Hi ", "context_id": name})
     assert opening.context == "ä?" + "x" * 46 + "#0"
     assert told(dialect, done(opening.context)) == [final(name)]
+
+
+@pytest.mark.parametrize("dialect", [MultiStream(PCM, find_anna), SingleStream(PCM, find_anna)])
+def test_text_that_the_session_refuses_is_not_kept(dialect: MultiStream | SingleStream) -> None:
+    told(dialect, replace(READY, limits=replace(READY.limits, context_text_bytes=12)))
+    too_long = "äääääää "  # in bytes
+    said(dialect, *({"text": text} for text in (" ", "Hi ", too_long, "you")))
+    (native,) = dialect._speaker.by_native
+    assert dialect._speaker.by_native[native].clock.num_chars == len("Hi you")
+    told(dialect, alignment(native, ("Hi", 0, 0, 100), ("you", 3, 100, 400)))
+    (audio,) = told(dialect, Speech(native, b"ab", 0, 400))
+    assert audio["alignment"]["chars"] == list("Hi you"), "as the session counts them"
 
 
 # --- stream-input -----------------------------------------------------------------------------------------

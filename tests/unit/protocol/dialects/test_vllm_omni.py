@@ -151,9 +151,53 @@ def test_a_file_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vllm_omni, "_MAX_FILE_BYTES", 3)
     dialect = omni()
     said(dialect, text("One."))
-    effects = told(dialect, Speech("utterance#0", b"ab", 0, 10), Speech("utterance#0", b"cd", 10, 20))
-    assert (effects[0]["type"], effects[1]) == ("error", wire.Cancel("utterance#0"))
+    assert told(dialect, Speech("utterance#0", b"ab", 0, 10)) == []
+    complaint, cancel = told(dialect, Speech("utterance#0", b"cd", 10, 20))
+    assert (complaint["type"], complaint["action"], cancel) == ("error", "discard", wire.Cancel("utterance#0"))
+    assert told(dialect, Speech("utterance#0", b"ef", 20, 30)) == [], "which was on its way; it is told once"
     assert told(dialect, cancelled("utterance#0"))[-2]["error"] is True
+
+
+def test_a_file_over_its_bound_is_stopped_behind_its_whole_text_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllm_omni, "_MAX_FILE_BYTES", 3)
+    dialect = omni()
+    said(dialect, text("One."), DONE)
+    assert told(dialect, Speech("utterance#0", b"abcd", 0, 20))[1:] == [wire.Cancel("utterance#0")]
+    assert told(dialect, Speech("utterance#0", b"ef", 20, 30)) == []
+    assert said(dialect, text("Two.")) == []
+    assert told(dialect, cancelled("utterance#0"))[-2:] == [opened(1), wire.Text("utterance#1", "Two.")]
+
+
+@pytest.mark.parametrize("end", [cancelled("utterance#0"), error("engine_failed", "broken", "utterance#0")])
+def test_the_rest_of_a_text_whose_file_was_too_long_is_not_spoken(
+    monkeypatch: pytest.MonkeyPatch, end: wire.Cancelled | wire.Error
+) -> None:
+    monkeypatch.setattr(vllm_omni, "_MAX_FILE_BYTES", 3)
+    dialect = omni()
+    said(dialect, text("Half a "))
+    told(dialect, Speech("utterance#0", b"abcd", 0, 20))
+    assert said(dialect, text("sentence."), DONE, text("Two.")) == []
+    assert told(dialect, end)[-2:] == [opened(1), wire.Text("utterance#1", "Two.")]
+
+
+@pytest.mark.parametrize("anew", [CANCEL, {"type": "session.config", "voice": "anna"}])
+def test_behind_a_failure_a_client_may_begin_anew_without_ending_what_failed(anew: dict[str, str]) -> None:
+    dialect = omni()
+    said(dialect, text("One."))
+    told(dialect, error("overloaded", "full", "utterance#0"))
+    assert said(dialect, text("half a sentence"), anew) == []
+    assert said(dialect, text("Two.")) == [opened(1), wire.Text("utterance#1", "Two.")]
+
+
+def test_what_waits_for_an_utterance_is_bounded_whatever_it_is() -> None:
+    dialect = omni(**STREAMED)
+    said(dialect, text("One."), DONE)
+    long = "x" * 100_000
+    assert said(dialect, {"type": "session.config", "instructions": long}, {"type": "input.text", "voice": long}) == []
+    for more in ({"type": "session.config", "language": long}, text(long)):
+        (answer,) = said(dialect, more)
+        assert answer["message"].startswith("too much text while an utterance is spoken")
+    assert said(dialect, text("Two.")) == [], "there is room for this one"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """What the shell of one socket does when the socket does not take what it is given."""
 
 import asyncio
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -11,12 +12,14 @@ from websockets.protocol import State
 
 from tests.support.patience import PATIENCE_S
 from voicegate.engine.fake.engine import FakeEngine
-from voicegate.engine.interface import AudioReady, Cancelled, UtteranceId
+from voicegate.engine.interface import AudioReady, Cancelled, Done, UtteranceId
 from voicegate.gateway.server.conversations.admission import Admission
 from voicegate.gateway.server.conversations.conversation import Conversation
 from voicegate.gateway.server.conversations.dispatch import Dispatcher
 from voicegate.gateway.server.conversations.resumption import Resumption
 from voicegate.gateway.server.conversations.services import Services
+from voicegate.gateway.server.conversations.sitting import Sitting
+from voicegate.gateway.server.conversations.translation import DialectTranslator
 from voicegate.gateway.server.metrics.meters import Meters
 from voicegate.gateway.server.websocket.bounded_socket import Trouble
 from voicegate.gateway.server.websocket.connection import Connection
@@ -26,6 +29,8 @@ from voicegate.gateway.session.quota import NOBODY, Quotas
 from voicegate.gateway.session.waiting import WaitingLimits
 from voicegate.protocol import audio_message, codec
 from voicegate.protocol import messages as wire
+from voicegate.protocol.dialects.dialect import Dialect
+from voicegate.protocol.dialects.vllm_omni import VllmOmni
 
 pytestmark = pytest.mark.unit
 
@@ -47,20 +52,21 @@ class StubWebsocket:
     owner = NOBODY
     on_trouble: Callable[[Trouble], None]
 
-    def __init__(self, messages: list[wire.ClientMessage]) -> None:
+    def __init__(self, messages: Sequence[wire.ClientMessage | str]) -> None:
         self.transport = StubTransport()
         self.frames: list[str | bytes] = []
-        self.messages: asyncio.Queue[wire.ClientMessage | None] = asyncio.Queue()
+        self.messages: asyncio.Queue[wire.ClientMessage | str | None] = asyncio.Queue()
         for message in messages:
             self.messages.put_nowait(message)
         self.may_send = asyncio.Semaphore(0)
-        self._has_sent = asyncio.Event()
+        self._has_sent, self._has_read = asyncio.Event(), asyncio.Event()
 
     async def recv(self) -> str:
         message = await self.messages.get()
+        self._has_read.set()
         if message is None:
             raise ConnectionClosedOK(None, None)
-        return codec.encode(message)
+        return message if isinstance(message, str) else codec.encode(message)
 
     def write_at_once(self, frame: str | bytes) -> None:
         self.frames.append(frame)
@@ -81,8 +87,15 @@ class StubWebsocket:
                 self._has_sent.clear()
                 await self._has_sent.wait()
 
+    async def until_read(self) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while self.messages.qsize():
+                self._has_read.clear()
+                await self._has_read.wait()
 
-async def new_connection(websocket: Any, engine: FakeEngine) -> Connection:
+
+async def new_connection(websocket: Any, engine: FakeEngine, dialect: Dialect | None = None) -> Connection:
+    """`dialect` None: the native protocol."""
     await engine.start()
     services = Services(
         engine,
@@ -93,9 +106,14 @@ async def new_connection(websocket: Any, engine: FakeEngine) -> Connection:
         Meters(CollectorRegistry()),
     )
     resumption = Resumption(ResumeLimits(), services.quotas)
-    sitting = resumption.begin(
-        lambda token: Conversation(services, session_id="s", info=engine.info, owner=NOBODY, token=token)
-    )
+
+    def converse(token: str = "") -> Conversation:
+        return Conversation(services, session_id="s", info=engine.info, owner=NOBODY, token=token)
+
+    if dialect is None:
+        sitting = resumption.begin(converse)
+    else:
+        sitting = Sitting(converse(), DialectTranslator(dialect, lambda tag: tag))
     return Connection(websocket, sitting, resumption)
 
 
@@ -284,6 +302,38 @@ async def test_who_lost_its_socket_is_taken_to_listen_again(monkeypatch: pytest.
         assert await told.get() is False
         connection.conversation.lose_socket()
         assert await told.get() is True
+    websocket.messages.put_nowait(None)
+    await running
+    await engine.close()
+
+
+async def test_what_a_message_brings_about_is_done_while_the_socket_takes_the_replies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The client hears that its utterance is done, of which the next begins; it speaks on before it has heard all."""
+    engine = FakeEngine()
+    texts: list[str] = []
+    monkeypatch.setattr(engine, "push_text", lambda _utterance_id, text: texts.append(text))
+    config = {"type": "session.config", "response_format": "pcm", "stream_audio": True}
+    first = [{"type": "input.text", "text": "One."}, {"type": "input.done"}, {"type": "input.text", "text": "Two "}]
+    websocket = StubWebsocket([json.dumps(message) for message in (config, *first)])
+    connection = await new_connection(websocket, engine, VllmOmni(lambda _: None))
+    running = asyncio.create_task(connection.run())
+    await websocket.until_read()
+    connection.conversation.deliver(Done(engine.requests[0].utterance_id, 0, 0, 0))
+    await websocket.until_frames(1)  # the first of three, which it does not take yet
+    for message in ({"type": "input.text", "text": "three."}, {"type": "input.done"}):
+        websocket.messages.put_nowait(json.dumps(message))
+    await websocket.until_read()
+    for _ in range(20):
+        websocket.may_send.release()
+    await websocket.until_frames(3)
+    await engine.until(lambda: len(engine.requests) == 2)
+    connection.conversation.deliver(Done(engine.requests[1].utterance_id, 0, 0, 0))
+    await websocket.until_frames(6)
+    kinds = [json.loads(frame)["type"] for frame in websocket.frames]
+    assert kinds == ["audio.start", "audio.done", "session.done"] * 2
+    assert texts == ["One.", "Two ", "three."]
     websocket.messages.put_nowait(None)
     await running
     await engine.close()
