@@ -11,7 +11,7 @@ import torch
 from voicegate.engine.checkpoint.checkpoint import Checkpoint, State
 from voicegate.engine.checkpoint.constants import flow_noise_bytes, write_flow_noise
 from voicegate.engine.checkpoint.cosyvoice3 import read_cosyvoice3
-from voicegate.engine.checkpoint.directory import Item, bytes_item, check_space, disk_of, write_directory
+from voicegate.engine.checkpoint.directory import Item, bytes_item, check_place, check_space, disk_of, write_directory
 from voicegate.engine.checkpoint.errors import CheckpointError
 from voicegate.engine.checkpoint.merged_hf import merged_items
 from voicegate.engine.checkpoint.options import ConvertOptions
@@ -44,10 +44,14 @@ def convert(source_dir: Path, target_dir: Path, options: ConvertOptions, progres
 
     Where `target_dir` is there already, finished and of the same source and options, it is verified and kept.
     """
+    target_dir = target_dir.resolve()  # a link stays one, to the finished directory
+    merged_dir = options.merged_hf_dir.resolve() if options.merged_hf_dir is not None else None
+    for place in (target_dir, merged_dir):
+        if place is not None:
+            check_place(place)
     checkpoint = read_checkpoint(source_dir, options)
-    plans = {target_dir.absolute(): list(model_items(checkpoint, target_dir.absolute(), options, progress))}
-    if options.merged_hf_dir is not None:
-        merged_dir = options.merged_hf_dir.absolute()
+    plans = {target_dir: list(model_items(checkpoint, target_dir, options, progress))}
+    if merged_dir is not None:
         if merged_dir in plans:
             raise CheckpointError(f"{merged_dir} cannot be the model directory and the merged checkpoint's at once")
         if checkpoint.model.family is not Family.COSYVOICE3:
@@ -134,6 +138,7 @@ def _voice_items(checkpoint: Checkpoint, progress: Progress) -> Iterator[Item]:
             {"from": fingerprint(path), "version": _RECIPE_VERSION},
             file_bytes(voice.entries, voice.texts),
             partial(_write_voice, voice),
+            is_users=True,
         )
 
 

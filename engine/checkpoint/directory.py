@@ -4,10 +4,13 @@ Work happens in `NAME.partial`, which is renamed at the end. Its `conversion.jso
 was made from and its hash: a rerun keeps what still holds. The last file is what makes the directory loadable.
 """
 
+import fcntl
 import hashlib
 import json
+import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +35,7 @@ class Item:
     num_bytes: int
     write: Callable[[Path, Advance], Written]
     takes_space: bool = True  # False for a hard link
+    is_users: bool = False  # once it is there: who changes or deletes it does what he may
 
 
 def bytes_item(name: str, content: bytes) -> Item:
@@ -87,12 +91,25 @@ class Journal:
 
 
 def write_directory(target: Path, items: Sequence[Item], progress: Progress) -> None:
-    """Raises CheckpointError where `target` holds something else, or a file cannot be written."""
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+    """Raises CheckpointError where `target` holds something else, or a file cannot be written.
+
+    `target` is a path without symbolic links, as `check_place` takes it.
+    """
+    if _holds_something(target):
         _check_finished(target, items, progress)
         return
-    partial = target.with_name(target.name + PARTIAL_SUFFIX)
-    partial.mkdir(parents=True, exist_ok=True)
+    partial = partial_of(target)
+    with _written_by_us_alone(partial):
+        if _holds_something(target):  # the other has ended since
+            partial.rmdir()
+            raise _busy(partial)
+        _write_all(partial, items, progress)
+        if target.exists():
+            target.rmdir()  # empty, as was seen above
+        partial.rename(target)
+
+
+def _write_all(partial: Path, items: Sequence[Item], progress: Progress) -> None:
     *others, last = items
     for cut_off in partial.rglob(f"*{UNFINISHED_SUFFIX}"):  # left by a process that had no time to clean up
         cut_off.unlink()
@@ -101,23 +118,66 @@ def write_directory(target: Path, items: Sequence[Item], progress: Progress) -> 
     journal.forget_others(items)
     for item in [*others, last]:
         _make(partial, journal, item, progress)
-    if target.exists():
-        target.rmdir()  # empty, as was seen above
-    partial.rename(target)
+
+
+@contextmanager
+def _written_by_us_alone(partial: Path) -> Iterator[None]:
+    """Raises CheckpointError where another process writes there."""
+    partial.mkdir(parents=True, exist_ok=True)
+    try:
+        directory = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:  # the other has just renamed it
+        raise _busy(partial) from None
+    try:
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _busy(partial) from None
+        except OSError:
+            pass  # a file system without locks on directories, as NFS: then nobody is kept out
+        if not partial.exists() or not os.path.samestat(os.fstat(directory), partial.stat()):
+            raise _busy(partial)  # it was renamed before we had it
+        yield
+    finally:
+        os.close(directory)
+
+
+def _busy(partial: Path) -> CheckpointError:
+    return CheckpointError(f"another `voicegate convert` is at work in {partial}: wait for its end, and run this again")
+
+
+def check_place(target: Path) -> None:
+    """Before anything is read. Raises CheckpointError where `write_directory` could not end."""
+    if not target.name:
+        raise CheckpointError(f"{target} is no place for a model: name a directory in it")
+    if os.path.ismount(target) and not _holds_something(target):
+        raise CheckpointError(
+            f"{target} is a mount point, which the finished directory cannot take the place of: name a directory in "
+            f"it, such as {target / 'model'}"
+        )
+
+
+def partial_of(target: Path) -> Path:
+    """Where it is made: beside it, and so on the disk that it will be on."""
+    return target.with_name(target.name + PARTIAL_SUFFIX)
+
+
+def _holds_something(target: Path) -> bool:
+    return target.exists() and (not target.is_dir() or any(target.iterdir()))
 
 
 def check_space(plans: Mapping[Path, Sequence[Item]]) -> None:
     """Room for all that is still to be written, directory by directory. Raises CheckpointError."""
     needed: dict[int, int] = {}  # by disk
     for target, items in plans.items():
-        journals = [Journal(place) for place in (target, target.with_name(target.name + PARTIAL_SUFFIX))]
+        journals = [Journal(place) for place in (target, partial_of(target))]
         disk = disk_of(target)
         needed[disk] = needed.get(disk, _SPARE_BYTES) + sum(
             item.num_bytes
             for item in items
             if item.takes_space and not any(journal.matches(item) for journal in journals)
         )
-        free = shutil.disk_usage(_existing(target)).free
+        free = shutil.disk_usage(_existing(partial_of(target))).free
         if free < needed[disk]:
             raise CheckpointError(
                 f"{target} needs {needed[disk] / 1e9:.2f} GB and its disk has {free / 1e9:.2f} GB free: make room or "
@@ -141,25 +201,30 @@ def _make(partial: Path, journal: Journal, item: Item, progress: Progress) -> No
 
 
 def _check_finished(target: Path, items: Sequence[Item], progress: Progress) -> None:
-    remedy = "delete it or choose another directory"
+    remedy = "choose another directory, or delete it (voices/ may hold some of your own)"
     if not (target / JOURNAL_FILE).is_file():
         raise CheckpointError(f"{target} is there and was not made by `voicegate convert`: {remedy}")
     journal = Journal(target)
-    others = [item.name for item in items if not journal.matches(item)]
+    others = [item.name for item in items if not item.is_users and not journal.matches(item)]
     if others:
         raise CheckpointError(
             f"{target} was made from other files or with other options ({', '.join(others)}): {remedy}"
         )
     for item in items:
+        if item.is_users:
+            continue
         progress.begin(item.name, item.num_bytes)
         if not journal.verify(item, progress.advance):
-            raise CheckpointError(f"{target / item.name} is missing or damaged: delete {target} and convert again")
+            raise CheckpointError(
+                f"{target / item.name} is missing or damaged: convert into another directory, or delete {target} "
+                "(voices/ may hold some of your own) and convert again"
+            )
         progress.finish("was done, verified")
 
 
-def disk_of(path: Path) -> int:
-    """The device number of the disk that `path` is or will be on."""
-    return _existing(path).stat().st_dev
+def disk_of(target: Path) -> int:
+    """The device number of the disk that `target` is written to."""
+    return _existing(partial_of(target)).stat().st_dev
 
 
 def _existing(path: Path) -> Path:

@@ -125,25 +125,30 @@ def qwen2_body(config: Mapping[str, Any], path: Path | str, *, is_tied: bool) ->
     """Sizes of Hugging Face's config.json. Raises CheckpointError for another decoder than the engine has."""
     try:
         return _qwen2_body(config, path, is_tied=is_tied)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, CheckpointError):
+            raise
         raise CheckpointError(f"{path} lacks or garbles {error}") from error
+
+
+_QWEN2_SIZES: Final = (
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "max_position_embeddings",
+)
 
 
 def _qwen2_body(config: Mapping[str, Any], path: Path | str, *, is_tied: bool) -> dict[str, Any]:
     rotary = config.get("rope_parameters") or {}  # as transformers 5 writes it
-    body = {
-        key: config[key]
-        for key in (
-            "vocab_size",
-            "hidden_size",
-            "intermediate_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "num_key_value_heads",
-            "max_position_embeddings",
-            "rms_norm_eps",
-        )
-    }
+    body = {key: config[key] for key in _QWEN2_SIZES}
+    unfit = [f"{key}, which is {value!r}" for key, value in body.items() if type(value) is not int or value < 1]
+    if unfit:
+        raise TypeError("; ".join(unfit))
+    body["rms_norm_eps"] = config["rms_norm_eps"]
     body["head_dim"] = config.get("head_dim") or body["hidden_size"] // body["num_attention_heads"]
     body["rope_theta"] = float(config["rope_theta"] if "rope_theta" in config else rotary["rope_theta"])
     body |= {"hidden_act": config.get("hidden_act", "silu"), "tie_word_embeddings": is_tied}

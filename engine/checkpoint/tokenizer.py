@@ -109,10 +109,14 @@ def _check_ids(tokenizer: Tokenizer, wanted: Mapping[str, int]) -> None:
 
 
 def _check_against_config(tokenizer: Tokenizer, path: Path) -> None:
-    added = _read_json(path).get("added_tokens_decoder", {})
-    for id_, entry in added.items():
-        if tokenizer.token_to_id(entry["content"]) != int(id_):
-            raise CheckpointError(f"{path} has {entry['content']} as {id_}, which vocab.json does not lead to")
+    content = _read_json(path)
+    try:
+        added = {int(id_): str(entry["content"]) for id_, entry in content.get("added_tokens_decoder", {}).items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(f"{path}: added_tokens_decoder lacks or garbles {error}") from error
+    for id_, text in added.items():
+        if tokenizer.token_to_id(text) != id_:
+            raise CheckpointError(f"{path} has {text} as {id_}, which vocab.json does not lead to")
 
 
 def _read_vocab(path: Path) -> dict[str, int]:
@@ -120,7 +124,8 @@ def _read_vocab(path: Path) -> dict[str, int]:
 
 
 def _checked_vocab(vocab: dict[str, int], path: Path) -> dict[str, int]:
-    if sorted(vocab.values()) != list(range(len(vocab))):
+    ids = vocab.values()
+    if not all(type(id_) is int for id_ in ids) or sorted(ids) != list(range(len(vocab))):
         raise CheckpointError(f"{path}: the ids are not 0 to {len(vocab) - 1}, each once")
     missing = [char for char in pre_tokenizers.ByteLevel.alphabet() if char not in vocab]
     if missing:

@@ -2,11 +2,12 @@
 
 import gc
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 import structlog
 import torch
@@ -22,39 +23,34 @@ from voicegate.engine.device.watcher import NO_WAKER, Waker
 from voicegate.engine.disaggregated.core import DisaggregatedCore
 from voicegate.engine.interface import (
     AudioFormat,
-    Done,
     Engine,
     EngineError,
-    EngineEvent,
     EngineInfo,
-    UtteranceId,
-    UtteranceRequest,
 )
-from voicegate.engine.llm.backend import LlmDied
 from voicegate.engine.loading.devices import Devices, free_gpu_bytes, open_devices, resolved_for_device
 from voicegate.engine.loading.llm import load_llm
 from voicegate.engine.loading.memory import check_room, gpu_memory, memory_apart, with_layouts_that_fit
 from voicegate.engine.loading.progress import SILENT, Progress
 from voicegate.engine.loading.runners import load_flow, load_vocoder
+from voicegate.engine.loading.start_voices import default_of, fitting_voices, warm_up, without_silent
 from voicegate.engine.loading.startup import ModelStart, freeze_heap, timed
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.driven import DrivenCore
 from voicegate.engine.loop.prompting import MAX_INSTRUCT_CHARS
 from voicegate.engine.loop.reception import speaking_modes
-from voicegate.engine.loop.stages import Stages, VoiceRoom
+from voicegate.engine.loop.stages import ReadyVoice, Stages, VoiceRoom
 from voicegate.engine.loop.voice_shelf import ready_voice, voice_room
 from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.text.tokenizer import TextTokenizer
+from voicegate.engine.token2wav.flow.backend import FlowBackend
 from voicegate.engine.voices.keeper import VoiceKeeper
 from voicegate.engine.voices.maker import ProcessMaker
 from voicegate.engine.voices.store import load_voices
 from voicegate.engine.voices.voice import Voice, VoiceError
 
 log = structlog.get_logger()
-
-_WARM_UP_TEXT = "Good morning."
 
 # On a processor the vocoder takes 14 to 24 ms for a first block, and half of that for the beginning of it (ADR 0078).
 # Lower -> a listener may run dry before the others are there; higher -> a later first sound.
@@ -82,14 +78,16 @@ def load_engine(
         all_stages = load_all_stages(config, model, voices, on_progress)
     except (ValueError, OSError) as error:
         raise EngineError(f"cannot load the model in {config.model_dir}: {error}") from error
-    info = engine_info(config, *all_stages)
+    default = default_of(config, model, all_stages[0].voices)
     keeper = VoiceKeeper(ProcessMaker(config.model_dir), config.voices_dir)
     with ExitStack() as running:  # beside this thread; ended if anything here fails
         running.callback(all_stages[0].llm.close)
+        silent: dict[str, str] = {}
         for number, stages in enumerate(all_stages):
             where = _where(config, 1 + number)
             with timed(f"warm-up{where}", on_progress), _blamed(where):
-                _warm_up(config, stages, info)
+                silent |= warm_up(config, stages, default)
+        all_stages = without_silent(config, all_stages, silent)
         encoders: Encoders | None = None
         if config.encoder_processes:
             with timed("encoder processes", on_progress):
@@ -103,6 +101,7 @@ def load_engine(
             core = EngineCore(config, all_stages[0], time.monotonic, sink, encoders=encoders, waker=waker)
         freeze_heap()
         running.callback(gc.unfreeze)
+        info = engine_info(config, *all_stages)
         return LoadedEngine(core, info, close=running.pop_all().close, voices=keeper, encoders=encoders)
 
 
@@ -140,6 +139,7 @@ def load_all_stages(
         tokenizer = TextTokenizer.from_file(
             config.model_dir / "tokenizer.json", end_of_prompt_id=model.llm.end_of_prompt_id
         )
+        voices = fitting_voices(config, model, voices, tokenizer)
     where = _where(config, 0)
     with timed(f"speech LLM{where}", progress), _blamed(where), devices.llm.current():
         start = starts[devices.llm]
@@ -161,7 +161,8 @@ def load_all_stages(
         for place, (device, flow, _) in enumerate(parts, 1):
             where = _where(config, place)
             with timed(f"voice prompts{where}", progress), _blamed(where), device.token2wav_lane.active():
-                ready.append({name: ready_voice(voice, model, tokenizer, flow) for name, voice in voices.items()})
+                on_ready = partial(progress.share, f"voice prompts{where}")
+                ready.append(_ready_voices(voices, model, tokenizer, flow, on_ready))
         running.pop_all()
     names = count()  # of the LLM's sequences
     return tuple(
@@ -181,6 +182,21 @@ def load_all_stages(
         )
         for (device, flow, vocoder), prepared in zip(parts, ready, strict=True)
     )
+
+
+def _ready_voices(
+    voices: Mapping[str, Voice],
+    model: ModelConfig,
+    tokenizer: TextTokenizer,
+    flow: FlowBackend[Any, Any],
+    on_ready: Callable[[int, int], object],
+) -> Mapping[str, ReadyVoice]:
+    """`on_ready` is told how many of how many are: each takes a CPU a good part of a second."""
+    ready = {}
+    for number, (name, voice) in enumerate(voices.items(), 1):
+        ready[name] = ready_voice(voice, model, tokenizer, flow)
+        on_ready(number, len(voices))
+    return ready
 
 
 def _with_layouts_that_fit(devices: Devices, config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> EngineConfig:
@@ -242,7 +258,7 @@ def engine_info(config: EngineConfig, stages: Stages, *others: Stages) -> Engine
     return EngineInfo(
         model=model.name,
         voices=tuple(ready.voice.info(model.languages[0]) for ready in stages.voices.values()),
-        default_voice=model.default_voice or min(stages.voices),
+        default_voice=default_of(config, model, stages.voices),
         modes=speaking_modes(traits),
         pre_skip_48k=pre_skip_48k(AudioFormat()),
         max_utterances=config.max_utterances * (1 + len(others)),
@@ -255,21 +271,3 @@ def engine_info(config: EngineConfig, stages: Stages, *others: Stages) -> Engine
         flow=stages.flow.name,
         vocoder=stages.vocoder.name,
     )
-
-
-def _warm_up(config: EngineConfig, stages: Stages, info: EngineInfo) -> None:
-    """Speak once with every voice through the real path, so that nothing is allocated or compiled later."""
-    events: list[EngineEvent] = []
-    core = EngineCore(config, stages, time.monotonic, events.extend)
-    for voice in info.voices:
-        utterance_id = UtteranceId(f"warm-up {voice.name}")
-        core.submit(UtteranceRequest(utterance_id, voice.name, lead_ms=config.max_lead_ms), seed=0)
-        core.push_text(utterance_id, _WARM_UP_TEXT)
-        core.end_text(utterance_id)
-    try:
-        core.run_until_idle()
-    except LlmDied as error:
-        raise EngineError(f"warm-up: the speech LLM died: {error}") from error
-    num_done = sum(isinstance(event, Done) for event in events)
-    if num_done != len(info.voices):
-        raise EngineError(f"warm-up: {num_done} of {len(info.voices)} voices spoke; see the log")

@@ -3,8 +3,6 @@
 CUDA's runner needs Triton, which CPU installations lack, and TensorRT-LLM its package: both are imported where chosen.
 """
 
-from typing import Final
-
 import torch
 
 from voicegate.engine.config import EngineConfig
@@ -15,16 +13,14 @@ from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.loading.devices import DTYPES, Device
 from voicegate.engine.loading.startup import ModelStart
+from voicegate.engine.loop.voice_shelf import TEXT_ROOM
 from voicegate.engine.model.config import Family, ModelConfig, SamplingConfig
 from voicegate.engine.model.weights import load_state_dict
-
-# Text tokens of the longest clause, its prompt and the special ids around them, on top of its speech tokens.
-_TEXT_ROOM: Final = 512
 
 
 def llm_positions(config: EngineConfig, model: ModelConfig, num_prompt_tokens: int) -> int:
     """Of a slot."""
-    return min(model.llm.max_positions, config.max_clause_tokens + num_prompt_tokens + _TEXT_ROOM)
+    return min(model.llm.max_positions, config.max_clause_tokens + num_prompt_tokens + TEXT_ROOM)
 
 
 def load_llm(

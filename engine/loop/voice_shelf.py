@@ -1,7 +1,7 @@
 """The voices that a running engine speaks with: some may come and go while utterances run. In the engine's thread."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
@@ -13,6 +13,13 @@ from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.engine.token2wav.flow.backend import FlowBackend, FlowPrompt, PreparedPrompt, PromptRendering
 from voicegate.engine.voices.voice import Voice
 
+# Text tokens of the longest clause, its prompt and the special ids around them, on top of a slot's speech tokens.
+TEXT_ROOM: Final = 512
+# Of these the clause's own: its 240 letters take about 80. Counted without what a slot has for other prompts' speech,
+# which differs between starts: a voice that was taken once is taken again. Lower -> long sentences of a voice with a
+# very long transcript may fail; higher -> voices are refused that speak all but the longest.
+_CLAUSE_ROOM: Final = 96
+
 
 def voice_room(config: EngineConfig, voices: Iterable[Voice]) -> VoiceRoom:
     """For the voices there are, and for those that may come."""
@@ -20,8 +27,13 @@ def voice_room(config: EngineConfig, voices: Iterable[Voice]) -> VoiceRoom:
     return VoiceRoom((*(voice.num_tokens for voice in voices), *spare))
 
 
+def check_voice(voice: Voice, model: ModelConfig, tokenizer: TextTokenizer) -> None:
+    """Whether it can be spoken with, as far as that is told by counting. Raises VoiceRefused and PromptError."""
+    _prompts_of(voice, model, tokenizer)
+
+
 def ready_voice(voice: Voice, model: ModelConfig, tokenizer: TextTokenizer, flow: FlowBackend[Any, Any]) -> ReadyVoice:
-    """At once, for when nobody speaks yet. Raises PromptError and FlowError."""
+    """At once, for when nobody speaks yet. Raises VoiceRefused, PromptError and FlowError."""
     prompt, flow_prompt = _prompts_of(voice, model, tokenizer)
     return ReadyVoice(voice, prompt, flow.prepare(flow_prompt))
 
@@ -29,15 +41,28 @@ def ready_voice(voice: Voice, model: ModelConfig, tokenizer: TextTokenizer, flow
 def begin_voice(
     voice: Voice, model: ModelConfig, tokenizer: TextTokenizer, flow: FlowBackend[Any, Any]
 ) -> tuple[PassPrompt, PromptRendering[Any]]:
-    """Raises PromptError and FlowError."""
+    """Raises VoiceRefused, PromptError and FlowError."""
     prompt, flow_prompt = _prompts_of(voice, model, tokenizer)
     return prompt, flow.begin_prompt(flow_prompt)
 
 
 def _prompts_of(voice: Voice, model: ModelConfig, tokenizer: TextTokenizer) -> tuple[PassPrompt, FlowPrompt]:
-    """What the LLM and the flow are given of it. Raises PromptError."""
+    """What the LLM and the flow are given of it. Raises VoiceRefused and PromptError."""
     prompt = voice_prompt(voice, tokenizer, instruct_prefix=model.instruct_prefix)
+    _check_slot(voice, prompt, model)
     return prompt, FlowPrompt(voice.speech_tokens, voice.mel, voice.embedding)
+
+
+def _check_slot(voice: Voice, prompt: PassPrompt, model: ModelConfig) -> None:
+    """That a clause finds room behind it in the LLM's slot. Raises VoiceRefused."""
+    num_text, num_speech = len(prompt.llm.text_ids), len(prompt.llm.speech_ids)
+    most = min(TEXT_ROOM, model.llm.max_positions - num_speech) - _CLAUSE_ROOM
+    if num_text > most:
+        raise VoiceRefused(
+            f"the transcript of voice {voice.name!r} takes {num_text} of the model's text tokens, and at most "
+            f"{max(most, 0)} leave a sentence room behind it: use a shorter recording, with what it says in ordinary "
+            "characters"
+        )
 
 
 class VoiceShelf:

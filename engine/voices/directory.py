@@ -1,25 +1,30 @@
 """`NAME.wav` + `NAME.txt` in a directory of voices -> `NAME.safetensors`, made once and kept while both are the same.
 
 The header of the made file says what it was made from (`made_from`), so that a changed recording, text or checkpoint
-makes it anew, and a voice that came otherwise is never overwritten.
+makes it anew, and a voice that came otherwise is never overwritten: it stays, or stops the start where nobody can know
+which of the two is meant.
 """
 
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import structlog
 
 from voicegate.engine.interface import VoiceRefused
-from voicegate.engine.model.weights import load_metadata
+from voicegate.engine.model.weights import WeightsError, load_metadata
 from voicegate.engine.voices.enrolment import Enroller
+from voicegate.engine.voices.files import recordings
 from voicegate.engine.voices.regular_file import read_regular_file
 from voicegate.engine.voices.voice import Voice, VoiceError, save_voice
 
 log = structlog.get_logger()
 
 MAX_RECORDING_BYTES = 64 * 1024 * 1024
+# What a file says that was not made from the pair beside it, and stays all the same: somebody has put it there since.
+_ENROLLED: Final = "enrolled"
 _MAX_TEXT_BYTES = 64 * 1024  # what a transcript may be long is told when it is read
 
 
@@ -48,7 +53,7 @@ def enrol_pairs(directory: Path, enroller: Callable[[], Enroller], *, is_models_
         made_from = pair.made_from(hears)
         if path.exists():
             found = load_metadata(path).get("made_from")
-            if found == made_from:
+            if found in (made_from, _ENROLLED):
                 continue
             if found is None:
                 raise VoiceError(f"{path} was not made from {pair.name}.wav beside it: remove or rename one of the two")
@@ -62,6 +67,20 @@ def enrol_pairs(directory: Path, enroller: Callable[[], Enroller], *, is_models_
     return unwritten
 
 
+def made_from_beside(path: Path) -> str | None:
+    """What a voice file has to say that somebody writes to `path` by hand, so that the next start takes it.
+
+    In the place of one that was made from a pair it stays until that pair changes; beside a pair without, until it is
+    removed.
+    """
+    try:
+        found = load_metadata(path).get("made_from") if path.exists() else None
+    except WeightsError:  # it holds no voice, and is written anew
+        found = None
+    has_pair = path.with_suffix(".wav").is_file() and path.with_suffix(".txt").is_file()
+    return found or (_ENROLLED if has_pair else None)
+
+
 def _enrol(enroller: Enroller, pair: _Pair, directory: Path) -> Voice:
     try:
         return enroller.enrol(pair.name, pair.recording, transcript=pair.transcript)
@@ -70,7 +89,7 @@ def _enrol(enroller: Enroller, pair: _Pair, directory: Path) -> Voice:
 
 
 def _pairs(directory: Path, *, is_models_own: bool) -> Iterator[_Pair]:
-    for path in sorted(directory.glob("*.wav")):
+    for path in recordings(directory).values():
         text_path = path.with_suffix(".txt")
         if text_path.is_file():
             yield _Pair(path.stem, read_recording(path), _read_text(text_path))

@@ -16,6 +16,7 @@ from voicegate.engine.voices.analyser import Analyser
 from voicegate.engine.voices.audio_file import decode_recording
 from voicegate.engine.voices.checks import check_recording, check_texts
 from voicegate.engine.voices.features import PromptAudio
+from voicegate.engine.voices.files import voice_files
 from voicegate.engine.voices.onnx_analyser import OnnxAnalyser
 from voicegate.engine.voices.tiny_analyser import TinyAnalyser
 from voicegate.engine.voices.voice import Voice, load_voice
@@ -76,7 +77,7 @@ def load_enroller(model_dir: Path, model: ModelConfig) -> Enroller:
     if (model_dir / tiny_analyser.TOKENIZER_FILE).is_file():
         known = [
             load_voice(path, vocab_size=model.flow.vocab_size, speaker_dim=model.flow.speaker_dim)
-            for path in sorted((model_dir / "voices").glob("*.safetensors"))
+            for path in voice_files(model_dir / "voices").values()
         ]
         return Enroller(TinyAnalyser(model_dir, known), model)
     raise Unsupported(

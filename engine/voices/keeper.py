@@ -6,7 +6,8 @@ from pathlib import Path
 import structlog
 import torch
 
-from voicegate.engine.model.weights import WeightsError, load_metadata, load_state_dict
+from voicegate.engine.model.weights import load_metadata, load_state_dict
+from voicegate.engine.voices.directory import made_from_beside
 from voicegate.engine.voices.maker import VoiceMaker
 from voicegate.engine.voices.maker_wire import VoiceOrder
 from voicegate.engine.voices.pace import VoicePace, pace_in
@@ -41,7 +42,7 @@ class VoiceKeeper:
         path = self._path(self._voices_dir, voice.name)
         try:
             tuned = replace(voice, pace=voice.pace or _tuned_pace(path, voice))
-            save_voice(tuned, path, made_from=_made_from(path))
+            save_voice(tuned, path, made_from=made_from_beside(path))
         except OSError as error:
             log.warning("voice_not_saved", voice=voice.name, path=str(path), reason=error.strerror or str(error))
 
@@ -58,14 +59,6 @@ class VoiceKeeper:
     @staticmethod
     def _path(voices_dir: Path, name: str) -> Path:
         return voices_dir / f"{name}.safetensors"
-
-
-def _made_from(path: Path) -> str | None:
-    """What the file that is there says of its pair (directory.py)."""
-    try:
-        return load_metadata(path).get("made_from") if path.exists() else None
-    except WeightsError:  # it holds no voice, and is written anew
-        return None
 
 
 def _tuned_pace(path: Path, voice: Voice) -> VoicePace | None:

@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol, cast
 
@@ -78,13 +79,12 @@ class _Making:
 
     def run(self) -> Answer:
         """Waits for it. Raises EngineError."""
-        with self._start() as process:
+        process, answer = self._start(), None
+        # It may end before it has read all: then writing fails, or the end of `process`, which writes what is left.
+        with suppress(BrokenPipeError), process:
             pipes = cast(BinaryIO, process.stdin), cast(BinaryIO, process.stdout)
-            try:
-                write_message(pipes[0], self._task)
-                answer = read_message(pipes[1])
-            except BrokenPipeError:  # it has ended before it had read all
-                answer = None
+            write_message(pipes[0], self._task)
+            answer = read_message(pipes[1])
         if answer is not None:
             decoded: Answer = msgspec.msgpack.decode(answer, type=Answer)
             return decoded

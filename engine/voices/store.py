@@ -7,6 +7,7 @@ from pathlib import Path
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.voices.directory import enrol_pairs
 from voicegate.engine.voices.enrolment import load_enroller
+from voicegate.engine.voices.files import voice_files
 from voicegate.engine.voices.voice import Voice, VoiceError, load_voice
 
 
@@ -34,9 +35,9 @@ def load_voices(model_dir: Path, model: ModelConfig, voices_dir: Path | None = N
 
 def _load_directory(directory: Path, model_dir: Path, model: ModelConfig, *, is_models_own: bool) -> dict[str, Voice]:
     unwritten = enrol_pairs(directory, partial(load_enroller, model_dir, model), is_models_own=is_models_own)
-    paths = {path.stem: path for path in sorted(directory.glob("*.safetensors")) if path.stem not in unwritten}
     voices = {
         name: load_voice(path, vocab_size=model.flow.vocab_size, speaker_dim=model.flow.speaker_dim)
-        for name, path in paths.items()
+        for name, path in voice_files(directory).items()
+        if name not in unwritten
     }
     return voices | unwritten

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from voicegate.engine.checkpoint.options import DTYPE_NAMES, ConvertOptions, Decoding
+from voicegate.engine.voices.files import voice_files
 from voicegate.gateway.cli.extras import server_imports
 from voicegate.gateway.cli.terminal import Bar, CommandError, note, say
 
@@ -64,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     except (CheckpointError, OSError) as error:
         raise CommandError(str(error)) from error
     say(f"{options.target} is ready: voicegate serve --model-dir {options.target}")
-    if not any((options.target / "voices").glob("*.safetensors")):
+    if not voice_files(options.target / "voices"):
         say("it has no voice yet, and the gateway needs one: see voicegate voices add --help")
     return 0
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.voices.checks import RECOMMENDED_MIN_SECONDS
-from voicegate.engine.voices.directory import read_recording
+from voicegate.engine.voices.directory import made_from_beside, read_recording
 from voicegate.engine.voices.enrolment import load_enroller
 from voicegate.engine.voices.voice import Voice, save_voice
 from voicegate.gateway.cli.terminal import CommandError
@@ -34,7 +34,7 @@ def add_voice(model_dir: Path, model: ModelConfig, new: NewVoice, path: Path) ->
             new.name, read_recording(new.recording), transcript=new.transcript, description=new.description
         )
         path.parent.mkdir(exist_ok=True)
-        save_voice(voice, path)
+        save_voice(voice, path, made_from=made_from_beside(path))
     except OSError as error:
         raise CommandError(f"{path} cannot be written: {error.strerror or error}") from error
     except ValueError as error:

@@ -13,6 +13,7 @@ from voicegate.engine.model.config import Flow, FlowConfig, ModelConfig, ModelCo
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
 from voicegate.engine.units import FRAMES_PER_TOKEN, NUM_MELS
+from voicegate.engine.voices.files import recordings, voice_files
 from voicegate.engine.voices.pace import pace_in
 
 _LENGTH_BYTES: Final = 8
@@ -40,10 +41,10 @@ def read_header(path: Path) -> Header:
         raise UnfitFile(f"{path}: {error.strerror or error}") from error
     try:
         entries: dict[str, Any] = json.loads(raw)
-        texts = entries.pop("__metadata__", {})
-        shapes = {name: tuple(entry["shape"]) for name, entry in entries.items()}
-        end = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        texts = {name: str(text) for name, text in entries.pop("__metadata__", {}).items()}
+        shapes = {name: tuple(map(int, entry["shape"])) for name, entry in entries.items()}
+        end = max((int(entry["data_offsets"][1]) for entry in entries.values()), default=0)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UnfitFile(f"{path} is no safetensors file (a Git LFS pointer, perhaps?)") from error
     expected = _LENGTH_BYTES + length + end
     if size != expected:
@@ -88,7 +89,7 @@ def check_weights(model_dir: Path, model: ModelConfig, part: str) -> str:
 def check_voice(path: Path, model: ModelConfig) -> str:
     """Its description. Raises UnfitFile."""
     header = read_header(path)
-    num_tokens = header.shapes.get("speech_tokens", (0,))[0]
+    num_tokens, *_ = (*header.shapes.get("speech_tokens", ()), 0)  # a scalar has no length
     wanted = {
         "speech_tokens": (num_tokens,),
         "mel": (num_tokens * FRAMES_PER_TOKEN, NUM_MELS),
@@ -109,7 +110,7 @@ def check_voice(path: Path, model: ModelConfig) -> str:
 
 def voice_paths(model_dir: Path) -> list[Path]:
     """Raises UnfitFile where there is none."""
-    paths = sorted((model_dir / "voices").glob("*.safetensors"))
+    paths = list(voice_files(model_dir / "voices").values())
     if not paths:
         raise UnfitFile(f"{model_dir / 'voices'} holds no voice (*.safetensors)")
     return paths
@@ -120,7 +121,7 @@ def unmade_pairs(directories: Sequence[Path]) -> list[Path]:
     return [
         path
         for directory in directories
-        for path in sorted(directory.glob("*.wav"))
+        for path in recordings(directory).values()
         if path.with_suffix(".txt").exists() and not path.with_suffix(".safetensors").exists()
     ]
 

@@ -9,7 +9,9 @@ from voicegate.clients.bench.sentences import LANGUAGES
 from voicegate.engine import units
 from voicegate.engine.config import DEVICES
 from voicegate.engine.interface import base_language
+from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.text.language import detect_language
+from voicegate.engine.voices.files import default_voice, voice_files, voice_names
 from voicegate.engine.voices.pace import MIN_SENTENCES, PaceFit, VoicePace, fit, pace_in
 from voicegate.gateway.cli.extras import server_imports
 from voicegate.gateway.cli.model_files import Header, UnfitFile, check_config, check_voice, read_header
@@ -52,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     config = from_environment(os.environ, given)
     try:
         model = check_config(config.found_model_dir())
-        path = _path(config, options.name or model.default_voice)
+        path = _path(config, options.name, model)
         check_voice(path, model)
         header = read_header(path)
     except UnfitFile as error:
@@ -71,16 +73,18 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _path(config: GatewayConfig, name: str | None) -> Path:
-    """Of the voice's file: in the user's directory, which goes before, or in the model's. Raises CommandError."""
-    directories = [config.found_model_dir() / "voices"]
-    if config.voices_dir is not None:
-        directories.insert(0, config.voices_dir)
-    paths = {path.stem: path for each in reversed(directories) for path in sorted(each.glob("*.safetensors"))}
+def _path(config: GatewayConfig, name: str | None, model: ModelConfig) -> Path:
+    """Of the voice's file: in the user's directory, which goes before, or in the model's. None: of the default voice.
+
+    Raises CommandError.
+    """
+    own = config.found_model_dir() / "voices"
+    directories = [own] if config.voices_dir is None else [config.voices_dir, own]
+    paths = {each: path for directory in reversed(directories) for each, path in voice_files(directory).items()}
     if not paths:
-        raise CommandError(f"{directories[-1]} holds no voice (*.safetensors); a start makes them of recordings")
+        raise CommandError(f"{own} holds no voice (*.safetensors); a start makes them of recordings")
     if name is None:
-        return paths[min(paths)]
+        name = default_voice(model, voice_names(own), paths)
     if name not in paths:
         where = " and ".join(map(str, directories))
         raise CommandError(f"there is no file of a voice {name!r} in {where}; there are {', '.join(sorted(paths))}")
@@ -147,10 +151,13 @@ def _report(found: PaceFit, path: Path, before: VoicePace | None) -> None:
 
 
 def _write(path: Path, pace: VoicePace) -> None:
-    from voicegate.engine.voices.voice import save_pace  # noqa: PLC0415 - imports torch
+    from voicegate.engine.model.weights import WeightsError  # noqa: PLC0415 - imports torch
+    from voicegate.engine.voices.voice import save_pace  # noqa: PLC0415
 
     try:
         save_pace(path, pace)
+    except WeightsError as error:  # somebody has removed it meanwhile, or written something else there
+        raise CommandError(f"the pace is not kept: {error}") from error
     except OSError as error:
         raise CommandError(f"{path} cannot be written: {error.strerror or error}") from error
     say(f"wrote {path}; a server that runs goes by it from its next start on")

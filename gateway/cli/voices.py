@@ -18,6 +18,7 @@ from voicegate.clients.python.refusal import answered
 from voicegate.engine import units
 from voicegate.engine.interface import check_voice_name
 from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.voices.files import default_voice, voice_names
 from voicegate.engine.voices.pace import VoicePace, pace_in
 from voicegate.engine.voices.regular_file import read_regular_file
 from voicegate.gateway.cli.extras import server_imports
@@ -248,7 +249,7 @@ def read_voices(model_dir: Path) -> Voices:
         voices = [Voice(path.stem, check_voice(path, model)) for path in voice_paths(model_dir)]
     except UnfitFile as error:
         raise CommandError(str(error)) from error
-    return Voices(model.default_voice or voices[0].name, voices)
+    return Voices(default_voice(model, voice_names(model_dir / "voices")) or "", voices)
 
 
 def fetch_voices(url: str, api_key: str | None = None, ca_file: Path | None = None) -> Voices:

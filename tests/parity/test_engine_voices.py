@@ -119,6 +119,14 @@ def test_a_prompt_longer_than_the_room_is_refused(stages: Stages, rms: Voice) ->
     assert "2.8 s long and this running engine has room for 2.7 s" in str(answer)
 
 
+def test_a_transcript_of_more_tokens_than_the_llm_has_room_for_is_refused(stages: Stages, rms: Voice) -> None:
+    transcript = "Hello there, it is very nice" + "\U0001fae0" * 570
+    prompt_text = stages.model.instruct_prefix + transcript
+    answer = add(HandDrivenEngine(), replace(rms, name="guest", transcript=transcript, prompt_text=prompt_text))
+    assert type(answer) is VoiceRefused
+    assert "of the model's text tokens, and at most 416 leave a sentence room" in str(answer)
+
+
 def test_what_breaks_while_a_voice_is_taken_up_is_told_and_breaks_nothing_else(stages: Stages, rms: Voice) -> None:
     engine = HandDrivenEngine(stages=stages)
     answer = add(engine, replace(rms, name="bad", mel=rms.mel[:-50]))

@@ -56,12 +56,19 @@ def _check_gpu(config: GatewayConfig, wanted: WantedDevices) -> Iterator[Finding
         yield _not_importable(Level.FAIL, "engine", error)
         return
     if wanted.is_cpu_alone:
-        yield Finding(Level.OK, "cuda", f"{torch.cuda.get_device_name(0)}, not used: {wanted.setting} is {CPU}")
+        try:
+            name = torch.cuda.get_device_name(0)
+        except RuntimeError:
+            name = "a GPU that cannot be opened"
+        yield Finding(Level.OK, "cuda", f"{name}, not used: {wanted.setting} is {CPU}")
         return
     num_gpus = torch.cuda.device_count()
-    for number in wanted.gpus or (torch.cuda.current_device(),):
+    for number in wanted.gpus or (0,):  # the current one, as long as nothing has chosen another
         if number < num_gpus:
-            yield _check_memory(config, number, wanted)
+            try:
+                yield _check_memory(config, number, wanted)
+            except RuntimeError as error:  # it is opened here
+                yield Finding(Level.FAIL, "cuda", _not_opened(number, error))
         else:
             named = "gpus names GPU" if wanted.setting == "gpus" else f"{wanted.text}: there is no GPU"
             yield Finding(Level.FAIL, "cuda", f"{named} {number}, and torch sees {num_gpus}, counted from 0")
@@ -104,6 +111,14 @@ def _check_memory(config: GatewayConfig, number: int, wanted: WantedDevices) -> 
     return Finding(Level.WARN, "cuda", f"{text}, {remedy}")
 
 
+def _not_opened(number: int, error: RuntimeError) -> str:
+    reason, *_ = str(error).strip().splitlines() or [type(error).__name__]  # torch has several lines of advice
+    return (
+        f"GPU {number} cannot be opened ({reason}): nvidia-smi shows whether another process has it to itself, perhaps "
+        "a running gateway, and whether the driver is in order"
+    )
+
+
 def check_tensorrt_llm(config: GatewayConfig) -> Finding:
     """Without importing it, which would start MPI."""
     try:
@@ -118,8 +133,8 @@ def check_tensorrt_llm(config: GatewayConfig) -> Finding:
     try:
         version = check_requirements(choose_device(config.device))
         read_vocabulary(config.merged_hf_dir, check_config(config.found_model_dir()).llm)
-    except (EngineError, ConfigError, UnfitFile, ValueError) as error:
-        return Finding(Level.FAIL, "tensorrt", str(error))
+    except (EngineError, ConfigError, UnfitFile, ValueError, RuntimeError) as error:
+        return Finding(Level.FAIL, "tensorrt", str(error).partition("\n")[0])
     return Finding(Level.OK, "tensorrt", f"{version}, {config.merged_hf_dir}")
 
 
@@ -147,8 +162,8 @@ def _check_engines_of(part: str, config: GatewayConfig, model: "ModelConfig", *,
         return _not_importable(unusable, subject, error)
     try:
         described = usable_engines(part, engine_config(config), model, choose_device(config.device))
-    except EngineError as error:
-        return Finding(unusable, subject, str(error))
+    except (EngineError, RuntimeError) as error:  # a GPU that cannot be opened, which was told before
+        return Finding(unusable, subject, str(error).partition("\n")[0])
     chosen = "are used" if is_wanted else "are measured against our kernels at the start, and used if quicker"
     return Finding(Level.OK, subject, f"{described}: {chosen}")
 

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.voices.files import voice_files
 from voicegate.gateway.cli.checks.finding import Finding, Level
 from voicegate.gateway.cli.model_files import (
     UnfitFile,
@@ -36,7 +37,7 @@ def _check_voices(model_dir: Path, voices_dir: Path | None, model: ModelConfig) 
         yield Finding(Level.FAIL, "voices", text)
         voices_dir = None
     directories = [model_dir / "voices", *([voices_dir] if voices_dir is not None else [])]
-    made = {path.stem: path for directory in directories for path in sorted(directory.glob("*.safetensors"))}
+    made = {name: path for directory in directories for name, path in voice_files(directory).items()}
     pairs = unmade_pairs(directories)
     if not made and not pairs:
         where = " and ".join(map(str, directories))

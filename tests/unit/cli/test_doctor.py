@@ -210,6 +210,26 @@ def test_a_card_that_is_full_is_told_with_what_is_wanted(monkeypatch: pytest.Mon
     assert cuda.level is Level.OK  # a model that is not there wants nothing
 
 
+@pytest.mark.usefixtures("card")
+def test_a_card_that_cannot_be_opened_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process has it to itself, or its driver is in trouble."""
+
+    def busy(*_: object) -> None:
+        raise RuntimeError("CUDA error: device(s) is/are busy or unavailable\nFor debugging consider ...")
+
+    for name in ("mem_get_info", "get_device_name", "current_device"):
+        monkeypatch.setattr(f"torch.cuda.{name}", busy)
+    _, cuda, triton = check_torch(GatewayConfig(device="cuda", threads=1))
+    assert (cuda.level, triton.level) == (Level.FAIL, Level.OK)
+    assert cuda.text.startswith("GPU 0 cannot be opened (CUDA error: device(s) is/are busy or unavailable): nvidia-smi")
+    assert [found.level for found in check_torch(GatewayConfig(gpus="0,1", threads=1))][1:3] == [Level.FAIL, Level.FAIL]
+    _, cuda = check_torch(GatewayConfig(device="cpu", threads=1))
+    assert cuda == Finding(Level.OK, "cuda", "a GPU that cannot be opened, not used: device is cpu")
+    monkeypatch.setattr("voicegate.engine.loading.usable_engines.usable_engines", busy)
+    (engines,) = check_engines(GatewayConfig(model_dir=TINY_MODEL_DIR, vocoder_backend="tensorrt", device="cpu"))
+    assert (engines.level, engines.text) == (Level.FAIL, "CUDA error: device(s) is/are busy or unavailable")
+
+
 def test_what_is_missing_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> str:
         raise MissingDependency("install it")

@@ -99,6 +99,8 @@ def make_pointer(path: Path) -> None:
         (lambda path: path.unlink(), "No such file"),
         (lambda path: write_header(path, {"speech_tokens": [5], "mel": [9, 80], "embedding": [192]}), "mel has shape"),
         (lambda path: write_header(path, {"mel": [0, 80], "embedding": [192]}), "speech_tokens has shape None"),
+        (lambda path: write_header(path, {"speech_tokens": []}), r"speech_tokens has shape \(\), not \(0,\)"),
+        (lambda path: write_header(path, {"speech_tokens": [None]}), "no safetensors file"),  # type: ignore[list-item]
         (
             lambda path: write_header(path, {"speech_tokens": [5], "mel": [10, 80], "embedding": [192]}),
             "lacks the text prompt_text, transcript, description",

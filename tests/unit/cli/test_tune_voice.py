@@ -1,6 +1,7 @@
 """`voicegate tune-voice` with the tiny model: what it prints, what it writes and where, and refusals in one line."""
 
 import argparse
+import json
 import shutil
 from pathlib import Path
 
@@ -8,9 +9,10 @@ import pytest
 
 from tests.support.golden import TINY_MODEL_DIR
 from voicegate.engine.loading.speaking_pace import Heard
-from voicegate.engine.voices.pace import Said, pace_in
+from voicegate.engine.voices.pace import Said, VoicePace, pace_in
 from voicegate.gateway.cli import main, tune_voice
 from voicegate.gateway.cli.model_files import read_header
+from voicegate.gateway.cli.terminal import CommandError
 
 pytestmark = pytest.mark.unit
 
@@ -92,6 +94,22 @@ def test_a_users_voice_goes_before_the_models(capsys: Captured, copy: Path, tmp_
     )
     assert pace_in(read_header(copy / "voices" / "rms.safetensors").texts) is None
     assert "its file has 1.900 tokens a letter, share 1.00" in run(capsys, *arguments)[1]
+
+
+@pytest.mark.usefixtures("_steady")
+def test_a_model_that_names_no_default_voice_has_the_servers(capsys: Captured, copy: Path, tmp_path: Path) -> None:
+    raw = json.loads((copy / "model.json").read_text())
+    del raw["default_voice"]
+    (copy / "model.json").unlink()  # a link to the model's own
+    (copy / "model.json").write_text(json.dumps(raw))
+    (tmp_path / "mine").mkdir()
+    shutil.copy(copy / "voices" / "slt.safetensors", tmp_path / "mine" / "anna.safetensors")
+    assert run(capsys, "--model", copy, "--voices-dir", tmp_path / "mine")[1].startswith("rms: ")
+
+
+def test_a_voice_that_is_removed_meanwhile_is_told(copy: Path) -> None:
+    with pytest.raises(CommandError, match=r"^the pace is not kept: .*gone\.safetensors is missing"):
+        tune_voice._write(copy / "voices" / "gone.safetensors", VoicePace(2.0, 0.8))
 
 
 def test_sentences_are_of_the_voices_language_unless_another_is_named(copy: Path) -> None:

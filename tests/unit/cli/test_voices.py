@@ -1,12 +1,19 @@
 """`voicegate voices` on a model directory: every action, every refusal in one line, and never half a file."""
 
+import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.support.golden import TINY_MODEL_DIR
+from tests.support.tiny_engine import CONFIG
+from voicegate.engine.loading.start_voices import default_of
+from voicegate.engine.model.model_json import load_model_config
+from voicegate.engine.voices.store import load_voices
 from voicegate.gateway.cli import main
+from voicegate.gateway.cli.checks.model import check_model
 
 pytestmark = pytest.mark.unit
 
@@ -47,6 +54,30 @@ def test_the_list_marks_the_default(capsys: Captured, copy: Path, action: list[s
     assert run(capsys, *action, "--model", copy) == (0, "* rms  male, US English\n  slt  female, US English\n", "")
 
 
+def test_the_mark_is_at_the_servers_default_where_the_model_names_none(capsys: Captured, copy: Path) -> None:
+    """By name, not by file: - sorts before . and - after nothing."""
+    raw = json.loads((copy / "model.json").read_text())
+    del raw["default_voice"]
+    (copy / "model.json").write_text(json.dumps(raw))
+    for name, new in (("rms", "anna"), ("slt", "anna-2")):
+        (copy / "voices" / f"{name}.safetensors").rename(copy / "voices" / f"{new}.safetensors")
+    marked = [line[2:8].strip() for line in run(capsys, "--model", copy)[1].splitlines() if line.startswith("*")]
+    assert marked == ["anna"]
+    config = replace(CONFIG, model_dir=copy)
+    model = load_model_config(copy)
+    assert default_of(config, model, load_voices(copy, model)) == "anna"
+
+
+def test_hidden_files_are_no_voices(capsys: Captured, copy: Path) -> None:
+    """As macOS leaves them beside what it copies."""
+    (copy / "voices" / "._rms.safetensors").write_bytes(b"\0\5\26\7" + bytes(100))
+    (copy / "voices" / "._anna.wav").write_bytes(bytes(100))
+    (copy / "voices" / "._anna.txt").write_bytes(bytes(100))
+    assert len(run(capsys, "--model", copy)[1].splitlines()) == 2
+    assert len(load_voices(copy, load_model_config(copy))) == 2
+    assert "FAIL" not in {found.level.value for found in check_model(copy) if found.subject.startswith("voice")}
+
+
 def test_the_directory_may_stand_before_the_action(capsys: Captured, copy: Path) -> None:
     (copy / "voices" / "slt.safetensors").unlink()
     assert run(capsys, "--model-dir", copy, "list")[1] == "* rms  male, US English\n"
@@ -85,6 +116,15 @@ def test_the_text_may_come_from_a_file_or_not_at_all(capsys: Captured, copy: Pat
     assert status == 0
     assert "no transcript" in err
     assert "(none: for use across languages)" in run(capsys, "show", "anna", "--model", copy)[1]
+
+
+def test_a_voice_in_the_place_of_a_pairs_does_not_stop_the_next_start(capsys: Captured, copy: Path) -> None:
+    shutil.copy(RECORDING, copy / "voices" / "anna.wav")
+    (copy / "voices" / "anna.txt").write_text(TEXT)
+    model = load_model_config(copy)
+    assert load_voices(copy, model)["anna"].transcript == TEXT
+    assert run(capsys, "add", "anna", "--wav", RECORDING, "--replace", "--model", copy)[0] == 0
+    assert not load_voices(copy, model)["anna"].transcript
 
 
 @pytest.mark.parametrize(

@@ -150,8 +150,8 @@ def test_speakers_become_voices_where_they_are_whole(source: Path, tmp_path: Pat
     assert anna.prompt_text.endswith(f"<|endofprompt|>{anna.transcript}")
     said = "\n".join(progress.remarks)
     assert "no voice from 'only-embedding': it has no flow_prompt_speech_token" in said
-    assert "no voice from '../escape': a voice's name is made of" in said
-    assert "no voice from 'foreign': its speech tokens are not all in 0..6560" in said
+    assert "no voice from '../escape': '../escape' cannot be a voice's name" in said
+    assert "no voice from 'foreign': its flow_prompt_speech_token is not all in 0..6560" in said
     assert "no voice from 'wide': its embedding has 256 numbers, not 192" in said
     assert "no voice from 'empty': its prompt is empty" in said
     assert {finding.level for finding in check_model(tmp_path / "model")} == {Level.OK}
@@ -301,7 +301,7 @@ def test_a_finished_directory_is_verified_and_kept(source: Path, tmp_path: Path)
     before = {path: path.stat().st_mtime_ns for path in target.iterdir()}
     assert set(converted(source, target).outcomes.values()) == {"was done, verified"}
     assert {path: path.stat().st_mtime_ns for path in target.iterdir()} == before
-    with pytest.raises(CheckpointError, match=r"other options \(flow\.safetensors\): delete it or choose another"):
+    with pytest.raises(CheckpointError, match=r"other options \(flow\.safetensors\): choose another directory"):
         converted(source, target, flow_dtype="bf16")
     (target / "vocoder.safetensors").write_bytes(b"")
     with pytest.raises(CheckpointError, match=r"vocoder\.safetensors is missing or damaged"):

@@ -70,6 +70,12 @@ def test_another_language_model_is_refused(change: dict[str, Any], fault: str) -
         converted(**change)
 
 
+@pytest.mark.parametrize("value", [[], "896", 0, True, 1.5])
+def test_a_size_that_is_none_is_refused(value: Any) -> None:
+    with pytest.raises(CheckpointError, match=r"config\.json lacks or garbles max_position_embeddings, which is "):
+        converted(max_position_embeddings=value)
+
+
 def test_rotary_base_as_newer_transformers_write_it() -> None:
     raw = converted(rope_theta=None, rope_parameters={"rope_theta": 5e5, "rope_type": "default"})
     assert raw["llm"]["qwen2"]["rope_theta"] == 5e5

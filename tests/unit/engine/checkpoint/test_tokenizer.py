@@ -76,6 +76,13 @@ def test_the_engine_reads_it(tmp_path: Path) -> None:
         ("merges.txt", "a b c\n", "'a b c' is no pair"),
         ("merges.txt", "Ġ missing\n", "do not go together"),
         ("tokenizer_config.json", '{"added_tokens_decoder": {"7": {"content": "<|im_end|>"}}}', "as 7, which"),
+        ("vocab.json", '{"a": 0, "b": "1"}', "ids are not 0 to 1"),
+        ("vocab.json", '{"a": 0, "b": null}', "ids are not 0 to 1"),
+        ("vocab.json", '{"a": 0, "b": true}', "ids are not 0 to 1"),
+        ("tokenizer_config.json", '{"added_tokens_decoder": []}', "added_tokens_decoder lacks or garbles"),
+        ("tokenizer_config.json", '{"added_tokens_decoder": {"7": null}}', "added_tokens_decoder lacks or garbles"),
+        ("tokenizer_config.json", '{"added_tokens_decoder": {"7": {}}}', "added_tokens_decoder lacks or garbles"),
+        ("tokenizer_config.json", '{"added_tokens_decoder": {"x": {"content": "y"}}}', "lacks or garbles invalid"),
     ],
 )
 def test_unfit_files_are_named(tmp_path: Path, name: str, content: str, message: str) -> None:

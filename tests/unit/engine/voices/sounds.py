@@ -16,8 +16,13 @@ def speechlike(seconds: float = 2.0, *, rate_hz: int = 24_000, level: float = 0.
 
 
 def file_of(
-    samples: npt.NDArray[np.float32], *, rate_hz: int = 24_000, kind: str = "WAV", subtype: str | None = None
+    samples: npt.NDArray[np.float32],
+    *,
+    rate_hz: int = 24_000,
+    kind: str = "WAV",
+    subtype: str | None = None,
+    endian: str | None = None,
 ) -> bytes:
     file = io.BytesIO()
-    soundfile.write(file, samples, rate_hz, format=kind, subtype=subtype)
+    soundfile.write(file, samples, rate_hz, format=kind, subtype=subtype, endian=endian)
     return file.getvalue()

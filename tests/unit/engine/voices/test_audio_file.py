@@ -51,6 +51,47 @@ def test_a_wav_that_was_cut_short_is_refused() -> None:
         decode_recording(content[:48_000])
 
 
+def test_so_is_one_of_the_other_byte_order() -> None:
+    content = file_of(speechlike(2.0), endian="BIG")
+    assert content.startswith(b"RIFX")
+    assert decode_recording(content).seconds == 2.0
+    with pytest.raises(VoiceRefused, match="cut short: of 96000 bytes of sound there are 47956"):
+        decode_recording(content[:48_000])
+
+
+@pytest.mark.parametrize("subtype", ["VORBIS", "OPUS"])
+def test_so_is_an_ogg_without_its_last_page(subtype: str) -> None:
+    content = file_of(speechlike(3.0), kind="OGG", subtype=subtype)
+    assert decode_recording(content).seconds == 3.0
+    assert decode_recording(content + b"a tag behind it").seconds == 3.0
+    last = content.rfind(b"OggS")
+    for length in (6, 40, len(content) * 6 // 10, last, last + 10, last + 27, len(content) - 1):
+        with pytest.raises(VoiceRefused, match="cut short: its last page of Ogg is missing; send it whole"):
+            decode_recording(content[:length])
+
+
+def test_so_is_an_mp3_that_says_how_long_it_is() -> None:
+    content = file_of(speechlike(3.0), kind="MP3", subtype=None)
+    assert abs(decode_recording(content).seconds - 3.0) < 0.1
+    with pytest.raises(VoiceRefused, match=r"cut short: it says that it is 3\.\d\d s long, and 1\.\d\d s are there"):
+        decode_recording(content[: len(content) * 6 // 10])
+    tagless = content.replace(b"Info", bytes(4)).replace(b"Xing", bytes(4))
+    assert decode_recording(tagless[: len(tagless) * 6 // 10]).seconds < 2.0, "nothing tells"
+
+
+def test_so_is_a_flac_wherever_it_is_cut() -> None:
+    content = file_of(speechlike(3.0), kind="FLAC")
+    for length in (len(content) // 2, content.rfind(b"\xff\xf8")):  # within a frame, and before the last
+        with pytest.raises(VoiceRefused):
+            decode_recording(content[:length])
+
+
+@pytest.mark.parametrize("kind", ["AIFF", "AU", "CAF", "W64", "RF64", "VOC"])
+def test_other_kinds_are_refused_for_of_these_nothing_tells_whether_they_are_whole(kind: str) -> None:
+    with pytest.raises(VoiceRefused, match=f"^the recording is {kind}, which is not taken: make it WAV, FLAC, Ogg or"):
+        decode_recording(file_of(speechlike(0.5), kind=kind))
+
+
 @pytest.mark.parametrize("told", [0, 0xFFFFFFFF, 0x7FFFFFFF - 36, 2 * 12_000 + 500])
 def test_a_wav_whose_writer_knew_no_length_is_taken(told: int) -> None:
     content = bytearray(file_of(speechlike(0.5)))

@@ -52,6 +52,21 @@ async def test_a_voice_in_the_place_of_a_pairs_stays_until_the_pair_changes(tmp_
     assert load_voices(TINY_MODEL_DIR, model, tmp_path)["guest"].transcript.endswith("Welcome.")
 
 
+async def test_a_voice_beside_a_pair_whose_own_was_deleted_stays(tmp_path: Path, model: ModelConfig) -> None:
+    """Or could not be written: there is no file that says what it was made from."""
+    (tmp_path / "guest.wav").write_bytes(RECORDING)
+    (tmp_path / "guest.txt").write_text(TEXT)
+    load_voices(TINY_MODEL_DIR, model, tmp_path)
+    keeper = VoiceKeeper(LocalMaker(TINY_MODEL_DIR, model), tmp_path)
+    keeper.delete("guest")
+    for description in ("another", "a third"):
+        keeper.save(await keeper.make(VoiceOrder("guest", RECORDING, TEXT, description)))
+        for _ in range(2):
+            assert load_voices(TINY_MODEL_DIR, model, tmp_path)["guest"].description == description
+    keeper.delete("guest")
+    assert load_voices(TINY_MODEL_DIR, model, tmp_path)["guest"].description == ""
+
+
 async def test_a_voice_takes_the_place_of_a_file_that_is_none(tmp_path: Path, model: ModelConfig) -> None:
     keeper = VoiceKeeper(LocalMaker(TINY_MODEL_DIR, model), tmp_path)
     (tmp_path / "guest.safetensors").write_bytes(b"half of one")

@@ -70,6 +70,19 @@ async def test_a_process_that_dies_fails_its_voice(scripted: ProcessMaker, name:
     assert [(line["event"], line["status"]) for line in lines] == [("voice_maker_died", status)]
 
 
+@pytest.mark.parametrize("num_bytes", [100, 30_000, 66_000, 70_000, 72_000, 500_000])
+async def test_one_that_dies_before_it_has_read_its_task(
+    num_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it is written, or with a rest of it that only the end of the pipe writes."""
+    (tmp_path / "dies.py").write_text("import os, time; time.sleep(0.05); os._exit(1)")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(maker, "MODULE", "dies")
+    with structlog.testing.capture_logs() as lines, pytest.raises(EngineError, match="has ended; see the log"):
+        await ProcessMaker(TINY_MODEL_DIR).make(VoiceOrder("guest", bytes(num_bytes)))
+    assert [(line["event"], line["status"]) for line in lines] == [("voice_maker_died", 1)]
+
+
 def process_of(maker: ProcessMaker) -> "subprocess.Popen[bytes] | None":
     for making in maker._makings:
         return making._process
