@@ -183,9 +183,10 @@ def host_fetch_s(num_llm_rows: int) -> float:
     return 0.1e-3 + 0.014e-3 * num_llm_rows if num_llm_rows else 0.0
 
 
-def host_step_s(*, num_llm_rows: int, num_blocks: int, num_commands: int) -> float:
+def host_step_s(*, num_llm_rows: int, num_blocks: int, num_commands: float, num_heard: int) -> float:
     """The rest of what the engine's thread takes: `stages.host` of engine-h200.json and `host_us` of
-    kernels-h200.json, where nothing else runs in its process; a command is a client's."""
+    kernels-h200.json, where nothing else runs in its process; a command is a client's. `num_heard`: samples of so many
+    blocks are given to encoders and their words told (docs/adr/0091 has what that takes)."""
     llm_s = 0.1e-3 + 0.018e-3 * num_llm_rows if num_llm_rows else 0.0
     flow_s = 0.1e-3 + 0.02e-3 * num_blocks if num_blocks else 0.0
-    return 0.14e-3 + llm_s + flow_s + 0.1e-3 * num_commands
+    return 0.14e-3 + llm_s + flow_s + 0.1e-3 * num_commands + 0.15e-3 * num_heard

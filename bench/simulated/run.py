@@ -37,6 +37,8 @@ _WIRE_S: Final = 0.002
 # Between the turns of a visit of several: what is left of the one before is cancelled.
 _TURN_S: Final = 1.5
 _PREBUFFER_MS: Final = 80
+# Of a command's time, where it is a word that is only kept until more have come.
+_GATHERED_SHARE: Final = 0.2
 
 
 @dataclass(slots=True)
@@ -58,9 +60,11 @@ class Run:
         self.host_time = HostTime()
         self.core = EngineCore(config, simulated.stages, lambda: device.now_s, self._take, encoders=SilentEncoders())
         self._host_slowdown = host_slowdown
-        self._commands: list[tuple[float, int, Callable[[], None]]] = []  # of clients: when, in which order, what
+        self._commands: list[
+            tuple[float, int, Callable[[], bool | None]]
+        ] = []  # of clients: when, in which order, what
         self._numbers = count()
-        self._solved: dict[int, int] = {}
+        self._num_heard = 0  # blocks whose samples were given out in this step
 
     # --- what clients do --------------------------------------------------------------------------------------
 
@@ -82,7 +86,7 @@ class Run:
             self._at(due_s + piece.at_s, partial(self.core.push_text, utterance_id, piece.text))
         self._at(due_s + turn.writing_s, partial(self.core.end_text, utterance_id))
 
-    def _at(self, at_s: float, command: Callable[[], None]) -> None:
+    def _at(self, at_s: float, command: Callable[[], bool | None]) -> None:
         heapq.heappush(self._commands, (at_s, next(self._numbers), command))
 
     def _open(self, request: UtteranceRequest, words_per_s: float | None) -> None:
@@ -94,10 +98,10 @@ class Run:
     def run(self, until_s: float) -> None:
         while self.device.now_s < until_s:
             self._fetch()
-            num_commands, begun_s = 0, time.thread_time()
+            num_commands, begun_s = 0.0, time.thread_time()
             while self._commands and self._commands[0][0] <= self.device.now_s:
-                heapq.heappop(self._commands)[2]()
-                num_commands += 1
+                is_news = heapq.heappop(self._commands)[2]() is not False
+                num_commands += 1.0 if is_news else _GATHERED_SHARE
             decision = self.core.step()
             mark_s = self.device.next_mark_s
             self._spend(decision, num_commands, time.thread_time() - begun_s)
@@ -111,12 +115,15 @@ class Run:
         self.host_s += fetch_s
         self.device.run(self.device.now_s + fetch_s)
 
-    def _spend(self, decision: Decision, num_commands: int, cpu_s: float) -> None:
+    def _spend(self, decision: Decision, num_commands: float, cpu_s: float) -> None:
         """The device goes on meanwhile: for what the step was measured to take beside a GPU, not for `cpu_s`."""
         num_blocks = len(decision.flow.keys) if isinstance(decision.flow, BeginBlocks) else decision.flow is not None
         num_llm_rows = self.simulated.llm.num_last_rows if decision.llm is not None else 0
         self.host_time.took(StepTime(cpu_s, num_llm_rows, num_blocks, num_commands))
-        step_s = host_step_s(num_llm_rows=num_llm_rows, num_blocks=num_blocks, num_commands=num_commands)
+        num_heard, self._num_heard = self._num_heard, 0
+        step_s = host_step_s(
+            num_llm_rows=num_llm_rows, num_blocks=num_blocks, num_commands=num_commands, num_heard=num_heard
+        )
         self.host_s += step_s * self._host_slowdown
         self.device.run(self.device.now_s + step_s * self._host_slowdown)
 
@@ -131,6 +138,7 @@ class Run:
             if listener is None:
                 continue
             if isinstance(event, AudioReady):
+                self._num_heard += 1
                 num_samples = sum(map(len, event.packets)) // 2
                 pts_48k, duration_48k = (n * units.OPUS_CLOCK_PER_SAMPLE for n in (listener.num_samples, num_samples))
                 listener.arrivals.append(Arrival(self.device.now_s + _WIRE_S, pts_48k, duration_48k))

@@ -59,11 +59,11 @@ class BucketedWork(Generic[Key]):
     def num_graphs(self) -> int:
         return len(self._graphs)
 
-    @torch.inference_mode()
     def run(self, key: Key) -> None:
         """On the current stream. Raises GraphNotCaptured."""
         if self._is_eager:
-            self._work(key)
+            with torch.inference_mode():  # a replay makes no tensor, and is made hundreds of times a second
+                self._work(key)
             return
         graph = self._graphs.get(key)
         if graph is None:

@@ -108,6 +108,11 @@ class ClauseFeed:
         return bool(self._spans or self._marks) or self._num_cut < self._num_written
 
     @property
+    def has_unread_text_alone(self) -> bool:
+        """Of a sentence that may be spoken while it grows, without a flush or the end behind it."""
+        return self.is_incremental and not self._marks and not self._spans and self._num_cut < self._num_written
+
+    @property
     def wants_reading(self) -> bool:
         """Whether speech needs more clauses soon than are there, and `read` may make them."""
         return self.has_unread and sum(map(_is_ahead, self.clauses)) < READ_AHEAD_CLAUSES
@@ -197,18 +202,20 @@ class ClauseFeed:
         if pending == self._grown:
             return clause
         self._grown = pending
-        start, lengths = self._segmenter.pending_start, known(pending)
+        # What may have been said stays so, though what follows it would have kept it back: 取件码 before its number.
+        start, lengths = self._segmenter.pending_start, known(pending).at_least(self._segmenter.num_kept)
         if self._is_too_much(pending[: lengths.read]):
             return clause
-        words = self._reader.read(TextSpan(pending[: lengths.read], start, start + lengths.read))
+        words = self._reader.read(TextSpan(pending[: lengths.read], start, start + lengths.read), is_growing=True)
         num_letters = spoken_letters(words)
         if not words or num_letters > self._max_letters:  # more does not fit into the pass
             return clause
         if clause is None:
             clause = Clause(self._listing, start, "", [], is_text_complete=False)
             self.clauses.append(clause)
-        num_said = self.pronunciation.whole_length(pending[: lengths.read], lengths.said)
-        said = self._reader.read(TextSpan(pending[:num_said], start, start + num_said))
+        whole_length = self.pronunciation.whole_length(pending[: lengths.read], lengths.said)
+        num_said = max(whole_length, self._segmenter.num_kept)
+        said = self._reader.read(TextSpan(pending[:num_said], start, start + num_said), is_growing=True)
         self._give(clause, pending[: lengths.read], words, num_letters=num_letters)
         clause.num_sayable_letters = spoken_letters(said)
         clause.num_open_chars = lengths.read - num_said
@@ -263,7 +270,7 @@ class ClauseFeed:
         if self._is_too_much(span.text) and (parts := self._parts(span)):
             self._spans.extendleft(reversed(parts))
             return
-        words = self._reader.read(span)
+        words = self._reader.read(span, is_growing=self.is_incremental and self._open_clause() is not None)
         num_letters = spoken_letters(words)
         self._may_pause = self._may_pause or bool(words)
         if num_letters > self._max_letters and (parts := self._parts(span)):

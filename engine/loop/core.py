@@ -77,9 +77,7 @@ class EngineCore:
         self._voices = VoiceShelf(stages)
         self._arrivals = Arrivals(stages, self._pipeline.token2wav, self._voices)
         self._growth = Growth(
-            config,
-            lookahead_tokens=stages.flow.lookahead_tokens,
-            held_back_frames=stages.vocoder.held_back_frames,
+            config, lookahead_tokens=stages.flow.lookahead_tokens, held_back_frames=stages.vocoder.held_back_frames
         )
         self._roster = Roster(config, self._limits, self._pipeline, self._growth, self._attempt)
         self._speaking = Speaking(self._pipeline, self._growth, clock, on_finished=self._forget)
@@ -98,8 +96,14 @@ class EngineCore:
             self._on_gone(request.utterance_id)
             self._sink([Failed(request.utterance_id, INTERNAL_FAILURE)])
 
-    def push_text(self, utterance_id: UtteranceId, text: str) -> None:
-        self._change_text(utterance_id, Utterance.push, text, self._clock())
+    def push_text(self, utterance_id: UtteranceId, text: str) -> bool:
+        """False: it is news to nobody before the next alarm."""
+        utterance, now_s = self._roster.named(utterance_id), self._clock()
+        if is_news := utterance is None or not self._roster.is_gathering(utterance):
+            self._change_text(utterance_id, Utterance.push, text, now_s)
+        else:
+            self._attempt(utterance, utterance.push, text, now_s)
+        return is_news
 
     def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
         self._change_text(utterance_id, Utterance.flush, flush_id, self._clock())
@@ -176,10 +180,9 @@ class EngineCore:
             self._attempt(utterance, work, utterance, *args)
 
     def _change_text(self, utterance_id: UtteranceId, work: Callable[[Utterance, *_Args], None], *args: *_Args) -> None:
-        utterance = self._roster.named(utterance_id)
-        if utterance is not None:
+        if (utterance := self._roster.named(utterance_id)) is not None:
             self._change(utterance, work, *args)
-            self._roster.note_text(utterance)
+            self._roster.note_text(utterance, self._clock())
 
     # --- the loop ---------------------------------------------------------------------------------------------
 
@@ -235,8 +238,7 @@ class EngineCore:
     def _fetch(self) -> None:
         token2wav = self._pipeline.token2wav
         for clause, output in self._pipeline.fetch_tokens():
-            utterance = self._roster.owner(clause)
-            if utterance is not None:
+            if (utterance := self._roster.owner(clause)) is not None:
                 self._attempt(utterance, self._take_output, utterance, clause, output)
         if (nearly := token2wav.take_nearly_heard()) and (utterance := self._roster.owner(nearly)):
             self._attempt(utterance, utterance.expect_sound, nearly)
@@ -253,7 +255,7 @@ class EngineCore:
 
     def _read_bite(self, utterance: Utterance) -> None:
         self._change(utterance, self._speaking.read, Utterance.read)
-        self._roster.note_text(utterance)
+        self._roster.note_text(utterance, self._clock())
 
     # --- questions --------------------------------------------------------------------------------------------
 
@@ -348,8 +350,7 @@ class EngineCore:
                 self._advance(number)
 
     def _advance(self, number: int) -> None:
-        clauses = self._pipeline.token2wav.clauses_of(number)
-        if clauses:
+        if clauses := self._pipeline.token2wav.clauses_of(number):
             self._attempt_together(clauses, self._pipeline.token2wav.advance, number)
 
     def _make_room(self, now_s: float) -> None:

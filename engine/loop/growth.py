@@ -4,6 +4,7 @@ The rules are policy/growth.py's; here they meet an utterance. Nothing is starte
 """
 
 import math
+from typing import Final
 
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.loop.clause import Clause, ClauseState
@@ -17,6 +18,12 @@ from voicegate.engine.policy.growth import (
     beginning,
     next_block_s,
 )
+
+# Text of a listener with enough to play may lie unread for so long. Higher -> fewer bites, of more words each; lower ->
+# a sentence that was finished is found to be so sooner, and the LLM goes on with it (docs/adr/0091).
+_GATHERING_S: Final = 0.3
+# Before its next block is due all is read: in the step before, of a thread that has others to serve.
+_READ_BEFORE_S: Final = 0.02
 
 _Moment = tuple[Clause | None, float]
 _NEVER: _Moment = (None, math.inf)
@@ -67,6 +74,16 @@ class Growth:
             return (target, dry_s) if now_s < dry_s else _NEVER
         utterance.note_sayable(now_s)
         return growing, now_s
+
+    def gathers_until_s(self, utterance: Utterance, now_s: float) -> float:
+        """Until when text that has come may lie unread: nothing is made of it before. In the past: it is read now.
+
+        A client that says how long text may wait has it looked at as it comes; so has a flush, or the end.
+        """
+        if utterance.deadline_s is None or not utterance.may_gather:
+            return -math.inf
+        due_s, _ = self._due_s(utterance, now_s)
+        return min(due_s - _READ_BEFORE_S, utterance.unread_since_s + _GATHERING_S)
 
     def until(self, utterance: Utterance, clause: Clause, now_s: float) -> int:
         """Speech tokens in all that its next reading may come to: of one block and what that looks ahead at.

@@ -72,6 +72,7 @@ class Roster:
         self._waiting: dict[int, Waiting] = {}
         self._pressing: set[int] = set()  # of those who wait
         self._readers: set[int] = set()
+        self._gathering: set[int] = set()  # whose text may lie unread while more of it comes
         self._stalled: set[int] = set()
         self._speakers: set[int] = set()  # who have something to say
         self._again: dict[int, Clause] = {}  # paused passes that are to be read again
@@ -95,7 +96,7 @@ class Roster:
         self._due.drop(key)
         for needs in (self._waiting, self._again, self._generating, self._news_tokens):
             needs.pop(key, None)
-        for keys in (self._pressing, self._readers, self._stalled, self._speakers):
+        for keys in (self._pressing, self._readers, self._gathering, self._stalled, self._speakers):
             keys.discard(key)
         self._alarms.set(key, math.inf)
 
@@ -151,10 +152,15 @@ class Roster:
         if len(clause.tokens) >= self._news_tokens.get(key, 0) or not self._pipeline.can_generate(clause):
             self._changed.add(key)
 
-    def note_text(self, utterance: Utterance) -> None:
-        """Some has come, or was read: it is read on before the next look."""
+    def note_text(self, utterance: Utterance, now_s: float) -> None:
+        """Some has come, or was read: it is read on before the next look, unless it may gather."""
         if utterance in self:
-            _note(self._readers, utterance.listing.key, utterance.feed.wants_reading)
+            is_due = self._growth.gathers_until_s(utterance, now_s) <= now_s
+            _note(self._readers, utterance.listing.key, is_due and utterance.feed.wants_reading)
+
+    def is_gathering(self, utterance: Utterance) -> bool:
+        """As of the last look: more text is news to nobody before its alarm."""
+        return utterance.listing.key in self._gathering
 
     def waiting(self, now_s: float, *, only_pressing: bool) -> list[Waiting]:
         """Whose next clause waits for room, the most urgent first."""
@@ -265,9 +271,11 @@ class Roster:
         stalls_s = utterance.stalls_at_s(self._stall_s, self._stall_lead_s)
         _note(self._stalled, key, stalls_s <= now_s)
         _note(self._speakers, key, bool(utterance.clauses))
-        _note(self._readers, key, utterance.feed.wants_reading)
+        gathers_s = self._growth.gathers_until_s(utterance, now_s)
+        _note(self._gathering, key, gathers_s > now_s)
+        _note(self._readers, key, gathers_s <= now_s and utterance.feed.wants_reading)
         alarm_s = math.inf
-        for moment_s in (work_s, room_s, stalls_s, reads_s):
+        for moment_s in (work_s, room_s, stalls_s, reads_s, gathers_s):
             if now_s < moment_s < alarm_s:
                 alarm_s = moment_s
         self._alarms.set(key, alarm_s)

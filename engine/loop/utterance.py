@@ -112,6 +112,16 @@ class Utterance:
         return math.inf if since_s is None else since_s
 
     @property
+    def unread_since_s(self) -> float:
+        """Engine clock; infinite: all that has come is read."""
+        return math.inf if self._unread_since_s is None else self._unread_since_s
+
+    @property
+    def may_gather(self) -> bool:
+        """Whether what is unread is nothing but text of which more is to come, and may wait for that."""
+        return self.feed.has_unread_text_alone and self.request.max_buffer_delay_ms is None
+
+    @property
     def is_finished(self) -> bool:
         return self.feed.is_ended and not self.clauses
 

@@ -31,6 +31,9 @@ _HAN_PATTERN: Final = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U0002
 _PHRASE_LETTER: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
 _JOINER: Final = "\u200d"
 _NUMBER_SIGNS: Final = frozenset("%‰°℃℉")
+_NUMBER_MARKS: Final = frozenset(".,")
+# A longer one is torn. Lower -> amounts are; higher -> spans of digits without end are shorter.
+_MAX_NUMBER_CHARS: Final = 20
 
 
 def is_wide(char: str) -> bool:
@@ -50,9 +53,28 @@ def grapheme_start(text: str, index: int) -> int:
 
 
 def inner_cut(text: str, index: int) -> int:
-    """The same of a word: nor a number from its sign, which some language reads nowhere else."""
+    """The same of a word: nor within a number, nor from its sign, which some language reads nowhere else."""
     index = grapheme_start(text, index)
-    return index - 1 if index and text[index] in _NUMBER_SIGNS and text[index - 1].isdigit() else index
+    if not index or not text[index - 1].isdigit() or text[index] not in _NUMBER_SIGNS:
+        return _number_start(text, index)
+    return _number_start(text, index - 1)
+
+
+def _number_start(text: str, index: int) -> int:
+    """Where the number begins that `index` is within; `index` itself where nothing is before that, or it is far."""
+    start = index
+    while start and index - start <= _MAX_NUMBER_CHARS and _is_within_number(text, start):
+        start -= 1
+    is_near = index - start <= _MAX_NUMBER_CHARS
+    return start if start == index or (is_near and text[:start].strip()) else index
+
+
+def _is_within_number(text: str, index: int) -> bool:
+    """A mark behind a digit may be a decimal point: what follows it is not known."""
+    before, char = text[index - 1], text[index]
+    if before in _NUMBER_MARKS:
+        return char.isdigit() and text[index - 2 : index - 1].isdigit()
+    return before.isdigit() and (char.isdigit() or char in _NUMBER_MARKS)
 
 
 def _joins_before(char: str) -> bool:

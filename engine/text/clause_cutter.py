@@ -24,7 +24,11 @@ from voicegate.engine.text.word_endings import Ending, word_ending
 # Of text that has blanks only between phrases (Thai), in letters a word.
 _PHRASE_WORD_CHARS: Final = 5
 
-_LINE_MARKER: Final = re.compile(rf"[-*+•‣▪>|]|[{PICTURES}]\ufe0f?|#{{1,6}}|[(\[]?(?:\d{{1,3}}|[A-Za-z])[.)\]]")
+_LINE_MARKER: Final = re.compile(
+    rf"[-*+•‣▪>|]|[{PICTURES}]\ufe0f?|#{{1,6}}|[(\[]?(?:\d{{1,3}}|[A-Za-z]|[IVX]{{2,5}})[.)\]]"
+)
+_ENDS_NUMBER: Final = re.compile("[0-9%年月日号点时分度元℃℉]")
+_BEGINS_NUMBER: Final = re.compile("[0-9$€£¥￥]")
 # Words in small letters, each with the blank behind it: no mark and no line ends in them.
 _PLAIN_WORDS: Final = re.compile(r"(?:[a-z]+ )+")
 
@@ -42,6 +46,7 @@ class _After(Enum):
 
     WIDE_END = "wide sentence end"  # a closing quote may still belong to it
     DASH = "dash"  # it may be a double one
+    RANGE_DASH = "dash behind a number"  # and this one of a range: 9:00—21:00, 6月1日—6月18日
 
 
 class _Cut(NamedTuple):
@@ -178,7 +183,8 @@ class ClauseCutter:
         elif char in WIDE_SENTENCE_ENDS:
             self._wait = _After.WIDE_END
         elif char in LONG_DASHES:
-            self._wait = _After.DASH
+            is_range = self._pos > 1 and _ENDS_NUMBER.match(text, self._pos - 2) is not None
+            self._wait = _After.RANGE_DASH if is_range else _After.DASH
         elif char in WIDE_CLAUSE_MARKS:
             return self._clause_mark()
         elif char == WIDE_LIST_MARK:
@@ -254,9 +260,11 @@ class ClauseCutter:
     def _resolve(self, char: str) -> _Cut | None:
         """`char` is the one that was waited for."""
         wait = self._wait
-        if wait is None or (wait is _After.DASH and char in LONG_DASHES):
+        if wait is None or (wait in (_After.DASH, _After.RANGE_DASH) and char in LONG_DASHES):
             return None
         self._wait = None
+        if wait is _After.RANGE_DASH and _BEGINS_NUMBER.match(char):
+            return None
         if isinstance(wait, Ending):
             if wait.is_sentence_before(char):
                 return self._sentence_end()
@@ -288,8 +296,9 @@ class ClauseCutter:
         mark = self._mark
         if mark is not None and mark.num_letters * 4 >= self._max_letters and mark.at >= self._kept:
             return mark
-        if self._gap is not None:
+        if self._gap is not None and self._gap.at >= self._kept:
             return self._gap
         if self._pos == len(text):  # what comes next may be a mark on the last letter
             return None
-        return self._here()._replace(at=inner_cut(text, self._pos) or self._pos)
+        at = inner_cut(text, self._pos)
+        return self._here()._replace(at=at if at and at >= self._kept else self._pos)

@@ -5,6 +5,7 @@ and is itself not said until more is known. Only what another character could re
 abbreviation, markup) is kept back.
 """
 
+import re
 from typing import Final, NamedTuple
 
 from voicegate.engine.text.characters import is_wide
@@ -12,6 +13,8 @@ from voicegate.engine.text.word_cutter import finished_length
 
 # Text without blanks has no last word to be seen: words of Chinese have two characters, most often.
 _WIDE_WORD_CHARS: Final = 2
+# Its end tells whether "I." is the first or whoever speaks, and "V." the fifth or an initial (markup.py).
+_MAY_BE_HEADING: Final = re.compile(r"^[ \t]{0,40}[IVX][.)][ \t]+\S{1,30}(?:[ \t]+\S{1,30}){0,5}[ \t]*\Z", re.MULTILINE)
 
 
 class Known(NamedTuple):
@@ -20,8 +23,17 @@ class Known(NamedTuple):
     read: int  # what a reading may have
     said: int  # what may be said while more text follows: all words of it but the last
 
+    def at_least(self, length: int) -> "Known":
+        return Known(max(self.read, length), max(self.said, length))
+
 
 def known(pending: str) -> Known:
+    found = _known(pending)
+    heading = _MAY_BE_HEADING.search(pending) if ". " in pending or ") " in pending else None
+    return found if heading is None else Known(found.read, min(found.said, heading.start()))
+
+
+def _known(pending: str) -> Known:
     finished = finished_length(pending, wide_group_chars=1)
     if pending[finished:].strip().isalpha():
         num_wide = next((n for n, char in enumerate(reversed(pending)) if not is_wide(char)), len(pending))

@@ -6,6 +6,8 @@ Only what is said the same way in every formula; a command without a reading is 
 import re
 from typing import Final
 
+from voicegate.engine.text.patterns import any_of
+
 _GREEK: Final = (
     *(
         "alpha",
@@ -58,6 +60,8 @@ _COMMANDS: Final = {
     "tan": "tan",
     "lim": "lim",
 }
+# One that any formula may have, as a pattern.
+FORMULA_COMMAND: Final = rf"\\(?:[dt]?frac|sqrt|{any_of(_COMMANDS)})(?![A-Za-z])"
 _ARGUMENT: Final = r"\{([^{}\\$\n]{1,60})\}"
 
 # "$5 and $10" is money: no blank inside the dollars, no digit behind them (Pandoc's tex_math_dollars), and something

@@ -28,7 +28,9 @@ _ELEMENT: Final = re.compile(
 _PLACEHOLDER: Final = re.compile(
     "branch|tag_?name|commit|repo|remote|user|username|password|email|name|file|filename|path|directory|folder|host|hostname"
     "|port|url|domain|token|key|value|id|command|package|version|message|number|date|amount|city|state|country|company"
-    "|project|server|service|container|image_?name|namespace|region|bucket|database|table_?name|column",
+    "|project|server|service|container|image_?name|namespace|region|bucket|database|table_?name|column"
+    # and keys
+    "|enter|return|esc|escape|tab|ctrl|alt|shift|space|backspace|delete|f\\d{1,2}",
     re.IGNORECASE,
 )
 _TAG_IN_CODE: Final = re.compile(r"`</?([A-Za-z][\w-]{0,40})[^`<>\n]{0,100}>`")
@@ -36,7 +38,11 @@ _TAG_IN_CODE: Final = re.compile(r"`</?([A-Za-z][\w-]{0,40})[^`<>\n]{0,100}>`")
 _TORN_TAG: Final = re.compile(
     r"</?(?:a|img|div|span|p|font|table|t[dhr]|video|audio|iframe|details)[ \t]*\Z", re.IGNORECASE
 )
-_ATTRIBUTE: Final = re.compile(r"(?<![\w`-])[A-Za-z][A-Za-z-]{0,20}=\"[^\"<>\n]{0,200}\"(?:[ \t]{0,3}/?>)?")
+_ATTRIBUTE: Final = r"[A-Za-z][A-Za-z-]{0,20}=\"[^\"<>\n]{0,200}\""
+# ... which begin what comes behind it, or its end follows: 'the class="x" attribute' is of a sentence.
+_TORN_ATTRIBUTES: Final = re.compile(
+    rf"\A\s{{0,9}}(?:{_ATTRIBUTE}[ \t]{{0,3}}){{1,9}}(?:/?>|\Z)|(?<![\w`-]){_ATTRIBUTE}[ \t]{{0,3}}/?>"
+)
 _AUTOLINK: Final = re.compile(r"<(https?://[^<>\s]{1,2000}|[^<>\s@]{1,64}@[^<>\s@]{1,255})>")
 _TARGET: Final = r"(?:[^()\s]|\([^()\s]{0,200}\)){0,2000}"
 _LINK: Final = re.compile(
@@ -52,12 +58,21 @@ _FOOTNOTE: Final = re.compile(
     r"|(?<=\S)(?<!range)(?<!interval)(?<!array)(?<!list)(?<!between)(?<!=)[ ]?"
     r"\[(?!0|[^\]\n]{0,40}[ ,-]0[\],])\d{1,3}(?:[,-] ?\d{1,3}){0,5}\](?:\([^()\s]{0,2000}\))?"
 )
+# No footnotes: "Press [1] for sales and [2] for support."
+_PRESSED: Final = re.compile(r"(?<![Tt]he )(?:\b(?:[Pp]ress|[Dd]ial|[Pp]ush|[Hh]it)|按|拨) ?\[[^\[\]\n]{1,12}\]")
+_KEY: Final = re.compile(r"\[(\d{1,2}|[#*]|[A-Z][A-Za-z]{1,10})\](?!\()")
 # :smile: and :-)
 _SHORTCODE: Final = re.compile(r"(?<![\w:]):[a-z][a-z0-9_+-]{1,30}:(?![\w:])|(?<!\S)[:;=]['-]?[()DPp/|](?!\S)")
 _CHECKBOX: Final = re.compile(r"^([ \t]{0,40}(?:[-*+]|\d{1,3}[.)])[ \t])\[[ xX]\][ \t]", re.MULTILINE)
 _ESCAPE: Final = re.compile(r"\\(?=[`*_{}\[\]()#+.!|~>$%&-])")
-_LINE_MARKUP: Final = re.compile(r"[`*_#>~|\n+-]|\d[.)][ \t]")
-_ITEM: Final = re.compile(r"[ \t]{0,40}(?:[-*+][ \t]|(?:> ?)+|#{1,6}[ \t]|\||(?P<number>\d{1,3})[.)][ \t])")
+_LINE_MARKUP: Final = re.compile(r"[`*_#>~|\n+-]|[\dIVX][.)][ \t]")
+_ITEM: Final = re.compile(
+    r"[ \t]{0,40}(?:[-*+][ \t]|(?:> ?)+|#{1,6}[ \t]|\||(?P<number>\d{1,3})[.)][ \t]"
+    r"|(?P<roman>X{0,2}(?:IX|IV|V?I{1,3}|V)|X{1,2})[.)][ \t](?=[A-Z*_]))"
+)
+_ROMAN_DIGITS: Final = {"I": 1, "V": 5, "X": 10}
+# A line that one letter opens is an item where it is a heading: "I. Introduction", and not "V. Putin met her."
+_HEADING: Final = re.compile(r"[ \t]{0,40}[IVX][.)][ \t]+\S{1,30}(?:[ \t]+\S{1,30}){0,5}[ \t]*\Z")
 # Lines that are meant to be lines: a hard break or bold behind them, a label before.
 _PHRASE_LINE: Final = re.compile(r"[ ]{2}\Z|\A[ ]{0,3}\*\*[^*\n]{1,100}\*\*:?[ ]?\Z")
 _LABEL: Final = re.compile(r"[ ]{0,3}(?:\*\*|[A-Z][\w' -]{0,30}:(?=[ ]|\Z))")
@@ -84,7 +99,9 @@ def strip_tags_and_links(text: str) -> str:
         text = _TAG.sub(_tag, text)
         text = _TORN_TAG.sub(" ", text)
     if '="' in text:
-        text = _ATTRIBUTE.sub(" ", text)
+        text = _TORN_ATTRIBUTES.sub(" ", text)
+    if "[" in text and _KEY.search(text) and _PRESSED.search(text):
+        text = _KEY.sub(r"\1", text)
     if "]" in text:
         text = _CHECKBOX.sub(r"\1", _LINK_TARGET.sub("", text))
         text = _TORN_LINK.sub(" ", _FOOTNOTE.sub("", _LINK.sub(r"\1", text)))
@@ -117,23 +134,42 @@ def without_emphasis(text: str) -> str:
     return text.replace("~~", "").replace("`", "").replace("*", "")
 
 
-def strip_line_markup(text: str, *, are_lines_phrases: bool = False) -> str:
+def strip_line_markup(text: str, *, are_lines_phrases: bool = False, has_roman_items: bool = False) -> str:
     """One line without emphasis, code marks, headings and bullets. Addresses must be read already: `_` is dropped.
 
-    `are_lines_phrases`: whoever writes so breaks no line within a phrase.
+    `are_lines_phrases`: whoever writes so breaks no line within a phrase. `has_roman_items`: a line that begins with
+    "II." is one; only for a reader that leaves no "II".
     """
     if not _LINE_MARKUP.search(text):
         return text
-    text = _joined_lines(text, are_lines_phrases=are_lines_phrases)
+    text = _joined_lines(text, are_lines_phrases=are_lines_phrases, has_roman_items=has_roman_items)
     return _STAR.sub("", text.replace("~~", "").replace("`", "").replace("_", " "))
 
 
-def _joined_lines(text: str, *, are_lines_phrases: bool) -> str:
+def _item(line: str, *, is_last: bool, may_be_roman: bool) -> re.Match[str] | None:
+    """The marker that opens the line. Of the last one it is not known what else will stand in it."""
+    marker = _ITEM.match(line)
+    if marker is None or not marker["roman"]:
+        return marker
+    if len(marker["roman"]) > 1 or not may_be_roman:
+        return marker if may_be_roman else None
+    is_heading = not is_last and _HEADING.match(line) is not None and not line.rstrip().endswith(_SENTENCE_ENDS)
+    return marker if is_heading else None
+
+
+def _roman_number(roman: str) -> str:
+    values = [_ROMAN_DIGITS[letter] for letter in roman]
+    total = sum(-value if value < max(values[index:]) else value for index, value in enumerate(values))
+    return str(total) if roman else ""
+
+
+def _joined_lines(text: str, *, are_lines_phrases: bool, has_roman_items: bool) -> str:
     """One line: a blank line, a heading and a list item end a sentence; other line ends are pauses, or blanks."""
     parts: list[str] = []
     is_item = False
-    for line in text.split("\n"):
-        marker = _ITEM.match(line)
+    lines = text.split("\n")
+    for index, line in enumerate(lines):
+        marker = _item(line, is_last=index == len(lines) - 1, may_be_roman=has_roman_items)
         is_blank = not line.strip() or _RULE.fullmatch(line) is not None
         if parts:
             is_end = (is_item or is_blank or marker) and not parts[-1].rstrip().endswith(_SENTENCE_ENDS)
@@ -146,7 +182,7 @@ def _joined_lines(text: str, *, are_lines_phrases: bool) -> str:
         if marker is None:
             parts.append(line)
             continue
-        number = marker["number"]
+        number = marker["number"] or _roman_number(marker["roman"] or "")
         rest = line[marker.end() :]
         parts.append(
             (f"{number}. " if number else "") + (rest.replace("|", PAUSE) if marker[0].endswith("|") else rest)

@@ -8,6 +8,8 @@ from collections.abc import Set
 from typing import Final
 
 from voicegate.engine.interface import base_language
+from voicegate.engine.text.chinese.context import in_context as chinese_in_context
+from voicegate.engine.text.chinese.context import read_star_keys as read_chinese_star_keys
 from voicegate.engine.text.chinese.reader import read_chinese
 from voicegate.engine.text.cleanup import PAUSE, clean_characters
 from voicegate.engine.text.english.codes import read_star_keys
@@ -15,7 +17,7 @@ from voicegate.engine.text.english.context import MAX_BEFORE_CHARS, in_context
 from voicegate.engine.text.english.reader import is_read_as_written, read_english
 from voicegate.engine.text.fences import without_fences
 from voicegate.engine.text.hidden_digits import read_hidden_digits
-from voicegate.engine.text.language import DECIDING_WORD, detect_language, has_deciding_word
+from voicegate.engine.text.language import DECIDING_WORD, detect_language, has_deciding_word, may_be_of_hint
 from voicegate.engine.text.latex import read_latex
 from voicegate.engine.text.markup import (
     strip_line_markup,
@@ -25,29 +27,35 @@ from voicegate.engine.text.markup import (
     unescape_entities,
     without_emphasis,
 )
+from voicegate.engine.text.operators import with_operator_signs
 from voicegate.engine.text.pronunciation import Pronunciation
 from voicegate.engine.text.punctuation import tidy
 from voicegate.engine.text.segmenter import TextSpan
+from voicegate.engine.text.spans_of_numbers import with_long_dashes_of_ranges, with_tight_ranges
 from voicegate.engine.text.tags import read_around_tags, split_tags, without_tags
 from voicegate.engine.text.web import CHINESE, ENGLISH, read_addresses
 
 # Regions that write 5/1 for the fifth of January.
 _DAY_FIRST_REGIONS: Final = frozenset({"gb", "uk", "ie", "au", "nz", "in", "za", "sg", "hk"})
-_UNBLANKED: Final = frozenset({"zh", "yue", "ja"})
+_CHINESE: Final = frozenset({"zh", "yue"})
+_UNBLANKED: Final = _CHINESE | {"ja"}
 
 
-def speakable(text: str, language: str = "en", *, tags: Set[str] = frozenset()) -> str:
+def speakable(
+    text: str, language: str = "en", *, tags: Set[str] = frozenset(), is_language_decided: bool = False
+) -> str:
     """What the LLM is to say of `text`; "" if nothing. Never raises; changes nothing in what it has returned.
 
     `language` is what the script leaves open (`language.detect_language`), as "en" or "en-GB": the region decides
     whether 5/1/2024 is in May (no region: it is). A language without a reader keeps its digits.
     `tags`: of `tags.EXPRESSIVE_TAGS`, those that the model knows. They stay as they are; the others are left out, as is
-    anything like <|...|>.
+    anything like <|...|>. `is_language_decided`: the script decides nothing.
     """
-    cleaned = clean_characters(unescape_entities(without_fences(text)))
+    cleaned = clean_characters(with_tight_ranges(unescape_entities(without_fences(text))))
     pieces = split_tags(without_tags(cleaned, tags))
     pieces[::2] = [read_latex(strip_tags_and_links(piece)) for piece in pieces[::2]]
-    spoken = detect_language(without_emphasis(" ".join(pieces[::2])), language)
+    plain = without_emphasis(" ".join(pieces[::2]))
+    spoken = language if is_language_decided else detect_language(plain, language)
     return read_around_tags(
         pieces, lambda piece: _read(piece, spoken), has_blanks=base_language(spoken) not in _UNBLANKED
     )
@@ -85,8 +93,12 @@ class SpanReader:
         """What is read from here on stands behind it."""
         self._said = (self._said + span.text)[-MAX_BEFORE_CHARS:]
 
-    def read(self, span: TextSpan) -> str:
-        """What is to be said of a span of the segmenter; "" for fenced code."""
+    def read(self, span: TextSpan, *, is_growing: bool = False) -> str:
+        """What is to be said of a span of the segmenter; "" for fenced code.
+
+        `is_growing`: more of it may come, or came when its beginning may have been said. A few Latin words decide
+        nothing then: iPhone 15 Pro | 的价格.
+        """
         if span.is_code:
             return ""
         text = self._pronunciation.said(span.text)
@@ -95,20 +107,28 @@ class SpanReader:
         if self._is_english and DECIDING_WORD.search(text) and is_read_as_written(words := text.strip(" ")):
             self._latest = self._language
             return words  # a sentence that is being written is read over and over
-        if has_deciding_word(text):
+        is_open = is_growing and may_be_of_hint(text, self._language)
+        if is_open:
+            self._latest = self._language
+        elif has_deciding_word(text):
             self._latest = detect_language(text, self._language)
-        if base_language(self._latest) == "en":
+        base = base_language(self._latest)
+        if base == "en":
             text = in_context(self._said, text)
-        return speakable(text, self._latest, tags=self._tags)
+        elif base in _CHINESE:
+            text = chinese_in_context(self._said, text)
+        return speakable(text, self._latest, tags=self._tags, is_language_decided=is_open)
 
 
 def _read(text: str, language: str) -> str:
     base = base_language(language)
-    is_chinese = base in ("zh", "yue")
+    is_chinese = base in _CHINESE
     addressed = unescape(read_addresses(text, CHINESE if is_chinese else ENGLISH))
+    if is_chinese:
+        addressed = with_long_dashes_of_ranges(addressed)
     shown = read_hidden_digits(addressed, "尾号" if is_chinese else "ending in ")
-    text = read_star_keys(shown) if base == "en" else shown
-    text = strip_line_markup(text, are_lines_phrases=is_chinese)
+    text = read_star_keys(shown) if base == "en" else read_chinese_star_keys(shown) if is_chinese else shown
+    text = strip_line_markup(with_operator_signs(text), are_lines_phrases=is_chinese, has_roman_items=base == "en")
     if is_chinese:
         return read_chinese(text)
     if base == "en":

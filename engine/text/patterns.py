@@ -2,10 +2,19 @@
 
 import re
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 Match = re.Match[str]
-Source = tuple[str, str | Callable[[Match], str]]  # a pattern, and what is said in its place
-Rule = tuple[re.Pattern[str], str | Callable[[Match], str]]
+Reading = str | Callable[[Match], str]  # what is said in the place of what matched
+
+
+class Rule(NamedTuple):
+    pattern: re.Pattern[str]
+    reading: Reading
+    needed: str  # of every text that the pattern matches in: most have none, and are not searched
+
+
+Source = tuple[str, Reading] | tuple[str, Reading, str]  # a pattern, its reading, and perhaps what it needs
 
 
 def any_of(names: Iterable[str]) -> str:
@@ -14,4 +23,11 @@ def any_of(names: Iterable[str]) -> str:
 
 
 def rules_of(sources: Iterable[Source]) -> tuple[Rule, ...]:
-    return tuple((re.compile(pattern), reading) for pattern, reading in sources)
+    return tuple(Rule(re.compile(source[0]), source[1], source[2] if len(source) == 3 else "") for source in sources)
+
+
+def apply(rules: Iterable[Rule], text: str) -> str:
+    for pattern, reading, needed in rules:
+        if needed in text:
+            text = pattern.sub(reading, text)
+    return text

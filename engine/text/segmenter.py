@@ -113,6 +113,11 @@ class Segmenter:
         """Of `pending`, in all text pushed."""
         return self._offset
 
+    @property
+    def num_kept(self) -> int:
+        """Of `pending_text`."""
+        return self._num_kept
+
     def keep(self, num_chars: int) -> None:
         """So much of what is pending may have been said already: it stays in one span, whatever follows."""
         self._num_kept = num_chars

@@ -17,7 +17,7 @@ from voicegate.engine.text.characters import (
 )
 from voicegate.engine.text.chinese.measures import CODE_WORD_START
 from voicegate.engine.text.english.abbreviations import MONTH_BY_NAME, Kind, abbreviation_kind, opens_sentence
-from voicegate.engine.text.english.measures import AFTER_NUMBER
+from voicegate.engine.text.english.measures import AFTER_NUMBER, CURRENCY_CODES
 from voicegate.engine.text.open_markup import is_in_tag, markup_ranges, open_markup_start
 from voicegate.engine.text.spoken_length import written_letters
 from voicegate.engine.text.word_endings import Ending, word_ending
@@ -31,7 +31,7 @@ _DECIDING_CHARS: Final = 3
 _WIDE_MARKS: Final = WIDE_TRAILERS | frozenset(WIDE_CLAUSE_MARKS + WIDE_LIST_MARK)
 # Between blanks behind a number, and a sign before one: 12 - 5, 5 €, $ 5.
 _BEHIND_NUMBERS: Final = frozenset("-–−*×÷+=<>≤≥≠≈±%‰°$€£¥₹₩")
-_BEFORE_NUMBERS: Final = frozenset("-–−±≈~#№§√$€£¥₹₩")
+_BEFORE_NUMBERS: Final = frozenset("-–−±≈~#№§√$€£¥₹₩") | frozenset(CURRENCY_CODES)
 # Marks behind a plain word that nothing behind them takes the place of, nor makes part of a word: "example.com".
 _ENDING_MARKS: Final = frozenset(",;?")
 _PLAIN_WORD: Final = re.compile(r"[A-Za-z\u00c0-\u024f]+(?:['’-][A-Za-z\u00c0-\u024f]+)*")
@@ -43,6 +43,8 @@ _ORDINAL: Final = re.compile(r"\d+(?:st|nd|rd|th)")
 _OF: Final = "of"
 _THE: Final = frozenset({"the", "The"})  # 5th of May, which is read with one of its own
 _INNER_NUMBER_MARKS: Final = (".", ",", ":")
+_SCHEMES: Final = frozenset({"http", "https"})
+_STOP_BEFORE_NUMBER: Final = re.compile(r"[$€£¥₹₩(\"'*-]*\.")
 _WHOLE_PRICE: Final = re.compile(r"[$€£]\d[\d,]*\.\d\d[.!?]")
 _MAY_NAME_CODE: Final = re.compile(rf"{CODE_WORD_START}\Z")
 
@@ -163,8 +165,11 @@ def _is_ended_by_mark(word: str) -> bool:
     if _is_ended_by_wide_mark(word) or _WHOLE_PRICE.fullmatch(word):
         return True
     stem, tail = split_tail(word)
-    may_go_on = stem[-1:].isdigit() and tail.startswith(_INNER_NUMBER_MARKS)
-    return word_ending(word) is not Ending.NONE and not may_go_on and not _may_be_continued(word)
+    if (stem[-1:].isdigit() and tail.startswith(_INNER_NUMBER_MARKS)) or stem in _SCHEMES or "://" in tail:
+        return False
+    if not stem and _STOP_BEFORE_NUMBER.fullmatch(tail):
+        return False
+    return word_ending(word) is not Ending.NONE and not _may_be_continued(word)
 
 
 def _is_ended_by_wide_mark(word: str) -> bool:

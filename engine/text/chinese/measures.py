@@ -111,8 +111,11 @@ MAGNITUDES: Final[dict[str, int]] = {
 # Behind these words a number is a code, read digit by digit.
 CODE_WORDS: Final = (
     "验证码|取件码|尾号|分机号?|密码|口令|编号|单号|卡号|账号|帐号|学号|工号|房间号?|房号|手机号?码?|电话号?码?|号码|邮编|证件号|身份证号?码?"
-    "|QQ号?|ID|PIN"
+    "|QQ(?:群号?(?=[是为：: ]{0,3}\\d{5})|号)?|群号|税号|识别号|流水号|序列号|会员号|[后末][四4]位(?:数字?)?|ID|PIN"
 )
+
+# Written out behind an amount that has the sign of its currency: ¥199元.
+WRITTEN_CURRENCIES: Final = "人民币|元(?![旦宵素件老首音])|块钱?|[美日欧港]元|美金|英镑|欧|港币|新?台币|韩元|卢比"
 
 # The start of such a word, or of 第: how a number behind it is read is not known before.
 CODE_WORD_START: Final = (

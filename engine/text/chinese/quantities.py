@@ -15,18 +15,27 @@ from voicegate.engine.text.chinese.digits import (
     say_numbers,
     say_telephone_digits,
 )
-from voicegate.engine.text.chinese.measures import CODE_WORDS, CURRENCIES, MAGNITUDES, ONLY_ATTACHED, UNITS
+from voicegate.engine.text.chinese.measures import (
+    CODE_WORDS,
+    COUNTED,
+    CURRENCIES,
+    MAGNITUDES,
+    ONLY_ATTACHED,
+    UNITS,
+    WRITTEN_CURRENCIES,
+)
 from voicegate.engine.text.cleanup import PAUSE
-from voicegate.engine.text.patterns import Match, Source, any_of, rules_of
+from voicegate.engine.text.patterns import Match, Source, any_of, apply, rules_of
 
 _HAN: Final = "[\u3400-\u4dbf\u4e00-\u9fff]"
 _NUMBER: Final = r"\d++(?:\.\d++)?+"
 _START: Final = r"(?<![A-Za-z\d.])"
 
 
-_CODE_NAME: Final = rf"(?P<word>(?:{CODE_WORDS})[是为]?[：:]? ?)"
+_CODE_NAME: Final = rf"(?P<word>(?:{CODE_WORDS})[是为]?[：:]? ?[\"'(]?)"
 _SIGN: Final = any_of(CURRENCIES)
 _MAGNITUDE: Final = rf"(?: ?(?P<magnitude>{any_of(MAGNITUDES)})(?![A-Za-z]))?"
+_WRITTEN: Final = f"(?: ?(?P<written>{WRITTEN_CURRENCIES}))?"
 _SHORT_DATE: Final = r"(?P<month>1[0-2]|0?[1-9])/(?P<day>3[01]|[12]\d|0?[1-9])(?=(?P<sign>[号日])?)"
 _UNIT: Final = any_of(UNITS)
 _SPACED_UNIT: Final = any_of(set(UNITS) - ONLY_ATTACHED)
@@ -62,6 +71,16 @@ def _midnight(match: Match) -> str:
 def _telephone(match: Match) -> str:
     plus = "加" if match[0].lstrip().startswith("+") else ""
     return plus + PAUSE.join(say_telephone_digits(group) for group in re.findall(r"\d+", match[0]))
+
+
+def _service_line(match: Match) -> str:
+    """4008208820 as it is written on walls: 400 820 8820."""
+    digits = re.sub(r"\D", "", match[0])
+    return PAUSE.join(map(say_telephone_digits, (digits[:3], digits[3:6], digits[6:])))
+
+
+def _card(match: Match) -> str:
+    return PAUSE.join(map(say_digits, match[0].split(match["gap"])))
 
 
 def _dotted(match: Match) -> str:
@@ -103,7 +122,8 @@ def _money(match: Match) -> str:
     amount = match["amount"]
     if "." in amount:
         amount = amount.rstrip("0").rstrip(".")
-    return _scaled(amount, match["magnitude"]) + (match["han"] or "") + CURRENCIES[match["sign"]]
+    name = match["written"] or CURRENCIES[match["sign"]]
+    return _scaled(amount, match["magnitude"]) + (match["han"] or "") + name
 
 
 def _magnitude(match: Match) -> str:
@@ -115,91 +135,119 @@ def _measure(match: Match) -> str:
 
 
 _SEPARATED: Final[tuple[Source, ...]] = (
-    (r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])", lambda match: match[0].replace(",", "")),
-    (rf"(?<=\d) +(?={_HAN})", ""),
-    (r"(?<=\d)：(?=\d)", ":"),
-    (r"(?<=\d)\.0+(?=[美欧港日韩]?元)", ""),
+    (r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])", lambda match: match[0].replace(",", ""), ","),
+    (rf"(?<=\d) +(?={_HAN})", "", " "),
+    (r"(?<=\d)：(?=\d)", ":", "："),
+    (r"(?<=\d)\.0+(?=[美欧港日韩]?元)", "", ".0"),
 )
 _DATES_AND_TIMES: Final[tuple[Source, ...]] = (
-    (r"(?<![\d-])(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)(?![\d-])", _date),
-    (r"(?<![\d/])(?P<year>\d{4})/(?P<month>\d\d?)/(?P<day>\d\d?)(?![\d/])", _date),
-    (r"(?<![\d.])(?P<year>\d{4})\.(?P<month>\d\d?)\.(?P<day>\d\d?)(?![\d.])", _date),
-    (r"(?<![\d/])(?P<month>\d\d?)/(?P<day>\d\d?)/(?P<year>\d{4})(?![\d/])", _date),
-    (
-        r"(?:(?<=[日期][:：])|(?<=[于在从至前]))(?P<space> ?)" + _SHORT_DATE + r"(?![\d/的])",
-        _short_date,
-    ),
+    (r"(?<![\d-])(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)(?![\d-])", _date, "-"),
+    (r"(?<![\d/])(?P<year>\d{4})/(?P<month>\d\d?)/(?P<day>\d\d?)(?![\d/])", _date, "/"),
+    (r"(?<![\d.])(?P<year>\d{4})\.(?P<month>\d\d?)\.(?P<day>\d\d?)(?![\d.])", _date, "."),
+    (r"(?<![\d/])(?P<month>\d\d?)/(?P<day>\d\d?)/(?P<year>\d{4})(?![\d/])", _date, "/"),
+    (r"(?:(?<=[日期][:：])|(?<=[于在从至前]))(?P<space> ?)" + _SHORT_DATE + r"(?![\d/的])", _short_date, "/"),
     (
         r"(?P<space>)(?<![\d/.])"
         + _SHORT_DATE
         + r"(?= ?(?:之[前后]|[前后](?![来往面])|[上下中]午|[早晚]上|当天|开始|截止|起|[号日]|周|星期))",
         _short_date,
+        "/",
     ),
-    (r"(?<=日[到至~-])(?P<space> ?)" + _SHORT_DATE + r"(?![\d/的])", _short_date),
+    (r"(?<=日[到至~-])(?P<space> ?)" + _SHORT_DATE + r"(?![\d/的])", _short_date, "/"),
     (r"((?:区间|范围)[是为]?[：:]? ?)[\[(](-?\d++), ?(-?\d++)[\])]", r"\1\2到\3"),
     (
         r"(?<![\d.])((?:1[0-9]|20)\d\d)年?[-~]((?:1[0-9]|20)\d\d)年?(?![\d.%-])",
         lambda match: f"{_year(match[1])}到{_year(match[2])}",
     ),
-    (r"(?<!\d)(?:19|20)\d\d(?=Q[1-4])", lambda match: say_digits(match[0])),
-    (r"(?<!\d)(\d\d)年(?=\d{1,2}月)", lambda match: _year(match[1])),
+    (r"(?<!\d)(?:19|20)\d\d(?=Q[1-4])", lambda match: say_digits(match[0]), "Q"),
+    (r"(?<!\d)(\d\d)年(?=\d{1,2}月)", lambda match: _year(match[1]), "年"),
+    (r"(?<![\d.:/-])0(?=[1-9]月)|(?<=月)0(?=[1-9][日号])", "", "月"),
     (
         r"(?<![\d:])(?P<hour>\d\d?)(?::(?P<minutes>[0-5]\d))? ?(?P<half>[aApP])\.?[mM](?![A-Za-z])\.?",
         _clock,
     ),
-    (r"(?<![\d:.])0?0:(?P<minutes>[0-5]\d)(?![\d:])", _midnight),
+    (r"(?<![\d:.])0?0:(?P<minutes>[0-5]\d)(?![\d:])", _midnight, "0:"),
 )
 _CODES: Final[tuple[Source, ...]] = (
-    (r"(?<![A-Za-z\d+.-])\+\d{1,3}(?:[ -]?\d{2,5}){2,5}(?![\d-])", _telephone),
-    (r"(?<![A-Za-z\d.-])1[3-9]\d[ -]?\d{4}[ -]?\d{4}(?![\d-])", _telephone),
-    (r"(?<![A-Za-z\d.-])(?:0\d{2,3}|\(0\d{2,3}\))[ -]?\d{3,4}[ -]?\d{4}(?![\d-])", _telephone),
-    (r"(?<![A-Za-z\d.-])[48]00-\d{3,4}-\d{3,4}(?![\d-])", _telephone),
-    (r"(?<![\d.])\d++(?:\.\d++){2,}+", _dotted),
+    (r"(?<![A-Za-z\d.-])[1-9]\d{3}(?P<gap>[ -])\d{4}(?:(?P=gap)\d{4}){1,3}(?:(?P=gap)\d{1,4})?(?![\d-]|年)", _card),
+    (r"(?<![A-Za-z\d+.-])\+\d{1,3}(?:[ -]?\d{2,5}){2,5}(?![\d-])", _telephone, "+"),
+    (r"(?<![A-Za-z\d.-])1[3-9]\d[ -]?\d{4}[ -]?\d{4}(?![\d-])", _telephone, "1"),
+    (r"(?<![A-Za-z\d.-])(?:0\d{2,3}|\(0\d{2,3}\))[ -]?\d{3,4}[ -]?\d{4}(?![\d-])", _telephone, "0"),
+    (r"(?<![A-Za-z\d.-])[48]00-\d{3,4}-\d{3,4}(?![\d-])", _telephone, "00-"),
     (
-        _CODE_NAME + r"(?P<digits>(?:[A-Za-z]{1,6}-?)?\d+(?:-[A-Za-z]{0,6}\d+){1,4}|[A-Za-z]{1,6}\d{3,}+)(?![.%\w-])",
+        rf"(?<![A-Za-z\d.-])[48]00(?P<gap>[ -]?)\d{{3}}(?P=gap)\d{{4}}(?![\d-])(?! ?(?:{COUNTED}|[元万亿%]))",
+        _service_line,
+    ),
+    (r"(?<![\d.])\d++(?:\.\d++){2,}+", _dotted, "."),
+    (
+        _CODE_NAME
+        + r"(?P<digits>(?:[A-Za-z]{1,6}-?)?\d+(?:-[A-Za-z]{0,6}\d+){1,4}|[A-Za-z]{1,6}\d{3,}+)(?!\.\d|[%A-Za-z\d-])",
         _code,
     ),
-    (_CODE_NAME + r"(?P<digits>\d{3,}+)(?![.%])", _code),
+    (_CODE_NAME + r"(?P<digits>\d{3,}+)(?!\.\d|%)", _code),
     (rf"\d{{{MAX_CARDINAL_DIGITS + 1},}}+", _digits),
-    (r"(?<![\d.:/-])0\d++(?![.:/\d%-])", _digits),
-    (r"(?P<word>(?:拨打|致电|热线|客服电话)[：:]? ?)(?P<digits>9[56]\d{3})(?!\d)", _code),
+    (r"(?<![\d.:/-])0\d++(?![.:/\d%-])", _digits, "0"),
+    (r"(?P<word>(?:拨打|致电|热线|客服电话|银行)[：:]? ?)(?P<digits>9[56]\d{3})(?!\d)", _code),
+    (r"(?<![A-Za-z\d.-])9[56]\d{3}(?=客服|热线|电话)", _digits),
+    (r"(?<![A-Za-z\d.-])\d{3,4}(?=室(?![内外温]))", _digits, "室"),
+    (r"(?<![A-Za-z\d.-])[1-9][1-9](?=折(?![页叠线]))", _digits, "折"),
     (r"\bNo\. ?(?=\d)|#(?=\d)", "第"),
-    (r"(?<=[A-Za-z])(?<!°[CF])-(?=\d)", " "),
+    (r"(?<=[A-Za-z])(?<!°[CF])-(?=\d)", " ", "-"),
     (
-        r"(?P<name>(?<![A-Za-z\d])[A-Za-z]{1,6} ?)(?P<digits>\d{3,4})(?![\d.:/%,])(?=(?P<counter>次|航班)?)",
+        r"(?P<name>(?<![A-Za-z\d])[A-Za-z]{1,6} ?)(?P<digits>\d{3,4})(?![\d.:/%,]|[GTMK]B?(?![A-Za-z]))"
+        r"(?=(?P<counter>次|航班)?)",
         _model_number,
     ),
 )
 _MEASURES: Final[tuple[Source, ...]] = (
-    (rf"(?<![\d.])({_NUMBER})[-~](?={_NUMBER}%)", r"\1%到"),
-    (r"(?<![\d/])24/7(?![\d/])", "全天候"),
-    (r"(血压[^\d\n]{0,4})(\d{2,3})/(?=\d{2,3}(?![\d/]))", lambda match: f"{match[1]}{say_count(match[2])}{PAUSE}"),
-    (rf"(?P<sign>{_SIGN}) ?(?P<amount>{_NUMBER})(?P<han>[百千万亿]{{1,2}})?{_MAGNITUDE}", _money),
-    (rf"{_START}(?P<amount>{_NUMBER})(?P<han>)(?P<magnitude>)?? ?(?P<sign>{_SIGN})(?!\d)", _money),
+    (
+        rf"(?<![\w.-])(?P<year>(?:19|20)\d\d)-(?P<month>0[1-9]|1[0-2])(?![\d.:/-])(?! ?(?:=|{COUNTED}|[元%]))",
+        lambda match: f"{_year(match['year'])}{int(match['month'])}月",
+    ),
+    (r"(?<=\d)h(\d{1,2})(?:min|m)(?![A-Za-z])", r"小时\1分钟", "h"),
+    (rf"(?<![\d.])({_NUMBER})[-~](?={_NUMBER}%)", r"\1%到", "%"),
+    (r"(?<![\d/])24/7(?![\d/])", "全天候", "24/7"),
+    (
+        r"(血压[^\d\n]{0,4})(\d{2,3})/(?=\d{2,3}(?![\d/]))",
+        lambda match: f"{match[1]}{say_count(match[2])}{PAUSE}",
+        "血压",
+    ),
+    (rf"(?P<sign>{_SIGN}) ?(?P<amount>{_NUMBER})(?P<han>[百千万亿]{{1,2}})?{_MAGNITUDE}{_WRITTEN}", _money),
+    (rf"{_START}(?P<amount>{_NUMBER})(?P<han>)(?P<magnitude>)??(?P<written>)?? ?(?P<sign>{_SIGN})(?!\d)", _money),
     (rf"{_START}(?P<amount>{_NUMBER})(?P<magnitude> (?:million|billion|trillion)|[kw])(?![A-Za-z])", _magnitude),
     (
         rf"{_START}(?P<number>{_NUMBER})(?:(?P<unit>{_UNIT})| (?P<spaced>{_SPACED_UNIT}))(?![A-Za-z\d²³])",
         _measure,
     ),
-    (r"(?<=\d) +%", "%"),
-    (rf"({_NUMBER})‰", r"千分之\1"),
-    (rf"(?<![A-Za-z\d)%°])-({_NUMBER})%", r"负百分之\1"),
+    (r"(?<=\d) +%", "%", "%"),
+    (rf"({_NUMBER})‰", r"千分之\1", "‰"),
+    (rf"(?<![A-Za-z\d)%°])-({_NUMBER})%", r"负百分之\1", "%"),
 )
 _SIGNS: Final[tuple[Source, ...]] = (
+    (r"#号?(?=键)|(?<=[按拨])#(?!\d)", "井号", "#"),
+    (r"(?<![A-Za-z])([CF])#(?!\d)", r"\1井", "#"),
+    (r"(?<=[\w)%]) ?>= ?(?=[\w-])", "≥", ">="),
+    (r"(?<=[\w)%]) ?<= ?(?=[\w-])", "≤", "<="),
+    (r"(?<=[\w)%]) ?!= ?(?=[\w-])", "≠", "!="),
+    (r"(?<=[\w)%]) ?==(?!=) ?(?=[\w-])", "=", "=="),
+    (r"(?<=[(，、：:])> ?(?=-?\d)", "大于", ">"),
+    (r"(?<=[(，、：:])< ?(?=-?\d)", "小于", "<"),
     # Only where digits are tight: "5 - 3" is a difference.
-    (r"(?<=\d)-(?=\d{1,9} {0,3}=)", "减"),
+    (r"(?<=\d)-(?=\d{1,9} {0,3}=)", "减", "-"),
     (r"((?:比分|以|比数)[是为]?[：:]? ?\d{1,3})[-~](?=\d{1,3}(?!\d))", r"\1比"),
     (r"(?<=[周期拜][一二三四五六日天])[-~](?=[周星礼])", "到"),
-    (r"(?<=[A-Za-z])\+\+(?!\+)", "加加"),
-    (r"(?<=[A-D])\+(?![\w+])", "加"),
+    (r"(?<=[A-Za-z])\+\+(?!\+)", "加加", "++"),
+    (r"(?<=[A-D])\+(?![\w+])", "加", "+"),
     (r"(?<![A-Za-z][a-z])(?<=[a-z]) - (?=\d)", "减"),
     (r"(?:(?<=[摄华]氏度)|(?<=公[斤里])|(?<=[厘毫千]米)|(?<=小时)|(?<=分钟))[-~](?=\d)", "到"),
     (r"(?:(?<=[\d%])|(?<=\d[年月日号点分级度元])|(?<=[美欧港韩]元))[-~](?=\d)", "到"),
-    (r"(?<=\d)[xX×*](?=\d)|(?<=\w) {0,3}× {0,3}(?=\w)|(?<=\d) \* (?=\d)", "乘"),
-    (r"(?<=\d) - (?=\d)", "减"),
-    (r"(?<=\w) {0,3}÷ {0,3}(?=\w)", "除以"),
+    (r"(?<=\d)[xX×*](?=\d)|(?<=[\w)²³%]) {0,3}× {0,3}(?=[\w(√])|(?<=\d) \* (?=\d)", "乘"),
+    (r"(?<=\d) - (?=\d)", "减", "-"),
+    (r"(?<=\d) (?=\d{1,2}/\d)", "又", "/"),
+    (r"(?<=[\w)²³%]) {0,3}÷ {0,3}(?=[\w(√])", "除以"),
+    (r"(?<=\d)\+(?![\w+])|(?<=\d[十百千万亿])\+(?![\w+])", "加"),
     (r"(?<=[\w²³)%]) {0,3}\+ {0,3}(?=[\w√(])", "加"),
-    (r"(?<=[\w²³)]) {0,3}= {0,3}(?=[\w√(?-])", "等于"),
+    (r"(?<=[\w²³)%]) {0,3}= {0,3}(?=[\w√(?-])", "等于"),
     (r"(?<=\w) ?& ?(?=\w)", "和"),
     (r"²", "的平方"),
     (r"³", "的立方"),
@@ -219,13 +267,23 @@ _SIGNS: Final[tuple[Source, ...]] = (
     (r"(?<=[\d%元]) ?(?:-+|=)> ?(?=\d)", "到"),
     (r" ?(?:-+|=)> ?", PAUSE),
     (rf"(?<={_HAN})/(?={_HAN})", PAUSE),
+)
+_LAST: Final[tuple[Source, ...]] = (
+    (r"(?<=\d\d) +(?=\d\d)", PAUSE),
     (r"(?<![\d.第])2点(?!\d)|(?<![\d.第])2点(?=\d{1,2}分)", "两点"),
 )
-_RULES: Final = rules_of(_SEPARATED + _DATES_AND_TIMES + _CODES + _MEASURES + _SIGNS)
+_DIGIT_RULES: Final = rules_of(_SEPARATED + _DATES_AND_TIMES + _CODES + _MEASURES)
+_SIGN_RULES: Final = rules_of(_SIGNS)
+_LAST_RULES: Final = rules_of(_LAST)
+_DIGIT: Final = re.compile("[0-9]")
+_ANY_SIGN: Final = re.compile("[-~+×*÷&²³^√±≈≤≥≠∞<>/=#xX]")
 
 
 def write_quantities(text: str) -> str:
     """`text` with all that stands at its numbers in Chinese; the numbers themselves are left as digits."""
-    for pattern, reading in _RULES:
-        text = pattern.sub(reading, text)
-    return text
+    has_digit = _DIGIT.search(text) is not None
+    if has_digit:
+        text = apply(_DIGIT_RULES, text)
+    if _ANY_SIGN.search(text):
+        text = apply(_SIGN_RULES, text)
+    return apply(_LAST_RULES, text) if has_digit else text

@@ -10,10 +10,14 @@ from voicegate.engine.text.punctuation import tidy
 # Blanks stay between Latin words only: upstream's frontend leaves out the others (replace_blank, frontend_utils.py).
 _BLANK: Final = re.compile(r"(?<=[^\x00-\u2dff]) | (?=[^\x00-\u2dff])")
 _ASCII_MARK: Final = re.compile(r"([,.?!;:]) ?(?=[^\x00-\u2dff]|$)")
+# Node.js and main.py, but not "OK.Then" and "e.g.".
+_NAME_WITH_STOP: Final = re.compile(r"(?<=[A-Za-z\d][A-Za-z\d])\.(?=[a-z]{1,4}\d?(?![A-Za-z\d.]))")
 _TO_WIDE: Final = str.maketrans(",.?!;:", "，。？！；：")
 
 
 def read_chinese(text: str) -> str:
     """No ASCII digit is left."""
+    if "." in text:
+        text = _NAME_WITH_STOP.sub("点", text)
     text = tidy(say_numbers(write_quantities(text)))
     return _BLANK.sub("", _ASCII_MARK.sub(lambda match: match[1].translate(_TO_WIDE), text))

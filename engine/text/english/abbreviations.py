@@ -107,6 +107,8 @@ ABBREVIATIONS: Final[dict[str, Abbreviation]] = {
         corp="corporation",
         ave="avenue",
         blvd="boulevard",
+        ln="lane",
+        pkwy="parkway",
         rd="road",
         al="al",
     ),
@@ -143,6 +145,14 @@ ABBREVIATIONS: Final[dict[str, Abbreviation]] = {
     "p.m": Abbreviation("P M", Kind.LETTERS),
     "ph.d": Abbreviation("P H D", Kind.MAY_END),
 }
+
+# In capitals only the others are something else: 5 PM EST., Denver, CO., ask HR.
+_IN_CAPITALS: Final = frozenset(
+    {
+        *("dr", "mr", "mrs", "jr", "sr", "st", "no", "nos", "vol", "fig", "inc", "ltd", "corp", "ave", "blvd", "rd"),
+        *("hwy", "dept", "apt", "ext", *MONTH_BY_NAME),
+    }
+)
 
 # What only looks like one of these, or is another: Ft. Worth, but 6 ft.; Smith v. Jones, but John V. Smith.
 _BY_CASE: Final[dict[str, Abbreviation | None]] = {"Ft": Abbreviation("fort", Kind.NAME), "V": None}
@@ -275,7 +285,11 @@ def abbreviation(word: str) -> Abbreviation | None:
     """Of a word as written, before its last full stop."""
     if word[:1].isdigit():  # a 12-oz. can
         word = word.rpartition("-")[2]
-    return _BY_CASE[word] if word in _BY_CASE else ABBREVIATIONS.get(word.lower())
+    if word in _BY_CASE:
+        return _BY_CASE[word]
+    name = word.lower()
+    is_another = len(word) > 1 and word.isalpha() and word.isupper() and name not in _IN_CAPITALS
+    return None if is_another else ABBREVIATIONS.get(name)
 
 
 def abbreviation_kind(word: str) -> Kind | None:

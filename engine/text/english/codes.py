@@ -14,17 +14,23 @@ _NUMBERED: Final = {
     if entry.kind is Kind.NUMBER and name not in MONTH_BY_NAME
     for spelling in (name, name.title())
 }
+# What has a number of its own: "Order: #4821".
+NUMBERED_THINGS: Final = (
+    "[Aa]ccount|[Oo]rder|[Cc]onfirmation|[Tt]racking|[Rr]eference|[Tt]icket|[Ii]nvoice|[Cc]ase|[Cc]laim|[Pp]olicy"
+    "|[Mm]ember|[Bb]ooking|[Rr]eservation|[Rr]outing|[Ss]erial|[Cc]ard|[Pp]hone"
+)
 # Behind these a number is read digit by digit: "your order number is 4821".
 _CODE_NAMES: Final = (
     r"[Cc]odes?|PINs?|[Pp]asscodes?|OTP|[Zz]ip|ZIP|[Pp]ostcode|[Ee]xtension|[Ee]xt\.?|ID"
-    r"|[Tt]ext \w{1,12} to|[Ll]ast four(?: digits)?"
+    r"|[Tt]ext \w{1,12} to"
+    r"|[Ll]ast (?:four(?: digits)?|4(?: digits|(?=:)))(?: of (?:your|my|the) \w{1,12}(?: \w{1,12})?)?"
     r"|(?:[Cc]ard|[Aa]ccount|[Nn]umber)(?: \w{1,20})? (?:ending|ends)(?: in| with)?"
-    r"|(?:[Aa]ccount|[Oo]rder|[Cc]onfirmation|[Tt]racking|[Rr]eference|[Tt]icket|[Ii]nvoice|[Cc]ase|[Cc]laim|[Pp]olicy"
-    r"|[Mm]ember|[Bb]ooking|[Rr]eservation|[Rr]outing|[Ss]erial|[Cc]ard|[Pp]hone) {1,2}(?:[Nn]umber|[Nn]o\.)"
+    rf"|(?:{NUMBERED_THINGS}):?(?: {{1,2}}(?:[Nn]umber|[Nn]o\.)| ?#)"
 )
 CODE_NAME: Final = rf"(?:{_CODE_NAMES})(?: is| are)?:?"
 CALL: Final = "(?:[Cc]all|[Dd]ial|[Tt]ext)"
 STATE: Final = f"(?:{any_of(STATES)})"
+_ZIP: Final = r"\d{5}(?:-\d{4})?(?![\w%]|[.,:/]\d)"
 # Behind the digits of a code: it is no part of an amount, a date or a word.
 CODE_END: Final = r"(?![\w%]|[.,:/-]\d)"
 # Of services that everybody calls by their digits.
@@ -83,6 +89,10 @@ def _code(match: Match) -> str:
     return f"{match['name']}{_say_groups(match['digits'])} "
 
 
+def _state(match: Match) -> str:
+    return f"{match['gap']}{STATES[match['state']]} {_say_groups(match['digits'])} "
+
+
 def read_star_keys(text: str) -> str:
     """A telephone's: "press *", "dial *67". Before emphasis is dropped."""
     return (
@@ -106,38 +116,49 @@ def _version(match: Match) -> str:
     return (" version " if match["v"] else " ") + point.join(map(numbers.say_integer, parts)) + " "
 
 
+def _savings_plan(match: Match) -> str:
+    return f" four oh {numbers.say_digits(match['last'])} {match['plan'] or 'k'} "
+
+
 def _place(match: Match) -> str:
     return f"{match['name']} {numbers.say_plain(match['number'])} {match['letter']} "
 
 
 CODES: Final[tuple[Source, ...]] = (
-    (r"\bCO2\b", "C O two"),  # a formula that everybody spells
-    (r"(?<![\w-])\+\d{7,15}(?!\d)", _phone),
+    (r"\bCO2\b", "C O two", "CO2"),  # a formula that everybody spells
+    # Tax forms and savings, of which nobody counts so many.
+    (r"(?<![\w.,$€£-])10(40|98|99)s\b", lambda match: f" ten {numbers.say_decade(match[1])} ", "10"),
+    (r"(?<=[Ff]orm )10(?=(?:40|98|99)\b)", "10 ", "orm 10"),
+    (r"(?<![\w.,$€£-])40(?P<last>[13])(?:\((?P<plan>[kb])\)|k\b)", _savings_plan, "40"),
+    (r"(?<=\b[A-Z]-)(\d)s\b", lambda match: f" {numbers.say_decade(match[1])} ", "-"),
+    (r"(?<![\w-])\+\d{7,15}(?!\d)", _phone, "+"),
     (r"(?<![\w.-])(?:\+\d{1,3}[ .-]?|1[ .-])?(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4}(?![\d-])", _phone),
-    (r"(?<![\w-])\+\d{1,3}(?:[ .-]\(?\d{1,8}\)?){2,5}(?![\d-])", _phone),
-    (r"(?<![\w.-])(?:0\d{2,4}|\(0\d{2,4}\)) \d{3,6}(?: \d{3,4})?(?![\d-])", _phone),
-    (r"(?<![\w.-])\d{3}-\d{4}(?![\d-])", _phone),
-    (r"(?<![\w.-])\d{3}-\d\d-\d{4}(?![\d-])", _phone),  # of social security
+    (r"(?<![\w-])\+\d{1,3}(?:[ .-]\(?\d{1,8}\)?){2,5}(?![\d-])", _phone, "+"),
+    (r"(?<![\w.-])(?:0\d{2,4}|\(0\d{2,4}\)) \d{3,6}(?: \d{3,4})?(?![\d-])", _phone, "0"),
+    (r"(?<![\w.-])\d{3}-\d{4}(?![\d-])", _phone, "-"),
+    (r"(?<![\w.-])\d{3}-\d\d-\d{4}(?![\d-])", _phone, "-"),  # of social security
     (r"(?<![\w.-])\d{4}([ -])\d{4}\1\d{4}\1\d{4}(?![\d-])", _phone),  # a card's
-    (r"(?<![\w.-])97[89]-\d{1,5}-\d{1,7}-\d{1,7}-\d(?![\d-])", _phone),  # a book's
+    (r"(?<![\w.-])97[89]-\d{1,5}-\d{1,7}-\d{1,7}-\d(?![\d-])", _phone, "-"),  # a book's
     (
-        rf"\b(?P<name>{CODE_NAME} )"
+        rf"\b(?P<name>{CODE_NAME} [\"'(]?)"
         rf"(?P<digits>\d{{3,4}}(?:[ -]\d{{3,4}}){{1,3}}|\d{{3,}}+){CODE_END}",
         _code,
     ),
     (rf"\b(?P<name>{CALL} )(?P<digits>{SERVICES}){CODE_END}", _code),
-    (r"(?<![\w.,:/$€£#-])(?P<name>)(?P<digits>911)(?![\w%/-]|[.,:]\d| [a-z]{2,20}s\b)", _code),
-    (rf"\b(?P<name>{STATE} )(?P<digits>\d{{5}}(?:-\d{{4}})?)(?![\w%]|[.,:/]\d)", _code),
-    (rf"\b(?P<name>(?:ending|ends) in )(?P<digits>(?!(?:19|20)\d\d)\d{{4}}){CODE_END}", _code),
-    (r"\bI-(?P<number>\d{1,3})(?P<side>[NSEW])\b", _side),
+    (r"(?<![\w.,:/$€£#-])(?P<name>)(?P<digits>911)(?![\w%/-]|[.,:]\d| [a-z]{2,20}s\b)", _code, "911"),
+    (rf"(?<=[A-Za-z])(?P<gap>,? )(?P<state>{STATE}) (?P<digits>{_ZIP})", _state),
+    (rf"\b(?P<name>{STATE} )(?P<digits>{_ZIP})", _code),
+    (rf"\b(?P<name>(?:ending|ends) in )(?P<digits>(?!(?:19|20)\d\d)\d{{4}}){CODE_END}", _code, " in "),
+    (r"\bI-(?P<number>\d{1,3})(?P<side>[NSEW])\b", _side, "I-"),
     (
         r"(?<![\w.-])(?P<number>\d{1,5}) (?P<side>[NSEW]) "
         r"(?=\d{1,3}(?:st|nd|rd|th)\b|[A-Z][a-z]+ (?:St|Ave|Blvd|Rd|Dr|Street|Avenue|Road)\b)",
         _side,
     ),
-    (r"(?<![\w.,$€£-])(?P<name>)(?P<number>\d{1,4})(?P<letter>B) (?=[A-Z][a-z])", _place),
+    (r"(?<![\w.,$€£-])(?P<name>)(?P<number>\d{1,4})(?P<letter>B) (?=[A-Z][a-z])", _place, "B "),
     (rf"\b(?P<name>{PLACES}) (?P<number>\d{{1,4}})(?P<letter>[A-Z])\b", _place),
-    (r"(?<![\w.])(?P<v>)(?P<parts>\d++(?:\.\d++){2,}+)", _version),
+    (r"(?<![\w.])(?P<v>)(?P<parts>\d++(?:\.\d++){2,}+)", _version, "."),
     (r"(?<!\w)(?P<v>[vV])(?:\. ?)?(?P<parts>\d++(?:\.\d++)*+)", _version),
-    (rf"\b(?P<name>{any_of(_NUMBERED)})\. ?(?=\d)", _numbered),
+    # "Just a sec. 3 results" are no section.
+    (rf"\b(?P<name>(?!(?<=\b[Aa] )sec|(?<=\bone )sec)(?:{any_of(_NUMBERED)}))\. ?(?=\d)", _numbered, "."),
 )

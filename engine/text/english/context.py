@@ -7,21 +7,34 @@ import re
 from typing import Final
 
 from voicegate.engine.text.english.abbreviations import STATES
-from voicegate.engine.text.english.codes import CALL, CODE_END, CODE_NAME, PLACES, PRESS, SERVICES, STATE
-from voicegate.engine.text.english.letters import STATE_CODE
+from voicegate.engine.text.english.codes import (
+    CALL,
+    CODE_END,
+    CODE_NAME,
+    NUMBERED_THINGS,
+    PLACES,
+    PRESS,
+    SERVICES,
+    STATE,
+)
+from voicegate.engine.text.english.letters import REGNAL, RULERS, STATE_CODE
 
 # Of what was said before, that any of these looks at.
 MAX_BEFORE_CHARS: Final = 80
 
-_MARKS: Final = r"[\s*_`\"'(]*"
+_MARKS: Final = r"[\s*_`\"'“‘(]*"
 _BEHIND_NAME: Final = re.compile(rf"\b{CODE_NAME}{_MARKS}\Z")
 _CODE: Final = re.compile(rf"({_MARKS}(?:(?:is|are):? )?{_MARKS})(\d{{3,}}){CODE_END}")
+_BEHIND_THING: Final = re.compile(rf"\b(?:{NUMBERED_THINGS}):?{_MARKS}\Z")
+_NUMBER_SIGN: Final = re.compile(rf"{_MARKS}#:? ?(\d{{3,}}){CODE_END}")
 _BEHIND_CALL: Final = re.compile(rf"\b{CALL} ?\Z")
 _SERVICE: Final = re.compile(rf"(\s*)({SERVICES}){CODE_END}")
 _BEHIND_PLACE: Final = re.compile(rf"\b(?:{PLACES}) ?\Z")
 _PLACE: Final = re.compile(r"(\s*\d{1,4})(?=[A-Z]\b)")
 _BEHIND_CITY: Final = re.compile(r"[a-z], ?\Z")
 _STATE: Final = re.compile(rf"(\s*){STATE_CODE}")
+_BEHIND_RULER: Final = re.compile(rf"\b(?:{RULERS}) ?\Z")
+_REGNAL: Final = re.compile(rf"(\s*)({'|'.join(REGNAL)})\b(?!['.-])")
 _BEHIND_STATE: Final = re.compile(rf", {STATE} ?\Z")
 _ZIP: Final = re.compile(r"(\s*)(\d{5})(?![\w%]|[.,:/]\d)")
 # A range whose dash is a word of its own, and what a program compares with, as the reader knows it.
@@ -41,12 +54,16 @@ def in_context(before: str, text: str) -> str:
     """`text` so that it is read alone as it would be behind `before`, of which MAX_BEFORE_CHARS are enough."""
     if (match := _STATE.match(text)) is not None and _BEHIND_CITY.search(before) is not None:
         text = f"{match[1]}{STATES[match[2]]}{text[match.end() :]}"
+    if (match := _REGNAL.match(text)) is not None and _BEHIND_RULER.search(before) is not None:
+        return f"{match[1]}the {REGNAL[match[2]]}{text[match.end() :]}"
     if (first := text.lstrip()[:1]) in _SIGNS:
         return _sign_in_context(before, text)
     if first == "*" and (match := _STAR_KEY.match(text)) is not None and _BEHIND_KEY.search(before) is not None:
         return f"star {' '.join(match[1])}{text[match.end() :]}"
     if first.isdigit() and (match := _LAST_DIGITS.match(text)) is not None and _BEHIND_STARS.search(before) is not None:
         return f"{match[1]}ending in {' '.join(match[2])}{text[match.end() :]}"
+    if first == "#" and (match := _NUMBER_SIGN.match(text)) is not None and _BEHIND_THING.search(before) is not None:
+        return f" number {' '.join(match[1])}{text[match.end() :]}"
     for behind, pattern in ((_BEHIND_NAME, _CODE), (_BEHIND_STATE, _ZIP), (_BEHIND_CALL, _SERVICE)):
         if (match := pattern.match(text)) is not None and behind.search(before) is not None:
             return f"{match[1]}{' '.join(match[2])}{text[match.end() :]}"

@@ -16,6 +16,7 @@ from voicegate.engine.text.english.abbreviations import (
     abbreviation,
     opens_sentence,
 )
+from voicegate.engine.text.english.streets import STREETS, street_name, without_stop
 from voicegate.engine.text.patterns import any_of
 
 _VOWELS: Final = frozenset("AEIOUY")
@@ -31,8 +32,10 @@ _CODAS: Final = re.compile(
 )
 # Look like words, but are spelled.
 _SPELLED: Final = re.compile(
-    "AC|ACH|AI|AKA|API|APY|AR|ASAP|AWS|CEO|CFO|CI|CIA|CIO|CLI|COO|CTO|DIY|DOB|ENT|EOD|EPA|ER|EST|ET|ETA|EU|EV|FAQ|FYI|HIV|ICU|ID"
-    "|IDE|IP|IPO|IQ|IRS|ISP|IU|LA|LAX|LED|MIT|NGO|NY|NYC|ORD|OS|PST|QA|ROI|SEO|SUV|TA|UA|UAE|UCLA|UFO|UI|UK|UN|UPS|URL|US|USA|UTI|UV|UX|VIP"
+    "AC|ACH|AED|AI|AKA|ALS|API|APY|AR|ASAP|AWS|CEO|CFO|CI|CIA|CIO|CLI|COD|COO|CTO|DIY|DOB|EFT|EIN|EMI|ENT|EOB|EOD|"
+    "EPA|ER|ERP|EST|ET|ETA|EU|EV|FAQ|FYI|GED|HIV|HOA|IBS|ICU|ID|IDE|IP|IPO|IQ|IRS|ISP|IU|IUD|KYC|LA|LAX|LED|MIT|"
+    "NGO|NY|NYC|OEM|ORD|OS|POS|PST|QA|ROI|SEO|SLA|SUV|TA|UA|UAE|UAT|UCLA|UFO|UI|UK|UN|UPI|UPS|URL|US|USA|UTI|UV|"
+    "UX|VIP"
 )
 _ROMANS: Final = ("II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII", "XIII", "XIV", "XV", "XVI")
 _ROMAN: Final = {roman: value for value, roman in enumerate(_ROMANS, start=2)}
@@ -46,23 +49,33 @@ _READ: Final = {
     "WWII": "World War two",
 }
 # Behind these a Roman number is "the second".
-_RULERS: Final = (
+RULERS: Final = (
     "Alexander|Catherine|Charles|Edward|Elizabeth|Ferdinand|Francis|Frederick|George|Henry|Ivan|James|Leo|Leopold|Louis"
     "|Napoleon|Nicholas|Otto|Paul|Peter|Philip|Pius|Benedict|Gregory|Richard|William|Wilhelm"
 )
+# Into veins, and no number: "an IV drip", "the IV line".
+_DRIP: Final = re.compile(
+    r"(?<=\b[Aa]n )IV\b|\bIV(?= (?:drip|fluid|line|bag|pole|pump|push|access|catheter|needle|therapy|treatment|infusion"
+    r"|antibiotic|medication|site)s?\b)"
+)
 # "I" is nearly always whoever speaks.
-_REGNAL: Final = {roman: numbers.say_ordinal(str(value)) for roman, value in (_ROMAN | {"XVIII": 18}).items()}
+REGNAL: Final = {roman: numbers.say_ordinal(str(value)) for roman, value in (_ROMAN | {"XVIII": 18}).items()}
 # Behind a comma these are, as often, something else.
 _OTHER_THAN_STATES: Final = frozenset({"OK", "HI", "OH", "ME", "MA", "PA", "ID", "LA", "AR", "CT", "MD", "MS"})
-STATE_CODE: Final = rf"({'|'.join(sorted(set(STATES) - _OTHER_THAN_STATES))})\b(?!['-]|\.\w)"
+# ... and these, where no mark stands behind them: an email, OR call us.
+_WORDS_TOO: Final = frozenset({"OR", "IN"})
+STATE_CODE: Final = (
+    rf"({any_of(set(STATES) - _OTHER_THAN_STATES - _WORDS_TOO)}|(?:{any_of(_WORDS_TOO)})(?=[.,;!?]))"
+    r"\b(?!['-]|\.\w)"
+)
 
 _ABBREVIATION: Final = re.compile(rf"(?<![\w.'-])({any_of(ABBREVIATIONS)})\.(?![\w'-])", re.IGNORECASE)
 _DOTTED: Final = re.compile(r"(?<![\w.'-])([A-Za-z](?:\.[A-Za-z])+|[Pp]h\.[Dd])(\.?)(?![\w'-])")
-_WITHOUT_STOP: Final = re.compile(r"\b(Dr|Mr|Mrs|Ms|Prof|vs|PhD)\b(?![.'-])")
+_WITHOUT_STOP: Final = re.compile(rf"\b(Mr|Mrs|Ms|Prof|vs|PhD|{any_of(STREETS)})\b(?![.'-])")
 _INITIAL: Final = re.compile(r"(?<!\b[A-Z] )\b([A-HJ-Z])\.(?= [A-Z])")
 _INNER_STOP: Final = re.compile(r"(?<=\w)\.(?=\w)")
 _NEXT_WORD: Final = re.compile(r" ([^\s]{1,20})(?!\S)")
-_RULER: Final = re.compile(rf"\b({_RULERS}) ({'|'.join(_REGNAL)})\b(?!')(?!(?<=\b[VX])\.)")
+_RULER: Final = re.compile(rf"\b({RULERS}) ({'|'.join(REGNAL)})\b(?!')(?!(?<=\b[VX])\.)")
 # Those that are words, too, only before a month or another day.
 _WEEKDAY: Final = re.compile(
     r"(?<![\w.'-])(?:(?:Tues?|Thu(?:rs?)?|Fri)\b"
@@ -71,9 +84,6 @@ _WEEKDAY: Final = re.compile(
 )
 _STATE: Final = re.compile(rf"(?<=[a-z], ){STATE_CODE}")
 _IT: Final = re.compile(r"(?<![A-Z]{2} )\bIT\b(?! [A-Z]{2})")
-_STREET_NUMBER: Final = re.compile(
-    r"(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth|teenth|tieth|hundredth)\Z"
-)
 _CAPITALS_HYPHEN: Final = re.compile(r"(?<=[A-Z]{2})-(?=\w)|(?<=\w)-(?=[A-Z]{2})")
 _CAPITALS_APOSTROPHE: Final = re.compile(r"\b[A-Z]+(?:'[A-Z]+)+\b")
 _CAPITALS: Final = re.compile(r"\b([A-Z]{2,})('?s)?\b")
@@ -81,13 +91,16 @@ _CAPITALS: Final = re.compile(r"\b([A-Z]{2,})('?s)?\b")
 
 def read_letters(text: str) -> str:
     # Each step may look for what the ones before it leave: a blank, a capital, a single letter.
-    text = _RULER.sub(lambda match: f"{match[1]} the {_REGNAL[match[2]]}", _CAPITALS_HYPHEN.sub(" ", text))
+    text = _CAPITALS_HYPHEN.sub(" ", _STATE.sub(lambda match: STATES[match[1]], text))
+    text = _RULER.sub(lambda match: f"{match[1]} the {REGNAL[match[2]]}", text)
     text = _INNER_STOP.sub(_inner_stop, _DOTTED.sub(_dotted, text))
     text = _INITIAL.sub(_initial, text)
     text = _ABBREVIATION.sub(_abbreviation, text)
     text = _WITHOUT_STOP.sub(_title, text)
     text = _WEEKDAY.sub(lambda match: WEEKDAY_BY_START[match[0][:3]], text)
-    text = _STATE.sub(lambda match: STATES[match[1]], _IT.sub("I T", text))
+    text = _IT.sub("I T", text)
+    if "IV" in text:
+        text = _DRIP.sub("I V", text)
     text = _CAPITALS_APOSTROPHE.sub(lambda match: match[0].capitalize(), text)
     return _CAPITALS.sub(_capitals, text)
 
@@ -122,16 +135,16 @@ def _abbreviation(match: re.Match[str]) -> str:
     behind = _behind(match)
     stop = "" if behind else "."
     match entry.kind:
-        case Kind.CONTINUES if match[1] == "Dr" and behind in ("", ",") and _follows_name(match):
-            return "drive" + stop
+        case Kind.CONTINUES if match[1] == "Dr" and (street := street_name(match)) is not None:
+            return street + ("." if _opens_sentence_behind(match) else stop)
         case Kind.CONTINUES:
             return entry.reading + stop
         case Kind.MAY_END:
             return entry.reading + ("." if behind.isupper() else stop)
         case Kind.NUMBER if match[1][0].isupper() and entry.reading[0].isupper():  # a month without a day
             return entry.reading + ("." if behind.isupper() else stop)
-        case Kind.NAME if match[1][0].isupper() and match[1].lower() == "st" and _follows_name(match):
-            return "street" + ("." if _opens_sentence_behind(match) else stop)
+        case Kind.NAME if match[1] == "St" and (street := street_name(match)) is not None:
+            return street + ("." if _opens_sentence_behind(match) else stop)
         case Kind.NAME if match[1][0].isupper() and behind.isupper():
             return entry.reading
         case Kind.NAME if match[1] == "Ft":
@@ -141,13 +154,9 @@ def _abbreviation(match: re.Match[str]) -> str:
 
 
 def _title(match: re.Match[str]) -> str:
+    if match[1] in STREETS:
+        return without_stop(match)
     return "P H D" if match[1] == "PhD" else ABBREVIATIONS[match[1].lower()].reading
-
-
-def _follows_name(match: re.Match[str]) -> bool:
-    """Whether the word before is written with a capital, or counts streets: Main St., 42nd St."""
-    before = match.string[: match.start()].rstrip(" ").rpartition(" ")[2]
-    return (before[:1].isupper() and before[-1:].isalnum()) or _STREET_NUMBER.search(before) is not None
 
 
 def _inner_stop(match: re.Match[str]) -> str:

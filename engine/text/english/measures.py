@@ -133,6 +133,9 @@ CURRENCIES: Final[dict[str, tuple[str, str, str, str]]] = {
     "₩": ("won", "won", "", ""),
 }
 
+# As banks write them: USD 45.00, 45 EUR.
+CURRENCY_CODES: Final = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹", "KRW": "₩"}
+
 _CONCENTRATIONS: Final = frozenset(
     f"{unit}/{part}" for unit in ("g", "mg", "mcg", "mmol") for part in ("L", "dL", "mL", "kg")
 )
@@ -140,5 +143,10 @@ _SPELLED_MAGNITUDES: Final = frozenset({"thousand", "million", "billion", "trill
 _HALF_DAYS: Final = frozenset({"am", "pm", "AM", "PM", "a.m", "p.m", "A.M", "P.M"})
 # Words that belong to the number before a blank: the reading of both depends on each other.
 AFTER_NUMBER: Final = (
-    frozenset(UNITS) - ONLY_ATTACHED | _CONCENTRATIONS | _SPELLED_MAGNITUDES | _HALF_DAYS | frozenset({"°C", "°F"})
+    frozenset(UNITS) - ONLY_ATTACHED
+    | _CONCENTRATIONS
+    | _SPELLED_MAGNITUDES
+    | _HALF_DAYS
+    | frozenset(CURRENCY_CODES)
+    | frozenset({"°C", "°F"})
 )

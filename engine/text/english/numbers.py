@@ -63,9 +63,9 @@ def say_year(digits: str) -> str:
 
 
 def say_decade(digits: str) -> str:
-    """ "1990" -> nineteen nineties; "80" -> eighties."""
+    """ "1990" -> nineteen nineties; "80" -> eighties; "6" -> sixes."""
     words = say_year(digits) if len(digits) == 4 else say_integer(digits)
-    return words.removesuffix("y") + "ies" if words.endswith("y") else words + "s"
+    return words.removesuffix("y") + "ies" if words.endswith("y") else words + ("es" if words.endswith("x") else "s")
 
 
 def say_minutes(digits: str) -> str:

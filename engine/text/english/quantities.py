@@ -10,8 +10,8 @@ from typing import Final
 from voicegate.engine.text.english import numbers
 from voicegate.engine.text.english.abbreviations import MONTH_BY_NAME, MONTHS, stop_behind
 from voicegate.engine.text.english.codes import CODES
-from voicegate.engine.text.english.measures import CURRENCIES, MAGNITUDES, ONLY_ATTACHED, PER, UNITS
-from voicegate.engine.text.patterns import Match, Source, any_of, rules_of
+from voicegate.engine.text.english.measures import CURRENCIES, CURRENCY_CODES, MAGNITUDES, ONLY_ATTACHED, PER, UNITS
+from voicegate.engine.text.patterns import Match, Source, any_of, apply, rules_of
 
 # Of two digits: '99 is 1999, '24 is 2024 (POSIX strptime %y: from 69 on).
 _FIRST_YEAR_OF_1900S: Final = 69
@@ -61,6 +61,14 @@ def _short_day_first(match: Match) -> str:
     return _short_date(match, int(match["second"]), int(match["first"]))
 
 
+def _is_fraction(match: Match) -> bool:
+    return int(match["first"]) < int(match["second"]) and int(match["second"]) in _EVERYDAY_DENOMINATORS
+
+
+def _expiry(match: Match) -> str:
+    return f"{match['verb']}{MONTHS[int(match['month']) - 1]} {numbers.say_integer(match['year'])} "
+
+
 def _full_year(year: str) -> str:
     return year if len(year) == 4 else f"{'19' if int(year) >= _FIRST_YEAR_OF_1900S else '20'}{year}"
 
@@ -85,16 +93,22 @@ def _day_month(match: Match) -> str:
     return f"the {numbers.say_ordinal(match['day'])} of {month}{_year_behind(match)}{stop} "
 
 
+def _timestamp(match: Match) -> str:
+    """A program's: 2024-03-15T14:30:00Z."""
+    return f"{match[1]}, {match[2].partition('.')[0]}{' UTC' if match['zone'] == 'Z' else ''}"
+
+
 def _clock(match: Match) -> str:
     hour, minutes, seconds, half = match["hour"], match["minutes"], match["seconds"], match["half"]
     if int(hour) > 24:
         return match[0]
     words = [numbers.say_integer(hour.lstrip("0") or "0")]
-    if minutes != "00" or seconds:
+    has_seconds = (seconds or "00") != "00"
+    if minutes != "00" or has_seconds:
         words.append(numbers.say_minutes(minutes))
     elif not half:
         words.append("o'clock" if int(hour) <= 12 else "hundred")
-    if seconds:
+    if has_seconds:
         words.append(f"and {numbers.say_integer(seconds.lstrip('0') or '0')} seconds")
     if half:
         words.append(f"{half.upper()} M{stop_behind(match)}")
@@ -165,48 +179,72 @@ _INCHES_BEFORE: Final = (
     "(?:TVs?|tele|monitor|screen|display|laptop|tablet|pizza|pipe|wheel|rim|tire|blade|skillet|pan)\\w*\\b"
 )
 _INCHES_OF: Final = "(?:wide|long|tall|high|deep|thick|apart|by|of|x|in diameter)\\b"
+_TIMESTAMP_DATE: Final = r"\d{4}-\d\d-\d\d"
+_TIMESTAMP_TIME: Final = r"\d\d:\d\d(?::\d\d(?:\.\d{1,9})?+)?+"
 _TIME_BEHIND: Final = r"\d{1,2}(?::[0-5]\d)? ?[AaPp]\.?[Mm]\b"
 _BETWEEN: Final[tuple[Source, ...]] = (
     (
         rf"(?:(?<=range )|(?<=interval )|(?<=domain )|(?<=between ))[\[(](-?{_NUMBER}), ?(-?{_NUMBER})[\])]",
         r"\1 to \2",
+        "[",
     ),
-    (rf"(\w )\[(-?{_NUMBER}(?:, ?-?{_NUMBER}){{0,9}})\]", r"\1\2 "),
-    (rf"(?<=\w)\[({_NUMBER})\]", r" \1 "),
-    (rf"(?:(?<=[AaPp][Mm])|(?<=[AaPp]\.[Mm]\.)) ?- ?(?={_TIME_BEHIND})", " to "),
-    (r"(?<=:[0-5]\d) ?- ?(?=\d{1,2}:[0-5]\d)", " to "),
-    (rf"(?<![\w.:/$€£-])(\d{{1,2}}(?::[0-5]\d)?)-(?={_TIME_BEHIND})", r"\1 to "),
-    (r"(?<![\d/.-])(\d{1,2})-(?=\d/\d{1,2}(?![\d/]))", r"\1 "),  # 1-1/2 cups
+    (rf"(\w )\[(-?{_NUMBER}(?:, ?-?{_NUMBER}){{0,9}})\]", r"\1\2 ", "["),
+    (rf"(?<=\w)\[({_NUMBER})\]", r" \1 ", "["),
+    (rf"(?:(?<=[AaPp][Mm])|(?<=[AaPp]\.[Mm]\.)) ?- ?(?={_TIME_BEHIND})", " to ", "-"),
+    (r"(?<=:[0-5]\d) ?- ?(?=\d{1,2}:[0-5]\d)", " to ", "-"),
+    (rf"(?<![\w.:/$€£-])(\d{{1,2}}(?::[0-5]\d)?)-(?={_TIME_BEHIND})", r"\1 to ", "-"),
+    (r"(?<![\d/.-])(\d{1,2})-(?=\d/\d{1,2}(?![\d/]))", r"\1 ", "-"),  # 1-1/2 cups
     (r"(?<=\dh) ?(\d{1,2})m(?![\w/])", r" \1 min"),
-    (r"(?<=\d) ?sq\. ?(ft|mi)\b\.?", r" sq \1"),
+    (r"(?<=\d) ?sq\. ?(ft|mi)\b\.?", r" sq \1", "sq."),
     (rf"(?<=\d)(?:\"| in\.?) (?={_INCHES_BEFORE})", " inch "),
     (rf"(?<=\d) in\. (?={_INCHES_OF})", " inches "),
     (
         rf"(?<![\d.,])(\d[\d.,]*+(?:[kKMB]\b)?(?: ?[A-Za-z]{{1,20}})?)/(?P<per>{any_of(PER)})(?![\w/-])",
         lambda match: f"{match[1]} per {PER[match['per']]}",
+        "/",
     ),
-    (r"(?<![\d/.])(\d{1,3}\.\d)/(\d{1,3})(?![\d/]|\.\d)", r"\1 out of \2"),
-    (r"(?<![\d/.])(5|10|100)/\1(?![\d/]|\.\d)", r"\1 out of \1"),
-    (r"(?<![\d/.])(\d{1,3})/(5|10)(?= stars?\b)", r"\1 out of \2"),
-    (r"\b((?:[Ss]tep|[Pp]age|[Pp]art|[Ss]lide|[Qq]uestion) \d{1,3})/(?=\d{1,3}(?![\d/]))", r"\1 of "),
-    (r"\b((?:[Rr]ated|[Rr]ating|[Ss]cored?)(?: of| is|:)? \d{1,3})/(?=\d{1,3}(?![\d/]))", r"\1 out of "),
-    (r"(?<=\d) / (?=\d)", " divided by "),
+    (r"(?<![\d/.])(\d{1,3}\.\d)/(\d{1,3})(?![\d/]|\.\d)", r"\1 out of \2", "/"),
+    (r"(?<![\d/.])(5|10|100)/\1(?![\d/]|\.\d)", r"\1 out of \1", "/"),
+    (r"(?<![\d/.])(\d{1,3})/(5|10)(?= stars?\b)", r"\1 out of \2", "/"),
+    (r"\b((?:[Ss]tep|[Pp]age|[Pp]art|[Ss]lide|[Qq]uestion) \d{1,3})/(?=\d{1,3}(?![\d/]))", r"\1 of ", "/"),
+    (r"\b((?:[Rr]ated|[Rr]ating|[Ss]cored?)(?: of| is|:)? \d{1,3})/(?=\d{1,3}(?![\d/]))", r"\1 out of ", "/"),
+    (r"(?<=\d) / (?=\d)", " divided by ", "/"),
+    # Seconds, and no decade: "It takes 30s.", but: "in 80s style".
+    (
+        r"\b((?:[Tt]akes?|[Tt]ook|[Ww]ait(?:s|ed)?|[Aa]fter|[Ee]very|[Ww]ithin|[Aa]nother|[Ll]ast(?:s|ed)|[Uu]p to|than"
+        r"|[Tt]imeout:?(?: of| is)?) [2-9]0)s\b",
+        r"\1 sec",
+        "0s",
+    ),
+    (r"\b((?:[Ff]or|[Ii]n) [2-9]0)s(?= (?:or|and|before|then)\b|[.,;:!?]|\s*\Z)", r"\1 sec", "0s"),
+    (rf"\b({_TIMESTAMP_DATE})T({_TIMESTAMP_TIME})(?P<zone>Z|[+-]\d\d:?\d\d)?(?!\w)", _timestamp, "T"),
+    (rf"\b(?P<code>{any_of(CURRENCY_CODES)}) ?(?={_NUMBER})", lambda match: CURRENCY_CODES[match["code"]]),
+    (
+        rf"(?<![\w.,:{_SIGNS}])(?P<amount>{_NUMBER}) ?(?P<code>{any_of(CURRENCY_CODES)})\b",
+        lambda match: CURRENCY_CODES[match["code"]] + match["amount"],
+    ),
+    (r"\bUS\$(?=\d)", "$", "US$"),
 )
 _DATES_AND_TIMES: Final[tuple[Source, ...]] = (
-    (r"(?<![\d-])(?P<year>\d{4})-(?P<first>\d\d?)-(?P<second>\d\d?)(?![\d-])", _month_first),
-    (r"(?<![\d/])(?P<year>\d{4})/(?P<first>\d\d?)/(?P<second>\d\d?)(?![\d/])", _month_first),
-    (rf"(?<=\d) ?- ?(?={_MONTH} \d)", " to "),
+    (r"(?<![\d-])(?P<year>\d{4})-(?P<first>\d\d?)-(?P<second>\d\d?)(?![\d-])", _month_first, "-"),
+    (r"(?<![\d/])(?P<year>\d{4})/(?P<first>\d\d?)/(?P<second>\d\d?)(?![\d/])", _month_first, "/"),
+    (rf"(?<=\d) ?- ?(?={_MONTH} \d)", " to ", "-"),
     (rf"\b{_MONTH} {_DAY}{_UNTIL}{_YEAR}", _month_day),
     (rf"(?:\b[Tt]he )?{_START}(?<![:/$€£-]){_DAY} (?:of )?{_MONTH}{_YEAR}", _day_month),
     (
         r"(?<![\d:.])(?P<hour>\d\d?):(?P<minutes>[0-5]\d)(?::(?P<seconds>[0-5]\d))?(?![\d:])"
         rf"(?: ?{_HALF_DAY})?",
         _clock,
+        ":",
     ),
     (rf"{_START}(?<!:)(?P<hour>\d\d?) ?{_HALF_DAY}", _hour),
-    (r"(?<![\w.,])7(\d7)s\b", lambda match: f" seven {numbers.say_integer(match[1].lstrip('0'))}s "),  # aeroplanes
-    (r"\b1s and 0s\b", "ones and zeros"),
-    (r"(?<![\d.,])'?((?:1[1-9]|20)\d0|[2-9]0)'?s\b", lambda match: f" {numbers.say_decade(match[1])} "),
+    (
+        r"(?<![\w.,])7(\d7)s\b",
+        lambda match: f" seven {numbers.say_integer(match[1].lstrip('0'))}s ",
+        "7s",
+    ),  # aeroplanes
+    (r"\b1s and 0s\b", "ones and zeros", "1s"),
+    (r"(?<![\d.,])'?((?:1[1-9]|20)\d0|[2-9]0)'?s\b", lambda match: f" {numbers.say_decade(match[1])} ", "s"),
 )
 # But for money these leave the digits to the rules behind them: "5-10 km" becomes "5 to 10 km".
 _RANGES_AND_SIGNS: Final[tuple[Source, ...]] = (
@@ -214,21 +252,23 @@ _RANGES_AND_SIGNS: Final[tuple[Source, ...]] = (
         rf"(?P<sign>[{_SIGNS}])(?P<low>{_NUMBER})(?P<low_magnitude>[kKmMbBT])?-"
         rf"(?P<amount>{_NUMBER}){_MAGNITUDE}(?![\d%-])",
         _money_range,
+        "-",
     ),
-    (rf"{_START}(?<![\w-])({_NUMBER})-(?=[{_SIGNS}]?\d)(?!\d++(?:[.,]\d++)*+-)", r"\1 to "),
-    (r"(?:(?<=[%°])|(?<=°[CF]))-(?=\d)", " to "),
-    (rf"(?<=\d[kKmMbBT])-(?=[{_SIGNS}]\d)", " to "),
-    (rf"(?<![\w)%°])-(?=[{_SIGNS}]?\.?\d)", " minus "),
+    (rf"{_START}(?<![\w-])({_NUMBER})-(?=[{_SIGNS}]?\d)(?!\d++(?:[.,]\d++)*+-)", r"\1 to ", "-"),
+    (r"(?:(?<=[%°])|(?<=°[CF]))-(?=\d)", " to ", "-"),
+    (rf"(?<=\d[kKmMbBT])-(?=[{_SIGNS}]\d)", " to ", "-"),
+    (rf"(?<![\w)%°])-(?=[{_SIGNS}]?\.?\d)", " minus ", "-"),
 )
 _MEASURES: Final[tuple[Source, ...]] = (
     (rf"(?P<sign>[{_SIGNS}]) ?(?P<amount>{_NUMBER}|\.\d\d(?!\d)){_MAGNITUDE}", _money),
     (rf"{_START}(?P<amount>{_NUMBER})(?P<magnitude>) ?(?P<sign>[{_SIGNS}])(?!\d)", _money),
-    (rf"{_START}({_NUMBER}) ?%", lambda match: f" {numbers.say_number(match[1])} percent "),
-    (rf"{_START}(?P<number>{_NUMBER}) ?°(?: ?(?P<scale>[CF])\b)?", _degrees),
+    (rf"{_START}({_NUMBER}) ?%", lambda match: f" {numbers.say_number(match[1])} percent ", "%"),
+    (rf"{_START}(?P<number>{_NUMBER}) ?°(?: ?(?P<scale>[CF])\b)?", _degrees, "°"),
     (
         r"(?<![\d/.])(?:(?P<whole>\d{1,3}) )?(?P<top>\d{1,2})/(?P<bottom>\d{1,2}) ?"
         rf"(?P<unit>{any_of(set(UNITS) - ONLY_ATTACHED)})(?![\w/])",
         _measured_fraction,
+        "/",
     ),
     (
         rf"{_START}(?P<number>{_NUMBER})(?:(?P<unit>{any_of(UNITS)})(?![\w/])"
@@ -241,17 +281,17 @@ _MEASURES: Final[tuple[Source, ...]] = (
     ),
 )
 _PLAIN: Final[tuple[Source, ...]] = (
-    (r"(?<![\d/.])(?P<whole>\d{1,3}) (?P<top>\d{1,3})/(?P<bottom>\d{1,3})(?![\d/])", _mixed_fraction),
-    (r"(?<![\d/.])(?P<top>\d{1,3})/(?P<bottom>\d{1,3})(?![\d/])", _fraction),
+    (r"(?<![\d/.])(?P<whole>\d{1,3}) (?P<top>\d{1,3})/(?P<bottom>\d{1,3})(?![\d/])", _mixed_fraction, "/"),
+    (r"(?<![\d/.])(?P<top>\d{1,3})/(?P<bottom>\d{1,3})(?![\d/])", _fraction, "/"),
     (rf"{_START}(\d++(?:,\d{{3}}(?!\d))*+)(?:st|nd|rd|th)\b", lambda match: f" {numbers.say_ordinal(match[1])} "),
-    (rf"{_START}(\d{{1,4}}):(\d{{1,4}})(?![\d:])", r"\1 to \2"),
-    (r"(?<=\d) - (?=\d)", " minus "),
-    (r"(?<=\d)x(?=\d)", " by "),
+    (rf"{_START}(\d{{1,4}}):(\d{{1,4}})(?![\d:])", r"\1 to \2", ":"),
+    (r"(?<=\d) - (?=\d)", " minus ", "-"),
+    (r"(?<=\d)x(?=\d)", " by ", "x"),
     (r"(?<=\d) ?[*×] ?(?=\d)", " times "),
-    (r"(?<=\d) ?÷ ?(?=\d)", " divided by "),
-    (r"(?<=\d)\.(?=[a-z])|(?<=[A-Za-z])\.(?=\d)", " point "),
-    (r"(?<=[A-Za-z])-(?=\d)", " "),
-    (r"(?<![\w.])(\.\d++)", lambda match: f" {numbers.say_number(match[1])} "),
+    (r"(?<=\d) ?÷ ?(?=\d)", " divided by ", "÷"),
+    (r"(?<=\d)\.(?=[a-z])|(?<=[A-Za-z])\.(?=\d)", " point ", "."),
+    (r"(?<=[A-Za-z])-(?=\d)", " ", "-"),
+    (r"(?<![\w.])(\.\d++)", lambda match: f" {numbers.say_number(match[1])} ", "."),
     (_NUMBER, lambda match: f" {numbers.say_plain(match[0])} "),
 )
 _RULES: Final = rules_of(_BETWEEN + _DATES_AND_TIMES + CODES + _RANGES_AND_SIGNS + _MEASURES + _PLAIN)
@@ -262,9 +302,21 @@ _SLASH_DATE: Final = re.compile(r"(?<![\d/])(?P<first>\d\d?)/(?P<second>\d\d?)/(
 
 # Behind a weekday or one of these words it is a day and no fraction.
 _SHORT_DATE: Final = re.compile(
-    r"\b(?P<before>(?:[Oo]n|[Dd]ue|[Uu]ntil|[Ss]ince|[Tt]oday|[Tt]omorrow|(?:Mon|Tue|Wednes|Thurs|Fri|Satur|Sun)day"
-    r"|Mon|Tues?|Wed|Thu|Thurs|Fri|Sat|Sun),? \(?)(?P<first>\d\d?)/(?P<second>\d\d?)(?![\d/])"
+    r"\b(?P<before>(?:[Oo]n|[Dd]ue|[Uu]ntil|[Ss]ince|[Ee]xpir(?:es?|ed|ing)|[Tt]oday|[Tt]omorrow"
+    r"|(?:Mon|Tue|Wednes|Thurs|Fri|Satur|Sun)day|Mon|Tues?|Wed|Thu|Thurs|Fri|Sat|Sun),? \(?)"
+    r"(?P<first>\d\d?)/(?P<second>\d\d?)(?![\d/])"
     r"(?! (?:of|cups?|inch|miles?)\b)"
+)
+# ... and behind these, where it is no everyday fraction: "by 4/1", but: increase it by 3/4.
+_SHORT_DATE_OR_FRACTION: Final = re.compile(
+    r"\b(?P<before>(?:[Bb]y|[Bb]efore|[Aa]fter|[Ff]rom|[Tt]hrough|[Tt]o|[Uu]ntil) )"
+    r"(?P<first>\d\d?)/(?P<second>\d\d?)(?![\d/])(?! (?:of|cups?|inch|miles?)\b)"
+)
+_EVERYDAY_DENOMINATORS: Final = frozenset({2, 3, 4, 5, 6, 8, 10, 16})
+# A card's: the month and the year, which is read as the day of a date may be.
+_EXPIRY: Final = re.compile(
+    r"(?<=\b[Ee]xp)(?P<verb>ir(?:es?|y|ation|ed)(?: date)?:?(?: in| is| on)? )"
+    r"0(?P<month>[1-9])/(?P<year>[2-9]\d)(?![\d/])"
 )
 
 
@@ -272,8 +324,10 @@ def read_quantities(text: str, *, is_day_first: bool = False) -> str:
     """No digit is left. `is_day_first`: of a slash date that can be read both ways."""
     if _DIGIT.search(text) is None:  # every rule needs one
         return text
-    text = _SLASH_DATE.sub(_day_first if is_day_first else _month_first, text)
-    text = _SHORT_DATE.sub(_short_day_first if is_day_first else _short_month_first, text)
-    for pattern, reading in _RULES:
-        text = pattern.sub(reading, text)
-    return text
+    if "/" in text:
+        text = _SLASH_DATE.sub(_day_first if is_day_first else _month_first, text)
+        short_date = _short_day_first if is_day_first else _short_month_first
+        text = _EXPIRY.sub(_expiry, text)
+        text = _SHORT_DATE.sub(short_date, text)
+        text = _SHORT_DATE_OR_FRACTION.sub(lambda match: match[0] if _is_fraction(match) else short_date(match), text)
+    return apply(_RULES, text)

@@ -34,12 +34,14 @@ _BEFORE_NUMBERS: Final = (
         " minus ",
     ),
     (re.compile(r"(?:(?<=[\d%])|(?<=\d[kKM]))\+(?![\w+])"), " plus "),
-    (re.compile(r"\b((?:[Pp]ress|[Hh]it|[Dd]ial|or|then) )#"), r"\1pound"),
+    (re.compile(r"\b((?:[Pp]ress|[Hh]it|[Dd]ial|or|then)(?: the)? )#"), r"\1pound"),
+    (re.compile(r"(?<!\S)#(?= (?:key|sign|button)\b)"), "pound"),
     (re.compile(r"\b([A-Z])&([A-Z])s\b"), r"\1 and \2's"),  # M&Ms
     (re.compile("²"), " squared"),
     (re.compile("³"), " cubed"),
     (re.compile(r"(?<=[A-Za-z\d)])\^(?=-?[A-Za-z\d])"), " to the power of "),
     (re.compile("√ ?"), " square root of "),
+    (re.compile(r"(?<=[A-Za-z]) #(?=:| \d)"), " number"),
     (re.compile(r"#(?=\d)"), " number "),
     (re.compile(r"\b([CF])#"), r"\1 sharp "),
     (re.compile(r"#(?=[A-Za-z])"), " hashtag "),
@@ -82,9 +84,10 @@ _SYMBOL_NAMES: Final = {
 }
 _SYMBOLS: Final = re.compile(r"[&@+=%<>×÷±≈≤≥≠∞§‰°#$€£¥₹₩*^\\/~|\"-]+")
 
-# "Dr", "Fri" and their like are read without a full stop, too.
+# "Dr", "Ave", "Fri" and their like are read without a full stop, too.
 _PLAIN_WORD: Final = (
-    r"(?!(?:Dr|Mr|Mrs|Ms|Prof|vs|Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)\b)(?:[A-Z]?[a-z]+|[A-Z])(?:'[a-z]+)*"
+    r"(?!(?:Dr|Mr|Mrs|Ms|Prof|vs|St|Ave|Blvd|Rd|Ln|Pkwy|Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)\b)"
+    r"(?:[A-Z]?[a-z]+|[A-Z])(?:'[a-z]+)*"
 )
 _PLAIN: Final = re.compile(rf"{_PLAIN_WORD}(?:[,;?!]? {_PLAIN_WORD})*[.,;?!]?")
 

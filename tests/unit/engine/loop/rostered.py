@@ -55,6 +55,7 @@ def stub_utterance(
         deadline_s=deadline_s,
         listener=SimpleNamespace(held_s=None),
         request=SimpleNamespace(lead_ms=lead_ms),
+        may_gather=False,
         feed=SimpleNamespace(wants_reading=False, is_incremental=False, is_bistream=False),
         num_vain_bites=0,
         num_started_clauses=0,

@@ -232,6 +232,50 @@ def test_growing_changes_nothing_in_what_is_said_in_the_end(text: str, size: int
         assert not whole[word.char_start][len(word.text) :][:1].isalnum(), "it goes on"
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("iPhone 15 Pro的价格是5999元。", "iPhone十五Pro的价格是五千九百九十九元。"),
+        ("iPhone 15 Pro", "iPhone十五Pro"),
+        ("iPhone 15 Pro Max 256GB版", "iPhone十五Pro Max两百五十六GB版"),
+        ("This is the iPhone 15 for you.", "This is the iPhone fifteen for you."),
+    ],
+)
+def test_a_few_latin_words_that_may_go_on_in_the_language_of_the_utterance_do_not_decide(text: str, words: str) -> None:
+    tokenizer = tiny_tokenizer()
+    feed = ClauseFeed(Listing(0), SpeakingMode.INCREMENTAL, tokenizer, language="zh", max_clause_tokens=750)
+    for char in text:
+        feed.push(char)
+        feed.read_all()
+        feed.grow()
+    feed.end()
+    feed.read_all()
+    assert feed.clauses[0].text_ids == list(tokenizer.encode_spoken(words))
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        ["您好", "，您", "的取", "件码", "：", "123", "456"],
+        ["好的", "，您", "的账户", "余额", "还有", "5", "20", "元"],
+        ["感谢", "等待", "，您的取件码", "4", "82", "913"],
+    ],
+)
+def test_what_may_have_been_said_of_a_sentence_may_be_said_for_good(pieces: list[str]) -> None:
+    feed = new_feed(SpeakingMode.INCREMENTAL)
+    before, num_sayable = "", 0
+    for piece in pieces:
+        feed.push(piece)
+        feed.read_all()
+        clause = feed.grow()
+        assert clause is not None
+        assert clause.decided_text.startswith(before)
+        assert clause.num_sayable_letters >= num_sayable
+        before, num_sayable = clause.decided_text, clause.num_sayable_letters
+    feed.stalled()
+    assert feed.clauses[0].text.startswith(before)
+
+
 # --- words of a dictionary ------------------------------------------------------------------------------------
 
 DICTIONARY = Pronunciation((Dictionary({"new york": "the big apple", "sql": "sequel"}),))

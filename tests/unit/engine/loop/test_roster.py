@@ -173,15 +173,15 @@ def test_text_that_comes_is_read_before_anybody_is_looked_at() -> None:
     roster = Watched()
     utterance = roster.joined()
     utterance.feed.wants_reading = utterance.feed.lacks_clause = True
-    roster.note_text(utterance)
+    roster.note_text(utterance, 0.0)
     assert roster.readers(0.0, is_lacking=True) == [utterance]
     assert utterance.listing.changed, "not looked at yet"
     utterance.feed.wants_reading = False
-    roster.note_text(utterance)
+    roster.note_text(utterance, 0.0)
     assert roster.readers(0.0, is_lacking=True) == []
     roster.remove(utterance)
     utterance.feed.wants_reading = True
-    roster.note_text(utterance)
+    roster.note_text(utterance, 0.0)
     assert not roster.has_readers, "who has ended reads nothing"
 
 

@@ -23,6 +23,9 @@ pytestmark = pytest.mark.unit
         ("Read <b", "Read", ""),
         ("Say `x", "Say", ""),
         ("The train, to", "The train, to", "The train,"),
+        ("V. Put", "", ""),  # a fifth heading?
+        ("So\nI. Intro", "So\nI. Intro", "So"),
+        ("V. Putin met her in a big old town", "V. Putin met her in a big old town", "V. Putin met her in a big old"),
         ("今天天气", "今天天气", "今天"),
         ("今天天气很好。明", "今天天气很好。明", "今天天气很好。"),
         ("我用Python写", "我用Python写", "我用Python"),

@@ -83,7 +83,15 @@ _HAS_ADDRESS = re.compile(r"[/@.]")
 
 ENGLISH = [
     *(cases.NUMBERS + cases.YEARS_DATES_TIMES + cases.MONEY_AND_MEASURES + cases.CODES),
-    *(cases.LETTERS + cases.MARKUP + cases.CHARACTERS + cases.ENGLISH_TEXT + cases.AGENTS + cases.ENGLISH_MARKUP),
+    *(
+        cases.LETTERS
+        + cases.MARKUP
+        + cases.CHARACTERS
+        + cases.ENGLISH_TEXT
+        + cases.AGENTS
+        + cases.CALLERS
+        + cases.ENGLISH_MARKUP
+    ),
 ]
 
 
@@ -92,7 +100,7 @@ def test_english(text: str, spoken: str) -> None:
     assert speakable(text) == spoken
 
 
-@pytest.mark.parametrize(("text", "spoken"), [*cases.CHINESE, *cases.CHINESE_MARKUP])
+@pytest.mark.parametrize(("text", "spoken"), [*cases.CHINESE, *cases.CHINESE_CALLERS, *cases.CHINESE_MARKUP])
 def test_chinese(text: str, spoken: str) -> None:
     assert speakable(text, "zh") == spoken
     assert speakable(text, "zh-CN") == spoken
@@ -138,6 +146,7 @@ def test_other_languages_keep_their_digits() -> None:
     assert speakable("Он купил 5 яблок", "en") == "Он купил 5 яблок"
     assert speakable("りんごを5個買った。", "en") == "りんごを5個買った。"
     assert speakable("It costs 5", "en-GB") == "It costs five"
+    assert speakable(speakable("کے 5 x.com")) == speakable("کے 5 x.com") == "کے 5 x dot com"
 
 
 def test_what_has_no_words_is_in_the_language_of_the_span_before() -> None:

@@ -231,6 +231,14 @@ def test_a_word_without_end_is_cut_at_the_limit() -> None:
         ("你好。 ", ["你好。 ", "|"]),
         ("真的？是的；那好", ["真的？", "是的；", "|", "那好"]),
         ("约3.5米长，对吗?对", ["约3.5米长，对吗?", "|", "对"]),
+        # a dash is a mark, but in a range
+        (
+            "我们这家店的营业时间是每天上午的9:00—21:00，欢迎",
+            ["我们这家店的营业时间是每天上午的9:00—21:00，", "|", "欢迎"],
+        ),
+        ("我们这次活动的时间是从六月也就是6月1日—6月18日，", ["我们这次活动的时间是从六月也就是6月1日—6月18日，", "|"]),
+        ("我们这次活动的时间是从六月也就是6月1日—你", ["我们这次活动的时间是从六月也就是6月1日—", "|", "你"]),
+        ("我们这次活动的时间是从六月也就是6月1日——3天", ["我们这次活动的时间是从六月也就是6月1日——", "|", "3天"]),
         ("我用OK.然后走", ["我用OK.", "|", "然后走"]),
     ],
 )
@@ -316,6 +324,29 @@ def test_a_forced_cut_of_wide_text_is_at_a_list_mark() -> None:
     assert [span.text for span in segmenter.push("一二三四五六、七八九十")] == ["一二三四五六、"]
 
 
+def test_what_is_kept_is_no_part_of_a_forced_cut() -> None:
+    segmenter = Segmenter(SegmenterConfig(max_letters=60))
+    assert segmenter.push("如果您在 Python 里遇到了") == []
+    segmenter.keep(len("如果您在 Python 里遇到"))
+    assert [span.text for span in segmenter.push("无法解决的问题请您先阅读")] == [
+        "如果您在 Python 里遇到了无法解决的问题请您先"
+    ]
+
+
+@pytest.mark.parametrize("granularity", Granularity)
+@pytest.mark.parametrize("number", ["12345678", "12.5", "1,234.56", "99%"])
+@pytest.mark.parametrize("num_before", range(10, 20))
+def test_a_forced_cut_tears_no_number(number: str, num_before: int, granularity: Granularity) -> None:
+    before, behind = "好" * num_before, "元左右吧"
+    spans = segment(before + number + behind, config=SegmenterConfig(granularity, max_letters=60), sizes=[1])
+    assert any(number in span.text for span in spans)
+
+
+def test_a_forced_cut_tears_digits_without_end() -> None:
+    spans = segment("9" * 200, config=SegmenterConfig(max_letters=150), sizes=[1])
+    assert [len(span.text) for span in spans] == [30] * 6 + [20]
+
+
 def test_wide_text_counts_threefold() -> None:
     first, *_ = texts("好" * 200)
     assert first == "好" * (MAX_LETTERS // 3)
@@ -386,6 +417,12 @@ def test_a_forced_cut_of_words_is_behind_a_whole_word() -> None:
         ("Ask Dr.", " Dr."),
         ("the U.S.", " U.S."),
         ("See https://a.b/c", " https://a.b/c"),
+        ("See https:", " https:"),
+        ("See https://", " https://"),
+        ("See this: ", " "),
+        ("It costs $.", " $."),
+        ("It is .", " ."),
+        ("It costs $5.00.", ""),
         ("See [the docs of", " [the docs of"),
         ("See [the docs](http://a", " [the docs](http://a"),
         ("Use `git commit now", " `git commit now"),
