@@ -55,9 +55,10 @@ def grapheme_start(text: str, index: int) -> int:
 def inner_cut(text: str, index: int) -> int:
     """The same of a word: nor within a number, nor from its sign, which some language reads nowhere else."""
     index = grapheme_start(text, index)
-    if not index or not text[index - 1].isdigit() or text[index] not in _NUMBER_SIGNS:
-        return _number_start(text, index)
-    return _number_start(text, index - 1)
+    before = text[index - 1 : index]
+    if not before.isdigit():
+        return _number_start(text, index) if before in _NUMBER_MARKS else index
+    return _number_start(text, index - (text[index] in _NUMBER_SIGNS))
 
 
 def _number_start(text: str, index: int) -> int:

@@ -44,7 +44,7 @@ _SCRIPTS: Final = (
     (re.compile("[\u0590-\u05ff]"), ("he", "yi")),
 )
 _JAPANESE_WORD: Final = re.compile("[\u3005\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uff66-\uff9d]+")
-_FOREIGN_WORD: Final = re.compile(r"(?:(?!\d)[\u0370-\u1fff\u3131-\u318e\uac00-\ud7a3])+")
+_FOREIGN_WORD: Final = re.compile("[\u0370-\u1fff\u3131-\u318e\uac00-\ud7a3]+")
 _WRITTEN_OTHERWISE: Final = frozenset({"zh", "yue", "ja"}.union(*(languages for _, languages in _SCRIPTS)))
 _DEFAULT_LATIN: Final = "en"
 
