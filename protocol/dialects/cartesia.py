@@ -152,7 +152,7 @@ class Cartesia:
             voice=None if voice is None else self._find_voice(voice),
             format=output.native,
             speed=speed_of(asked_speed(request.speed, request.generation_config)),
-            language=",".join(filter(None, (request.locale, request.language))) or None,
+            language=languages_of(request.locale, request.language),
             normalize=is_normalized(request.normalization),
             max_buffer_delay_ms=_buffer_delay_ms(request.max_buffer_delay_ms),
         )
@@ -256,6 +256,11 @@ def _flush_silently(context: _Context) -> list[Effect]:
         return [_flush(context, _SILENT)]
     context.is_flush_due = True
     return []
+
+
+def languages_of(locale: str | None, language: str | None) -> str | None:
+    """As `Effect` has them."""
+    return ",".join(filter(None, (locale, language))) or None
 
 
 def asked_speed(speed: str | float | None, config: Generation | None) -> float | None:

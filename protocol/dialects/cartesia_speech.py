@@ -7,7 +7,13 @@ from http import HTTPStatus
 import orjson
 from msgspec import Struct
 
-from voicegate.protocol.dialects.cartesia import Generation, asked_speed, is_normalized, word_timestamps
+from voicegate.protocol.dialects.cartesia import (
+    Generation,
+    asked_speed,
+    is_normalized,
+    languages_of,
+    word_timestamps,
+)
 from voicegate.protocol.dialects.format_names import cartesia_format
 from voicegate.protocol.dialects.one_shot import Framing, OneShot, PlainAudio, Problem, RequestViolation, decode
 from voicegate.protocol.formats import NATIVE_RATE_HZ
@@ -84,7 +90,7 @@ class CartesiaSpeech:
             framing=framing,
             voice=asked.voice.id if isinstance(asked.voice, _Voice) else asked.voice,
             speed=asked_speed(asked.speed, asked.generation_config),
-            language=asked.locale or asked.language,
+            language=languages_of(asked.locale, asked.language),
             is_normalized=is_normalized(asked.normalization),
         )
 

@@ -100,7 +100,7 @@ class OneShot:
     speed: float | None = None
     instruct: str | None = None
     seed: int | None = None
-    language: str | None = None
+    language: str | None = None  # as `dialect.Effect` has it: of two, the first that is spoken
     is_normalized: bool = True
     pronunciations: Mapping[str, str] | None = None
 

@@ -134,15 +134,11 @@ class DialectTranslator:
     def _known(self, effects: Sequence[Effect]) -> list[Effect]:
         """With languages as the model here knows them."""
         return [
-            structs.replace(effect, language=self._first_known(effect.language))
+            structs.replace(effect, language=self._find_language(effect.language))
             if isinstance(effect, wire.Open) and effect.language is not None
             else effect
             for effect in effects
         ]
-
-    def _first_known(self, tags: str) -> str | None:
-        """Of two at most, as in `Effect`: what a client wrote may be long."""
-        return next(filter(None, map(self._find_language, tags.split(",", 1))), None)
 
     async def word(self, item: ServerMessage | AudioMessage) -> Sequence[Effect]:
         match item:

@@ -102,7 +102,19 @@ def test_how_text_is_read_in_the_engines_words() -> None:
 
 @pytest.mark.parametrize(
     ("asked", "spoken"),
-    [(None, None), ("en", "en"), ("en-GB", "en-GB"), ("fr", None), ("", None), ("en-?", None), ("zh", "zh")],
+    [
+        (None, None),
+        ("en", "en"),
+        ("en-GB", "en-GB"),
+        ("fr", None),
+        ("", None),
+        ("en-?", None),
+        ("zh", "zh"),
+        ("fr-FR,en", "en"),
+        ("en-GB,zh", "en-GB"),
+        ("fr,de", None),
+        ("fr,de,en", None),
+    ],
 )
 def test_a_language_that_is_not_spoken_here_is_left_open(asked: str | None, spoken: str | None) -> None:
     assert spoken_language(asked, INFO) == spoken

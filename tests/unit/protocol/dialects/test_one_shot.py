@@ -34,6 +34,11 @@ def read_cartesia(**fields: Any) -> OneShot:
     return CartesiaSpeech().read(orjson.dumps({"transcript": "Hi.", **fields}), {}, {})
 
 
+def test_cartesias_locale_and_language_both_count() -> None:
+    asked = ({"locale": "en-GB"}, {"language": "en"}, {"locale": "tlh-KL", "language": "en"}, {})
+    assert [read_cartesia(**fields).language for fields in asked] == ["en-GB", "en", "tlh-KL,en", None]
+
+
 # --- what a native client would send ------------------------------------------------------------------------
 
 
