@@ -289,6 +289,8 @@ class Roster:
         num_ahead, roomless = 0, None
         for clause in utterance.clauses:
             state = clause.state
+            if clause.is_silent:  # what is behind it can be said when it has gone
+                continue
             if state is ClauseState.WAITING:
                 is_known = clause.is_text_complete or clause is growing or utterance.feed.is_bistream
                 if roomless is None and is_known and clause.text_ids and num_ahead < self._config.llm_ahead_tokens:

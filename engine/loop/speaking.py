@@ -71,7 +71,8 @@ class Speaking:
             until=until,
         )
         clause.begun_s = self._clock()
-        if utterance.deadline_s is None:  # later ones wait for their listeners, and say nothing of what a block takes
+        # Later ones wait for their listeners, words that come one by one for their writer: neither says what it takes.
+        if utterance.deadline_s is None and not utterance.feed.is_bistream:
             clause.reading_since_s = clause.begun_s
         utterance.num_started_clauses += 1
         if utterance.stamps.llm_started_s is None:
@@ -97,6 +98,7 @@ class Speaking:
         """Whole: for what a clause behind the front one holds, the front one would wait for ever."""
         for clause in utterance.clauses:
             self._pipeline.set_aside(clause)
+            clause.reading_since_s = None  # it waits for room now
 
     def read_again(self, utterance: Utterance, clause: Clause) -> None:
         """A pass of text that grows goes on, with all words known by now."""

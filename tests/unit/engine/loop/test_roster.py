@@ -64,6 +64,14 @@ def test_who_does_not_play_and_has_its_lead_needs_nothing_and_less_is_made_up_fo
     assert view.key == paused.listing.key
 
 
+def test_what_has_nothing_to_say_does_not_keep_the_llm_from_what_follows() -> None:
+    roster = Watched()
+    utterance = roster.joined(RENDERING, WAITING, WAITING, deadline_s=2.0)
+    utterance.clauses[1].text_ids = []
+    (waiting,) = roster.waiting(1.0, only_pressing=False)
+    assert waiting.clause is utterance.clauses[2]
+
+
 @pytest.mark.parametrize(("lead_ms", "expected_s"), [(None, 3.0), (500, 0.5), (60_000, 9.0)])
 def test_a_request_may_name_its_lead_within_bounds(lead_ms: int | None, expected_s: float) -> None:
     roster = Watched()
