@@ -155,7 +155,7 @@ class Roster:
     def note_text(self, utterance: Utterance, now_s: float) -> None:
         """Some has come, or was read: it is read on before the next look, unless it may gather."""
         if utterance in self:
-            is_due = self._growth.gathers_until_s(utterance, now_s) <= now_s
+            is_due = self._gathers_until_s(utterance, now_s) <= now_s
             _note(self._readers, utterance.listing.key, is_due and utterance.feed.wants_reading)
 
     def is_gathering(self, utterance: Utterance) -> bool:
@@ -271,7 +271,7 @@ class Roster:
         stalls_s = utterance.stalls_at_s(self._stall_s, self._stall_lead_s)
         _note(self._stalled, key, stalls_s <= now_s)
         _note(self._speakers, key, bool(utterance.clauses))
-        gathers_s = self._growth.gathers_until_s(utterance, now_s)
+        gathers_s = self._gathers_until_s(utterance, now_s)
         _note(self._gathering, key, gathers_s > now_s)
         _note(self._readers, key, gathers_s <= now_s and utterance.feed.wants_reading)
         alarm_s = math.inf
@@ -279,6 +279,10 @@ class Roster:
             if now_s < moment_s < alarm_s:
                 alarm_s = moment_s
         self._alarms.set(key, alarm_s)
+
+    def _gathers_until_s(self, utterance: Utterance, now_s: float) -> float:
+        """Only where there is much else to do: a sentence that is found to be whole is made ahead of its listener."""
+        return self._growth.gathers_until_s(utterance, now_s) if self._crowd.are_many else -math.inf
 
     def _next_clauses(self, utterance: Utterance, growing: Clause | None) -> tuple[Clause | None, Clause | None]:
         """The clause whose LLM pass could go on now, and the one that needs room: to begin, or to sound again.

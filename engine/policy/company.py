@@ -31,6 +31,11 @@ class Crowd:
         self._are_many = False
         self.limits = self._among_few
 
+    @property
+    def are_many(self) -> bool:
+        """As of the last `note`."""
+        return self._are_many
+
     def note(self, num_due: int) -> bool:
         """Whether that makes it others."""
         self._are_many = self._would_be_many(num_due)

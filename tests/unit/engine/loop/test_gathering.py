@@ -1,4 +1,4 @@
-"""Words for a listener who has plenty to hear are kept until they are needed, and read together."""
+"""Where many have work, words for a listener who has plenty to hear are kept until they are needed."""
 
 import re
 from collections import Counter
@@ -11,6 +11,7 @@ from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine
 from voicegate.engine.interface import Alignment, Done, SpeakingMode
 from voicegate.engine.loop.clause_feed import ClauseFeed
+from voicegate.engine.policy.company import Crowd
 
 pytestmark = pytest.mark.unit
 
@@ -62,6 +63,13 @@ def num_bites(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return bites
 
 
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have work."""
+    monkeypatch.setattr(Crowd, "are_many", True)
+
+
+@pytest.mark.usefixtures("many")
 def test_they_are_read_in_few_bites_once_something_is_heard(num_bites: Counter[str]) -> None:
     writer = Writer()
     writer.write(WORDS)
@@ -77,6 +85,14 @@ def test_they_are_read_in_few_bites_once_something_is_heard(num_bites: Counter[s
     assert done.audio_ms > 0
 
 
+def test_where_few_have_work_each_is_read_as_it_comes(num_bites: Counter[str]) -> None:
+    writer = Writer()
+    writer.write(WORDS)
+    assert all(writer.news)
+    assert num_bites["read"] >= len(WORDS) - 2
+
+
+@pytest.mark.usefixtures("many")
 def test_the_end_and_a_flush_are_no_words() -> None:
     writer = Writer()
     writer.write(WORDS[:12])
@@ -92,6 +108,7 @@ def test_the_end_and_a_flush_are_no_words() -> None:
     assert not utterance.feed.has_unread
 
 
+@pytest.mark.usefixtures("many")
 def test_who_says_how_long_text_may_wait_is_read_word_by_word() -> None:
     writer = Writer(max_buffer_delay_ms=0)
     writer.write(WORDS)
