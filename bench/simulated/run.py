@@ -60,9 +60,8 @@ class Run:
         self.host_time = HostTime()
         self.core = EngineCore(config, simulated.stages, lambda: device.now_s, self._take, encoders=SilentEncoders())
         self._host_slowdown = host_slowdown
-        self._commands: list[
-            tuple[float, int, Callable[[], bool | None]]
-        ] = []  # of clients: when, in which order, what
+        # Of clients: when, in which order, what.
+        self._commands: list[tuple[float, int, Callable[[], bool | None]]] = []
         self._numbers = count()
         self._num_heard = 0  # blocks whose samples were given out in this step
 

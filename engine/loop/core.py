@@ -100,16 +100,16 @@ class EngineCore:
         """False: it is news to nobody before the next alarm."""
         utterance, now_s = self._roster.named(utterance_id), self._clock()
         if is_news := utterance is None or not self._roster.is_gathering(utterance):
-            self._change_text(utterance_id, Utterance.push, text, now_s)
+            self._change_text(utterance, Utterance.push, text, now_s)
         else:
             self._attempt(utterance, utterance.push, text, now_s)
         return is_news
 
     def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
-        self._change_text(utterance_id, Utterance.flush, flush_id, self._clock())
+        self._change_text(self._roster.named(utterance_id), Utterance.flush, flush_id, self._clock())
 
     def end_text(self, utterance_id: UtteranceId) -> None:
-        self._change_text(utterance_id, Utterance.end, self._clock())
+        self._change_text(self._roster.named(utterance_id), Utterance.end, self._clock())
 
     def note_listener(self, utterance_id: UtteranceId, report: ListenerReport) -> None:
         self._change(self._roster.named(utterance_id), Utterance.note_listener, report, self._clock())
@@ -179,9 +179,11 @@ class EngineCore:
             utterance.listing.report()
             self._attempt(utterance, work, utterance, *args)
 
-    def _change_text(self, utterance_id: UtteranceId, work: Callable[[Utterance, *_Args], None], *args: *_Args) -> None:
-        if (utterance := self._roster.named(utterance_id)) is not None:
-            self._change(utterance, work, *args)
+    def _change_text(
+        self, utterance: Utterance | None, work: Callable[[Utterance, *_Args], None], *args: *_Args
+    ) -> None:
+        self._change(utterance, work, *args)
+        if utterance is not None:
             self._roster.note_text(utterance, self._clock())
 
     # --- the loop ---------------------------------------------------------------------------------------------
@@ -254,8 +256,7 @@ class EngineCore:
         self._roster.note_tokens(clause)
 
     def _read_bite(self, utterance: Utterance) -> None:
-        self._change(utterance, self._speaking.read, Utterance.read)
-        self._roster.note_text(utterance, self._clock())
+        self._change_text(utterance, self._speaking.read, Utterance.read)
 
     # --- questions --------------------------------------------------------------------------------------------
 
@@ -332,8 +333,7 @@ class EngineCore:
     # --- the models, for several at a time --------------------------------------------------------------------
 
     def _launch_llm(self, keys: Iterable[int]) -> None:
-        clauses = self._roster.passes(keys)
-        if clauses:
+        if clauses := self._roster.passes(keys):
             for clause in self._attempt_together(clauses, self._pipeline.launch_llm, clauses) or ():
                 clause.listing.report()
 

@@ -41,9 +41,14 @@ class SendPace:
         self._note_sent(len(event.packets), now_s)
         return event if event.packets else None
 
+    @property
+    def end(self) -> EndEvent | None:
+        """If it waits: then the engine is done, and the rest only waits for its listener."""
+        return next((event for event in self.waiting if isinstance(event, Done | Cancelled | Failed)), None)
+
     def take_end(self) -> EndEvent | None:
         """The end, if it waits; nothing waits from here on."""
-        end = next((event for event in self.waiting if isinstance(event, Done | Cancelled | Failed)), None)
+        end = self.end
         self.waiting.clear()
         return end
 

@@ -176,7 +176,8 @@ class Session:
 
     def engine_hangs(self, trouble: str) -> list[Action]:
         """Whoever waits for it hears so, instead of nothing; those with nothing to say, or all of it made, stay."""
-        waiting = [c for c in self._contexts.values() if c.asked_s is not None and not _is_made(c)]
+        asked = [context for context in self._contexts.values() if context.asked_s is not None]
+        waiting = [context for context in asked if context.pace is None or context.pace.end is None]
         text = f"{trouble}; open the context again, best on another server"
         actions: list[Action] = []
         for context in waiting:
@@ -388,9 +389,3 @@ class Session:
         for context in contexts:
             self._forget(context, DISCONNECTED if reason is None else reason.value)
         return [action for context in contexts for action in context.cancel()]
-
-
-def _is_made(context: Context) -> bool:
-    """The engine is done with it: all that is left only waits for its listener."""
-    pace = context.pace
-    return pace is not None and bool(pace.waiting) and isinstance(pace.waiting[-1], engine.EndEvent)

@@ -3,10 +3,16 @@
 import asyncio
 import concurrent.futures
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
+import pytest
+
+from tests.contract.listener import Listener
+from tests.support.patience import PATIENCE_S
 from voicegate.engine.fake.engine import FakeEngine
 from voicegate.engine.interface import Engine
+from voicegate.engine.replicas import backoff, crew, engine_service
 from voicegate.engine.replicas.engine_service import EXIT_FAILED, FrontGone, serve_engine
 from voicegate.engine.replicas.routing import RoutingEngine
 from voicegate.engine.replicas.site import Site
@@ -94,3 +100,25 @@ class RoutedEngine(RoutingEngine):
     async def start(self) -> None:
         self.host.loop = asyncio.get_running_loop()
         await super().start()
+
+
+@asynccontextmanager
+async def running(*makes: Callable[[], FakeEngine], patience_s: float = 60.0) -> AsyncIterator[Listener]:
+    engine = RoutedEngine(*makes, patience_s=patience_s)
+    await engine.start()
+    try:
+        yield Listener(engine, timeout_s=PATIENCE_S)
+    finally:
+        await engine.close()
+
+
+def routed(listener: Listener) -> RoutedEngine:
+    assert isinstance(listener.engine, RoutedEngine)
+    return listener.engine
+
+
+def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses, states and replacements come at once."""
+    monkeypatch.setattr(crew, "_LOOK_S", 0.02)
+    monkeypatch.setattr(engine_service, "_STATE_S", 0.005)
+    monkeypatch.setattr(backoff, "_MAX_DELAY_S", 0.0)

@@ -7,6 +7,7 @@ from voicegate.engine.text.cleanup import PAUSE
 from voicegate.engine.text.english.abbreviations import ABBREVIATIONS, WEEKDAY_BY_START, stop_behind
 from voicegate.engine.text.english.letters import read_letters
 from voicegate.engine.text.english.quantities import read_quantities
+from voicegate.engine.text.english.streets import STREETS
 from voicegate.engine.text.patterns import any_of
 from voicegate.engine.text.punctuation import tidy
 
@@ -86,7 +87,7 @@ _SYMBOLS: Final = re.compile(r"[&@+=%<>×÷±≈≤≥≠∞§‰°#$€£¥₹�
 
 # "Dr", "Ave", "Fri" and their like are read without a full stop, too.
 _PLAIN_WORD: Final = (
-    r"(?!(?:Dr|Mr|Mrs|Ms|Prof|vs|St|Ave|Blvd|Rd|Ln|Pkwy|Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)\b)"
+    rf"(?!(?:Mr|Mrs|Ms|Prof|vs|{any_of(STREETS)}|Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)\b)"
     r"(?:[A-Z]?[a-z]+|[A-Z])(?:'[a-z]+)*"
 )
 _PLAIN: Final = re.compile(rf"{_PLAIN_WORD}(?:[,;?!]? {_PLAIN_WORD})*[.,;?!]?")

@@ -33,28 +33,10 @@ _ON_STREET: Final = re.compile(
 )
 _MAX_NAME_CHARS: Final = 80
 # Words that are written with a capital where they open a sentence, and are no street's name: Hello Dr.
-_NO_NAME: Final = frozenset(
-    {
-        *(
-            "Hi",
-            "Hello",
-            "Hey",
-            "Dear",
-            "Thanks",
-            "Yes",
-            "No",
-            "Ok",
-            "Okay",
-            "Sorry",
-            "Please",
-            "The",
-            "A",
-            "My",
-            "Our",
-        ),
-        *("Your", "Ask", "Call", "See", "And", "But", "So", "With", "Is", "To"),
-    }
-)
+_NO_NAME: Final = frozenset({
+    "Hi", "Hello", "Hey", "Dear", "Thanks", "Yes", "No", "Ok", "Okay", "Sorry", "Please", "The", "A", "My", "Our",
+    "Your", "Ask", "Call", "See", "And", "But", "So", "With", "Is", "To",
+})  # fmt: skip
 _NEXT_WORD: Final = re.compile(r"[ ,.]{0,3}([^\s]{1,20})")
 
 

@@ -7,8 +7,6 @@ import asyncio
 import itertools
 import random
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar
@@ -17,9 +15,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.contract.listener import Listener
-from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
-from tests.support.replicas import KILLED, RoutedEngine
+from tests.support.replicas import KILLED, RoutedEngine, hasten, routed, running
 from voicegate.engine.audio.packets import pre_skip_48k
 from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
@@ -40,7 +37,7 @@ from voicegate.engine.interface import (
     VoiceInfo,
     VoiceRefused,
 )
-from voicegate.engine.replicas import backoff, crew, engine_service, routing
+from voicegate.engine.replicas import backoff, routing
 
 pytestmark = pytest.mark.unit
 
@@ -52,24 +49,7 @@ stalled = partial(FakeEngine, STALLED)
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "_LOOK_S", 0.02)
-    monkeypatch.setattr(engine_service, "_STATE_S", 0.005)
-    monkeypatch.setattr(backoff, "_MAX_DELAY_S", 0.0)
-
-
-@asynccontextmanager
-async def running(*makes: Callable[[], FakeEngine], patience_s: float = 60.0) -> AsyncIterator[Listener]:
-    engine = RoutedEngine(*makes, patience_s=patience_s)
-    await engine.start()
-    try:
-        yield Listener(engine, timeout_s=PATIENCE_S)
-    finally:
-        await engine.close()
-
-
-def routed(listener: Listener) -> RoutedEngine:
-    assert isinstance(listener.engine, RoutedEngine)
-    return listener.engine
+    hasten(monkeypatch)
 
 
 async def until_served(engine: RoutedEngine, *, num_lost: int) -> None:

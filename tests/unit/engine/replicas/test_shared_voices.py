@@ -13,9 +13,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.contract.listener import Listener
-from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
-from tests.support.replicas import RoutedEngine
+from tests.support.replicas import RoutedEngine, hasten, routed, running
 from voicegate.engine.fake.engine import FakeEngine
 from voicegate.engine.interface import (
     Done,
@@ -26,7 +25,6 @@ from voicegate.engine.interface import (
     VoiceOverloaded,
     VoiceRefused,
 )
-from voicegate.engine.replicas import backoff, crew, engine_service
 
 pytestmark = pytest.mark.unit
 
@@ -35,9 +33,7 @@ RECORDING, OTHER = b"RIFF of one", b"RIFF of another"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "_LOOK_S", 0.02)
-    monkeypatch.setattr(engine_service, "_STATE_S", 0.005)
-    monkeypatch.setattr(backoff, "_MAX_DELAY_S", 0.0)
+    hasten(monkeypatch)
 
 
 class Keeping(FakeEngine):
@@ -85,20 +81,20 @@ class Keeping(FakeEngine):
         self._directory.pop(name, None)
 
 
+def in_turn(*engines: FakeEngine) -> Callable[[], FakeEngine]:
+    """Of one place, one process after the other."""
+    return partial(list[FakeEngine].pop, list(engines), 0)
+
+
 @asynccontextmanager
-async def running(*places: list[FakeEngine]) -> AsyncIterator[Listener]:
-    """In each place these, one after the other."""
-    engine = RoutedEngine(*(partial(list.pop, engines, 0) for engines in places))
-    await engine.start()
-    try:
-        yield Listener(engine, timeout_s=PATIENCE_S)
-    finally:
-        await engine.close()
-
-
-def routed(listener: Listener) -> RoutedEngine:
-    assert isinstance(listener.engine, RoutedEngine)
-    return listener.engine
+async def coming_back(back: Keeping, other: Keeping) -> AsyncIterator[Listener]:
+    """`back` has come for a lost process; it lacks the guest, whom `other` has."""
+    async with running(in_turn(Keeping(), back), in_turn(other)) as listener:
+        engine = routed(listener)
+        await engine.add_voice("guest", RECORDING)
+        await soon(lambda: other.has("guest"))
+        await replaced(engine)
+        yield listener
 
 
 async def soon(is_so: Callable[[], bool]) -> None:
@@ -128,7 +124,7 @@ async def spoken(listener: Listener, name: str, voice: str) -> None:
 
 async def test_a_process_that_comes_back_serves_while_it_makes_the_voices_that_it_lacks() -> None:
     back = Keeping(makes_at_once=False)
-    async with running([Keeping(), back]) as listener:
+    async with running(in_turn(Keeping(), back)) as listener:
         engine = routed(listener)
         for name in ("guest", "gone"):
             await engine.add_voice(name, RECORDING)
@@ -151,11 +147,8 @@ async def test_a_process_that_comes_back_serves_while_it_makes_the_voices_that_i
 
 async def test_what_it_lacks_is_spoken_by_those_that_have_it_and_made_without_holding_up_a_change() -> None:
     back, other = Keeping(makes_at_once=False), Keeping()
-    async with running([Keeping(), back], [other]) as listener:
+    async with coming_back(back, other) as listener:
         engine = routed(listener)
-        await engine.add_voice("guest", RECORDING)
-        await soon(lambda: other.has("guest"))
-        await replaced(engine)
         for number in range(3):
             await spoken(listener, f"u{number}", "guest")
         assert not back.requests
@@ -172,7 +165,7 @@ async def test_what_it_lacks_is_spoken_by_those_that_have_it_and_made_without_ho
 async def test_what_it_has_from_the_directory_unchanged_is_not_made_again() -> None:
     directory: dict[str, VoiceInfo] = {}
     first, back = Keeping(directory), Keeping(directory)
-    async with running([first, back]) as listener:
+    async with running(in_turn(first, back)) as listener:
         engine = routed(listener)
         await engine.add_voice("guest", RECORDING)
         back._voices = [*back._voices, *directory.values()]  # as it will find them
@@ -186,7 +179,7 @@ async def test_what_it_has_from_the_directory_unchanged_is_not_made_again() -> N
 async def test_what_was_changed_since_the_directory_was_read_is_made() -> None:
     stale = {"guest": VoiceInfo("guest", "", digest=hashlib.sha256(OTHER).hexdigest())}
     back = Keeping(stale, makes_at_once=False)
-    async with running([Keeping(), back]) as listener:
+    async with running(in_turn(Keeping(), back)) as listener:
         engine = routed(listener)
         await engine.add_voice("guest", RECORDING)
         await replaced(engine)
@@ -199,11 +192,8 @@ async def test_what_was_changed_since_the_directory_was_read_is_made() -> None:
 
 async def test_a_voice_that_was_taken_away_while_it_was_made_goes_again() -> None:
     back, other = Keeping(makes_at_once=False), Keeping()
-    async with running([Keeping(), back], [other]) as listener:
+    async with coming_back(back, other) as listener:
         engine = routed(listener)
-        await engine.add_voice("guest", RECORDING)
-        await soon(lambda: other.has("guest"))
-        await replaced(engine)
         await soon(lambda: back.asked == ["guest"])
         await engine.remove_voice("guest")
         back.may_make.set()
@@ -213,11 +203,8 @@ async def test_a_voice_that_was_taken_away_while_it_was_made_goes_again() -> Non
 
 async def test_a_voice_that_was_replaced_while_it_was_made_is_made_as_it_is() -> None:
     back, other = Keeping(makes_at_once=False), Keeping()
-    async with running([Keeping(), back], [other]) as listener:
+    async with coming_back(back, other) as listener:
         engine = routed(listener)
-        await engine.add_voice("guest", RECORDING)
-        await soon(lambda: other.has("guest"))
-        await replaced(engine)
         await soon(lambda: back.asked == ["guest"])
         await engine.add_voice("guest", OTHER, replace=True)
         back.may_make.set()
@@ -233,7 +220,7 @@ async def test_one_that_was_taken_away_and_added_again_survives_its_process(num_
     """All room is taken: what changed needs it before what came, or its own old one's where no other is left."""
     num_places = 2 + num_spare
     first, back = Keeping(num_places=num_places), Keeping(num_places=num_places)
-    async with running([first, back]) as listener:
+    async with running(in_turn(first, back)) as listener:
         engine = routed(listener)
         for number in range(num_spare):
             await engine.add_voice(f"guest{number}", RECORDING)
@@ -251,7 +238,7 @@ async def test_one_that_was_taken_away_and_added_again_survives_its_process(num_
 async def test_one_that_comes_waits_until_a_process_has_those_before_it() -> None:
     """Else it would take their room."""
     back = Keeping(num_places=3, makes_at_once=False)
-    async with running([Keeping(num_places=3), back]) as listener:
+    async with running(in_turn(Keeping(num_places=3), back)) as listener:
         engine = routed(listener)
         await engine.add_voice("guest", RECORDING)
         await replaced(engine)
@@ -269,7 +256,7 @@ async def test_one_that_comes_waits_until_a_process_has_those_before_it() -> Non
 async def test_one_that_had_no_memory_just_now_is_asked_again() -> None:
     busy = Overloaded("speech takes all memory", retry_after_ms=0)
     full = Keeping(refusals=(busy, EngineError("its maker has ended"), busy))
-    async with running([Keeping()], [full]) as listener:
+    async with running(in_turn(Keeping()), in_turn(full)) as listener:
         engine = routed(listener)
         with capture_logs() as logs:
             await engine.add_voice("guest", RECORDING)
@@ -284,7 +271,7 @@ async def test_one_that_had_no_memory_just_now_is_asked_again() -> None:
 
 async def test_what_is_refused_for_good_is_not_asked_again_until_it_is_another() -> None:
     small = Keeping(refusals=(VoiceRefused("too long for this one"),))
-    async with running([Keeping()], [small]) as listener:
+    async with running(in_turn(Keeping()), in_turn(small)) as listener:
         engine = routed(listener)
         await engine.add_voice("guest", RECORDING)
         await engine.add_voice("other", RECORDING)
@@ -296,7 +283,7 @@ async def test_what_is_refused_for_good_is_not_asked_again_until_it_is_another()
 
 async def test_an_engine_that_is_asked_again_is_left_alone_for_as_long_as_it_says() -> None:
     full = Keeping(refusals=(Overloaded("full", retry_after_ms=3_600_000),))
-    async with running([Keeping()], [full]) as listener:
+    async with running(in_turn(Keeping()), in_turn(full)) as listener:
         engine = routed(listener)
         await engine.add_voice("guest", RECORDING)
         await engine.add_voice("other", RECORDING)
