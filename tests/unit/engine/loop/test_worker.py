@@ -31,7 +31,7 @@ from voicegate.engine.interface import (
     UtteranceRequest,
     VoiceRefused,
 )
-from voicegate.engine.llm.stepped import SteppedLlm
+from voicegate.engine.llm.stepped import SteppedLlm, takes_step_behind
 from voicegate.engine.loading.build import engine_info
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
@@ -233,7 +233,8 @@ async def test_a_device_that_hangs_shows_whatever_clients_send() -> None:
     assert held.engine.pulse is None
     stuck = await held.submit("stuck", "Good morning, and welcome.")
     held.engine.end_text(stuck)
-    await until(lambda: held.engine._inbox.is_empty and not llm.takes_step)
+    # `takes_step` looks through what the engine's thread appends to; of a counter one reads what it is.
+    await until(lambda: held.engine._inbox.is_empty and not takes_step_behind([1] * int(llm.counters["llm_steps"])))
     pulses = set()
     for n in range(200):
         num_steps = held.num_steps
