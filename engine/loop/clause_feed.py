@@ -183,6 +183,25 @@ class ClauseFeed:
         if self.is_bistream:
             self._close_open_clause()
 
+    def give_up(self, clause: Clause) -> None:
+        """The pass of the open clause takes no more text: words that it was not given are another pass's."""
+        if not self.is_bistream:
+            self._leave_rest(clause)
+        clause.is_text_complete = True
+
+    def _leave_rest(self, clause: Clause) -> None:
+        self._grown = ""
+        # Of the last word it has said nothing yet.
+        clause.text, clause.num_letters = clause.decided_text, clause.num_decided_letters
+        length = len(clause.text)
+        if not self._spans:  # the sentence is not over
+            self._reader.note_said(self._segmenter.take(length))
+            return
+        said, rest = _split(self._spans.popleft(), length)
+        self._reader.note_said(said)
+        if rest.text:
+            self._spans.appendleft(rest)
+
     @property
     def pending_letters(self) -> PendingLetters:
         """About what is known of the open sentence: cheaper than `grow`."""
@@ -294,13 +313,7 @@ class ClauseFeed:
         length = 0 if grown is None else len(grown.text)
         if grown is not None and _is_within_word(span.text, length):  # the last that it knew, which has gone on since
             length = len(grown.decided_text)
-        if not 0 < length < len(span.text):
-            return part(span)
-        middle = span.char_start + length
-        return (
-            TextSpan(span.text[:length], span.char_start, middle),
-            TextSpan(span.text[length:], middle, span.char_end),
-        )
+        return _split(span, length) if 0 < length < len(span.text) else part(span)
 
     def _begin(self, span: TextSpan, words: str, num_letters: int) -> None:
         clause = Clause(
@@ -351,6 +364,11 @@ class ClauseFeed:
 
 def _is_ahead(clause: Clause) -> bool:
     return clause.state is ClauseState.WAITING and clause.is_text_complete and bool(clause.text_ids)
+
+
+def _split(span: TextSpan, length: int) -> tuple[TextSpan, TextSpan]:
+    middle = span.char_start + length
+    return TextSpan(span.text[:length], span.char_start, middle), TextSpan(span.text[length:], middle, span.char_end)
 
 
 def _is_within_word(text: str, length: int) -> bool:

@@ -119,8 +119,8 @@ class Speaking:
             if output.is_truncated:
                 utterance.is_truncated = True
                 log.warning("clause_truncated", utterance=utterance.utterance_id, num_tokens=clause.num_tokens)
-                if utterance.feed.is_bistream:  # words that come now are another pass's
-                    clause.is_text_complete = True
+                if not clause.is_text_complete:
+                    utterance.feed.give_up(clause)
             if clause.state is ClauseState.SPOKEN:
                 utterance.align(clause, delivers=False)
             self._retire_spoken(utterance)

@@ -148,10 +148,13 @@ class Segmenter:
         Nothing of fenced code, nor of the start of a line that may be a fence.
         """
         length = 0 if self._is_code else max(finished_length(self._pending), self._num_kept)
-        if not length:
-            return []
-        self._cutter.restart(self._pending[:length])
-        return [self._release(length)]
+        return [self.take(length)] if length else []
+
+    def take(self, length: int) -> TextSpan:
+        """So much of `pending_text`, now, though nothing has decided about it."""
+        if not self._is_code:
+            self._cutter.restart(self._pending[:length])
+        return self._release(length)
 
     def _take(self, piece: Piece, spans: list[TextSpan]) -> None:
         self._take_parts(self._breaks.flush() if piece.is_code else self._breaks.push(piece.text), spans)
@@ -186,11 +189,7 @@ class Segmenter:
         return self._max_letters if len(self._pending) >= self._max_letters else None
 
     def _release_all(self) -> list[TextSpan]:
-        if not self._pending:
-            return []
-        if not self._is_code:
-            self._cutter.restart(self._pending)
-        return [self._release(len(self._pending))]
+        return [self.take(len(self._pending))] if self._pending else []
 
     def _release(self, length: int) -> TextSpan:
         span = TextSpan(self._pending[:length], self._offset, self._offset + length, self._is_code)

@@ -330,3 +330,26 @@ def test_of_a_formula_nothing_is_said_before_its_end() -> None:
         if clause is not None:
             decided.add(clause.text)
     assert not any("$" in text and text.count("$") % 2 for text in decided)
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_of_a_pass_that_takes_no_more_text_only_the_rest_is_another_ones(is_over: bool) -> None:
+    """Also where the sentence is over by then, and so long with the dictionary's words that it is parted."""
+    feed = new_feed(SpeakingMode.INCREMENTAL, pronunciation=Pronunciation((Dictionary({"sql": "query" * 25}),)))
+    feed.push("The train to the coast lea")
+    feed.read()
+    clause = feed.grow()
+    assert clause is not None
+    begin(feed)
+    if is_over:
+        feed.push("ves with SQL or SQL. ")
+        feed.read()
+        assert feed._spans
+    feed.give_up(clause)
+    if not is_over:
+        feed.push("ves with SQL or SQL. ")
+    feed.end()
+    feed.read_all()
+    assert clause.is_text_complete
+    assert clause.text == "The train to the coast"
+    assert "".join(each.text for each in feed.clauses) == "The train to the coast leaves with SQL or SQL. "

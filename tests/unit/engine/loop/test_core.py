@@ -394,3 +394,34 @@ def test_words_behind_a_bistream_pass_that_a_limit_has_ended_are_said_in_another
         "here.",
     ]
     assert utterance.num_started_clauses == 2
+
+
+def test_words_behind_a_growing_pass_that_a_limit_has_ended_are_said_in_another() -> None:
+    models = hollow()
+    engine = HandDrivenEngine(CONFIG, models.stages)
+    utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
+    engine.core.push_text(utterance_id, "The train to the coast leaves the station, when it ra")
+    (utterance,) = engine.core._roster
+    for _ in range(1000):
+        engine.step()
+        if models.runner._sequences:
+            break
+    (sequence,) = models.runner._sequences.values()
+    sequence.max_tokens = sequence.until - 1
+    for _ in range(5000):
+        engine.step()
+    assert utterance.is_truncated
+    assert not utterance.clauses
+    engine.core.push_text(utterance_id, "ins, from platform nine at noon. Then on.")
+    engine.core.end_text(utterance_id)
+    while len(utterance.clauses) < 2:
+        engine.step()
+    assert [clause.text for clause in utterance.clauses] == [" rains, from platform nine at noon. ", "Then on."]
+    engine.run()
+    heard = engine.heard[utterance_id]
+    words = [word.text for event in heard.events if isinstance(event, Alignment) for word in event.items]
+    assert " ".join(words) == (
+        "The train to the coast leaves the station, when it rains, from platform nine at noon. Then on."
+    )
+    assert isinstance(heard.end, Done)
+    assert heard.end.is_truncated
