@@ -19,6 +19,7 @@ from voicegate.engine.device.tensorrt import graph
 from voicegate.engine.device.tensorrt.engine_files import EngineFilesError
 from voicegate.engine.device.tensorrt.library import LoadedEngine, TensorrtError, build_plan, load_tensorrt
 from voicegate.engine.interface import EngineError
+from voicegate.engine.loading.backend_choice import reason_of
 from voicegate.engine.loading.devices import choose_device
 from voicegate.engine.loading.flow_build import FlowRecipe
 from voicegate.engine.loading.progress import Progress
@@ -77,8 +78,8 @@ def build_engines(
             parts = [job.run(is_forced=is_forced) for job in jobs]
     except (TensorrtError, EngineFilesError) as error:
         raise EngineError(str(error)) from error
-    except (ValueError, OSError) as error:
-        raise EngineError(f"cannot build engines of {config.model_dir}: {error}") from error
+    except (ValueError, OSError, RuntimeError) as error:  # CUDA's own among them, as where a gateway has the memory
+        raise EngineError(f"cannot build engines of {config.model_dir}: {reason_of(error)}") from error
     built, kept, num_bytes = (sum(numbers) for numbers in zip(*parts, strict=True))
     return Built(files.directory, built, kept, num_bytes)
 

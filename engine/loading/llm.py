@@ -15,6 +15,7 @@ from voicegate.engine.loading.devices import DTYPES, Device
 from voicegate.engine.loading.startup import ModelStart
 from voicegate.engine.loop.voice_shelf import TEXT_ROOM
 from voicegate.engine.model.config import Family, ModelConfig, SamplingConfig
+from voicegate.engine.model.qwen2 import MergedVocabulary
 from voicegate.engine.model.weights import load_state_dict
 
 
@@ -76,20 +77,21 @@ def _cuda_llm(
     return SteppedLlm(runner, lane)
 
 
-def _tensorrt_llm(config: EngineConfig, model: ModelConfig, device: Device, num_positions: int) -> LlmBackend:
-    from voicegate.engine.llm.tensorrt_llm.backend import TensorrtLlm  # noqa: PLC0415 - see the module's docstring
-    from voicegate.engine.llm.tensorrt_llm.checkpoint import read_vocabulary  # noqa: PLC0415
-    from voicegate.engine.llm.tensorrt_llm.config import TensorrtLlmConfig  # noqa: PLC0415
-    from voicegate.engine.llm.tensorrt_llm.library import open_library  # noqa: PLC0415
+def check_tensorrt_llm(config: EngineConfig, model: ModelConfig, device: torch.device) -> tuple[str, MergedVocabulary]:
+    """The package's version, and what the checkpoint has; nothing of it is imported.
+
+    Raises EngineError and ValueError that say what does not fit, and what to do.
+    """
+    from voicegate.engine.llm.tensorrt_llm.checkpoint import read_vocabulary  # noqa: PLC0415 - see the module's docstring
     from voicegate.engine.llm.tensorrt_llm.requirements import check_requirements  # noqa: PLC0415
 
-    sampling = _repetition_aware(model)
-    if device.device.index:
+    _repetition_aware(model)
+    if device.index:
         raise EngineError(
-            f"TensorRT-LLM runs on the first GPU, not on {device.device}: use llm_device cuda:0 "
+            f"TensorRT-LLM runs on the first GPU, not on {device}: use llm_device cuda:0 "
             "(CUDA_VISIBLE_DEVICES says which GPU that is)"
         )
-    check_requirements(device.device)
+    version = check_requirements(device)
     if config.merged_hf_dir is None:
         raise EngineError(
             "--llm-backend tensorrt-llm needs --merged-hf-dir DIR, "
@@ -97,6 +99,17 @@ def _tensorrt_llm(config: EngineConfig, model: ModelConfig, device: Device, num_
         )
     if config.precision != "bfloat16":
         raise EngineError(f"the merged checkpoint is bfloat16: precision {config.precision} needs another LLM backend")
+    return version, read_vocabulary(config.merged_hf_dir, model.llm)
+
+
+def _tensorrt_llm(config: EngineConfig, model: ModelConfig, device: Device, num_positions: int) -> LlmBackend:
+    from voicegate.engine.llm.tensorrt_llm.backend import TensorrtLlm  # noqa: PLC0415 - as above
+    from voicegate.engine.llm.tensorrt_llm.config import TensorrtLlmConfig  # noqa: PLC0415
+    from voicegate.engine.llm.tensorrt_llm.library import open_library  # noqa: PLC0415
+
+    sampling = _repetition_aware(model)
+    _, vocabulary = check_tensorrt_llm(config, model, device.device)
+    assert config.merged_hf_dir is not None
     settings = TensorrtLlmConfig(
         config.merged_hf_dir,
         num_slots=config.max_active_clauses,
@@ -108,7 +121,6 @@ def _tensorrt_llm(config: EngineConfig, model: ModelConfig, device: Device, num_
         has_overlap=config.tensorrt_llm_overlap,
         has_reuse=config.tensorrt_llm_reuse,
     )
-    vocabulary = read_vocabulary(config.merged_hf_dir, model.llm)
     library = open_library(settings, model.llm, sampling, vocabulary)
     return TensorrtLlm(model.llm, vocabulary, library, settings)
 

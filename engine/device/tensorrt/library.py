@@ -3,7 +3,8 @@
 All of its names are here. Networks are strongly typed: precision comes from the file alone, as 11 has it only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -44,16 +45,29 @@ def load_tensorrt() -> Any:
     return trt
 
 
+@contextmanager
+def _starting(trt: Any) -> Iterator[None]:
+    """Around what makes its first objects. Raises TensorrtError."""
+    try:
+        yield
+    except TypeError as error:  # of the bindings, for an object that came to be none
+        raise TensorrtError(
+            f"TensorRT {trt.__version__} does not start on this GPU ({error}; its log says why, mostly another CUDA "
+            f"than the driver's): {INSTALL}"
+        ) from error
+
+
 def build_plan(trt: Any, path: Path, *, has_tf32: bool = False) -> Any:
     """The serialized engine of an ONNX file, for the current GPU: something with a buffer. Raises TensorrtError.
 
     `has_tf32`: products of float32 may be rounded to tf32, which is TensorRT's default.
     """
     logger = trt.Logger(trt.Logger.WARNING)
-    builder = trt.Builder(logger)
-    # The flag's place differs: 1 in 10, 0 in 11, which has no other networks and ignores it.
-    network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
-    parser = trt.OnnxParser(network, logger)
+    with _starting(trt):
+        builder = trt.Builder(logger)
+        # The flag's place differs: 1 in 10, 0 in 11, which has no other networks and ignores it.
+        network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
+        parser = trt.OnnxParser(network, logger)
     if not parser.parse_from_file(str(path)):
         reasons = [str(parser.get_error(index)) for index in range(parser.num_errors)]
         raise TensorrtError(f"{path}: TensorRT {trt.__version__} cannot read it: {'; '.join(reasons)}")
@@ -87,7 +101,8 @@ class LoadedEngine:
         self._trt = trt
         self.device = device
         with on_device(device):  # the package works on the current GPU
-            self._runtime = trt.Runtime(trt.Logger(trt.Logger.WARNING))  # outlives what it makes
+            with _starting(trt):
+                self._runtime = trt.Runtime(trt.Logger(trt.Logger.WARNING))  # outlives what it makes
             self._engine = self._runtime.deserialize_cuda_engine(plan)
         if self._engine is None:
             raise TensorrtError(

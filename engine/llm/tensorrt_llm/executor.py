@@ -21,8 +21,14 @@ log = structlog.get_logger()
 
 # Of a time-out, in which nobody has heard anything, for the executor to count as dead rather than one leg as lost.
 _QUIET_SHARE: Final = 0.5
+# Legs that were begun and refused one after the other, none with a token of anybody's between, for it to count as dead:
+# where its GPU fails it refuses all that it has, and goes on to the next. Lower -> some bad requests are taken for
+# death; higher -> more listeners hear nothing before it is restarted.
+_FRUITLESS_ROUNDS: Final = 5
 # A dead executor may never answer to its shutdown; the process ends without it.
 _SHUTDOWN_PATIENCE_S: Final = 20.0
+# Nor may a call into it ever return, as where a request waits on the socket of a worker that is gone.
+_LOOP_PATIENCE_S: Final = 5.0
 
 
 @dataclass(slots=True, eq=False)
@@ -31,6 +37,7 @@ class _Running:
     result: Result
     heard_s: float  # or when it was begun
     timeout_s: float
+    fruitless_round: int  # in which it was begun
     has_begun: bool = False
     is_aborted: bool = False
     task: "asyncio.Task[None] | None" = None
@@ -52,6 +59,7 @@ class LegExecutor:
         # The loop's.
         self._running: dict[int, _Running] = {}
         self._heard_s = 0.0  # anything of anybody
+        self._fruitless_round = 0  # grows with each leg that was begun in it and refused
         self._watch: asyncio.TimerHandle | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="tensorrt-llm", daemon=True)
@@ -95,7 +103,9 @@ class LegExecutor:
         if closer.is_alive():
             log.error("tensorrt_llm_does_not_shut_down", waited_s=_SHUTDOWN_PATIENCE_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        self._thread.join(_LOOP_PATIENCE_S)
+        if self._thread.is_alive():
+            log.error("tensorrt_llm_call_does_not_return", waited_s=_LOOP_PATIENCE_S)
 
     def _call(self, function: Callable[[], None]) -> None:
         if not self._is_closed:
@@ -120,13 +130,12 @@ class LegExecutor:
         try:
             result = self._library.submit(leg)
         except self._library.refusals as error:
-            log.warning("tensorrt_llm_refused", error=str(error))
-            self._tell(LegNews(leg_id, error="the LLM's executor refused this sequence; see the log"))
+            self._refused(leg_id, error, self._fruitless_round)
             return
         except Exception as error:  # noqa: BLE001 - told to whoever polls
             self._die(error)
             return
-        running = _Running(leg_id, result, self._loop.time(), self._first_timeout_s)
+        running = _Running(leg_id, result, self._loop.time(), self._first_timeout_s, self._fruitless_round)
         self._running[leg_id] = running
         running.task = self._loop.create_task(self._listen(running))
         self._watch_until(running.heard_s + running.timeout_s)
@@ -146,12 +155,20 @@ class LegExecutor:
                     return
             self._tell(LegNews(running.leg_id, error="the LLM's executor ended this sequence without a last response"))
         except self._library.refusals as error:
-            log.warning("tensorrt_llm_refused", error=str(error))
-            self._tell(LegNews(running.leg_id, error="the LLM's executor refused this sequence; see the log"))
+            self._refused(running.leg_id, error, running.fruitless_round)
         except Exception as error:  # noqa: BLE001 - told to whoever polls
             self._die(error)
         finally:
             self._running.pop(running.leg_id, None)
+
+    def _refused(self, leg_id: int, error: Exception, fruitless_round: int) -> None:
+        log.warning("tensorrt_llm_refused", error=str(error))
+        # One step that fails is the end of all legs in it; that is one round.
+        self._fruitless_round += fruitless_round == self._fruitless_round
+        if self._fruitless_round >= _FRUITLESS_ROUNDS:
+            self._die(f"it has refused {_FRUITLESS_ROUNDS} sequences one after the other: {error}")
+        else:
+            self._tell(LegNews(leg_id, error="the LLM's executor refused this sequence; see the log"))
 
     def _heard(self, running: _Running) -> None:
         running.heard_s = self._heard_s = self._loop.time()
@@ -163,6 +180,8 @@ class LegExecutor:
         output = response.outputs[0]
         ids = tuple(output.token_ids_diff)  # once a turn: it is what came since it was last asked for
         is_last = response.finished
+        if ids:
+            self._fruitless_round = 0
         if running.is_aborted or not (ids or is_last):
             return
         finish_reason = (output.finish_reason or "without a reason") if is_last else None

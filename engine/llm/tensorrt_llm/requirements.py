@@ -1,6 +1,7 @@
 """Whether TensorRT-LLM can run here, asked before anything of it is imported: importing takes long, and starts MPI."""
 
 import importlib.metadata
+import re
 from typing import Final
 
 import torch
@@ -8,6 +9,8 @@ import torch
 from voicegate.engine.interface import EngineError
 
 SERIES: Final = "1.2"
+# What 1.2.1 mends of it, by NVIDIA's notes, is a cache of keys and values that gets corrupted.
+_CORRUPTING: Final = re.compile(r"1\.2\.0(?!\d)")
 _INSTALL: Final = "NVIDIA's container of release 1.2.1 has it (docs/operations.md)"
 
 # NVIDIA's list for 1.2: A100, Ada (L20, L40), Hopper, Blackwell (B200, B300, RTX and DGX Spark).
@@ -37,4 +40,6 @@ def check_requirements(device: torch.device) -> str:
         raise EngineError(f"tensorrt_llm is not installed: {_INSTALL}, or use --llm-backend auto") from error
     if not version.startswith(f"{SERIES}."):
         raise EngineError(f"tensorrt_llm {version} is installed; this engine knows {SERIES}.x: {_INSTALL}")
+    if _CORRUPTING.match(version):
+        raise EngineError(f"tensorrt_llm {version} corrupts its cache, and speech with it: {_INSTALL}")
     return version

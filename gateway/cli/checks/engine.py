@@ -121,18 +121,19 @@ def _not_opened(number: int, error: RuntimeError) -> str:
 
 def check_tensorrt_llm(config: GatewayConfig) -> Finding:
     """Without importing it, which would start MPI."""
-    try:
-        from voicegate.engine.interface import EngineError  # noqa: PLC0415 - torch comes with the rest, as above
-        from voicegate.engine.llm.tensorrt_llm.checkpoint import read_vocabulary  # noqa: PLC0415
-        from voicegate.engine.llm.tensorrt_llm.requirements import check_requirements  # noqa: PLC0415
-        from voicegate.engine.loading.devices import choose_device  # noqa: PLC0415
-    except (ImportError, OSError) as error:
-        return _not_importable(Level.FAIL, "engine", error)
     if config.merged_hf_dir is None:
         return Finding(Level.FAIL, "tensorrt", "it needs a checkpoint: --merged-hf-dir")
     try:
-        version = check_requirements(choose_device(config.device))
-        read_vocabulary(config.merged_hf_dir, check_config(config.found_model_dir()).llm)
+        from voicegate.engine.interface import EngineError  # noqa: PLC0415 - torch comes with the rest, as above
+        from voicegate.engine.loading import llm  # noqa: PLC0415
+        from voicegate.engine.loading.devices import choose_device, named_device  # noqa: PLC0415
+        from voicegate.gateway.cli.engine_settings import engine_config  # noqa: PLC0415
+    except (ImportError, OSError) as error:
+        return _not_importable(Level.FAIL, "engine", error)
+    try:
+        wanted, model = engine_config(config), check_config(config.found_model_dir())
+        device = choose_device(wanted.device) if wanted.llm_device is None else named_device(wanted.llm_device)
+        version, _ = llm.check_tensorrt_llm(wanted, model, device)
     except (EngineError, ConfigError, UnfitFile, ValueError, RuntimeError) as error:
         return Finding(Level.FAIL, "tensorrt", str(error).partition("\n")[0])
     return Finding(Level.OK, "tensorrt", f"{version}, {config.merged_hf_dir}")

@@ -35,6 +35,7 @@ def computing_package(version: str) -> Package:
         "ICudaEngine.get_tensor_dtype": OnObject(_dtype),
         "ICudaEngine.get_tensor_mode": OnObject(_mode),
         "ICudaEngine.create_execution_context": OnObject(_context),
+        "IExecutionContext.set_device_memory": OnObject(_lend),
         "IExecutionContext.set_tensor_address": OnObject(_place),
         "IExecutionContext.execute_async_v3": OnObject(_execute),
     }
@@ -79,9 +80,15 @@ def _place(context: Object, name: str, address: int) -> bool:
     return True
 
 
+def _lend(context: Object, address: int, num_bytes: int) -> None:
+    assert num_bytes >= context.hidden["engine"].device_memory_size_v2
+    context.hidden["scratch"] = address
+
+
 def _execute(context: Object, stream_handle: int) -> bool:
     engine, places = context.hidden["engine"], context.hidden["places"]
     assert set(places) == set(_io(engine)), "not every tensor has an address"
+    assert context.hidden["scratch"], "what the user manages, the user gives"
     inputs = {each.name: _memory(each, places[each.name]).copy() for each in engine.hidden["model"].graph.input}
     outputs = engine.hidden["model"].graph.output
     found = engine.hidden["session"].run([each.name for each in outputs], inputs)

@@ -48,7 +48,13 @@ class Package:
     def __getattr__(self, name: str) -> Callable[..., "Object"]:
         if name not in self.described["signatures"]:
             raise AttributeError(f"tensorrt {self.__version__} has no {name}")
-        return lambda *arguments: Object(self, name, arguments)
+        return lambda *arguments: self._new(name, arguments)
+
+    def _new(self, name: str, arguments: tuple[Any, ...]) -> "Object":
+        """Where its answer is None, as the bindings have it: of CUDA's reason only the log tells."""
+        if self.answers.get(f"{name}.__init__", self) is None:
+            raise TypeError("pybind11::init(): factory function returned nullptr")
+        return Object(self, name, arguments)
 
     def check(self, owner: str, method: str, arguments: tuple[Any, ...]) -> str:
         """What it returns, by the signature that takes so many arguments."""

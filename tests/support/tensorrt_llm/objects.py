@@ -108,8 +108,7 @@ class RequestOutput:
             raise StopAsyncIteration
         response = await self._queue.get()
         if response.error is not None:
-            self.finished = True
-            raise response.error
+            raise response.error  # it is not finished by that: who iterates on waits for ever
         self.outputs[0].take(response)
         self.cached_tokens = response.cached_tokens
         self.finished = response.finish_reason is not None

@@ -5,6 +5,7 @@ as far as the chosen sampler of the package knows them.
 """
 
 import importlib.metadata
+import inspect
 import os
 import pickle
 import sys
@@ -44,6 +45,8 @@ class Behaviour:
     num_responses_late: int = 0  # pushed together with the next, so that several lie in the queue
     refuses: Callable[[Sequence[int]], str | None] = lambda _: None
     breaks_with: Exception | None = None  # out of the next request's iteration
+    breaks_step_with: str | None = None  # a step in which something fails is the end of all requests in it
+    submits_behind: Callable[[], object] = lambda: None  # a socket to a worker that is gone waits for ever
     lost: set[int] = field(default_factory=set)  # requests of which nothing more is heard
     version: str = "1.2.1"
 
@@ -92,14 +95,12 @@ class Llm:
     def generate_async(self, *args: Any, **kwargs: Any) -> RequestOutput:
         given = contract.signature("LLM.generate_async").bind(*args, **kwargs)
         given.apply_defaults()
-        prompt, params = list(given.arguments["inputs"]), given.arguments["sampling_params"]
+        prompt, params = given.arguments["inputs"], given.arguments["sampling_params"]
         assert given.arguments["streaming"], "only the streamed kind is built here"
         if self.is_shut_down:
             raise RuntimeError("LLM is shutting down")
-        if params.end_id is None:
-            raise ValueError("sampling_params.end_id is None and there is no tokenizer")
-        if len(prompt) > self.settings["max_num_tokens"]:
-            raise RequestError(f"prompt length {len(prompt)} exceeds max_num_tokens")
+        self.behaviour.submits_behind()
+        self._check(prompt, params)
         assert params._stream_interval is None, "parameters are written into: each request has its own"
         params._stream_interval = self.settings["stream_interval"]
         output = RequestOutput(len(self.requests), self._cancel)
@@ -112,6 +113,21 @@ class Llm:
             self._waiting.append(request)
             self._changed.notify_all()
         return output
+
+    def _check(self, prompt: Any, params: Any) -> None:
+        """What is refused where it is submitted, and what trips an assertion of the package there."""
+        assert isinstance(prompt, list)
+        assert prompt
+        assert all(type(id_) is int for id_ in prompt), "numpy's integers are none"
+        if not isinstance(params, SamplingParams):
+            raise TypeError(f"The sampling_params must be type SamplingParams, but got {type(params)}")
+        if params.end_id is None:
+            raise ValueError("sampling_params.end_id is None and there is no tokenizer")
+        if len(prompt) > self.settings["max_num_tokens"]:
+            raise RequestError(f"prompt length {len(prompt)} exceeds max_num_tokens")
+        # More than there is room for is cut to it, with a warning; nothing at all is refused.
+        if min(params.max_tokens, self.settings["max_seq_len"] - len(prompt)) < 1:
+            raise RequestError(f"no room for a token behind {len(prompt)} of a prompt")
 
     def shutdown(self) -> None:
         with self._changed:
@@ -162,8 +178,7 @@ class Llm:
                 cancelled, self._cancelled = self._cancelled, set()
                 self._admit()
             late += self._end_cancelled(cancelled)
-            for request in list(self._active):
-                late += self._advance(request)
+            late += self._step()
             if late and (len(late) > self.behaviour.num_responses_late or not self._has_work):
                 responses, late = late, []
                 responses[0][0].loop.call_soon_threadsafe(_deliver, responses)
@@ -182,17 +197,31 @@ class Llm:
             self._active.append(self._waiting.popleft())
 
     def _end_cancelled(self, cancelled: set[int]) -> list[tuple[RequestOutput, Response]]:
-        ended = [each for each in (*self._active, *self._waiting) if each.output.request_id in cancelled]
+        """Of those that wait nothing more is heard."""
+        with self._changed:
+            self._waiting = deque(each for each in self._waiting if each.output.request_id not in cancelled)
+        ended = [each for each in self._active if each.output.request_id in cancelled]
         for request in ended:
             self._leave(request)
         return [(each.output, Response(tuple(each.untold), "cancelled")) for each in ended]
 
     def _leave(self, request: _Request) -> None:
-        if request in self._active:
-            self._active.remove(request)
-            self._stored.append((request.prompt + request.generated)[:-1])  # the last token's keys were never made
-        else:
-            self._waiting.remove(request)
+        self._active.remove(request)
+        self._stored.append((request.prompt + request.generated)[:-1])  # the last token's keys were never made
+
+    def _step(self) -> list[tuple[RequestOutput, Response]]:
+        told: list[tuple[RequestOutput, Response]] = []
+        try:
+            if self.behaviour.breaks_step_with is not None and self._active:
+                raise RuntimeError(self.behaviour.breaks_step_with)
+            for request in list(self._active):
+                told += self._advance(request)
+        except AssertionError:
+            raise  # of a trap here
+        except Exception as error:  # noqa: BLE001 - the package goes on, without any of the requests
+            told += [(each.output, Response(error=RequestError(str(error)))) for each in self._active]
+            self._active.clear()
+        return told
 
     def _cached(self, prompt: Sequence[int]) -> int:
         if not self.settings["kv_cache_config"].enable_block_reuse:
@@ -205,7 +234,10 @@ class Llm:
         if request.output.request_id in behaviour.lost:
             return []
         error: Exception | None = None
-        if (refusal := behaviour.refuses(request.prompt)) is not None:
+        num_rows = 0 if request.generated else len(behaviour.model(request.prompt))
+        if num_rows and not 0 <= min(request.prompt) <= max(request.prompt) < num_rows:
+            error = RequestError("Token ID out of range")
+        elif (refusal := behaviour.refuses(request.prompt)) is not None:
             error = RequestError(refusal)
         elif behaviour.breaks_with is not None:
             error, behaviour.breaks_with = behaviour.breaks_with, None
@@ -225,7 +257,7 @@ class Llm:
             request.untold.append(id_)
         if finish_reason is not None:
             self._leave(request)
-        elif request.num_steps % self.settings["stream_interval"]:
+        elif request.num_steps > 1 and request.num_steps % self.settings["stream_interval"]:
             return []
         told, request.untold = tuple(request.untold), []
         return [(request.output, Response(told, finish_reason, request.cached_tokens))]
@@ -247,6 +279,7 @@ class Llm:
             )
         for processor in request.processors:
             stale = ids if not request.generated or self.settings["disable_overlap_scheduler"] else ids[:-1]
+            assert 4 <= len(inspect.signature(processor).parameters) <= 5
             returned = processor(request.output.request_id, logits[None, None], [stale], None, None)
             assert returned is None
         return _sample(logits, params, request.generator)

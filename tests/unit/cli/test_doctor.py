@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.ports import reserved_port
+from tests.support.second_family import write_second_family
 from voicegate.clients.python.errors import MissingDependency
 from voicegate.gateway.cli import doctor
 from voicegate.gateway.cli.checks import machine
@@ -124,6 +125,29 @@ def test_tensorrt_llm_is_looked_at_where_it_is_chosen(monkeypatch: pytest.Monkey
     assert check_tensorrt_llm(config) == Finding(Level.OK, "tensorrt", f"1.2.1, {tmp_path}")
     assert "tensorrt" not in {finding.subject for finding in doctor.examine(GatewayConfig())}
     assert "tensorrt" in {finding.subject for finding in doctor.examine(config)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"precision": "float32"}, "the merged checkpoint is bfloat16: precision float32 needs another LLM backend"),
+        ({"llm_device": "cuda:1", "token2wav_devices": "cuda:0"}, "TensorRT-LLM runs on the first GPU, not on cuda:1"),
+        ({"model_dir": None}, "serves CosyVoice3 with its own sampling alone"),
+    ],
+)
+def test_what_a_start_with_tensorrt_llm_would_refuse(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    monkeypatch.setattr("voicegate.engine.llm.tensorrt_llm.requirements.check_requirements", lambda _: "1.2.1")
+    monkeypatch.setattr("voicegate.engine.llm.tensorrt_llm.checkpoint.read_vocabulary", lambda *_: None)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.current_device", lambda: 0)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    if "model_dir" in changes:
+        changes = {"model_dir": write_second_family(tmp_path / "model")}
+    config = replace(GatewayConfig(llm_backend="tensorrt-llm", merged_hf_dir=tmp_path), **changes)  # type: ignore[arg-type]
+    found = check_tensorrt_llm(config)
+    assert (found.level, message in found.text) == (Level.FAIL, True), found
 
 
 @pytest.mark.parametrize("part", ["vocoder", "flow"])

@@ -191,6 +191,23 @@ def test_what_tensorrt_refuses(
         build(config, "flow")
 
 
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("CUDA out of memory. Tried"), RuntimeError("CUDA error: busy")]
+)
+def test_what_cuda_refuses(
+    machine: Callable[[str], Package], config: EngineConfig, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """As where a gateway has the GPU's memory."""
+    machine(VERSIONS[-1])
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(engine_build, "LoadedEngine", fail)
+    with pytest.raises(EngineError, match=rf"cannot build engines of .*: {str(error)[:15]}"):
+        build(config, "vocoder")
+
+
 def test_without_the_package(machine: Callable[[str], Package], config: EngineConfig) -> None:
     with pytest.raises(EngineError, match="tensorrt cannot be imported"):
         build(config)

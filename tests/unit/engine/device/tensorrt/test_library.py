@@ -101,6 +101,21 @@ def test_nothing_that_fails_goes_unseen(refused: str, answer: object, message: s
         LoadedEngine(package, b"plan", CPU).bind(tensors(), scratch()).enqueue(1)
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_where_cuda_does_not_fit(version: str) -> None:
+    """As with the package of another CUDA than the driver's: it makes nothing, and says why in its log alone."""
+    message = f"TensorRT {version} does not start on this GPU .*; its log says why.*: pip install tensorrt-cu13"
+    for name in ("Builder", "OnnxParser"):
+        package = engine_package(version)
+        package.answers[f"{name}.__init__"] = None
+        with pytest.raises(TensorrtError, match=message):
+            build_plan(package, Path("step.onnx"))
+    package = engine_package(version)
+    package.answers["Runtime.__init__"] = None
+    with pytest.raises(TensorrtError, match=message):
+        LoadedEngine(package, b"plan", CPU)
+
+
 def test_a_type_that_nothing_here_has() -> None:
     package = engine_package(VERSIONS[0])
     package.answers["ICudaEngine.get_tensor_dtype"] = lambda name: package.DataType.FP8

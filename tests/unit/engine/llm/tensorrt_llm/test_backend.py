@@ -1,10 +1,7 @@
 """The backend over the stand-in: what it asks for, what it makes of what comes, and what it does when nothing comes."""
 
 import random
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from itertools import count
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -12,8 +9,7 @@ import torch
 from tests.support.tensorrt_llm.standin import Behaviour
 from tests.unit.engine.llm.support import small_state_dict
 from tests.unit.engine.llm.tensorrt_llm.support import CONFIG, MAX_POSITIONS, VOCABULARY, Running, SmallModel, running
-from voicegate.engine.device.lanes import Mark
-from voicegate.engine.llm.backend import InvalidRequest, LlmDied, LlmPrompt, SequenceOutput, SequenceRequest
+from voicegate.engine.llm.backend import InvalidRequest, LlmPrompt, SequenceOutput, SequenceRequest
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.model.config import SamplingConfig
 
@@ -297,75 +293,3 @@ def test_in_any_order_everything_ends_once_and_all_slots_come_back(seed: int) ->
         assert caller.num_ended
         assert made.backend.num_free_slots == 3
         assert made.backend.poll() == []
-
-
-# --- when nothing comes -----------------------------------------------------------------------------------
-
-
-class Bell:
-    def __init__(self) -> None:
-        self.rung = threading.Event()
-
-    def wake(self) -> None:
-        self.rung.set()
-
-    def watch(self, mark: Mark) -> None:
-        pass
-
-
-@contextmanager
-def impatient(behaviour: Behaviour | None = None) -> Iterator[tuple[Running, Bell]]:
-    with running(behaviour, first_token_timeout_s=SOON_S, token_timeout_s=SOON_S) as made:
-        bell = Bell()
-        made.backend.set_waker(bell)
-        yield made, bell
-
-
-@pytest.mark.parametrize("is_begun", [True, False])
-def test_an_executor_that_dies_without_a_word_is_found_out(is_begun: bool) -> None:
-    with impatient() as (made, bell):
-        made.backend.add(request(max_tokens=80))
-        if is_begun:
-            made.backend.wait()
-        made.llm.die()
-        with pytest.raises(LlmDied, match=r"nothing has come of it for 0.5 s, of any sequence"):
-            outputs(made)
-        assert bell.rung.is_set()
-        made.backend.add(request(1))  # comes to nothing
-        with pytest.raises(LlmDied):
-            made.backend.poll()
-        made.backend.abort(1)
-
-
-def test_a_sequence_that_is_lost_fails_alone() -> None:
-    with running(first_token_timeout_s=60.0, token_timeout_s=1.0, stream_interval=1) as made:
-        made.backend.add(request(max_tokens=150))
-        made.backend.wait()
-        made.llm.behaviour.lost.add(0)
-        lost: list[SequenceOutput] = []
-        for other in count(1):  # they are heard meanwhile
-            made.backend.add(request(other, max_tokens=1))
-            lost += [each for each in until_end(made, other) if each.sequence_id == 0 and each.error]
-            if lost:
-                break
-    assert lost == [SequenceOutput(0, error="the LLM made no token for 1 s")]
-
-
-def test_an_error_that_is_not_one_requests_own_is_its_death() -> None:
-    with running() as made:
-        with made.llm.held():
-            made.backend.add(request(0))
-            made.backend.add(request(1))
-            made.llm.behaviour.breaks_with = RuntimeError("the executor has lost its device")
-        with pytest.raises(LlmDied, match="TensorRT-LLM: the executor has lost its device"):
-            outputs(made)
-
-
-def test_it_can_be_closed_while_it_speaks() -> None:
-    with running() as made:
-        made.backend.add(request(max_tokens=80))
-        made.backend.wait()
-        made.backend.close()
-        made.backend.close()
-        made.backend.abort(0)
-        assert made.llm.is_shut_down

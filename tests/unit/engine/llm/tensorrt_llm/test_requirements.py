@@ -49,7 +49,11 @@ def test_the_package_and_its_version(hopper: pytest.MonkeyPatch) -> None:
         hopper.setattr(importlib.metadata, "version", lambda _, found=version: found)
         with pytest.raises(EngineError, match=f"tensorrt_llm {version} is installed; this engine knows"):
             check_requirements(GPU)
-    for version in ("1.2.1", "1.2.0rc3"):
+    for version in ("1.2.0", "1.2.0rc3"):
+        hopper.setattr(importlib.metadata, "version", lambda _, found=version: found)
+        with pytest.raises(EngineError, match=f"tensorrt_llm {version} corrupts its cache, .*release 1.2.1"):
+            check_requirements(GPU)
+    for version in ("1.2.1", "1.2.1.post1", "1.2.10rc1"):
         hopper.setattr(importlib.metadata, "version", lambda _, found=version: found)
         assert check_requirements(GPU) == version
 
