@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_documents import ROOT
+from tests.unit.test_documents import ROOT, is_there
 from voicegate.gateway.cli import main
 from voicegate.gateway.config import ConfigField, config_fields
 
@@ -66,6 +66,9 @@ def test_every_file_and_decision_is_there(document: Path) -> None:
     named = re.findall(r"`((?:bench/results|deploy|docs|tests|protocol/vectors|models/tiny)/[\w./*-]*)`", text)
     beginnings = re.compile(r".*-|docs/adr/\d{4}")
     missing = [path for path in named if not any(ROOT.glob(f"{path}*" if beginnings.fullmatch(path) else path))]
+    if "adr" in document.parts or document.name == "measured.md":
+        results = re.findall(r"`(?:bench/results/)?(\w[\w.-]*\.json)`", text)
+        missing += [name for name in results if not is_there(name)]
     decisions = re.findall(r"\bADR\]?\(? ?\[?(\d{4})", text)
     missing += [number for number in decisions if not any((ROOT / "docs/adr").glob(f"{number}-*.md"))]
     assert missing == []
