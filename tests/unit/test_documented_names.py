@@ -175,6 +175,19 @@ def test_defaults_are_the_settings_own() -> None:
         assert expected == default, flag
 
 
+def test_so_are_those_of_tables() -> None:
+    rows = [
+        row
+        for table in re.findall(r"^\| setting \| default \|.*\n\|[-|]+\n((?:\|.*\n)+)", OPERATIONS, re.MULTILINE)
+        for row in re.findall(r"^\| `(--[a-z0-9-]+)` \| ([^| ]+) \|", table, re.MULTILINE)
+    ]
+    assert len(rows) > 10
+    for flag, shown in rows:
+        default = SETTINGS[flag].default
+        is_switch = isinstance(default, bool)
+        assert shown in (("true", "on") if default else ("false", "off")) if is_switch else shown == str(default), flag
+
+
 # --- the log ----------------------------------------------------------------------------------------------
 
 

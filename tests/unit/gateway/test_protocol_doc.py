@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import msgspec
+import orjson
 import pytest
 from websockets.asyncio.messages import MAX_FRAGMENTS
 
@@ -75,6 +76,37 @@ def test_every_message_and_field_is_there() -> None:
         tag = struct.__struct_config__.tag
         for name in ([tag] if tag else []) + [item.name for item in msgspec.structs.fields(struct)]:
             assert re.search(rf"`([a-z]+\.)?{name}`", DOC), f"{struct.__name__}: {name}"
+
+
+def rows_of(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """What the page has as each field's default: its * for those that are required."""
+    tag = struct.__struct_config__.tag
+    part = DOC.split(f"### `{tag}` —")[1].split("\n### ")[0] if tag else DOC
+    header = "| field " if tag else f"| field of `{struct.__name__.lower()}` "
+    start = next(n for n, line in enumerate(part.splitlines()) if line.startswith(header))
+    defaults = {}
+    for line in part.splitlines()[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        names, default = line.strip("|").split("|")[:2]
+        for name, mark in re.findall(r"`(\w+)`( \*)?", names):
+            defaults[name] = "*" if mark else default.strip()
+    return defaults
+
+
+@pytest.mark.parametrize("struct", [*ClientMessage.__args__, messages.Format, messages.Pace])
+def test_defaults_and_nulls_of_fields(struct: type[msgspec.Struct]) -> None:
+    """ "A null is allowed only where it is named"."""
+    told = rows_of(struct)
+    for field in msgspec.structs.fields(struct):
+        default = told[field.name]
+        takes_null = field.type is None or type(None) in getattr(field.type, "__args__", ())
+        assert takes_null is ("null" in default), field.name
+        if field.required:
+            assert default == "*"
+        elif field.default is not None and isinstance(field.default, str | int | float):
+            shown = orjson.dumps(field.default).decode()
+            assert default.strip("`") in (shown, shown.strip('"'))
 
 
 def test_every_code_is_there() -> None:
