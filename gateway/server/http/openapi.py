@@ -77,16 +77,15 @@ _VOICE: Final = _object(
     labels={"type": "object", "additionalProperties": _STRING},
 )
 _ADDED_VOICE: Final = {**_VOICE, "properties": {**_VOICE["properties"], "requires_verification": {"type": "boolean"}}}
+_LOAD: Final[Node] = {field.name: {"type": "integer"} for field in msgspec.structs.fields(Load)}
+_REPLICA: Final = _object(
+    name=_STRING, ready={"type": "boolean"}, utterances={"type": "number"}, room={"type": "number"}
+)
 _CAPACITY: Final = _object(
     accepts=_about("whether /readyz says 200", {"type": "boolean"}),
     reason=_about("why not", _NULLABLE),
-    **{field.name: {"type": "integer"} for field in msgspec.structs.fields(Load)},
-    replicas={
-        "type": "array",
-        "items": _object(
-            name=_STRING, ready={"type": "boolean"}, utterances={"type": "number"}, room={"type": "number"}
-        ),
-    },
+    replicas={"type": "array", "items": _REPLICA},
+    **_LOAD,
 )
 _SPEED: Final = _about("how fast; beyond 0.5 and 2.0 it is spoken at these", {"type": "number"}, default=1.0)
 _SEED: Final = _about("equal text, voice and seed sound alike", {"type": "integer", "minimum": 0})
