@@ -14,6 +14,7 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.dictionary import MAX_SAID_CHARS, MAX_WRITTEN_CHARS
 from voicegate.engine.loop.prompting import MAX_INSTRUCT_CHARS
 from voicegate.engine.text import breaks
+from voicegate.gateway.auth import access
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server import listener
 from voicegate.gateway.server.conversations import conversation
@@ -190,10 +191,11 @@ def test_numbers_of_the_text() -> None:
 
 
 def test_where_keys_are_looked_for() -> None:
-    (told,) = re.findall(r"It is looked for in (.*?)One of several that is", DOC, re.DOTALL)
+    (told,) = re.findall(r"It is looked for in (.*?)One of several", DOC, re.DOTALL)
     names = set(re.findall(r"`([A-Za-z_-]+)`", told)) - {"token", "bearer"}
     assert names == {*callers._KEY_HEADERS, *callers._KEY_PARAMETERS, "authorization"}
     assert set(callers.KEY_SUBPROTOCOLS) == {"token", "bearer"}
+    assert f"One of several, up to {access._MAX_SECRETS}, that is" in DOC
 
 
 def test_capacity_is_told_field_by_field() -> None:
