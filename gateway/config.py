@@ -90,7 +90,7 @@ class GatewayConfig:
     )
     max_contexts: int = setting(16_384, "contexts open at once on all sockets together", at_least=1)
     context_idle_s: float = setting(
-        600.0, "a context with nothing to say ends after hearing nothing for this long", at_least=1, at_most=86_400
+        600.0, "a context that is not ended ends after so long without a message or audio", at_least=1, at_most=86_400
     )
     # At most: audio messages count their time modulo a day.
     context_life_s: float = setting(

@@ -91,7 +91,7 @@ class Ack(Struct, frozen=True, tag="ack"):
 
 
 class Resume(Struct, frozen=True, tag="resume"):
-    session: Annotated[str, Meta(max_length=64)]
+    session: Annotated[str, Meta(max_length=128)]  # a server's name of up to 63 letters may begin it
     token: Annotated[str, Meta(max_length=128)]
     received: NonNegative = 0
 

@@ -86,7 +86,7 @@ def _metavar(setting: ConfigField) -> str:
 
 
 def _help(setting: ConfigField) -> str:
-    default = "unset" if setting.default is None else setting.default
+    default = "unset" if setting.default in (None, "") else setting.default
     if setting.value_type is bool:
         default = setting.choices[0 if setting.default else 1]
     return f"{setting.help} (default: {default}; {setting.env})".replace("%", "%%")

@@ -62,6 +62,7 @@ def find_refusal(message: Open, info: EngineInfo) -> Refusal | None:
         _check_voice(message, info)
         or _check_format(message.format)
         or _check_mode(message, info)
+        or _check_seed(message, info)
         or _check_instruct(message, info)
         or _check_reading(message, info)
     )
@@ -154,6 +155,12 @@ def _check_mode(message: Open, info: EngineInfo) -> Refusal | None:
         return None
     modes = ", ".join(mode.value for mode in info.modes)
     return Refusal(ErrorCode.UNSUPPORTED, f"the model {info.model} cannot speak in mode {message.mode}; it has {modes}")
+
+
+def _check_seed(message: Open, info: EngineInfo) -> Refusal | None:
+    if message.seed is None or info.is_reproducible:
+        return None
+    return Refusal(ErrorCode.UNSUPPORTED, f"model {info.model} cannot repeat what it said here: leave `seed` out")
 
 
 def _check_instruct(message: Open, info: EngineInfo) -> Refusal | None:

@@ -114,6 +114,15 @@ async def test_acks_come_to_a_client_that_acknowledges() -> None:
         assert [(await client.until(wire.Ack)).received for _ in range(2)] == [32, 33]
 
 
+async def test_a_server_of_any_name_finds_its_sessions() -> None:
+    """The longest that Kubernetes gives a pod begins each of its sessions' ids."""
+    async with running(FakeEngine(), instance="g" * 63) as running_, resuming(running_.gateway.url) as client:
+        await client.send(wire.Open(context="a"))
+        await client.until(wire.Opened)
+        client.drop()
+        await client.come_back()
+
+
 async def test_a_context_ends_while_nobody_is_there() -> None:
     async with running(FakeEngine(SLOWLY), context_idle_s=1) as running_, resuming(running_.gateway.url) as client:
         await client.send(wire.Open(context="a"))

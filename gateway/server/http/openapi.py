@@ -1,12 +1,24 @@
 """The OpenAPI document of all that HTTP answers, served at /openapi.json. A test holds its paths against the routes."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from voicegate import __version__
+from voicegate.gateway.server.status import Load
 
 Node = dict[str, Any]
 
 _JSON: Final = "application/json"
+_NULLABLE: Final[Node] = {"type": ["string", "null"]}
+_OF_A_BODY: Final = {
+    400: "It cannot be done as it was asked",
+    401: "Without a good key, where one is asked for",
+    408: "The body did not come in time",
+    413: "The body is too large",
+    415: "The body is compressed",
+}
 _AUDIO: Final = ("audio/mpeg", "audio/ogg", "audio/aac", "audio/flac", "audio/wav", "audio/pcm")
 _STRING: Final[Node] = {"type": "string"}
 
@@ -28,15 +40,26 @@ def _path_parameter(name: str) -> Node:
     return {"name": name, "in": "path", "required": True, "schema": _STRING}
 
 
+def _query(name: str, schema: Node | None = None) -> Node:
+    return {"name": name, "in": "query", "schema": schema or _STRING}
+
+
 def _get(summary: str, *kinds: str, schema: Node | None = None, parameters: tuple[Node, ...] = ()) -> Node:
     operation: Node = {"summary": summary, "responses": _answers("It is so", *kinds, schema=schema)}
     return {**operation, "parameters": list(parameters)} if parameters else operation
 
 
+def _refusals(reasons: Mapping[int, str]) -> Node:
+    """By status."""
+    answers: Node = {}
+    for status, why in sorted(reasons.items()):
+        answers |= _answers(why, _JSON, status=status)
+    return answers
+
+
 def _speech(summary: str, body: Node, *kinds: str, parameters: tuple[Node, ...] = ()) -> Node:
     responses = _answers("Audio, while it is made", *kinds, schema={"type": "string", "format": "binary"})
-    for status, why in ((400, "It cannot be done as it was asked"), (429, "Too much of this client"), (503, "No room")):
-        responses |= _answers(why, _JSON, status=status)
+    responses |= _refusals(_OF_A_BODY | {429: "Too much of this client", 503: "No room"})
     return {
         "summary": summary,
         "parameters": list(parameters),
@@ -45,7 +68,25 @@ def _speech(summary: str, body: Node, *kinds: str, parameters: tuple[Node, ...] 
     }
 
 
-_VOICE: Final = _object(name=_STRING, description=_STRING, language=_STRING, voice_id=_STRING, category=_STRING)
+_VOICE: Final = _object(
+    name=_STRING,
+    description=_STRING,
+    language=_about("of its recording; null: not known", _NULLABLE),
+    voice_id=_STRING,
+    category=_STRING,
+    labels={"type": "object", "additionalProperties": _STRING},
+)
+_ADDED_VOICE: Final = {**_VOICE, "properties": {**_VOICE["properties"], "requires_verification": {"type": "boolean"}}}
+_LOAD: Final[Node] = {field.name: {"type": "integer"} for field in msgspec.structs.fields(Load)}
+_REPLICA: Final = _object(
+    name=_STRING, ready={"type": "boolean"}, utterances={"type": "number"}, room={"type": "number"}
+)
+_CAPACITY: Final = _object(
+    accepts=_about("whether /readyz says 200", {"type": "boolean"}),
+    reason=_about("why not", _NULLABLE),
+    replicas={"type": "array", "items": _REPLICA},
+    **_LOAD,
+)
 _SPEED: Final = _about("how fast; beyond 0.5 and 2.0 it is spoken at these", {"type": "number"}, default=1.0)
 _SEED: Final = _about("equal text, voice and seed sound alike", {"type": "integer", "minimum": 0})
 _LANGUAGE: Final = _about("of numbers and signs: a tag such as en-GB; one that is not spoken here is ignored")
@@ -84,17 +125,19 @@ _CARTESIA_BODY: Final = _object(
         bit_rate={"type": "integer"},
     ),
     generation_config=_object(speed=_SPEED),
+    speed=_about("the same as it was, a number or a word such as slow", {"type": ["number", "string"]}),
     language=_LANGUAGE,
+    locale=_about("the same with a region, which goes before it"),
     normalization=_about("off: as normalize: false of /v1/audio/speech", default="auto"),
     add_timestamps=_about("of words, in events", {"type": "boolean", "default": False}),
     context_id=_about("comes back in events"),
 )
 _ELEVENLABS_PARAMETERS: Final = (
     _path_parameter("voice_id"),
-    {"name": "output_format", "in": "query", "schema": {**_STRING, "default": "mp3_44100_128"}},
+    _query("output_format", {**_STRING, "default": "mp3_44100_128"}),
 )
 _DEEPGRAM_PARAMETERS: Final = tuple(
-    {"name": name, "in": "query", "schema": schema}
+    _query(name, schema)
     for name, schema in {
         "model": _about("a voice"),
         "encoding": {**_STRING, "default": "mp3"},
@@ -104,6 +147,8 @@ _DEEPGRAM_PARAMETERS: Final = tuple(
         "speed": {"type": "number"},
     }.items()
 )
+_PAGES_OF_VOICES: Final = (_query("starting_after"), _query("ending_before"))
+_SOUGHT: Final = _about("words in a voice's name or description")
 _ENROLMENT: Final = _object(
     ("name", "recording"),
     name=_about("up to 64 letters, digits, _ . and -, 192 bytes"),
@@ -116,14 +161,27 @@ _ENROLMENT: Final = _object(
 
 def _enrolment(summary: str) -> Node:
     form = {"multipart/form-data": {"schema": _ENROLMENT}}
-    responses = _answers("The voice can be used", _JSON, schema=_VOICE, status=201)
-    for status, why in (
-        (403, "This server takes no voices"),
-        (409, "There is a voice of that name, or no room for more"),
-        (422, "No voice can be made of this"),
-    ):
-        responses |= _answers(why, _JSON, status=status)
+    responses = _answers("The voice can be used", _JSON, schema=_ADDED_VOICE, status=201)
+    reasons = {
+        403: "This server takes no voices, or the key is a token",
+        409: "There is a voice of that name, or no room for more",
+        422: "No voice can be made of this",
+        501: "The model has no encoders to make voices with",
+        503: "No room for it just now",
+    }
+    responses |= _refusals(_OF_A_BODY | reasons)
     return {"summary": summary, "requestBody": {"required": True, "content": form}, "responses": responses}
+
+
+def _taking_away() -> Node:
+    operation = _get("Take a voice away", _JSON, parameters=(_path_parameter("name"),))
+    reasons = {
+        401: "Without a good key, where one is asked for",
+        403: "This server takes no voices, or the key is a token",
+        404: "There is none of that name",
+        422: "It is the default voice",
+    }
+    return {**operation, "responses": operation["responses"] | _refusals(reasons)}
 
 
 def _tokens_of(vendor: str, seconds_field: str | None = None, **answer: Node) -> Node:
@@ -136,8 +194,7 @@ def _tokens(seconds_field: str | None = "seconds", **of_answer: Node) -> Node:
     properties = of_answer or {"token": _STRING, "expires_in": {"type": "integer"}}
     answer = _object(tuple(properties), **properties)
     responses = _answers("A token for a browser", _JSON, schema=answer)
-    for status, why in ((401, "Without a good key"), (403, "Asked for with a token")):
-        responses |= _answers(why, _JSON, status=status)
+    responses |= _refusals({400: "No key is asked for here", 401: "Without a good key", 403: "Asked for with a token"})
     return {
         "summary": "A short-lived token of the key that asks",
         "requestBody": {"required": False, "content": {_JSON: {"schema": _object((), **fields)}}},
@@ -151,27 +208,29 @@ def document() -> Node:
     paths: Node = {
         "/": {"get": _get("The page for browsers, one line for others", "text/html", text)},
         "/healthz": {"get": _get("The process lives", text)},
-        "/readyz": {"get": {**_get("A new socket would be served", text)}},
+        "/readyz": {"get": _get("A new socket would be served", text)},
         "/openapi.json": {"get": _get("This document", _JSON)},
-        "/v1/capacity": {"get": _get("How much room is left", _JSON)},
+        "/v1/capacity": {"get": _get("How much room is left", _JSON, schema=_CAPACITY)},
         "/v1/stream": {"get": {"summary": "The native WebSocket", "responses": {"101": {"description": "It opens"}}}},
         "/v1/models": {"get": _get("Models, as OpenAI lists them", _JSON)},
         "/v1/models/{model}": {"get": _get("One of them", _JSON, parameters=(_path_parameter("model"),))},
         "/v1/audio/models": {"get": _get("Models, as pickers of voices ask for them", _JSON)},
         "/v1/voices/settings/default": {"get": _get("Settings, as ElevenLabs has them", _JSON)},
         "/v1/voices/{name}/settings": {"get": _get("The same, of each voice", _JSON, parameters=name)},
-        "/voices": {"get": _get("Voices, as Cartesia lists them", _JSON)},
+        "/voices": {"get": _get("Voices, as Cartesia lists them", _JSON, parameters=_PAGES_OF_VOICES)},
         "/voices/{name}": {"get": _get("One of them", _JSON, parameters=name)},
         "/v1/audio/voices": {"get": _get("Voices, as pickers ask for them", _JSON)},
         "/v1/voices": {
             "get": _get("Voices", _JSON, schema=_object(default=_STRING, voices={"type": "array", "items": _VOICE})),
             "post": _enrolment("Make a voice of a recording"),
         },
-        "/v2/voices": {"get": _get("Voices, as ElevenLabs looks for them; `search`: a word of theirs", _JSON)},
+        "/v2/voices": {
+            "get": _get("Voices, as ElevenLabs looks for them", _JSON, parameters=(_query("search", _SOUGHT),))
+        },
         "/v1/voices/add": {"post": _enrolment("The same, as ElevenLabs has it; the recording may be named `files`")},
         "/v1/voices/{name}": {
             "get": _get("One voice", _JSON, schema=_VOICE, parameters=name),
-            "delete": {**_get("Take a voice away", _JSON, parameters=name)},
+            "delete": _taking_away(),
         },
         "/v1/tokens": {"post": _tokens()},
         "/v1/single-use-token/{kind}": {

@@ -101,7 +101,8 @@ async def _static(request: Request) -> Response:
 
 
 def _file(file: StaticFile, request: Request) -> Response:
-    is_known = file.etag in request.headers.getlist("If-None-Match")
+    named = (etag.strip() for value in request.headers.getlist("If-None-Match") for etag in value.split(","))
+    is_known = any(etag == "*" or etag.removeprefix("W/") == file.etag for etag in named)
     headers = {**pages_static.HEADERS, "ETag": file.etag, "Vary": "Accept"}
     if is_known:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)

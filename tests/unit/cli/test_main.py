@@ -98,6 +98,7 @@ def test_help_of_serve_has_every_setting_with_default_and_variable(capsys: Captu
             assert f"; {setting.env})" in shown
     assert "(default: 8080; VOICEGATE_PORT)" in shown
     assert "(default: unset; VOICEGATE_THREADS)" in shown
+    assert "(default: unset; VOICEGATE_ALLOWED_ORIGINS)" in shown
 
 
 def test_a_percent_sign_in_a_help_text_is_no_format() -> None:

@@ -15,6 +15,7 @@ import yaml
 from tests.support.programs import required
 from tests.unit.deploy.test_container import ours
 from tests.unit.deploy.test_monitoring import told
+from voicegate import __version__
 from voicegate.gateway.config import GatewayConfig, from_environment
 
 pytestmark = pytest.mark.unit
@@ -72,6 +73,24 @@ def test_one_of_the_two_autoscalers_is_applied() -> None:
     (volume,) = one("Deployment", "voicegate-balancer")["spec"]["template"]["spec"]["volumes"]
     assert volume["configMap"]["name"] == generated["name"]
     assert all((KUBERNETES / name).is_file() for name in generated["files"])
+
+
+def test_it_is_this_version_that_is_applied() -> None:
+    (kustomization,) = documents(KUBERNETES / "kustomization.yaml")
+    assert [image["newTag"] for image in kustomization["images"]] == [__version__]
+
+
+def test_prometheus_finds_the_pods_by_the_service_that_the_manual_names() -> None:
+    manual = (KUBERNETES.parents[1] / "docs/operations.md").read_text()
+    (name,) = re.findall(r"names: \[([a-z-]+)\.NAMESPACE", manual)
+    service = one("Service", name)["spec"]
+    assert service["clusterIP"] == "None", "of others the address is one of all"
+    assert service["selector"] == one("StatefulSet", "voicegate")["spec"]["selector"]["matchLabels"]
+    allowed = [
+        rule for rule in one("NetworkPolicy", "voicegate")["spec"]["ingress"] if {"port": "metrics"} in rule["ports"]
+    ]
+    (namespace,) = [each["namespaceSelector"]["matchLabels"] for rule in allowed for each in rule["from"]]
+    assert f"`{namespace['kubernetes.io/metadata.name']}`" in manual
 
 
 def test_ports_probes_and_times_are_the_gateways() -> None:

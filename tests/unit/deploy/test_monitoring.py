@@ -108,6 +108,30 @@ def test_an_expression_asks_for_what_there_is(title: str, text: str) -> None:
     assert grouped_by(text) <= labels
 
 
+def families_told() -> set[str]:
+    return {re.sub("_(bucket|count|sum)$", "", name) for name in told()}
+
+
+def test_operators_read_of_metrics_that_there_are() -> None:
+    """In tables whose first column is of metrics, in prose by the ends that only metrics have, and in alerts."""
+    text = (DEPLOY.parent / "docs/operations.md").read_text()
+    _, rows = text.split("| metric | tells |\n|---|---|\n")
+    first = [row.split("|")[1] for row in rows.partition("\n\n")[0].splitlines()]
+    named = [name for cell in first for name in re.findall(r"`([a-z_]{2,})(?:\{([a-z]+)\})?`", cell)]
+    named += re.findall(r"`([a-z_]+_(?:total|seconds|limit|free|room))(?:\{([a-z]+)\})?`", text)
+    named = [(f"voicegate_{name.removeprefix('voicegate_')}", label) for name, label in named if name[0] != "_"]
+    named += [(name, "") for rule in alerts() for name in re.findall(r"voicegate_\w+", str(rule["annotations"]))]
+    assert len(named) > 40
+    assert {name for name, _ in named} - families_told() == set()
+    labels = {name: told()[name if name in told() else f"{name}_count"] for name, _ in named}
+    assert [(name, label) for name, label in named if label and label not in labels[name]] == []
+
+
+def test_limits_are_told_of_all_that_is_said_to_have_one() -> None:
+    for name in ("sockets", "contexts", "utterances", "waiting"):
+        assert {f"voicegate_{name}", f"voicegate_{name}_limit"} <= families_told()
+
+
 def test_what_is_told_is_shown() -> None:
     shown = {selector.name for _, text in expressions() for selector in selectors(promql_parser.parse(text))}
     ours = {name for name in told() if name.startswith("voicegate_")}

@@ -4,20 +4,33 @@ import re
 from pathlib import Path
 
 import msgspec
+import orjson
 import pytest
 from websockets.asyncio.messages import MAX_FRAGMENTS
 
 from tests.unit.gateway.sessions import MESSAGES, NOW, error_of, session_in
 from voicegate.engine import units
+from voicegate.engine.config import EngineConfig
 from voicegate.engine.dictionary import MAX_SAID_CHARS, MAX_WRITTEN_CHARS
+from voicegate.engine.loop.prompting import MAX_INSTRUCT_CHARS
+from voicegate.engine.text import breaks
+from voicegate.gateway.auth import access
 from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.server import listener
+from voicegate.gateway.server.conversations import conversation
+from voicegate.gateway.server.entrance import callers, reception
+from voicegate.gateway.server.http import bodies, tokens, voices
 from voicegate.gateway.server.http.pages import PAGES
+from voicegate.gateway.server.status import Load
+from voicegate.gateway.server.websocket import bounded_socket
+from voicegate.gateway.session import context, inflow, player, stall
 from voicegate.gateway.session.context import ACCEPTS, ContextState
 from voicegate.gateway.session.continuity import ResumeLimits
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import QuotaLimits
-from voicegate.protocol import audio_message, codec, messages
+from voicegate.protocol import audio_message, codec, delivery, messages
 from voicegate.protocol.audio_message import AudioMessage
+from voicegate.protocol.dialects import one_shot
 from voicegate.protocol.errors import CloseCode, ErrorCode
 from voicegate.protocol.messages import SUBPROTOCOL, ClientMessage, ServerMessage
 
@@ -66,6 +79,37 @@ def test_every_message_and_field_is_there() -> None:
             assert re.search(rf"`([a-z]+\.)?{name}`", DOC), f"{struct.__name__}: {name}"
 
 
+def rows_of(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """What the page has as each field's default: its * for those that are required."""
+    tag = struct.__struct_config__.tag
+    part = DOC.split(f"### `{tag}` —")[1].split("\n### ")[0] if tag else DOC
+    header = "| field " if tag else f"| field of `{struct.__name__.lower()}` "
+    start = next(n for n, line in enumerate(part.splitlines()) if line.startswith(header))
+    defaults = {}
+    for line in part.splitlines()[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        names, default = line.strip("|").split("|")[:2]
+        for name, mark in re.findall(r"`(\w+)`( \*)?", names):
+            defaults[name] = "*" if mark else default.strip()
+    return defaults
+
+
+@pytest.mark.parametrize("struct", [*ClientMessage.__args__, messages.Format, messages.Pace])
+def test_defaults_and_nulls_of_fields(struct: type[msgspec.Struct]) -> None:
+    """ "A null is allowed only where it is named"."""
+    told = rows_of(struct)
+    for field in msgspec.structs.fields(struct):
+        default = told[field.name]
+        takes_null = field.type is None or type(None) in getattr(field.type, "__args__", ())
+        assert takes_null is ("null" in default), field.name
+        if field.required:
+            assert default == "*"
+        elif field.default is not None and isinstance(field.default, str | int | float):
+            shown = orjson.dumps(field.default).decode()
+            assert default.strip("`") in (shown, shown.strip('"'))
+
+
 def test_every_code_is_there() -> None:
     assert [row[0] for row in table_rows("code")[1:]] == [code.value for code in ErrorCode]
     close_codes = {int(row[0]) for row in table_rows("close code")[1:]}
@@ -109,6 +153,55 @@ def test_defaults_and_limits() -> None:
     assert formats["frame_ms"] == str(messages.Format().frame_ms)
     assert formats["bitrate"] == str(messages.Format().bitrate)
     assert f"24000. Opus: {units.SAMPLE_RATE_HZ} or {units.OPUS_CLOCK_HZ}" in DOC
+
+
+def test_numbers_of_the_text() -> None:
+    """What is no setting, and the settings that the text names."""
+    config, engine = GatewayConfig(), EngineConfig(Path())
+    text = " ".join(DOC.split())
+    said = (
+        f"WebSocket pings every {listener._PING_S:g} s and closes a socket that has not answered one for "
+        f"{listener._PING_S:g} s",
+        f"where the operator counts that tag: up to {callers._MAX_TAG_CHARS} characters",
+        f'(optional body `{{"seconds": {tokens._DEFAULT_S}}}`, 1 to {tokens.MAX_S})',
+        f"Audio comes up to {one_shot.LEAD_MS // 1000} s ahead of real time",
+        f"bodies over {config.max_message_bytes >> 20} MiB or not there after {bodies._TIMEOUT_S:g} s",
+        f"(a WAV, FLAC, Ogg or MP3 file, up to {voices._MAX_UPLOAD_BYTES >> 20} MiB)",
+        f"a head of more than {reception.MAX_HEAD_BYTES >> 10} KiB with 431",
+        f"the head of a request is cut after {reception._HEAD_TIMEOUT_S:g} s",
+        f"once no text has come for {config.stall_ms} ms",
+        f"is so much silence, up to {breaks.MAX_PAUSE_MS // 1000} s",
+        f"at most {MAX_INSTRUCT_CHARS} characters",
+        f"an `ack` after {delivery._ACK_MESSAGES} messages or {delivery._ACK_BYTES >> 10} KiB at the latest",
+        f"After {listener._FLOOD_PATIENCE_S:g} s of that without a pause it sends another one",
+        f"the socket is cut {bounded_socket.CLOSE_TIMEOUT_S:g} s after that",
+    )
+    assert [each for each in said if each not in text] == []
+    in_words = {
+        "waits for up to a second (a setting of the server) in a line": config.waiting_s == 1,
+        "less than half a second of audio is left to play": engine.stall_lead_ms == 500,
+        "While bytes have waited for it for half a second": conversation._SLOW_AFTER_S == 0.5,
+        "at the same `played_ms` for a quarter of a second has paused": player._PAUSED_AFTER_S == 0.25,
+        "The server looks twenty times in that time": stall._LOOK_FRACTION == 1 / 20,
+        "Two seconds' worth may come at once": inflow._BURST_S == 2,
+        "a large message counts as one for every KiB": inflow._BYTES_PER_UNIT == 1024,
+        "A message holds a second of audio at most": context._MAX_AUDIO_MESSAGE_MS == 1000,
+    }
+    assert {each: each in text for each in in_words} == in_words
+
+
+def test_where_keys_are_looked_for() -> None:
+    (told,) = re.findall(r"It is looked for in (.*?)One of several", DOC, re.DOTALL)
+    names = set(re.findall(r"`([A-Za-z_-]+)`", told)) - {"token", "bearer"}
+    assert names == {*callers._KEY_HEADERS, *callers._KEY_PARAMETERS, "authorization"}
+    assert set(callers.KEY_SUBPROTOCOLS) == {"token", "bearer"}
+    assert f"One of several, up to {access._MAX_SECRETS}, that is" in DOC
+
+
+def test_capacity_is_told_field_by_field() -> None:
+    row = next(row for row in table_rows("path") if row[0] == "/v1/capacity")
+    for field in msgspec.structs.fields(Load):
+        assert f"`{field.name}`" in row[1] or field.name.startswith("max_")
 
 
 def test_the_examples_are_messages() -> None:

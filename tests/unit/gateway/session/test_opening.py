@@ -1,5 +1,6 @@
 """What an `open` may ask for, and how it reads in the engine's words."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,6 +44,16 @@ INFO = EngineInfo(
 )
 def test_is_possible(fields: dict[str, Any]) -> None:
     assert find_refusal(Open(context="a", **fields), INFO) is None
+
+
+def test_a_seed_is_refused_before_there_is_any_text() -> None:
+    """By a server whose LLM cannot repeat itself: the engine would refuse it with the first text."""
+    asked = Open(context="a", seed=1)
+    assert find_refusal(asked, INFO) is None
+    refusal = find_refusal(asked, replace(INFO, is_reproducible=False))
+    assert refusal is not None
+    assert refusal.code is ErrorCode.UNSUPPORTED
+    assert "seed" in refusal.message
 
 
 @pytest.mark.parametrize(
