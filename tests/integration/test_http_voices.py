@@ -1,6 +1,7 @@
 """Voices and models over the wire, asked by bare requests and by vendors' packages."""
 
 import asyncio
+import tempfile
 from typing import Any
 
 import httpx
@@ -12,6 +13,7 @@ from deepgram import AsyncDeepgramClient
 from deepgram.environment import DeepgramClientEnvironment
 from elevenlabs.client import AsyncElevenLabs
 from elevenlabs.core.api_error import ApiError as ElevenLabsError
+from python_multipart.multipart import MultipartParser
 
 from tests.integration.http_client import RawRequest, base_url
 from tests.integration.raw_client import get
@@ -60,6 +62,8 @@ async def test_a_voice_comes_speaks_and_goes() -> None:
     ("request_fields", "status", "part"),
     [
         ({"data": {"name": "guest"}}, 400, "no `recording`"),
+        ({"content": b"x", "headers": {"Content-Type": "text/plain"}}, 400, "no `recording`"),
+        ({"content": b"x"}, 400, "no `recording`"),
         ({"content": b"x", "headers": {"Content-Type": "multipart/form-data"}}, 400, "boundary"),
         ({"content": b"x", "headers": {"Content-Type": "multipart/form-data; boundary=b"}}, 400, ""),
         (form(name="no spaces"), 422, "cannot be a voice's name"),
@@ -104,6 +108,26 @@ async def test_an_upload_that_breaks_off_is_no_fault_of_ours(caplog: pytest.LogC
         while '"sockets":0' not in (await get(url, "/v1/capacity"))[2]:
             pass
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+async def test_a_long_recording_needs_no_room_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere/to/write")
+    async with serving(enrolment=True) as served, client_of(served) as http:
+        assert (await http.post("/v1/voices", **form(WAV + bytes(4 * 1024 * 1024)))).status_code == 201
+
+
+async def test_a_long_recording_is_read_in_turn_with_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, sizes = MultipartParser.write, []
+
+    def note(parser: MultipartParser, data: bytes) -> int:
+        sizes.append(len(data))
+        return read(parser, data)
+
+    monkeypatch.setattr(MultipartParser, "write", note)
+    async with serving(enrolment=True) as served, client_of(served) as http:
+        recording = WAV + bytes(1024 * 1024)
+        assert (await http.post("/v1/voices", **form(recording))).status_code == 201
+    assert max(sizes) <= 64 * 1024 < len(recording) < sum(sizes)
 
 
 async def test_there_are_so_many() -> None:
