@@ -9,7 +9,7 @@ import orjson
 import pytest
 from structlog.testing import capture_logs
 
-from tests.integration.http_client import PCM, RawRequest, audio_of_events, native_packets, native_pcm, post
+from tests.integration.http_client import PCM, RawRequest, audio_of_events, base_url, native_packets, native_pcm, post
 from tests.integration.raw_client import get
 from tests.integration.wire_client import TIMEOUT_S, connect_to, running, serving
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
@@ -132,6 +132,14 @@ async def test_http_1_0() -> None:
         status, _, answer = await exchange_bytes(
             served.url, f"POST {SPEECH} HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n{body}"
         )
+    assert (status, answer) == (200, expected)
+
+
+async def test_a_whole_url_is_asked_for_as_its_path_is() -> None:
+    expected = await native_pcm(TEXT)
+    async with serving() as served:
+        assert (await get(served.url, f"{base_url(served.url)}/v1/voices"))[0] == 200
+        status, _, answer = await post(served.url, f"{base_url(served.url)}{SPEECH}", asked())
     assert (status, answer) == (200, expected)
 
 
