@@ -147,8 +147,8 @@ class Listener:
 
     def _arrive(self, transport: asyncio.Transport) -> None:
         name = transport.get_extra_info("peername")
-        self._peers[transport] = _NOWHERE if name is None else parse_address(name[0])
-        oldest = self._door.arrive(transport)
+        peer = self._peers[transport] = _NOWHERE if name is None else parse_address(name[0])
+        oldest = self._door.arrive(transport, owner_of(peer).address)
         if oldest is not None:
             self._warn("too many connections without a request, the oldest is cut")
             oldest.abort()
