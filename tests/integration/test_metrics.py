@@ -198,8 +198,9 @@ async def test_who_hangs_up_or_says_nothing_is_not_told_of_past_the_log(
         with socket.create_connection((address.hostname, address.port), TIMEOUT_S) as resetting:
             resetting.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await scrape(served)
-        while any("process_request_thread" in thread.name for thread in threading.enumerate()):
-            await asyncio.sleep(0.01)
+        for thread in threading.enumerate():
+            if "process_request_thread" in thread.name:
+                await asyncio.to_thread(thread.join)
     assert "Traceback" not in capfd.readouterr().err
 
 

@@ -29,7 +29,7 @@ _READING: Final = ("GET", "HEAD")
 # Asked for by whatever name balancers know; a page at a name of an attacker's learns nothing from them.
 _PROBES: Final = ("/healthz", "/readyz")
 # Who asks for these needs no key: probes have none, and the page is where a person puts theirs.
-_OPEN_PATHS: Final = frozenset({"/", *_PROBES, "/openapi.json", *pages_static.paths()})
+OPEN_PATHS: Final = frozenset({"/", *_PROBES, "/openapi.json", *pages_static.paths()})
 _SHOWN_CHARS: Final = 80
 
 log = get_logger(__name__)
@@ -86,7 +86,7 @@ class Gatekeeper:
 
     def _unauthorized(self, scope: Scope, headers: Headers) -> Response | None:
         path = scope["path"]
-        if path in _OPEN_PATHS:
+        if path in OPEN_PATHS:
             return None
         caller = caller_of(headers.getlist, f"?{scope['query_string'].decode('latin-1')}")
         try:
