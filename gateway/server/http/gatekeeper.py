@@ -65,7 +65,7 @@ class Gatekeeper:
                 ours.update({"Date": formatdate(usegmt=True), "Server": SERVER, "Connection": "close"})
                 for name, value in self._sites.cors_headers(origins, hosts).items():
                     ours.add_vary_header(value) if name == "Vary" else ours.update({name: value})
-            await send(message)
+            await _send_to_the_end(send, message)
 
         answer = self._answer(scope, headers, origins, hosts)
         with suppress(ClientDisconnect):  # in mid-body: nobody waits for an answer
@@ -111,3 +111,11 @@ class Gatekeeper:
             # Nothing here lives in a header that a listed site should not be able to send.
             answer.headers["Access-Control-Allow-Headers"] = asked
         return answer
+
+
+async def _send_to_the_end(send: Send, message: Message) -> None:
+    """A body's end waits until the peer has taken the rest: from there on the connection has little time."""
+    if message["type"] == "http.response.body" and message.get("body") and not message.get("more_body"):
+        await send({**message, "more_body": True})
+        message = {"type": "http.response.body", "body": b""}
+    await send(message)
