@@ -18,7 +18,7 @@ from python_multipart.multipart import MultipartParser
 from tests.integration.http_client import RawRequest, base_url
 from tests.integration.raw_client import get
 from tests.integration.wire_client import Served, serving
-from voicegate.engine.interface import Overloaded, Unsupported, VoiceConflict, VoiceInfo
+from voicegate.engine.interface import EngineStopped, Overloaded, Unsupported, VoiceConflict, VoiceInfo
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.openai_speech import MODEL_NAMES
 
@@ -255,6 +255,16 @@ async def test_an_engine_that_is_full_for_now_says_when_to_come_again(monkeypatc
         response = await http.post("/v1/voices", **form())
         assert (response.status_code, response.headers["Retry-After"]) == (503, "2")
         assert response.json()["error"]["code"] == "overloaded"
+
+
+async def test_an_engine_that_does_not_run_says_when_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(_: str) -> None:
+        raise EngineStopped("the engine has not been started")
+
+    async with serving(enrolment=True) as served, client_of(served) as http:
+        monkeypatch.setattr(served.engine, "remove_voice", refuse)
+        response = await http.delete("/v1/voices/drone")
+        assert (response.status_code, response.headers.get("Retry-After")) == (503, "1")
 
 
 async def test_elevenlabs_voices() -> None:

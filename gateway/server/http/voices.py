@@ -282,7 +282,7 @@ def _engine_refusal(request: Request, error: EngineError) -> Response:
         case Overloaded():
             return _refusal(request, Refused(Problem(ErrorCode.OVERLOADED, str(error), error.retry_after_ms)))
         case EngineStopped():
-            status, code = HTTPStatus.SERVICE_UNAVAILABLE, "overloaded"
+            return _refusal(request, _busy(str(error)))
         case _:
             status, code = HTTPStatus.INTERNAL_SERVER_ERROR, "engine_failed"
     return problem(request, status, code, str(error))
