@@ -25,6 +25,7 @@ from voicegate.protocol.dialects.openai_speech import MODEL_NAMES
 pytestmark = pytest.mark.integration
 
 WAV = b"RIFF and so on"
+PART = b'--b\r\nContent-Disposition: form-data; name="name"\r\n\r\nguest\r\n--b--\r\n'
 
 
 def client_of(served: Served) -> httpx.AsyncClient:
@@ -66,6 +67,11 @@ async def test_a_voice_comes_speaks_and_goes() -> None:
         ({"content": b"x"}, 400, "no `recording`"),
         ({"content": b"x", "headers": {"Content-Type": "multipart/form-data"}}, 400, "boundary"),
         ({"content": b"x", "headers": {"Content-Type": "multipart/form-data; boundary=b"}}, 400, ""),
+        (
+            {"content": PART, "headers": {"Content-Type": "multipart/form-data; boundary=b; charset=undefined"}},
+            400,
+            "charset",
+        ),
         (form(name="no spaces"), 422, "cannot be a voice's name"),
         (form(name="../up"), 422, "cannot be a voice's name"),
         (form(b"not sound"), 422, "no sound file"),

@@ -217,6 +217,8 @@ async def _read_form(request: Request) -> _NewVoice:
         form = await _FormInMemory(request.headers, _pieces(body), **limits).parse()
     except MultiPartException as error:
         raise _bad(error.message) from error
+    except UnicodeError as error:  # of charsets that only Python has
+        raise _bad(f"the form is not in the charset that it names: {error}") from error
     try:
         return _NewVoice(
             name=_field(form, "name"),
