@@ -335,3 +335,15 @@ async def test_openai_models() -> None:
         assert (await client.models.retrieve("tts-1")).id == "tts-1"
         with pytest.raises(openai.NotFoundError):
             await client.models.retrieve("none")
+
+
+async def test_openai_errors_where_there_is_nothing() -> None:
+    async with serving() as served, openai.AsyncOpenAI(api_key="x", base_url=f"{base_url(served.url)}/v1") as client:
+        for asking in (
+            client.audio.transcriptions.create(model="whisper-1", file=("a.wav", WAV)),
+            client.chat.completions.create(model="gpt-4o", messages=[]),
+        ):
+            with pytest.raises(openai.NotFoundError) as caught:
+                await asking
+            assert caught.value.code == "unsupported"
+            assert "nothing here" in str(caught.value)
