@@ -36,7 +36,8 @@ class Door(Generic[T]):
         self._by_address.setdefault(address, {})[connection] = None
         if len(self._arriving) + len(self._owners) <= self._quotas.limits.sockets + self._num_spare:
             return None
-        oldest = next(iter(max(self._by_address.values(), key=len)))
+        most = max(self._by_address.values(), key=len)
+        oldest = next(iter(most))
         self._forget(oldest)
         return oldest
 
