@@ -23,6 +23,7 @@ from voicegate.gateway.server.http.pages import json, text
 from voicegate.gateway.server.http.vendors import UNAUTHORIZED_HEADERS, naming_headers, unauthorized_body
 from voicegate.gateway.server.http.visitor import note_key
 from voicegate.gateway.server.metrics.meters import Meters
+from voicegate.gateway.server.peer_watch import WRITE_LIMIT_BYTES
 from voicegate.gateway.server.seldom import SeldomLog
 
 _READING: Final = ("GET", "HEAD")
@@ -65,7 +66,7 @@ class Gatekeeper:
                 ours.update({"Date": formatdate(usegmt=True), "Server": SERVER, "Connection": "close"})
                 for name, value in self._sites.cors_headers(origins, hosts).items():
                     ours.add_vary_header(value) if name == "Vary" else ours.update({name: value})
-            await _send_to_the_end(send, message)
+            await _send_piece_by_piece(send, message)
 
         answer = self._answer(scope, headers, origins, hosts)
         with suppress(ClientDisconnect):  # in mid-body: nobody waits for an answer
@@ -113,9 +114,17 @@ class Gatekeeper:
         return answer
 
 
-async def _send_to_the_end(send: Send, message: Message) -> None:
-    """A body's end waits until the peer has taken the rest: from there on the connection has little time."""
-    if message["type"] == "http.response.body" and message.get("body") and not message.get("more_body"):
-        await send({**message, "more_body": True})
-        message = {"type": "http.response.body", "body": b""}
-    await send(message)
+async def _send_piece_by_piece(send: Send, message: Message) -> None:
+    """So that little is left to send when the answer ends, from where on the connection has little time for it.
+
+    What is given to TLS at once is ahead of all that it waits for.
+    """
+    body = message.get("body", b"")
+    if not body:
+        await send(message)
+        return
+    for start in range(0, len(body), WRITE_LIMIT_BYTES):
+        piece = body[start : start + WRITE_LIMIT_BYTES]
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    if not message.get("more_body"):
+        await send({"type": "http.response.body", "body": b""})
