@@ -156,6 +156,7 @@ async def exchange_bytes(url: str, request: str) -> tuple[int, bytes, bytes]:
     ("body", "field", "part"),
     [
         (b"hello", None, "JSON"),
+        (b"", None, "no body"),
         (b"\xff", None, "JSON"),
         (b'{"input": "\\ud800"}', None, "JSON"),
         (b'{"input": "x", "deep": ' + b"[" * 200_000, None, "nested too deeply"),
