@@ -63,7 +63,7 @@ def listed(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class GatewayConfig:
-    host: str = setting("127.0.0.1", "address to listen on; 0.0.0.0 for all")
+    host: str = setting("127.0.0.1", "address to listen on; 0.0.0.0 for all of IPv4, :: for all of both kinds")
     port: int = setting(8080, "port to listen on; 0 for any free one", at_least=0, at_most=65_535)
     model_dir: Path | None = setting(None, "directory of the model to serve; unset: the tiny model")
     voices_dir: Path | None = setting(

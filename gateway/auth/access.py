@@ -28,6 +28,10 @@ class Access:
     def asks_for_keys(self) -> bool:
         return self._keyring is not None
 
+    @property
+    def lets_nobody_in(self) -> bool:
+        return self._keyring is not None and not self._keyring.keys
+
     def replace(self, keyring: Keyring) -> None:
         self._keyring = keyring
 

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, cast
 
-from voicegate.gateway.server.entrance.accepting import stop_accepting
+from voicegate.gateway.server.entrance.accepting import listen, stop_accepting
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.status import Load, Status
 
@@ -25,7 +25,7 @@ class Agent:
     async def open(self, host: str, port: int) -> int:
         """Returns the port. Raises GatewayError."""
         try:
-            self._server = await asyncio.get_running_loop().create_server(lambda: _Teller(self._status), host, port)
+            self._server = await listen(lambda: _Teller(self._status), host, port)
         except OSError as error:
             reason = error.strerror or error
             raise GatewayError(

@@ -17,7 +17,7 @@ from voicegate.gateway.auth.keyring import Key
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.conversations.conversation import new_session_id
-from voicegate.gateway.server.entrance.accepting import stop_accepting
+from voicegate.gateway.server.entrance.accepting import listen, stop_accepting
 from voicegate.gateway.server.entrance.callers import caller_of
 from voicegate.gateway.server.entrance.descriptors import SPARE_CONNECTIONS
 from voicegate.gateway.server.entrance.door import Door
@@ -85,7 +85,7 @@ class Listener:
         """Returns the stream's URL. Raises GatewayError."""
         host, port = self._config.host, self._config.port
         try:
-            self._server = await asyncio.get_running_loop().create_server(self._receive, host, port, backlog=_BACKLOG)
+            self._server = await listen(self._receive, host, port, backlog=_BACKLOG)
         except OSError as error:
             raise GatewayError(_why_not_listening(error, host, port)) from error
         bound_host, bound_port = self._server.sockets[0].getsockname()[:2]
@@ -147,8 +147,8 @@ class Listener:
 
     def _arrive(self, transport: asyncio.Transport) -> None:
         name = transport.get_extra_info("peername")
-        self._peers[transport] = _NOWHERE if name is None else parse_address(name[0])
-        oldest = self._door.arrive(transport)
+        peer = self._peers[transport] = _NOWHERE if name is None else parse_address(name[0])
+        oldest = self._door.arrive(transport, owner_of(peer).address)
         if oldest is not None:
             self._warn("too many connections without a request, the oldest is cut")
             oldest.abort()

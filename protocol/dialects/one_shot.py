@@ -135,6 +135,8 @@ class RequestViolation(ProtocolViolation):
 
 def decode(body: bytes, kind: type[T]) -> T:
     """A JSON body; unknown fields are ignored. Raises RequestViolation."""
+    if not body:
+        raise RequestViolation("the request has no body, which is to be JSON")
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:

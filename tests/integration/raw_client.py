@@ -90,6 +90,16 @@ class RawPeer:
                     received += data
         return bytes(received)
 
+    async def read_slowly(self, num_bytes: int, every_s: float) -> bytes:
+        """All that comes, so many bytes at a time."""
+        received = bytearray()
+        async with asyncio.timeout(TIMEOUT_S):
+            with contextlib.suppress(ConnectionError):
+                while data := await self._loop.sock_recv(self._raw, num_bytes):
+                    received += data
+                    await asyncio.sleep(every_s)
+        return bytes(received)
+
     def stop_sending(self) -> None:
         with contextlib.suppress(OSError):  # the server has hung up
             self._raw.shutdown(socket.SHUT_WR)

@@ -7,11 +7,28 @@ from contextlib import ExitStack, suppress
 from urllib.parse import urlsplit
 
 import pytest
+from websockets.exceptions import InvalidStatus
 
-from tests.integration.wire_client import running
+from tests.integration.wire_client import connect_to, running
 from voicegate.engine.fake.engine import FakeEngine
 
 pytestmark = pytest.mark.integration
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+async def test_all_addresses_are_those_of_ipv4_too() -> None:
+    settings = {"host": "::", "agent_host": "::", "agent_port": 0, "metrics_host": "::", "metrics_port": 0}
+    async with running(FakeEngine(), **settings, sockets_per_address=1, resume_s=0) as served:
+        gateway = served.gateway
+        await gateway.settled.wait()
+        port = urlsplit(gateway.url).port
+        for each in (port, gateway.agent_port, urlsplit(gateway.metrics_url).port):
+            for host in ("127.0.0.1", "::1"):
+                socket.create_connection((host, each)).close()
+        async with connect_to(f"ws://127.0.0.1:{port}/v1/stream"), connect_to(f"ws://[::1]:{port}/v1/stream"):
+            with pytest.raises(InvalidStatus, match="429"):
+                async with connect_to(f"ws://127.0.0.1:{port}/v1/stream"):
+                    pass
 
 
 @pytest.mark.parametrize("num_turns", range(5))

@@ -165,6 +165,20 @@ async def test_connections_that_send_nothing_leave_room_for_probes() -> None:
             assert (await client.until_done("a")).packets
 
 
+async def test_a_flood_from_one_address_cuts_its_own_and_nobody_elses_handshake() -> None:
+    async with serving(max_sockets=2) as served, contextlib.AsyncExitStack() as silent:
+        address = urlsplit(served.url)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port, local_addr=("127.0.0.2", 0))
+        writer.write(b"GET /readyz HTTP/1.1\r\n")  # over a bad line, from which the rest comes later
+        for _ in range(3 * (2 + SPARE_CONNECTIONS)):
+            await silent.enter_async_context(raw_connection(served.url))
+        writer.write(f"Host: {address.netloc}\r\n\r\n".encode())
+        async with asyncio.timeout(TIMEOUT_S):
+            assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+        writer.close()
+        await writer.wait_closed()
+
+
 @pytest.mark.parametrize("request_line", ["GET /v1/stream", "POST /v1/audio/speech"])
 async def test_who_asks_and_goes_at_once_leaves_its_place(request_line: str) -> None:
     async with serving() as served:

@@ -10,6 +10,7 @@ import pytest
 from tests.integration.http_client import RawRequest, post
 from tests.integration.raw_client import RawPeer, exchange, get, raw_connection
 from tests.integration.wire_client import TIMEOUT_S, Served, serving
+from voicegate.gateway.server.http.pages_static import static_file
 
 pytestmark = pytest.mark.integration
 
@@ -104,6 +105,17 @@ async def drip(peer: RawPeer) -> None:
         while True:
             await peer.send(b" ")
             await asyncio.sleep(0.02)
+
+
+async def test_a_file_reaches_who_takes_it_slowly() -> None:
+    """In one piece it would wait in a connection that is closed already, which has no more than the time of a stall."""
+    path = "/player/vendor/opus-decoder/opus-decoder.min.js"
+    file = static_file(path)
+    assert file is not None
+    async with serving(write_stall_s=0.5) as served, raw_connection(served.url) as peer:
+        await peer.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        answer = await peer.read_slowly(4096, every_s=0.05)
+        assert answer.endswith(b"\r\n\r\n" + file.body)
 
 
 async def test_who_leaves_in_the_middle_of_a_body_leaves_nothing() -> None:

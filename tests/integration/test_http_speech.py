@@ -9,7 +9,7 @@ import orjson
 import pytest
 from structlog.testing import capture_logs
 
-from tests.integration.http_client import PCM, RawRequest, audio_of_events, native_packets, native_pcm, post
+from tests.integration.http_client import PCM, RawRequest, audio_of_events, base_url, native_packets, native_pcm, post
 from tests.integration.raw_client import get
 from tests.integration.wire_client import TIMEOUT_S, connect_to, running, serving
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
@@ -135,6 +135,14 @@ async def test_http_1_0() -> None:
     assert (status, answer) == (200, expected)
 
 
+async def test_a_whole_url_is_asked_for_as_its_path_is() -> None:
+    expected = await native_pcm(TEXT)
+    async with serving() as served:
+        assert (await get(served.url, f"{base_url(served.url)}/v1/voices"))[0] == 200
+        status, _, answer = await post(served.url, f"{base_url(served.url)}{SPEECH}", asked())
+    assert (status, answer) == (200, expected)
+
+
 async def exchange_bytes(url: str, request: str) -> tuple[int, bytes, bytes]:
     raw = await RawRequest.raw(url, request.encode())
     head, _, body = raw.partition(b"\r\n\r\n")
@@ -148,6 +156,7 @@ async def exchange_bytes(url: str, request: str) -> tuple[int, bytes, bytes]:
     ("body", "field", "part"),
     [
         (b"hello", None, "JSON"),
+        (b"", None, "no body"),
         (b"\xff", None, "JSON"),
         (b'{"input": "\\ud800"}', None, "JSON"),
         (b'{"input": "x", "deep": ' + b"[" * 200_000, None, "nested too deeply"),

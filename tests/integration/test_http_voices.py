@@ -1,6 +1,7 @@
 """Voices and models over the wire, asked by bare requests and by vendors' packages."""
 
 import asyncio
+import tempfile
 from typing import Any
 
 import httpx
@@ -12,17 +13,19 @@ from deepgram import AsyncDeepgramClient
 from deepgram.environment import DeepgramClientEnvironment
 from elevenlabs.client import AsyncElevenLabs
 from elevenlabs.core.api_error import ApiError as ElevenLabsError
+from python_multipart.multipart import MultipartParser
 
 from tests.integration.http_client import RawRequest, base_url
 from tests.integration.raw_client import get
 from tests.integration.wire_client import Served, serving
-from voicegate.engine.interface import Overloaded, Unsupported, VoiceConflict, VoiceInfo
+from voicegate.engine.interface import EngineStopped, Overloaded, Unsupported, VoiceConflict, VoiceInfo
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.openai_speech import MODEL_NAMES
 
 pytestmark = pytest.mark.integration
 
 WAV = b"RIFF and so on"
+PART = b'--b\r\nContent-Disposition: form-data; name="name"\r\n\r\nguest\r\n--b--\r\n'
 
 
 def client_of(served: Served) -> httpx.AsyncClient:
@@ -60,8 +63,15 @@ async def test_a_voice_comes_speaks_and_goes() -> None:
     ("request_fields", "status", "part"),
     [
         ({"data": {"name": "guest"}}, 400, "no `recording`"),
+        ({"content": b"x", "headers": {"Content-Type": "text/plain"}}, 400, "no `recording`"),
+        ({"content": b"x"}, 400, "no `recording`"),
         ({"content": b"x", "headers": {"Content-Type": "multipart/form-data"}}, 400, "boundary"),
         ({"content": b"x", "headers": {"Content-Type": "multipart/form-data; boundary=b"}}, 400, ""),
+        (
+            {"content": PART, "headers": {"Content-Type": "multipart/form-data; boundary=b; charset=undefined"}},
+            400,
+            "charset",
+        ),
         (form(name="no spaces"), 422, "cannot be a voice's name"),
         (form(name="../up"), 422, "cannot be a voice's name"),
         (form(b"not sound"), 422, "no sound file"),
@@ -104,6 +114,26 @@ async def test_an_upload_that_breaks_off_is_no_fault_of_ours(caplog: pytest.LogC
         while '"sockets":0' not in (await get(url, "/v1/capacity"))[2]:
             pass
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+async def test_a_long_recording_needs_no_room_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere/to/write")
+    async with serving(enrolment=True) as served, client_of(served) as http:
+        assert (await http.post("/v1/voices", **form(WAV + bytes(4 * 1024 * 1024)))).status_code == 201
+
+
+async def test_a_long_recording_is_read_in_turn_with_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, sizes = MultipartParser.write, []
+
+    def note(parser: MultipartParser, data: bytes) -> int:
+        sizes.append(len(data))
+        return read(parser, data)
+
+    monkeypatch.setattr(MultipartParser, "write", note)
+    async with serving(enrolment=True) as served, client_of(served) as http:
+        recording = WAV + bytes(1024 * 1024)
+        assert (await http.post("/v1/voices", **form(recording))).status_code == 201
+    assert max(sizes) <= 64 * 1024 < len(recording) < sum(sizes)
 
 
 async def test_there_are_so_many() -> None:
@@ -233,6 +263,16 @@ async def test_an_engine_that_is_full_for_now_says_when_to_come_again(monkeypatc
         assert response.json()["error"]["code"] == "overloaded"
 
 
+async def test_an_engine_that_does_not_run_says_when_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(_: str) -> None:
+        raise EngineStopped("the engine has not been started")
+
+    async with serving(enrolment=True) as served, client_of(served) as http:
+        monkeypatch.setattr(served.engine, "remove_voice", refuse)
+        response = await http.delete("/v1/voices/drone")
+        assert (response.status_code, response.headers.get("Retry-After")) == (503, "1")
+
+
 async def test_elevenlabs_voices() -> None:
     async with serving(enrolment=True) as served:
         client = AsyncElevenLabs(api_key="none", base_url=base_url(served.url))
@@ -295,3 +335,15 @@ async def test_openai_models() -> None:
         assert (await client.models.retrieve("tts-1")).id == "tts-1"
         with pytest.raises(openai.NotFoundError):
             await client.models.retrieve("none")
+
+
+async def test_openai_errors_where_there_is_nothing() -> None:
+    async with serving() as served, openai.AsyncOpenAI(api_key="x", base_url=f"{base_url(served.url)}/v1") as client:
+        for asking in (
+            client.audio.transcriptions.create(model="whisper-1", file=("a.wav", WAV)),
+            client.chat.completions.create(model="gpt-4o", messages=[]),
+        ):
+            with pytest.raises(openai.NotFoundError) as caught:
+                await asking
+            assert caught.value.code == "unsupported"
+            assert "nothing here" in str(caught.value)

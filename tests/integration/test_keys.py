@@ -506,6 +506,18 @@ async def test_an_open_port_without_keys_is_loud(key_file: Path) -> None:
         assert [line["log_level"] for line in said] == ["warning"] * is_loud
 
 
+async def test_a_start_without_a_single_key_is_told_of(tmp_path: Path) -> None:
+    """As a reload is."""
+    (tmp_path / "keys").write_text("# none yet\n")
+    with structlog.testing.capture_logs() as lines:
+        async with running(FakeEngine(), api_keys_file=tmp_path / "keys"):
+            pass
+        async with running(FakeEngine(), api_keys_file=tmp_path / "keys", api_key=SECRET):
+            pass
+    said = [line for line in lines if "nobody is let in" in line["event"]]
+    assert [line["file"] for line in said] == [str(tmp_path / "keys")]
+
+
 # --- the Python client --------------------------------------------------------------------------------------
 
 

@@ -1,9 +1,13 @@
 """What Prometheus is told of a server that people have used, over a real socket."""
 
 import asyncio
+import socket
+import struct
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -180,6 +184,34 @@ async def test_a_rebound_page_reads_none() -> None:
         caught.value.close()
         assert caught.value.code == 403
         assert "ready" in await asyncio.to_thread(fetch, served.gateway.metrics_url, {"Host": "localhost:9090"})
+
+
+async def test_who_hangs_up_or_says_nothing_is_not_told_of_past_the_log(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("voicegate.gateway.server.metrics.exporter._Handler.timeout", 0.05)
+    async with running(FakeEngine(), metrics_port=0) as served:
+        await served.gateway.settled.wait()
+        address = urlsplit(served.gateway.metrics_url)
+        with socket.create_connection((address.hostname, address.port), TIMEOUT_S) as silent:
+            assert await asyncio.to_thread(silent.recv, 1) == b"", "it has had its time"
+        with socket.create_connection((address.hostname, address.port), TIMEOUT_S) as resetting:
+            resetting.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await scrape(served)
+        for thread in threading.enumerate():
+            if "process_request_thread" in thread.name:
+                await asyncio.to_thread(thread.join)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+async def test_a_start_asks_no_name_server_for_this_machines_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(name: str = "") -> str:
+        raise AssertionError("it may take as long as it likes")
+
+    monkeypatch.setattr(socket, "getfqdn", ask)
+    async with running(FakeEngine(), metrics_port=0, metrics_host="0.0.0.0") as served:
+        await served.gateway.settled.wait()
+        assert (await scrape(served))("ready") == 1
 
 
 async def test_where_none_is_asked_for_no_port_is_open() -> None:

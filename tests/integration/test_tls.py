@@ -7,6 +7,7 @@ import inspect
 import signal
 import socket
 import ssl
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.config_fields import ConfigError
 from voicegate.gateway.server.entrance import tls
 from voicegate.gateway.server.errors import GatewayError
+from voicegate.gateway.server.http.pages_static import static_file
 from voicegate.gateway.server.server import Gateway
 from voicegate.gateway.session.quota import Holding
 from voicegate.protocol import messages as wire
@@ -236,6 +238,33 @@ async def test_who_reads_nothing_is_closed_inside_tls_too(authority: Authority) 
 
 
 # --- handshakes -------------------------------------------------------------------------------------------
+
+
+@on_both_loops
+async def test_a_file_reaches_who_takes_it_slowly(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that is in TLS when the answer ends has to be gone in the time of a goodbye."""
+    monkeypatch.setattr(tls, "_SHUTDOWN_TIMEOUT_S", 0.5)
+    path = "/player/vendor/opus-decoder/opus-decoder.min.js"
+    file = static_file(path)
+    assert file is not None
+
+    def take_slowly(address: tuple[str, int]) -> bytes:
+        received = bytearray()
+        with socket.socket() as raw:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            raw.settimeout(TIMEOUT_S)
+            raw.connect(address)
+            with authority.context.wrap_socket(raw, server_hostname="localhost") as secured:
+                secured.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+                while data := secured.recv(4096):
+                    received += data
+                    time.sleep(0.05)
+        return bytes(received)
+
+    async with serving(**authority.settings) as served:
+        address = urlsplit(served.url)
+        answer = await asyncio.to_thread(take_slowly, (address.hostname or "", address.port or 0))
+        assert answer.endswith(b"\r\n\r\n" + file.body)
 
 
 @on_both_loops

@@ -1,8 +1,26 @@
-"""How a listener ends without leaving behind what it had just accepted. It must not know what it listens for."""
+"""How a listener begins, and ends without leaving behind what it had just accepted.
+
+It must not know what it listens for.
+"""
 
 import asyncio
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Final
+
+_EVERYWHERE: Final = "::"
+_BACKLOG: Final = 100  # asyncio's own
+
+
+async def listen(
+    new_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, backlog: int = _BACKLOG
+) -> asyncio.Server:
+    """At `::` by IPv4 too, as other servers on Linux do; asyncio would take IPv6 alone. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    if host != _EVERYWHERE or not socket.has_dualstack_ipv6():
+        return await loop.create_server(new_protocol, host, port, backlog=backlog)
+    listening = socket.create_server((host, port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return await loop.create_server(new_protocol, sock=listening, backlog=backlog)
 
 
 async def stop_accepting(listening: Iterable[socket.socket]) -> None:

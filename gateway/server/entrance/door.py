@@ -1,7 +1,8 @@
 """Who is connected, from the first byte on: counts connections, handshakes and sockets. Pure.
 
 Connections that have not become sockets have few places, which are for probes and handshakes. When these run out the
-oldest goes: a probe is answered within milliseconds, so what is old is what sends nothing.
+oldest goes of the address that has most of them: a probe is answered within milliseconds, so what is old is what sends
+nothing, and a flood from one address is over its own.
 """
 
 from collections.abc import Hashable
@@ -16,7 +17,8 @@ class Door(Generic[T]):
     def __init__(self, quotas: Quotas, *, num_spare: int) -> None:
         self._quotas = quotas
         self._num_spare = num_spare
-        self._arriving: dict[T, None] = {}  # oldest first
+        self._arriving: dict[T, str] = {}  # each one's address
+        self._by_address: dict[str, dict[T, None]] = {}  # the same, each address' oldest first
         self._owners: dict[T, Owner] = {}  # of those that are sockets, or become one
 
     @property
@@ -28,13 +30,15 @@ class Door(Generic[T]):
         """All of them, sockets or not."""
         return [*self._arriving, *self._owners]
 
-    def arrive(self, connection: T) -> T | None:
+    def arrive(self, connection: T, address: str = "") -> T | None:
         """A new connection. Returns who is to be cut for it, and is forgotten here."""
-        self._arriving[connection] = None
+        self._arriving[connection] = address
+        self._by_address.setdefault(address, {})[connection] = None
         if len(self._arriving) + len(self._owners) <= self._quotas.limits.sockets + self._num_spare:
             return None
-        oldest = next(iter(self._arriving))
-        del self._arriving[oldest]
+        most = max(self._by_address.values(), key=len)
+        oldest = next(iter(most))
+        self._forget(oldest)
         return oldest
 
     def admit(self, connection: T, owner: Owner) -> Excess | None:
@@ -43,12 +47,22 @@ class Door(Generic[T]):
             return None
         excess = self._quotas.take(owner, Holding.SOCKET)
         if excess is None:
-            del self._arriving[connection]
+            self._forget(connection)
             self._owners[connection] = owner
         return excess
 
     def leave(self, connection: T) -> None:
-        self._arriving.pop(connection, None)
+        self._forget(connection)
         owner = self._owners.pop(connection, None)
         if owner is not None:
             self._quotas.give_back(owner, Holding.SOCKET)
+
+    def _forget(self, connection: T) -> None:
+        """As one that arrives, if it is one."""
+        address = self._arriving.pop(connection, None)
+        if address is None:
+            return
+        same = self._by_address[address]
+        del same[connection]
+        if not same:
+            del self._by_address[address]

@@ -4,6 +4,7 @@ Every request has a connection of its own, so whoever has it keeps it. It must n
 """
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -21,6 +22,7 @@ MAX_HEAD_BYTES: Final = 16 * 1024
 _MAX_HEAD_LINES: Final = 130  # the last one, which is blank, included: the WebSocket library's limit
 _TOO_LARGE: Final = f"the head of a request has at most {MAX_HEAD_BYTES} bytes and {_MAX_HEAD_LINES} lines"
 NO_REQUEST: Final = "this is no request in HTTP/1.1"
+_WHOLE_URL: Final = re.compile(rb"([A-Za-z]+ )https?://[^/?#\s]+(/?)", re.IGNORECASE)
 _HEAD_ENDS: Final = (b"\r\n\r\n", b"\n\n", b"\n\r\n")
 
 
@@ -69,7 +71,7 @@ class Reception(asyncio.Protocol):
         elif num_lines > _MAX_HEAD_LINES:
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _TOO_LARGE)
         else:
-            self._hand_over(bytes(self._head))
+            self._hand_over(in_origin_form(bytes(self._head)))
 
     def _refuse(self, status: HTTPStatus, line: str) -> None:
         self._transport.write(plain_answer(status, line))
@@ -87,6 +89,12 @@ def _num_lines(head: bytearray) -> int | None:
     """None: it has no end, as far as it may be long."""
     stops = [start + len(end) for end in _HEAD_ENDS if (start := head.find(end, 0, MAX_HEAD_BYTES)) >= 0]
     return head.count(b"\n", 0, min(stops)) if stops else None
+
+
+def in_origin_form(head: bytes) -> bytes:
+    """A request may ask for a whole URL, as through a proxy (RFC 9112 section 3.2.2): for its path, then."""
+    asked = _WHOLE_URL.match(head)
+    return head if asked is None else asked[1] + b"/" + head[asked.end() :]
 
 
 def asked_in(head: bytes) -> Asked | None:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from voicegate.gateway.server.http.gatekeeper import Gatekeeper, methods_at
+from voicegate.gateway.server.http.gatekeeper import OPEN_PATHS, Gatekeeper, methods_at
 from voicegate.gateway.server.http.lists import Lists
 from voicegate.gateway.server.http.openapi import document
 from voicegate.gateway.server.http.pages import KNOWN, Pages, json, missing, no_handshake, text
@@ -21,7 +21,7 @@ from voicegate.protocol.dialects.catalogue import has_dialect
 
 
 def build_app(stage: Stage) -> ASGIApp:
-    body = document()
+    body = document(asks_for_keys=stage.access.asks_for_keys, open_paths=OPEN_PATHS)
 
     async def show_document(_request: Request) -> Response:
         return json(body)

@@ -23,13 +23,14 @@ from voicegate.gateway.server.http.pages import json, text
 from voicegate.gateway.server.http.vendors import UNAUTHORIZED_HEADERS, naming_headers, unauthorized_body
 from voicegate.gateway.server.http.visitor import note_key
 from voicegate.gateway.server.metrics.meters import Meters
+from voicegate.gateway.server.peer_watch import WRITE_LIMIT_BYTES
 from voicegate.gateway.server.seldom import SeldomLog
 
 _READING: Final = ("GET", "HEAD")
 # Asked for by whatever name balancers know; a page at a name of an attacker's learns nothing from them.
 _PROBES: Final = ("/healthz", "/readyz")
 # Who asks for these needs no key: probes have none, and the page is where a person puts theirs.
-_OPEN_PATHS: Final = frozenset({"/", *_PROBES, "/openapi.json", *pages_static.paths()})
+OPEN_PATHS: Final = frozenset({"/", *_PROBES, "/openapi.json", *pages_static.paths()})
 _SHOWN_CHARS: Final = 80
 
 log = get_logger(__name__)
@@ -65,7 +66,7 @@ class Gatekeeper:
                 ours.update({"Date": formatdate(usegmt=True), "Server": SERVER, "Connection": "close"})
                 for name, value in self._sites.cors_headers(origins, hosts).items():
                     ours.add_vary_header(value) if name == "Vary" else ours.update({name: value})
-            await send(message)
+            await _send_piece_by_piece(send, message)
 
         answer = self._answer(scope, headers, origins, hosts)
         with suppress(ClientDisconnect):  # in mid-body: nobody waits for an answer
@@ -86,7 +87,7 @@ class Gatekeeper:
 
     def _unauthorized(self, scope: Scope, headers: Headers) -> Response | None:
         path = scope["path"]
-        if path in _OPEN_PATHS:
+        if path in OPEN_PATHS:
             return None
         caller = caller_of(headers.getlist, f"?{scope['query_string'].decode('latin-1')}")
         try:
@@ -111,3 +112,19 @@ class Gatekeeper:
             # Nothing here lives in a header that a listed site should not be able to send.
             answer.headers["Access-Control-Allow-Headers"] = asked
         return answer
+
+
+async def _send_piece_by_piece(send: Send, message: Message) -> None:
+    """So that little is left to send when the answer ends, from where on the connection has little time for it.
+
+    What is given to TLS at once is ahead of all that it waits for.
+    """
+    body = message.get("body", b"")
+    if not body:
+        await send(message)
+        return
+    for start in range(0, len(body), WRITE_LIMIT_BYTES):
+        piece = body[start : start + WRITE_LIMIT_BYTES]
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    if not message.get("more_body"):
+        await send({"type": "http.response.body", "body": b""})

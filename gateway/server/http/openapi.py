@@ -202,7 +202,25 @@ def _tokens(seconds_field: str | None = "seconds", **of_answer: Node) -> Node:
     }
 
 
-def document() -> Node:
+# Where a client may put its key or token, of which one does; docs/protocol.md has them all.
+_KEY_PLACES: Final[Node] = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "a key, or a token of POST /v1/tokens"},
+    "X-API-Key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    "xi-api-key": {"type": "apiKey", "in": "header", "name": "xi-api-key"},
+    "access_token": {"type": "apiKey", "in": "query", "name": "access_token"},
+}
+
+
+def _secured(paths: Node, open_paths: frozenset[str]) -> Node:
+    """What is said of keys by a server that asks for them."""
+    for path in open_paths.intersection(paths):
+        for operation in paths[path].values():
+            operation["security"] = []
+    return {"components": {"securitySchemes": _KEY_PLACES}, "security": [{place: []} for place in _KEY_PLACES]}
+
+
+def document(*, asks_for_keys: bool = False, open_paths: frozenset[str] = frozenset()) -> Node:
+    """`open_paths`: where no key is asked for."""
     text, elevenlabs = "text/plain", _ELEVENLABS_PARAMETERS
     name = (_path_parameter("name"),)
     paths: Node = {
@@ -263,4 +281,5 @@ def document() -> Node:
         },
         "/tts/sse": {"post": _speech("The same in events, raw audio in base64", _CARTESIA_BODY, "text/event-stream")},
     }
-    return {"openapi": "3.1.0", "info": {"title": "voicegate", "version": __version__}, "paths": paths}
+    keys = _secured(paths, open_paths) if asks_for_keys else {}
+    return {"openapi": "3.1.0", "info": {"title": "voicegate", "version": __version__}, "paths": paths, **keys}

@@ -1,6 +1,6 @@
 """What GET answers: probes, capacity, voices, and the browser client's files."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -101,12 +101,16 @@ async def _static(request: Request) -> Response:
 
 
 def _file(file: StaticFile, request: Request) -> Response:
-    named = (etag.strip() for value in request.headers.getlist("If-None-Match") for etag in value.split(","))
-    is_known = any(etag == "*" or etag.removeprefix("W/") == file.etag for etag in named)
     headers = {**pages_static.HEADERS, "ETag": file.etag, "Vary": "Accept"}
-    if is_known:
+    if _names(request.headers.getlist("If-None-Match"), file.etag):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     return Response(file.body, headers={**headers, "Content-Type": file.content_type})
+
+
+def _names(if_none_match: Iterable[str], etag: str) -> bool:
+    """Weak ones too, which a proxy that compresses makes of ours."""
+    tags = (tag.strip() for value in if_none_match for tag in value.split(","))
+    return any(tag.removeprefix("W/") in (etag, "*") for tag in tags)
 
 
 # --- answers ----------------------------------------------------------------------------------------------

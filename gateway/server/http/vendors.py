@@ -65,6 +65,8 @@ def vendor_by_headers(headers: Mapping[str, str]) -> type[Vendor] | None:
         return ElevenLabsSpeech
     if "cartesia-version" in headers:
         return CartesiaSpeech
+    if "x-stainless-lang" in headers:  # of packages that are made as OpenAI's is, of which Cartesia's is the other here
+        return OpenAiSpeech
     return DeepgramSpeak if headers.get("authorization", "").lower().startswith("token ") else None
 
 

@@ -4,8 +4,10 @@ Who reaches it needs no key, so it listens where operators say (ADR 0032).
 """
 
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterable
+from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
@@ -13,6 +15,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, disable_creat
 from prometheus_client.exposition import ThreadingWSGIServer
 
 from voicegate.engine.interface import EngineStats
+from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.entrance.sites import Sites, is_loopback
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.metrics.meters import Meters
@@ -27,6 +30,8 @@ _TIMEOUT_S: Final = 10.0
 # Between two looks at whether to end. Lower wakes it more often for nothing.
 _END_POLL_S: Final = 0.1
 
+log = get_logger(__name__)
+
 
 class _Handler(WSGIRequestHandler):
     timeout = _TIMEOUT_S
@@ -37,6 +42,17 @@ class _Handler(WSGIRequestHandler):
 
 class _Server(ThreadingWSGIServer):
     address_family = socket.AF_INET
+
+    def server_bind(self) -> None:
+        """HTTPServer's own asks the name servers what this machine is called, and a start would wait for them."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """socketserver's own writes a traceback to stderr, past the log, for everybody who hangs up or says nothing."""
+        if not isinstance(sys.exception(), OSError):
+            log.exception("a request for metrics failed")
 
 
 class _ServerOfV6(_Server):

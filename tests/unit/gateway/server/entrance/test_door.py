@@ -56,6 +56,17 @@ def test_who_connects_and_says_nothing_goes_first() -> None:
     assert door.arrive("f") == "c"
 
 
+def test_who_comes_in_great_numbers_makes_room_first() -> None:
+    door = new_door(sockets=1, num_spare=3)
+    assert door.arrive("slow", "ann") is None
+    assert [door.arrive(f"flood {number}", "eve") for number in range(4)] == [None, None, None, "flood 0"]
+    assert door.arrive("other", "ben") == "flood 1"
+    assert door.arrive("flood 4", "eve") == "flood 2"
+    assert door.admit("slow", ANN) is None
+    door.leave("other")
+    assert set(door.connections) == {"slow", "flood 3", "flood 4"}
+
+
 def test_sockets_are_never_cut_for_others() -> None:
     door = new_door(sockets=1, num_spare=1)
     door.arrive("socket")

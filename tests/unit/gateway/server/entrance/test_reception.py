@@ -90,6 +90,29 @@ async def test_bare_line_feeds_end_a_head_too() -> None:
     assert desk.received is not None
 
 
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        ("http://gate.example:8080/v1/stream?a=b", "/v1/stream?a=b"),
+        ("HTTPS://[::1]/v1/stream", "/v1/stream"),
+        ("http://gate.example", "/"),
+        ("http://gate.example?a=b", "/?a=b"),
+        ("/http://gate.example/", "/http://gate.example/"),
+        ("http:///v1/stream", "http:///v1/stream"),
+        ("ftp://gate.example/", "ftp://gate.example/"),
+        ("*", "*"),
+    ],
+)
+async def test_who_asks_for_a_whole_url_asks_for_its_path(target: str, path: str) -> None:
+    desk = Desk()
+    head = "GET {} HTTP/1.1\r\nHost: gate.example:8080\r\nUpgrade: websocket\r\n\r\n"
+    desk.receive(head.format(target).encode())
+    assert desk.received == head.format(path).encode()
+    (asked,) = desk.asked
+    assert asked is not None
+    assert asked.request.path == path
+
+
 async def test_a_head_has_its_length() -> None:
     for head in (b"X: " + b"x" * MAX_HEAD_BYTES + b"\r\n", b"X:\r\n" * 129):
         desk = Desk()
