@@ -110,7 +110,7 @@ def figures(records: Sequence[Record], *, window_s: tuple[float, float]) -> dict
         "outcomes": {each.value: sum(r.outcome is each for r in begun) for each in Outcome},
         "slow_readers": {each.value: sum(r.outcome is each for r in begun if r.is_slow) for each in Outcome},
         "messages": sorted({r.message for r in begun if r.message})[:_NUM_MESSAGES],
-        "send_lag_ms": summary([record.lag_s * 1000 for record in begun]),
+        "send_lag_ms": summary([record.lag_s * 1000 for record in prompt]),
     }
 
 
