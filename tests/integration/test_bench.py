@@ -82,6 +82,7 @@ async def test_a_mixed_load_has_interrupted_and_slow_listeners() -> None:
     async with running_gateway(GatewayConfig(), FakeEngine(Script(real_time_factor=0.9))) as url:
         row = await bench(url, told, settings).measure(parse("mixed:45"))
     assert row["clients"]["num_processes"] == 2
+    assert len({(record.visit, record.turn) for record in told.records}) == len(told.records), "of both processes"
     assert {Outcome.DONE, Outcome.CANCELLED} <= {record.outcome for record in told.records}
     assert row["outcomes"]["failed"] == row["outcomes"]["refused"] == 0, row["messages"]
     assert any(record.turn == 1 for record in told.records)  # who has interrupted goes on at once
