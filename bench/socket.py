@@ -105,12 +105,14 @@ class Measured:
             "environment": environment.describe(),
             "serve": options.serve,
             "start_s": round(start_s, 1),
-            "mode": options.mode,
             "scenarios": {},
         }
         self._records: dict[str, Sequence[Record]] = {}
         self._json: Path | None = options.json
         self._html: Path | None = options.html
+
+    def begin(self, voices: Sequence[str], settings: Settings) -> None:
+        self.report |= settings.conditions() | {"flattery": flattery(voices)}
 
     def add(self, scenario: Scenario, row: Mapping[str, Any] | None) -> None:
         """None: it was left out."""
@@ -128,7 +130,6 @@ class Measured:
 async def measure(options: argparse.Namespace, url: str, pid: int, measured: Measured) -> None:
     """Scenario after scenario; one that fails, or that the budget has no room for, is told and left out."""
     voices = _voices(url)
-    measured.report |= {"voices": voices, "flattery": flattery(voices)}
     settings = Settings(
         voices=voices,
         mode=options.mode,
@@ -136,6 +137,7 @@ async def measure(options: argparse.Namespace, url: str, pid: int, measured: Mea
         num_alone=options.num_alone,
         seed=options.seed,
     )
+    measured.begin(voices, settings)
     bench = Bench(Target(url), settings, server_pid=pid, on_records=measured.keep)
     end_s = time.monotonic() + options.budget_s
     print(table.heading(), flush=True)

@@ -55,7 +55,7 @@ async def run(
     results = Results(directory, environment.describe())
     asked = {"url": target.url, "dialect": target.dialect, "codec": target.codec}
     results.report |= {"target": asked | await describe(target)}
-    results.report |= {"mode": settings.mode, "voices": list(settings.voices), "seed": settings.seed}
+    results.report |= settings.conditions()
     bench = Bench(
         target,
         settings,

@@ -52,6 +52,11 @@ async def test_a_table_and_three_files(url: str, tmp_path: Path, capsys: pytest.
         "server": f"voicegate/{__version__}",
         "model": "fake",
     }
+    conditions = {"mode": "auto", "voices": [None], "seed": 0, "duration_s": 0.3, "num_alone": 2}
+    assert conditions.items() <= saved.items(), "what it takes to have the same load again"
+    assert len(saved["texts_sha256"]) == 64
+    assert saved["scenarios"]["alone:whole"]["seconds_per_letter"] == 0.06
+    assert saved["scenarios"]["closed:2:whole"]["seconds_per_letter"] != 0.06, "it was heard by then"
     events = (tmp_path / "out" / "events.jsonl").read_text().splitlines()
     assert len(events) >= 4
     assert "<svg" in (tmp_path / "out" / "report.html").read_text()
