@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -49,6 +49,10 @@ SCENARIOS: Final = (
 # half a line.
 SWEEP: Final = tuple(
     f"live:{num}:{writer}" for num in (400, 128, 16, 256, 64, 320, 32, 192, 8) for writer in ("whole", "20")
+)
+ALONE_FLATTERY: Final = (
+    "a stream alone speaks again 0.05 to 0.15 s behind its last turn, so that nothing has gone to sleep, whole texts are "
+    "of a second or two, and it listens for 0.6 s, so that later gaps do not show"
 )
 _START_LIMIT_S: Final = 150.0
 _STOP_LIMIT_S: Final = 20.0
@@ -86,7 +90,7 @@ def _announced_url(process: "subprocess.Popen[str]", log: Path) -> str:
     raise RuntimeError(f"the server did not start (status {process.wait()}):\n{log.read_text()[-2000:]}")
 
 
-def flattery(voices: Sequence[str]) -> list[str]:
+def flattery(voices: Sequence[str], scenarios: Iterable[Scenario]) -> list[str]:
     """Where the figures were given more than a gateway in service is."""
     phrases = ["clients and server share one machine: the loopback is their network, its cores are both's"]
     phrases.append("connections are open before they are used, as agents' are")
@@ -94,6 +98,8 @@ def flattery(voices: Sequence[str]) -> list[str]:
         phrases.append("generated weights: speech ends with its text, and a text always takes the same time")
     if len(voices) == 1:
         phrases.append("all speak with one voice")
+    if any(scenario.kind is Kind.ALONE for scenario in scenarios):
+        phrases.append(ALONE_FLATTERY)
     return phrases
 
 
@@ -111,8 +117,8 @@ class Measured:
         self._json: Path | None = options.json
         self._html: Path | None = options.html
 
-    def begin(self, voices: Sequence[str], settings: Settings) -> None:
-        self.report |= settings.conditions() | {"flattery": flattery(voices)}
+    def begin(self, voices: Sequence[str], settings: Settings, scenarios: Iterable[Scenario]) -> None:
+        self.report |= settings.conditions() | {"flattery": flattery(voices, scenarios)}
 
     def add(self, scenario: Scenario, row: Mapping[str, Any] | None) -> None:
         """None: it was left out."""
@@ -137,7 +143,7 @@ async def measure(options: argparse.Namespace, url: str, pid: int, measured: Mea
         num_alone=options.num_alone,
         seed=options.seed,
     )
-    measured.begin(voices, settings)
+    measured.begin(voices, settings, options.scenarios)
     bench = Bench(Target(url), settings, server_pid=pid, on_records=measured.keep)
     end_s = time.monotonic() + options.budget_s
     print(table.heading(), flush=True)

@@ -18,6 +18,7 @@ from voicegate.bench.engine.flattery import flattery
 from voicegate.bench.engine.report import best_throughput, most_sustained
 from voicegate.bench.engine.texts import Lengths
 from voicegate.bench.environment import REPOSITORY
+from voicegate.bench.socket import ALONE_FLATTERY
 from voicegate.clients.bench import html_report
 from voicegate.clients.bench.judge import PREBUFFER_MS
 from voicegate.clients.bench.scenario import Kind, parse
@@ -111,7 +112,12 @@ def socket_tables(runs: Sequence[dict[str, Any]]) -> list[str]:
     lines = []
     for index, run in enumerate(runs):
         lines += _socket_table(run, "Again, t" if index else "T", docs="docs/")
-    return [*lines, f"What flatters these figures: {'; '.join(runs[0]['flattery'])}."] if runs else []
+    if not runs:
+        return []
+    phrases = list(runs[0]["flattery"])
+    if ALONE_FLATTERY not in phrases and any(parse(name).kind is Kind.ALONE for name in runs[0]["scenarios"]):
+        phrases.append(ALONE_FLATTERY)  # files from before 2026-11-28 do not say it
+    return [*lines, f"What flatters these figures: {'; '.join(phrases)}."]
 
 
 def scale_table(run: dict[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.clients.bench.test_judge import RECORD
-from voicegate.bench.socket import Measured
+from voicegate.bench.socket import ALONE_FLATTERY, Measured, flattery
 from voicegate.clients.bench.judge import figures
 from voicegate.clients.bench.scenario import parse
 from voicegate.clients.bench.schedule import Settings
@@ -19,10 +19,16 @@ def test_a_result_says_what_it_takes_to_have_the_load_again(tmp_path: Path) -> N
     path = tmp_path / "socket.json"
     options = argparse.Namespace(serve=[], json=path, html=None)
     measured = Measured(options, start_s=1.0)
-    measured.begin(["anna", "bob"], Settings(voices=("anna", "bob"), mode="clause", duration_s=5.0, num_alone=40, seed=7))
+    settings = Settings(voices=("anna", "bob"), mode="clause", duration_s=5.0, num_alone=40, seed=7)
+    measured.begin(["anna", "bob"], settings, [parse("mixed:4")])
     measured.add(parse("mixed:4"), figures([RECORD], window_s=(5.0, 20.0)))
     saved = json.loads(path.read_text())
     conditions = {"mode": "clause", "voices": ["anna", "bob"], "seed": 7, "duration_s": 5.0, "num_alone": 40}
     assert conditions.items() <= saved.items()
     assert len(saved["texts_sha256"]) == 64
     assert saved["flattery"]
+
+
+def test_what_flatters_a_stream_alone_is_said_where_there_is_one() -> None:
+    assert ALONE_FLATTERY in flattery(["anna"], [parse("mixed:4"), parse("alone:20")])
+    assert ALONE_FLATTERY not in flattery(["anna"], [parse("mixed:4")])

@@ -8,7 +8,7 @@ from tests.unit.bench.engine.test_report import GOOD, PLAIN_RUN, outcome, scenar
 from tests.unit.clients.bench.test_judge import RECORD, altered
 from voicegate.bench.engine.report import outcome_report
 from voicegate.bench.environment import REPOSITORY
-from voicegate.bench.socket import SWEEP
+from voicegate.bench.socket import ALONE_FLATTERY, SWEEP
 from voicegate.bench.table import pages, picture, replace_section, results, sections
 from voicegate.clients.bench.judge import figures
 
@@ -148,6 +148,8 @@ def test_the_headline_is_what_a_user_feels_and_the_picture_shows_it_against_the_
     real = sections(gpu(), cpu(), QUALITY, [run | {"voices": ["anna"]}])["headline"][0]
     assert real.endswith("through sockets as shipped, on one NVIDIA H200."), "real weights are not called generated"
     alone = next(line for line in sections(gpu(), cpu(), QUALITY, [run])["felt"] if line.startswith("| alone:whole"))
+    (flattered,) = (line for line in sections(gpu(), cpu(), QUALITY, [run])["felt"] if line.startswith("What flatters"))
+    assert ALONE_FLATTERY in flattered
     assert alone.startswith("| alone:whole | 1 | 1 | 100 / 100"), "one stream is one, however soon its next turn begins"
     late = {**row, "c100": 0.99}
     again = run | {"scenarios": {"live:400:whole": late, "live:64:whole": row | {"live": 64.4}}}
