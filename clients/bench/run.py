@@ -64,14 +64,22 @@ async def run(
         on_records=lambda scenario, start_s, records: results.add_records(str(scenario), start_s, records),
     )
     progress.line(table.heading())
+    path = directory / html_report.FILE
+
+    def save() -> None:
+        results.save()
+        path.write_text(html_report.page(results.report, results.records), encoding="utf-8")
+
     try:
         rows = [await _measure(bench, scenario, results, progress) for scenario in scenarios]
         if ramp is not None:
             await _climb(bench, ramp, results, progress)
-    finally:
-        results.save()
-        path = directory / html_report.FILE
-        path.write_text(html_report.page(results.report, results.records), encoding="utf-8")
+    except BaseException:  # an interrupt, too
+        if results.report["scenarios"]:
+            save()
+            progress.line(f"what was measured by then is in {path}")
+        raise
+    save()
     if rows and not any(row["first_audio_ms"] for row in rows):
         raise BenchFailed(f"no turn was heard; {path} has what came of each")
     return path

@@ -69,6 +69,36 @@ async def test_where_no_turn_is_heard_it_fails(url: str, tmp_path: Path, capsys:
     assert json.loads((tmp_path / "bench.json").read_text())["scenarios"]["alone:whole"]["first_audio_ms"] is None
 
 
+async def test_a_run_that_measures_nothing_leaves_what_stood_there(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--scenarios", "closed:1", "--duration-s", "0.2", "-o", str(tmp_path))
+    assert await command(url, *options) == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert before["events.jsonl"]
+    capsys.readouterr()
+    assert await command("ws://127.0.0.1:9", *options) == 1
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert "what was measured" not in capsys.readouterr().out
+    assert await command(url, *options) == 0
+    again = (tmp_path / "events.jsonl").read_bytes()
+    assert again
+    assert again != before["events.jsonl"]
+    assert not again.startswith(before["events.jsonl"]), "of one run"
+
+
+async def test_what_was_measured_before_a_server_went_is_kept_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running_gateway(GatewayConfig(max_sockets=2), FakeEngine()) as url:
+        options = ("--duration-s", "0.2", "-o", str(tmp_path))
+        assert await command(url, "--scenarios", "closed:1", "closed:9", *options) == 1
+    out, err = capsys.readouterr()
+    assert f"what was measured by then is in {tmp_path / 'report.html'}" in out
+    assert "all sockets are taken" in err.splitlines()[-1]
+    assert list(json.loads((tmp_path / "bench.json").read_text())["scenarios"]) == ["closed:1:whole"]
+
+
 async def test_a_ramp_ends_where_the_server_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with running_gateway(GatewayConfig(max_contexts=2, waiting_contexts=0), FakeEngine()) as url:
         ramp = ("--max-streams", "8", "--ramp", "closed", "--duration-s", "0.3", "--first-audio-ms", "5000")
