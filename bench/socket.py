@@ -12,6 +12,7 @@ import json
 import math
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -79,14 +80,21 @@ def serving(model: Path, flags: Sequence[str], log: Path) -> Iterator[tuple[str,
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
 
 
 def _announced_url(process: "subprocess.Popen[str]", log: Path) -> str:
     """From `voicegate is ready: URL, model ...`."""
     assert process.stdout is not None
-    for line in process.stdout:
-        if "is ready: " in line:
-            return line.partition("is ready: ")[2].partition(",")[0]
+    limit = threading.Timer(_START_LIMIT_S, process.kill)  # which ends its output
+    limit.start()
+    try:
+        for line in process.stdout:
+            if "is ready: " in line:
+                return line.partition("is ready: ")[2].partition(",")[0]
+    finally:
+        limit.cancel()
     raise RuntimeError(f"the server did not start (status {process.wait()}):\n{log.read_text()[-2000:]}")
 
 
