@@ -179,6 +179,10 @@ def test_several_gpus_stand_beside_one() -> None:
     row = figures([RECORD], window_s=(5.0, 20.0))
     rows = [{"gpus": 1, "streams": 300, "loaded": row}, {"gpus": 2, "streams": 800, "loaded": None}]
     lines = sections(gpu(), cpu(), QUALITY, scale={"environment": gpu()["environment"], "rows": rows})["bench"]
-    assert sum(line.startswith("| 1 | 300 | 1 | 100 / 100 / - ms | 100.0 % / 100.0 % | 0 ms | 0 |") for line in lines) == 1
-    assert any(line.startswith("Engine processes") and "NVIDIA H200, torch 2.11.0, commit abc;" in line for line in lines)
+    assert (
+        sum(line.startswith("| 1 | 300 | 1 | 100 / 100 / - ms | 100.0 % / 100.0 % | 0 ms | 0 |") for line in lines) == 1
+    )
+    assert any(
+        line.startswith("Engine processes") and "NVIDIA H200, torch 2.11.0, commit abc;" in line for line in lines
+    )
     assert not any(line.startswith("| 2 | 800") for line in lines)
