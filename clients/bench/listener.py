@@ -64,7 +64,7 @@ class Listener:
             return Outcome.CUT_OFF
         except ConversationLost as error:
             self.is_lost, self._message = True, str(error)
-            return Outcome.FAILED
+            return Outcome.REFUSED if error.is_refused else Outcome.FAILED
         finally:
             self._is_listening = False
             for task in (writing, cancelling):
