@@ -283,7 +283,7 @@ def headline(report: dict[str, Any]) -> str:
     return (
         f"**First audio {short['first_audio_ms']['p50']:.0f} ms after a short sentence is given, real-time factor "
         f"{paragraph['rtf']['p50']:.2f}**, on {machine['num_cores']} cores of an {machine['cpu']} without a GPU, with "
-        "the embedded tiny model."
+        "the embedded tiny model, at the engine seam, without sockets."
     )
 
 
