@@ -28,6 +28,10 @@ async def command(*arguments: str) -> int:
     return await asyncio.to_thread(run, ("bench", *arguments))
 
 
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
 async def test_a_table_and_three_files(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = tmp_path / "texts.txt"
     texts.write_text("Hello there.\n\nGood bye.\n")
@@ -74,14 +78,14 @@ async def test_a_run_that_measures_nothing_leaves_what_stood_there(
 ) -> None:
     options = ("--scenarios", "closed:1", "--duration-s", "0.2", "-o", str(tmp_path))
     assert await command(url, *options) == 0
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    before = contents(tmp_path)
     assert before["events.jsonl"]
     capsys.readouterr()
     assert await command("ws://127.0.0.1:9", *options) == 1
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert contents(tmp_path) == before
     assert "what was measured" not in capsys.readouterr().out
     assert await command(url, *options) == 0
-    again = (tmp_path / "events.jsonl").read_bytes()
+    again = contents(tmp_path)["events.jsonl"]
     assert again
     assert again != before["events.jsonl"]
     assert not again.startswith(before["events.jsonl"]), "of one run"
