@@ -163,7 +163,7 @@ def _socket_table(run: dict[str, Any], beginning: str, *, docs: str) -> list[str
         if row is not None and (lag_ms := (row["send_lag_ms"] or {"p95": 0.0})["p95"]) > MAX_SEND_LAG_MS
     ]
     if behind:
-        lines += ["", f"Texts were sent behind their time, which no figure counts, p95: {', '.join(behind)}."]
+        lines += ["", f"Texts were sent late, and first audio counts from then; p95: {', '.join(behind)}."]
     return [*lines, ""]
 
 

@@ -103,7 +103,7 @@ def _remarks(row: Mapping[str, Any]) -> list[str]:
     if lag is not None and lag["p95"] > MAX_SEND_LAG_MS:
         num_late = row["clients"].get("num_late_connections", 0)
         cause = f"; connections that had to be opened first: {num_late}" if num_late else ""
-        remarks.append(f"texts were sent {lag['p95']:.0f} ms late at p95, which no figure counts{cause}")
+        remarks.append(f"texts were sent {lag['p95']:.0f} ms late at p95, and first audio counts from then{cause}")
     return [remark for remark in remarks if remark]
 
 

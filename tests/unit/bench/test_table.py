@@ -118,7 +118,7 @@ def test_what_sockets_saw_stands_apart_from_what_the_engine_alone_did() -> None:
     assert with_other["headline"] == sections(gpu(), cpu(), QUALITY, [run, apart])["headline"]
     row = "| mixed:400 | 0 | 1 | 100 / 100 / - ms | 100.0 % / 100.0 % | 0 ms | 0 | 21 % / - | 512 W |"
     assert row in lines
-    assert "Texts were sent behind their time, which no figure counts, p95: mixed:400 (250 ms)." in lines
+    assert "Texts were sent late, and first audio counts from then; p95: mixed:400 (250 ms)." in lines
     assert "commit abc;" in lines[0]
     changed = run | {"environment": run["environment"] | {"is_dirty": True}}
     assert "commit abc, with changes;" in sections(gpu(), cpu(), QUALITY, [changed])["felt"][0]
