@@ -95,7 +95,10 @@ async def _measure(bench: Bench, scenario: Scenario, results: Results, progress:
 
 async def _climb(bench: Bench, ramp: Ramp, results: Results, progress: Progress) -> None:
     async def holds(num_streams: int) -> bool:
-        missed = ramp.objective.misses(await _measure(bench, ramp.scenario(num_streams), results, progress))
+        row = await _measure(bench, ramp.scenario(num_streams), results, progress)
+        if num_streams == 1 and not row["first_audio_ms"]:
+            raise BenchFailed("no turn was heard, of one stream alone: that is no matter of how many")
+        missed = ramp.objective.misses(row)
         if missed is not None:
             progress.line(f"  ! {num_streams} streams are too many: {missed}")
         return missed is None

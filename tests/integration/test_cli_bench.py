@@ -66,11 +66,24 @@ async def test_a_table_and_three_files(url: str, tmp_path: Path, capsys: pytest.
     assert "<svg" in (tmp_path / "out" / "report.html").read_text()
 
 
-async def test_where_no_turn_is_heard_it_fails(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ("--voice", "nobody", "--scenarios", "alone:whole", "--num-alone", "2", "-o", str(tmp_path))
-    assert await command(url, *options) == 1
-    assert "no turn was heard" in capsys.readouterr().err
-    assert json.loads((tmp_path / "bench.json").read_text())["scenarios"]["alone:whole"]["first_audio_ms"] is None
+@pytest.mark.parametrize(
+    ("what", "name"),
+    [
+        (("--scenarios", "alone:whole", "--num-alone", "2"), "alone:whole"),
+        (("--max-streams", "4", "--ramp", "closed", "--duration-s", "0.2"), "closed:1:whole"),
+    ],
+    ids=["scenarios", "ramp"],
+)
+async def test_where_no_turn_is_heard_it_fails(
+    what: tuple[str, ...], name: str, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await command(url, "--voice", "nobody", *what, "-o", str(tmp_path)) == 1
+    out, err = capsys.readouterr()
+    assert "no turn was heard" in err
+    assert "sustained" not in out
+    saved = json.loads((tmp_path / "bench.json").read_text())
+    assert saved["scenarios"][name]["first_audio_ms"] is None
+    assert "sustained" not in saved
 
 
 async def test_a_run_that_measures_nothing_leaves_what_stood_there(
