@@ -30,20 +30,22 @@ from voicegate.clients.bench.scenario import Kind, Scenario, parse
 from voicegate.clients.bench.schedule import Settings
 from voicegate.clients.bench.session import Bench
 
-# The most wanted first: a budget cuts the end.
+# README's table first: a budget cuts the end.
 SCENARIOS: Final = (
-    "alone:20j",
     "alone:whole",
-    "mixed:400",
-    "live:400:20j",
-    "live:400:whole",
-    "live:128:20j",
-    "live:128:whole",
     "alone:20",
-    "alone:40j",
     "alone:40",
-    "alone:10j",
+    "live:128:20",
+    "live:128:whole",
+    "live:400:20",
+    "live:400:whole",
+    "mixed:400",
     "mixed:500",
+    "alone:20j",
+    "live:400:20j",
+    "live:128:20j",
+    "alone:40j",
+    "alone:10j",
     "live:500:whole",
 )
 # First audio against the number of streams, for a picture: by halves, so that a budget's end leaves few points and not
