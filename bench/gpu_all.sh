@@ -1,6 +1,6 @@
 #!/bin/sh
 # All that is measured on a GPU machine, the most wanted first: bench/gpu_all.sh OUT [PART...]
-# Each part has a limit of its own, and all together LIMIT_S (900); what no time is left for is left out. PARTs, such as
+# Each part has a limit of its own, and all together LIMIT_S (2400); what no time is left for is left out. PARTs, such as
 # `engine-h200 gpu-tests`, are done alone. Parts and files have the GPU's name, or CARD.
 # Kernels are compiled by the first part and cached, so that the others load in seconds.
 set -u
@@ -11,7 +11,7 @@ python=${PYTHON:-python3}
 model=${MODEL:-build/full-size}
 card=${CARD:-$(nvidia-smi --query-gpu=name --format=csv,noheader | awk 'NR == 1 { print tolower($2) }')} # NVIDIA H200
 natural=$model-natural # speech that ends with its text (bench/full_size/natural.py)
-end_s=$(($(date +%s) + ${LIMIT_S:-900}))
+end_s=$(($(date +%s) + ${LIMIT_S:-2400}))
 mkdir -p "$out"
 
 wants() { # NAME
@@ -40,10 +40,10 @@ measured() { # MODULE NAME SECONDS OPTIONS...
 
 case $wanted in " socket-$card " | " latency-$card ") false ;; esac && [ ! -f "$model/model.json" ] && \
     part engine-dir 60 "$python" -u -m voicegate.bench.full_size engine-dir "$model" --never-stop
-if wants socket-$card; then # 240 s in all
+if wants socket-$card; then # 400 s in all
     [ -f "$natural/model.json" ] || part engine-dir-natural 60 \
         "$python" -u -m voicegate.bench.full_size engine-dir "$natural" --natural
-    part socket-$card 200 "$python" -u -m voicegate.bench.socket --model "$natural" --budget-s 160 \
+    part socket-$card 340 "$python" -u -m voicegate.bench.socket --model "$natural" --budget-s 300 --num-alone 40 \
         --json "$out/socket-$card.json" --html "$out/socket-$card.html" --log "$out/socket-$card.log"
 fi
 case $wanted in *" latency-$card "*) # for docs/images/latency.svg; 10 minutes, so only where it is asked for
@@ -55,7 +55,7 @@ case $wanted in *" latency-$card "*) # for docs/images/latency.svg; 10 minutes, 
 esac
 measured voicegate.bench.engine engine-$card 240 --audio-s 3..15 --duration-s 10 --limit-s 40 \
     --scenario first-audio live-128 sustain-300 sustain-400 burst-400 cancel-16 --baseline --baseline-utterances 3
-part gpu-tests 150 "$python" -u -m voicegate.bench.gpu_tests "$out/gpu-tests-$card.txt"
+part gpu-tests 600 "$python" -u -m voicegate.bench.gpu_tests "$out/gpu-tests-$card.txt"
 part start 180 "$python" -u -m voicegate.bench.engine.start --device cuda --model "$model" --json "$out/start-$card.json"
 measured voicegate.bench.engine.prompts prompts-$card 90
 # A row takes about 12 s, without graphs 25. 128 streams: fewer shapes to capture, so that a row starts sooner.

@@ -1,14 +1,15 @@
-"""The numbers of README.md and docs/measured.md, from bench/results: none of their tables is typed by hand.
+"""Writes the numbers of README.md and docs/measured.md from bench/results.
 
     python -m voicegate.bench.table
 
 Replaces what stands between `<!-- NAME -->` and `<!-- /NAME -->`: in README.md headline and felt, what was measured
 through sockets on a GPU with the code of today (socket-h200.json); in docs/measured.md all else: socket-h100.json, on
-another GPU; replicas-scale-2xh200.json, on one GPU and on two; engine-h200.json, which explains
-them; then a CPU's.
+another GPU; replicas-scale-2xh200.json, on one GPU and on two; engine-h200.json, which explains them; then a CPU's.
+The table of runs beside each other there is typed by hand, and a test compares it with their files.
 docs/images/latency.svg is drawn of latency-h200.json, first audio at many numbers of streams, or else of the former.
 """
 
+import argparse
 import json
 from collections.abc import Sequence
 from typing import Any, Final
@@ -17,8 +18,11 @@ from voicegate.bench.engine.flattery import flattery
 from voicegate.bench.engine.report import best_throughput, most_sustained
 from voicegate.bench.engine.texts import Lengths
 from voicegate.bench.environment import REPOSITORY
+from voicegate.bench.socket import ALONE_FLATTERY
 from voicegate.clients.bench import html_report
-from voicegate.clients.bench.table import LOST
+from voicegate.clients.bench.judge import PREBUFFER_MS
+from voicegate.clients.bench.scenario import Kind, parse
+from voicegate.clients.bench.table import LOST, MAX_SEND_LAG_MS
 
 _RESULTS: Final = REPOSITORY / "bench" / "results"
 _SOCKETS: Final = ("socket-h200.json",)
@@ -62,15 +66,18 @@ def socket_headline(runs: Sequence[dict[str, Any]]) -> str | None:
         return None
     most = [f"{num} streams of {text}" for text, num in _most_held(runs).items() if num]
     sustained = f"; {' or '.join(most)} without a gap of 100 ms" if most else ""
-    machine = run["environment"]
+    weights = ", with generated weights of the released size (they speak noise; speed is the same)"
     return (
-        f"**First audio {' and '.join(parts)}{sustained}**, through sockets as shipped, on one {machine['gpu']}, with "
-        "generated weights of the released size (they speak noise; speed is the same)."
+        f"**First audio {' and '.join(parts)}{sustained}**, through sockets as shipped, on one "
+        f"{run['environment']['gpu']}{weights if 'generated' in run['voices'][0] else ''}."
     )
 
 
 def _most_held(runs: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """The largest number of live streams, by how their text comes, where no run had a gap of 100 ms or lost anybody."""
+    """The largest number of live streams, by how their text comes, where no run had a gap of 100 ms or lost anybody.
+
+    No more than were live in the mean: a load's name says what it was meant to be.
+    """
     most = {"whole texts": 0, "text at 20 words a second": 0}
     for name in {name for run in runs for name in run["scenarios"]}:
         kind, _, rest = name.partition(":")
@@ -78,7 +85,7 @@ def _most_held(runs: Sequence[dict[str, Any]]) -> dict[str, int]:
         rows = [row for run in runs if (row := run["scenarios"].get(name)) is not None]
         if kind == "live" and writer in ("whole", "20") and rows and all(_is_held(row) for row in rows):
             text = "whole texts" if writer == "whole" else "text at 20 words a second"
-            most[text] = max(most[text], int(num))
+            most[text] = max(most[text], min(int(num), *(round(row["live"]) for row in rows)))
     return most
 
 
@@ -105,24 +112,28 @@ def socket_tables(runs: Sequence[dict[str, Any]]) -> list[str]:
     lines = []
     for index, run in enumerate(runs):
         lines += _socket_table(run, "Again, t" if index else "T", docs="docs/")
-    return [*lines, f"What flatters these figures: {'; '.join(runs[0]['flattery'])}."] if runs else []
+    if not runs:
+        return []
+    phrases = list(runs[0]["flattery"])
+    if ALONE_FLATTERY not in phrases and any(parse(name).kind is Kind.ALONE for name in runs[0]["scenarios"]):
+        phrases.append(ALONE_FLATTERY)  # files from before 2026-11-28 do not say it
+    return [*lines, f"What flatters these figures: {'; '.join(phrases)}."]
 
 
 def scale_table(run: dict[str, Any]) -> list[str]:
     """Of bench.replicas scale: the same load a GPU on one and on all."""
     machine = run["environment"]
     lines = [
-        f"Engine processes behind one front (`--gpus`), commit {machine['commit']}; mixed loads: half of the texts "
-        "whole, the others at 10 to 40 words a second with jitter; a fifth is interrupted:",
+        f"Engine processes behind one front (`--gpus`), {machine['gpu']}, torch {machine['torch']}, {_commit(run)}; "
+        "mixed loads: half of the texts whole, the others at 10 to 40 words a second with jitter; a fifth is "
+        "interrupted:",
         "",
-        "| GPUs | live streams | first audio p50 / p95 / p99 | C50 / C100 | longest gap | audio-s/s |",
-        "|---|---|---|---|---|---|",
+        "| GPUs | live streams | turns | first audio p50 / p95 / p99 | C50 / C100 | longest gap | lost | audio-s/s |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     measured = [(each, row) for each in run["rows"] if (row := each["loaded"]) is not None]
     lines += [
-        f"| {each['gpus']} | {each['streams']} | {_times(row['first_audio_ms'])} ms | {_shares(row)} "
-        f"| {row['gap_ms']['longest']:.0f} ms | {row['audio_s_per_s']:.0f} |"
-        for each, row in measured
+        f"| {each['gpus']} | {each['streams']} | {_felt(row)} | {row['audio_s_per_s']:.0f} |" for each, row in measured
     ]
     return [*lines, ""]
 
@@ -132,12 +143,13 @@ def _socket_table(run: dict[str, Any], beginning: str, *, docs: str) -> list[str
     machine = run["environment"]
     served = f"`voicegate serve {' '.join(run['serve'])}`" if run["serve"] else "`voicegate serve` as shipped"
     lines = [
-        f"{beginning}hrough sockets, against {served}: {_gpus(run)}, torch {machine['torch']}, commit "
-        f"{machine['commit']}; {len(run['voices'])} voices; first audio counts from the first text sent "
-        f"([what the loads are]({docs}operations.md#measuring)).",
+        f"{beginning}hrough sockets, against {served}: {_gpus(run)}, torch {machine['torch']}, {_commit(run)}; "
+        f"{len(run['voices'])} voices; first audio counts from the first text sent; C50, C100: of a player without a "
+        f"prebuffer, longest gap: of one with {PREBUFFER_MS} ms ([what the loads are]({docs}operations.md#measuring)).",
         "",
-        "| load | turns | first audio p50 / p95 / p99 | C50 / C100 | longest gap | lost | event loop, engine | power |",
-        "|---|---|---|---|---|---|---|---|",
+        "| load | live | turns | first audio p50 / p95 / p99 | C50 / C100 | longest gap | lost | event loop, engine "
+        "| power |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, row in run["scenarios"].items():
         if row is not None and row["first_audio_ms"]:
@@ -145,7 +157,20 @@ def _socket_table(run: dict[str, Any], beginning: str, *, docs: str) -> list[str
     late = [name for name, row in run["scenarios"].items() if row is not None and row["clients"]["are_late"]]
     if late:
         lines += ["", f"The clients themselves were late in {', '.join(late)}."]
+    behind = [
+        f"{name} ({lag_ms:.0f} ms)"
+        for name, row in run["scenarios"].items()
+        if row is not None and (lag_ms := (row["send_lag_ms"] or {"p95": 0.0})["p95"]) > MAX_SEND_LAG_MS
+    ]
+    if behind:
+        lines += ["", f"Texts were sent late, and first audio counts from then; p95: {', '.join(behind)}."]
     return [*lines, ""]
+
+
+def _commit(run: dict[str, Any]) -> str:
+    """Where files differed from it, that is said."""
+    changed = ", with changes" if run["environment"].get("is_dirty") else ""
+    return f"commit {run['environment']['commit']}{changed}"
 
 
 def _gpus(run: dict[str, Any]) -> str:
@@ -156,13 +181,17 @@ def _gpus(run: dict[str, Any]) -> str:
 
 def _socket_row(name: str, row: dict[str, Any]) -> str:
     cpu, gpu = row["server_cpu"] or {}, row["gpu"] or {}
-    lost = sum(row["outcomes"][each.value] for each in LOST)
+    # Files from before 2026-11-28 count what one listener alone still had to play as more of them.
+    live = 1 if parse(name).kind is Kind.ALONE else row["live"]
     busy = " / ".join("-" if cpu.get(key) is None else f"{100 * cpu[key]:.0f} %" for key in _THREADS)
     power = "-" if "power_w" not in gpu else f"{gpu['power_w']:.0f} W"
-    return (
-        f"| {name} | {row['first_audio_ms']['num']} | {_times(row['first_audio_ms'])} ms | {_shares(row)} "
-        f"| {row['gap_ms']['longest']:.0f} ms | {lost} | {busy} | {power} |"
-    )
+    return f"| {name} | {live:.0f} | {_felt(row)} | {busy} | {power} |"
+
+
+def _felt(row: dict[str, Any]) -> str:
+    """Cells: turns, first audio, C50 and C100, longest gap, lost."""
+    first, lost = row["first_audio_ms"], sum(row["outcomes"][each.value] for each in LOST)
+    return f"{first['num']} | {_times(first)} ms | {_shares(row)} | {row['gap_ms']['longest']:.0f} ms | {lost}"
 
 
 def _times(first: dict[str, float | None]) -> str:
@@ -176,7 +205,7 @@ def _shares(row: dict[str, Any]) -> str:
 def gpu_table(run: dict[str, Any]) -> list[str]:
     machine = run["environment"]
     lines = [
-        f"One {machine['gpu']}, torch {machine['torch']}, commit {machine['commit']}, {_weights(run)}; at the engine "
+        f"One {machine['gpu']}, torch {machine['torch']}, {_commit(run)}, {_weights(run)}; at the engine "
         f"seam, no sockets; utterances of {_span(run)}; text {_pace(run)}. C50, C100: share of listeners whose player, "
         "without a prebuffer, never waited longer than 50 or 100 ms.",
         "",
@@ -190,7 +219,18 @@ def gpu_table(run: dict[str, Any]) -> list[str]:
         rtf = "-" if row["rtf"] is None else f"{row['rtf']['p50']:.3f}"
         rate = "-" if row["audio_s_per_s"] is None else f"{row['audio_s_per_s']:.0f}"
         lines.append(f"| {name} | {row['num']} | {times} ms | {shares} | {rtf} | {rate} |")
+    lines += _unserved(run["scenarios"])
     return [*lines, "", f"What flatters these figures: {'; '.join(flattery(run))}.", "", *_gpu_remarks(run)]
+
+
+def _unserved(scenarios: dict[str, Any]) -> list[str]:
+    """Those whom the table's figures leave out, or tell of too well."""
+    kinds = (("num_failed", "failed"), ("num_cut_off", "cut off"))
+    told = {
+        name: ", ".join(f"{row[key]} {word}" for key, word in kinds if row.get(key)) for name, row in scenarios.items()
+    }
+    named = [f"{name} {numbers}" for name, numbers in told.items() if numbers]
+    return ["", f"Not served or not to the end: {'; '.join(named)}."] if named else []
 
 
 def _gpu_remarks(run: dict[str, Any]) -> list[str]:
@@ -243,13 +283,13 @@ def headline(report: dict[str, Any]) -> str:
     return (
         f"**First audio {short['first_audio_ms']['p50']:.0f} ms after a short sentence is given, real-time factor "
         f"{paragraph['rtf']['p50']:.2f}**, on {machine['num_cores']} cores of an {machine['cpu']} without a GPU, with "
-        "the embedded tiny model."
+        "the embedded tiny model, at the engine seam, without sockets."
     )
 
 
 def speed_table(report: dict[str, Any]) -> list[str]:
     machine, short = report["environment"], report["short"]
-    where = f"{machine['num_cores']} cores of an {machine['cpu']}, torch {machine['torch']}, commit {machine['commit']}"
+    where = f"{machine['num_cores']} cores of an {machine['cpu']}, torch {machine['torch']}, {_commit(report)}"
     lines = [
         f"One utterance at a time, text given whole, {short['first_audio_ms']['num']} runs each, float32, no sockets; "
         f"{where}:",
@@ -273,8 +313,7 @@ def quality_line(report: dict[str, Any]) -> str:
     rates = ", ".join(
         f"{row['voice']} {row['mode']} {row['wer']:.3f} ({row['errors']}/{row['words']})" for row in report["results"]
     )
-    commit = report["environment"]["commit"]
-    return f"Word error rate by pocketsphinx over 20 everyday sentences, one seed each, commit {commit}: {rates}."
+    return f"Word error rate by pocketsphinx over 20 everyday sentences, one seed each, {_commit(report)}: {rates}."
 
 
 def replace_section(text: str, name: str, lines: list[str]) -> str:
@@ -329,6 +368,7 @@ def pages() -> dict[str, str]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     for page, text in pages().items():
         (REPOSITORY / page).write_text(text)
     swept = results("latency-h200.json") or results("socket-h200.json")

@@ -55,6 +55,8 @@ class Outcome:
 
     def add(self, stream: Stream, now_s: float) -> None:
         failure = stream.failure
+        if failure is None and isinstance(stream.end, Done) and not stream.arrivals:
+            failure = "it ended, and no audio had come"
         if failure is not None:
             self.failures.append(failure)
         elif stream.end is None or stream.arrivals:

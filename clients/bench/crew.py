@@ -81,7 +81,7 @@ async def carry_out(
         crew.num_awaited = sum(visit.due_s <= schedule.window_s[1] for visit in schedule.visits)
         on_begin(crew.start_s)
         async with asyncio.timeout(schedule.stop_s + _GRACE_S):
-            await asyncio.gather(*(_follow(worker, workers, crew, schedule) for worker in workers))
+            await asyncio.gather(*(_follow(number, workers, crew, schedule) for number in range(num_workers)))
     except TimeoutError as error:
         raise BenchFailed("the client processes did not end in time") from error
     finally:
@@ -119,13 +119,15 @@ async def _ready(worker: _Worker) -> None:
     assert isinstance(report, Ready), "a worker begins with `ready`"
 
 
-async def _follow(worker: _Worker, workers: Sequence[_Worker], crew: Crew, schedule: Schedule) -> None:
+async def _follow(number: int, workers: Sequence[_Worker], crew: Crew, schedule: Schedule) -> None:
     """The load goes on until everybody who began in time has been heard; then all are stopped."""
+    worker = workers[number]
     await worker.say(Began(crew.start_s))
     while True:
         match await worker.hear():
             case Told(record):
-                crew.records.append(record)
+                # A worker counts its own visits; those of the schedule were dealt out in turn.
+                crew.records.append(msgspec.structs.replace(record, visit=record.visit * len(workers) + number))
                 visit = worker.plan.visits[record.visit]
                 if visit.due_s <= schedule.window_s[1] and record.turn + 1 == len(visit.turns):
                     crew.num_awaited -= 1

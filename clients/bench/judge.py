@@ -16,6 +16,8 @@ from voicegate.clients.python.timeline import PREBUFFERS_MS, Arrival, chunks, pl
 PREBUFFER_MS: Final = 80
 CONTINUITY_LIMITS_MS: Final = (50, 100, 200)
 _NUM_MESSAGES: Final = 5
+# Whoever interrupts hears the short turns to their ends and no others.
+_LEAST_DONE_SHARE: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +112,16 @@ def figures(records: Sequence[Record], *, window_s: tuple[float, float]) -> dict
         "outcomes": {each.value: sum(r.outcome is each for r in begun) for each in Outcome},
         "slow_readers": {each.value: sum(r.outcome is each for r in begun if r.is_slow) for each in Outcome},
         "messages": sorted({r.message for r in begun if r.message})[:_NUM_MESSAGES],
-        "send_lag_ms": summary([record.lag_s * 1000 for record in begun]),
+        "send_lag_ms": summary([record.lag_s * 1000 for record in prompt]),
     }
 
 
 def seconds_per_letter(records: Sequence[Record]) -> float | None:
-    """Of speech; None where nothing was heard to its end."""
-    done = [record for record in records if record.outcome is Outcome.DONE and record.arrivals]
+    """Of speech; None where nothing was heard to its end, or so little that it is the shortest."""
+    audible = [record for record in records if record.arrivals]
+    done = [record for record in audible if record.outcome is Outcome.DONE]
+    if len(done) < _LEAST_DONE_SHARE * len(audible):
+        return None
     num_letters = sum(record.num_letters for record in done)
     return sum(num_48k for r in done for _, num_48k in r.arrivals) / 48_000 / num_letters if num_letters else None
 
@@ -193,13 +198,15 @@ def _arrived_within(records: Sequence[Record], window_s: tuple[float, float]) ->
 
 
 def _mean_live(records: Sequence[Record], window_s: tuple[float, float]) -> float:
-    """Turns that were being written, made or played, on average."""
+    """Turns that were being written, made or played, on average; a listener's next ends the one before."""
     live_s = 0.0
+    due_s = {(record.visit, record.turn): record.due_s for record in records}
     for record in records:
         end_s = record.ended_s if record.cancelled_s is None else record.cancelled_s
         if record.arrivals and record.cancelled_s is None:
             playback = play(heard(record.arrivals), PREBUFFER_MS)
             audio_s = sum(num_48k for _, num_48k in record.arrivals) / 48_000
             end_s = max(end_s, playback.start_s + audio_s + playback.underruns.total_s)
-        live_s += max(min(end_s, window_s[1]) - max(record.due_s, window_s[0]), 0.0)
+        next_s = due_s.get((record.visit, record.turn + 1), end_s)
+        live_s += max(min(end_s, next_s, window_s[1]) - max(record.due_s, window_s[0]), 0.0)
     return live_s / (window_s[1] - window_s[0])

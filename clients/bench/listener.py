@@ -30,6 +30,7 @@ class Listener:
         self._arrivals: list[tuple[float, int]] = []
         self._received_48k = 0
         self._audible_48k: int | None = None
+        self._is_coded = False  # then nobody knows here what of it can be heard
         self._cancelled_s: float | None = None
         self._stopped_s: float | None = None
         self._last_audio_s: float | None = None
@@ -46,6 +47,8 @@ class Listener:
                     received = await self._conversation.receive()
                     if isinstance(received, Ended):
                         return self._outcome(received)
+                    if not received.num_48k:  # of no length: it is not the first audio
+                        continue
                     self._hear(received)
                     if cancelling is None and self._turn.cancel_after_s is not None:
                         cancelling = asyncio.create_task(self._interrupt(self._turn.cancel_after_s, writing, limit))
@@ -61,7 +64,7 @@ class Listener:
             return Outcome.CUT_OFF
         except ConversationLost as error:
             self.is_lost, self._message = True, str(error)
-            return Outcome.FAILED
+            return Outcome.REFUSED if error.is_refused else Outcome.FAILED
         finally:
             self._is_listening = False
             for task in (writing, cancelling):
@@ -121,6 +124,7 @@ class Listener:
             self._last_audio_s = time.monotonic()
             return
         self._arrivals.append((time.monotonic(), chunk.num_48k))
+        self._is_coded = self._is_coded or not chunk.pcm
         if self._audible_48k is None and (silence_48k := _silence_48k(chunk)) is not None:
             self._audible_48k = self._received_48k + silence_48k
         self._received_48k += chunk.num_48k
@@ -131,9 +135,19 @@ class Listener:
             self._stopped_s = time.monotonic()
         if ended.is_refused:
             return Outcome.REFUSED
-        if ended.message:
+        if self._cancelled_s is None:
+            self._message = self._message or self._unheard()
+        if self._message:
             return Outcome.FAILED
         return Outcome.CANCELLED if self._cancelled_s is not None else Outcome.DONE
+
+    def _unheard(self) -> str:
+        """Why a turn that ended well was none; "": it could be heard."""
+        if not self._arrivals:
+            return "it ended, and no audio had come"
+        if self._audible_48k is None and not self._is_coded:
+            return "it ended, and all of its audio was silence"
+        return ""
 
 
 def _silence_48k(chunk: Chunk) -> int | None:

@@ -90,7 +90,7 @@ class Outcome(Enum):
 class Record(Struct, frozen=True):
     """What became of a turn."""
 
-    visit: int
+    visit: int  # of the worker's plan; where workers' records are together, of the schedule
     turn: int
     outcome: Outcome
     due_s: float

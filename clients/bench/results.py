@@ -17,17 +17,18 @@ class Results:
     """In a directory of its own; a run that is interrupted leaves what it had."""
 
     def __init__(self, directory: Path, environment: Mapping[str, Any]) -> None:
-        """Raises OSError."""
+        """Until something has been measured, what an earlier run left there stays. Raises OSError."""
         self.report: dict[str, Any] = {"environment": dict(environment), "scenarios": {}}
         self.records: dict[str, Sequence[Record]] = {}  # times from the scenario's start
         self._directory = directory
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / EVENTS_FILE).write_bytes(b"")
+        (directory / EVENTS_FILE).open("ab").close()
 
     def add_records(self, scenario: str, start_s: float, records: Sequence[Record]) -> None:
         moved = [from_start(record, start_s) for record in records]
+        is_first = not self.records
         self.records[scenario] = moved
-        with (self._directory / EVENTS_FILE).open("ab") as file:
+        with (self._directory / EVENTS_FILE).open("wb" if is_first else "ab") as file:
             for record in moved:
                 file.write(msgspec.json.encode({"scenario": scenario, **msgspec.structs.asdict(record)}) + b"\n")
 

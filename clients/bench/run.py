@@ -55,7 +55,7 @@ async def run(
     results = Results(directory, environment.describe())
     asked = {"url": target.url, "dialect": target.dialect, "codec": target.codec}
     results.report |= {"target": asked | await describe(target)}
-    results.report |= {"mode": settings.mode, "voices": list(settings.voices), "seed": settings.seed}
+    results.report |= settings.conditions()
     bench = Bench(
         target,
         settings,
@@ -64,14 +64,22 @@ async def run(
         on_records=lambda scenario, start_s, records: results.add_records(str(scenario), start_s, records),
     )
     progress.line(table.heading())
+    path = directory / html_report.FILE
+
+    def save() -> None:
+        results.save()
+        path.write_text(html_report.page(results.report, results.records), encoding="utf-8")
+
     try:
         rows = [await _measure(bench, scenario, results, progress) for scenario in scenarios]
         if ramp is not None:
             await _climb(bench, ramp, results, progress)
-    finally:
-        results.save()
-        path = directory / html_report.FILE
-        path.write_text(html_report.page(results.report, results.records), encoding="utf-8")
+    except BaseException:  # an interrupt, too
+        if results.report["scenarios"]:
+            save()
+            progress.line(f"what was measured by then is in {path}")
+        raise
+    save()
     if rows and not any(row["first_audio_ms"] for row in rows):
         raise BenchFailed(f"no turn was heard; {path} has what came of each")
     return path
@@ -87,7 +95,10 @@ async def _measure(bench: Bench, scenario: Scenario, results: Results, progress:
 
 async def _climb(bench: Bench, ramp: Ramp, results: Results, progress: Progress) -> None:
     async def holds(num_streams: int) -> bool:
-        missed = ramp.objective.misses(await _measure(bench, ramp.scenario(num_streams), results, progress))
+        row = await _measure(bench, ramp.scenario(num_streams), results, progress)
+        if num_streams == 1 and not row["first_audio_ms"]:
+            raise BenchFailed("no turn was heard, of one stream alone: that is no matter of how many")
+        missed = ramp.objective.misses(row)
         if missed is not None:
             progress.line(f"  ! {num_streams} streams are too many: {missed}")
         return missed is None

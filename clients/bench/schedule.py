@@ -1,9 +1,10 @@
 """A scenario as visits: who begins when, what is written, how long it is heard. Pure; the same for the same seed."""
 
+import hashlib
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -41,6 +42,18 @@ class Settings:
     num_alone: int = 20
     alone_limit_s: float = 60.0
     seed: int = 0
+
+    def conditions(self) -> dict[str, Any]:
+        """For results: what it takes to have the same load again, beside each scenario's `seconds_per_letter`."""
+        said = "\n".join((*self.texts.short, *self.texts.sentences, *self.texts.paragraphs))
+        return {
+            "mode": self.mode,
+            "voices": list(self.voices),
+            "seed": self.seed,
+            "duration_s": self.duration_s,
+            "num_alone": self.num_alone,
+            "texts_sha256": hashlib.sha256(said.encode()).hexdigest(),
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,7 @@ class Bench:
         last_s = max((record.ended_s for record in crew.records), default=begin_s)
         window_s = (begin_s, min(end_s, max(last_s, begin_s + 0.1)))
         row = judge.figures(crew.records, window_s=window_s)
+        row["seconds_per_letter"] = round(self._settings.seconds_per_letter, 4)  # that its turns were expected to take
         row["clients"] = _clients(crew.finished)
         row["connect_ms"] = summary([each_ms for each in crew.finished for each_ms in each.connects_ms])
         row["left_behind"] = await left_behind(self._target)

@@ -148,7 +148,7 @@ async def _follow(
         try:
             conversation = conversation or await connections.take(visit.reader)
         except ConversationLost as error:
-            tell(planned.Told(_unconnected(visit, number, index, due_s, str(error))))
+            tell(planned.Told(_unconnected(visit, number, index, due_s, error)))
             break
         listener = Listener(conversation, turn, visit, due_s)
         outcome = await listener.listen(until_s=start_s + plan.stop_s)
@@ -164,12 +164,12 @@ async def _follow(
         await connections.give_back(conversation, visit.reader)
 
 
-def _unconnected(visit: Visit, number: int, index: int, due_s: float, message: str) -> Record:
+def _unconnected(visit: Visit, number: int, index: int, due_s: float, error: ConversationLost) -> Record:
     turn = visit.turns[index]
     return Record(
         visit=number,
         turn=index,
-        outcome=planned.Outcome.REFUSED,
+        outcome=planned.Outcome.REFUSED if error.is_refused else planned.Outcome.FAILED,
         due_s=due_s,
         sent_s=due_s,
         ended_s=time.monotonic(),
@@ -178,7 +178,7 @@ def _unconnected(visit: Visit, number: int, index: int, due_s: float, message: s
         is_slow=visit.reader is Reader.SLOW,
         arrivals=(),
         voice=turn.voice,
-        message=message,
+        message=str(error),
     )
 
 

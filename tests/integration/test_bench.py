@@ -12,9 +12,10 @@ from tests.integration.wire_client import serving
 from tests.support.patience import PATIENCE_S
 from tests.unit.clients.deadline import deadline
 from voicegate.clients.bench.crew import BenchFailed
-from voicegate.clients.bench.dialects import DIALECTS
+from voicegate.clients.bench.dialects import DIALECTS, native
+from voicegate.clients.bench.dialects.conversation import ConversationLost
 from voicegate.clients.bench.leftovers import left_behind
-from voicegate.clients.bench.plan import Outcome, Record, Target
+from voicegate.clients.bench.plan import Outcome, Reader, Record, Target
 from voicegate.clients.bench.scenario import Scenario, parse
 from voicegate.clients.bench.schedule import Settings
 from voicegate.clients.bench.sentences import Texts
@@ -82,6 +83,7 @@ async def test_a_mixed_load_has_interrupted_and_slow_listeners() -> None:
     async with running_gateway(GatewayConfig(), FakeEngine(Script(real_time_factor=0.9))) as url:
         row = await bench(url, told, settings).measure(parse("mixed:45"))
     assert row["clients"]["num_processes"] == 2
+    assert len({(record.visit, record.turn) for record in told.records}) == len(told.records), "of both processes"
     assert {Outcome.DONE, Outcome.CANCELLED} <= {record.outcome for record in told.records}
     assert row["outcomes"]["failed"] == row["outcomes"]["refused"] == 0, row["messages"]
     assert any(record.turn == 1 for record in told.records)  # who has interrupted goes on at once
@@ -179,3 +181,16 @@ async def test_a_server_that_goes_away_fails_its_listeners_and_not_the_bench() -
     await gateway
     assert row["outcomes"]["failed"] + row["outcomes"]["refused"] >= 1
     assert row["messages"]
+    gone = [record.outcome for record in told.records if "cannot connect" in record.message]
+    assert gone == [Outcome.FAILED], "nobody was there to refuse"
+
+
+async def test_a_connection_is_refused_for_want_of_room_or_not_at_all() -> None:
+    async with running_gateway(GatewayConfig(max_sockets=1), FakeEngine()) as url:
+        held = await native.connect(Target(url), Reader.PROMPT)
+        with pytest.raises(ConversationLost, match="HTTP 503") as full:
+            await native.connect(Target(url), Reader.PROMPT)
+        await held.close()
+    with pytest.raises(ConversationLost, match="cannot connect") as gone:
+        await native.connect(Target(url), Reader.PROMPT)
+    assert (full.value.is_refused, gone.value.is_refused) == (True, False)

@@ -28,6 +28,10 @@ async def command(*arguments: str) -> int:
     return await asyncio.to_thread(run, ("bench", *arguments))
 
 
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
 async def test_a_table_and_three_files(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = tmp_path / "texts.txt"
     texts.write_text("Hello there.\n\nGood bye.\n")
@@ -52,16 +56,64 @@ async def test_a_table_and_three_files(url: str, tmp_path: Path, capsys: pytest.
         "server": f"voicegate/{__version__}",
         "model": "fake",
     }
+    conditions = {"mode": "auto", "voices": [None], "seed": 0, "duration_s": 0.3, "num_alone": 2}
+    assert conditions.items() <= saved.items(), "what it takes to have the same load again"
+    assert len(saved["texts_sha256"]) == 64
+    assert saved["scenarios"]["alone:whole"]["seconds_per_letter"] == 0.06
+    assert saved["scenarios"]["closed:2:whole"]["seconds_per_letter"] != 0.06, "it was heard by then"
     events = (tmp_path / "out" / "events.jsonl").read_text().splitlines()
     assert len(events) >= 4
     assert "<svg" in (tmp_path / "out" / "report.html").read_text()
 
 
-async def test_where_no_turn_is_heard_it_fails(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ("--voice", "nobody", "--scenarios", "alone:whole", "--num-alone", "2", "-o", str(tmp_path))
-    assert await command(url, *options) == 1
-    assert "no turn was heard" in capsys.readouterr().err
-    assert json.loads((tmp_path / "bench.json").read_text())["scenarios"]["alone:whole"]["first_audio_ms"] is None
+@pytest.mark.parametrize(
+    ("what", "name"),
+    [
+        (("--scenarios", "alone:whole", "--num-alone", "2"), "alone:whole"),
+        (("--max-streams", "4", "--ramp", "closed", "--duration-s", "0.2"), "closed:1:whole"),
+    ],
+    ids=["scenarios", "ramp"],
+)
+async def test_where_no_turn_is_heard_it_fails(
+    what: tuple[str, ...], name: str, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await command(url, "--voice", "nobody", *what, "-o", str(tmp_path)) == 1
+    out, err = capsys.readouterr()
+    assert "no turn was heard" in err
+    assert "sustained" not in out
+    saved = json.loads((tmp_path / "bench.json").read_text())
+    assert saved["scenarios"][name]["first_audio_ms"] is None
+    assert "sustained" not in saved
+
+
+async def test_a_run_that_measures_nothing_leaves_what_stood_there(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--scenarios", "closed:1", "--duration-s", "0.2", "-o", str(tmp_path))
+    assert await command(url, *options) == 0
+    before = contents(tmp_path)
+    assert before["events.jsonl"]
+    capsys.readouterr()
+    assert await command("ws://127.0.0.1:9", *options) == 1
+    assert contents(tmp_path) == before
+    assert "what was measured" not in capsys.readouterr().out
+    assert await command(url, *options) == 0
+    again = contents(tmp_path)["events.jsonl"]
+    assert again
+    assert again != before["events.jsonl"]
+    assert not again.startswith(before["events.jsonl"]), "of one run"
+
+
+async def test_what_was_measured_before_a_server_went_is_kept_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running_gateway(GatewayConfig(max_sockets=2), FakeEngine()) as url:
+        options = ("--duration-s", "0.2", "-o", str(tmp_path))
+        assert await command(url, "--scenarios", "closed:1", "closed:9", *options) == 1
+    out, err = capsys.readouterr()
+    assert f"what was measured by then is in {tmp_path / 'report.html'}" in out
+    assert "all sockets are taken" in err.splitlines()[-1]
+    assert list(json.loads((tmp_path / "bench.json").read_text())["scenarios"]) == ["closed:1:whole"]
 
 
 async def test_a_ramp_ends_where_the_server_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,11 +2,12 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from voicegate.clients.bench.plan import Reader, Target, Turn
 
 _BYTES_PER_SAMPLE = 2
+NO_ROOM_STATUSES: Final = (429, 503)  # of HTTP
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,11 @@ class Ended:
 
 
 class ConversationLost(Exception):
-    """The connection is of no use any more; the message says why."""
+    """The connection is of no use any more; the message says why. `is_refused`: for want of room."""
+
+    def __init__(self, message: str, *, is_refused: bool = False) -> None:
+        super().__init__(message)
+        self.is_refused = is_refused
 
 
 class Conversation(Protocol):

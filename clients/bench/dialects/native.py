@@ -80,7 +80,7 @@ class NativePhrases:
             case wire.Error() if message.fatal and message.context == self._context:
                 return Ended(is_refused=message.code in _NO_ROOM, message=f"{message.code}: {message.message}")
             case wire.Error() if message.fatal and not isinstance(message.context, str):
-                raise ConversationLost(f"{message.code}: {message.message}")
+                raise ConversationLost(f"{message.code}: {message.message}", is_refused=message.code in _NO_ROOM)
             case _:
                 pass
         return None

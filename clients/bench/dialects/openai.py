@@ -10,7 +10,14 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from voicegate.clients.bench.dialects.conversation import Chunk, Conversation, ConversationLost, Ended, pcm_chunk
+from voicegate.clients.bench.dialects.conversation import (
+    NO_ROOM_STATUSES,
+    Chunk,
+    Conversation,
+    ConversationLost,
+    Ended,
+    pcm_chunk,
+)
 from voicegate.clients.bench.plan import Reader, Target, Turn
 from voicegate.clients.python.errors import InvalidInput
 
@@ -18,7 +25,6 @@ _RATE_HZ: Final = 24_000
 _TIMEOUT_S: Final = 15.0
 _READ_BYTES: Final = 1 << 16
 _PATH: Final = "/v1/audio/speech"
-_NO_ROOM: Final = (429, 503)
 _ERROR_CHARS: Final = 200
 
 
@@ -115,7 +121,7 @@ class OpenAiConversation:
             self._num_left = 0
             return None
         message = f"HTTP {status}: {body.decode(errors='replace')[:_ERROR_CHARS]}"
-        return Ended(is_refused=status in _NO_ROOM, message=message)
+        return Ended(is_refused=status in NO_ROOM_STATUSES, message=message)
 
     async def _read_piece(self) -> bytes | None:
         """What is there of the body, at least a byte; None at its end. Raises OSError, EOFError, ValueError."""

@@ -48,6 +48,14 @@ def _read(raw: Frame) -> dict[str, Any]:
     return message
 
 
+def _chunk(audio: object) -> Chunk:
+    """Raises ProtocolViolation."""
+    try:
+        return pcm_chunk(base64.b64decode(msgspec.convert(audio, str)), _RATE_HZ)
+    except ValueError as error:  # msgspec's and base64's are
+        raise ProtocolViolation(ErrorCode.BAD_MESSAGE, f"a message's audio is no base64: {error}") from error
+
+
 def _failed(message: object) -> Ended:
     text = str(message)
     return Ended(is_refused=any(word in text.lower() for word in _NO_ROOM_WORDS), message=text)
@@ -92,7 +100,7 @@ class ElevenLabsPhrases:
         if message.get("isFinal"):
             return Ended()
         audio = message.get("audio")
-        return pcm_chunk(base64.b64decode(audio), _RATE_HZ) if audio else None
+        return _chunk(audio) if audio else None
 
     def hung_up(self) -> Ended | None:
         return None
@@ -137,7 +145,7 @@ class CartesiaPhrases:
             return None
         match message.get("type"):
             case "chunk":
-                return pcm_chunk(base64.b64decode(message["data"]), _RATE_HZ)
+                return _chunk(message.get("data"))
             case "done":
                 return Ended()
             case "error":
@@ -265,12 +273,15 @@ class KyutaiPhrases:
     def take(self, raw: Frame) -> Chunk | Ended | None:
         """Raises ConversationLost for what the server complains of before a turn."""
         try:
-            message = msgspec.msgpack.decode(raw) if isinstance(raw, bytes) else {}
+            message = msgspec.msgpack.decode(raw, type=dict[str, Any]) if isinstance(raw, bytes) else {}
         except msgspec.DecodeError as error:
             raise ProtocolViolation(ErrorCode.BAD_MESSAGE, str(error)) from error
         match message.get("type"):
             case "Audio":
-                return Chunk(len(message["pcm"]) * 48_000 // _RATE_HZ)
+                samples = message.get("pcm")
+                if not isinstance(samples, list):
+                    raise ProtocolViolation(ErrorCode.BAD_MESSAGE, "a message of audio has no samples")
+                return Chunk(len(samples) * 48_000 // _RATE_HZ)
             case "Error" if self.is_spent:
                 return _failed(message.get("message"))
             case "Error":

@@ -11,7 +11,14 @@ from websockets.asyncio.client import connect as connect_socket
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.typing import Subprotocol
 
-from voicegate.clients.bench.dialects.conversation import Chunk, Connect, Conversation, ConversationLost, Ended
+from voicegate.clients.bench.dialects.conversation import (
+    NO_ROOM_STATUSES,
+    Chunk,
+    Connect,
+    Conversation,
+    ConversationLost,
+    Ended,
+)
 from voicegate.clients.bench.plan import Reader, Target, Turn
 from voicegate.clients.python.errors import InvalidInput
 from voicegate.clients.python.refusal import answered
@@ -147,7 +154,7 @@ def speaking(
         except InvalidStatus as error:
             response = error.response
             text = answered(url, response.status_code, response.body, response.reason_phrase)
-            raise ConversationLost(text) from error
+            raise ConversationLost(text, is_refused=response.status_code in NO_ROOM_STATUSES) from error
         except (OSError, TimeoutError, WebSocketException) as error:
             raise ConversationLost(f"{url}: cannot connect ({str(error) or type(error).__name__})") from error
         except ProtocolViolation as error:

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from tests.unit.bench.engine.test_report import GOOD, PLAIN_RUN, outcome, scenarios
-from tests.unit.clients.bench.test_judge import RECORD
+from tests.unit.clients.bench.test_judge import RECORD, altered
 from voicegate.bench.engine.report import outcome_report
 from voicegate.bench.environment import REPOSITORY
-from voicegate.bench.socket import SWEEP
+from voicegate.bench.socket import ALONE_FLATTERY, SWEEP
 from voicegate.bench.table import pages, picture, replace_section, results, sections
 from voicegate.clients.bench.judge import figures
 
@@ -83,6 +83,13 @@ def test_a_gpus_result_comes_first_and_says_what_its_weights_are() -> None:
     assert any(line.startswith("| short, ") for line in lines)
 
 
+def test_who_was_not_heard_to_the_end_by_an_engine_is_told() -> None:
+    whole = gpu()
+    assert not any("failed" in line for line in sections(whole, cpu(), QUALITY)["bench"])
+    whole["scenarios"]["sustain-300"] |= {"num_failed": 3, "num_cut_off": 1}
+    assert "Not served or not to the end: sustain-300 3 failed, 1 cut off." in sections(whole, cpu(), QUALITY)["bench"]
+
+
 def test_what_sockets_saw_stands_apart_from_what_the_engine_alone_did() -> None:
     run = {
         "environment": gpu()["environment"],
@@ -91,7 +98,7 @@ def test_what_sockets_saw_stands_apart_from_what_the_engine_alone_did() -> None:
         "flattery": ["the loopback is their network"],
         "scenarios": {
             "mixed:400": {
-                **figures([RECORD], window_s=(5.0, 20.0)),
+                **figures([altered(lag_s=0.25)], window_s=(5.0, 20.0)),
                 "server_cpu": {"event_loop": 0.214, "busiest_other_thread": None},
                 "gpu": {"power_w": 512.3},
                 "clients": {"are_late": True},
@@ -109,8 +116,12 @@ def test_what_sockets_saw_stands_apart_from_what_the_engine_alone_did() -> None:
     with_other = sections(gpu(), cpu(), QUALITY, [run, apart], elsewhere=other)
     assert sum(line.startswith("On another GPU, through sockets") for line in with_other["bench"]) == 1
     assert with_other["headline"] == sections(gpu(), cpu(), QUALITY, [run, apart])["headline"]
-    row = "| mixed:400 | 1 | 100 / 100 / - ms | 100.0 % / 100.0 % | 0 ms | 0 | 21 % / - | 512 W |"
+    row = "| mixed:400 | 0 | 1 | 100 / 100 / - ms | 100.0 % / 100.0 % | 0 ms | 0 | 21 % / - | 512 W |"
     assert row in lines
+    assert "Texts were sent late, and first audio counts from then; p95: mixed:400 (250 ms)." in lines
+    assert "commit abc;" in lines[0]
+    changed = run | {"environment": run["environment"] | {"is_dirty": True}}
+    assert "commit abc, with changes;" in sections(gpu(), cpu(), QUALITY, [changed])["felt"][0]
     assert not any(line.startswith("| sustain-300") for line in lines)
     assert "The clients themselves were late in mixed:400." in lines
     assert not any("live:500" in line for line in lines)
@@ -121,17 +132,27 @@ def test_the_headline_is_what_a_user_feels_and_the_picture_shows_it_against_the_
     run = {
         "environment": gpu()["environment"],
         "serve": [],
-        "voices": ["one"],
+        "voices": ["generated-1"],
         "flattery": [],
-        "scenarios": dict.fromkeys(("alone:whole", "alone:20", "live:64:whole", "live:400:whole"), row),
+        "scenarios": {
+            **dict.fromkeys(("alone:whole", "alone:20"), row),
+            "live:64:whole": row | {"live": 66.0},
+            "live:400:whole": row | {"live": 370.4},
+        },
     }
     assert sections(gpu(), cpu(), QUALITY, [run])["headline"][0] == (
-        "**First audio 100 ms after a text is given whole and 100 ms after the first of 20 words a second; 400 streams "
+        "**First audio 100 ms after a text is given whole and 100 ms after the first of 20 words a second; 370 streams "
         "of whole texts without a gap of 100 ms**, through sockets as shipped, on one NVIDIA H200, with generated "
         "weights of the released size (they speak noise; speed is the same)."
     )
+    real = sections(gpu(), cpu(), QUALITY, [run | {"voices": ["anna"]}])["headline"][0]
+    assert real.endswith("through sockets as shipped, on one NVIDIA H200."), "real weights are not called generated"
+    alone = next(line for line in sections(gpu(), cpu(), QUALITY, [run])["felt"] if line.startswith("| alone:whole"))
+    (flattered,) = (line for line in sections(gpu(), cpu(), QUALITY, [run])["felt"] if line.startswith("What flatters"))
+    assert ALONE_FLATTERY in flattered
+    assert alone.startswith("| alone:whole | 1 | 1 | 100 / 100"), "one stream is one, however soon its next turn begins"
     late = {**row, "c100": 0.99}
-    again = run | {"scenarios": {"live:400:whole": late, "live:64:whole": row}}
+    again = run | {"scenarios": {"live:400:whole": late, "live:64:whole": row | {"live": 64.4}}}
     assert "; 64 streams of whole texts without" in sections(gpu(), cpu(), QUALITY, [run, again])["headline"][0]
     drawn = picture(run)
     assert drawn.startswith("<svg ")
@@ -158,5 +179,10 @@ def test_several_gpus_stand_beside_one() -> None:
     row = figures([RECORD], window_s=(5.0, 20.0))
     rows = [{"gpus": 1, "streams": 300, "loaded": row}, {"gpus": 2, "streams": 800, "loaded": None}]
     lines = sections(gpu(), cpu(), QUALITY, scale={"environment": gpu()["environment"], "rows": rows})["bench"]
-    assert sum(line.startswith("| 1 | 300 | 100 / 100 / - ms | 100.0 % / 100.0 % | 0 ms |") for line in lines) == 1
+    assert (
+        sum(line.startswith("| 1 | 300 | 1 | 100 / 100 / - ms | 100.0 % / 100.0 % | 0 ms | 0 |") for line in lines) == 1
+    )
+    assert any(
+        line.startswith("Engine processes") and "NVIDIA H200, torch 2.11.0, commit abc;" in line for line in lines
+    )
     assert not any(line.startswith("| 2 | 800") for line in lines)

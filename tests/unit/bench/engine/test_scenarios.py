@@ -114,6 +114,14 @@ async def test_refusals_and_failures_are_counted_not_hidden() -> None:
     assert len(outcome.heard) == 2
 
 
+async def test_who_ends_unheard_has_failed() -> None:
+    silent = Text("?!", ("?!",), 0.2)
+    async with fake_driver() as driver:
+        outcome = await first_audio(driver, load_of(driver, short_scripts=[TEXT, silent], num_samples=4))
+    assert len(outcome.heard) == 2
+    assert outcome.failures == ["it ended, and no audio had come"] * 2
+
+
 async def test_who_starves_at_the_limit_is_cut_off_and_counts() -> None:
     script = replace(ENGINE, faults={0: Fault(FaultKind.STALL, after_ms=100)})
     async with fake_driver(script) as driver:

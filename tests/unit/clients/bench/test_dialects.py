@@ -94,6 +94,24 @@ def test_what_is_no_message_is_said_to_be_none(kind: Any, raw: str) -> None:
         kind(TARGET, None).take(raw)
 
 
+@pytest.mark.parametrize(
+    ("kind", "raw"),
+    [
+        (vendors.ElevenLabsPhrases, '{"contextId": "t1", "audio": "abc"}'),
+        (vendors.ElevenLabsPhrases, '{"contextId": "t1", "audio": 5}'),
+        (vendors.CartesiaPhrases, '{"context_id": "t1", "type": "chunk"}'),
+        (vendors.CartesiaPhrases, '{"context_id": "t1", "type": "chunk", "data": null}'),
+        (vendors.KyutaiPhrases, msgspec.msgpack.encode({"type": "Audio"})),
+        (vendors.KyutaiPhrases, msgspec.msgpack.encode([1, 2])),
+    ],
+)
+def test_what_has_no_audio_where_it_should_is_said_to(kind: Any, raw: str | bytes) -> None:
+    phrases = kind(TARGET, None)
+    phrases.begin(TURN)
+    with pytest.raises(ProtocolViolation):
+        phrases.take(raw)
+
+
 def test_a_server_that_does_not_greet_is_none_of_ours() -> None:
     with pytest.raises(ProtocolViolation, match="did not begin with `ready`"):
         NativePhrases(TARGET, b"\0")

@@ -222,6 +222,23 @@ def test_the_live_are_those_that_play() -> None:
     assert row["audio_s_per_s"] == 0.5
 
 
+def test_a_listener_is_one_however_much_is_left_to_play_when_it_speaks_again() -> None:
+    """Alone, and in a closed load, the next turn does not wait until the one before has been played."""
+    turns = [
+        altered(turn=number, due_s=due_s, sent_s=due_s, ended_s=due_s + 0.1, arrivals=((due_s + 0.05, 2 * SECOND),))
+        for number, due_s in enumerate((10.0, 10.2, 10.4, 10.6))
+    ]
+    assert figures(turns, window_s=(10.0, 12.0))["live"] == 1.0
+    others = [msgspec.structs.replace(record, visit=1) for record in turns]
+    assert figures([*turns, *others], window_s=(10.0, 12.0))["live"] == 2.0
+
+
 def test_letters_take_as_long_as_they_took() -> None:
     assert seconds_per_letter([RECORD, altered(outcome=Outcome.CANCELLED)]) == 2.0 / 40
     assert seconds_per_letter([]) is None
+
+
+def test_of_few_who_hear_the_end_letters_are_not_learned() -> None:
+    """Where most are interrupted, those that are not are the shortest."""
+    interrupted = [altered(outcome=Outcome.CANCELLED, cancelled_s=10.7)] * 2
+    assert seconds_per_letter([RECORD, *interrupted]) is None

@@ -5,6 +5,7 @@ import array
 import pytest
 
 from voicegate.clients.bench.dialects.conversation import Chunk, Ended, pcm_chunk
+from voicegate.clients.bench.judge import figures
 from voicegate.clients.bench.listener import Listener
 from voicegate.clients.bench.plan import Outcome, Piece, Record, Turn, Visit
 
@@ -42,10 +43,10 @@ def samples(*runs: tuple[int, int]) -> Chunk:
     return pcm_chunk(array.array("h", [value for value, num in runs for _ in range(num)]).tobytes(), RATE_HZ)
 
 
-async def told(*answers: Chunk | Ended) -> Record:
+async def told(*answers: Chunk | Ended, wanted: Outcome = Outcome.DONE) -> Record:
     listener = Listener(Scripted(*answers), TURN, Visit(due_s=0.0, turns=(TURN,)), due_s=0.0)
     outcome = await listener.listen(until_s=float("inf"))
-    assert outcome is Outcome.DONE
+    assert outcome is wanted
     return listener.record(0, 0, outcome)
 
 
@@ -61,6 +62,16 @@ async def test_sound_from_the_first_sample_on_is_audible_there() -> None:
     assert (await told(samples((1_000, 240)), Ended())).audible_48k == 0
 
 
-async def test_nothing_is_audible_in_silence_nor_known_of_coded_audio() -> None:
-    assert (await told(samples((0, 240)), Ended())).audible_48k is None
+async def test_nothing_is_known_of_coded_audio() -> None:
     assert (await told(Chunk(num_48k=960), Ended())).audible_48k is None
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [((), "no audio"), ((Chunk(num_48k=0),), "no audio"), ((samples((0, 240), (328, 240)),), "silence")],
+)
+async def test_who_hears_nothing_to_the_end_was_failed(answers: tuple[Chunk, ...], message: str) -> None:
+    record = await told(*answers, Ended(), wanted=Outcome.FAILED)
+    assert message in record.message
+    row = figures([record], window_s=(record.due_s, record.ended_s))
+    assert (row["first_audio_ms"], row["outcomes"]["failed"]) == (None, 1)

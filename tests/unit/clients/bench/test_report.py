@@ -63,6 +63,20 @@ def test_of_a_mixed_load_every_writer_is_told() -> None:
     assert "C100 100.0%" not in " ".join(table.lines("closed:1:whole", {**row(), "clients": CLIENTS})[1:])
 
 
+def test_texts_that_were_late_are_told() -> None:
+    """Who comes while no connection is free waits for one before the text is sent, from which first audio counts."""
+    late = [altered(lag_s=0.3), altered(lag_s=0.31, is_slow=True), *[altered(lag_s=0.004)] * 8]
+    opened = {**figures(late, window_s=(5.0, 20.0)), "clients": CLIENTS | {"num_late_connections": 1}}
+    *_, remark = table.lines("live:9:whole", opened)
+    assert remark == (
+        "  ! texts were sent 300 ms late at p95, and first audio counts from then; "
+        "connections that had to be opened first: 1"
+    )
+    # A slow reader's connection is opened for it, and it is told of apart.
+    few = {**figures(late[1:], window_s=(5.0, 20.0)), "clients": CLIENTS}
+    assert not any("late" in line for line in table.lines("mixed:9", few))
+
+
 def test_what_is_left_behind_is_told() -> None:
     *_, remark = table.lines("mixed:4", {**row(), "left_behind": {"utterances": 2, "contexts": 2, "after_ms": 3050}})
     assert remark == "  ! 2 utterances still ran 3050 ms after everybody had left"
