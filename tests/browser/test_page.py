@@ -12,9 +12,9 @@ from tests.browser.conftest import complaints_of
 from tests.browser.rig import origin_of, serving
 from tests.integration.chaos_proxy import ChaosProxy
 from tests.integration.http_client import post
+from tests.support.patient_gateway import PATIENT
 from tests.support.tiny_engine import tiny_engine
 from voicegate.engine.fake.engine import FakeEngine, Script
-from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol import messages as wire
 
@@ -320,7 +320,7 @@ async def test_a_gateway_that_goes_away_is_told(page: Page) -> None:
 
 
 async def test_the_tiny_model_speaks(page: Page) -> None:
-    async with running_gateway(GatewayConfig(), tiny_engine()) as url, visit(page, origin_of(url)):
+    async with running_gateway(PATIENT, tiny_engine()) as url, visit(page, origin_of(url)):
         await write(page, "Yes, of course.")
         await page.get_by_role("button", name="Speak").click()
         await expect(page.locator("#status")).to_have_text(re.compile("^Finished after"))
