@@ -21,7 +21,8 @@ from voicegate.protocol import messages as wire
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 AT_1X = Script(chunk_ms=240, real_time_factor=0.2)
-AT_ONCE = Script(chunk_ms=10_000)  # so that nothing runs dry, however busy the machine is
+# A machine that is busy with something else may hold up the player, which then runs dry, and the page for a word.
+NUM_TRIES = 8
 LONG = "The quick brown fox jumps over the lazy dog. " * 20
 
 
@@ -44,17 +45,24 @@ async def write(page: Page, text: str) -> None:
     await page.get_by_label("Text", exact=True).fill(text)
 
 
+async def speak_to_its_end(page: Page, status: str | re.Pattern[str]) -> None:
+    await page.evaluate("document.getElementById('status').textContent = ''")  # of what was spoken before
+    await page.get_by_role("button", name="Speak").click()
+    await expect(page.locator("#status")).to_have_text(status)
+
+
 async def test_what_is_written_is_spoken_and_shown(page: Page) -> None:
-    async with visiting(page, AT_ONCE) as engine:
+    async with visiting(page, AT_1X) as engine:
         await expect(page.locator("#connection")).to_have_text("Connected to fake")
         await page.get_by_label("Voice").select_option("drone")
         await page.get_by_text("More").click()
         await page.get_by_label("Speed").fill("1.5")
         await write(page, "one two three")
-        await page.get_by_role("button", name="Speak").click()
-        await expect(page.locator("#status")).to_have_text("Finished after 0.7 s.")
-        (request,) = engine.requests
-        assert (request.voice, request.speed) == ("drone", 1.5)
+        for _ in range(NUM_TRIES):
+            await speak_to_its_end(page, "Finished after 0.7 s.")
+            if await page.locator("#underruns").text_content() == "0":
+                break
+        assert {(request.voice, request.speed) for request in engine.requests} == {("drone", 1.5)}
         await expect(page.locator("#first-sound")).to_have_text(re.compile(r"^\d+ ms$"))
         note = re.compile(r"^first packet \d+ ms, gateway \d+ ms$")
         await expect(page.locator("#first-sound-note")).to_have_text(note)
@@ -116,10 +124,9 @@ async def test_words_are_marked_as_they_are_heard(page: Page) -> None:
                     .observe(mark, { childList: true, characterData: true, subtree: true });
             }"""
         )
-        for _ in range(8):  # a busy machine may hold up the page for as long as a word sounds
-            await page.evaluate("window.marks = []; document.getElementById('status').textContent = ''")
-            await page.get_by_role("button", name="Speak").click()
-            await expect(page.locator("#status")).to_have_text(re.compile("Finished"))
+        for _ in range(NUM_TRIES):
+            await page.evaluate("window.marks = []")
+            await speak_to_its_end(page, re.compile("Finished"))
             marks = await page.evaluate("marks.filter((text) => text !== '')")
             # The engine aligns chunk by chunk.
             if (marked := "".join(marks).replace(" ", "")) == "firstsecondthirdfourthfifth":
