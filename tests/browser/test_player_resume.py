@@ -104,7 +104,10 @@ async def test_a_listener_hears_nothing_of_a_bad_network(page: Page, decoder: st
                     const states = [], pieces = argument;
                     player.addEventListener("connection", ({ detail }) => states.push(detail.state));
                     const context = player.open();
-                    for (const piece of pieces) context.say(piece);
+                    for (const piece of pieces) {
+                        context.say(piece);
+                        await harness.once(player, "connection", ({ state }) => state === "lost");
+                    }
                     context.end();
                     const { reason, audioMs, playedMs } = await context.finished;
                     const words = context.alignment.map(({ text }) => text);

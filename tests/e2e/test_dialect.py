@@ -9,8 +9,8 @@ from websockets.asyncio.client import connect
 
 from tests.integration.wire_client import connect_to
 from tests.support.patience import PATIENCE_S
+from tests.support.patient_gateway import PATIENT
 from tests.support.tiny_engine import tiny_engine
-from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol import messages as wire
 
@@ -28,7 +28,7 @@ async def native_pcm(url: str) -> bytes:
 
 async def test_a_dialect_speaks_as_a_native_client_does() -> None:
     config = {"response_format": "pcm", "stream_audio": True, "word_timestamps": True, "voice": VOICE, "seed": SEED}
-    async with asyncio.timeout(2 * PATIENCE_S), running_gateway(GatewayConfig(), tiny_engine()) as url:
+    async with asyncio.timeout(2 * PATIENCE_S), running_gateway(PATIENT, tiny_engine()) as url:
         expected = await native_pcm(url)
         async with connect(url.removesuffix(wire.STREAM_PATH) + "/v1/audio/speech/stream") as websocket:
             for message in (

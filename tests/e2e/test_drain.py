@@ -23,6 +23,7 @@ SETTINGS = {
     "VOICEGATE_THREADS": "1",
     "VOICEGATE_ENCODER_PROCESSES": "2",
     "VOICEGATE_DRAIN_S": "100",
+    "VOICEGATE_ENGINE_TIMEOUT_S": "60",  # a busy machine may not get to it for a while
 }
 
 

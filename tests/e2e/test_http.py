@@ -6,8 +6,8 @@ import pytest
 
 from tests.integration.http_client import PCM, post
 from tests.integration.wire_client import connect_to
+from tests.support.patient_gateway import PATIENT
 from tests.support.tiny_engine import tiny_engine
-from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.run import running_gateway
 
 pytestmark = pytest.mark.e2e
@@ -16,7 +16,7 @@ TEXT = "The train leaves at half past seven."
 
 
 async def test_one_request_and_a_native_client_hear_the_same() -> None:
-    async with asyncio.timeout(120), running_gateway(GatewayConfig(), tiny_engine()) as url, connect_to(url) as client:
+    async with asyncio.timeout(120), running_gateway(PATIENT, tiny_engine()) as url, connect_to(url) as client:
         await client.speak("a", TEXT, voice="rms", seed=3, format=PCM)
         native = b"".join((await client.until_done("a")).packets)
         asked = {"input": TEXT, "voice": "rms", "seed": 3, "response_format": "pcm"}

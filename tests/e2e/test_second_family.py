@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from websockets.asyncio.client import connect
 from tests.integration.http_client import base_url
 from tests.integration.wire_client import Heard, WireClient, connect_to
 from tests.support.patience import PATIENCE_S
+from tests.support.patient_gateway import PATIENT
 from tests.support.second_family import VOICES, config_of, write_second_family
 from tests.unit.clients.deadline import deadline
 from tests.unit.engine.voices.onnx_models import write_speaker_encoder, write_speech_tokenizer
@@ -21,7 +23,6 @@ from tests.unit.engine.voices.sounds import file_of, speechlike
 from voicegate.engine.checkpoint.options import Decoding
 from voicegate.engine.loading.build import create_engine
 from voicegate.gateway.cli.main import run
-from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol import messages as wire
 
@@ -47,7 +48,7 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 async def url(model_dir: Path) -> AsyncIterator[str]:
-    async with running_gateway(GatewayConfig(), create_engine(config_of(model_dir))) as url:
+    async with running_gateway(PATIENT, create_engine(config_of(model_dir))) as url:
         yield url
 
 
@@ -101,8 +102,7 @@ async def test_text_that_is_written_piece_by_piece_and_a_cancel_beside_it(url: s
 
 
 async def test_a_voice_is_made_and_a_dialect_speaks_with_it(model_dir: Path) -> None:
-    config = GatewayConfig(enrolment=True)
-    async with running_gateway(config, create_engine(config_of(model_dir))) as url:
+    async with running_gateway(replace(PATIENT, enrolment=True), create_engine(config_of(model_dir))) as url:
         http_url = base_url(url)
         form = {"name": "guest", "transcript": "Hello there."}
         async with httpx.AsyncClient(base_url=http_url, timeout=2 * PATIENCE_S) as http:
@@ -149,7 +149,7 @@ async def test_the_bench_measures_it(url: str, tmp_path: Path, capsys: pytest.Ca
 
 async def test_as_deployed(tmp_path: Path) -> None:
     made = write_second_family(tmp_path / "two", Decoding.DEPLOYED)
-    async with running_gateway(GatewayConfig(), create_engine(config_of(made))) as url, connect_to(url) as client:
+    async with running_gateway(PATIENT, create_engine(config_of(made))) as url, connect_to(url) as client:
         for mode in ("clause", "incremental", "bistream"):
             heard = await spoken(client, mode, mode=mode)
             assert words(heard) == TEXT.split(), mode

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.support.patience import PATIENCE_S
+from tests.support.patient_gateway import PATIENT
 from tests.support.tiny_engine import shipped_stages, tiny_engine
 from voicegate.bench.recogniser import Recogniser, words_of
 from voicegate.bench.word_errors import word_errors
@@ -16,7 +17,6 @@ from voicegate.clients.python.client import Gate, connect
 from voicegate.clients.python.context import Context
 from voicegate.clients.python.decode import decode_all
 from voicegate.engine import units
-from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol.messages import Cancelled, Done, Format
 
@@ -28,7 +28,7 @@ TEXT = "The train to the coast leaves at half past seven. It is going to rain th
 @pytest.fixture
 async def gate() -> AsyncIterator[Gate]:
     engine = tiny_engine(stages_of=shipped_stages)
-    async with running_gateway(GatewayConfig(), engine) as url, connect(url) as connected:
+    async with running_gateway(PATIENT, engine) as url, connect(url) as connected:
         yield connected
 
 

@@ -138,7 +138,8 @@ async def test_a_terminal_that_closes_ends_it_in_peace() -> None:
 async def test_the_one_engine_in_a_process_of_its_own_may_die_beneath_a_socket() -> None:
     pipes = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
     words = ("-m", "voicegate", "serve", "--port", "0", "--engine-process", "own", "--device", "cpu")
-    async with python(*words, "--threads", "1", **pipes) as process:
+    # A busy machine may not get to the engine for a while.
+    async with python(*words, "--threads", "1", "--engine-timeout-s", "60", **pipes) as process:
         async with connect_to(url_in(await ready_line(process))) as client:
             await client.speak("first", "So it is said, and said again, and said once more. " * 4)
             await client.until(wire.Alignment)

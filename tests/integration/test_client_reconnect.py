@@ -328,11 +328,17 @@ async def test_those_who_wait_for_a_connection_wait_for_the_same() -> None:
 
 async def test_closing_ends_the_wait_for_a_connection() -> None:
     busy = HTTPStatus.SERVICE_UNAVAILABLE
-    never = Backoff(first_s=1000.0, max_s=1000.0)
-    async with stub_gateway([drop_after_first_audio, busy]) as url, connect(url, backoff=never) as gate:
+    is_waiting = asyncio.Event()
+
+    class Never(Backoff):
+        def delay_s(self, *_: object) -> float:
+            is_waiting.set()
+            return 1000.0
+
+    async with stub_gateway([drop_after_first_audio, busy]) as url, connect(url, backoff=Never()) as gate:
         await lose_first_context(gate)
         openings = [asyncio.create_task(gate.open()) for _ in range(3)]
-        await asyncio.sleep(0.1)
+        await is_waiting.wait()
         openings[0].cancel()
         await gate.close()
         outcomes = await asyncio.gather(*openings, return_exceptions=True)

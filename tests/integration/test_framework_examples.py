@@ -31,7 +31,8 @@ async def run(framework: str, module: str, plan: dict[str, object]) -> Any:
     if not folder.is_dir():
         pytest.fail(f"no {framework} in {folder}: `make unit` puts it there")
     path = os.pathsep.join((str(folder), os.getcwd()))
-    environment = {**os.environ, "PYTHONPATH": path, "LOGURU_LEVEL": "ERROR"}
+    # Unbuffered, Python drops the rest of a long line whose writing a signal interrupts.
+    environment = {**os.environ, "PYTHONPATH": path, "LOGURU_LEVEL": "ERROR", "PYTHONUNBUFFERED": ""}
     pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
     async with python("-m", f"tests.integration.{module}", env=environment, **pipes) as process:
         out, _ = await process.communicate(json.dumps(plan).encode())

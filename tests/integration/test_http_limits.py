@@ -148,7 +148,8 @@ async def test_two_lengths_are_one_too_many() -> None:
             assert (await exchange(served.url, f"{HEAD}{lines}\r\n\r\nhello"))[0] in (400, 501)
 
 
-async def test_who_has_no_key_is_told_before_the_body_has_come() -> None:
+async def test_who_has_no_key_is_told_before_the_body_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voicegate.gateway.server.http.connection._DISCARDING_S", TIMEOUT_S)  # what a busy client sends
     async with serving(api_key="0123456789abcdef") as served, raw_connection(served.url) as peer:
         await peer.send(f"{HEAD}Content-Length: 9000000\r\n\r\n".encode())
         assert (await peer.read_to_end()).startswith(b"HTTP/1.1 401 ")

@@ -17,7 +17,7 @@ from python_multipart.multipart import MultipartParser
 
 from tests.integration.http_client import RawRequest, base_url
 from tests.integration.raw_client import get
-from tests.integration.wire_client import Served, serving
+from tests.integration.wire_client import TIMEOUT_S, Served, serving
 from voicegate.engine.interface import EngineStopped, Overloaded, Unsupported, VoiceConflict, VoiceInfo
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.openai_speech import MODEL_NAMES
@@ -79,7 +79,10 @@ async def test_a_voice_comes_speaks_and_goes() -> None:
         (form(transcript="x" * 20_000), 400, "maximum size"),
     ],
 )
-async def test_what_makes_no_voice(request_fields: dict[str, Any], status: int, part: str) -> None:
+async def test_what_makes_no_voice(
+    request_fields: dict[str, Any], status: int, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("voicegate.gateway.server.http.connection._DISCARDING_S", TIMEOUT_S)  # what a busy client sends
     async with serving(enrolment=True) as served, client_of(served) as http:
         response = await http.post("/v1/voices", **request_fields)
         assert response.status_code == status

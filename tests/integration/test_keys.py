@@ -416,12 +416,12 @@ async def test_other_vendors_packages_get_tokens(key_file: Path) -> None:
         async with connect(at(served.url, f"{SINGLE}?single_use_token={single_use.token}")):
             pass
         async with AsyncCartesia(api_key=SECRET, base_url=base) as cartesia:
-            access = await cartesia.access_token.create(expires_in=5, grants={"tts": True})
+            access = await cartesia.access_token.create(expires_in=600, grants={"tts": True})
         async with connect(at(served.url, f"/tts/websocket?access_token={access.token}")):
             pass
         here = DeepgramClientEnvironment(base=base, production=base, agent=base, agent_rest=base)
-        granted = await AsyncDeepgramClient(api_key=SECRET, environment=here).auth.v1.tokens.grant(ttl_seconds=30)
-        assert granted.expires_in == 30
+        granted = await AsyncDeepgramClient(api_key=SECRET, environment=here).auth.v1.tokens.grant(ttl_seconds=300)
+        assert granted.expires_in == 300
         async with connect(
             at(served.url, "/v1/speak"), additional_headers={"Authorization": f"Bearer {granted.access_token}"}
         ):

@@ -43,7 +43,8 @@ async def bots(plans: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Of each plan, what was heard of each turn."""
     if not PACKAGES.is_dir():
         pytest.fail(f"no pipecat in {PACKAGES}: `make unit` puts it there")
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGES), "LOGURU_LEVEL": "ERROR"}
+    # Unbuffered, Python drops the rest of a long line whose writing a signal interrupts.
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGES), "LOGURU_LEVEL": "ERROR", "PYTHONUNBUFFERED": ""}
     pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
     async with python(str(BOT), within_s=PATIENCE_S, env=environment, **pipes) as process:
         out, _ = await process.communicate(json.dumps(plans).encode())

@@ -28,7 +28,8 @@ from voicegate.protocol import messages as wire
 
 pytestmark = pytest.mark.integration
 
-LIMIT_S = 1.0
+# Lower takes an engine that a busy machine does not get to for one that hangs.
+LIMIT_S = 3.0
 
 
 class Killed(BaseException):
@@ -74,6 +75,14 @@ async def until_healthy(served: Running) -> None:
     async with asyncio.timeout(TIMEOUT_S):
         while await health(served) != (200, 200):
             pass
+
+
+async def told_of(client: WireClient, context: str) -> wire.Error:
+    """Its error, which on a busy machine comes before it is waited for."""
+    (heard,) = client.heard[context]
+    while not (told := [message for message in heard.messages if isinstance(message, wire.Error)]):
+        await client.receive()
+    return told[0]
 
 
 async def check_that_it_is_told(served: Running, client: WireClient) -> None:
@@ -161,11 +170,10 @@ async def test_a_drain_while_one_token2wav_hangs_ends_whole_what_the_other_speak
                 await client.send(wire.Open(context="speaks"), wire.Text("speaks", "It begins. "))
                 await client.until(wire.Alignment, "speaks")
                 if is_noticed_first:
-                    await client.until(wire.Error, "lost")
+                    await told_of(client, "lost")
                 served.stop.set()
                 await client.until(wire.Draining)
-                if not is_noticed_first:
-                    assert (await client.until(wire.Error, "lost")).code == "engine_failed"
+                assert (await told_of(client, "lost")).code == "engine_failed"
                 await client.send(wire.Text("speaks", "And it ends."), wire.End("speaks"))
                 await client.until(wire.Done, "speaks")
                 assert await closed_with(client) == 1001

@@ -44,7 +44,8 @@ def no_hang() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def url(server: Environment) -> Iterator[str]:
-    command = [server.folder / "bin" / "voicegate", "serve", "--port", "0", "--threads", "1", "--log-level", "error"]
+    program = server.folder / "bin" / "voicegate"
+    command = [program, "serve", "--port", "0", "--threads", "1", "--log-level", "error", "--engine-timeout-s", "60"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, cwd=server.elsewhere, env=plain_environment()
     ) as gateway:
@@ -98,7 +99,8 @@ def test_say(url: str, who: str, request: pytest.FixtureRequest) -> None:
 
 
 def test_say_without_a_gateway_starts_one(server: Environment) -> None:
-    ran = server.run("voicegate", "say", "Good morning.", "-o", "alone.wav", VOICEGATE_PORT="1", VOICEGATE_THREADS="1")
+    settings = {"VOICEGATE_PORT": "1", "VOICEGATE_THREADS": "1", "VOICEGATE_ENGINE_TIMEOUT_S": "60"}
+    ran = server.run("voicegate", "say", "Good morning.", "-o", "alone.wav", **settings)
     assert ran.returncode == 0, ran.stderr
     assert "no gateway on port 1" in ran.stderr
     assert Path(server.elsewhere / "alone.wav").stat().st_size > 10_000

@@ -25,6 +25,9 @@ _QUIET_SHARE: Final = 0.5
 # where its GPU fails it refuses all that it has, and goes on to the next. Lower -> some bad requests are taken for
 # death; higher -> more listeners hear nothing before it is restarted.
 _FRUITLESS_ROUNDS: Final = 5
+# A look that comes so much too late, because nobody on this machine could listen, is followed by another as much later:
+# what has come meanwhile is heard first. Lower -> a busy machine is taken for a dead executor.
+_LATE_S: Final = 0.25
 # A dead executor may never answer to its shutdown; the process ends without it.
 _SHUTDOWN_PATIENCE_S: Final = 20.0
 # Nor may a call into it ever return, as where a request waits on the socket of a worker that is gone.
@@ -224,8 +227,12 @@ class LegExecutor:
         self._watch = self._loop.call_at(due_s, self._look)
 
     def _look(self) -> None:
+        assert self._watch is not None
+        due_s, now_s = self._watch.when(), self._loop.time()
         self._watch = None
-        now_s = self._loop.time()
+        if now_s - due_s > _LATE_S:
+            self._watch_until(now_s + _LATE_S)
+            return
         for running in list(self._running.values()):
             if running.heard_s + running.timeout_s <= now_s:
                 self._time_out(running, now_s)

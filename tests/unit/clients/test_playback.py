@@ -94,13 +94,13 @@ async def test_audio_that_was_cut_short_is_played_too(sounddevice: SimpleNamespa
 
 
 async def test_barge_in_tells_what_was_played(sounddevice: SimpleNamespace) -> None:
-    speech = pcm_speech(240_000)
+    speech = pcm_speech(2_400_000)  # more than is pulled while this thread has to wait for its turn
     async with SoundCard(speech.opened) as card:
         for audio in speech.audio:
             card.play(audio)
         played_ms = card.stop()
         await card.drained()
-    assert played_ms == card.buffer.played_ms < 10_000
+    assert played_ms == card.buffer.played_ms < 100_000
 
 
 async def test_an_error_silences_the_device_at_once(sounddevice: SimpleNamespace) -> None:

@@ -1,5 +1,6 @@
 """Encoder processes that are killed, or outlive nobody: who fails, who goes on, and what takes their place."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -104,6 +105,7 @@ def test_what_is_being_encoded_fails_with_its_process(one: EncoderProcesses) -> 
 
 
 def test_a_process_killed_between_utterances_is_replaced_as_often_as_it_happens(one: EncoderProcesses) -> None:
+    gc.collect()  # of the files that tests before this one have left
     num_threads = threading.active_count()
     num_files = len(os.listdir("/proc/self/fd"))
     for num_lost in (1, 2, 3):

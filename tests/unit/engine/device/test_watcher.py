@@ -4,7 +4,7 @@ import random
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 
@@ -59,6 +59,19 @@ class HeldMark:
         self._is_told.set()
 
 
+class AskedMark(HeldMark):
+    """Something happens while it is asked for the next time."""
+
+    on_query: Callable[[], None] | None = None
+
+    @property
+    def is_reached(self) -> bool:
+        on_query, self.on_query = self.on_query, None
+        if on_query is not None:
+            on_query()
+        return super().is_reached
+
+
 class Sleeper:
     """The engine's thread: the test's own."""
 
@@ -73,6 +86,9 @@ class Sleeper:
     def watch(self, *marks: HeldMark) -> None:
         for mark in marks:
             self.watcher.watch(mark)
+
+    def until_rung(self) -> None:
+        self._bell.put(self._bell.get(timeout=PATIENCE_S))
 
     def sleep(self) -> None:
         """Until it is woken; raises Empty where it never is."""
@@ -147,6 +163,25 @@ def test_one_reached_between_looking_and_sleeping_lets_nobody_sleep() -> None:
         assert asleep.watcher.arm()  # it has looked
         assert other.is_waited_for.wait(PATIENCE_S)
     assert reached.num_waits == 0
+
+
+def test_one_reached_between_looking_and_arming_wakes_and_is_not_waited_for_again() -> None:
+    reached, other = HeldMark("first looked at"), AskedMark("looked at next")
+    with sleeper(other) as asleep:
+        asleep.watch(reached, other)
+        assert asleep.watcher.arm()
+        assert reached.is_waited_for.wait(PATIENCE_S)
+        asleep.watcher.wake()  # a command
+        asleep.sleep()
+
+        def reach() -> None:
+            reached.reach()
+            asleep.until_rung()
+
+        other.on_query = reach
+        assert asleep.watcher.arm()
+        asleep.sleep()
+    assert reached.num_waits == 1
 
 
 def test_of_a_lane_one_is_waited_for_at_a_time_and_the_next_in_the_next_sleep() -> None:

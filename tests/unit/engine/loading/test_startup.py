@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from queue import SimpleQueue
 
 import pytest
 import torch
@@ -112,20 +113,23 @@ def test_the_first_error_is_raised_when_the_others_are_done() -> None:
     events: list[tuple[str, int]] = []
     reports = Reports()
     first, second = RuntimeError("out of memory"), ValueError("and then this")
-    failed = threading.Event()
+    failing: SimpleQueue[threading.Thread] = SimpleQueue()
 
     def fail() -> None:
-        failed.set()
+        for _ in range(2):
+            failing.put(threading.current_thread())
         raise first
 
+    def has_failed() -> None:
+        failing.get(timeout=PATIENCE_S).join(PATIENCE_S)
+
     def fail_later() -> None:
-        failed.wait(PATIENCE_S)
-        threading.Event().wait(0.2)
+        has_failed()
         raise second
 
     def work_on() -> None:
-        failed.wait(PATIENCE_S)
-        threading.Event().wait(0.4)
+        has_failed()
+        threading.Event().wait(0.2)
 
     start = ModelStart(CPU, reports)
     for name, work in (("LLM", fail_later), ("vocoder", fail), ("flow", work_on)):

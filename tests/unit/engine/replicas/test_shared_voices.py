@@ -13,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.contract.listener import Listener
+from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
 from tests.support.replicas import RoutedEngine, hasten, routed, running
 from voicegate.engine.fake.engine import FakeEngine
@@ -92,21 +93,17 @@ async def coming_back(back: Keeping, other: Keeping) -> AsyncIterator[Listener]:
     async with running(in_turn(Keeping(), back), in_turn(other)) as listener:
         engine = routed(listener)
         await engine.add_voice("guest", RECORDING)
-        await soon(lambda: other.has("guest"))
+        await until(lambda: other.has("guest"))
         await replaced(engine)
         yield listener
-
-
-async def soon(is_so: Callable[[], bool]) -> None:
-    await until(is_so, timeout_s=10.0)
 
 
 async def replaced(engine: RoutedEngine, number: int = 0) -> None:
     """Another process serves in its place."""
     num_lost = engine.stats().counters["replicas_lost"]
     engine.host.kill(number)
-    await soon(lambda: engine.stats().counters["replicas_lost"] == num_lost + 1)
-    await soon(lambda: engine.stats().gauges["replica_ready"] == len(engine.stats().engines))
+    await until(lambda: engine.stats().counters["replicas_lost"] == num_lost + 1)
+    await until(lambda: engine.stats().gauges["replica_ready"] == len(engine.stats().engines))
 
 
 def able(engine: RoutedEngine, voice: str) -> int:
@@ -115,7 +112,7 @@ def able(engine: RoutedEngine, voice: str) -> int:
 
 
 async def spoken(listener: Listener, name: str, voice: str) -> None:
-    await soon(lambda: able(routed(listener), voice) > 0)
+    await until(lambda: able(routed(listener), voice) > 0)
     assert isinstance(await listener.until_end(listener.submit(name, voice=voice, text="One.", end=True)), Done)
 
 
@@ -129,14 +126,14 @@ async def test_a_process_that_comes_back_serves_while_it_makes_the_voices_that_i
         for name in ("guest", "gone"):
             await engine.add_voice(name, RECORDING)
         await replaced(engine)
-        await soon(lambda: back.asked == ["guest"])
+        await until(lambda: back.asked == ["guest"])
         await spoken(listener, "u", "hum")
         with pytest.raises(VoiceOverloaded):
             listener.submit("early", voice="guest")
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(PATIENCE_S):
             await engine.remove_voice("gone")
         removing = asyncio.create_task(engine.remove_voice("drone"))
-        await soon(lambda: {voice.name for voice in engine.info.voices} == {"hum", "guest"})
+        await until(lambda: {voice.name for voice in engine.info.voices} == {"hum", "guest"})
         assert not removing.done(), "it may come back while the only process has not heard of it"
         back.may_make.set()
         await removing
@@ -152,13 +149,13 @@ async def test_what_it_lacks_is_spoken_by_those_that_have_it_and_made_without_ho
         for number in range(3):
             await spoken(listener, f"u{number}", "guest")
         assert not back.requests
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(PATIENCE_S):
             await engine.add_voice("late", RECORDING)
             await spoken(listener, "late", "late")
             await engine.remove_voice("drone")
         assert back.asked == ["guest"]
         back.may_make.set()
-        await soon(lambda: able(engine, "guest") == able(engine, "late") == 2)
+        await until(lambda: able(engine, "guest") == able(engine, "late") == 2)
         assert back.info.voices == other.info.voices == engine.info.voices
 
 
@@ -186,7 +183,7 @@ async def test_what_was_changed_since_the_directory_was_read_is_made() -> None:
         with pytest.raises(VoiceOverloaded):
             listener.submit("early", voice="guest")
         back.may_make.set()
-        await soon(lambda: stale["guest"].digest == hashlib.sha256(RECORDING).hexdigest())
+        await until(lambda: stale["guest"].digest == hashlib.sha256(RECORDING).hexdigest())
         await spoken(listener, "u", "guest")
 
 
@@ -194,10 +191,10 @@ async def test_a_voice_that_was_taken_away_while_it_was_made_goes_again() -> Non
     back, other = Keeping(makes_at_once=False), Keeping()
     async with coming_back(back, other) as listener:
         engine = routed(listener)
-        await soon(lambda: back.asked == ["guest"])
+        await until(lambda: back.asked == ["guest"])
         await engine.remove_voice("guest")
         back.may_make.set()
-        await soon(lambda: back.info.voices == other.info.voices == engine.info.voices)
+        await until(lambda: back.info.voices == other.info.voices == engine.info.voices)
         assert not back.has("guest")
 
 
@@ -205,10 +202,10 @@ async def test_a_voice_that_was_replaced_while_it_was_made_is_made_as_it_is() ->
     back, other = Keeping(makes_at_once=False), Keeping()
     async with coming_back(back, other) as listener:
         engine = routed(listener)
-        await soon(lambda: back.asked == ["guest"])
+        await until(lambda: back.asked == ["guest"])
         await engine.add_voice("guest", OTHER, replace=True)
         back.may_make.set()
-        await soon(lambda: back.info.voices == engine.info.voices)
+        await until(lambda: back.info.voices == engine.info.voices)
         assert back.asked == ["guest", "guest"]
 
 
@@ -228,7 +225,7 @@ async def test_one_that_was_taken_away_and_added_again_survives_its_process(num_
         await engine.add_voice("drone", RECORDING, description="another")
         with capture_logs() as logs:
             await replaced(engine)
-            await soon(lambda: all(able(engine, voice.name) for voice in engine.info.voices))
+            await until(lambda: all(able(engine, voice.name) for voice in engine.info.voices))
         assert "voice_not_everywhere" not in {entry["event"] for entry in logs}
         assert set(back.info.voices) == set(engine.info.voices)
         assert back.asked == (["drone", "guest0"] if num_spare else ["drone", "drone"])
@@ -243,7 +240,7 @@ async def test_one_that_comes_waits_until_a_process_has_those_before_it() -> Non
         await engine.add_voice("guest", RECORDING)
         await replaced(engine)
         adding = asyncio.create_task(engine.add_voice("late", RECORDING))
-        await soon(lambda: back.asked == ["guest"])
+        await until(lambda: back.asked == ["guest"])
         back.may_make.set()
         with pytest.raises(VoiceConflict):
             await adding
@@ -260,7 +257,7 @@ async def test_one_that_had_no_memory_just_now_is_asked_again() -> None:
         engine = routed(listener)
         with capture_logs() as logs:
             await engine.add_voice("guest", RECORDING)
-            await soon(lambda: able(engine, "guest") == 2)
+            await until(lambda: able(engine, "guest") == 2)
         utterances = [listener.submit(f"u{number}", voice="guest", text="One, two.") for number in range(2)]
         await listener.until_heard(*utterances)
         assert full.num_live == 1
@@ -275,10 +272,10 @@ async def test_what_is_refused_for_good_is_not_asked_again_until_it_is_another()
         engine = routed(listener)
         await engine.add_voice("guest", RECORDING)
         await engine.add_voice("other", RECORDING)
-        await soon(lambda: small.has("other"))
+        await until(lambda: small.has("other"))
         assert small.asked == ["guest", "other"]
         await engine.add_voice("guest", OTHER, replace=True)
-        await soon(lambda: small.has("guest"))
+        await until(lambda: small.has("guest"))
 
 
 async def test_an_engine_that_is_asked_again_is_left_alone_for_as_long_as_it_says() -> None:
@@ -287,5 +284,5 @@ async def test_an_engine_that_is_asked_again_is_left_alone_for_as_long_as_it_say
         engine = routed(listener)
         await engine.add_voice("guest", RECORDING)
         await engine.add_voice("other", RECORDING)
-        await soon(lambda: full.has("other"))
+        await until(lambda: full.has("other"))
         assert full.asked == ["guest", "other"]

@@ -34,7 +34,9 @@ def _run(work: Callable[[_Watched], Coroutine[None, None, None]]) -> None:
         runner.run(work(selector))
 
 
-def test_a_loop_does_not_sleep_while_it_is_kept_awake_and_does_behind_that() -> None:
+def test_a_loop_does_not_sleep_while_it_is_kept_awake_and_does_behind_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vigil, "_LONGEST_S", PATIENCE_S)  # a busy machine is later than it is kept awake for
+
     async def work(selector: _Watched) -> None:
         kept = Vigil(num_cores=16)
         kept.begin()
@@ -43,8 +45,10 @@ def test_a_loop_does_not_sleep_while_it_is_kept_awake_and_does_behind_that() -> 
         await asyncio.sleep(0.005)
         assert (selector.num_sleeps, kept.is_kept) == (0, True)
         kept.end()
-        await asyncio.sleep(0.005)
-        assert selector.num_sleeps >= 1
+        async with asyncio.timeout(PATIENCE_S):
+            # A busy machine may be too late to sleep for so short a time.
+            while not selector.num_sleeps:  # noqa: ASYNC110 - a selector tells nobody
+                await asyncio.sleep(0.005)
         assert not kept.is_kept
 
     _run(work)

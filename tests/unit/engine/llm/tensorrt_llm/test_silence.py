@@ -1,6 +1,7 @@
 """What the backend does when its executor falls silent, is sick, or does not come back from a call."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -67,6 +68,17 @@ def test_a_sequence_that_is_lost_fails_alone() -> None:
             if lost:
                 break
     assert lost == [SequenceOutput(0, error="the LLM made no token for 1 s")]
+
+
+def test_a_time_in_which_nobody_could_listen_is_no_silence() -> None:
+    """As of a machine that stood still: what came meanwhile is heard first."""
+    with running(first_token_timeout_s=60.0, token_timeout_s=SOON_S, stream_interval=1) as made:
+        made.backend.add(request(max_tokens=80))
+        made.backend.wait()
+        made.backend._executor._loop.call_soon_threadsafe(time.sleep, 3 * SOON_S)
+        found = outputs(made)
+    assert found[-1].is_final
+    assert found[-1].error is None
 
 
 def test_an_error_that_is_not_one_requests_own_is_its_death() -> None:
