@@ -20,7 +20,7 @@ from voicegate.protocol.audio_message import AudioMessage
 
 # Beyond any audio; and what every JSON reader takes for a whole number.
 _MAX_MS: Final = 2**53
-_MAX_FLUSH_ID_CHARS: Final = 64  # docs/protocol.md, section 5
+_MAX_FLUSH_ID_CHARS: Final = 64  # docs/protocol.md, section 3
 
 
 class Send(Protocol):

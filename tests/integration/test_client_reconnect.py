@@ -395,6 +395,16 @@ async def test_players_may_report_when_the_gateway_has_gone() -> None:
         assert (await context.cancel(20)).audio_ms == 20
 
 
+@pytest.mark.parametrize("script", [HTTPStatus.UNAUTHORIZED, HTTPStatus.SERVICE_UNAVAILABLE, None])
+async def test_no_failure_tells_what_may_be_a_key(script: HTTPStatus | None) -> None:
+    async with stub_gateway([] if script is None else [script]) as url:
+        address = url.replace("ws://", "ws://me:SECRET@") + "/v1/stream?access_token=SECRET"
+        with pytest.raises(GateError) as caught:
+            await connect(address + ("#meaningless" if script is None else "")).__aenter__()
+    assert f"{url}/v1/stream" in str(caught.value)
+    assert "SECRET" not in str(caught.value)
+
+
 @pytest.mark.parametrize("host", [".example", "a" * 64 + ".example"])
 async def test_a_host_that_cannot_be_is_told_as_such(host: str) -> None:
     with pytest.raises(InvalidInput, match="no name that there can be"):
