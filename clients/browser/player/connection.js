@@ -25,7 +25,7 @@ export class Connection {
   #redial = null;
   #isClosed = false;
 
-  /** `tell` hears {type: "connection" | "message" | "failed" | "roundTrip"}; `createStream(context, onFailure)`. */
+  /** `tell` hears {type: "connection" | "message" | "failed" | "roundTrip"}; `createStream(track, onFailure)`. */
   constructor(url, { tell, createStream }) {
     this.#url = url;
     this.#tell = tell;
@@ -33,11 +33,12 @@ export class Connection {
     this.#dial();
   }
 
-  open(context, options) {
+  /** `track`: its number, which no other has, before or after. */
+  open(context, track, options) {
     // Decoding takes longer than the server: the call may have ended, and another have its name.
-    const stream = this.#createStream(context, (error) => this.#fail(call, "bad_audio", error.message));
+    const stream = this.#createStream(track, (error) => this.#fail(call, "bad_audio", error.message));
     // `unopened`: all that was asked before the server has opened it, because it may take more than one link to do so.
-    const call = { context, stream, link: null, handle: null, isCancelled: false, unopened: [], numOpenings: 0 };
+    const call = { context, track, stream, link: null, handle: null, isCancelled: false, unopened: [], numOpenings: 0 };
     this.#calls.set(context, call);
     this.send(context, "open", options);
     this.#assign();
@@ -192,7 +193,8 @@ export class Connection {
     }
     if (!call.isCancelled) call.stream.cutOff();
     const isSilent = call.stream.nextSequence === 0; // nothing has come that is still to be played
-    this.#tell({ type: "failed", context: call.context, code, reason, retryAfterMs, isSilent });
+    const { context, track } = call;
+    this.#tell({ type: "failed", context, track, code, reason, retryAfterMs, isSilent });
   }
 
   #lose(call, reason) {

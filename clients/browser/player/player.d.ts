@@ -165,8 +165,9 @@ export class Context extends EventTarget {
   readonly timing: Timing;
   /** Resolves when it is silent for good; never rejects. */
   readonly finished: Promise<Result>;
-  /** Append text exactly as written. False: it was cancelled or failed, and takes no more. */
-  say(text: string): boolean;
+  /** Append text exactly as written; a piece of an answer may be none. False: it was cancelled or failed, and takes no
+   * more. */
+  say(text: string | null | undefined): boolean;
   /** Speak all that was said so far without waiting for more. */
   flush(id?: string): void;
   /** No more text. */
