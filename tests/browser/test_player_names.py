@@ -4,11 +4,10 @@ import pytest
 from playwright.async_api import Page
 
 from tests.browser.rig import Rig, serving
-from tests.browser.test_player_faults import packets_of, play, said_to
+from tests.browser.test_player_faults import SAY, play, said_to, speak
 from tests.integration.stub_gateway import Peer
 from voicegate.engine.fake.engine import Script
 from voicegate.protocol import messages as wire
-from voicegate.protocol.audio_message import AudioMessage
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -49,15 +48,7 @@ async def test_the_end_of_one_that_was_refused_is_not_that_of_the_next(page: Pag
         opened = await peer.receive()
         assert isinstance(opened, wire.Open)
         await peer.send(wire.Error("overloaded", "no room", fatal=True, context=opened.context, retry_after_ms=1))
-        context = await peer.accept(1)
-        while not isinstance(await said_to(peer), wire.End):
-            pass
-        packets = packets_of()
-        await peer.send(
-            AudioMessage(1, 0, 0, packets, is_first=True),
-            AudioMessage(1, 1, 312 + 24_000, (), is_last=True),
-            wire.Done(context, 500, len(packets), wire.Timing()),
-        )
+        await speak(peer, 1)
         await peer.socket.wait_closed()
 
     refused, result, num_ends = await play(
@@ -78,3 +69,75 @@ async def test_the_end_of_one_that_was_refused_is_not_that_of_the_next(page: Pag
     )
     assert refused == "overloaded"
     assert (result["reason"], result["playedMs"], num_ends) == ("done", 500, 1)
+
+
+async def test_a_cancel_that_crossed_an_end_harms_nothing_of_the_next(page: Page) -> None:
+    async def end_before_the_cancel_is_read(peer: Peer) -> None:
+        await peer.greet()
+        context = await peer.accept()
+        while not isinstance(await said_to(peer), wire.Cancel):
+            pass
+        await peer.send(wire.Done(context, 0, 0, wire.Timing()))
+        opened = await said_to(peer)
+        assert isinstance(opened, wire.Open)
+        assert opened.context == context
+        await peer.send(
+            wire.Error("unknown_context", "no such context", fatal=False, context=context),
+            wire.Opened(context, 1, "hum", opened.format, 24_000, 312),
+        )
+        while not isinstance(await said_to(peer), wire.End):
+            pass
+        await peer.send(wire.Done(context, 0, 0, wire.Timing()))
+        await peer.socket.wait_closed()
+
+    reasons = await play(
+        page,
+        [end_before_the_cancel_is_read],
+        """
+        const first = player.open({ id: "answer" });
+        await harness.once(first, "opened");
+        const interrupted = await first.cancel();
+        const next = player.open({ id: "answer" });
+        next.say("Hello there.");
+        next.end();
+        return [interrupted.reason, (await next.finished).reason];
+        """,
+    )
+    assert reasons == ["cancelled", "done"]
+
+
+async def test_a_name_is_taken_until_the_gateway_has_ended_what_failed(page: Page) -> None:
+    """Or the end of the one would be taken for that of the other."""
+
+    async def refuse_text_and_speak(peer: Peer) -> None:
+        await peer.greet()
+        first = await peer.accept()
+        assert isinstance(await said_to(peer), wire.Text)
+        await peer.send(wire.Error("bad_message", "not that", fatal=False, context=first))
+        while not isinstance(await said_to(peer), wire.Cancel):
+            pass
+        await speak(peer, 1)
+        await peer.send(wire.Cancelled(first, 0, "", ""))
+        await speak(peer, 2)
+        await speak(peer, 3)
+        await peer.socket.wait_closed()
+
+    code, thrown, reasons = await play(
+        page,
+        [refuse_text_and_speak],
+        SAY
+        + """
+        const first = player.open({ id: "answer" });
+        first.say("Hello");
+        const { error } = await first.finished;
+        let thrown = null;
+        try { player.open({ id: "answer" }) } catch (refusal) { thrown = refusal.message }
+        const reasons = [(await say("Another.")).reason, (await say("And another.")).reason];
+        const again = player.open({ id: "answer" });
+        again.say("Again.");
+        again.end();
+        return [error.code, thrown, [...reasons, (await again.finished).reason]];
+        """,
+    )
+    assert (code, thrown) == ("bad_message", "context answer is open already")
+    assert reasons == ["done"] * 3

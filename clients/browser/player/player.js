@@ -236,12 +236,17 @@ export class Player extends EventTarget {
       case "message":
         if (ENDS.includes(event.message.type)) this.#running.delete(event.message.context);
         return this.#contexts.get(event.message.context)?.hear(event.message);
-      case "failed": {
-        const context = this.#tracks.get(event.track);
-        if (context === this.#contexts.get(event.context)) this.#running.delete(event.context);
-        return context?.hear(event);
-      }
+      case "failed":
+        if (event.isOver) this.#leave(event);
+        return this.#tracks.get(event.track)?.hear(event);
+      case "over":
+        return this.#leave(event);
     }
+  }
+
+  /** Not where another has that name by now. */
+  #leave({ context, track }) {
+    if (this.#contexts.get(context) === this.#tracks.get(track)) this.#running.delete(context);
   }
 
   #emit(type, detail) {
