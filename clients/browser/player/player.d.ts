@@ -75,8 +75,8 @@ export class Player extends EventTarget {
   readonly output: AudioNode | null;
   /** Call it in a click or a key press. `open` does too; later gestures anywhere on the page make up for a missed one. */
   start(): Promise<void>;
-  /** Text may follow at once, whether or not the connection stands. TypeError: `close` was called, or the id is none or taken:
-   * by one that runs, or that failed or was cancelled and the gateway has not ended yet. */
+  /** Text may follow at once, whether or not the connection stands. TypeError: `close` was called, or the id is none or
+   * taken: by one that runs, or that failed or was cancelled and the gateway has not ended yet. */
   open(options?: OpenOptions): Context;
   /** Barge-in: silence within a few milliseconds, and every context is cancelled. */
   interrupt(): Promise<Result[]>;
