@@ -4,6 +4,7 @@ import os
 import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
 
@@ -39,7 +40,7 @@ class Llm:
             with error:
                 reason = error.read().decode(errors="replace")[:300]
             raise LlmError(f"{error.url} answered HTTP {error.code}: {reason}") from error
-        except (URLError, OSError) as error:
+        except (URLError, OSError, HTTPException) as error:
             raise LlmError(f"{self.base_url}: {getattr(error, 'reason', error)}") from error
 
 

@@ -34,6 +34,12 @@ def resuming_url(url: str, session: str) -> str:
     return parts._replace(query="&".join([*query, f"{SESSION_PARAMETER}={quote(session, safe='')}"])).geturl()
 
 
+def shown_url(url: str) -> str:
+    """`url` as it may stand in messages and logs: without its user and its query, which may hold a key."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
 def key_headers(api_key: str | None) -> dict[str, str]:
     """Of a request with this key, or the environment's."""
     key = os.environ.get(_KEY_VARIABLE) if api_key is None else api_key

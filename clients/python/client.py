@@ -74,7 +74,7 @@ class Gate:
         self._link: Link | None = None
         self._retired: list[Link] = []  # their contexts may still speak
         self._connecting: asyncio.Task[Link] | None = None  # again, for all who wait for it
-        self._is_closed = False
+        self._closing: asyncio.Future[list[None]] | None = None
         self._num_contexts = 0
         self.num_resumed = 0  # times that a connection dropped, and nothing was lost
 
@@ -100,13 +100,14 @@ class Gate:
         await self.close()
 
     async def close(self) -> None:
-        """Ends every context that still runs."""
-        self._is_closed = True
-        if self._connecting is not None:
-            self._connecting.cancel()
-        links = self._links
-        self._retired.clear()
-        await asyncio.gather(*(link.close() for link in links))
+        """Ends every context that still runs, also where whoever waits here is cancelled."""
+        if self._closing is None:
+            if self._connecting is not None:
+                self._connecting.cancel()
+            self._closing = asyncio.gather(*(link.close() for link in self._links))
+            self._retired.clear()
+        # Who is cancelled may be so at every step, as below anyio: a socket that nobody closes would speak on.
+        await asyncio.shield(self._closing)
 
     async def open(self, **options: Unpack[OpenOptions]) -> Context:
         """A context that is ready for text. Raises ContextFailed, ConnectFailed, ConnectionLost, InvalidInput."""
@@ -174,8 +175,10 @@ class Gate:
                 return context_id
 
     async def _usable_link(self) -> Link:
-        if self._is_closed or self._link is None:
+        if self._closing is not None:
             raise ContextClosed("the gate is closed")
+        if self._link is None:
+            raise ContextClosed("the gate is not open yet: `async with connect(url) as gate`")
         if self._link.is_usable:
             return self._link
         if not self._reconnects:

@@ -6,12 +6,13 @@ Text never waits for audio: the two directions may be driven by two tasks.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from numbers import Integral, Real
 from typing import Final, Protocol
 
 from voicegate.clients.python.audio import Audio
-from voicegate.clients.python.errors import ContextClosed, GateError, InvalidInput
+from voicegate.clients.python.errors import ConnectionLost, ContextClosed, GateError, InvalidInput
 from voicegate.clients.python.reception import Phase, Reception, Result
 from voicegate.clients.python.spoken import split_at
 from voicegate.protocol import messages as wire
@@ -19,7 +20,7 @@ from voicegate.protocol.audio_message import AudioMessage
 
 # Beyond any audio; and what every JSON reader takes for a whole number.
 _MAX_MS: Final = 2**53
-_MAX_FLUSH_ID_CHARS: Final = 64  # docs/protocol.md, section 5
+_MAX_FLUSH_ID_CHARS: Final = 64  # docs/protocol.md, section 3
 
 
 class Send(Protocol):
@@ -52,6 +53,7 @@ class Context:
         self._order = asyncio.Lock()
         self._num_flushes: Counter[str] = Counter()  # sent, by id
         self._has_text_ended = False
+        self._told_played_ms: int | None = None  # with the cancel that was sent
         self._has_news = asyncio.Event()
         self._has_ended = asyncio.Event()
 
@@ -97,9 +99,7 @@ class Context:
         """
         pieces = list(_pieces(text, self._max_text_bytes))
         async with self._order:
-            self._require_open()
-            if self._has_text_ended:
-                raise ContextClosed(f"context {self.context_id} takes no text after end()")
+            self._require_text_open("text")
             for piece in pieces:
                 # It may have waited for long: what has ended meanwhile is not spoken by another of this name.
                 await self._send(wire.Text(self.context_id, piece), partial(self._note_said, piece))
@@ -112,7 +112,7 @@ class Context:
             self.first_text_s = self.last_text_s
 
     async def flush(self, flush_id: str = "") -> None:
-        """Have all text so far spoken without waiting for more; returns at once. Raises InvalidInput."""
+        """Have all text so far spoken without waiting for more; returns at once. Raises as `say` does."""
         _check_flush_id(flush_id)
 
         def note() -> None:
@@ -120,6 +120,7 @@ class Context:
             self._num_flushes[flush_id] += 1
 
         async with self._order:
+            self._require_text_open("flush")
             await self._send(wire.Flush(self.context_id, flush_id), note)
 
     async def end(self) -> None:
@@ -141,19 +142,25 @@ class Context:
         self._reception.begin_cancel()
         self._has_news.set()
         if is_running:
+            self._told_played_ms = played_ms
             await self._send(wire.Cancel(self.context_id, played_ms))
         await self._has_ended.wait()
         match self._reception.result:
-            case wire.Cancelled() as cancelled:
+            case wire.Cancelled() as cancelled if played_ms in (None, self._told_played_ms):
                 return cancelled
+            case wire.Cancelled(audio_ms=audio_ms, spoken_text=spoken, remaining_text=remaining):
+                return self._split(audio_ms, spoken, remaining, played_ms)  # cancelled before by who did not know
             case wire.Done(audio_ms=audio_ms):
-                spoken, remaining = self.text, ""
-                if played_ms is not None and played_ms < audio_ms:
-                    spoken, remaining = split_at(self.text, self._reception.alignments, played_ms)
-                return wire.Cancelled(self.context_id, audio_ms, spoken, remaining)
+                return self._split(audio_ms, self.text, "", played_ms)
             case None:
                 assert self._reception.error is not None
                 raise self._reception.error
+
+    def _split(self, audio_ms: int, spoken: str, remaining: str, played_ms: int | None) -> wire.Cancelled:
+        """At what was heard, where that is less than was `spoken`."""
+        if played_ms is not None and played_ms < audio_ms:
+            spoken, remaining = split_at(spoken + remaining, self._reception.alignments, played_ms)
+        return wire.Cancelled(self.context_id, audio_ms, spoken, remaining)
 
     def abandon(self) -> None:
         """Cancel, for whoever does not wait for the server's word; nothing where it has ended."""
@@ -166,7 +173,9 @@ class Context:
     async def report_playback(self, played_ms: float, buffer_ms: float = 0, underruns: int = 0) -> None:
         """Tell the server where the player is; welcome at any time, never necessary. Raises InvalidInput."""
         played_ms, buffer_ms = _whole_ms(played_ms, "played_ms"), _whole_ms(buffer_ms, "buffer_ms")
-        await self._send(wire.Playback(self.context_id, played_ms, buffer_ms, _count(underruns, "underruns")))
+        report = wire.Playback(self.context_id, played_ms, buffer_ms, _count(underruns, "underruns"))
+        with suppress(ConnectionLost):  # players go on for a while after the gateway has gone
+            await self._send(report)
 
     # --- audio out ----------------------------------------------------------------------------------------
 
@@ -231,6 +240,11 @@ class Context:
         """Of any kind; the caller looks whether it was what it waits for."""
         self._has_news.clear()
         await self._has_news.wait()
+
+    def _require_text_open(self, what: str) -> None:
+        self._require_open()
+        if self._has_text_ended:
+            raise ContextClosed(f"context {self.context_id} takes no {what} after end()")
 
     def _require_open(self) -> None:
         if self._reception.error is not None:

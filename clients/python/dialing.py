@@ -14,7 +14,7 @@ from websockets.asyncio.client import connect as connect_socket
 from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus, InvalidURI, WebSocketException
 from websockets.typing import Subprotocol
 
-from voicegate.clients.python.address import proxy_for, stream_url, tls_for, untrusted
+from voicegate.clients.python.address import proxy_for, shown_url, stream_url, tls_for, untrusted
 from voicegate.clients.python.errors import ConnectFailed, InvalidInput, MissingDependency
 from voicegate.clients.python.refusal import answered
 from voicegate.protocol import codec
@@ -45,30 +45,31 @@ class LinkOptions:
 async def dial(url: str, options: LinkOptions) -> tuple[ClientConnection, wire.Ready]:
     """Raises ConnectFailed, InvalidInput, MissingDependency."""
     url = stream_url(url)
+    where = shown_url(url)
     try:
         async with asyncio.timeout(options.connect_timeout_s):
             return await _dial(url, options)
     except TimeoutError as error:
-        raise ConnectFailed(f"{url}: no answer within {options.connect_timeout_s:g} s", is_transient=True) from error
+        raise ConnectFailed(f"{where}: no answer within {options.connect_timeout_s:g} s", is_transient=True) from error
     except ssl.SSLCertVerificationError as error:
-        raise ConnectFailed(untrusted(url, error), is_transient=False) from error
+        raise ConnectFailed(untrusted(where, error), is_transient=False) from error
     except ssl.SSLError as error:
-        raise ConnectFailed(f"{url}: no TLS there ({error.reason}); try ws://", is_transient=False) from error
+        raise ConnectFailed(f"{where}: no TLS there ({error.reason}); try ws://", is_transient=False) from error
     except ImportError as error:  # a proxy of the environment
-        raise MissingDependency(f"{url}: {error}; pip install python-socks") from error
+        raise MissingDependency(f"{where}: {error}; pip install python-socks") from error
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-        raise ConnectFailed(f"{url}: cannot connect ({reason})", is_transient=True) from error
+        raise ConnectFailed(f"{where}: cannot connect ({reason})", is_transient=True) from error
     except (ConnectionClosed, InvalidMessage) as error:
-        raise ConnectFailed(f"{url} hung up: {error}", is_transient=True) from error
+        raise ConnectFailed(f"{where} hung up: {error}", is_transient=True) from error
     except InvalidStatus as error:
-        raise _refusal(url, error) from error
+        raise _refusal(where, error) from error
     except InvalidURI as error:
-        raise InvalidInput(str(error)) from error
+        raise InvalidInput(f"{where}: {error.msg}") from error
     except UnicodeError as error:
-        raise InvalidInput(f"{url}: its host is no name that there can be ({error})") from error
+        raise InvalidInput(f"{where}: its host is no name that there can be ({error})") from error
     except (WebSocketException, ProtocolViolation) as error:
-        raise ConnectFailed(f"{url} does not speak this protocol: {error}", is_transient=False) from error
+        raise ConnectFailed(f"{where} does not speak this protocol: {error}", is_transient=False) from error
 
 
 async def _dial(url: str, options: LinkOptions) -> tuple[ClientConnection, wire.Ready]:
@@ -95,11 +96,11 @@ async def _dial(url: str, options: LinkOptions) -> tuple[ClientConnection, wire.
     return socket, ready
 
 
-def _refusal(url: str, error: InvalidStatus) -> ConnectFailed:
+def _refusal(where: str, error: InvalidStatus) -> ConnectFailed:
     response = error.response
     retry_after = response.headers.get("Retry-After", "")
     return ConnectFailed(
-        answered(url, response.status_code, response.body, response.reason_phrase),
+        answered(where, response.status_code, response.body, response.reason_phrase),
         is_transient=response.status_code in _TRANSIENT_STATUSES,
         status=response.status_code,
         retry_after_ms=int(retry_after) * 1000 if _SECONDS.fullmatch(retry_after) else None,

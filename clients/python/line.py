@@ -73,7 +73,7 @@ class Line:
             await self._send_now(wire.Ack(0))
 
     async def close(self) -> None:
-        if not self._is_closing and self._patience is not None:
+        if not self._is_closing and self._patience is not None and not self._patience.expired():
             self._patience.reschedule(self._loop.time())
         self._is_closing = True
         await self._close_socket(self._socket)

@@ -71,7 +71,8 @@ class Link:
             self._cancel_at_server(message.context)  # it stays until the server has said how it ended
             raise
         except Exception:
-            self._forget(message.context)
+            if self._contexts.get(message.context) is context:  # else another has its name by now
+                self._forget(message.context)
             raise
         return context
 

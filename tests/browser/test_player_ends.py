@@ -26,6 +26,115 @@ async def test_an_id_that_no_gateway_takes_is_refused_and_blocks_nobody(page: Pa
     assert (thrown, result["reason"]) == ("TypeError", "done")
 
 
+HALF = r'"Softly \ud83d"'
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (f"instruct: {HALF}", None),
+        (f"voice: {HALF}", "unknown_voice"),
+        (f"language: {HALF}", "bad_message"),
+        (f"pronunciations: {{ [{HALF}]: {HALF} }}", None),
+    ],
+    ids=["instruct", "voice", "language", "pronunciations"],
+)
+async def test_half_a_character_in_an_option_is_answered_as_one(page: Page, options: str, code: str | None) -> None:
+    async with serving() as (origin, _):
+        rig = await Rig.create(page, origin)
+        result = await rig.run(
+            f"const context = player.open({{ {options} }});"
+            "context.say('word'); context.end(); return await context.finished;"
+        )
+    assert (result["error"] or {}).get("code") == code
+
+
+async def test_half_a_character_in_the_name_of_a_flush_is_answered(page: Page) -> None:
+    async with serving() as (origin, _):
+        rig = await Rig.create(page, origin)
+        flushed = await rig.run(
+            r"""
+            const context = player.open();
+            context.say("word ");
+            context.flush("a\ud83d");
+            return harness.once(context, "flushed");
+            """
+        )
+    assert flushed["id"] == "a\ufffd"
+
+
+async def test_a_flush_behind_the_end_harms_nothing(page: Page) -> None:
+    async with serving() as (origin, _):
+        rig = await Rig.create(page, origin)
+        result = await rig.run(
+            """
+            const context = player.open();
+            context.say("some words");
+            context.end();
+            context.flush();
+            return context.finished;
+            """
+        )
+    assert (result["reason"], result["error"]) == ("done", None)
+
+
+async def test_an_address_that_the_browser_refuses_fails_what_is_opened(scratch: Page) -> None:
+    """As that of a gateway without TLS is refused to a page that has it: by an error that is thrown."""
+    told = await scratch.evaluate(
+        """async () => {
+            const { Connection } = await import("/player/connection.js");
+            const Own = globalThis.WebSocket, told = [];
+            globalThis.WebSocket = class { constructor() { throw new DOMException("insecure", "SecurityError"); } };
+            const createStream = () => ({ nextSequence: 0, start() {}, receive() {}, close() {}, cutOff() {} });
+            const failed = new Promise((resolve) => {
+                const tell = (event) => event.type === "failed" && resolve(event);
+                const connection = new Connection("/v1/stream", { tell, createStream });
+                connection.open("a", 0, {});
+            });
+            const { context, code, reason } = await failed;
+            globalThis.WebSocket = Own;
+            return [context, code, reason];
+        }"""
+    )
+    assert told == ["a", "connection_lost", "cannot connect (insecure)"]
+
+
+async def test_what_is_interrupted_before_sound_has_a_way_out_is_not_heard_later(page: Page) -> None:
+    """On a slow network, on which the gateway is done before the audio thread's file is there."""
+    async with serving() as (origin, _):
+        await page.goto(f"{origin}/healthz")
+        await page.mouse.click(5, 5)
+        peak = await page.evaluate(
+            """async () => {
+                const own = AudioWorklet.prototype.addModule;
+                let load;
+                const mayLoad = new Promise((resolve) => (load = resolve));
+                AudioWorklet.prototype.addModule = async function (...args) {
+                    await mayLoad;
+                    return own.apply(this, args);
+                };
+                const { Player } = await import("/player/player.js");
+                const player = new Player();
+                const context = player.open();
+                context.say("word");
+                context.end();
+                await new Promise((resolve) => setTimeout(resolve, 1500)); // the gateway is done
+                const { reason } = await context.cancel();
+                load();
+                await player.start();
+                const analyser = new AnalyserNode(player.audioContext, { fftSize: 32768 });
+                player.output.connect(analyser);
+                await new Promise((resolve) => setTimeout(resolve, 500));
+                const samples = new Float32Array(analyser.fftSize);
+                analyser.getFloatTimeDomainData(samples);
+                await player.close();
+                AudioWorklet.prototype.addModule = own;
+                return [reason, samples.reduce((most, sample) => Math.max(most, Math.abs(sample)), 0)];
+            }"""
+        )
+    assert peak == ["cancelled", 0]
+
+
 async def test_a_closed_player_opens_nothing_and_tells_no_more(page: Page) -> None:
     async with serving() as (origin, _):
         rig = await Rig.create(page, origin)

@@ -440,7 +440,7 @@ async def test_a_connection_has_closed_once_the_server_knows(page: Page) -> None
                     const connection = new Connection("/v1/stream", { tell, createStream });
                     if (waits) {
                         await ready;
-                        connection.open("a", {});
+                        connection.open("a", 0, {});
                         connection.send("a", "text", "word ".repeat(100));
                     }
                     await connection.close();

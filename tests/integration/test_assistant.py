@@ -17,6 +17,7 @@ from tests.unit.clients.deadline import deadline
 from voicegate.clients.examples.assistant import Assistant, Player
 from voicegate.clients.examples.chat import Llm, LlmError
 from voicegate.clients.examples.terminal_assistant import Recorder, main
+from voicegate.clients.python.audio import Audio
 from voicegate.clients.python.client import connect
 from voicegate.clients.python.errors import ContextFailed
 from voicegate.engine.fake.engine import Fault, FaultKind, Script
@@ -115,6 +116,31 @@ async def test_who_interrupts_hears_no_more_and_the_llm_is_told_what_was_heard(i
         assert long.startswith(heard)
         assert 0 < spoken_ms(heard) <= heard_ms
     assert failures == []
+
+
+async def test_what_has_come_and_was_not_played_is_not_heard() -> None:
+    class Loudspeaker(Recorder):
+        def play(self, audio: Audio) -> None:
+            super().play(audio)
+            if super().stop() >= spoken_ms("Well, that is a long story."):
+                has_come.set()
+
+        def stop(self) -> int:
+            return spoken_ms("Well, that")
+
+    @asynccontextmanager
+    async def open_player(_opened: wire.Opened) -> AsyncIterator[Player]:
+        yield Loudspeaker()
+
+    has_come = asyncio.Event()
+    with StubLlm(["Well, that is a long story. " + "word " * 100]).serving() as stub:
+        stub.may_go_on.set()
+        async with serving(Script(real_time_factor=0.0)) as served, connect(served.url) as gate:
+            assistant = Assistant(gate, Llm(stub.base_url, "stub"), open_player, on_failure=pytest.fail)
+            await assistant.ask("Tell me.")
+            await has_come.wait()
+            await assistant.interrupt()
+    assert assistant.messages[-1]["content"].strip() == "Well, that"
 
 
 async def test_a_question_interrupts_by_itself_and_silence_needs_no_answer() -> None:

@@ -291,6 +291,40 @@ async def test_an_unread_context_fails_and_the_others_go_on(url: str, engine: Fa
         assert len(engine.cancels) == 1
 
 
+async def test_whoever_is_cancelled_again_while_the_gate_closes_leaves_nothing_open(url: str) -> None:
+    """As tasks below anyio are, at every step."""
+
+    reads = asyncio.Event()
+
+    async def listen() -> None:
+        async with connect(url) as gate:
+            context = await gate.open()
+            reads.set()
+            await anext(context)
+
+    before = asyncio.all_tasks()
+    listening = asyncio.create_task(listen())
+    await reads.wait()
+    while not listening.done():
+        listening.cancel()
+        await asyncio.sleep(0)
+    await until(lambda: asyncio.all_tasks() <= before)
+
+
+async def test_a_gate_that_was_not_entered_says_so(url: str) -> None:
+    with pytest.raises(ContextClosed, match="async with"):
+        await connect(url).open()
+
+
+async def test_a_flush_behind_the_end_harms_nothing(gate: Gate) -> None:
+    context = await gate.open()
+    await context.say("many words " * 5)
+    await context.end()
+    with pytest.raises(ContextClosed, match="takes no flush after end"):
+        await context.flush()
+    assert (await _read_all(context))[-1].is_last
+
+
 async def test_closing_the_gate_ends_its_contexts(url: str, engine: FakeEngine) -> None:
     gate = connect(url)
     async with gate:

@@ -1,6 +1,8 @@
 """The LLM example end to end: a stub of an OpenAI-style server, a real gateway, real sockets."""
 
 import asyncio
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,6 +84,26 @@ def test_no_llm_is_one_line() -> None:
 def test_what_is_no_completion_is_refused(line: bytes) -> None:
     with pytest.raises(LlmError):
         list(content_of([line]))
+
+
+@pytest.mark.parametrize("rest", [b"40\r\ndata: {", b"", None], ids=["in a chunk", "between chunks", "no HTTP"])
+def test_a_server_that_breaks_off_is_told_as_such(rest: bytes | None) -> None:
+    body = b'data: {"choices": [{"delta": {"content": "Half a"}}]}\n'
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    answer = b"\0SSH-2.0\r\n\r\n" if rest is None else b"%b%x\r\n%b\r\n%b" % (head, len(body), body, rest)
+
+    def serve() -> None:
+        with server, server.accept()[0] as client:
+            client.recv(65_536)
+            client.sendall(answer)
+
+    server = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=serve)
+    thread.start()
+    heard = list[str]()
+    with pytest.raises(LlmError):
+        heard.extend(Llm(f"http://127.0.0.1:{server.getsockname()[1]}/v1", "stub").answer(ASKED))
+    thread.join()
 
 
 def test_an_answer_that_breaks_off_is_none() -> None:

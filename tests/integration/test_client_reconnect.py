@@ -10,6 +10,7 @@ from websockets.http11 import Request, Response
 
 from tests.integration.stub_gateway import PACKET, Peer, stub_gateway
 from tests.support.patience import PATIENCE_S
+from tests.support.polling import until
 from tests.unit.clients.deadline import deadline
 from voicegate.clients.python.backoff import Backoff
 from voicegate.clients.python.client import Gate, connect
@@ -384,6 +385,30 @@ async def test_closing_waits_no_longer_than_it_may_for_a_peer_that_takes_nothing
         assert asyncio.get_running_loop().time() - started_s < PATIENCE_S / 2
         with pytest.raises(GateError):
             await saying
+
+
+async def test_players_may_report_when_the_gateway_has_gone() -> None:
+    async def speak_and_go(peer: Peer) -> None:
+        await peer.greet()
+        await peer.speak(await peer.accept())
+        await peer.socket.close(1001)
+
+    async with stub_gateway([speak_and_go]) as url, connect(url) as gate:
+        context = await gate.open()
+        assert await heard_of(context) == [PACKET]
+        await until(lambda: not gate.is_connected)
+        await context.report_playback(20)
+        assert (await context.cancel(20)).audio_ms == 20
+
+
+@pytest.mark.parametrize("script", [HTTPStatus.UNAUTHORIZED, HTTPStatus.SERVICE_UNAVAILABLE, None])
+async def test_no_failure_tells_what_may_be_a_key(script: HTTPStatus | None) -> None:
+    async with stub_gateway([] if script is None else [script]) as url:
+        address = url.replace("ws://", "ws://me:SECRET@") + "/v1/stream?access_token=SECRET"
+        with pytest.raises(GateError) as caught:
+            await connect(address + ("#meaningless" if script is None else "")).__aenter__()
+    assert f"{url}/v1/stream" in str(caught.value)
+    assert "SECRET" not in str(caught.value)
 
 
 @pytest.mark.parametrize("host", [".example", "a" * 64 + ".example"])

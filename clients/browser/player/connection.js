@@ -25,7 +25,8 @@ export class Connection {
   #redial = null;
   #isClosed = false;
 
-  /** `tell` hears {type: "connection" | "message" | "failed" | "roundTrip"}; `createStream(context, onFailure)`. */
+  /** `tell` hears {type: "connection" | "message" | "failed" | "over" | "roundTrip"};
+   * `createStream(track, onFailure)`. */
   constructor(url, { tell, createStream }) {
     this.#url = url;
     this.#tell = tell;
@@ -33,11 +34,13 @@ export class Connection {
     this.#dial();
   }
 
-  open(context, options) {
+  /** `track`: its number, which no other has, before or after. */
+  open(context, track, options) {
     // Decoding takes longer than the server: the call may have ended, and another have its name.
-    const stream = this.#createStream(context, (error) => this.#fail(call, "bad_audio", error.message));
+    const stream = this.#createStream(track, (error) => this.#fail(call, "bad_audio", error.message));
     // `unopened`: all that was asked before the server has opened it, because it may take more than one link to do so.
-    const call = { context, stream, link: null, handle: null, isCancelled: false, unopened: [], numOpenings: 0 };
+    const call = { context, track, stream, link: null, handle: null, unopened: [], numOpenings: 0 };
+    call.isCancelled = call.hasFailed = false;
     this.#calls.set(context, call);
     this.send(context, "open", options);
     this.#assign();
@@ -168,11 +171,13 @@ export class Connection {
         break;
       case "done":
       case "cancelled":
+        if (call.hasFailed) return this.#fail(call, null, null, { isOver: true });
         this.#calls.delete(call.context);
         break;
       case "error":
-        // Text that crossed the cancel; else text is missing that the server refused, so that the context is useless.
-        if (call.isCancelled && !message.fatal) return;
+        // Text that crossed the cancel, or a cancel that crossed the end of the last context of this name; else text is
+        // missing that the server refused, so that the context is useless.
+        if (!message.fatal && (call.isCancelled || this.#isOfTheLast(call, message))) return;
         if (message.code === "overloaded" && link !== this.#link && this.#mayOpenAgain(call)) {
           call.link = null; // it crossed `draining`
           return this.#assign();
@@ -185,14 +190,22 @@ export class Connection {
     this.#tell({ type: "message", message });
   }
 
+  #isOfTheLast(call, { code }) {
+    return call.unopened !== null && code === "unknown_context";
+  }
+
+  /** Where the server does not know of it, `isOver` comes later: until then the name is taken there. */
   #fail(call, code, reason, { isOver = false, retryAfterMs = null } = {}) {
-    if (this.#calls.get(call.context) === call) {
-      if (!isOver) this.send(call.context, "cancel");
-      this.#calls.delete(call.context);
-    }
-    if (!call.isCancelled) call.stream.cutOff();
-    const isSilent = call.stream.nextSequence === 0; // nothing has come that is still to be played
-    this.#tell({ type: "failed", context: call.context, code, reason, retryAfterMs, isSilent });
+    const { context, track, stream } = call;
+    const isRunning = this.#calls.get(context) === call;
+    if (isRunning && isOver) this.#calls.delete(context);
+    if (call.hasFailed) return this.#tell({ type: "over", context, track });
+    call.hasFailed = true;
+    if (isRunning && !isOver && !call.isCancelled) this.send(context, "cancel");
+    if (!call.isCancelled) stream.cutOff();
+    call.isCancelled = true;
+    const isSilent = stream.nextSequence === 0; // nothing has come that is still to be played
+    this.#tell({ type: "failed", context, track, code, reason, retryAfterMs, isSilent, isOver: isOver || !isRunning });
   }
 
   #lose(call, reason) {

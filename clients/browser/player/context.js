@@ -1,7 +1,7 @@
 // One stretch of speech as the page holds it: text in, where the listener is, how it ended. Made by Player.open. It
 // must not know sockets or audio nodes.
 
-import { CodePointCursor, isHighSurrogate } from "./wire.js";
+import { CodePointCursor, isHighSurrogate, wellFormed } from "./wire.js";
 
 const REPORT_MS = 250; // how often the server is told where the listener is
 const PADDING_MS = 60; // that a packet may have behind the last word
@@ -60,7 +60,7 @@ export class Context extends EventTarget {
   }
 
   flush(id = "") {
-    if (this.#isOver) return;
+    if (this.#hasTextEnded || this.#isOver) return; // all of it is spoken without waiting for more as it is
     this.#sendUnsent();
     this.#host.send("flush", id);
   }
@@ -85,10 +85,9 @@ export class Context extends EventTarget {
     return this.finished;
   }
 
-  /** What is sent is well-formed, as the protocol asks; JavaScript's strings need not be. */
   #sendText(text) {
     if (text === "") return;
-    const sent = text.replace(/\p{Surrogate}/gu, "\ufffd");
+    const sent = wellFormed(text);
     if (this.#firstTextAtMs === null && sent.trim() !== "") this.#firstTextAtMs = nowMs();
     this.text += sent;
     if (this.#unsent === "") queueMicrotask(() => this.#sendUnsent());

@@ -78,7 +78,15 @@ export class Link {
 
   #dial() {
     clearTimeout(this.#timer);
-    const socket = new WebSocket(this.#address, [SUBPROTOCOL]);
+    this.#socket = null;
+    let socket;
+    try {
+      socket = new WebSocket(this.#address, [SUBPROTOCOL]);
+    } catch (error) {
+      // Of ws on a page of https, say. Not in this turn: whoever made this link does not know it yet.
+      this.#timer = setTimeout(() => this.#hasClosed(1006, [error.message]));
+      return;
+    }
     this.#socket = socket;
     socket.binaryType = "arraybuffer";
     socket.onmessage = ({ data }) => this.#receive(data);

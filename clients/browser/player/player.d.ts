@@ -75,7 +75,8 @@ export class Player extends EventTarget {
   readonly output: AudioNode | null;
   /** Call it in a click or a key press. `open` does too; later gestures anywhere on the page make up for a missed one. */
   start(): Promise<void>;
-  /** Text may follow at once, whether or not the connection stands. TypeError: the id is none or taken, or `close` was called. */
+  /** Text may follow at once, whether or not the connection stands. TypeError: `close` was called, or the id is none or
+   * taken: by one that runs, or that failed or was cancelled and the gateway has not ended yet. */
   open(options?: OpenOptions): Context;
   /** Barge-in: silence within a few milliseconds, and every context is cancelled. */
   interrupt(): Promise<Result[]>;
@@ -165,8 +166,9 @@ export class Context extends EventTarget {
   readonly timing: Timing;
   /** Resolves when it is silent for good; never rejects. */
   readonly finished: Promise<Result>;
-  /** Append text exactly as written. False: it was cancelled or failed, and takes no more. */
-  say(text: string): boolean;
+  /** Append text exactly as written; a piece of an answer may be none. False: it was cancelled or failed, and takes no
+   * more. */
+  say(text: string | null | undefined): boolean;
   /** Speak all that was said so far without waiting for more. */
   flush(id?: string): void;
   /** No more text. */

@@ -39,6 +39,8 @@ export class Player extends EventTarget {
   #connect; // what a worker is told first
   #worker = null;
   #contexts = new Map();
+  #tracks = new Map(); // the same by number: what is still to come of one that has ended is not of the next of its name
+  #numTracks = 0;
   #running = new Set(); // ids that mean something to the gateway: it has not said its last word of them
   #numContexts = 0;
   #starting = null;
@@ -95,17 +97,19 @@ export class Player extends EventTarget {
     const plain = JSON.parse(JSON.stringify(options)); // not a framework's proxies, which no worker takes
     if (this.#worker === null) this.#hire();
     this.start().catch(() => {}); // told by the event, and each context by its end
+    const track = this.#numTracks++;
     const context = new Context(id, {
       send: (verb, ...args) => this.#worker?.postMessage({ type: "send", context: id, verb, args }),
-      cancel: (playedMs) => this.#silence(id, playedMs),
+      cancel: (playedMs) => this.#silence(id, track, playedMs),
       latencyMs: () => (this.audioContext?.outputLatency || this.audioContext?.baseLatency || 0) * 1000,
       nowMs: () => (this.audioContext?.currentTime ?? 0) * 1000,
     });
     this.#contexts.set(id, context);
+    this.#tracks.set(track, context);
     this.#running.add(id);
     // The first to hear of it: whoever hears next may open another of this name.
-    context.addEventListener("finished", () => this.#contexts.delete(id), { once: true });
-    this.#worker.postMessage({ type: "open", context: id, options: plain });
+    context.addEventListener("finished", () => this.#contexts.delete(id) && this.#tracks.delete(track), { once: true });
+    this.#worker.postMessage({ type: "open", context: id, track, options: plain });
     this.#reportStanding();
     return context;
   }
@@ -138,7 +142,7 @@ export class Player extends EventTarget {
     document.addEventListener("visibilitychange", this.#resume);
     const output = await createOutput(audioContext, {
       startMs: this.#startMs,
-      tell: (event) => this.#contexts.get(event.context)?.play(event),
+      tell: (event) => this.#tracks.get(event.context)?.play(event),
     });
     if (this.#closing !== null) return output.close(); // meanwhile
     this.output = output.node;
@@ -164,15 +168,15 @@ export class Player extends EventTarget {
       if (this.audioContext?.state !== "closed") this.audioContext?.close();
       this.audioContext = null;
     }
-    for (const context of this.contexts) {
-      this.#silence(context.id, Math.round(context.playedMs));
+    for (const [track, context] of [...this.#tracks]) {
+      this.#silence(context.id, track, Math.round(context.playedMs));
       context.break("no_sound", reason);
     }
   }
 
-  #silence(id, playedMs) {
-    this.#output?.clear(id);
-    this.#worker?.postMessage({ type: "cancel", context: id, playedMs });
+  #silence(id, track, playedMs) {
+    this.#output?.clear(track);
+    this.#worker?.postMessage({ type: "cancel", context: id, track, playedMs });
   }
 
   /** The gateway learns that nobody listens yet, or at present. */
@@ -228,14 +232,21 @@ export class Player extends EventTarget {
         this.roundTripMs = event.ms;
         return this.#emit("roundtrip", { ms: event.ms });
       case "received":
-        return this.#contexts.get(event.context)?.receive(event);
+        return this.#tracks.get(event.track)?.receive(event);
       case "message":
         if (ENDS.includes(event.message.type)) this.#running.delete(event.message.context);
         return this.#contexts.get(event.message.context)?.hear(event.message);
       case "failed":
-        this.#running.delete(event.context);
-        return this.#contexts.get(event.context)?.hear(event);
+        if (event.isOver) this.#leave(event);
+        return this.#tracks.get(event.track)?.hear(event);
+      case "over":
+        return this.#leave(event);
     }
+  }
+
+  /** Not where another has that name by now. */
+  #leave({ context, track }) {
+    if (this.#contexts.get(context) === this.#tracks.get(track)) this.#running.delete(context);
   }
 
   #emit(type, detail) {

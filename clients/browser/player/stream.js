@@ -10,7 +10,7 @@ const PEAK_MS = 10;
 
 export class Stream {
   nextSequence = 0;
-  #context;
+  #track;
   #sink;
   #opusKind;
   #tell;
@@ -26,14 +26,15 @@ export class Stream {
   #numToSkip = 0;
   #numSamples = 0; // decoded, without the pre-skip
 
-  /** `sink` takes what Playout.receive does; `opusKind` gives a promise as chooseDecoder does; `tell` hears of `received`. */
-  constructor(context, { sink, opusKind, tell, onFailure }) {
-    this.#context = context;
+  /** `track`: its name here. `sink` takes what Playout.receive does; `opusKind` gives a promise as chooseDecoder does;
+   * `tell` hears of `received`. */
+  constructor(track, { sink, opusKind, tell, onFailure }) {
+    this.#track = track;
     this.#sink = sink;
     this.#opusKind = opusKind;
     this.#tell = tell;
     this.#onFailure = onFailure;
-    sink.post({ type: "open", context });
+    sink.post({ type: "open", context: track });
   }
 
   /** The server's `opened` is here. */
@@ -57,7 +58,7 @@ export class Stream {
 
   /** Barge-in: nothing of this context is to be heard from here on. */
   close() {
-    this.#sink.post({ type: "clear", context: this.#context });
+    this.#sink.post({ type: "clear", context: this.#track });
     this.#free();
   }
 
@@ -113,7 +114,7 @@ export class Stream {
   }
 
   #conclude(numSamples) {
-    this.#sink.post({ type: "end", context: this.#context, numSamples });
+    this.#sink.post({ type: "end", context: this.#track, numSamples });
     this.#free();
   }
 
@@ -127,14 +128,14 @@ export class Stream {
     const durationMs = (samples.length * 1000) / this.#rateHz;
     const atMs = performance.timeOrigin + performance.now();
     const peaks = this.#peaks.push(samples);
-    this.#tell({ type: "received", context: this.#context, atMs, startMs, durationMs, peaks });
+    this.#tell({ type: "received", track: this.#track, atMs, startMs, durationMs, peaks });
     this.#push(this.#resampler.push(samples));
   }
 
   #push(samples) {
     if (samples.length === 0) return;
     const whole = samples.byteLength === samples.buffer.byteLength ? samples : samples.slice();
-    this.#sink.post({ type: "push", context: this.#context, samples: whole }, [whole.buffer]);
+    this.#sink.post({ type: "push", context: this.#track, samples: whole }, [whole.buffer]);
   }
 
   #free() {

@@ -98,11 +98,20 @@ export function readMessage(json) {
   return message;
 }
 
+/** JavaScript's strings need not be well-formed; what is sent must be, or no answer could name its context. */
+export function wellFormed(text) {
+  return text.replace(/\p{Surrogate}/gu, "\ufffd");
+}
+
+function write(message) {
+  return JSON.stringify(message, (_key, value) => (typeof value === "string" ? wellFormed(value) : value));
+}
+
 /** The messages of a client, as JSON. Options that are undefined are left to the server. */
 export const encode = {
   open: (context, options = {}) => {
     const { voice, format, speed, instruct, seed, mode, leadMs, language, normalize, pronunciations } = options;
-    return JSON.stringify({
+    return write({
       type: "open",
       context,
       voice,
@@ -120,18 +129,20 @@ export const encode = {
       language,
       normalize,
       max_buffer_delay_ms: options.maxBufferDelayMs,
-      pronunciations,
+      pronunciations:
+        pronunciations &&
+        Object.fromEntries(Object.entries(pronunciations).map(([written, said]) => [wellFormed(written), said])),
     });
   },
-  text: (context, text) => JSON.stringify({ type: "text", context, text }),
-  flush: (context, id = "") => JSON.stringify({ type: "flush", context, id }),
-  end: (context) => JSON.stringify({ type: "end", context }),
-  cancel: (context, playedMs = null) => JSON.stringify({ type: "cancel", context, played_ms: playedMs }),
+  text: (context, text) => write({ type: "text", context, text }),
+  flush: (context, id = "") => write({ type: "flush", context, id }),
+  end: (context) => write({ type: "end", context }),
+  cancel: (context, playedMs = null) => write({ type: "cancel", context, played_ms: playedMs }),
   playback: (context, playedMs, bufferMs, underruns) =>
-    JSON.stringify({ type: "playback", context, played_ms: playedMs, buffer_ms: bufferMs, underruns }),
-  ping: (t) => JSON.stringify({ type: "ping", t }),
-  ack: (received) => JSON.stringify({ type: "ack", received }),
-  resume: (session, token, received) => JSON.stringify({ type: "resume", session, token, received }),
+    write({ type: "playback", context, played_ms: playedMs, buffer_ms: bufferMs, underruns }),
+  ping: (t) => write({ type: "ping", t }),
+  ack: (received) => write({ type: "ack", received }),
+  resume: (session, token, received) => write({ type: "resume", session, token, received }),
 };
 
 /** `text` in parts of at most `maxBytes` of UTF-8, none of which splits a character. */

@@ -44,7 +44,7 @@ function connect({ url, decoder }) {
   opusKind().catch(() => {}); // told by every context that needs it
   connection = new Connection(url, {
     tell,
-    createStream: (context, onFailure) => new Stream(context, { sink, opusKind, tell, onFailure }),
+    createStream: (track, onFailure) => new Stream(track, { sink, opusKind, tell, onFailure }),
   });
   self.addEventListener("online", () => connection.dialNow());
 }
@@ -76,10 +76,12 @@ self.onmessage = ({ data }) => {
     case "silence":
       return sink.detach();
     case "open":
-      return connection.open(data.context, data.options);
+      return connection.open(data.context, data.track, data.options);
     case "send":
       return connection.send(data.context, data.verb, ...data.args);
     case "cancel":
+      // Also where the gateway is done, and all waits here for a way to the audio thread.
+      sink.post({ type: "clear", context: data.track });
       return connection.cancel(data.context, data.playedMs);
     case "close":
       // Not before: what a socket has not sent when its worker ends is lost, its close frame too.

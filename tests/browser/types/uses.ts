@@ -35,6 +35,8 @@ declare const context: Context;
 new Player({ decoder: "ffmpeg" });
 // @ts-expect-error only a player makes one
 new Context("a", {});
+declare const delta: { content?: string | null };
+context.say(delta.content);
 // @ts-expect-error it is text
 context.say(5);
 // @ts-expect-error there is no such option

@@ -92,6 +92,8 @@ async def test_no_text_after_the_end(context: Context) -> None:
     await context.end()
     with pytest.raises(ContextClosed, match="after end"):
         await context.say("more")
+    with pytest.raises(ContextClosed, match="takes no flush after end"):
+        await context.flush()
     context.receive(DONE)
     for call in (context.say("more"), context.flush(), context.end()):
         with pytest.raises(ContextClosed, match="has ended"):
@@ -177,6 +179,20 @@ async def test_cancel_after_done_splits_by_the_alignment(
     assert cancelled == wire.Cancelled("c", 1000, spoken, "One two three"[len(spoken) :])
     assert line.sent == []
     assert context.result == DONE
+
+
+async def test_who_cancels_what_was_abandoned_is_told_what_the_listener_heard(context: Context, line: Wire) -> None:
+    await context.say("One two three")
+    context.receive(wire.Alignment("c", WORDS, estimated=True))
+    line.sent.clear()
+    context.abandon()
+    cancelling = asyncio.create_task(context.cancel(played_ms=400))
+    await asyncio.sleep(0)
+    made = wire.Cancelled("c", 1000, "One two th", "ree")
+    context.receive(made)
+    assert await cancelling == wire.Cancelled("c", 1000, "One ", "two three")
+    assert line.sent == [wire.Cancel("c")]
+    assert [await context.cancel(), await context.cancel(1000)] == [made, made]
 
 
 async def test_playback_reports_go_out_even_after_the_end(context: Context, line: Wire) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosedError
@@ -12,7 +13,7 @@ from tests.support.polling import until
 from voicegate.clients.python import line as lines
 from voicegate.clients.python.backoff import Backoff
 from voicegate.clients.python.dialing import LinkOptions
-from voicegate.clients.python.errors import ConnectionLost
+from voicegate.clients.python.errors import ConnectionLost, ContextFailed
 from voicegate.clients.python.line import Line
 from voicegate.clients.python.link import Link
 from voicegate.protocol import codec
@@ -46,9 +47,9 @@ class Socket:
         self.frames.put_nowait(ConnectionClosedError(None, None))
 
 
-def link_on(socket: Socket) -> Link:
+def link_on(socket: Socket, ready: wire.Ready = READY) -> Link:
     connection = cast(ClientConnection, socket)
-    line = Line(connection, READY, url="ws://x", options=LinkOptions(), backoff=Backoff(first_s=0.0))
+    line = Line(connection, ready, url="ws://x", options=LinkOptions(), backoff=Backoff(first_s=0.0))
     return Link(line, max_unread_bytes=1)
 
 
@@ -70,6 +71,47 @@ async def test_whoever_closes_while_the_answer_to_resume_comes_does_not_hang(mon
         await closing
         with pytest.raises(ConnectionLost):
             await opening
+
+
+async def test_whoever_closes_as_the_time_to_come_back_runs_out_does_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    dropped, closings = Socket(), list[asyncio.Task[None]]()
+
+    async def dial(_url: str, _options: LinkOptions) -> Any:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            closings.append(asyncio.create_task(link.close()))
+            await asyncio.sleep(0)
+            raise
+
+    monkeypatch.setattr(lines, "dial", dial)
+    limits = msgspec.structs.replace(LIMITS, resume_seconds=0.05)
+    link = link_on(dropped, msgspec.structs.replace(READY, limits=limits))
+    opening = asyncio.create_task(link.open(wire.Open(context="c")))
+    await asyncio.sleep(0)
+    dropped.frames.put_nowait(ConnectionClosedError(None, None))
+    async with asyncio.timeout(5):
+        with pytest.raises(ConnectionLost):
+            await opening
+        await asyncio.gather(*closings)
+    assert closings
+
+
+async def test_a_refused_context_leaves_its_name_to_the_next() -> None:
+    socket = Socket()
+    link = link_on(socket)
+    refused = asyncio.create_task(link.open(wire.Open(context="c")))
+    await asyncio.sleep(0)
+    socket.frames.put_nowait(codec.encode(wire.Error("overloaded", "no room", fatal=True, context="c")))
+    await asyncio.sleep(0)  # it has been read, and who waits for it has not been told
+    assert not link.has("c")
+    opened = codec.encode(wire.Opened("c", 0, "v", wire.Format(), 24_000, 312))
+    asyncio.get_running_loop().call_later(0.05, socket.frames.put_nowait, opened)
+    async with asyncio.timeout(5):
+        assert (await link.open(wire.Open(context="c"))).opened.handle == 0
+    with pytest.raises(ContextFailed):
+        await refused
+    await link.close()
 
 
 async def test_a_fault_of_the_reader_is_a_loss() -> None:
