@@ -63,6 +63,8 @@ def main() -> int:
         remedy = "; or write a file with -o" if isinstance(error, MissingDependency) else ""
         print(f"llm_to_speech: {error}{remedy}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

@@ -94,6 +94,8 @@ def main() -> int:
         remedy = "; or write files with -o FOLDER" if isinstance(error, MissingDependency) else ""
         print(f"terminal_assistant: {error}{remedy}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

@@ -317,6 +317,18 @@ async def test_a_dropped_connection_is_told_and_speech_goes_on_where_it_was(page
     complaints_of(page).clear()  # of the cut
 
 
+@pytest.mark.parametrize(("failure", "reason"), [(None, "no answer"), (500, "HTTP 500")])
+async def test_voices_that_are_not_told(page: Page, failure: int | None, reason: str) -> None:
+    await page.route("**/v1/voices", lambda route: route.abort() if failure is None else route.fulfill(status=failure))
+    async with serving() as (origin, _engine):
+        await page.goto(origin)
+        told = f"The gateway does not tell its voices ({reason}); reload to ask again."
+        await expect(page.locator("#status")).to_have_text(told)
+        assert all("Failed to load resource" in complaint for complaint in complaints_of(page))
+        complaints_of(page).clear()
+        await page.goto("about:blank")
+
+
 async def test_a_gateway_that_goes_away_is_told(page: Page) -> None:
     async with serving(AT_1X) as (origin, _):
         await page.goto(origin)

@@ -2,7 +2,11 @@
 
 import asyncio
 import io
+import os
+import signal
+import sys
 import threading
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -231,3 +235,25 @@ def test_the_terminal_without_a_gateway(
     monkeypatch.setattr("sys.argv", ["terminal_assistant", "--url", "ws://127.0.0.1:9", "-o", str(tmp_path)])
     assert main() == 1
     assert capsys.readouterr().err.startswith("terminal_assistant: ")
+
+
+async def test_the_terminal_ends_quietly_where_it_is_interrupted(tmp_path: Path) -> None:
+    async with serving() as served:
+        terminal = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "voicegate.clients.examples.terminal_assistant"),
+            *("--url", served.url, "-o", str(tmp_path)),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            env={
+                **os.environ,
+                "OPENAI_BASE_URL": "http://127.0.0.1:9",
+                "OPENAI_MODEL": "stub",
+                "PYTHONUNBUFFERED": "1",
+            },
+        )
+        assert terminal.stdout is not None
+        assert (await terminal.stdout.readline()).startswith(b"Type and press Enter")
+        terminal.send_signal(signal.SIGINT)
+        _, complaints = await terminal.communicate()
+    assert (terminal.returncode, complaints) == (130, b"")

@@ -54,8 +54,11 @@ function createPlayer() {
 
 async function showChoices() {
   const { modes } = player.info;
-  const answer = await fetch(`/v1/voices${location.search}`);
-  if (!answer.ok) return show(`The gateway does not tell its voices (HTTP ${answer.status}); reload to ask again.`);
+  const answer = await fetch(`/v1/voices${location.search}`).catch(() => null);
+  if (!answer?.ok) {
+    const reason = answer === null ? "no answer" : `HTTP ${answer.status}`;
+    return show(`The gateway does not tell its voices (${reason}); reload to ask again.`);
+  }
   const { voices, default: preferred } = await answer.json();
   const labelled = voices.map(({ name, description }) => [name, description ? `${name}: ${description}` : name]);
   fillChoices(at("voice"), labelled, preferred);
