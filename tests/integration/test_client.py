@@ -389,7 +389,7 @@ async def test_addresses_that_cannot_work(address: str, reason: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["", "ftp://", "ws://[::1"])
 async def test_what_is_no_address_tells_no_key_that_is_in_it(scheme: str) -> None:
-    with pytest.raises(InvalidInput, match="gate.example/v1/stream'") as caught:
+    with pytest.raises(InvalidInput, match=r"gate\.example/v1/stream'") as caught:
         async with connect(f"{scheme}me:SECRET@gate.example/v1/stream?access_token=SECRET"):
             pass
     assert "SECRET" not in str(caught.value)
