@@ -1,6 +1,7 @@
 """What a gateway's address says, and which key goes with it. Pure, but for the environment. Raises InvalidInput."""
 
 import os
+import re
 import ssl
 from ipaddress import ip_address
 from pathlib import Path
@@ -11,6 +12,8 @@ from voicegate.clients.python.errors import InvalidInput
 from voicegate.protocol.messages import SESSION_PARAMETER, STREAM_PATH
 
 _KEY_VARIABLE: Final = "VOICEGATE_API_KEY"
+_QUERY: Final = re.compile(r"[?#].*", re.DOTALL)
+_USER: Final = re.compile(r"(?<=//)[^/]*@|^[^/]*@")
 
 
 def stream_url(url: str) -> str:
@@ -19,10 +22,10 @@ def stream_url(url: str) -> str:
         parts = urlsplit(url)
         _ = parts.port  # checked only when asked for
     except ValueError as error:
-        raise InvalidInput(f"{url!r} is no address: {error}") from error
+        raise InvalidInput(f"{shown_url(url)!r} is no address: {error}") from error
     scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
     if scheme not in ("ws", "wss") or not parts.netloc:
-        raise InvalidInput(f"{url!r} is no gateway's address; it looks like ws://127.0.0.1:8080")
+        raise InvalidInput(f"{shown_url(url)!r} is no gateway's address; it looks like ws://127.0.0.1:8080")
     path = STREAM_PATH if parts.path in ("", "/") else parts.path
     return parts._replace(scheme=scheme, path=path).geturl()
 
@@ -35,9 +38,8 @@ def resuming_url(url: str, session: str) -> str:
 
 
 def shown_url(url: str) -> str:
-    """`url` as it may stand in messages and logs: without its user and its query, which may hold a key."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+    """`url`, or what was meant for one, as it may stand in messages and logs: its user and its query may hold a key."""
+    return _USER.sub("", _QUERY.sub("", url), count=1)
 
 
 def key_headers(api_key: str | None) -> dict[str, str]:

@@ -16,7 +16,7 @@ connection.
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -74,7 +74,7 @@ class Gate:
         self._link: Link | None = None
         self._retired: list[Link] = []  # their contexts may still speak
         self._connecting: asyncio.Task[Link] | None = None  # again, for all who wait for it
-        self._closing: asyncio.Future[list[None]] | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._num_contexts = 0
         self.num_resumed = 0  # times that a connection dropped, and nothing was lost
 
@@ -90,8 +90,11 @@ class Gate:
         return self._link is not None and self._link.is_up
 
     async def __aenter__(self) -> Self:
-        """Raises ConnectFailed, after one attempt."""
-        self._link = await self._connect()
+        """Raises ConnectFailed, after one attempt; ContextClosed where the gate is closed, or was so meanwhile."""
+        link = self._link = await self._connect()
+        if self._closing is not None:
+            await link.close()
+            raise ContextClosed("the gate is closed")
         return self
 
     async def __aexit__(
@@ -104,7 +107,7 @@ class Gate:
         if self._closing is None:
             if self._connecting is not None:
                 self._connecting.cancel()
-            self._closing = asyncio.gather(*(link.close() for link in self._links))
+            self._closing = asyncio.create_task(_close(self._links))
             self._retired.clear()
         # Who is cancelled may be so at every step, as below anyio: a socket that nobody closes would speak on.
         await asyncio.shield(self._closing)
@@ -220,6 +223,10 @@ class Gate:
                     raise
                 await asyncio.sleep(self._backoff.delay_s(retry, random.random(), error.retry_after_ms))
             retry += 1
+
+
+async def _close(links: Sequence[Link]) -> None:
+    await asyncio.gather(*(link.close() for link in links))
 
 
 def connect(

@@ -191,6 +191,7 @@ class ClauseFeed:
 
     def _leave_rest(self, clause: Clause) -> None:
         self._grown = ""
+        self._may_pause = True
         # Of the last word it has said nothing yet.
         clause.text, clause.num_letters = clause.decided_text, clause.num_decided_letters
         length = len(clause.text)

@@ -1,11 +1,16 @@
 """What cannot work is told, and leaves nobody waiting; what is closed does nothing any more."""
 
+import asyncio
+
 import pytest
 from playwright.async_api import Page
 
 from tests.browser.conftest import complaints_of
 from tests.browser.rig import Rig, serving
+from tests.browser.test_player_faults import SAY, play, speak
+from tests.integration.stub_gateway import Peer
 from voicegate.gateway.server.http import pages_static
+from voicegate.protocol import messages as wire
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -76,6 +81,27 @@ async def test_a_flush_behind_the_end_harms_nothing(page: Page) -> None:
             """
         )
     assert (result["reason"], result["error"]) == ("done", None)
+
+
+async def test_what_a_gateway_that_goes_has_not_opened_is_opened_on_the_connection_that_is_there(page: Page) -> None:
+    has_moved = asyncio.Event()
+
+    async def go_unread(peer: Peer) -> None:
+        await peer.greet()
+        assert isinstance(await peer.receive(), wire.Open)
+        await peer.send(wire.Draining(5000))
+        await has_moved.wait()
+        await peer.socket.close(1001)
+
+    async def take_over(peer: Peer) -> None:
+        await peer.greet()
+        await peer.socket.recv()  # a ping: the greeting has come
+        has_moved.set()
+        await speak(peer)
+        await peer.socket.wait_closed()
+
+    result = await play(page, [go_unread, take_over], SAY + "return await say('Elsewhere.')")
+    assert (result["reason"], result["playedMs"]) == ("done", 500)
 
 
 async def test_an_address_that_the_browser_refuses_fails_what_is_opened(scratch: Page) -> None:

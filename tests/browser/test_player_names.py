@@ -42,6 +42,25 @@ async def test_what_was_heard_of_the_last_is_not_heard_of_the_next(page: Page) -
     assert events == []
 
 
+async def test_what_ends_before_a_slow_loudspeaker_has_sounded_ends_once(scratch: Page) -> None:
+    """And reports no more: by then its name may be another's."""
+    told = await scratch.evaluate(
+        """async () => {
+            const { Context } = await import("/player/context.js");
+            const told = [];
+            const host = { send: (verb) => told.push(verb), cancel() {}, latencyMs: () => 200, nowMs: () => 0 };
+            const context = new Context("answer", host);
+            context.addEventListener("finished", ({ detail }) => told.push(detail.reason));
+            context.hear({ type: "done", audio_ms: 500 });
+            context.play({ type: "ended", playedMs: 500, bufferMs: 0, underruns: 0, atMs: 0 });
+            context.break("no_sound", "the AudioContext was closed");
+            await new Promise((resolve) => setTimeout(resolve, 400));
+            return told;
+        }"""
+    )
+    assert told == ["failed"]
+
+
 async def test_the_end_of_one_that_was_refused_is_not_that_of_the_next(page: Page) -> None:
     async def refuse_and_speak(peer: Peer) -> None:
         await peer.greet()

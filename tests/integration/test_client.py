@@ -1,6 +1,7 @@
 """The Python client against a real gateway with the FakeEngine: text in, exact audio out, ends of every kind."""
 
 import asyncio
+import gc
 import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -316,6 +317,40 @@ async def test_a_gate_that_was_not_entered_says_so(url: str) -> None:
         await connect(url).open()
 
 
+async def test_a_gate_that_was_closed_is_not_entered(url: str) -> None:
+    before = asyncio.all_tasks()
+    left = connect(url)
+    async with left:
+        pass
+    entered_meanwhile = connect(url)
+    entering = asyncio.create_task(entered_meanwhile.__aenter__())
+    await asyncio.sleep(0)
+    await entered_meanwhile.close()
+    for enter in (left.__aenter__(), entering):
+        with pytest.raises(ContextClosed, match="the gate is closed"):
+            await enter
+    await until(lambda: asyncio.all_tasks() <= before)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of sockets that end with a program
+async def test_a_program_that_ends_while_a_gate_closes_complains_of_nothing(url: str) -> None:
+    told: list[dict[str, Any]] = []
+
+    async def leave() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, trouble: told.append(trouble))
+        gate = await connect(url).__aenter__()
+        closing = asyncio.create_task(gate.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+
+    def run() -> None:
+        asyncio.run(leave())
+        gc.collect()
+
+    await asyncio.to_thread(run)
+    assert told == []
+
+
 async def test_a_flush_behind_the_end_harms_nothing(gate: Gate) -> None:
     context = await gate.open()
     await context.say("many words " * 5)
@@ -350,6 +385,14 @@ async def test_addresses_that_cannot_work(address: str, reason: str) -> None:
     with pytest.raises((ConnectFailed, InvalidInput), match=reason):
         async with connect(address):
             pass
+
+
+@pytest.mark.parametrize("scheme", ["", "ftp://", "ws://[::1"])
+async def test_what_is_no_address_tells_no_key_that_is_in_it(scheme: str) -> None:
+    with pytest.raises(InvalidInput, match=r"gate\.example/v1/stream'") as caught:
+        async with connect(f"{scheme}me:SECRET@gate.example/v1/stream?access_token=SECRET"):
+            pass
+    assert "SECRET" not in str(caught.value)
 
 
 async def test_a_page_that_is_no_stream_is_refused_for_good(url: str) -> None:

@@ -128,7 +128,8 @@ export class Connection {
       if (this.#mayOpenAgain(call)) call.link = null;
       else this.#lose(call, `the connection to the gateway was lost (${reason})`);
     }
-    if (this.#isClosed || (link.ready !== null && link !== this.#link)) return; // another has taken over
+    if (this.#isClosed) return;
+    if (link.ready !== null && link !== this.#link) return this.#assign(); // another has taken over
     this.#link = null;
     this.#numFailures = link.upMs < LASTING_MS ? this.#numFailures + 1 : 0;
     if (this.#numFailures >= NUM_PATIENT_DIALS) {

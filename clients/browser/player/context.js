@@ -141,7 +141,7 @@ export class Context extends EventTarget {
     this.underruns = underruns;
     if (type === "ended") {
       if (latencyMs < NOTICED_MS) return this.#endPlaying();
-      return void setTimeout(() => this.#isCancelled || this.#endPlaying(), latencyMs);
+      return void setTimeout(() => this.#isCancelled || this.#isFinished || this.#endPlaying(), latencyMs);
     }
     this.playedMs = Math.max(this.playedMs, playedMs - latencyMs);
     if (type === "started") this.timing.firstSoundMs ??= this.#sinceFirstText(nowMs() + latencyMs);

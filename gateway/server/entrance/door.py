@@ -5,6 +5,7 @@ oldest goes of the address that has most of them: a probe is answered within mil
 nothing, and a flood from one address is over its own.
 """
 
+from collections import Counter
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
@@ -17,8 +18,8 @@ class Door(Generic[T]):
     def __init__(self, quotas: Quotas, *, num_spare: int) -> None:
         self._quotas = quotas
         self._num_spare = num_spare
-        self._arriving: dict[T, str] = {}  # each one's address
-        self._by_address: dict[str, dict[T, None]] = {}  # the same, each address' oldest first
+        self._arriving: dict[T, str] = {}  # each one's address; oldest first
+        self._num_from: Counter[str] = Counter()  # of these, by address
         self._owners: dict[T, Owner] = {}  # of those that are sockets, or become one
 
     @property
@@ -33,11 +34,11 @@ class Door(Generic[T]):
     def arrive(self, connection: T, address: str = "") -> T | None:
         """A new connection. Returns who is to be cut for it, and is forgotten here."""
         self._arriving[connection] = address
-        self._by_address.setdefault(address, {})[connection] = None
+        self._num_from[address] += 1
         if len(self._arriving) + len(self._owners) <= self._quotas.limits.sockets + self._num_spare:
             return None
-        most = max(self._by_address.values(), key=len)
-        oldest = next(iter(most))
+        most = max(self._num_from.values())
+        oldest = next(each for each, its_address in self._arriving.items() if self._num_from[its_address] == most)
         self._forget(oldest)
         return oldest
 
@@ -62,7 +63,6 @@ class Door(Generic[T]):
         address = self._arriving.pop(connection, None)
         if address is None:
             return
-        same = self._by_address[address]
-        del same[connection]
-        if not same:
-            del self._by_address[address]
+        self._num_from[address] -= 1
+        if not self._num_from[address]:
+            del self._num_from[address]

@@ -221,9 +221,14 @@ def _secured(paths: Node, open_paths: frozenset[str]) -> Node:
 
 def document(*, asks_for_keys: bool = False, open_paths: frozenset[str] = frozenset()) -> Node:
     """`open_paths`: where no key is asked for."""
-    text, elevenlabs = "text/plain", _ELEVENLABS_PARAMETERS
-    name = (_path_parameter("name"),)
-    paths: Node = {
+    paths = _paths()
+    keys = _secured(paths, open_paths) if asks_for_keys else {}
+    return {"openapi": "3.1.0", "info": {"title": "voicegate", "version": __version__}, "paths": paths, **keys}
+
+
+def _paths() -> Node:
+    text, name = "text/plain", (_path_parameter("name"),)
+    return {
         "/": {"get": _get("The page for browsers, one line for others", "text/html", text)},
         "/healthz": {"get": _get("The process lives", text)},
         "/readyz": {"get": _get("A new socket would be served", text)},
@@ -258,6 +263,13 @@ def document(*, asks_for_keys: bool = False, open_paths: frozenset[str] = frozen
         "/v1/auth/grant": {
             "post": _tokens_of("Deepgram", "ttl_seconds", access_token=_STRING, expires_in={"type": "integer"})
         },
+        **_speech_paths(),
+    }
+
+
+def _speech_paths() -> Node:
+    elevenlabs = _ELEVENLABS_PARAMETERS
+    return {
         "/v1/audio/speech": {"post": _speech("Speech, as OpenAI has it", _OPENAI_BODY, *_AUDIO, "text/event-stream")},
         "/v1/text-to-speech/{voice_id}": {
             "post": _speech("Speech, as ElevenLabs has it", _ELEVENLABS_BODY, *_AUDIO, parameters=elevenlabs)
@@ -281,5 +293,3 @@ def document(*, asks_for_keys: bool = False, open_paths: frozenset[str] = frozen
         },
         "/tts/sse": {"post": _speech("The same in events, raw audio in base64", _CARTESIA_BODY, "text/event-stream")},
     }
-    keys = _secured(paths, open_paths) if asks_for_keys else {}
-    return {"openapi": "3.1.0", "info": {"title": "voicegate", "version": __version__}, "paths": paths, **keys}

@@ -332,6 +332,21 @@ def test_of_a_formula_nothing_is_said_before_its_end() -> None:
     assert not any("$" in text and text.count("$") % 2 for text in decided)
 
 
+def test_a_break_behind_a_pass_that_took_no_more_text_is_made() -> None:
+    feed = new_feed(SpeakingMode.INCREMENTAL)
+    feed.push("The train to the coast leaves — ")
+    feed.read()
+    clause = feed.grow()
+    assert clause is not None
+    begin(feed)
+    feed.give_up(clause)
+    assert clause.text == "The train to the coast leaves"
+    feed.push('<break time="1s"/>')
+    feed.end()
+    feed.read_all()
+    assert sum(each.pause_ms for each in feed.clauses) == 1000
+
+
 @pytest.mark.parametrize("is_over", [False, True])
 def test_of_a_pass_that_takes_no_more_text_only_the_rest_is_another_ones(is_over: bool) -> None:
     """Also where the sentence is over by then, and so long with the dictionary's words that it is parted."""

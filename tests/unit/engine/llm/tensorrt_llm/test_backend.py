@@ -17,7 +17,6 @@ pytestmark = pytest.mark.unit
 
 PROMPT = LlmPrompt((1, 2, CONFIG.end_of_prompt_id or 0, 9, 8), (5, 6, 7))
 TEXT = (10, 11, 12, 13)
-SOON_S = 0.5  # within which a busy machine runs the stand-in's thread
 
 
 def request(sequence_id: int = 0, *, seed: int = 1, max_tokens: int = 12, is_growing: bool = False) -> SequenceRequest:

@@ -67,6 +67,15 @@ def test_who_comes_in_great_numbers_makes_room_first() -> None:
     assert set(door.connections) == {"slow", "flood 3", "flood 4"}
 
 
+def test_of_addresses_that_have_as_many_the_oldest_connection_goes() -> None:
+    """Whichever address was there first: one of many people has somebody new in its handshake all the time."""
+    door = new_door(sockets=1, num_spare=2)
+    assert [door.arrive("first", "office"), door.arrive("silent", "eve"), door.arrive("next", "office")] == [None] * 3
+    door.leave("first")
+    assert door.arrive("other", "ben") is None
+    assert door.arrive("probe", "prober") == "silent"
+
+
 def test_sockets_are_never_cut_for_others() -> None:
     door = new_door(sockets=1, num_spare=1)
     door.arrive("socket")
