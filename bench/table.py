@@ -116,7 +116,7 @@ def socket_tables(runs: Sequence[dict[str, Any]]) -> list[str]:
         return []
     phrases = list(runs[0]["flattery"])
     if ALONE_FLATTERY not in phrases and any(parse(name).kind is Kind.ALONE for name in runs[0]["scenarios"]):
-        phrases.append(ALONE_FLATTERY)  # files from before 2026-11-28 do not say it
+        phrases.append(ALONE_FLATTERY)  # files up to 2026-11-27 do not say it
     return [*lines, f"What flatters these figures: {'; '.join(phrases)}."]
 
 
@@ -181,7 +181,7 @@ def _gpus(run: dict[str, Any]) -> str:
 
 def _socket_row(name: str, row: dict[str, Any]) -> str:
     cpu, gpu = row["server_cpu"] or {}, row["gpu"] or {}
-    # Files from before 2026-11-28 count what one listener alone still had to play as more of them.
+    # Files up to 2026-11-27 count what one listener alone still had to play as more of them.
     live = 1 if parse(name).kind is Kind.ALONE else row["live"]
     busy = " / ".join("-" if cpu.get(key) is None else f"{100 * cpu[key]:.0f} %" for key in _THREADS)
     power = "-" if "power_w" not in gpu else f"{gpu['power_w']:.0f} W"
