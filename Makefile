@@ -1,5 +1,7 @@
 # Two commands: `make demo` (hear it) and `make test` (what CI runs). Both set up everything they need first.
 VENV ?= .venv
+# Whose pip.conf says `user = true` has it ask for what an environment, or a folder, cannot have.
+export PIP_USER := 0
 # A container may forbid bytecode to be kept, and then each of some hundred processes would compile all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 BIN := $(VENV)/bin
@@ -10,6 +12,13 @@ PROGRAMS := $(VENV)/.programs
 TYPESCRIPT := $(VENV)/.typescript
 RAY := $(VENV)/ray
 FRAMEWORKS := $(VENV)/pipecat $(VENV)/livekit
+
+# Whole or not at all: a folder that pip has filled by half would be taken for a whole one.
+define install-apart
+@rm -rf $@
+@for attempt in 1 2; do rm -rf $@.part && $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check \
+	--no-deps --target $@.part -r $< && touch $@.part && mv $@.part $@ && exit; done; exit 1
+endef
 
 .PHONY: help demo test setup lint format types imports unit disturbed soak wheels serve doctor bench clean
 
@@ -56,19 +65,16 @@ $(PROGRAMS): deploy/setup_programs.sh | $(CHROMIUM)
 	@deploy/setup_programs.sh
 	@touch $@
 
-$(TYPESCRIPT): deploy/setup_typescript.sh | $(BASE)
+# Behind that, which brings npm.
+$(TYPESCRIPT): deploy/setup_typescript.sh | $(PROGRAMS)
 	@deploy/setup_typescript.sh $(VENV)
 	@touch $@
 
 $(FRAMEWORKS): $(VENV)/%: tests/integration/%.txt $(READY)
-	@rm -rf $@
-	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps --target $@ -r $<
-	@touch $@
+	$(install-apart)
 
 $(RAY): tests/soak/ray.txt $(READY)
-	@rm -rf $@
-	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps --target $@ -r $<
-	@touch $@
+	$(install-apart)
 
 unit: setup
 	$(BIN)/pytest -m "not gpu and not soak" --numprocesses auto --maxprocesses 8 --dist loadfile

@@ -7,6 +7,12 @@ venv=${1:-.venv}
 say() { printf 'setup: %s\n' "$*"; }
 stop() { printf 'setup: STOP: %s\n' "$*" >&2; exit 1; }
 
+# Of two at once the second waits, else it would take for whole what the first has half made.
+if command -v flock >/dev/null 2>&1; then
+    exec 9<"$0"
+    flock -n 9 || { say "another one is at work here: waiting for it" && flock 9; } || true
+fi
+
 find_python() {
     for candidate in "${PYTHON:-}" python3.12 python3.11 python3; do
         [ -n "$candidate" ] || continue
@@ -45,7 +51,9 @@ if [ ! -x "$venv/bin/python" ]; then
     [ -e "$venv" ] && is_new=no || is_new=yes
     if ! "$python" -m venv "$venv"; then
         [ "$is_new" = no ] || rm -rf "$venv" # half of one, which would be taken for a whole one
-        stop "python cannot make environments. On Debian, Ubuntu: sudo apt-get install -y python3-venv"
+        ! "$python" -c 'import ensurepip' 2>/dev/null || stop "no environment could be made; the message above says why"
+        version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+        stop "this Python cannot make environments. On Debian, Ubuntu: sudo apt-get install -y python$version-venv"
     fi
 elif ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
     stop "the environment in $venv has no pip, as one that was left half made: remove it, and run again"

@@ -6,6 +6,15 @@ venv=${1:-.venv}
 say() { printf 'setup: %s\n' "$*"; }
 pip() { "$venv/bin/python" -m pip install --disable-pip-version-check -c "$constraints" "$@"; }
 
+# Of two at once the second waits, else it would take for whole what the first has half made.
+if command -v flock >/dev/null 2>&1; then
+    exec 9<"$0"
+    flock -n 9 || { say "another one is at work here: waiting for it" && flock 9; } || true
+fi
+
+# Said first: an old pip downloads torch to tell which it would take.
+say "installing Python packages (torch is the big one: some minutes the first time)"
+
 constraints=constraints.txt
 # A torch for CUDA names its Triton exactly, and that is not the one of constraints.txt, which goes with a torch for CPUs.
 case $([ "$(uname)" = Linux ] && pip --dry-run --no-deps --ignore-installed torch 2>/dev/null) in
@@ -19,9 +28,10 @@ case $([ "$(uname)" = Linux ] && pip --dry-run --no-deps --ignore-installed torc
     ;;
 esac
 
-say "installing Python packages (torch is the big one: some minutes the first time)"
 # Of 19,000 modules one in ten is imported: each is compiled when it is, by `make`, which lets bytecode be kept.
-pip --quiet --no-compile -e models -e '.[server,dev]' || {
+install() { pip --quiet --no-compile -e models -e '.[server,dev]'; }
+# A download may break off, which an old pip does not take up again. What has come whole is in its cache.
+install || { say "pip failed; once more, in case it was the network" && install; } || {
     printf 'setup: STOP: pip could not install the packages; its message above says why\n' >&2
     exit 1
 }

@@ -14,5 +14,5 @@ if ! command -v npm >/dev/null 2>&1; then
     say "no npm: the types of the browser client will not be checked. Install Node.js to check them"
     exit 0
 fi
-npm install --silent --no-audit --no-fund --no-save --prefix "$home" "typescript@$version" >/dev/null 2>&1 ||
+npm install --loglevel=error --no-audit --no-fund --no-save --prefix "$home" "typescript@$version" >/dev/null ||
     say "npm could not install typescript $version: the types of the browser client will not be checked"

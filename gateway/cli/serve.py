@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,8 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if os.getpid() == 1:  # of a container: the kernel keeps from it the signals that it does not handle
+        signal.signal(signal.SIGTERM, _end)
     flags = {setting.name: getattr(options, setting.name) for setting in _flagged()}
     config = from_environment(os.environ, flags)
     if config.has_files_to_read_again:
@@ -55,6 +58,11 @@ def run(options: argparse.Namespace) -> int:
     if failures:
         raise CommandError(failures[0])
     return status
+
+
+def _end(number: int, _frame: object) -> None:
+    """Before there is a gateway to be drained."""
+    os._exit(128 + number)
 
 
 @contextmanager

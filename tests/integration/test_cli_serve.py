@@ -99,6 +99,30 @@ async def test_a_reload_that_is_asked_for_during_the_start_follows_it(tmp_path: 
     assert process.returncode == 0
 
 
+async def test_the_first_process_of_a_container_may_be_stopped_before_it_serves() -> None:
+    """To that one the kernel gives no signal that it does not handle, as here to one that ignores it."""
+    program = """
+import os
+import signal
+import sys
+import types
+class Importing(types.ModuleType):
+    def __getattr__(self, name):
+        print("importing", flush=True)
+        while True:
+            signal.pause()
+sys.modules["voicegate.engine.loading.build"] = Importing("build")
+from voicegate.gateway.cli.main import run
+os.getpid = lambda: 1
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+run(["serve", "--device", "cpu"])
+"""
+    async with python("-c", program, within_s=60, stdout=asyncio.subprocess.PIPE) as process:
+        assert await ready_line(process) == "importing\n"
+        process.terminate()
+        assert await process.wait() == 128 + signal.SIGTERM
+
+
 async def test_started_without_standard_streams_it_serves_and_ends_in_peace(tmp_path: Path) -> None:
     script = tmp_path / "serve.py"
     by_its_own_door = SERVE.replace("gateway.cli.main import run", "__main__ import main")

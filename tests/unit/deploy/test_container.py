@@ -3,10 +3,12 @@
 import asyncio
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +96,7 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in copy.split()[1:-1]:
         shutil.copy(ROOT / name, folder)
     (command,) = [line.removeprefix("RUN ") for line in stages()["requirements"] if line.startswith("RUN")]
-    subprocess.run(command.replace("python ", f"{sys.executable} "), shell=True, cwd=folder, check=True)
+    subprocess.run(command.replace("python ", f"{shlex.quote(sys.executable)} "), shell=True, cwd=folder, check=True)
     return folder
 
 
@@ -141,6 +143,12 @@ def test_nvidias_torch_and_triton_stay_as_they_are(listed: Path) -> None:
     assert not names & {"torch", "triton"}
     (install,) = [line for line in image("tensorrt-llm") if "/opt/voicegate/image.txt -r" in line]
     assert "pip freeze" in install
+
+
+def test_what_tools_leave_is_not_sent_to_the_builder() -> None:
+    rules = [rule.removeprefix("**/") for rule in (ROOT / ".dockerignore").read_text().split()]
+    left = [name.strip("/") for name in (ROOT / ".gitignore").read_text().split()]
+    assert [name for name in left if not any(fnmatchcase(name.replace("*", "x"), rule) for rule in rules)] == []
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -240,6 +248,7 @@ async def test_the_health_check_asks_the_server(engine: FakeEngine, monkeypatch:
     async with running(engine, engine_timeout_s=1.0) as served:
         await served.gateway.settled.wait()
         await until(lambda: hangs is (served.gateway._watchdog.trouble is not None))
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # as ~/.docker/config.json has it for all containers
         monkeypatch.setenv("VOICEGATE_PORT", served.gateway.url.split(":")[2].split("/")[0])
         process = await asyncio.create_subprocess_exec(
             sys.executable, *command, stderr=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL
