@@ -14,6 +14,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Final
 
+from tests.support.virtual_time import VirtualLoop
+
 SEED: Final = int(os.environ.get("DISTURBANCE_SEED", "0")) or random.randrange(1, 10**6)
 # Higher -> rarer orders, slower tests; one in three leaves most limits of time alone.
 LATE_EVENTS: Final = 0.3
@@ -58,7 +60,8 @@ def _some_later(process: Callable[..., None]) -> Callable[..., None]:
 
 def _when_later(call_at: Callable[..., Any]) -> Callable[..., Any]:
     def call_later(loop: Any, when: float, *arguments: Any, **more: Any) -> Any:
-        late_s = _random.random() * MAX_LATE_TIMER_S if _random.random() < LATE_TIMERS else 0.0
+        is_late = _random.random() < LATE_TIMERS and not isinstance(loop, VirtualLoop)  # whose times are exact
+        late_s = _random.random() * MAX_LATE_TIMER_S if is_late else 0.0
         return call_at(loop, when + late_s, *arguments, **more)
 
     return call_later
