@@ -7,8 +7,8 @@ from playwright.async_api import Page
 
 from tests.browser.conftest import complaints_of
 from tests.browser.rig import Rig, serving
-from tests.browser.test_player_faults import SAY, play, speak
-from tests.integration.stub_gateway import Peer
+from tests.browser.test_player_faults import SAY, pages, play, said_to, speak
+from tests.integration.stub_gateway import Peer, stub_gateway
 from voicegate.gateway.server.http import pages_static
 from voicegate.protocol import messages as wire
 
@@ -123,6 +123,46 @@ async def test_an_address_that_the_browser_refuses_fails_what_is_opened(scratch:
         }"""
     )
     assert told == ["a", "connection_lost", "cannot connect (insecure)"]
+
+
+async def test_what_has_failed_twice_is_not_over_before_the_gateway_says_so(scratch: Page) -> None:
+    """Of audio that came out of turn, and of packets before it that turn out to be none: its name is taken there."""
+
+    async def be_silent(peer: Peer) -> None:
+        await peer.greet()
+        context = await peer.accept()
+        while not isinstance(await said_to(peer), wire.Cancel):
+            pass
+        await peer.send(wire.Cancelled(context, 0, "", ""))
+        await peer.socket.wait_closed()
+
+    async with stub_gateway([be_silent], pages) as url:
+        told = await scratch.evaluate(
+            """async (url) => {
+                const { Connection } = await import("/player/connection.js");
+                const told = [];
+                let fail, end;
+                const over = new Promise((resolve) => (end = resolve));
+                const stream = { nextSequence: 0, receive() {}, close() {}, cutOff() {} };
+                stream.start = () => {
+                    fail(new Error("once"));
+                    fail(new Error("twice"));
+                    told.push("both");
+                };
+                const tell = ({ type }) => {
+                    if (type === "failed" || type === "over") told.push(type);
+                    if (type === "over") end();
+                };
+                const createStream = (_track, onFailure) => ((fail = onFailure), stream);
+                const connection = new Connection(url, { tell, createStream });
+                connection.open("a", 0, {});
+                await over;
+                await connection.close();
+                return told;
+            }""",
+            f"{url}{wire.STREAM_PATH}",
+        )
+    assert told == ["failed", "both", "over"]
 
 
 async def test_what_is_interrupted_before_sound_has_a_way_out_is_not_heard_later(page: Page) -> None:

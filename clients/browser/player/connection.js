@@ -172,8 +172,8 @@ export class Connection {
         break;
       case "done":
       case "cancelled":
-        if (call.hasFailed) return this.#fail(call, null, null, { isOver: true });
         this.#calls.delete(call.context);
+        if (call.hasFailed) return this.#tell({ type: "over", context: call.context, track: call.track });
         break;
       case "error":
         // Text that crossed the cancel, or a cancel that crossed the end of the last context of this name; else text is
@@ -200,7 +200,7 @@ export class Connection {
     const { context, track, stream } = call;
     const isRunning = this.#calls.get(context) === call;
     if (isRunning && isOver) this.#calls.delete(context);
-    if (call.hasFailed) return this.#tell({ type: "over", context, track });
+    if (call.hasFailed) return void (isOver && this.#tell({ type: "over", context, track }));
     call.hasFailed = true;
     if (isRunning && !isOver && !call.isCancelled) this.send(context, "cancel");
     if (!call.isCancelled) stream.cutOff();
