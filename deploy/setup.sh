@@ -7,11 +7,7 @@ venv=${1:-.venv}
 say() { printf 'setup: %s\n' "$*"; }
 stop() { printf 'setup: STOP: %s\n' "$*" >&2; exit 1; }
 
-# Of two at once the second waits, else it would take for whole what the first has half made.
-if command -v flock >/dev/null 2>&1; then
-    exec 9<"$0"
-    flock -n 9 || { say "another one is at work here: waiting for it" && flock 9; } || true
-fi
+. deploy/one_at_a_time.sh
 
 find_python() {
     for candidate in "${PYTHON:-}" python3.12 python3.11 python3; do

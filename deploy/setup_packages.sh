@@ -6,11 +6,7 @@ venv=${1:-.venv}
 say() { printf 'setup: %s\n' "$*"; }
 pip() { "$venv/bin/python" -m pip install --disable-pip-version-check -c "$constraints" "$@"; }
 
-# Of two at once the second waits, else it would take for whole what the first has half made.
-if command -v flock >/dev/null 2>&1; then
-    exec 9<"$0"
-    flock -n 9 || { say "another one is at work here: waiting for it" && flock 9; } || true
-fi
+. deploy/one_at_a_time.sh
 
 # Said first: an old pip downloads torch to tell which it would take.
 say "installing Python packages (torch is the big one: some minutes the first time)"

@@ -198,7 +198,7 @@ class ClauseFeed:
         if not self._spans:  # the sentence is not over
             self._reader.note_said(self._segmenter.take(length))
             return
-        said, rest = _split(self._spans.popleft(), length)
+        said, rest = self._spans.popleft().split(length)
         self._reader.note_said(said)
         if rest.text:
             self._spans.appendleft(rest)
@@ -314,7 +314,7 @@ class ClauseFeed:
         length = 0 if grown is None else len(grown.text)
         if grown is not None and _is_within_word(span.text, length):  # the last that it knew, which has gone on since
             length = len(grown.decided_text)
-        return _split(span, length) if 0 < length < len(span.text) else part(span)
+        return span.split(length) if 0 < length < len(span.text) else part(span)
 
     def _begin(self, span: TextSpan, words: str, num_letters: int) -> None:
         clause = Clause(
@@ -365,11 +365,6 @@ class ClauseFeed:
 
 def _is_ahead(clause: Clause) -> bool:
     return clause.state is ClauseState.WAITING and clause.is_text_complete and bool(clause.text_ids)
-
-
-def _split(span: TextSpan, length: int) -> tuple[TextSpan, TextSpan]:
-    middle = span.char_start + length
-    return TextSpan(span.text[:length], span.char_start, middle), TextSpan(span.text[length:], middle, span.char_end)
 
 
 def _is_within_word(text: str, length: int) -> bool:

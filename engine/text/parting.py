@@ -16,10 +16,7 @@ def part(span: TextSpan) -> tuple[TextSpan, TextSpan] | None:
     text = span.text
     letters = list(accumulate(map(written_letters, text), initial=0))
     place = _best_place(text, letters)
-    if place is None:
-        return None
-    middle = span.char_start + place
-    return TextSpan(text[:place], span.char_start, middle), TextSpan(text[place:], middle, span.char_end)
+    return None if place is None else span.split(place)
 
 
 def _best_place(text: str, letters: list[int]) -> int | None:

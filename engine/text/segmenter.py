@@ -66,6 +66,13 @@ class TextSpan:
     is_code: bool = False  # of fenced code, with its fences, or the tag of a break: not to be said
     pause_ms: int = 0  # that such a tag makes
 
+    def split(self, length: int) -> "tuple[TextSpan, TextSpan]":
+        """Of text that is said: behind so many characters."""
+        middle = self.char_start + length
+        return TextSpan(self.text[:length], self.char_start, middle), TextSpan(
+            self.text[length:], middle, self.char_end
+        )
+
 
 class _Cutter(Protocol):
     def next_cut(self, text: str) -> int | None:

@@ -42,10 +42,10 @@ class Reloading:
         if keyring is None:
             return
         self._access.replace(keyring)
-        if keyring.keys:
-            log.info("keys are read again", keys=len(keyring.keys))
-        else:
+        if self._access.lets_nobody_in:
             log.warning("keys are read again, none is left: nobody is let in", file=str(self._config.api_keys_file))
+        else:
+            log.info("keys are read again", keys=len(keyring.keys))
         for guest in self._guests:
             self.admit_again(guest.conversation)
         for sitting in self._resumption.absent:

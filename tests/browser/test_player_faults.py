@@ -57,10 +57,19 @@ async def speak(peer: Peer, handle: int = 0, seconds: float = 0.5) -> None:
     )
 
 
-async def greet_and_speak(peer: Peer) -> None:
-    await peer.greet()
-    await speak(peer)
-    await peer.socket.wait_closed()
+def speaking(*lengths_s: float) -> Script:
+    """A gateway that answers one context behind the other, each with so much of tone."""
+
+    async def play(peer: Peer) -> None:
+        await peer.greet()
+        for handle, length_s in enumerate(lengths_s):
+            await speak(peer, handle, length_s)
+        await peer.socket.wait_closed()
+
+    return play
+
+
+greet_and_speak = speaking(0.5)
 
 
 async def drop_in_mid_speech(peer: Peer, there_ms: int = 200) -> None:
@@ -246,14 +255,9 @@ async def test_late_audio_of_what_was_interrupted_is_dropped(page: Page) -> None
 
 
 async def test_interrupting_what_the_gateway_has_finished(page: Page) -> None:
-    async def greet_and_speak_for_long(peer: Peer) -> None:
-        await peer.greet()
-        await speak(peer, seconds=LONG_TONE_S)
-        await peer.socket.wait_closed()
-
     result = await play(
         page,
-        [greet_and_speak_for_long],
+        [speaking(LONG_TONE_S)],
         """
         const context = player.open();
         context.say("All sent.");
@@ -576,15 +580,9 @@ async def test_a_refusal_tells_when_to_come_again(page: Page) -> None:
 async def test_what_pages_do_carelessly_harms_nothing(page: Page) -> None:
     """Options in a framework's proxy, pieces that are none, names like the player's own, a close behind a close."""
 
-    async def speak_thrice(peer: Peer) -> None:
-        await peer.greet()
-        for handle in range(3):
-            await speak(peer, handle)
-        await peer.socket.wait_closed()
-
     text, reopened, second, refused = await play(
         page,
-        [speak_thrice],
+        [speaking(0.5, 0.5, 0.5)],
         """
         const context = player.open({ id: "c0", pronunciations: new Proxy({}, {}) });
         for (const piece of ["Hello", undefined, null, "."]) context.say(piece);

@@ -18,6 +18,7 @@ from tests.browser.test_player_faults import (
     play,
     said_to,
     speak,
+    speaking,
 )
 from tests.integration.stub_gateway import Peer, stub_gateway
 from voicegate.protocol import messages as wire
@@ -240,15 +241,9 @@ async def test_what_was_heard_while_the_page_was_busy_counts(page: Page) -> None
 
 
 async def test_an_end_is_told_when_a_slow_loudspeaker_has_sounded(page: Page) -> None:
-    async def speak_twice(peer: Peer) -> None:
-        await peer.greet()
-        await speak(peer, 0)
-        await speak(peer, 1, seconds=3)
-        await peer.socket.wait_closed()
-
     heard_ms, result, interrupted = await play(
         page,
-        [speak_twice],
+        [speaking(0.5, 3)],
         SAY
         + """
         const setLatency = (value) =>

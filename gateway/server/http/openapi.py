@@ -12,9 +12,10 @@ Node = dict[str, Any]
 
 _JSON: Final = "application/json"
 _NULLABLE: Final[Node] = {"type": ["string", "null"]}
+_WITHOUT_KEY: Final = "Without a good key, where one is asked for"
 _OF_A_BODY: Final = {
     400: "It cannot be done as it was asked",
-    401: "Without a good key, where one is asked for",
+    401: _WITHOUT_KEY,
     408: "The body did not come in time",
     413: "The body is too large",
     415: "The body is compressed",
@@ -176,7 +177,7 @@ def _enrolment(summary: str) -> Node:
 def _taking_away() -> Node:
     operation = _get("Take a voice away", _JSON, parameters=(_path_parameter("name"),))
     reasons = {
-        401: "Without a good key, where one is asked for",
+        401: _WITHOUT_KEY,
         403: "This server takes no voices, or the key is a token",
         404: "There is none of that name",
         422: "It is the default voice",
