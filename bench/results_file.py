@@ -1,6 +1,5 @@
 """The file that a benchmark leaves: JSON, of a kind that can be compared line by line."""
 
-import argparse
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -24,14 +23,3 @@ def gather(measure: Callable[[str], Mapping[str, Any]], kinds: Iterable[str], pa
         beside[kind] = measure(kind)
         print(kind, json.dumps(beside[kind]), flush=True)
         save(report, path)
-
-
-def main_of_rows(doc: str | None, measure: Callable[[], list[dict[str, Any]]]) -> None:
-    """The command of a benchmark without options but `--json`: its rows, printed and saved."""
-    parser = argparse.ArgumentParser(description=doc.splitlines()[0] if doc else None)
-    parser.add_argument("--json", type=Path, help="write the figures here")
-    options = parser.parse_args()
-    rows = measure()
-    for row in rows:
-        print("  ".join(f"{key} {value}" for key, value in row.items()))
-    save({"environment": environment.describe(), "rows": rows}, options.json)

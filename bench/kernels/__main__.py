@@ -2,8 +2,7 @@
 
 python -m voicegate.bench.kernels [--part llm flow vocoder] [--json bench/results/kernels-h200.json]
 
-A part may be narrowed to sections of it: `--part flow.blocks flow.kinds llm`. Floors: bench/kernels/floors.py. Which
-tiles are fastest: bench.kernels.tune_llm, tune_flow, tune_ahead, tune_vocoder, tune_stepaudio2.
+A part may be narrowed to sections of it: `--part flow.blocks flow.kinds llm`. Floors: bench/kernels/floors.py.
 """
 
 import argparse

@@ -2,14 +2,8 @@
 
     python -m voicegate.bench.replicas hop [--streams 1 100 400] [--chunk-ms 200] [--seconds 10] [--json FILE]
     python -m voicegate.bench.replicas scale --model DIR --gpus 0,1 [--streams 300 400] [--json FILE] [--serve FLAGS...]
-    python -m voicegate.bench.replicas placements --model DIR --gpus 0,1,2 [--streams 1 2 4 10] [--mixed 200 300]
-        [--json FILE] [--serve FLAGS...]
-    python -m voicegate.bench.replicas recipe --model DIR --gpus 0,1,2,3 [--tasks 1 2 3 4 5 6] [--json FILE]
-        [--serve FLAGS...]
 
-`hop` needs no GPU. `scale` measures the first GPU alone, then all with as many streams for each. `placements` measures
-engine processes on all GPUs, then one engine with its LLM on the first (docs/adr/0051); cpu,cpu tries it without GPUs.
-`recipe` prints the table of NVIDIA's recipe: the same with one token2wav, two, and so on.
+`hop` needs no GPU. `scale` measures the first GPU alone, then all with as many streams for each.
 """
 
 import argparse
@@ -17,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from voicegate.bench import environment, results_file
-from voicegate.bench.replicas import hop, placements, recipe, scale
+from voicegate.bench.replicas import hop, scale
 
 
 def _hop(options: argparse.Namespace) -> None:
@@ -47,35 +41,6 @@ def _scale(options: argparse.Namespace) -> None:
     print(f"held: {one} streams by one, {all_of_them} by {len(gpus)}{ratio}")
 
 
-def _placements(options: argparse.Namespace) -> None:
-    gpus = options.gpus.split(",")
-    rows: list[dict[str, Any]] = []
-    try:
-        for row in placements.measure(options.model, gpus, options.streams, options.mixed, options.serve):
-            rows.append(row)
-            report = {"environment": environment.describe(), "gpus": gpus, "serve": options.serve, "rows": rows}
-            results_file.save(report, options.json)
-    except ValueError as error:
-        raise SystemExit(f"bench.replicas: {error}") from error
-    print(placements.heading())
-    for row in rows:
-        print(placements.line(row))
-
-
-def _recipe(options: argparse.Namespace) -> None:
-    gpus = options.gpus.split(",")
-    rows: list[dict[str, Any]] = []
-    try:
-        for row in recipe.measure(options.model, gpus, options.tasks, options.serve):
-            rows.append(row)
-            report = {"environment": environment.describe(), "gpus": gpus, "serve": options.serve, "rows": rows}
-            results_file.save(report, options.json)
-    except ValueError as error:
-        raise SystemExit(f"bench.replicas: {error}") from error
-    for line in recipe.table(rows):
-        print(line)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
@@ -90,20 +55,7 @@ def main() -> None:
     scaling.add_argument("--streams", type=int, nargs="+", default=[300, 400], help="for each GPU")
     scaling.add_argument("--serve", nargs=argparse.REMAINDER, default=[], help="flags of `voicegate serve`; last")
     scaling.set_defaults(run=_scale)
-    placing = commands.add_parser("placements")
-    placing.add_argument("--model", type=Path, required=True, metavar="DIR")
-    placing.add_argument("--gpus", default="0,1")
-    placing.add_argument("--streams", type=int, nargs="*", default=[1, 2, 4, 10], help="at any time, for each GPU")
-    placing.add_argument("--mixed", type=int, nargs="*", default=[200, 300], help="live ones, for each GPU")
-    placing.add_argument("--serve", nargs=argparse.REMAINDER, default=[], help="flags of `voicegate serve`; last")
-    placing.set_defaults(run=_placements)
-    tabling = commands.add_parser("recipe")
-    tabling.add_argument("--model", type=Path, required=True, metavar="DIR")
-    tabling.add_argument("--gpus", default="0,1,2,3")
-    tabling.add_argument("--tasks", type=int, nargs="+", default=list(recipe.TASKS_PER_INSTANCE), help="an instance")
-    tabling.add_argument("--serve", nargs=argparse.REMAINDER, default=[], help="flags of `voicegate serve`; last")
-    tabling.set_defaults(run=_recipe)
-    for command in (hopping, scaling, placing, tabling):
+    for command in (hopping, scaling):
         command.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     options.run(options)

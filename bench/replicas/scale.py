@@ -12,24 +12,12 @@ from voicegate.clients.bench.ramp import Objective
 
 
 def command(
-    model: Path, where: Sequence[str], scenarios: Sequence[str], *, max_streams: int, flags: Sequence[str], report: Path
+    model: Path, gpus: Sequence[str], scenarios: Sequence[str], *, max_streams: int, flags: Sequence[str], report: Path
 ) -> list[str]:
-    """`where`: flags that say which devices."""
-    serve = [*where, "--max-sockets", str(max(2 * max_streams, 1024)), *flags]
+    """`flags`: further ones of `voicegate serve`."""
+    serve = ["--gpus", ",".join(gpus), "--max-sockets", str(max(2 * max_streams, 1024)), *flags]
     options = ["--model", str(model), "--json", str(report), "--scenarios", *scenarios]
     return [sys.executable, "-m", "voicegate.bench.socket", *options, "--serve", *serve]
-
-
-def serve(
-    model: Path, where: Sequence[str], scenarios: Sequence[str], *, max_streams: int, flags: Sequence[str]
-) -> Mapping[str, Any]:
-    """Each scenario's row, None where it was left out. Raises CalledProcessError."""
-    with tempfile.TemporaryDirectory() as directory:
-        report = Path(directory, "socket.json")
-        asked = command(model, where, scenarios, max_streams=max_streams, flags=flags, report=report)
-        subprocess.run(asked, check=True)
-        told: Mapping[str, Any] = json.loads(report.read_text())["scenarios"]
-    return told
 
 
 def measure(model: Path, gpus: Sequence[str], streams_per_gpu: Sequence[int], flags: Sequence[str]) -> Iterator[Any]:
@@ -45,8 +33,13 @@ def best(rows: Sequence[Mapping[str, Any]], num_gpus: int) -> int:
 
 
 def _run(model: Path, gpus: Sequence[str], num_streams: int, flags: Sequence[str]) -> Mapping[str, Any]:
+    """Each scenario's row, None where it was left out. Raises CalledProcessError."""
     scenarios = ["alone:20j", f"mixed:{num_streams}"]
-    return serve(model, ["--gpus", ",".join(gpus)], scenarios, max_streams=num_streams, flags=flags)
+    with tempfile.TemporaryDirectory() as directory:
+        report = Path(directory, "socket.json")
+        subprocess.run(command(model, gpus, scenarios, max_streams=num_streams, flags=flags, report=report), check=True)
+        told: Mapping[str, Any] = json.loads(report.read_text())["scenarios"]
+    return told
 
 
 def _row(scenarios: Mapping[str, Any], num_gpus: int, streams_per_gpu: int) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 """What a session's packets become for a client of another protocol: one encoder a stream, with its state.
 
 Pure, but compressing takes up to half a millisecond for 20 ms of audio, and some to begin: off the event loop with what
-is costly (`OutputFormat.is_costly`). All others take a few hundredths, or nothing (bench/formats.py).
+is costly (`OutputFormat.is_costly`). All others take a few hundredths, or nothing.
 """
 
 from collections.abc import Sequence

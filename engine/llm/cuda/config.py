@@ -65,9 +65,9 @@ TileChoice = tuple[tuple[int, Tile], ...]
 
 @dataclass(frozen=True, slots=True)
 class TileTable:
-    """Tiles for each weight by the number of lines: bench/kernels/tune_llm.py's for Qwen2-0.5B on an H200, in bfloat16.
+    """Tiles for each weight by the number of lines: the fastest that were tried for Qwen2-0.5B on an H200, in bfloat16.
 
-    A weight's tiles here give the same bits (tests/gpu checks it; two of the tuner's others did not): what an output
+    A weight's tiles here give the same bits (tests/gpu checks it): what an output
     sums, and in which order, depends on `num_splits` alone. Raises ValueError for tables that break this.
     """
 

@@ -28,7 +28,7 @@ class AttendTile:
 
 
 def attend_tile(dtype: torch.dtype, num_lines: int) -> AttendTile:
-    """The fastest of bench/kernels/tune_flow.py on an H200.
+    """The fastest that were tried on an H200.
 
     A row has 32 programs for 132 multiprocessors, so one or two rows are split. us behind the qkv product, with splits
     and in one: 6.4 and 9.4 at one row and 450 frames (5.1 and 5.8 at 150), 8.7 and 9.7 at two (6.0 and 5.7); at four

@@ -41,7 +41,7 @@ class Tile:
     depth: int = 1  # of a step, in the precision's block_k
 
 
-# bench/kernels/tune_vocoder.py's for float16 on an H200. Of each, two or more programs share a multiprocessor, so that
+# The fastest that were tried for float16 on an H200. Of each, two or more programs share a multiprocessor, so that
 # one's loads and stores hide behind another's products.
 MATRIX_UNIT_TILES: Final = (
     Tile(128, 128, 8, 3, 1.0, num_slices=4, max_registers=128),

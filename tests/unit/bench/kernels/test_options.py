@@ -8,9 +8,7 @@ import pytest
 import torch
 
 from voicegate.bench.kernels import __main__ as front
-from voicegate.bench.kernels import tune_ahead, tune_flow, tune_llm, tune_stepaudio2, tune_vocoder
 from voicegate.bench.kernels.__main__ import PARTS, Part, UsageError, chosen_sections, main, parser
-from voicegate.engine.token2wav.flow.cuda import fused_linear
 
 pytestmark = pytest.mark.unit
 
@@ -66,27 +64,3 @@ def test_results_are_written_after_each_part(monkeypatch: pytest.MonkeyPatch, tm
     expected = {"environment": {"gpu": "a card"}, "llm": {"us": {"1": 2.5}, "sections": ["b"]}}
     assert written == [expected]
     assert json.loads(path.read_text()) == expected | {"flow": {}}
-
-
-def test_tuners_try_tiles_that_fit_their_kernels() -> None:
-    for kind in ("qkv", "out", "gate_up", "down", "head"):
-        assert len({tile.num_splits for tile in tune_llm.tiles(kind)}) == 1, "one order of summation a weight"
-    assert len(set(tune_flow.ATTEND_TILES)) == len(tune_flow.ATTEND_TILES)
-    assert len(set(tune_flow.LINEAR_TILES)) == len(tune_flow.LINEAR_TILES)
-    assert len(set(tune_stepaudio2.ATTEND_TILES)) == len(tune_stepaudio2.ATTEND_TILES)
-    for width_out, width_in in ((1536, 512), (2048, 512), (512, 512), (512, 1536), (512, 2048)):
-        weight = torch.empty(width_out, width_in, device="meta")
-        assert all(tile.fits(weight) for tile in tune_stepaudio2.PRODUCT_TILES)
-    assert all(tile.outputs & (tile.outputs - 1) == 0 for tile in tune_vocoder.TILES)
-
-
-def test_what_is_chosen_of_tiles_with_weights_ahead_was_among_those_that_are_tried() -> None:
-    for product in tune_ahead.PRODUCTS.values():
-        weight = torch.empty(product.width_out, product.width_in, device="meta")
-        assert all(tile.fits(weight) for tile in product.tiles)
-        few = fused_linear.FEW if product.width_out > product.width_in else fused_linear.FEW_OF_UPDATE
-        for num_frames in tune_ahead.FRAMES:
-            sizes = 2 * num_frames, product.width_in, product.width_out
-            assert few.ahead_tile_of(*sizes) in (None, *product.tiles)
-            assert product.few(few, product.tiles[0]).ahead_tile_of(*sizes) == product.tiles[0]
-            assert product.few(few, product.tiles[0]).ahead_tile_of(sizes[0], 1, 1) == few.ahead_tile_of(sizes[0], 1, 1)

@@ -40,7 +40,7 @@ class AttendTile:
 
 
 def attend_tile(dtype: torch.dtype, *, num_rows: int, num_frames: int, num_known: int, num_heads: int) -> AttendTile:
-    """The outcome of bench.kernels.tune_stepaudio2 on an H200."""
+    """The fastest that were tried on an H200."""
     num_programs = CFG_HALVES * num_heads * num_rows * triton.cdiv(num_frames, _FRAMES)
     splits = 1
     while 2 * splits * num_programs <= _PROGRAMS and 2 * splits <= min(triton.cdiv(num_known, _KEYS), _MAX_SPLITS):

@@ -21,7 +21,7 @@ from voicegate.engine.token2wav.stepaudio2.flow.model import StepAudio2Flow
 from voicegate.engine.token2wav.stepaudio2.flow.weights import MODULATIONS
 
 # Up to this many lines products are Triton's: one row of the longest chunk, both halves; of updates, two. Tiles too
-# are the outcome of bench.kernels.tune_stepaudio2 on an H200.
+# are the fastest that were tried on an H200.
 _FEW_LINES: Final = 216
 _FEW_UPDATE_LINES: Final = 432
 
