@@ -73,6 +73,8 @@ class Script:
     max_utterances: int = 256
     max_lead_ms: int = 5_000
     max_text_chars: int = 1 << 20
+    max_instruct_chars: int = 200
+    is_reproducible: bool = True
     refusals: Mapping[int, EngineError] = field(default_factory=dict)
     faults: Mapping[int, Fault] = field(default_factory=dict)
 
@@ -147,7 +149,8 @@ class FakeEngine:
             max_utterances=self._script.max_utterances,
             max_lead_ms=self._script.max_lead_ms,
             max_text_chars=self._script.max_text_chars,
-            max_instruct_chars=200,
+            max_instruct_chars=self._script.max_instruct_chars,
+            is_reproducible=self._script.is_reproducible,
             family="fake",
             languages=("en", "zh"),
         )

@@ -1,6 +1,5 @@
 """What an `open` asks for, checked against what the engine and this socket can do. Pure: no state, no I/O."""
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -97,19 +96,6 @@ def build_request(
         max_buffer_delay_ms=message.max_buffer_delay_ms,
         dictionaries=own if dictionary is None else (*own, dictionary),
     )
-
-
-def spoken_language(tags: str | None, info: EngineInfo) -> str | None:
-    """Of a client that may not know what there is here: None where an `open` with it would be refused.
-
-    `tags`: a language, or two parted by a comma (`protocol.dialects.dialect.Effect`), the first that is spoken counts;
-    of two at most, for what a client wrote may be long.
-    """
-    for tag in () if tags is None else tags.split(",", 1):
-        with suppress(Unsupported, BadRequest):
-            check_language(tag, info)
-            return tag
-    return None
 
 
 def refusal_of(error: EngineError) -> Refusal:

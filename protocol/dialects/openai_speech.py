@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from voicegate.protocol.dialects.format_names import openai_format
 from voicegate.protocol.dialects.one_shot import Framing, OneShot, PlainAudio, Problem, decode
+from voicegate.protocol.dialects.reading import language_code
 from voicegate.protocol.messages import AlignmentItem, Done, Pronunciations
 
 # Of the names that its clients know: whatever they ask for, the model that is loaded speaks.
@@ -79,7 +80,7 @@ class OpenAiSpeech:
             speed=asked.speed,
             instruct=asked.instructions,
             seed=asked.seed,
-            language=asked.language,
+            language=language_code(asked.language),
             is_normalized=asked.normalize is not False,
             pronunciations=asked.pronunciations,
         )

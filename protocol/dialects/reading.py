@@ -18,6 +18,20 @@ MAX_NAME_CHARS: Final = 256
 _SHOWN_NAME_CHARS: Final = 4096
 _NATIVE_NAME_CHARS: Final = 48
 _SPEEDS: Final = (0.5, 2.0)  # of `open`
+# As vLLM-Omni's clients name them; "Auto" asks for none.
+_LANGUAGES: Final[Mapping[str, str | None]] = {
+    "auto": None,
+    "chinese": "zh",
+    "english": "en",
+    "french": "fr",
+    "german": "de",
+    "italian": "it",
+    "japanese": "ja",
+    "korean": "ko",
+    "portuguese": "pt",
+    "russian": "ru",
+    "spanish": "es",
+}
 _BAD_REQUEST: Final = 400
 _STATUSES: Final[Mapping[str, int]] = {
     ErrorCode.UNAUTHORIZED.value: 401,
@@ -86,6 +100,11 @@ def parted(text: str) -> str:
 def speed_of(speed: float | None) -> float:
     """The nearest that a context may have."""
     return 1.0 if speed is None or isnan(speed) else min(max(speed, _SPEEDS[0]), _SPEEDS[1])
+
+
+def language_code(language: str | None) -> str | None:
+    """Of a language that is named by a word, or by a code already."""
+    return None if language is None else _LANGUAGES.get(language.lower(), language)
 
 
 def status_of(code: str) -> int:

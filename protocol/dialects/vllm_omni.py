@@ -16,7 +16,7 @@ from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.backlog import Backlog
 from voicegate.protocol.dialects.dialect import Effect, FindVoice, Hangup, Reply, Speech
 from voicegate.protocol.dialects.format_names import openai_format
-from voicegate.protocol.dialects.reading import native_name, read, reply, speed_of
+from voicegate.protocol.dialects.reading import language_code, native_name, read, reply, speed_of
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.formats import OutputFormat
 from voicegate.protocol.messages import ServerMessage
@@ -31,14 +31,14 @@ _MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 
 class _Message(Struct, frozen=True, omit_defaults=True):
     type: Literal["session.config", "input.text", "input.done", "input.cancel", "session.close"]
-    text: str = ""
+    text: str | None = ""
     voice: str | None = None
     speaker: str | None = None
     instructions: str | None = None
     response_format: str | None = None
     speed: float | None = None
-    stream_audio: bool = False
-    word_timestamps: bool = False
+    stream_audio: bool | None = False
+    word_timestamps: bool | None = False
     language: str | None = None
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
 
@@ -60,7 +60,7 @@ class _Utterance:
 
     @property
     def is_in_json(self) -> bool:
-        return self.config.stream_audio and self.config.word_timestamps
+        return bool(self.config.stream_audio and self.config.word_timestamps)
 
 
 class VllmOmni:
@@ -113,7 +113,7 @@ class VllmOmni:
                 self._has_failed = False  # who says how the next one is to sound is done with the last
                 return []
             case "input.text":
-                return self._say(message.text)
+                return self._say(message.text or "")
             case "input.done":
                 effects = self._say("")
                 assert self._utterance is not None
@@ -140,7 +140,7 @@ class VllmOmni:
             speed=speed_of(config.speed),
             instruct=config.instructions,
             seed=config.seed,
-            language=config.language,
+            language=language_code(config.language),
         )
         return _Utterance(opening.context, index, config, output), opening
 

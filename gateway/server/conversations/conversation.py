@@ -148,6 +148,11 @@ class Conversation:
         """It sent what is no message."""
         self._perform(self._session.violation(violation))
 
+    def note_not_followed(self, fields: Sequence[str]) -> None:
+        """What its client asks for in a vendor's form, and nobody here can do."""
+        if fields:
+            self.log.info("not followed", fields=", ".join(fields))
+
     def say(self, answer: Reply | Close) -> None:
         """What the session does not know of: it goes out behind all that waits, and nothing behind a Close."""
         self._outgoing.put(answer)

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from msgspec import structs
-
 from voicegate.gateway.formats.encoder import StreamEncoder
 from voicegate.gateway.session.continuity import Continuity
 from voicegate.protocol import audio_message, codec
@@ -21,8 +19,8 @@ from voicegate.protocol.formats import NATIVE_RATE_HZ, OutputFormat
 from voicegate.protocol.messages import ClientMessage, ServerMessage
 from voicegate.protocol.opus_packet import packet_duration_48k
 
-# As the model here speaks it; None: it does not.
-FindLanguage = Callable[[str], str | None]
+# What is asked for, as far as it is possible here.
+Adapt = Callable[[wire.Open], wire.Open]
 
 _PCM_BYTES_PER_MS = 2 * NATIVE_RATE_HZ // 1000
 _UNCOUNTED_TYPES = frozenset(kind.__struct_config__.tag for kind in wire.UNCOUNTED_OF_CLIENT)
@@ -122,23 +120,17 @@ class _Stream:
 class DialectTranslator:
     frame_of: Final = None
 
-    def __init__(self, dialect: Dialect, find_language: FindLanguage) -> None:
+    def __init__(self, dialect: Dialect, adapt: Adapt) -> None:
         self._dialect = dialect
-        self._find_language = find_language
+        self._adapt = adapt
         self._streams: dict[str, _Stream] = {}  # by context
         self._by_handle: dict[int, _Stream] = {}
 
     def hear(self, raw: str | bytes) -> Sequence[Effect]:
-        return self._known(self._dialect.receive(raw))
+        return self._adapted(self._dialect.receive(raw))
 
-    def _known(self, effects: Sequence[Effect]) -> list[Effect]:
-        """With languages as the model here knows them."""
-        return [
-            structs.replace(effect, language=self._find_language(effect.language))
-            if isinstance(effect, wire.Open) and effect.language is not None
-            else effect
-            for effect in effects
-        ]
+    def _adapted(self, effects: Sequence[Effect]) -> list[Effect]:
+        return [self._adapt(effect) if isinstance(effect, wire.Open) else effect for effect in effects]
 
     async def word(self, item: ServerMessage | AudioMessage) -> Sequence[Effect]:
         match item:
@@ -155,7 +147,7 @@ class DialectTranslator:
                 self._forget(context)
             case _:
                 pass
-        return self._known(self._dialect.word(item))
+        return self._adapted(self._dialect.word(item))
 
     def _forget(self, context: str) -> None:
         stream = self._streams.pop(context, None)

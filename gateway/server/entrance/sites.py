@@ -14,6 +14,7 @@ from voicegate.gateway.config import GatewayConfig, listed
 from voicegate.gateway.config_fields import ConfigError
 
 ANY: Final = "*"
+_EXPOSED: Final = "Retry-After, X-Request-Id, Request-Id, X-Voice, X-Not-Followed, Character-Cost"
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _ORIGIN: Final = re.compile(r"(?!https://.*:443$|http://.*:80$)[a-z][a-z0-9+.-]*://[^\s/?#@*]+")
 _HOST: Final = re.compile(r"[^\s/?#@*:]+")
@@ -54,7 +55,7 @@ class Sites:
         return {
             "Vary": "Origin",
             "Access-Control-Allow-Origin": origins[0],
-            "Access-Control-Expose-Headers": "Retry-After, X-Request-Id, Request-Id, X-Voice, Character-Cost",
+            "Access-Control-Expose-Headers": _EXPOSED,
         }
 
     def _is_listed(self, origin: str) -> bool:

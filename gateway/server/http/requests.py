@@ -1,6 +1,5 @@
 """A request for speech, of any vendor: who may ask, and what is wrong with it."""
 
-from dataclasses import replace
 from http import HTTPStatus
 from math import ceil
 
@@ -20,11 +19,11 @@ from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.vendors import VENDORS, Vendor, naming_headers
 from voicegate.gateway.server.http.visitor import request_id_of, visitor_of
 from voicegate.gateway.server.status import RETRY_AFTER_S
-from voicegate.gateway.session.opening import spoken_language
+from voicegate.gateway.session.adapting import Adapted, adapted
 from voicegate.gateway.session.quota import Excess, Owner
 from voicegate.protocol.dialects.one_shot import OneShot, Problem, RequestViolation
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
-from voicegate.protocol.messages import SessionMessage
+from voicegate.protocol.messages import Open, SessionMessage
 
 log = get_logger(__name__)
 
@@ -54,8 +53,9 @@ class SpeechEndpoint:
             info = engine_info(self._stage)
             self._check_key(owner)
             voice = self._stage.voice_names.resolve(shot.voice, info)
-            shot = replace(shot, language=spoken_language(shot.language, info))
-            messages = self._messages(shot, voice)
+            opening, *rest = self._messages(shot, voice)
+            assert isinstance(opening, Open)
+            made = adapted(opening, info)
         except Refused as refused:
             code, request_id = refused.problem.code.value, request_id_of(request)
             self._stage.services.meters.note_error(code)
@@ -67,11 +67,12 @@ class SpeechEndpoint:
             self._stage.services, session_id=request_id_of(request), info=info, owner=owner, caller=caller
         )
         conversation.log.info("request opened", path=self._path, owner=owner.address)
+        conversation.note_not_followed(made.not_followed)
         answer = Answer(
             shot,
-            messages,
+            [made.message, *rest],
             conversation,
-            headers=naming_headers(self._path, conversation.session_id),
+            headers={**naming_headers(self._path, conversation.session_id), **_not_followed_header(made)},
             error=self._error,
             abort=visitor_of(request).abort,
         )
@@ -138,6 +139,10 @@ def retry_header(problem: Problem) -> dict[str, str]:
     if problem.retry_after_ms is not None:
         return {"Retry_After": str(ceil(problem.retry_after_ms / 1000))}
     return {"Retry_After": str(RETRY_AFTER_S)} if problem.code is ErrorCode.TOO_MANY_CONTEXTS else {}
+
+
+def _not_followed_header(made: Adapted) -> dict[str, str]:
+    return {"x-not-followed": ", ".join(made.not_followed)} if made.not_followed else {}
 
 
 def _problem_of(violation: ProtocolViolation) -> Problem:

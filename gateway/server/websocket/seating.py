@@ -8,12 +8,13 @@ from voicegate.engine.interface import EngineInfo
 from voicegate.gateway.server.conversations.conversation import Conversation
 from voicegate.gateway.server.conversations.resumption import Resumption
 from voicegate.gateway.server.conversations.sitting import Sitting
-from voicegate.gateway.server.conversations.translation import DialectTranslator
+from voicegate.gateway.server.conversations.translation import Adapt, DialectTranslator
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.websocket.bounded_socket import BoundedSocket
 from voicegate.gateway.server.websocket.connection import Connection
-from voicegate.gateway.session.opening import spoken_language
+from voicegate.gateway.session.adapting import adapted
 from voicegate.protocol.dialects.catalogue import find_dialect
+from voicegate.protocol.messages import Open
 
 
 class Seating:
@@ -55,7 +56,9 @@ class Seating:
         if make_dialect is None:
             sitting = self._resumption.begin(converse)
         else:
-            sitting = Sitting(converse(), DialectTranslator(make_dialect(self._find_voice), self._find_language))
+            conversation = converse()
+            translator = DialectTranslator(make_dialect(self._find_voice), self._adapter(conversation))
+            sitting = Sitting(conversation, translator)
         connection = Connection(websocket, sitting, self._resumption)
         self._services.meters.note_socket()
         with self._guests.present(connection):
@@ -67,6 +70,13 @@ class Seating:
         info = self._info()
         return None if info is None else self._voice_names.resolve(name, info)
 
-    def _find_language(self, tag: str) -> str | None:
-        info = self._info()
-        return None if info is None else spoken_language(tag, info)
+    def _adapter(self, conversation: Conversation) -> Adapt:
+        def adapt(message: Open) -> Open:
+            info = self._info()
+            if info is None:
+                return message
+            made = adapted(message, info)
+            conversation.note_not_followed(made.not_followed)
+            return made.message
+
+        return adapt

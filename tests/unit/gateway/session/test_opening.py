@@ -8,7 +8,7 @@ import pytest
 from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.interface import AudioFormat, Codec, EngineInfo, SpeakingMode, UtteranceId, VoiceInfo
 from voicegate.engine.text.pronunciation import Pronunciation
-from voicegate.gateway.session.opening import build_request, effective_format, find_refusal, spoken_language
+from voicegate.gateway.session.opening import build_request, effective_format, find_refusal
 from voicegate.protocol.errors import ErrorCode
 from voicegate.protocol.messages import Format, Open, Pace
 
@@ -109,26 +109,6 @@ def test_how_text_is_read_in_the_engines_words() -> None:
     assert Pronunciation(request.dictionaries).said("SQL us") == "mine you ess"
     assert build_request(Open(context="a"), INFO, UtteranceId("u"), server).dictionaries == (server,)
     assert build_request(Open(context="a"), INFO, UtteranceId("u")).dictionaries == ()
-
-
-@pytest.mark.parametrize(
-    ("asked", "spoken"),
-    [
-        (None, None),
-        ("en", "en"),
-        ("en-GB", "en-GB"),
-        ("fr", None),
-        ("", None),
-        ("en-?", None),
-        ("zh", "zh"),
-        ("fr-FR,en", "en"),
-        ("en-GB,zh", "en-GB"),
-        ("fr,de", None),
-        ("fr,de,en", None),
-    ],
-)
-def test_a_language_that_is_not_spoken_here_is_left_open(asked: str | None, spoken: str | None) -> None:
-    assert spoken_language(asked, INFO) == spoken
 
 
 def test_an_instruction_without_words_is_none() -> None:
