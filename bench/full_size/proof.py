@@ -131,7 +131,7 @@ async def _speak(engine: Engine, watch: Stopwatch) -> dict[str, Any]:
 
 
 def _state(source: Path, part: str) -> Mapping[str, torch.Tensor]:
-    return load_weights(Source(source).weights(part), part)
+    return load_weights(Source(source).weights(part), part).state
 
 
 def _num_parameters(model: ModelConfig) -> int:

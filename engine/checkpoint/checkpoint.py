@@ -25,3 +25,4 @@ class Checkpoint:
     onnx: Mapping[str, Path]  # by the name that the engine knows: for making voices
     speakers: Path | None  # spk2info.pt
     has_upstream_noise: bool  # the flow's noise is a table that can be told from others
+    remarks: Sequence[str]  # what the owner is told of the files, a line each

@@ -50,6 +50,8 @@ def convert(source_dir: Path, target_dir: Path, options: ConvertOptions, progres
         if place is not None:
             check_place(place)
     checkpoint = read_checkpoint(source_dir, options)
+    for remark in checkpoint.remarks:
+        progress.remark(remark)
     plans = {target_dir: list(model_items(checkpoint, target_dir, options, progress))}
     if merged_dir is not None:
         if merged_dir in plans:
@@ -129,7 +131,12 @@ def _voice_items(checkpoint: Checkpoint, progress: Progress) -> Iterator[Item]:
     path = checkpoint.speakers
     if path is None:
         return
-    for voice in speaker_voices(load_pickle(path), checkpoint.tokenizer, checkpoint.model):
+    try:
+        speakers = load_pickle(path)
+    except CheckpointError as error:  # voices can be made of recordings too, so this ends no conversion
+        progress.remark(f"no voices from {path.name}: {error}")
+        return
+    for voice in speaker_voices(speakers, checkpoint.tokenizer, checkpoint.model):
         if isinstance(voice, str):
             progress.remark(voice)
             continue

@@ -9,7 +9,7 @@ from voicegate.engine.checkpoint.errors import CheckpointError
 from voicegate.engine.checkpoint.model_json import check_model_json, model_json
 from voicegate.engine.checkpoint.options import ConvertOptions, Decoding
 from voicegate.engine.checkpoint.shapes import PARTS, check_parts
-from voicegate.engine.checkpoint.source import OWN_CONFIG, Source, load_json, load_weights
+from voicegate.engine.checkpoint.source import OWN_CONFIG, Source, load_json, load_weights, usable_onnx
 from voicegate.engine.checkpoint.tokenizer import END_OF_PROMPT, build_tokenizer
 from voicegate.engine.checkpoint.upstream_yaml import read_upstream_yaml
 
@@ -28,17 +28,20 @@ def read_cosyvoice3(source: Source, options: ConvertOptions) -> Checkpoint:
         raise CheckpointError(
             f"the tokenizer has {tokenizer.get_vocab_size()} entries, the LLM's text table {model.llm.vocab_size} rows"
         )
-    states = {part: load_weights(source.weights(part), part) for part in PARTS}
+    weights = {part: load_weights(source.weights(part), part) for part in PARTS}
+    states = {part: each.state for part, each in weights.items()}
     check_parts(model, {part: (source.weights(part).name, states[part]) for part in PARTS})
+    onnx, remarks = usable_onnx(source.onnx)
     return Checkpoint(
         raw,
         model,
         tokenizer,
         states,
         origins={part: [source.weights(part)] for part in PARTS},
-        onnx={path.name: path for path in source.onnx},
+        onnx=onnx,
         speakers=source.speakers,
         has_upstream_noise=True,
+        remarks=[*(remark for each in weights.values() for remark in each.remarks), *remarks],
     )
 
 

@@ -7,6 +7,10 @@ class CheckpointError(ValueError):
     """The upstream directory cannot be converted, or the place to write to is not fit for it."""
 
 
+class HoldsMoreThanData(CheckpointError):
+    """A pickle names classes or functions, which loading it would call."""
+
+
 class UnfitTensors(CheckpointError):
     """A weights file has not the tensors that its configuration asks for; `faults` lists each, one a line."""
 

@@ -9,7 +9,9 @@ from typing import Any, Final
 
 import torch
 
-from voicegate.engine.checkpoint.errors import CheckpointError
+from voicegate.engine.checkpoint.errors import CheckpointError, HoldsMoreThanData
+from voicegate.engine.checkpoint.trained import Weights, plain_weights
+from voicegate.engine.model.weights import WeightsError, load_state_dict
 
 TOKENIZER_DIR: Final = "CosyVoice-BlankEN"
 UPSTREAM_CONFIG: Final = "cosyvoice3.yaml"
@@ -17,7 +19,6 @@ OWN_CONFIG: Final = "model.json"
 ONNX_FILES: Final = ("speech_tokenizer_v3.onnx", "campplus.onnx")  # for making voices; not needed to speak
 SPEAKERS: Final = "spk2info.pt"
 
-_GAN_PREFIX: Final = "generator."  # on the vocoder's keys where they come from GAN training; upstream drops it
 _LFS_POINTER: Final = b"version https://git-lfs"
 
 
@@ -41,8 +42,9 @@ class Source:
         return upstream if upstream.exists() else self.directory / OWN_CONFIG
 
     @property
-    def onnx(self) -> list[Path]:
-        return [path for name in ONNX_FILES if (path := self.directory / name).exists()]
+    def onnx(self) -> dict[str, Path]:
+        """By name."""
+        return {name: path for name in ONNX_FILES if (path := self.directory / name).is_file()}
 
     @property
     def speakers(self) -> Path | None:
@@ -75,26 +77,77 @@ def load_json(path: Path) -> Any:
         raise CheckpointError(f"{path} is not valid JSON: {error}") from error
 
 
+def usable_onnx(paths: Mapping[str, Path]) -> tuple[dict[str, Path], list[str]]:
+    """Those that can be read, and a remark on each other: only the making of voices needs them."""
+    usable: dict[str, Path] = {}
+    remarks: list[str] = []
+    for name, path in paths.items():
+        try:
+            _refuse_pointer(path)
+            usable[name] = path
+        except CheckpointError as error:
+            remarks.append(f"left out, so no voice can be made with this model: {error}")
+    return usable, remarks
+
+
 def load_pickle(path: Path) -> Any:
     """What torch.save wrote, mapped into memory rather than read. Raises CheckpointError for anything but data."""
-    with path.open("rb") as file:
-        if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
-            raise CheckpointError(f"{path} is a Git LFS pointer, not the file: fetch it with `git lfs pull`")
+    _refuse_pointer(path)
     try:
         # weights_only: a pickle can call any function; this reader knows tensors and plain containers alone.
         return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except Exception as error:  # of garbled pickles it raises whatever comes of them
-        first_line = str(error).strip().partition("\n")[0]
+        objects = _objects_in(path)
+        if objects:
+            raise HoldsMoreThanData(
+                f"{path} holds more than tensors and plain data: {', '.join(objects)}; it was not loaded, since that "
+                "could run code"
+            ) from error
         raise CheckpointError(
-            f"{path} is damaged or holds more than tensors; it was not loaded, since that could run code ({first_line})"
+            f"{path} is damaged, or holds more than tensors and plain data; it was not loaded, since that could run "
+            "code"
         ) from error
 
 
-def load_weights(path: Path, part: str) -> Mapping[str, Any]:
-    """The state dict of one part, upstream's names; entries that are no tensors are still in it. See load_pickle."""
-    loaded = load_pickle(path)
+def _refuse_pointer(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_LFS_POINTER))
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
+    if start == _LFS_POINTER:
+        raise CheckpointError(f"{path} is a Git LFS pointer, not the file: fetch it with `git lfs pull`")
+
+
+def _objects_in(path: Path) -> list[str]:
+    """What the pickle would build that is no plain data, in words; empty where torch cannot tell."""
+    try:
+        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+    except Exception:  # noqa: BLE001 - as above; and for the format from before torch 1.6
+        return []
+    return sorted({"numpy arrays or numbers" if name.startswith("numpy.") else name for name in names})
+
+
+def load_weights(path: Path, part: str) -> Weights:
+    """The tensors of one part under upstream's names, from a file as a training program leaves it. See load_pickle."""
+    loaded = _load_tensors(path)
     if not isinstance(loaded, dict) or not all(isinstance(key, str) for key in loaded):
         raise CheckpointError(f"{path} holds a {type(loaded).__name__}, not a state dict of named tensors")
-    if part == "vocoder":
-        return {key.replace(_GAN_PREFIX, ""): value for key, value in loaded.items()}
-    return loaded
+    return plain_weights(loaded, path, part)
+
+
+def _load_tensors(path: Path) -> Any:
+    if path.suffix == ".safetensors":
+        return load_safetensors(path)
+    try:
+        return load_pickle(path)
+    except HoldsMoreThanData as error:
+        raise CheckpointError(f"{error}. Save its tensors alone: torch.save(model.state_dict(), FILE)") from error
+
+
+def load_safetensors(path: Path) -> dict[str, torch.Tensor]:
+    """Mapped. Raises CheckpointError."""
+    try:
+        return load_state_dict(path)
+    except WeightsError as error:
+        raise CheckpointError(str(error)) from error

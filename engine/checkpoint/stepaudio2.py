@@ -14,7 +14,7 @@ from voicegate.engine.checkpoint.errors import CheckpointError, UnfitTensors
 from voicegate.engine.checkpoint.model_json import check_model_json, qwen2_body
 from voicegate.engine.checkpoint.options import ConvertOptions, Decoding
 from voicegate.engine.checkpoint.shapes import check_named, check_tensors, raise_all
-from voicegate.engine.checkpoint.source import load_json, load_weights
+from voicegate.engine.checkpoint.source import load_json, load_safetensors, load_weights, usable_onnx
 from voicegate.engine.checkpoint.stepaudio2_source import FLOW_CONFIG, StepAudio2Source
 from voicegate.engine.checkpoint.tokenizer import (
     END_OF_PROMPT,
@@ -23,9 +23,9 @@ from voicegate.engine.checkpoint.tokenizer import (
     rebuild_tokenizer,
     special_tokens,
 )
+from voicegate.engine.checkpoint.trained import Weights, plain_merged
 from voicegate.engine.checkpoint.upstream_yaml import read_upstream_yaml
 from voicegate.engine.model.config import Family, HeadBias, ModelConfig
-from voicegate.engine.model.weights import WeightsError, load_state_dict
 
 SPECIAL_TOKENS: Final = special_tokens()[:20]  # CosyVoice3 has these, in this order, and more
 SPEECH_TOKENS: Final = 6561
@@ -88,7 +88,7 @@ def read_stepaudio2(source: StepAudio2Source, options: ConvertOptions) -> Checkp
     if source.is_merged:
         ids, tokenizer = _merged_tokenizer(source)
         llm_found = _load_merged(source)
-        has_bias = "lm_head.bias" in llm_found
+        has_bias = "lm_head.bias" in llm_found.state
     else:
         tokenizer = build_tokenizer(
             source.llm / "vocab.json",
@@ -103,7 +103,7 @@ def read_stepaudio2(source: StepAudio2Source, options: ConvertOptions) -> Checkp
     (end_of_prompt_id,) = tokenizer.encode(END_OF_PROMPT).ids
     raw = stepaudio2_model_json(
         read_upstream_yaml(source.token2wav / FLOW_CONFIG),
-        found["vocoder"],
+        found["vocoder"].state,
         qwen2_body(qwen2, source.llm / "config.json", is_tied=not source.is_merged),
         ids,
         name=options.name or source.directory.name,
@@ -112,20 +112,23 @@ def read_stepaudio2(source: StepAudio2Source, options: ConvertOptions) -> Checkp
         decoding=options.decoding,
     )
     model = check_model_json(raw, name=source.directory.name)
-    _check(source, model, llm_found, found, num_rows=qwen2["vocab_size"])
+    others = {part: each.state for part, each in found.items()}
+    _check(source, model, llm_found.state, others, num_rows=qwen2["vocab_size"])
     if source.is_merged:
-        llm = cosyvoice2_llm.merged_state(llm_found, model.llm, ids)
+        llm = cosyvoice2_llm.merged_state(llm_found.state, model.llm, ids)
     else:
-        llm = cosyvoice2_llm.pt_state(llm_found, model.llm)
+        llm = cosyvoice2_llm.pt_state(llm_found.state, model.llm)
+    onnx, remarks = usable_onnx(source.onnx)
     return Checkpoint(
         raw,
         model,
         tokenizer,
-        {"llm": llm, **found},
+        {"llm": llm, **others},
         origins={part: source.weights(part) for part in ("llm", "flow", "vocoder")},
-        onnx=source.onnx,
+        onnx=onnx,
         speakers=None,
         has_upstream_noise=False,
+        remarks=[*(remark for each in (llm_found, *found.values()) for remark in each.remarks), *remarks],
     )
 
 
@@ -212,15 +215,12 @@ def _merged_tokenizer(source: StepAudio2Source) -> tuple[SpeechIds, Tokenizer]:
     return ids, tokenizer
 
 
-def _load_merged(source: StepAudio2Source) -> State:
+def _load_merged(source: StepAudio2Source) -> Weights:
     """All shards' tensors, mapped."""
     state: dict[str, torch.Tensor] = {}
     for path in source.llm_files:
-        try:
-            state |= load_state_dict(path)
-        except WeightsError as error:
-            raise CheckpointError(str(error)) from error
-    return state
+        state |= load_safetensors(path)
+    return Weights(plain_merged(state, source.llm_files[0]))
 
 
 def _check(

@@ -164,16 +164,16 @@ def test_faults_of_all_files_are_told_before_anything_is_written(source: Path, t
     for name, key in (("llm.pt", "llm_decoder.weight"), ("hift.pt", "conv_pre.bias")):
         state = torch.load(source / name, weights_only=True)
         del state[key]
-        torch.save({**state, "step": 3}, source / name)
+        torch.save({**state, "scale": torch.zeros(3)}, source / name)
     with pytest.raises(
         UnfitTensors, match=r"llm\.pt does not fit .*1 missing, 1 unknown.*; hift\.pt does not"
     ) as caught:
         converted(source, tmp_path / "model")
     assert caught.value.faults == (
         "llm.pt: missing: llm_decoder.weight [6761, 32]",
-        "llm.pt: unknown: step, a int",
+        "llm.pt: unknown: scale [3]",
         "hift.pt: missing: conv_pre.bias [16]",
-        "hift.pt: unknown: step, a int",
+        "hift.pt: unknown: scale [3]",
     )
     assert not list(tmp_path.glob("model*"))
 
