@@ -47,7 +47,7 @@ class FenceSplitter:
             end = text.find("\n", start) + 1 or len(text)
             self._take(text[start:end], pieces)
             start = end
-        return _joined(pieces)
+        return joined(pieces)
 
     def flush(self) -> list[Piece]:
         """What is held, as it stands: three marks open a fence though their line is not over."""
@@ -96,20 +96,12 @@ class FenceSplitter:
         return piece
 
 
-def without_fences(text: str) -> str:
-    """`text` without fenced code; what stood before and behind it is in different paragraphs."""
-    if "```" not in text and "~~~" not in text:
-        return text
-    splitter = FenceSplitter()
-    pieces = _joined([*splitter.push(text), *splitter.flush()])
-    return "\n\n".join(piece.text for piece in pieces if not piece.is_code)
-
-
-def _joined(pieces: list[Piece]) -> list[Piece]:
-    joined: list[Piece] = []
+def joined(pieces: list[Piece]) -> list[Piece]:
+    """Neighbours of a kind are one; none is empty."""
+    found: list[Piece] = []
     for piece in pieces:
-        if joined and joined[-1].is_code is piece.is_code:
-            joined[-1] = Piece(joined[-1].text + piece.text, piece.is_code)
+        if found and found[-1].is_code is piece.is_code:
+            found[-1] = Piece(found[-1].text + piece.text, piece.is_code)
         elif piece.text:
-            joined.append(piece)
-    return joined
+            found.append(piece)
+    return found

@@ -15,7 +15,6 @@ from voicegate.engine.text.cleanup import PAUSE, clean_characters
 from voicegate.engine.text.english.codes import read_star_keys
 from voicegate.engine.text.english.context import MAX_BEFORE_CHARS, in_context
 from voicegate.engine.text.english.reader import is_read_as_written, read_english
-from voicegate.engine.text.fences import without_fences
 from voicegate.engine.text.hidden_digits import read_hidden_digits
 from voicegate.engine.text.language import DECIDING_WORD, detect_language, has_deciding_word, may_be_of_hint
 from voicegate.engine.text.latex import read_latex
@@ -33,6 +32,7 @@ from voicegate.engine.text.punctuation import tidy
 from voicegate.engine.text.segmenter import TextSpan
 from voicegate.engine.text.spans_of_numbers import with_long_dashes_of_ranges, with_tight_ranges
 from voicegate.engine.text.tags import read_around_tags, split_tags, without_tags
+from voicegate.engine.text.unsaid import without_unsaid
 from voicegate.engine.text.web import CHINESE, ENGLISH, read_addresses
 
 # Regions that write 5/1 for the fifth of January.
@@ -51,7 +51,7 @@ def speakable(
     `tags`: of `tags.EXPRESSIVE_TAGS`, those that the model knows. They stay as they are; the others are left out, as is
     anything like <|...|>. `is_language_decided`: the script decides nothing.
     """
-    cleaned = clean_characters(with_tight_ranges(unescape_entities(without_fences(text))))
+    cleaned = clean_characters(with_tight_ranges(unescape_entities(without_unsaid(text))))
     pieces = split_tags(without_tags(cleaned, tags))
     pieces[::2] = [read_latex(strip_tags_and_links(piece)) for piece in pieces[::2]]
     plain = without_emphasis(" ".join(pieces[::2]))
@@ -94,7 +94,7 @@ class SpanReader:
         self._said = (self._said + span.text)[-MAX_BEFORE_CHARS:]
 
     def read(self, span: TextSpan, *, is_growing: bool = False) -> str:
-        """What is to be said of a span of the segmenter; "" for fenced code.
+        """What is to be said of a span of the segmenter; "" for fenced code and thoughts.
 
         `is_growing`: more of it may come, or came when its beginning may have been said. A few Latin words decide
         nothing then: iPhone 15 Pro | 的价格.

@@ -10,9 +10,10 @@ from typing import Final, Protocol
 
 from voicegate.engine.text.breaks import BreakSplitter, Part
 from voicegate.engine.text.clause_cutter import ClauseCutter
-from voicegate.engine.text.fences import FenceSplitter, Piece
+from voicegate.engine.text.fences import Piece
 from voicegate.engine.text.phrase_cutter import PhraseCutter
 from voicegate.engine.text.pronunciation import Pronunciation
+from voicegate.engine.text.unsaid import UnsaidSplitter
 from voicegate.engine.text.word_cutter import WordCutter, finished_length
 
 # Lengths are in letters that the text is likely to be said with (spoken_length): of prose, as many as are written.
@@ -63,7 +64,7 @@ class TextSpan:
     text: str
     char_start: int  # into all text pushed
     char_end: int
-    is_code: bool = False  # of fenced code, with its fences, or the tag of a break: not to be said
+    is_code: bool = False  # of fenced code, a thought, or the tag of a break: not to be said
     pause_ms: int = 0  # that such a tag makes
 
     def split(self, length: int) -> "tuple[TextSpan, TextSpan]":
@@ -98,7 +99,7 @@ class Segmenter:
                 max_letters=config.max_letters,
             )
         self._max_letters = config.max_letters
-        self._fences = FenceSplitter()
+        self._unsaid = UnsaidSplitter()
         self._breaks = BreakSplitter(finds_any=config.has_breaks)
         self._pending = ""
         self._is_code = False  # `_pending` is
@@ -108,7 +109,7 @@ class Segmenter:
     @property
     def pending(self) -> str:
         """Pushed, but in no span yet: at most `max_letters`, and the start of a line or tag that may not be text."""
-        return self._pending + self._breaks.held + self._fences.held
+        return self._pending + self._breaks.held + self._unsaid.held
 
     @property
     def pending_text(self) -> str:
@@ -135,14 +136,14 @@ class Segmenter:
         """Take text of any size; return the spans that it decides."""
         spans: list[TextSpan] = []
         for start in range(0, len(text), _BLOCK_CHARS):
-            for piece in self._fences.push(text[start : start + _BLOCK_CHARS]):
+            for piece in self._unsaid.push(text[start : start + _BLOCK_CHARS]):
                 self._take(piece, spans)
         return spans
 
     def flush(self) -> list[TextSpan]:
         """Everything pending, now: one span, or two where code begins in it. Later pushes go on from here."""
         spans: list[TextSpan] = []
-        for piece in self._fences.flush():
+        for piece in self._unsaid.flush():
             self._take(piece, spans)
         self._take_parts(self._breaks.flush(), spans)
         return spans + self._release_all()
@@ -152,7 +153,7 @@ class Segmenter:
 
         Up to the last blank, or the last mark, at which all before it is whole: a number, an abbreviation, an address,
         a link, a formula or a tag that may go on waits, and so does the last word until a blank or a mark ends it.
-        Nothing of fenced code, nor of the start of a line that may be a fence.
+        Nothing of fenced code and thoughts, nor of what may be the start of one.
         """
         length = 0 if self._is_code else max(finished_length(self._pending), self._num_kept)
         return [self.take(length)] if length else []

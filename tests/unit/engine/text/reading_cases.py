@@ -288,7 +288,7 @@ AGENTS = [
     ("the `<div>` tag", "the div tag"),
     ("a `List<String>`", "a List String"),
     ("if a<b and c>d then", "if a less than b and c greater than d then"),
-    ("<tool_call>x</tool_call>", "x"),
+    ("<tool_call>x</tool_call>", ""),
     ('the `type="text"` one', "the type text one"),
     ("[Speaker 1]: Hello", "Speaker one: Hello"),
     ("Hi [a].\n[a]: https://a.com", "Hi, a."),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voicegate.engine.text.fences import MAX_INDENT, FenceSplitter, Piece, without_fences
+from voicegate.engine.text.fences import MAX_INDENT, FenceSplitter, Piece
 
 pytestmark = pytest.mark.unit
 
@@ -61,8 +61,3 @@ def test_prose_is_not_held() -> None:
     assert splitter.push("a\n  ") == [Piece("a\n", is_code=False)]
     assert splitter.held == "  "
     assert splitter.push("b") == [Piece("  b", is_code=False)]
-
-
-def test_without_fences() -> None:
-    assert without_fences("a\n```\nb\n```\nc") == "a\n\n\nc"
-    assert without_fences("no `fence`") == "no `fence`"
