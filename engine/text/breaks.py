@@ -1,10 +1,13 @@
 """Streamed text -> text and the breaks in it, `<break time="0.8s"/>` of SSML: an automaton. Pure and incremental.
 
-As ElevenLabs and Cartesia take them, up to 3 s. One without a time is no break but markup (markup.py).
+As ElevenLabs and Cartesia take them, up to 3 s. One without a time is no break but markup (markup.py). The pauses of
+MiniMax (`<#0.5#>`, seconds) and of ElevenLabs v3 (`[pause]`) are breaks, too.
 """
 
 import re
 from typing import Final, NamedTuple
+
+from voicegate.engine.text.patterns import any_of
 
 MAX_PAUSE_MS: Final = 3_000
 
@@ -14,6 +17,12 @@ _MAX_TAG_CHARS: Final = 80
 _TAG: Final = re.compile(rf"{_NAME}[\s/][^<>\n]{{0,{_MAX_TAG_CHARS}}}>", re.IGNORECASE)
 _OPEN_TAG: Final = re.compile(rf"{_NAME}(?:[\s/][^<>\n]{{0,{_MAX_TAG_CHARS}}})?\Z", re.IGNORECASE)
 _TIME: Final = re.compile(r"\stime\s*=\s*[\"']?(\d{0,6}(?:\.\d{1,6})?)\s*(ms|s)[\"'\s/>]", re.IGNORECASE)
+# Of a vendor's tags without a time: what it says of them is "short" and "long".
+_NAMED_PAUSES_MS: Final = {"[short pause]": 250, "[pause]": 500, "[long pause]": 1_000}
+_OPENING: Final = re.compile(r"[<\[]")
+_SECONDS: Final = re.compile(r"<#(\d{1,2}(?:\.\d{1,3})?)#>")
+_OPEN_SECONDS: Final = re.compile(r"<(?:#(?:\d{1,2}(?:\.\d{0,3})?#?)?)?\Z")
+_NAMED: Final = re.compile(any_of(_NAMED_PAUSES_MS), re.IGNORECASE | re.ASCII)
 
 
 class Part(NamedTuple):
@@ -34,13 +43,14 @@ class BreakSplitter:
 
     def push(self, text: str) -> list[Part]:
         """The decided parts, in order; none is empty, and no two neighbours are text."""
-        if not self._finds_any or (not self._held and "<" not in text):
+        if not self._finds_any or (not self._held and _OPENING.search(text) is None):
             return [Part(text, 0)] if text else []
         text, self._held = self._held + text, ""
         parts: list[Part] = []
         start = at = 0
-        while (at := text.find("<", at)) >= 0:
-            tag = _TAG.match(text, at)
+        while opening := _OPENING.search(text, at):
+            at = opening.start()
+            tag = _TAG.match(text, at) or _SECONDS.match(text, at) or _NAMED.match(text, at)
             if tag is not None and (length_ms := pause_ms(tag[0])):
                 parts += [*_text(text[start:at]), Part(tag[0], length_ms)]
                 start = at = tag.end()
@@ -58,6 +68,10 @@ class BreakSplitter:
 
 def pause_ms(tag: str) -> int:
     """Of a whole tag; 0: it names no time."""
+    if seconds := _SECONDS.fullmatch(tag):
+        return min(round(float(seconds[1]) * 1000), MAX_PAUSE_MS)
+    if named := _NAMED_PAUSES_MS.get(tag.lower()):
+        return named
     time = _TIME.search(tag)
     if time is None or not time[1].strip("."):
         return 0
@@ -66,7 +80,15 @@ def pause_ms(tag: str) -> int:
 
 
 def _may_become_tag(text: str, at: int) -> bool:
-    return _NAME.startswith(text[at : at + len(_NAME) + 1].lower()) or _OPEN_TAG.match(text, at) is not None
+    start = text[at : at + _MAX_TAG_CHARS].lower()
+    if any(name.startswith(start) for name in (_NAME, *_NAMED_PAUSES_MS)):
+        return True
+    return _OPEN_TAG.match(text, at) is not None or _OPEN_SECONDS.match(text, at) is not None
+
+
+def without_breaks(text: str) -> str:
+    """`text` without those that only this module knows; of a whole text, which nobody has parted at them."""
+    return _NAMED.sub(" ", _SECONDS.sub(" ", text)) if "#>" in text or "pause]" in text.lower() else text
 
 
 def _text(text: str) -> list[Part]:

@@ -8,6 +8,7 @@ from collections.abc import Set
 from typing import Final
 
 from voicegate.engine.interface import base_language
+from voicegate.engine.text.breaks import without_breaks
 from voicegate.engine.text.chinese.context import in_context as chinese_in_context
 from voicegate.engine.text.chinese.context import read_star_keys as read_chinese_star_keys
 from voicegate.engine.text.chinese.reader import read_chinese
@@ -51,7 +52,7 @@ def speakable(
     `tags`: of `tags.EXPRESSIVE_TAGS`, those that the model knows. They stay as they are; the others are left out, as is
     anything like <|...|>. `is_language_decided`: the script decides nothing.
     """
-    cleaned = clean_characters(with_tight_ranges(unescape_entities(without_unsaid(text))))
+    cleaned = clean_characters(with_tight_ranges(without_breaks(unescape_entities(without_unsaid(text)))))
     pieces = split_tags(without_tags(cleaned, tags))
     pieces[::2] = [read_latex(strip_tags_and_links(piece)) for piece in pieces[::2]]
     plain = without_emphasis(" ".join(pieces[::2]))

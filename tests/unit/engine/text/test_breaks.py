@@ -25,6 +25,18 @@ def parts_of(pieces: list[str]) -> list[Part]:
         ("<break time=.4s>", 400),
         ('<BREAK strength="weak" TIME="0.8S"></break>', 800),
         ('<break time="60s"/>', MAX_PAUSE_MS),
+        ("<#0.5#>", 500),
+        ("<#2#>", 2000),
+        ("<#0.01#>", 10),
+        ("<#99.99#>", MAX_PAUSE_MS),
+        ("[pause]", 500),
+        ("[Short pause]", 250),
+        ("[long pause]", 1000),
+        ("<#0#>", 0),
+        ("<#x#>", 0),
+        ("<#1.#>", 0),
+        ("<#100#>", 0),
+        ("[pauses]", 0),
         ('<break time="0s"/>', 0),
         ('<break time="."/>', 0),
         ('<break time="1"/>', 0),
@@ -53,7 +65,10 @@ def test_nothing_waits_that_can_be_no_tag() -> None:
 
 
 pieces = st.sampled_from(
-    ["a", " b. ", "<", ">", "<b", "<break", ' time="1s"', "/>", '<break time="0.5s"/>', "\n", "```\n"]
+    [
+        *("a", " b. ", "<", ">", "<b", "<break", ' time="1s"', "/>", '<break time="0.5s"/>', "\n", "```\n"),
+        *("<#", "1", "#>", "[pause]"),
+    ]
 )
 texts = st.lists(pieces, max_size=12).map("".join)
 
