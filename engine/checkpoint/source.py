@@ -1,6 +1,7 @@
 """An upstream directory as it comes: which file is what, and its tensors, read without running anything in them."""
 
 import json
+import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,15 +12,13 @@ import torch
 
 from voicegate.engine.checkpoint.errors import CheckpointError, HoldsMoreThanData
 from voicegate.engine.checkpoint.trained import Weights, plain_weights
-from voicegate.engine.model.weights import WeightsError, load_state_dict
+from voicegate.engine.model.upstream_kinds import COSYVOICE3_CONFIG, remedy_of_source
+from voicegate.engine.model.weights import WeightsError, is_lfs_pointer, load_state_dict
 
 TOKENIZER_DIR: Final = "CosyVoice-BlankEN"
-UPSTREAM_CONFIG: Final = "cosyvoice3.yaml"
 OWN_CONFIG: Final = "model.json"
 ONNX_FILES: Final = ("speech_tokenizer_v3.onnx", "campplus.onnx")  # for making voices; not needed to speak
 SPEAKERS: Final = "spk2info.pt"
-
-_LFS_POINTER: Final = b"version https://git-lfs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Source:
     @property
     def config(self) -> Path:
         """Upstream's yaml, or a model.json of our own in its place."""
-        upstream = self.directory / UPSTREAM_CONFIG
+        upstream = self.directory / COSYVOICE3_CONFIG
         return upstream if upstream.exists() else self.directory / OWN_CONFIG
 
     @property
@@ -55,11 +54,24 @@ class Source:
         """Raises CheckpointError naming every file that is needed and not there."""
         needed = [self.weights(part) for part in ("llm", "flow", "vocoder")] + [self.config]
         needed += [self.tokenizer(name) for name in ("vocab.json", "merges.txt")]
-        if self.config.name == UPSTREAM_CONFIG:
+        if self.config.name == COSYVOICE3_CONFIG:
             needed.append(self.tokenizer("config.json"))
-        missing = [str(path.relative_to(self.directory)) for path in needed if not path.is_file()]
-        if missing:
-            raise CheckpointError(f"{self.directory} is no CosyVoice3 directory: it lacks {', '.join(missing)}")
+        missing = [os.path.relpath(path, self.directory) for path in needed if not path.is_file()]
+        if not missing:
+            return
+        refuse_directory(self.weights("llm"))
+        what_to_do = None if self.config.name == COSYVOICE3_CONFIG else remedy_of_source(self.directory)
+        why = what_to_do or f"it lacks {', '.join(missing)}"
+        raise CheckpointError(f"{self.directory} is no CosyVoice3 directory: {why}")
+
+
+def refuse_directory(llm: Path) -> None:
+    """Raises CheckpointError where `--llm` names one, as DeepSpeed saves."""
+    if llm.is_dir():
+        raise CheckpointError(
+            f"{llm} is a directory: name the file in it, such as {llm.name}/mp_rank_00_model_states.pt, or what its "
+            "zero_to_fp32.py makes"
+        )
 
 
 def fingerprint(*paths: Path) -> dict[str, list[int]]:
@@ -67,12 +79,21 @@ def fingerprint(*paths: Path) -> dict[str, list[int]]:
     return {path.name: [path.stat().st_size, path.stat().st_mtime_ns] for path in paths}
 
 
-def load_json(path: Path) -> Any:
-    """Raises CheckpointError."""
+def refuse_pointer(path: Path) -> None:
+    """Raises CheckpointError for what Git LFS left in a file's place, and for what cannot be read."""
     try:
-        return json.loads(path.read_bytes())
+        is_pointer = is_lfs_pointer(path)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
+    if is_pointer:
+        raise CheckpointError(f"{path} is a Git LFS pointer, not the file: fetch it with `git lfs pull`")
+
+
+def load_json(path: Path) -> Any:
+    """Raises CheckpointError."""
+    refuse_pointer(path)
+    try:
+        return json.loads(path.read_bytes())
     except ValueError as error:
         raise CheckpointError(f"{path} is not valid JSON: {error}") from error
 
@@ -83,7 +104,7 @@ def usable_onnx(paths: Mapping[str, Path]) -> tuple[dict[str, Path], list[str]]:
     remarks: list[str] = []
     for name, path in paths.items():
         try:
-            _refuse_pointer(path)
+            refuse_pointer(path)
             usable[name] = path
         except CheckpointError as error:
             remarks.append(f"left out, so no voice can be made with this model: {error}")
@@ -92,7 +113,7 @@ def usable_onnx(paths: Mapping[str, Path]) -> tuple[dict[str, Path], list[str]]:
 
 def load_pickle(path: Path) -> Any:
     """What torch.save wrote, mapped into memory rather than read. Raises CheckpointError for anything but data."""
-    _refuse_pointer(path)
+    refuse_pointer(path)
     try:
         # weights_only: a pickle can call any function; this reader knows tensors and plain containers alone.
         return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
@@ -107,16 +128,6 @@ def load_pickle(path: Path) -> Any:
             f"{path} is damaged, or holds more than tensors and plain data; it was not loaded, since that could run "
             "code"
         ) from error
-
-
-def _refuse_pointer(path: Path) -> None:
-    try:
-        with path.open("rb") as file:
-            start = file.read(len(_LFS_POINTER))
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
-    if start == _LFS_POINTER:
-        raise CheckpointError(f"{path} is a Git LFS pointer, not the file: fetch it with `git lfs pull`")
 
 
 def _objects_in(path: Path) -> list[str]:

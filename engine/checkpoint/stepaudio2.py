@@ -15,7 +15,7 @@ from voicegate.engine.checkpoint.model_json import check_model_json, qwen2_body
 from voicegate.engine.checkpoint.options import ConvertOptions, Decoding
 from voicegate.engine.checkpoint.shapes import check_named, check_tensors, raise_all
 from voicegate.engine.checkpoint.source import load_json, load_safetensors, load_weights, usable_onnx
-from voicegate.engine.checkpoint.stepaudio2_source import FLOW_CONFIG, StepAudio2Source
+from voicegate.engine.checkpoint.stepaudio2_source import StepAudio2Source
 from voicegate.engine.checkpoint.tokenizer import (
     END_OF_PROMPT,
     added_ids,
@@ -26,6 +26,7 @@ from voicegate.engine.checkpoint.tokenizer import (
 from voicegate.engine.checkpoint.trained import Weights, plain_merged
 from voicegate.engine.checkpoint.upstream_yaml import read_upstream_yaml
 from voicegate.engine.model.config import Family, HeadBias, ModelConfig
+from voicegate.engine.model.upstream_kinds import TOKEN2WAV_CONFIG
 
 SPECIAL_TOKENS: Final = special_tokens()[:20]  # CosyVoice3 has these, in this order, and more
 SPEECH_TOKENS: Final = 6561
@@ -102,7 +103,7 @@ def read_stepaudio2(source: StepAudio2Source, options: ConvertOptions) -> Checkp
     found = {part: load_weights(source.weights(part)[0], part) for part in ("flow", "vocoder")}
     (end_of_prompt_id,) = tokenizer.encode(END_OF_PROMPT).ids
     raw = stepaudio2_model_json(
-        read_upstream_yaml(source.token2wav / FLOW_CONFIG),
+        read_upstream_yaml(source.token2wav / TOKEN2WAV_CONFIG),
         found["vocoder"].state,
         qwen2_body(qwen2, source.llm / "config.json", is_tied=not source.is_merged),
         ids,
@@ -188,7 +189,7 @@ def _token2wav(flow_yaml: Mapping[str, Any], vocoder: Mapping[str, Any]) -> dict
             for part, arguments in parts.items()
         }
     except (KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{FLOW_CONFIG} lacks or garbles {error}") from error
+        raise CheckpointError(f"{TOKEN2WAV_CONFIG} lacks or garbles {error}") from error
     channels = _num_rows(vocoder, "conv_pre.bias", HIFT["base_channels"])
     f0_channels = _num_rows(vocoder, "f0_predictor.condnet.0.bias", F0_PREDICTOR["cond_channels"])
     section["hift"] = {**HIFT, "base_channels": channels}
@@ -229,8 +230,8 @@ def _check(
     """That the parts go together; then all files before any is refused."""
     if model.llm.speech_token_size != model.flow.vocab_size:
         raise CheckpointError(
-            f"{source.llm} has {model.llm.speech_token_size} speech tokens, {FLOW_CONFIG} {model.flow.vocab_size}: "
-            "they are of different models"
+            f"{source.llm} has {model.llm.speech_token_size} speech tokens, {TOKEN2WAV_CONFIG} "
+            f"{model.flow.vocab_size}: they are of different models"
         )
     num_needed = model.llm.vocab_size + (model.llm.num_table_rows if source.is_merged else 0)
     if num_rows < num_needed:

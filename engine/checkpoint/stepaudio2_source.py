@@ -4,6 +4,7 @@ They come from three repositories. Any directory will do that has them at its to
 TensorRT-LLM downloads them to.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,13 @@ from typing import Final
 
 from voicegate.engine.checkpoint.errors import CheckpointError
 from voicegate.engine.checkpoint.options import DEFAULT_LLM_FILE
-from voicegate.engine.checkpoint.source import TOKENIZER_DIR
+from voicegate.engine.checkpoint.source import TOKENIZER_DIR, load_json, refuse_directory
 from voicegate.engine.model.config import Family
+from voicegate.engine.model.upstream_kinds import TOKEN2WAV_CONFIG, TOKEN2WAV_DIRS
 from voicegate.engine.voices.onnx_analyser import SPEAKER_FILE, TOKENIZER_FILES
 
-FLOW_CONFIG: Final = "flow.yaml"
-_TOKEN2WAV_DIRS: Final = (".", "token2wav", "Step-Audio-2-mini/token2wav")
+_INDEX: Final = "model.safetensors.index.json"
+_SHARD: Final = re.compile(r"(.*-)(\d+)-of-(\d+)\.safetensors")
 _MERGED_DIRS: Final = ("cosyvoice2_llm", ".")
 _PT_DIRS: Final = (".", "CosyVoice2-0.5B")
 _TOKENIZER_NAMES: Final = ("speech_tokenizer_v2_25hz.onnx", "speech_tokenizer_v2.onnx")  # one model, two names
@@ -37,12 +39,12 @@ class StepAudio2Source:
 
 def find_stepaudio2(directory: Path, *, llm_file: str) -> StepAudio2Source | None:
     """None where there is no flow.yaml. Raises CheckpointError for one that lacks what belongs to it."""
-    token2wav = _first(directory, _TOKEN2WAV_DIRS, FLOW_CONFIG)
+    token2wav = _first(directory, TOKEN2WAV_DIRS, TOKEN2WAV_CONFIG)
     if token2wav is None:
         return None
     missing = [name for name in ("flow.pt", "hift.pt") if not (token2wav / name).is_file()]
     if missing:
-        raise CheckpointError(f"{token2wav} has {FLOW_CONFIG} and lacks {', '.join(missing)}")
+        raise CheckpointError(f"{token2wav} has {TOKEN2WAV_CONFIG} and lacks {', '.join(missing)}")
     llm, files, is_merged = _find_llm(directory, llm_file)
     places = [token2wav, *(directory / name for name in _PT_DIRS)]
     tokenizer = _first_file(place / name for place in places for name in _TOKENIZER_NAMES)
@@ -56,21 +58,52 @@ def _find_llm(directory: Path, llm_file: str) -> tuple[Path, tuple[Path, ...], b
     """The merged one first, unless another file than llm.pt is asked for."""
     if llm_file == DEFAULT_LLM_FILE:
         for name in _MERGED_DIRS:
-            files = sorted((directory / name).glob("*.safetensors"))
+            files = _merged_files(directory / name)
             if files and (directory / name / "config.json").is_file():
                 _check_tokenizer(directory / name)
-                return directory / name, tuple(files), True
-    place = _first(directory, _PT_DIRS, llm_file)
-    if place is None:
+                return directory / name, files, True
+    places = [directory / name for name in _PT_DIRS if (directory / name / llm_file).is_file()]
+    if not places:
+        for name in _PT_DIRS:
+            refuse_directory(directory / name / llm_file)
         raise CheckpointError(
-            f"{directory} has {FLOW_CONFIG} and no LLM: put Hugging Face's cosyvoice2_llm beside it (config.json, "
+            f"{directory} has {TOKEN2WAV_CONFIG} and no LLM: put Hugging Face's cosyvoice2_llm beside it (config.json, "
             f"model.safetensors, tokenizer), or CosyVoice2's {llm_file} with {TOKENIZER_DIR}"
         )
+    place = next((place for place in places if (place / TOKENIZER_DIR).is_dir()), places[0])
     names = ("config.json", "vocab.json", "merges.txt")
     missing = [f"{TOKENIZER_DIR}/{name}" for name in names if not (place / TOKENIZER_DIR / name).is_file()]
     if missing:
         raise CheckpointError(f"{place} has {llm_file} and lacks {', '.join(missing)}")
     return place / TOKENIZER_DIR, (place / llm_file,), False
+
+
+def _merged_files(llm: Path) -> tuple[Path, ...]:
+    """All shards. Raises CheckpointError naming those that are not there."""
+    whole, index = llm / "model.safetensors", llm / _INDEX
+    if whole.is_file():
+        return (whole,)
+    if index.is_file():
+        try:
+            names = {str(name) for name in load_json(index)["weight_map"].values()}
+        except (KeyError, TypeError, AttributeError) as error:
+            raise CheckpointError(f"{index} lists no shards: it lacks or garbles {error}") from error
+    else:
+        found = [path.name for path in llm.glob("*.safetensors")]
+        names = {*found, *(name for each in found for name in _all_shards(each))}
+    missing = sorted(name for name in names if not (llm / name).is_file())
+    if missing:
+        raise CheckpointError(f"{llm} lacks {', '.join(missing)}: fetch what is missing")
+    return tuple(llm / name for name in sorted(names))
+
+
+def _all_shards(name: str) -> list[str]:
+    """Of which this is one; upstream's writer counts from 1."""
+    match = _SHARD.fullmatch(name)
+    if match is None:
+        return []
+    front, number, total = match.groups()
+    return [f"{front}{each:0{len(number)}}-of-{total}.safetensors" for each in range(1, int(total) + 1)]
 
 
 def _check_tokenizer(llm: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from voicegate.engine.checkpoint.errors import CheckpointError
+from voicegate.engine.checkpoint.source import load_json
 
 END_OF_PROMPT: Final = "<|endofprompt|>"
 
@@ -146,10 +147,7 @@ def _read_merges(path: Path) -> list[tuple[str, str]]:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
+    content = load_json(path)
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} holds no mapping")
     return content

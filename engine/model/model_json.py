@@ -28,6 +28,7 @@ from voicegate.engine.model.config import (
     VocoderConfig,
 )
 from voicegate.engine.model.stepaudio2 import stepaudio2_flow_config
+from voicegate.engine.model.upstream_kinds import remedy
 
 # Of `voicegate convert` (engine.checkpoint.directory): the name of a directory that is still being written ends so,
 # and what is finished in it is listed in this file.
@@ -58,7 +59,10 @@ def _why_missing(model_dir: Path) -> str:
     partial = model_dir.with_name(model_dir.name + PARTIAL_SUFFIX)
     if (model_dir / JOURNAL_FILE).exists() or (partial / JOURNAL_FILE).exists():
         return "its conversion was not finished; run `voicegate convert` again, it goes on where it stopped"
-    return f"{model_dir} is not a voicegate model directory"
+    if not model_dir.is_dir():
+        return f"{model_dir} is no directory"
+    what_to_do = remedy(model_dir)
+    return f"{model_dir} is not a voicegate model directory{f'; {what_to_do}' if what_to_do else ''}"
 
 
 def parse_model_config(raw: Mapping[str, Any], *, name: str) -> ModelConfig:

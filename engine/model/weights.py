@@ -10,6 +10,9 @@ from safetensors import SafetensorError, safe_open
 Shape = tuple[int, ...]
 
 
+_LFS_POINTER = b"version https://git-lfs"
+
+
 class WeightsError(ValueError):
     """A weights file is missing, truncated or not what its name says. The message names the file or its tensors."""
 
@@ -22,7 +25,15 @@ def load_state_dict(path: Path) -> dict[str, torch.Tensor]:
     except FileNotFoundError as error:
         raise WeightsError(f"{path} is missing: the model directory is incomplete") from error
     except (SafetensorError, OSError) as error:
+        if is_lfs_pointer(path):
+            raise WeightsError(f"{path} is a Git LFS pointer, not the file: fetch it with `git lfs pull`") from error
         raise WeightsError(f"{path} cannot be read, it may be truncated: {error}") from error
+
+
+def is_lfs_pointer(path: Path) -> bool:
+    """Whether `git clone` left a few lines there in the file's place. Raises OSError."""
+    with path.open("rb") as file:
+        return file.read(len(_LFS_POINTER)) == _LFS_POINTER
 
 
 def load_metadata(path: Path) -> dict[str, str]:

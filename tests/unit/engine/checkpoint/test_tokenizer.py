@@ -69,7 +69,7 @@ def test_the_engine_reads_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("vocab.json", "{", "cannot be read as JSON"),
+        ("vocab.json", "{", "is not valid JSON"),
         ("vocab.json", "[]", "holds no mapping"),
         ("vocab.json", '{"a": 1}', "ids are not 0 to 0"),
         ("vocab.json", '{"a": 0}', "lacks 255 of the 256 bytes"),
