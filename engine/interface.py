@@ -18,7 +18,7 @@ Promises, each a test that runs against every implementation (tests/contract):
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, NewType, Protocol
 
@@ -94,7 +94,8 @@ class VoiceInfo:
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """Fixed once the engine is ready, but for `voices`, which `add_voice` and `remove_voice` change: ask anew."""
+    """Fixed once the engine is ready, but for `voices` and `clones`, which `add_voice` and `remove_voice` change: ask
+    anew."""
 
     model: str
     voices: tuple[VoiceInfo, ...]
@@ -110,6 +111,7 @@ class EngineInfo:
     languages: tuple[str, ...] = ("en",)  # that the model speaks; the first where nothing else is said
     flow: str = ""  # what computes it: torch, cuda or tensorrt; engine processes may differ in it
     vocoder: str = ""  # the same
+    clones: tuple[str, ...] = ()  # voices beside `voices`: see `add_voice`
 
 
 # --- events -----------------------------------------------------------------------------------------------
@@ -305,17 +307,34 @@ def check_voice_name(name: str) -> None:
 def check_new_voice(name: str, info: EngineInfo, *, replace: bool) -> None:
     """What every engine refuses alike. Raises VoiceRefused, VoiceConflict."""
     check_voice_name(name)
-    if not replace and any(voice.name == name for voice in info.voices):
+    if not replace and speaks_with(name, info):
         raise VoiceConflict(f"there is a voice {name!r} already; replace it, or choose another name")
 
 
 def check_removable(name: str, info: EngineInfo) -> None:
     """What every engine refuses alike. Raises UnknownVoice, VoiceRefused."""
-    names = [voice.name for voice in info.voices]
-    if name not in names:
-        raise UnknownVoice(f"no voice {name!r}; there are {', '.join(names)}")
+    if not speaks_with(name, info):
+        raise UnknownVoice(f"no voice {name!r}; there are {', '.join(voice.name for voice in info.voices)}")
     if name == info.default_voice:
         raise VoiceRefused(f"{name!r} is the default voice, which cannot be taken away; it can be replaced")
+
+
+def speaks_with(name: str, info: EngineInfo) -> bool:
+    """Whether an utterance may name this voice."""
+    return name in info.clones or any(voice.name == name for voice in info.voices)
+
+
+def with_voice(info: EngineInfo, voice: VoiceInfo, *, is_clone: bool) -> EngineInfo:
+    """In the place of one of its name."""
+    others = without_voice(info, voice.name)
+    if is_clone:
+        return replace(others, clones=(*others.clones, voice.name))
+    return replace(others, voices=(*others.voices, voice))
+
+
+def without_voice(info: EngineInfo, name: str) -> EngineInfo:
+    voices = tuple(voice for voice in info.voices if voice.name != name)
+    return replace(info, voices=voices, clones=tuple(clone for clone in info.clones if clone != name))
 
 
 class Engine(Protocol):
@@ -375,12 +394,20 @@ class Engine(Protocol):
         """Stop within one engine step; answered by `Cancelled`. Idempotent."""
 
     async def add_voice(
-        self, name: str, recording: bytes, *, transcript: str = "", description: str = "", replace: bool = False
+        self,
+        name: str,
+        recording: bytes,
+        *,
+        transcript: str = "",
+        description: str = "",
+        replace: bool = False,
+        is_clone: bool = False,
     ) -> VoiceInfo:
         """Make a voice of a recording (a WAV, FLAC, Ogg or MP3 file's content); when it returns, `submit` takes it.
 
         `transcript`: what the recording says; without one the voice speaks, but less like it. `replace`: of a voice
-        that is there; its running utterances go on with the old one. What runs is not held up but by milliseconds.
+        that is there; its running utterances go on with the old one. `is_clone`: for those alone who know its name: it
+        is in no list of voices, and is kept in memory only. What runs is not held up but by milliseconds.
         Raises VoiceRefused, VoiceConflict, Unsupported where the model has fixed voices, Overloaded while speech takes
         all memory, EngineStopped; then nothing has changed.
         """

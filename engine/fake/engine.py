@@ -37,6 +37,7 @@ from voicegate.engine.interface import (
     check_language,
     check_new_voice,
     check_removable,
+    speaks_with,
 )
 from voicegate.engine.policy.listener import Listener
 
@@ -117,6 +118,7 @@ class FakeEngine:
         self._is_hanging = False
         self._is_dead = False
         self._voices = list(VOICES)
+        self._clones: list[str] = []
         self.requests: list[UtteranceRequest] = []
         self.cancels: list[tuple[UtteranceId, int | None]] = []
         self.reports: list[tuple[UtteranceId, ListenerReport]] = []
@@ -143,6 +145,7 @@ class FakeEngine:
         return EngineInfo(
             model="fake",
             voices=tuple(self._voices),
+            clones=tuple(self._clones),
             default_voice=VOICES[0].name,
             modes=(SpeakingMode.AUTO, SpeakingMode.CLAUSE, SpeakingMode.BISTREAM),
             pre_skip_48k=pre_skip_48k(AudioFormat()),
@@ -188,11 +191,12 @@ class FakeEngine:
         number, self._num_submits = self._num_submits, self._num_submits + 1
         if number in self._script.refusals:
             raise self._script.refusals[number]
-        names = [voice.name for voice in self._voices]
-        if request.voice not in names:
-            raise UnknownVoice(f"no voice {request.voice!r}; there are {', '.join(names)}")
-        check_instruct(request.instruct, self.info)
-        check_language(request.language, self.info)
+        info = self.info
+        if not speaks_with(request.voice, info):
+            names = ", ".join(voice.name for voice in info.voices)
+            raise UnknownVoice(f"no voice {request.voice!r}; there are {names}")
+        check_instruct(request.instruct, info)
+        check_language(request.language, info)
         if self.trouble is not None:
             raise Overloaded(self.trouble, retry_after_ms=500)
         if self.num_live >= self._script.max_utterances:
@@ -235,18 +239,33 @@ class FakeEngine:
         self._changed.set()
 
     async def add_voice(
-        self, name: str, recording: bytes, *, transcript: str = "", description: str = "", replace: bool = False
+        self,
+        name: str,
+        recording: bytes,
+        *,
+        transcript: str = "",
+        description: str = "",
+        replace: bool = False,
+        is_clone: bool = False,
     ) -> VoiceInfo:
         check_new_voice(name, self.info, replace=replace)
         if not recording.startswith(_SOUND_FILES):
             raise VoiceRefused("the recording is no sound file that can be read")
         added = VoiceInfo(name, description)
-        self._voices = [voice for voice in self._voices if voice.name != name] + [added]
+        self._drop_voice(name)
+        if is_clone:
+            self._clones.append(name)
+        else:
+            self._voices.append(added)
         return added
 
     async def remove_voice(self, name: str) -> None:
         check_removable(name, self.info)
+        self._drop_voice(name)
+
+    def _drop_voice(self, name: str) -> None:
         self._voices = [voice for voice in self._voices if voice.name != name]
+        self._clones = [clone for clone in self._clones if clone != name]
 
     async def next_event(self) -> EngineEvent:
         event = await self._events.get()

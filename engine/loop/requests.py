@@ -9,12 +9,13 @@ from voicegate.engine.interface import (
     UtteranceRequest,
     check_instruct,
     check_language,
+    speaks_with,
 )
 
 
 def check_request(request: UtteranceRequest, info: EngineInfo) -> None:
     """Raises UnknownVoice, Unsupported, BadRequest."""
-    if request.voice not in {voice.name for voice in info.voices}:
+    if not speaks_with(request.voice, info):
         names = ", ".join(voice.name for voice in info.voices)
         raise UnknownVoice(f"unknown voice {request.voice!r}; this model has {names}")
     if request.mode is not SpeakingMode.AUTO and request.mode not in info.modes:

@@ -4,7 +4,6 @@ The thread owns the core and the GPU; the loop owns the set of live utterances, 
 """
 
 import asyncio
-import dataclasses
 import math
 import secrets
 import threading
@@ -37,6 +36,8 @@ from voicegate.engine.interface import (
     VoiceInfo,
     check_new_voice,
     check_removable,
+    with_voice,
+    without_voice,
 )
 from voicegate.engine.llm.backend import LlmDied
 from voicegate.engine.loop.driven import DrivenCore
@@ -44,6 +45,7 @@ from voicegate.engine.loop.inbox import Command, Inbox
 from voicegate.engine.loop.outbox import Outbox
 from voicegate.engine.loop.requests import check_request
 from voicegate.engine.loop.stages import ReadyVoice
+from voicegate.engine.named_locks import NamedLocks
 from voicegate.engine.voices.keeper import VoiceKeeper
 from voicegate.engine.voices.maker_wire import VoiceOrder
 from voicegate.engine.voices.voice import Voice
@@ -92,7 +94,8 @@ class ThreadedEngine:
         self._keeper: VoiceKeeper | None = None
         self._encoders: Encoders | None = None
         self._core: DrivenCore | None = None  # to look at from outside its thread
-        self._voice_change = asyncio.Lock()  # one at a time
+        self._voice_changes = NamedLocks()
+        self._arrival = asyncio.Lock()  # the engine's thread is given one voice at a time
         self._arriving: asyncio.Future[ReadyVoice] | None = None
 
     # --- from the asyncio loop --------------------------------------------------------------------------------
@@ -190,9 +193,16 @@ class ThreadedEngine:
             self._publish([Cancelled(utterance_id, 0, 0, "", text)])
 
     async def add_voice(
-        self, name: str, recording: bytes, *, transcript: str = "", description: str = "", replace: bool = False
+        self,
+        name: str,
+        recording: bytes,
+        *,
+        transcript: str = "",
+        description: str = "",
+        replace: bool = False,
+        is_clone: bool = False,
     ) -> VoiceInfo:
-        async with self._voice_change:
+        async with self._voice_changes.hold(name):
             info, keeper = self._running_info(), self._keeper
             if keeper is None:
                 raise Unsupported(f"model {info.model!r} has fixed voices")
@@ -202,23 +212,24 @@ class ThreadedEngine:
             except EngineError:
                 self._running_info()  # which has it given up, where it has stopped
                 raise
-            ready = await self._prepare(voice)
+            async with self._arrival:
+                ready = await self._prepare(voice)
             # No waiting from here to where it can be asked for: it is there whole, or not at all.
             self._inbox.put(lambda core: core.put_up_voice(ready))
             added = voice.info(info.languages[0])
-            others = tuple(other for other in self.info.voices if other.name != name)
-            self._info = dataclasses.replace(self.info, voices=(*others, added))
-            await asyncio.to_thread(keeper.save, voice)
+            self._info = with_voice(self.info, added, is_clone=is_clone)
+            if not is_clone:
+                await asyncio.to_thread(keeper.save, voice)
             return added
 
     async def remove_voice(self, name: str) -> None:
-        async with self._voice_change:
+        async with self._voice_changes.hold(name):
             info = self._running_info()
             check_removable(name, info)
             # First here, so that no further utterance names it; those submitted are ahead of the command.
-            self._info = dataclasses.replace(info, voices=tuple(voice for voice in info.voices if voice.name != name))
+            self._info = without_voice(info, name)
             self._inbox.put(lambda core: core.remove_voice(name))
-            if self._keeper is not None:
+            if self._keeper is not None and name not in info.clones:
                 await asyncio.to_thread(self._keeper.delete, name)
 
     async def _prepare(self, voice: Voice) -> ReadyVoice:

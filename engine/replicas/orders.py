@@ -204,4 +204,5 @@ class Orders:
             transcript=voice.transcript,
             description=voice.description,
             replace=voice.is_replacing,
+            is_clone=voice.is_clone,
         )

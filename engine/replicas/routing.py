@@ -32,6 +32,7 @@ from voicegate.engine.interface import (
 )
 from voicegate.engine.loading.progress import SILENT, Progress
 from voicegate.engine.loop.requests import check_request
+from voicegate.engine.named_locks import NamedLocks
 from voicegate.engine.policy.placement import choose
 from voicegate.engine.replicas.crew import Crew
 from voicegate.engine.replicas.replica import Replica, settle
@@ -55,6 +56,7 @@ class RoutingEngine:
         self._patience_s = patience_s
         self._on_progress = on_progress
         self._voices = SharedVoices()
+        self._voice_changes = NamedLocks()
         self._crew: Crew | None = None
         self._live: dict[UtteranceId, tuple[Replica, int]] = {}  # and how much text each was given
         self._info: EngineInfo | None = None  # as it was told last
@@ -70,10 +72,10 @@ class RoutingEngine:
     def info(self) -> EngineInfo:
         if self._crew is None or self._crew.info is None:
             raise EngineStopped(self._stop_reason or "the engine is still starting")
-        voices, max_utterances = self._voices.infos, self._crew.max_utterances
+        voices, clones, max_utterances = self._voices.infos, self._voices.clones, self._crew.max_utterances
         known = self._info  # asked for with each message
-        if known is None or known.voices != voices or known.max_utterances != max_utterances:
-            known = dataclasses.replace(self._crew.info, voices=voices, max_utterances=max_utterances)
+        if known is None or (known.voices, known.clones, known.max_utterances) != (voices, clones, max_utterances):
+            known = dataclasses.replace(self._crew.info, voices=voices, clones=clones, max_utterances=max_utterances)
             self._info = known
         return known
 
@@ -176,17 +178,22 @@ class RoutingEngine:
             live[0].cancel(utterance_id, played_ms)
 
     async def add_voice(
-        self, name: str, recording: bytes, *, transcript: str = "", description: str = "", replace: bool = False
+        self,
+        name: str,
+        recording: bytes,
+        *,
+        transcript: str = "",
+        description: str = "",
+        replace: bool = False,
+        is_clone: bool = False,
     ) -> VoiceInfo:
-        self._running_info()
-        async with self._voices.lock:
+        async with self._voice_changes.hold(name):
             check_new_voice(name, self._running_info(), replace=replace)
-            voice = NewVoice(name, transcript, description, is_replacing=replace)
+            voice = NewVoice(name, transcript, description, is_replacing=replace, is_clone=is_clone)
             return await self._voices.add(self._serving, voice, recording)
 
     async def remove_voice(self, name: str) -> None:
-        self._running_info()
-        async with self._voices.lock:
+        async with self._voice_changes.hold(name):
             check_removable(name, self._running_info())
             await self._voices.remove(self._serving, name)
 

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from voicegate.engine.interface import EngineInfo, Overloaded, VoiceInfo
 from voicegate.engine.replicas.replica import Replica, ReplicaLost
 from voicegate.engine.replicas.voice_follower import Enrolled, Follower, VoiceTable
@@ -13,8 +15,6 @@ class SharedVoices:
     """A voice is there once one process speaks with it; each of the others follows as soon as it can."""
 
     def __init__(self) -> None:
-        # Of whoever asks for a change: one at a time. A process comes into service, and follows, without it.
-        self.lock = asyncio.Lock()
         self._table = VoiceTable()
         self._followers: dict[Replica, Follower] = {}
         self._has_moved = asyncio.Event()
@@ -22,6 +22,10 @@ class SharedVoices:
     @property
     def infos(self) -> tuple[VoiceInfo, ...]:
         return tuple(self._table.names.values())
+
+    @property
+    def clones(self) -> tuple[str, ...]:
+        return tuple(self._table.clones)
 
     def begin(self, info: EngineInfo) -> None:
         """With those of the first process that is ready."""
@@ -40,17 +44,17 @@ class SharedVoices:
             self._has_moved.set()
 
     async def add(self, replicas: Sequence[Replica], voice: NewVoice, recording: bytes) -> VoiceInfo:
-        """Raises what the first process raises that answers; then nothing has changed. Raises Overloaded."""
+        """One at a time of a name. Raises what the first process raises that answers; then nothing has changed. Raises
+        Overloaded."""
         # Whether there may be one already has been asked here. A process may have more: an addition that was given up.
-        enrolled = Enrolled(NewVoice(voice.name, voice.transcript, voice.description, is_replacing=True), recording)
+        enrolled = Enrolled(structs.replace(voice, is_replacing=True), recording)
         left = set(replicas)
         while (follower := await self._readiest(left)) is not None:
             left.discard(follower.replica)
             try:
-                async with follower.turn:
-                    info = await follower.add(enrolled)
-                    self._table.put(info, enrolled)
-                    self._tell_all()
+                info = await follower.add(enrolled)
+                self._table.put(info, enrolled)
+                self._tell_all()
             except ReplicaLost:
                 continue
             return info
@@ -77,7 +81,7 @@ class SharedVoices:
         while there := [follower for replica, follower in self._followers.items() if replica in replicas]:
             in_step = [follower for follower in there if not follower.is_behind]
             if in_step:
-                return min(in_step, key=lambda follower: follower.turn.locked())
+                return min(in_step, key=lambda follower: follower.num_adding)
             await self._move()
         return None
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
-from typing import Final
 
 import structlog
 
@@ -40,20 +39,29 @@ class VoiceTable:
     """The voices that there shall be."""
 
     names: dict[str, VoiceInfo] = field(default_factory=dict)
-    enrolled: dict[str, Enrolled] = field(default_factory=dict)  # of these, what came since the first start
+    clones: dict[str, None] = field(default_factory=dict)  # an ordered set
+    enrolled: dict[str, Enrolled] = field(default_factory=dict)  # of both, what came since the first start
     gone: set[str] = field(default_factory=set)  # taken away since then: a process may load them, and they take room
 
     def put(self, info: VoiceInfo, enrolled: Enrolled) -> None:
         """In the place of one of its name."""
-        self.names.pop(info.name, None)
-        self.names[info.name] = info
+        self._forget(info.name)
+        if enrolled.voice.is_clone:
+            self.clones[info.name] = None
+        else:
+            self.names[info.name] = info
         self.enrolled[info.name] = enrolled
         self.gone.discard(info.name)
 
     def take(self, name: str) -> None:
-        del self.names[name]
+        if name not in self.clones:  # no process loads one of these
+            self.gone.add(name)
+        self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        self.names.pop(name, None)
+        self.clones.pop(name, None)
         self.enrolled.pop(name, None)
-        self.gone.add(name)
 
 
 @dataclass(slots=True)
@@ -71,7 +79,7 @@ class Follower:
 
     def __init__(self, replica: Replica, info: EngineInfo, table: VoiceTable, *, on_step: Callable[[], None]) -> None:
         self.replica = replica
-        self.turn: Final = asyncio.Lock()  # the process is told of one voice at a time
+        self.num_adding = 0
         self._table = table
         self._default_voice = info.default_voice
         # What it has under a name: as it was enrolled, or None: as it was loaded, which may be another.
@@ -100,14 +108,19 @@ class Follower:
     def note_change(self) -> None:
         """The table has changed, or what the process has."""
         enrolled, held = self._table.enrolled, self._held
-        self.replica.voices = {name for name in self._table.names if name in held and held[name] is enrolled.get(name)}
+        wanted = (*self._table.names, *self._table.clones)
+        self.replica.voices = {name for name in wanted if name in held and held[name] is enrolled.get(name)}
         self._refusals = {
             name: refusal for name, refusal in self._refusals.items() if refusal.enrolled is enrolled.get(name)
         }
         self._woken.set()
 
     def _unwanted(self) -> str | None:
-        return next((name for name in self._held if name in self._table.gone), None)
+        return next((name for name, enrolled in self._held.items() if self._is_unwanted(name, enrolled)), None)
+
+    def _is_unwanted(self, name: str, enrolled: Enrolled | None) -> bool:
+        is_clone = enrolled is not None and enrolled.voice.is_clone
+        return name not in self._table.clones if is_clone else name in self._table.gone
 
     def _lacking(self) -> list[tuple[str, Enrolled]]:
         """What replaces something first: that needs room beside the old one, which others would take."""
@@ -123,16 +136,19 @@ class Follower:
         with suppress(ReplicaLost):
             while True:
                 self._woken.clear()
-                async with self.turn:
-                    took_step = await self._step()
+                took_step = await self._step()
                 self._on_step()
                 if not took_step:
                     await self._rest()
 
     async def add(self, enrolled: Enrolled) -> VoiceInfo:
-        """In its turn. Raises what the process raises, ReplicaLost."""
+        """Raises what the process raises, ReplicaLost."""
         name = enrolled.voice.name
-        info = await self.replica.add_voice(enrolled.voice, enrolled.recording)
+        self.num_adding += 1
+        try:
+            info = await self.replica.add_voice(enrolled.voice, enrolled.recording)
+        finally:
+            self.num_adding -= 1
         if info.digest:
             enrolled.digests.add(info.digest)
         self._held[name] = enrolled

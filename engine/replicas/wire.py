@@ -93,6 +93,7 @@ class NewVoice(msgspec.Struct, frozen=True):
     transcript: str
     description: str
     is_replacing: bool
+    is_clone: bool = False
 
 
 class State(msgspec.Struct, frozen=True):

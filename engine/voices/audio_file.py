@@ -8,6 +8,7 @@ import soundfile
 import torch
 
 from voicegate.engine.interface import VoiceRefused
+from voicegate.engine.voices.sound_files import WANTED, check_is_sound_file
 
 # Before anything is decoded: a small FLAC can hold hours of silence in eight channels at 655 kHz. All are beyond
 # what a voice takes (checks.py) and what recorders make.
@@ -19,7 +20,6 @@ _BLOCK_SAMPLES = 1 << 16
 _UNKNOWN_LENGTH = 2**63 - 1  # libsndfile's SF_COUNT_MAX
 # Of which it is known how one is told that was cut short; libsndfile reads others, as far as there is something.
 _FORMATS = ("WAV", "WAVEX", "FLAC", "OGG", "MP3")
-_WANTED = "make it WAV, FLAC, Ogg or MP3"
 # By how its file begins: of either byte order.
 _RIFF_CHUNKS = {b"RIFF": struct.Struct("<4sI"), b"RIFX": struct.Struct(">4sI")}
 # What a WAV's header may say of sound whose length its writer did not know: 0, or about as much as it can say.
@@ -53,6 +53,7 @@ class _ReadOnce(soundfile.SoundFile):  # type: ignore[misc]
 
 def decode_recording(content: bytes) -> Recording:
     """Channels are averaged, as upstream does. Raises VoiceRefused for what is no sound file, or a part of one."""
+    check_is_sound_file(content)
     _check_wav_is_whole(content)
     _check_ogg_is_whole(content)
     try:
@@ -70,7 +71,7 @@ def decode_recording(content: bytes) -> Recording:
                 _check_all_came(num_samples, file)
     except soundfile.LibsndfileError as error:
         reason = error.error_string.strip().rstrip(".") or "unknown format"
-        raise VoiceRefused(f"the recording is no sound file that can be read ({reason}): {_WANTED}") from error
+        raise VoiceRefused(f"the recording is no sound file that can be read ({reason}): {WANTED}") from error
     return Recording(torch.cat(mono) if mono else torch.zeros(0), rate_hz)
 
 
@@ -119,7 +120,7 @@ def _check_all_came(num_samples: int, file: soundfile.SoundFile) -> None:
 def _check_format(file: soundfile.SoundFile) -> None:
     """Raises VoiceRefused."""
     if file.format not in _FORMATS:
-        raise VoiceRefused(f"the recording is {file.format}, which is not taken: {_WANTED}")
+        raise VoiceRefused(f"the recording is {file.format}, which is not taken: {WANTED}")
 
 
 def _check_size(file: soundfile.SoundFile) -> None:

@@ -15,15 +15,18 @@ from voicegate.engine.child_process import start_module
 from voicegate.engine.interface import EngineError, Unsupported, VoiceRefused
 from voicegate.engine.voices.maker_wire import Answer, Made, Task, VoiceOrder, read_message, write_message
 from voicegate.engine.voices.making import voice_of
+from voicegate.engine.voices.sound_files import check_is_sound_file
 from voicegate.engine.voices.voice import Voice
 
 log = structlog.get_logger()
 
 MODULE: Final = "voicegate.engine.voices.maker_process"
 
-# Upstream's encoders take seconds, on a busy machine with a cold disk a minute or two. Lower -> a slow machine makes no
-# voices; higher -> one that hangs keeps others waiting for longer.
-_PATIENCE_S: Final = 600.0
+# For the longest recording, 30 s: upstream's encoders take seconds, on a busy machine with a cold disk a minute or two.
+# Lower -> a slow machine makes no voices; higher -> one that hangs keeps its place for longer.
+_PATIENCE_S: Final = 150.0
+# Each has up to a gigabyte of encoders. Lower -> one that hangs holds up all others; higher -> they take more from speech.
+_MAX_PROCESSES: Final = 2
 
 _ERRORS: Final = {error.__name__: error for error in (VoiceRefused, Unsupported)}
 
@@ -42,14 +45,21 @@ class ProcessMaker:
     def __init__(self, model_dir: Path) -> None:
         self._model_dir = model_dir
         self._makings: set[_Making] = set()
+        self._places = asyncio.Semaphore(_MAX_PROCESSES)
 
     async def make(self, order: VoiceOrder) -> Voice:
+        check_is_sound_file(order.recording)
+        async with self._places:
+            return await self._make(order)
+
+    async def _make(self, order: VoiceOrder) -> Voice:
         making = _Making(Task(str(self._model_dir), torch.get_num_threads(), order))
         self._makings.add(making)
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 answer = await asyncio.to_thread(making.run)
         except TimeoutError as error:
+            log.error("voice_maker_hung", patience_s=_PATIENCE_S)
             raise EngineError(f"no voice was made within {_PATIENCE_S:.0f} s; try again when less is spoken") from error
         finally:
             self._makings.discard(making)

@@ -479,6 +479,25 @@ async def test_a_voice_is_overwritten_only_if_asked(listener: Listener) -> None:
     await listener.until_end(listener.submit("u", text="One.", end=True))  # by then it is taken away
 
 
+async def test_a_clone_speaks_for_who_knows_its_name_and_is_in_no_list(listener: Listener, case: Case) -> None:
+    engine, before = listener.engine, voice_names(listener.engine)
+    await engine.add_voice("clone-1", RECORDING, transcript=TRANSCRIPT, is_clone=True)
+    assert (voice_names(engine), engine.info.clones) == (before, ("clone-1",))
+    done = await listener.until_end(listener.submit("u", text=case.text, voice="clone-1", end=True))
+    assert isinstance(done, Done)
+    assert done.audio_ms > 0
+    with pytest.raises(UnknownVoice) as caught:
+        listener.submit("v", voice="clone-2")
+    assert "clone-1" not in str(caught.value)
+    with pytest.raises(VoiceConflict):
+        await engine.add_voice("clone-1", RECORDING)
+    await engine.remove_voice("clone-1")
+    assert (voice_names(engine), engine.info.clones) == (before, ())
+    with pytest.raises(UnknownVoice, match="clone-1"):
+        listener.submit("w", voice="clone-1")
+    await listener.until_end(listener.submit("x", text="One.", end=True))  # by then it is taken away
+
+
 async def test_what_makes_no_voice_changes_nothing(listener: Listener) -> None:
     engine, before = listener.engine, listener.engine.info
     for name, recording in (("guest", b"<html>"), ("guest", b""), ("../guest", RECORDING), ("", RECORDING)):

@@ -9,7 +9,7 @@ import random
 import threading
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from structlog.testing import capture_logs
@@ -338,11 +338,9 @@ async def test_a_long_recording_comes_whole_beside_speech_and_is_dropped_where_i
     class Keeping(FakeEngine):
         recordings: ClassVar[list[bytes]] = []
 
-        async def add_voice(
-            self, name: str, recording: bytes, *, transcript: str = "", description: str = "", replace: bool = False
-        ) -> VoiceInfo:
+        async def add_voice(self, name: str, recording: bytes, **options: Any) -> VoiceInfo:
             self.recordings.append(recording)
-            return await super().add_voice(name, recording, description=description, replace=replace)
+            return await super().add_voice(name, recording, **options)
 
     recording = RECORDING + random.Random(0).randbytes(5_000_000)
     async with running(Keeping) as listener:
@@ -360,9 +358,7 @@ async def test_a_long_recording_comes_whole_beside_speech_and_is_dropped_where_i
 
 async def test_who_does_not_take_a_voice_is_not_asked_for_it() -> None:
     class Full(FakeEngine):
-        async def add_voice(
-            self, name: str, recording: bytes, *, transcript: str = "", description: str = "", replace: bool = False
-        ) -> VoiceInfo:
+        async def add_voice(self, name: str, recording: bytes, **options: Any) -> VoiceInfo:
             raise VoiceRefused("no room for another")
 
     with capture_logs() as logs:
@@ -380,9 +376,7 @@ async def test_a_process_that_is_lost_while_it_makes_a_voice_leaves_it_to_the_ot
     asked = asyncio.Event()
 
     class Slow(FakeEngine):
-        async def add_voice(
-            self, name: str, recording: bytes, *, transcript: str = "", description: str = "", replace: bool = False
-        ) -> VoiceInfo:
+        async def add_voice(self, name: str, recording: bytes, **options: Any) -> VoiceInfo:
             asked.set()
             await asyncio.get_running_loop().create_future()
             raise AssertionError
@@ -402,12 +396,10 @@ async def test_an_addition_that_was_given_up_can_be_made_again() -> None:
     has_begun, may_end = asyncio.Event(), asyncio.Event()
 
     class Slow(FakeEngine):
-        async def add_voice(
-            self, name: str, recording: bytes, *, transcript: str = "", description: str = "", replace: bool = False
-        ) -> VoiceInfo:
+        async def add_voice(self, name: str, recording: bytes, **options: Any) -> VoiceInfo:
             has_begun.set()
             await may_end.wait()
-            return await super().add_voice(name, recording, description=description, replace=replace)
+            return await super().add_voice(name, recording, **options)
 
     async with running(Slow) as listener:
         engine = routed(listener)
@@ -427,9 +419,7 @@ async def test_a_fault_of_ours_in_a_voice_is_told_to_whoever_asked() -> None:
         async def remove_voice(self, name: str) -> None:
             raise KeyError(name)
 
-        async def add_voice(
-            self, name: str, recording: bytes, *, transcript: str = "", description: str = "", replace: bool = False
-        ) -> VoiceInfo:
+        async def add_voice(self, name: str, recording: bytes, **options: Any) -> VoiceInfo:
             raise ZeroDivisionError
 
     with capture_logs() as logs:

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -62,17 +63,17 @@ class Keeping(FakeEngine):
     def has(self, name: str) -> bool:
         return name in {voice.name for voice in self._voices}
 
-    async def add_voice(
-        self, name: str, recording: bytes, *, transcript: str = "", description: str = "", replace: bool = False
-    ) -> VoiceInfo:
+    async def add_voice(self, name: str, recording: bytes, **options: Any) -> VoiceInfo:
         self.asked.append(name)
         await self.may_make.wait()
         if self._refusals:
             raise self._refusals.pop(0)
         if len(self._voices) >= self._num_places:  # as VoiceShelf: one that is replaced lies beside the new one
             raise VoiceConflict("no room for another")
-        plain = await super().add_voice(name, recording, description=description, replace=replace)
-        made = VoiceInfo(name, description, digest=hashlib.sha256(recording).hexdigest())
+        plain = await super().add_voice(name, recording, **options)
+        if options["is_clone"]:
+            return plain
+        made = VoiceInfo(name, plain.description, digest=hashlib.sha256(recording).hexdigest())
         self._voices[self._voices.index(plain)] = made
         self._directory[name] = made
         return made
@@ -207,6 +208,68 @@ async def test_a_voice_that_was_replaced_while_it_was_made_is_made_as_it_is() ->
         back.may_make.set()
         await until(lambda: back.info.voices == engine.info.voices)
         assert back.asked == ["guest", "guest"]
+
+
+async def test_one_that_takes_long_holds_up_nobody_but_its_own_name() -> None:
+    """On the only process, too."""
+    slow = asyncio.Event()
+
+    class Picky(Keeping):
+        async def add_voice(self, name: str, recording: bytes, **options: Any) -> VoiceInfo:
+            if name == "slow":
+                self.asked.append(name)
+                await slow.wait()
+            return await super().add_voice(name, recording, **options)
+
+    only = Picky()
+    async with running(in_turn(only)) as listener:
+        engine = routed(listener)
+        adding = asyncio.create_task(engine.add_voice("slow", RECORDING))
+        await until(lambda: only.asked == ["slow"])
+        again = asyncio.create_task(engine.add_voice("slow", RECORDING))
+        async with asyncio.timeout(PATIENCE_S):
+            await engine.add_voice("guest", RECORDING)
+            await spoken(listener, "u", "guest")
+            await engine.remove_voice("drone")
+        assert not again.done()
+        slow.set()
+        await adding
+        with pytest.raises(VoiceConflict, match="there is a voice 'slow' already"):
+            await again
+
+
+# --- clones -----------------------------------------------------------------------------------------------
+
+
+async def test_a_clone_is_with_every_process_and_in_no_list() -> None:
+    first, back, other = Keeping(), Keeping(), Keeping()
+    async with running(in_turn(first, back), in_turn(other)) as listener:
+        engine = routed(listener)
+        before = engine.info.voices
+        await engine.add_voice("clone-1", RECORDING, is_clone=True)
+        assert (engine.info.voices, engine.info.clones) == (before, ("clone-1",))
+        await until(lambda: able(engine, "clone-1") == 2)
+        await replaced(engine)
+        await until(lambda: back.info.clones == ("clone-1",))
+        await spoken(listener, "u", "clone-1")
+        await engine.remove_voice("clone-1")
+        await until(lambda: not back.info.clones and not other.info.clones)
+        assert (engine.info.voices, engine.info.clones) == (before, ())
+        assert not engine._voices._table.gone, "clones come and go by the thousand"
+
+
+async def test_a_clone_that_went_while_it_was_made_goes_again() -> None:
+    slow, other = Keeping(makes_at_once=False), Keeping()
+    async with running(in_turn(slow), in_turn(other)) as listener:
+        engine = routed(listener)
+        adding = asyncio.create_task(engine.add_voice("clone-1", RECORDING, is_clone=True))
+        await until(lambda: bool(slow.asked or other.asked))
+        if slow.asked:  # whichever was asked first answers
+            slow.may_make.set()
+        await adding
+        await engine.remove_voice("clone-1")
+        slow.may_make.set()
+        await until(lambda: not slow.info.clones and not other.info.clones)
 
 
 # --- room -------------------------------------------------------------------------------------------------

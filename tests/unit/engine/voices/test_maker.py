@@ -32,6 +32,34 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> ProcessMaker:
     return ProcessMaker(TINY_MODEL_DIR)
 
 
+async def test_what_is_no_sound_file_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maker, "start_module", lambda *_, **__: pytest.fail("a process was started"))
+    for recording in (b"", bytes(1_000_000), b"<html>"):
+        with pytest.raises(VoiceRefused, match="no sound file"):
+            await ProcessMaker(TINY_MODEL_DIR).make(VoiceOrder("guest", recording))
+
+
+async def test_one_that_hangs_holds_up_no_other(scripted: ProcessMaker) -> None:
+    hanging = asyncio.create_task(scripted.make(VoiceOrder("busy", RECORDING)))
+    await until(lambda: process_of(scripted) is not None)
+    with pytest.raises(VoiceRefused, match="too quiet"):
+        await scripted.make(VoiceOrder("refused", RECORDING))
+    assert not hanging.done()
+    hanging.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await hanging
+
+
+async def test_at_once_there_are_few_processes(scripted: ProcessMaker) -> None:
+    makings = [asyncio.create_task(scripted.make(VoiceOrder("busy", RECORDING))) for _ in range(3)]
+    await until(lambda: len(scripted._makings) == maker._MAX_PROCESSES == 2)
+    makings[0].cancel()
+    await until(lambda: makings[0].done() and len(scripted._makings) == 2)  # the third has its place
+    for making in makings:
+        making.cancel()
+    await asyncio.wait(makings)
+
+
 async def test_it_is_the_voice_that_this_process_would_make() -> None:
     made = await ProcessMaker(TINY_MODEL_DIR).make(ORDER)
     own = make_voice(TINY_MODEL_DIR, load_model_config(TINY_MODEL_DIR), ORDER)
@@ -79,7 +107,7 @@ async def test_one_that_dies_before_it_has_read_its_task(
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(maker, "MODULE", "dies")
     with structlog.testing.capture_logs() as lines, pytest.raises(EngineError, match="has ended; see the log"):
-        await ProcessMaker(TINY_MODEL_DIR).make(VoiceOrder("guest", bytes(num_bytes)))
+        await ProcessMaker(TINY_MODEL_DIR).make(VoiceOrder("guest", b"OggS" + bytes(num_bytes)))
     assert [(line["event"], line["status"]) for line in lines] == [("voice_maker_died", 1)]
 
 
@@ -110,8 +138,9 @@ async def test_one_that_is_given_up_leaves_no_process(scripted: ProcessMaker, en
 
 async def test_one_that_takes_too_long_is_given_up(scripted: ProcessMaker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maker, "_PATIENCE_S", 0.01)
-    with pytest.raises(EngineError, match=r"no voice was made within"):
+    with structlog.testing.capture_logs() as lines, pytest.raises(EngineError, match=r"no voice was made within"):
         await scripted.make(VoiceOrder("busy", RECORDING))
+    assert "voice_maker_hung" in [line["event"] for line in lines]
 
 
 def test_it_ends_with_who_asked() -> None:
