@@ -25,7 +25,8 @@ MODULE: Final = "voicegate.engine.voices.maker_process"
 # For the longest recording, 30 s: upstream's encoders take seconds, on a busy machine with a cold disk a minute or two.
 # Lower -> a slow machine makes no voices; higher -> one that hangs keeps its place for longer.
 _PATIENCE_S: Final = 150.0
-# Each has up to a gigabyte of encoders. Lower -> one that hangs holds up all others; higher -> they take more from speech.
+# Each has up to a gigabyte of encoders. Lower -> one that hangs holds up all others; higher -> they take more from
+# speech.
 _MAX_PROCESSES: Final = 2
 
 _ERRORS: Final = {error.__name__: error for error in (VoiceRefused, Unsupported)}
