@@ -32,7 +32,16 @@ from voicegate.engine.text.pronunciation import Pronunciation
 from voicegate.engine.text.punctuation import tidy
 from voicegate.engine.text.segmenter import TextSpan
 from voicegate.engine.text.spans_of_numbers import with_long_dashes_of_ranges, with_tight_ranges
-from voicegate.engine.text.tags import read_around_tags, split_tags, without_tags
+from voicegate.engine.text.spelling import spell
+from voicegate.engine.text.tags import (
+    is_spelling_behind,
+    read_around_tags,
+    spelling_of,
+    split_tags,
+    with_own_tags,
+    without_spelling,
+    without_tags,
+)
 from voicegate.engine.text.unsaid import without_unsaid
 from voicegate.engine.text.web import CHINESE, ENGLISH, read_addresses
 
@@ -53,10 +62,14 @@ def speakable(
     anything like <|...|>. `is_language_decided`: the script decides nothing.
     """
     cleaned = clean_characters(with_tight_ranges(without_breaks(unescape_entities(without_unsaid(text)))))
-    pieces = split_tags(without_tags(cleaned, tags))
+    pieces = split_tags(without_tags(with_own_tags(cleaned), tags))
     pieces[::2] = [read_latex(strip_tags_and_links(piece)) for piece in pieces[::2]]
     plain = without_emphasis(" ".join(pieces[::2]))
     spoken = language if is_language_decided else detect_language(plain, language)
+    spellings = map(spelling_of, pieces[1::2])
+    pieces[1::2] = [
+        tag if letters is None else spell(letters, spoken) for tag, letters in zip(pieces[1::2], spellings, strict=True)
+    ]
     return read_around_tags(
         pieces, lambda piece: _read(piece, spoken), has_blanks=base_language(spoken) not in _UNBLANKED
     )
@@ -67,7 +80,7 @@ def as_written(text: str, *, tags: Set[str] = frozenset()) -> str:
 
     Without what nobody can say (control characters, pictures) and the tags that the model does not have.
     """
-    cleaned = strip_model_tags(without_tags(clean_characters(text), tags)).replace(PAUSE, " - ")
+    cleaned = without_spelling(strip_model_tags(without_tags(clean_characters(text), tags))).replace(PAUSE, " - ")
     return " ".join(cleaned.split()) if any(map(str.isalnum, cleaned)) else ""
 
 
@@ -89,10 +102,12 @@ class SpanReader:
         self._is_english = base_language(language) == "en"
         self._latest = language
         self._said = ""  # the end of what was, as written
+        self._is_spelling = False  # in a tag that was opened before
 
     def note_said(self, span: TextSpan) -> None:
         """What is read from here on stands behind it."""
         self._said = (self._said + span.text)[-MAX_BEFORE_CHARS:]
+        self._is_spelling = is_spelling_behind(span.text, was_spelling=self._is_spelling)
 
     def read(self, span: TextSpan, *, is_growing: bool = False) -> str:
         """What is to be said of a span of the segmenter; "" for fenced code and thoughts.
@@ -105,6 +120,8 @@ class SpanReader:
         text = self._pronunciation.said(span.text)
         if not self._is_normalized:
             return as_written(text, tags=self._tags)
+        if self._is_spelling:
+            text = "<spell>" + text
         if self._is_english and DECIDING_WORD.search(text) and is_read_as_written(words := text.strip(" ")):
             self._latest = self._language
             return words  # a sentence that is being written is read over and over

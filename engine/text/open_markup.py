@@ -16,6 +16,8 @@ _TAG_START: Final = re.compile(
     rf"[ \t][^<>\n]{{0,{MAX_OPEN_CHARS}}}\Z",
     re.IGNORECASE,
 )
+# A tag of several words may begin like this: [laughs softly].
+_WORDS_IN_BRACKETS: Final = re.compile(r"(?<!\S)\[[A-Za-z]{2,16}(?:[ ][a-z]{2,12})?\s\Z")
 
 
 def open_markup_start(text: str) -> int:
@@ -44,5 +46,7 @@ def markup_ranges(text: str) -> list[tuple[int, int]]:
 
 
 def is_in_tag(text: str) -> bool:
-    """Whether `text` ends between the attributes of an HTML or SSML tag."""
+    """Whether `text` ends between the attributes of an HTML or SSML tag, or between words in brackets."""
+    if "[" in text and _WORDS_IN_BRACKETS.search(text) is not None:
+        return True
     return "<" in text and _TAG_START.search(text) is not None

@@ -2,7 +2,7 @@
 
 Special tokens are words of the model's format (<|endofprompt|>, [laughter], ...). In a prompt that this server wrote
 they are what they look like. In a client's text they are letters, or a client could end the prompt itself; but what is
-to be said may hold the expressive ones (`tags.EXPRESSIVE_TAGS`).
+to be said may hold the expressive ones and phonemes (`tags`).
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tokenizers import Tokenizer
 
-from voicegate.engine.text.tags import EXPRESSIVE_TAGS, split_tags
+from voicegate.engine.text.tags import EXPRESSIVE_TAGS, NOTATION_TOKENS, split_tags, tokens_of
 
 END_OF_PROMPT = "<|endofprompt|>"
 
@@ -47,9 +47,11 @@ class TextTokenizer:
         self._encode_word = lru_cache(_NUM_KEPT_WORDS)(lambda word: _encode(plain, word))
         self._prompt = prompt
         # An added token of the file; a vocabulary word that looks like one is text.
-        tag_ids = {tag: prompt.token_to_id(tag) for tag in EXPRESSIVE_TAGS if plain.token_to_id(tag) is None}
+        tag_ids = {
+            tag: prompt.token_to_id(tag) for tag in EXPRESSIVE_TAGS | NOTATION_TOKENS if plain.token_to_id(tag) is None
+        }
         self._tag_ids = {tag: tag_id for tag, tag_id in tag_ids.items() if tag_id is not None}
-        self.tags = frozenset(self._tag_ids)  # the expressive tags that this model has
+        self.tags = frozenset(self._tag_ids)  # of these, those that this model has
 
     @classmethod
     def from_file(cls, path: Path, *, end_of_prompt_id: int | None) -> "TextTokenizer":
@@ -90,7 +92,9 @@ class TextTokenizer:
         """What `normalize.speakable` returned for `tags`: a client's text in which expressive tags are meant."""
         ids: list[int] = []
         for index, piece in enumerate(split_tags(text)):
-            ids += (self._tag_ids[piece],) if index % 2 and piece in self._tag_ids else self.encode(piece)
+            tokens = tokens_of(piece) if index % 2 else []
+            is_tag = bool(tokens) and self.tags.issuperset(tokens)
+            ids += (self._tag_ids[token] for token in tokens) if is_tag else self.encode(piece)
         return tuple(ids)
 
     def encode_prompt(self, text: str) -> tuple[int, ...]:

@@ -1,0 +1,34 @@
+"""What is spelled, `<spell>AB-12</spell>` -> its letters, digits and signs by their names, one by one. Pure."""
+
+from typing import Final
+
+from voicegate.engine.interface import base_language
+from voicegate.engine.text.chinese.digits import say_digits as say_chinese_digits
+from voicegate.engine.text.english.numbers import say_digits as say_english_digits
+
+_SIGNS: Final = {
+    "en": {
+        ".": "dot", "-": "dash", "_": "underscore", "@": "at", "/": "slash", "\\": "backslash", "+": "plus",
+        "#": "hash", "*": "star", "&": "and", "=": "equals", ":": "colon", "$": "dollar sign", "%": "percent",
+    },
+    "zh": {
+        ".": "点", "-": "杠", "_": "下划线", "@": "艾特", "/": "斜杠", "\\": "反斜杠", "+": "加", "#": "井号",
+        "*": "星号", "&": "和", "=": "等于", ":": "冒号", "$": "美元符", "%": "百分号",
+    },
+}  # fmt: skip
+_CHINESE: Final = frozenset({"zh", "yue"})
+
+
+def spell(text: str, language: str) -> str:
+    """Digits stay digits, and signs are left out, in a language whose names for them are not known."""
+    base = "zh" if base_language(language) in _CHINESE else base_language(language)
+    names = (_name(char, base) for char in text)
+    return " ".join(filter(None, names))
+
+
+def _name(char: str, base: str) -> str:
+    if char.isspace():
+        return ""
+    if char.isdecimal() and char.isascii():
+        return {"en": say_english_digits, "zh": say_chinese_digits}.get(base, str)(char)
+    return char.upper() if char.isalnum() else _SIGNS.get(base, {}).get(char, "")
