@@ -10,6 +10,7 @@ READY := $(VENV)/.ready
 CHROMIUM := $(VENV)/.chromium
 PROGRAMS := $(VENV)/.programs
 TYPESCRIPT := $(VENV)/.typescript
+SDKS := $(VENV)/.sdks
 RAY := $(VENV)/ray
 FRAMEWORKS := $(VENV)/pipecat $(VENV)/livekit
 
@@ -40,7 +41,7 @@ test:  ## everything that needs no GPU
 	@$(MAKE) --no-print-directory --jobs=3 setup # downloads wait for different things
 	@$(MAKE) --no-print-directory lint types imports unit
 
-setup: $(READY) $(CHROMIUM) $(PROGRAMS) $(TYPESCRIPT) $(FRAMEWORKS)
+setup: $(READY) $(CHROMIUM) $(PROGRAMS) $(TYPESCRIPT) $(SDKS) $(FRAMEWORKS)
 
 lint: $(READY)
 	$(BIN)/ruff check
@@ -68,6 +69,10 @@ $(PROGRAMS): deploy/setup_programs.sh | $(CHROMIUM)
 # Behind that, which brings npm.
 $(TYPESCRIPT): deploy/setup_typescript.sh | $(PROGRAMS)
 	@deploy/setup_typescript.sh $(VENV)
+	@touch $@
+
+$(SDKS): deploy/setup_sdks.sh tests/integration/javascript/package-lock.json | $(PROGRAMS)
+	@deploy/setup_sdks.sh $(VENV)
 	@touch $@
 
 $(FRAMEWORKS): $(VENV)/%: tests/integration/%.txt $(READY)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Programs that some tests run: HAProxy and nginx those of deploy/'s configurations, g++ that of a CUDA kernel on a CPU,
-# npm what setup_typescript.sh installs. The first two start services, so all are installed where CI runs alone;
+# npm what setup_typescript.sh and setup_sdks.sh install. The first two start services, so all are installed where CI runs alone;
 # elsewhere those tests are skipped, and say so. Never fails: in CI the tests do.
 set -eu
 

@@ -32,6 +32,8 @@ from voicegate.protocol.messages import ServerMessage
 
 _PARTIAL: Final = 206
 _OK: Final = 200
+_SERVER_ERROR: Final = 500
+_UNAVAILABLE: Final = 503
 # Of the old API, which had words for them.
 _SPEED_WORDS: Final = {"slowest": 0.6, "slow": 0.8, "normal": 1.0, "fast": 1.25, "fastest": 1.5}
 _BUSY: Final = (ErrorCode.OVERLOADED.value, ErrorCode.TOO_MANY_CONTEXTS.value)
@@ -114,7 +116,7 @@ class Cartesia:
             name = value["context_id"] if isinstance(value.get("context_id"), str) else None
             return self._take(convert(value, _Request))
         except ProtocolViolation as violation:
-            return [_violation(violation, name)]
+            return [self._violation(violation, name)]
 
     def _take(self, request: _Request) -> list[Effect]:
         """Raises ProtocolViolation."""
@@ -202,7 +204,7 @@ class Cartesia:
                 done = reply({"type": "done", "context_id": context.name, "done": True, "status_code": _OK})
                 return [done, *self._forget(context)]
             case wire.Error():
-                told = _error(message.code, message.message, context.name, context.native)
+                told = _error(message.code, message.message, context.name, context.native, is_over=message.fatal)
                 if not message.fatal:
                     return [told]
                 if not context.has_ended and message.code != ErrorCode.EXPIRED.value:
@@ -236,7 +238,13 @@ class Cartesia:
         try:
             return self._take(request)
         except ProtocolViolation as violation:
-            return [_violation(violation, request.context_id)]
+            return [self._violation(violation, request.context_id)]
+
+    def _violation(self, violation: ProtocolViolation, name: str | None) -> Reply:
+        """One that opens nothing has nothing behind it; one amid a context leaves that as it is."""
+        shown = shown_name(name)
+        is_over = name is not None and name not in self._by_name
+        return _error(violation.code.value, violation.message, shown, shown, is_over=is_over)
 
 
 def _is_whole(request: _Request) -> bool:
@@ -297,23 +305,26 @@ def _partial(kind: str, context: _Context, fields: dict[str, Any]) -> Reply:
     return reply({**_head(kind, context), **fields, **flush})
 
 
-def _violation(violation: ProtocolViolation, name: str | None) -> Reply:
-    shown = shown_name(name)
-    return _error(violation.code.value, violation.message, shown, shown)
+def _error(code: str, text: str, name: str | None, request_id: str | None, *, is_over: bool = False) -> Reply:
+    """In the shapes of all versions: up to 2025-04-16 it is told in a string `error`, and since then in four fields.
 
-
-def _error(code: str, text: str, name: str | None, request_id: str | None) -> Reply:
-    """`done` is false, though nothing of the context follows: clients exist that take true for an end in peace."""
+    `is_over`: nothing of the context follows. Only a fault of the client's own says so in `done`, because another try
+    meets it again. LiveKit's packages take true for an end in peace; of false, the one in JavaScript waits for more up
+    to status 499, and tries again from 500 on. So a server without room says 503.
+    """
     is_busy = code in _BUSY
+    status = _UNAVAILABLE if is_busy else status_of(code)
+    title = code.replace("_", " ").capitalize()
     return reply(
         {
             "type": "error",
             "context_id": name,
-            "done": False,
-            "status_code": 429 if is_busy else status_of(code),
+            "done": is_over and status < _SERVER_ERROR,
+            "status_code": status,
             "error_code": "concurrency_limited" if is_busy else code,
-            "title": code.replace("_", " ").capitalize(),
+            "title": title,
             "message": text,
+            "error": f"{title}: {text}",
             "request_id": request_id or "",
         }
     )

@@ -105,6 +105,7 @@ def error_body(problem: Problem, status: HTTPStatus, request_id: str) -> dict[st
         "error_code": problem.code.value,
         "title": status.phrase,
         "message": problem.message,
+        "error": f"{status.phrase}: {problem.message}",  # where versions up to 2025-04-16 have it
         "request_id": request_id,
     }
 

@@ -151,3 +151,26 @@ def test_a_second_make_waits_for_what_the_first_has_half_made(tmp_path: Path) ->
             time.sleep(0.01)
         second = told([*command], PYTHON=str(tmp_path / "python"))
     assert (first.returncode, second.returncode) == (0, 0), second.stderr
+
+
+# As PIP, in place of npm: what it is told to leave behind stands in the folder that it is given.
+NPM = """#!/bin/sh
+IFS= read -r now < "$KEPT/turns"
+sed -i 1d "$KEPT/turns"
+while [ "$1" != --prefix ]; do shift; done
+mkdir "$2/node_modules" "$2/node_modules/$now"
+[ "$now" = work ]
+"""
+
+
+def test_packages_for_node_are_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    program(tmp_path / "bin/npm", NPM)
+    variables = {"KEPT": str(tmp_path), "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    command: list[str | Path] = ["sh", "deploy/setup_sdks.sh", tmp_path / "venv"]
+    (tmp_path / "turns").write_text("fail\nfail\nfail\nwork\n")
+    first = told(command, **variables)
+    assert (first.returncode, "could not install" in first.stdout) == (0, True), "tests say so, where they are skipped"
+    assert not (tmp_path / "venv/javascript").exists()
+    assert told(command, **variables).stdout == "", "one download that breaks off is not the end"
+    assert [path.name for path in (tmp_path / "venv/javascript/node_modules").iterdir()] == ["work"]
+    assert told(command, **variables).returncode == 0, "nothing is left to do"

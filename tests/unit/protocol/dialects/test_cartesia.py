@@ -201,7 +201,7 @@ def test_all_others_are_the_default(voice: object) -> None:
     assert said(cartesia(), {**request("Hi"), "voice": voice})[0].voice is None
 
 
-def test_refusals_are_errors_that_are_no_end_in_peace() -> None:
+def test_refusals_are_errors_in_the_shapes_of_all_versions() -> None:
     dialect = cartesia()
     said(dialect, request("Hi "))
     (refusal,) = told(dialect, error("overloaded", "full", "a#0"))
@@ -209,14 +209,36 @@ def test_refusals_are_errors_that_are_no_end_in_peace() -> None:
         "type": "error",
         "context_id": "a",
         "done": False,
-        "status_code": 429,
+        "status_code": 503,
         "error_code": "concurrency_limited",
         "title": "Overloaded",
         "message": "full",
+        "error": "Overloaded: full",
         "request_id": "a#0",
     }
     assert said(dialect, request("there "), request("", is_continued=False)) == [], "half a sentence is not spoken"
     assert said(dialect, request("Again "))[0] == opened("a#1")
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "is_end"),
+    [
+        ("overloaded", 503, False),
+        ("too_many_contexts", 503, False),
+        ("engine_failed", 500, False),
+        ("bad_message", 400, True),
+        ("expired", 408, True),
+    ],
+)
+def test_only_what_another_try_meets_again_ends_in_peace(code: str, status: int, is_end: bool) -> None:
+    """LiveKit's plugins try again what has status 500 and more, or no `done`; others would be waited for forever."""
+    dialect = cartesia()
+    said(dialect, request("Hi "))
+    (slow,) = told(dialect, error("rate_limited", "slower", "a#0", fatal=False))
+    assert (slow["status_code"], slow["done"]) == (429, False), "the context goes on"
+    (refusal,) = told(dialect, error(code, "why", "a#0"))
+    assert (refusal["status_code"], refusal["done"]) == (status, is_end)
+    assert refusal["error"] == f"{refusal['title']}: why"
 
 
 def test_what_comes_behind_the_end_is_a_context_of_its_own() -> None:
@@ -238,7 +260,7 @@ def test_what_waits_for_a_context_is_bounded() -> None:
     said(dialect, request("One.", is_continued=False), request("x" * 200_000, is_continued=False))
     for more in (request("x" * 100_000), request("x", language="x" * 100_000)):
         (answer,) = said(dialect, more)
-        assert (answer["error_code"], answer["context_id"]) == ("rate_limited", "a")
+        assert (answer["error_code"], answer["context_id"], answer["done"]) == ("rate_limited", "a", False)
     assert said(dialect, request("x")) == [], "there is room for this one"
 
 
@@ -264,7 +286,7 @@ def test_the_rest_of_what_failed_is_dropped_with_what_waited() -> None:
 )
 def test_what_is_no_request_is_answered_with_a_context_id(frame: str | bytes, name: str | None, text: str) -> None:
     (answer,) = shown(cartesia().receive(frame))
-    assert (answer["type"], answer["context_id"], answer["done"]) == ("error", name, False)
+    assert (answer["type"], answer["context_id"], answer["done"]) == ("error", name, name is not None)
     assert answer["message"].startswith(text)
 
 

@@ -1,5 +1,6 @@
 """docs/compatibility.md against the code: its numbers, and the names of formats that it lists."""
 
+import json
 import re
 from pathlib import Path
 
@@ -39,6 +40,21 @@ def test_formats() -> None:
     assert set(omni.split(", ")) == set(format_names._OPENAI)
     (openai,) = re.findall(r"for OpenAI (.*?), whole or streamed", TEXT)
     assert set(re.findall(r"[a-z]\w+", re.sub(r"\([^)]*\)", "", openai))) - {"and"} == set(format_names._OPENAI)
+
+
+def test_the_versions_are_those_that_tests_install() -> None:
+    root = Path(__file__).parents[4]
+    installed = root / "tests/integration"
+    lists = [root / "constraints.txt", installed / "pipecat.txt", installed / "livekit.txt"]
+    python = dict(re.findall(r"^([\w.-]+)==(\S+)", "\n".join(each.read_text() for each in lists), re.MULTILINE))
+    javascript = json.loads((installed / "javascript/package.json").read_text())["dependencies"]
+    rows = re.findall(r"^\| `([^`]+)`([^|]*) \| ([^|]+) \| by tests", PAGE, re.MULTILINE)
+    assert len(rows) > 10
+    for name, more, version in rows:
+        pins = javascript if name.startswith("@") or "JavaScript" in more else python
+        assert pins[name] == version, name
+    plugins = {version for name, version in javascript.items() if name.startswith("@livekit/")}
+    assert plugins == {javascript["@livekit/agents"]}
 
 
 def test_the_protocol_lists_the_same_paths() -> None:
