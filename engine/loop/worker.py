@@ -45,7 +45,7 @@ from voicegate.engine.loop.inbox import Command, Inbox
 from voicegate.engine.loop.outbox import Outbox
 from voicegate.engine.loop.requests import check_request
 from voicegate.engine.loop.stages import ReadyVoice
-from voicegate.engine.named_locks import NamedLocks
+from voicegate.engine.named_places import NamedPlaces
 from voicegate.engine.voices.keeper import VoiceKeeper
 from voicegate.engine.voices.maker_wire import VoiceOrder
 from voicegate.engine.voices.voice import Voice
@@ -94,7 +94,7 @@ class ThreadedEngine:
         self._keeper: VoiceKeeper | None = None
         self._encoders: Encoders | None = None
         self._core: DrivenCore | None = None  # to look at from outside its thread
-        self._voice_changes = NamedLocks()
+        self._voice_changes = NamedPlaces()
         self._arrival = asyncio.Lock()  # the engine's thread is given one voice at a time
         self._arriving: asyncio.Future[ReadyVoice] | None = None
 

@@ -32,7 +32,7 @@ from voicegate.engine.interface import (
 )
 from voicegate.engine.loading.progress import SILENT, Progress
 from voicegate.engine.loop.requests import check_request
-from voicegate.engine.named_locks import NamedLocks
+from voicegate.engine.named_places import NamedPlaces
 from voicegate.engine.policy.placement import choose
 from voicegate.engine.replicas.crew import Crew
 from voicegate.engine.replicas.replica import Replica, settle
@@ -56,7 +56,7 @@ class RoutingEngine:
         self._patience_s = patience_s
         self._on_progress = on_progress
         self._voices = SharedVoices()
-        self._voice_changes = NamedLocks()
+        self._voice_changes = NamedPlaces()
         self._crew: Crew | None = None
         self._live: dict[UtteranceId, tuple[Replica, int]] = {}  # and how much text each was given
         self._info: EngineInfo | None = None  # as it was told last

@@ -25,6 +25,8 @@ from voicegate.gateway.server.conversations.services import Services, Trace
 from voicegate.gateway.server.entrance.exposure import exposures_of
 from voicegate.gateway.server.entrance.sites import sites_of
 from voicegate.gateway.server.errors import GatewayError
+from voicegate.gateway.server.http.clones import Clones
+from voicegate.gateway.server.http.enrolment import Enrolment
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.listener import Listener
 from voicegate.gateway.server.metrics.exporter import Exporter
@@ -97,6 +99,7 @@ class Gateway:
         meters.show_kept_bytes(lambda: self._resumption.num_kept_bytes)
         self._access = Access(keyring_of(config), token_secret_of(config))
         self._voice_names = VoiceNames(config.named_voices)
+        enrolment = Enrolment(self._access, is_allowed=config.enrolment, max_voices=config.max_voices)
         stage = Stage(
             status=self._status,
             sites=sites_of(config),
@@ -105,8 +108,8 @@ class Gateway:
             guests=self.guests,
             voice_names=self._voice_names,
             max_body_bytes=config.max_message_bytes,
-            takes_voices=config.enrolment,
-            max_voices=config.max_voices,
+            enrolment=enrolment,
+            clones=Clones(engine, enrolment),
         )
         seating = Seating(stage, self._resumption, lambda: self._info_now, on_seated=self._catch_up)
         self._listener = Listener(

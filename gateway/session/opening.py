@@ -21,7 +21,9 @@ from voicegate.engine.interface import (
     UtteranceRequest,
     check_instruct,
     check_language,
+    speaks_with,
 )
+from voicegate.gateway.session.voice_names import is_mix
 from voicegate.protocol.errors import ErrorCode
 from voicegate.protocol.messages import MAX_PRONUNCIATION_CHARS, Format, Open
 
@@ -118,11 +120,11 @@ def effective_format(requested: Format) -> Format:
 
 
 def _check_voice(message: Open, info: EngineInfo) -> Refusal | None:
-    names = [voice.name for voice in info.voices]
-    if message.voice is None or message.voice in names:
+    if message.voice is None or speaks_with(message.voice, info):
         return None
-    shown = message.voice[:_ECHO_CHARS]
-    return Refusal(ErrorCode.UNKNOWN_VOICE, f"no voice {shown!r}; there are {', '.join(names)}")
+    shown, names = message.voice[:_ECHO_CHARS], ", ".join(voice.name for voice in info.voices)
+    reason = "voices are not mixed, name one of" if is_mix(message.voice, info) else "there are"
+    return Refusal(ErrorCode.UNKNOWN_VOICE, f"no voice {shown!r}; {reason} {names}")
 
 
 def _check_format(requested: Format) -> Refusal | None:

@@ -3,16 +3,24 @@
 Their names are of another vendor's voices ("alloy", "21m00Tcm4TlvDq8ikWAM"), and often nobody can change them.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Final
 
 from voicegate.engine.interface import EngineInfo
+
+_NO_ALIASES: Final[Mapping[str, str]] = MappingProxyType({})
+# As servers that mix voices have it, Kokoro's for one.
+_MAX_MIX_CHARS: Final = 512  # what is longer would take long to look at
+_BETWEEN: Final = re.compile(r"[+,;|&]")
+_WEIGHT: Final = re.compile(r"\s*(\([^()]*\)|[:*=@][\s\d.%]*)\s*$|^\s*[\d.]+\s*\*")
 
 
 @dataclass(frozen=True, slots=True)
 class VoiceNames:
-    aliases: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))  # theirs -> ours
+    aliases: Mapping[str, str] = field(default_factory=lambda: _NO_ALIASES)  # theirs -> ours
 
     def astray(self, info: EngineInfo) -> dict[str, str]:
         """The aliases that stand for none of ours, so that the default voice answers to them."""
@@ -20,9 +28,23 @@ class VoiceNames:
         return {theirs: name for theirs, name in self.aliases.items() if name not in ours}
 
     def resolve(self, name: str | None, info: EngineInfo) -> str:
-        """Ours of that name; else what the alias stands for; else the default voice."""
+        """Ours of that name; else what the alias stands for; else the default voice.
+
+        A mix of voices as it is, to be refused: one of them alone would be heard for the mix.
+        """
         ours = {voice.name for voice in info.voices}
         if name is None or name in ours:
             return name or info.default_voice
         alias = self.aliases.get(name)
+        if alias not in ours and is_mix(name, info, self.aliases):
+            return name
         return alias if alias in ours else info.default_voice
+
+
+def is_mix(name: str, info: EngineInfo, aliases: Mapping[str, str] = _NO_ALIASES) -> bool:
+    """Of several voices, of which one at least is known here: "rms+slt", "rms(2)+slt(1)" or "rms:0.3,slt:0.7"."""
+    if len(name) > _MAX_MIX_CHARS:
+        return False
+    known = {voice.name for voice in info.voices}.union(aliases)
+    parts = [_WEIGHT.sub("", part).strip() for part in _BETWEEN.split(name)]
+    return len(parts) > 1 and not known.isdisjoint(parts)

@@ -92,6 +92,14 @@ class PlainAudio:
 
 
 @dataclass(frozen=True, slots=True)
+class Reference:
+    """A recording that a request brings, to be spoken with its voice."""
+
+    recording: str  # a sound file in base64
+    transcript: str  # what it says; empty: it is not known
+
+
+@dataclass(frozen=True, slots=True)
 class OneShot:
     text: str
     output: OutputFormat
@@ -103,6 +111,7 @@ class OneShot:
     language: str | None = None  # as `dialect.Effect` has it: of two, the first that is spoken
     is_normalized: bool = True
     pronunciations: Mapping[str, str] | None = None
+    reference: Reference | None = None  # in place of `voice`
 
     def messages(self, voice: str | None, max_text_bytes: int) -> Iterator[SessionMessage]:
         """What a native client would send; `voice`: as the engine calls it."""

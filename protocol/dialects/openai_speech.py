@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import orjson
 from msgspec import Meta, Struct
@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 from voicegate.protocol.dialects.format_names import openai_format
 from voicegate.protocol.dialects.one_shot import Framing, OneShot, PlainAudio, Problem, decode
 from voicegate.protocol.dialects.reading import language_code
+from voicegate.protocol.dialects.reference import check_no_other_reference, reference_of
 from voicegate.protocol.messages import AlignmentItem, Done, Pronunciations
 
 # Of the names that its clients know: whatever they ask for, the model that is loaded speaks.
@@ -36,6 +37,18 @@ class _Body(Struct, frozen=True):
     language: str | None = None
     normalize: bool | None = None
     pronunciations: Pronunciations | None = None
+    # vLLM-Omni's:
+    speaker: str | None = None
+    ref_audio: str | list[str] | None = None
+    ref_text: str | None = None
+    x_vector_only_mode: bool | None = None
+    # Refused by name, see OTHER_REFERENCES:
+    speaker_embedding: Any = None
+    ref_audio_2: Any = None
+    references: Any = None
+    reference_audio: Any = None
+    speaker_audio: Any = None
+    voice_prompt: Any = None
 
 
 class SpeechEvents:
@@ -69,6 +82,7 @@ class OpenAiSpeech:
     def read(self, body: bytes, _path: Mapping[str, str], _query: Mapping[str, str]) -> OneShot:
         """Raises ProtocolViolation."""
         asked = decode(body, _Body)
+        check_no_other_reference(asked)
         output = openai_format(asked.response_format or "mp3")
         is_sse = asked.stream_format == "sse"
         framing: Framing = SpeechEvents(len(asked.input)) if is_sse else PlainAudio(output)
@@ -76,13 +90,14 @@ class OpenAiSpeech:
             text=asked.input,
             output=output,
             framing=framing,
-            voice=asked.voice.id if isinstance(asked.voice, _VoiceId) else asked.voice,
+            voice=asked.voice.id if isinstance(asked.voice, _VoiceId) else asked.voice or asked.speaker,
             speed=asked.speed,
             instruct=asked.instructions,
             seed=asked.seed,
             language=language_code(asked.language),
             is_normalized=asked.normalize is not False,
             pronunciations=asked.pronunciations,
+            reference=reference_of(asked.ref_audio, asked.ref_text, is_sound_alone=asked.x_vector_only_mode),
         )
 
     def error_body(self, problem: Problem, status: HTTPStatus, _request_id: str) -> object:

@@ -25,6 +25,7 @@ from voicegate.protocol.dialects.openai_speech import MODEL_NAMES
 pytestmark = pytest.mark.integration
 
 WAV = b"RIFF and so on"
+OF_ONE, OF_ANOTHER = {"X-Forwarded-For": "10.0.0.1"}, {"X-Forwarded-For": "10.0.0.2"}
 PART = b'--b\r\nContent-Disposition: form-data; name="name"\r\n\r\nguest\r\n--b--\r\n'
 
 
@@ -148,32 +149,41 @@ async def test_there_are_so_many() -> None:
         assert (await http.delete("/v1/voices/hum")).status_code == 422, "the default voice"
 
 
-async def test_uploads_at_once_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    may_end = asyncio.Event()
+async def test_of_one_client_one_is_made_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that hangs does not hold up others' voices, and its own client is told before long."""
+    may_end, has_begun = asyncio.Event(), asyncio.Event()
 
     async def slow(name: str, *_: object, **__: object) -> VoiceInfo:
-        await may_end.wait()
+        has_begun.set()
+        if name == "slow":
+            await may_end.wait()
         raise Unsupported("model 'fake' has fixed voices")
 
-    async with serving(enrolment=True) as served, client_of(served) as http:
+    async with serving(enrolment=True, trusted_proxies="127.0.0.1") as served, client_of(served) as http:
         monkeypatch.setattr(served.engine, "add_voice", slow)
-        monkeypatch.setattr("voicegate.gateway.server.http.voices._MAX_MAKING", 2)
-        adding = [asyncio.create_task(http.post("/v1/voices", **form())) for _ in range(3)]
-        done, waiting = await asyncio.wait(adding, return_when=asyncio.FIRST_COMPLETED)
-        assert [task.result().status_code for task in done] == [503]
+        adding = asyncio.create_task(http.post("/v1/voices", **form(name="slow"), headers=OF_ONE))
+        await has_begun.wait()
+        assert (await http.post("/v1/voices", **form(), headers=OF_ANOTHER)).status_code == 501
+        monkeypatch.setattr("voicegate.gateway.server.http.enrolment._WAIT_S", 0.05)
+        response = await http.post("/v1/voices", **form(), headers=OF_ONE)
+        assert (response.status_code, response.headers["Retry-After"]) == (503, "1")
+        assert "voices are being made of yours" in response.json()["error"]["message"]
+        monkeypatch.setattr("voicegate.gateway.server.http.enrolment._WAIT_S", TIMEOUT_S)
+        waiting = asyncio.create_task(http.post("/v1/voices", **form(), headers=OF_ONE))
         may_end.set()
-        assert [(await task).status_code for task in waiting] == [501, 501]
+        assert (await adding).status_code == (await waiting).status_code == 501
 
 
 async def test_slow_uploads_of_one_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voicegate.gateway.server.http.voices._MAX_UPLOADS_OF_ONE", 2)
-    monkeypatch.setattr("voicegate.gateway.server.http.voices._MAX_UPLOADS", 3)
+    monkeypatch.setattr("voicegate.gateway.server.http.enrolment._MAX_UPLOADS_OF_ONE", 2)
+    monkeypatch.setattr("voicegate.gateway.server.http.enrolment._MAX_UPLOADS", 3)
+    monkeypatch.setattr("voicegate.gateway.server.http.enrolment._WAIT_S", 0.05)
     async with serving(enrolment=True, trusted_proxies="127.0.0.1") as served, client_of(served) as http:
         slow = [await begun_upload(served.url, address) for address in ("10.0.0.1", "10.0.0.1")]
         while '"sockets":2' not in (await get(served.url, "/v1/capacity"))[2]:
             pass
-        for address, name, status in (("10.0.0.1", "one", 503), ("10.0.0.2", "two", 201)):
-            response = await http.post("/v1/voices", **form(name=name), headers={"X-Forwarded-For": address})
+        for headers, name, status in ((OF_ONE, "one", 503), (OF_ANOTHER, "two", 201)):
+            response = await http.post("/v1/voices", **form(name=name), headers=headers)
             assert (response.status_code, response.headers.get("Retry-After")) == (
                 status,
                 "1" if status == 503 else None,
@@ -182,7 +192,7 @@ async def test_slow_uploads_of_one_leave_room_for_others(monkeypatch: pytest.Mon
         while '"sockets":3' not in (await get(served.url, "/v1/capacity"))[2]:
             pass
         response = await http.post("/v1/voices", **form(), headers={"X-Forwarded-For": "10.0.0.3"})
-        assert (response.status_code, "on their way" in response.text) == (503, True)
+        assert (response.status_code, "on their way of others" in response.text) == (503, True)
         for request in slow:
             await request.close()
         while '"sockets":0' not in (await get(served.url, "/v1/capacity"))[2]:
@@ -198,7 +208,7 @@ async def begun_upload(url: str, address: str) -> RawRequest:
 async def added_together(
     served: Served, monkeypatch: pytest.MonkeyPatch, *forms: dict[str, Any]
 ) -> list[tuple[int, dict[str, str]]]:
-    """Status and error of each: none is made before the engine, or a refusal, has had to do with all of them."""
+    """Status and error of each, from clients of their own: none is made before the engine, or a refusal, had all."""
     make, num_asked, may_end = served.engine.add_voice, 0, asyncio.Event()
 
     async def make_later(*args: Any, **options: Any) -> VoiceInfo:
@@ -214,7 +224,10 @@ async def added_together(
 
     monkeypatch.setattr(served.engine, "add_voice", make_later)
     async with client_of(served) as http:
-        adding = [asyncio.create_task(http.post("/v1/voices", **each)) for each in forms]
+        adding = [
+            asyncio.create_task(http.post("/v1/voices", **each, headers={"X-Forwarded-For": f"10.0.0.{number}"}))
+            for number, each in enumerate(forms)
+        ]
         for task in adding:
             task.add_done_callback(note_progress)
         answers = await asyncio.gather(*adding)
@@ -222,7 +235,7 @@ async def added_together(
 
 
 async def test_those_on_their_way_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with serving(enrolment=True, max_voices=3) as served, client_of(served) as http:
+    async with serving(enrolment=True, max_voices=3, trusted_proxies="127.0.0.1") as served, client_of(served) as http:
         new = [form(name=name) for name in ("one", "two", "three")]
         statuses = [status for status, _ in await added_together(served, monkeypatch, *new)]
         assert sorted(statuses) == [201, 409, 409]
@@ -238,7 +251,7 @@ async def test_what_came_to_nothing_leaves_its_place_to_the_next() -> None:
 
 
 async def test_of_one_name_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with serving(enrolment=True, max_voices=3) as served, client_of(served) as http:
+    async with serving(enrolment=True, max_voices=3, trusted_proxies="127.0.0.1") as served, client_of(served) as http:
         answers = await added_together(served, monkeypatch, form(), form())
         assert sorted(status for status, _ in answers) == [201, 409]
         (error,) = [error for status, error in answers if status == 409]

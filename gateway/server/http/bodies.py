@@ -22,8 +22,7 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     if (coding := request.headers.get("Content-Encoding", "identity").lower()) not in ("identity", ""):
         text = f"the body is in Content-Encoding {coding[:_SHOWN_CHARS]}; send it as it is"
         raise BodyRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
-    declared = request.headers.get("Content-Length", "0")
-    if declared.isdecimal() and int(declared) > max_bytes:
+    if declared_bytes(request) > max_bytes:
         raise _too_large(max_bytes)
     body = bytearray()
     try:
@@ -35,6 +34,12 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     except TimeoutError:
         raise BodyRefused(HTTPStatus.REQUEST_TIMEOUT, f"the body did not come within {_TIMEOUT_S:g} s") from None
     return bytes(body)
+
+
+def declared_bytes(request: Request) -> int:
+    """0: it does not say."""
+    declared = request.headers.get("Content-Length", "0")
+    return int(declared) if declared.isdecimal() else 0
 
 
 def _too_large(max_bytes: int) -> BodyRefused:

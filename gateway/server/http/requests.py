@@ -1,29 +1,40 @@
 """A request for speech, of any vendor: who may ask, and what is wrong with it."""
 
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from math import ceil
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from voicegate.engine.interface import EngineInfo
+from voicegate.engine.interface import EngineError, EngineInfo
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.conversations.conversation import Conversation
 from voicegate.gateway.server.entrance.callers import caller_of
 from voicegate.gateway.server.http.answer import Answer
-from voicegate.gateway.server.http.bodies import BodyRefused, read_body
+from voicegate.gateway.server.http.bodies import BodyRefused, declared_bytes, read_body
+from voicegate.gateway.server.http.clones import problem_of
+from voicegate.gateway.server.http.enrolment import MAX_RECORDING_CHARS
 from voicegate.gateway.server.http.pages import json
+from voicegate.gateway.server.http.refused import Refused
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.vendors import VENDORS, Vendor, naming_headers
 from voicegate.gateway.server.http.visitor import request_id_of, visitor_of
 from voicegate.gateway.server.status import RETRY_AFTER_S
 from voicegate.gateway.session.adapting import Adapted, adapted
 from voicegate.gateway.session.quota import Excess, Owner
-from voicegate.protocol.dialects.one_shot import OneShot, Problem, RequestViolation
+from voicegate.protocol.dialects.one_shot import OneShot, Problem, Reference, RequestViolation
+from voicegate.protocol.dialects.openai_speech import OpenAiSpeech
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.messages import Open, SessionMessage
+
+# What an answer says of its voice in place of a name, by which nobody can ask for it.
+_CLONED: Final = "ref_audio"
 
 log = get_logger(__name__)
 
@@ -32,11 +43,14 @@ def speech_routes(stage: Stage) -> list[Route]:
     return [Route(path, SpeechEndpoint(stage, path, vendor), methods=["POST"]) for path, vendor in VENDORS.items()]
 
 
-class Refused(Exception):
-    def __init__(self, problem: Problem, status: HTTPStatus | None = None) -> None:
-        super().__init__(problem.message)
-        self.problem = problem
-        self.status = problem.status if status is None else status
+@dataclass(frozen=True, slots=True)
+class _Understood:
+    owner: Owner
+    info: EngineInfo
+    shot: OneShot
+    made: Adapted
+    rest: Sequence[SessionMessage]
+    is_cloned: bool
 
 
 class SpeechEndpoint:
@@ -44,45 +58,69 @@ class SpeechEndpoint:
         self._stage = stage
         self._path = path
         self._vendor = vendor
+        self._takes_recordings = isinstance(vendor, OpenAiSpeech)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
+        async with AsyncExitStack() as held:
+            try:
+                understood = await self._understand(request, held)
+            except Refused as refused:
+                code, request_id = refused.problem.code.value, request_id_of(request)
+                self._stage.services.meters.note_error(code)
+                log.info("a request is refused", path=self._path, code=code, session=request_id)
+                await self._error(refused.problem, refused.status, request_id)(scope, receive, send)
+                return
+            answer = self._answer(request, understood)
+            with self._stage.guests.present(answer):
+                await answer(scope, receive, send)
+
+    async def _understand(self, request: Request, held: AsyncExitStack) -> _Understood:
+        """`held` holds a clone that it speaks with. Raises Refused, and Starlette's ClientDisconnect."""
+        owner, clone = admit(request, self._stage), None
+        async with AsyncExitStack() as upload:
+            shot = await self._read(request, owner, upload)
+            if shot.reference is not None:
+                clone = await self._clone(request, shot.reference, owner, held)
+                shot = replace(shot, reference=None)  # it may be long, and the answer too
+        info = engine_info(self._stage)
+        self._check_key(owner)
+        voice = clone or self._stage.voice_names.resolve(shot.voice, info)
+        opening, *rest = self._messages(shot, voice)
+        assert isinstance(opening, Open)
+        return _Understood(owner, info, shot, adapted(opening, info), rest, clone is not None)
+
+    async def _clone(self, request: Request, reference: Reference, owner: Owner, held: AsyncExitStack) -> str:
+        """Raises Refused."""
+        self._stage.enrolment.check(request)
+        engine_info(self._stage)
         try:
-            owner = admit(request, self._stage)
-            shot = await self._read(request)
-            info = engine_info(self._stage)
-            self._check_key(owner)
-            voice = self._stage.voice_names.resolve(shot.voice, info)
-            opening, *rest = self._messages(shot, voice)
-            assert isinstance(opening, Open)
-            made = adapted(opening, info)
-        except Refused as refused:
-            code, request_id = refused.problem.code.value, request_id_of(request)
-            self._stage.services.meters.note_error(code)
-            log.info("a request is refused", path=self._path, code=code, session=request_id)
-            await self._error(refused.problem, refused.status, request_id)(scope, receive, send)
-            return
+            return await held.enter_async_context(self._stage.clones.voice_of(reference, owner))
+        except EngineError as error:
+            raise Refused(problem_of(error)) from error
+
+    def _answer(self, request: Request, understood: _Understood) -> Answer:
         caller = caller_of(request.headers.getlist, f"?{request.url.query}")
+        owner, made = understood.owner, understood.made
         conversation = Conversation(
-            self._stage.services, session_id=request_id_of(request), info=info, owner=owner, caller=caller
+            self._stage.services, session_id=request_id_of(request), info=understood.info, owner=owner, caller=caller
         )
         conversation.log.info("request opened", path=self._path, owner=owner.address)
         conversation.note_not_followed(made.not_followed)
-        answer = Answer(
-            shot,
-            [made.message, *rest],
+        named = naming_headers(self._path, conversation.session_id)
+        return Answer(
+            understood.shot,
+            [made.message, *understood.rest],
             conversation,
-            headers={**naming_headers(self._path, conversation.session_id), **_not_followed_header(made)},
+            headers={**named, **_not_followed_header(made), **({"x-voice": _CLONED} if understood.is_cloned else {})},
             error=self._error,
             abort=visitor_of(request).abort,
         )
-        with self._stage.guests.present(answer):
-            await answer(scope, receive, send)
 
-    async def _read(self, request: Request) -> OneShot:
+    async def _read(self, request: Request, owner: Owner, upload: AsyncExitStack) -> OneShot:
         """Raises Refused, and Starlette's ClientDisconnect."""
         try:
-            body = await read_body(request, self._stage.max_body_bytes)
+            body = await self._body(request, owner, upload)
             shot = self._vendor.read(body, request.path_params, request.query_params)
         except BodyRefused as refused:
             raise Refused(Problem(ErrorCode.BAD_MESSAGE, str(refused)), refused.status) from refused
@@ -92,6 +130,17 @@ class SpeechEndpoint:
         if (num_bytes := len(shot.text.encode())) > max_bytes:
             raise Refused(Problem(ErrorCode.BAD_MESSAGE, f"text of {num_bytes} bytes; a request takes {max_bytes}"))
         return shot
+
+    async def _body(self, request: Request, owner: Owner, upload: AsyncExitStack) -> bytes:
+        """`upload` holds a place where it is as long as recordings are. Raises BodyRefused, Refused."""
+        max_bytes, enrolment = self._stage.max_body_bytes, self._stage.enrolment
+        if not self._takes_recordings or declared_bytes(request) <= max_bytes:
+            return await read_body(request, max_bytes)
+        if not enrolment.is_allowed:
+            text = f"the body is too large; at most {max_bytes} bytes. Recordings (ref_audio) need --enrolment"
+            raise BodyRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
+        await upload.enter_async_context(enrolment.upload(owner))
+        return await read_body(request, max_bytes + MAX_RECORDING_CHARS)
 
     def _check_key(self, owner: Owner) -> None:
         """It may have been taken back while the body came. Raises Refused."""

@@ -7,6 +7,8 @@ from voicegate.gateway.auth.access import Access
 from voicegate.gateway.server.conversations.guests import Guests
 from voicegate.gateway.server.conversations.services import Services
 from voicegate.gateway.server.entrance.sites import Sites
+from voicegate.gateway.server.http.clones import Clones
+from voicegate.gateway.server.http.enrolment import Enrolment
 from voicegate.gateway.server.status import Status
 from voicegate.gateway.session.voice_names import VoiceNames
 
@@ -20,5 +22,5 @@ class Stage:
     guests: Guests
     voice_names: VoiceNames
     max_body_bytes: int  # of a request that is no upload
-    takes_voices: bool = False
-    max_voices: int = 256
+    enrolment: Enrolment
+    clones: Clones

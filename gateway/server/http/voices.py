@@ -1,7 +1,6 @@
 """Voices over the wire: listed for everybody, added and taken away where the server allows it."""
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,29 +27,19 @@ from voicegate.engine.interface import (
 )
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.http.bodies import BodyRefused, read_body
+from voicegate.gateway.server.http.enrolment import MAX_RECORDING_BYTES
 from voicegate.gateway.server.http.pages import json, problem, unknown_voice, unready
-from voicegate.gateway.server.http.requests import Refused, admit, engine_info, retry_header
+from voicegate.gateway.server.http.refused import Refused
+from voicegate.gateway.server.http.requests import admit, engine_info, retry_header
 from voicegate.gateway.server.http.stage import Stage
-from voicegate.gateway.server.http.visitor import key_in
-from voicegate.gateway.session.quota import Owner
 from voicegate.protocol.dialects.one_shot import Problem
 from voicegate.protocol.errors import ErrorCode
 
-# A minute of stereo at 48 kHz and 16 bit; engines take 30 s at most.
-_MAX_UPLOAD_BYTES: Final = 12 * 1024 * 1024
 _MAX_FIELDS: Final = 16
 _MAX_FIELD_BYTES: Final = 16 * 1024
-# Forms on their way or with the engine. Each may hold its recording in memory; lower makes clients wait that add many
-# voices at once. Of one client there are fewer, because who sends slowly keeps a place from others.
-_MAX_UPLOADS: Final = 16
-_MAX_UPLOADS_OF_ONE: Final = 4
-# Of these with the engine.
-_MAX_MAKING: Final = 4
 # Of a form that is read at a time: a millisecond of the least readable ones. Higher holds up other clients' packets.
 _FORM_PIECE_BYTES: Final = 64 * 1024
 _RECORDING_FIELDS: Final = ("recording", "file", "files")  # ours; what others call it
-_NOT_ALLOWED: Final = "this server takes no voices by HTTP; start it with --enrolment, or use `voicegate voices add`"
-_NO_KEY: Final = "only a key adds voices or takes them away, and a token is none"
 
 log = get_logger(__name__)
 
@@ -58,7 +47,6 @@ log = get_logger(__name__)
 class Voices:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self._uploads: Counter[Owner] = Counter()
         self._on_their_way: list[str] = []  # names that the engine is asked for; one may be there twice
 
     @property
@@ -100,15 +88,16 @@ class Voices:
         return unknown_voice(request)
 
     async def _add(self, request: Request) -> Response:
-        if (forbidden := self._forbidden(request)) is not None:
-            return forbidden
+        enrolment = self._stage.enrolment
         try:
+            enrolment.check(request)
             owner = admit(request, self._stage)
-            with self._upload(owner):
+            async with enrolment.upload(owner):
                 new = await _read_form(request)
                 if not self._stage.access.still_admits(owner.key):  # it may have been taken back while the body came
                     raise Refused(Problem(ErrorCode.UNAUTHORIZED, "the key of this request was taken back"))
-                added = await self._make(new)
+                async with enrolment.making(owner):
+                    added = await self._make(new)
         except Refused as refused:
             return _refusal(request, refused)
         except EngineError as error:
@@ -116,49 +105,31 @@ class Voices:
         log.info("voice added", voice=added.name)
         return json({**_described(added), "requires_verification": False}, HTTPStatus.CREATED)
 
-    def _forbidden(self, request: Request) -> Response | None:
-        """To add voices, or to take them away. A token is every visitor's of a page, and voices are the operator's."""
-        if not self._stage.takes_voices:
-            return problem(request, HTTPStatus.FORBIDDEN, "unsupported", _NOT_ALLOWED)
-        access = self._stage.access
-        if access.asks_for_keys and key_in(request, access) is None:
-            return problem(request, HTTPStatus.FORBIDDEN, ErrorCode.UNAUTHORIZED.value, _NO_KEY)
-        return None
-
-    @contextmanager
-    def _upload(self, owner: Owner) -> Iterator[None]:
-        """Raises Refused."""
-        if self._uploads[owner] >= _MAX_UPLOADS_OF_ONE:
-            raise _busy(f"{_MAX_UPLOADS_OF_ONE} voices of yours are on their way; try again later")
-        if self._uploads.total() >= _MAX_UPLOADS:
-            raise _busy(f"{_MAX_UPLOADS} voices are on their way; try again later")
-        self._uploads[owner] += 1
-        try:
-            yield
-        finally:
-            self._uploads[owner] -= 1
-            self._uploads += Counter()  # forgets who has none
-
     async def _make(self, new: "_NewVoice") -> VoiceInfo:
         """Raises Refused, EngineError."""
-        info = engine_info(self._stage)
-        if len(self._on_their_way) >= _MAX_MAKING:
-            raise _busy(f"{_MAX_MAKING} voices are being added; try again later")
-        with self._place(new, info):
-            return await self._stage.services.engine.add_voice(
-                new.name,
-                new.recording,
-                transcript=new.transcript,
-                description=new.description,
-                replace=new.is_replacing,
-            )
+        with self._place(new, engine_info(self._stage)):
+            while True:
+                try:
+                    return await self._ask(new)
+                except VoiceConflict:  # no room is left, for it was seen before that the name is free
+                    if not await self._stage.clones.give_way():
+                        raise
+
+    async def _ask(self, new: "_NewVoice") -> VoiceInfo:
+        return await self._stage.services.engine.add_voice(
+            new.name,
+            new.recording,
+            transcript=new.transcript,
+            description=new.description,
+            replace=new.is_replacing,
+        )
 
     @contextmanager
     def _place(self, new: "_NewVoice", info: EngineInfo) -> Iterator[None]:
         """Its own for as long as it is made. Raises VoiceRefused, VoiceConflict."""
         check_new_voice(new.name, info, replace=new.is_replacing)
         names = {voice.name for voice in info.voices}.union(self._on_their_way)
-        if new.name not in names and len(names) >= self._stage.max_voices:
+        if new.name not in names and len(names) >= self._stage.enrolment.max_voices:
             counted = "voices, with those on their way," if self._on_their_way else "voices"
             raise VoiceConflict(f"{len(names)} {counted} are all that there may be; take one away first")
         self._on_their_way.append(new.name)
@@ -168,11 +139,12 @@ class Voices:
             self._on_their_way.remove(new.name)
 
     async def _remove(self, request: Request) -> Response:
-        if (forbidden := self._forbidden(request)) is not None:
-            return forbidden
         name = request.path_params["name"]
         try:
+            self._stage.enrolment.check(request)
             await self._stage.services.engine.remove_voice(name)
+        except Refused as refused:
+            return _refusal(request, refused)
         except EngineError as error:
             return _engine_refusal(request, error)
         log.info("voice removed", voice=name)
@@ -201,13 +173,13 @@ class _NewVoice:
 class _FormInMemory(MultiPartParser):
     """Starlette's own writes a larger recording to disk, which may be full or not writable."""
 
-    spool_max_size = _MAX_UPLOAD_BYTES
+    spool_max_size = MAX_RECORDING_BYTES
 
 
 async def _read_form(request: Request) -> _NewVoice:
     """Raises Refused."""
     try:
-        body = await read_body(request, _MAX_UPLOAD_BYTES)
+        body = await read_body(request, MAX_RECORDING_BYTES)
     except BodyRefused as refused:
         raise _bad(str(refused), refused.status) from refused
     if not request.headers.get("Content-Type", "").lower().startswith("multipart/form-data"):

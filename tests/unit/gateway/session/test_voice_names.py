@@ -19,5 +19,31 @@ def test_ours_then_an_alias_then_the_default(name: str | None, expected: str) ->
     assert NAMES.resolve(name, INFO) == expected
 
 
+@pytest.mark.parametrize(
+    "mix",
+    [
+        "anna+bob",
+        "anna(2)+bob(1)",
+        "anna:0.3,bob:0.7",
+        "0.5*anna + 0.5*bob",
+        "anna;bob",
+        "x|bob",
+        "nova+alloy",
+        "bob&x",
+    ],
+)
+def test_a_mix_is_none_of_its_voices(mix: str) -> None:
+    assert NAMES.resolve(mix, INFO) == mix
+
+
+@pytest.mark.parametrize("name", ["af_bella+af_sky", "anna-bob", "+", ",", "my anna", "(" * 100_000, " " * 100_000])
+def test_what_names_none_of_ours_is_a_foreign_name_like_any_other(name: str) -> None:
+    assert NAMES.resolve(name, INFO) == "anna"
+
+
+def test_an_alias_may_be_written_as_a_mix() -> None:
+    assert VoiceNames({"anna+bob": "bob"}).resolve("anna+bob", INFO) == "bob"
+
+
 def test_an_alias_of_no_voice_is_told_apart() -> None:
     assert NAMES.astray(INFO) == {"echo": "gone"}
