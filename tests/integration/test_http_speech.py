@@ -167,7 +167,6 @@ async def exchange_bytes(url: str, request: str) -> tuple[int, bytes, bytes]:
         (asked(seed=-1), "seed", ">= 0"),
         (asked(response_format="ogg3"), None, "mp3, opus, aac, flac, wav, pcm"),
         (asked(stream_format="carrier pigeon"), "stream_format", "carrier"),
-        (asked(instructions="x" * 300), None, "300 characters"),
         (asked("x" * 2000), None, "2000 bytes"),
     ],
 )

@@ -106,6 +106,10 @@ _OPENAI_BODY: Final = _object(
     pronunciations=_about(
         "what is written, and what is said for it", {"type": "object", "additionalProperties": _STRING}
     ),
+    speaker=_about("another name of `voice`"),
+    ref_audio=_about("a recording in base64, or a data URL with it, whose voice speaks", {"type": ["string", "array"]}),
+    ref_text=_about("what the recording says; without it the voice resembles it less"),
+    x_vector_only_mode=_about("true: ref_text is not heeded", {"type": "boolean"}, default=False),
 )
 _ELEVENLABS_BODY: Final = _object(
     ("text",),
@@ -167,6 +171,7 @@ def _enrolment(summary: str) -> Node:
         403: "This server takes no voices, or the key is a token",
         409: "There is a voice of that name, or no room for more",
         422: "No voice can be made of this",
+        500: "Its making broke off, or took too long",
         501: "The model has no encoders to make voices with",
         503: "No room for it just now",
     }

@@ -14,12 +14,13 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.dictionary import MAX_SAID_CHARS, MAX_WRITTEN_CHARS
 from voicegate.engine.loop.prompting import MAX_INSTRUCT_CHARS
 from voicegate.engine.text import breaks
+from voicegate.engine.voices import maker
 from voicegate.gateway.auth import access
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server import listener
 from voicegate.gateway.server.conversations import conversation
 from voicegate.gateway.server.entrance import callers, reception
-from voicegate.gateway.server.http import bodies, tokens, voices
+from voicegate.gateway.server.http import bodies, enrolment, tokens
 from voicegate.gateway.server.http.pages import PAGES
 from voicegate.gateway.server.status import Load
 from voicegate.gateway.server.websocket import bounded_socket
@@ -166,7 +167,10 @@ def test_numbers_of_the_text() -> None:
         f'(optional body `{{"seconds": {tokens._DEFAULT_S}}}`, 1 to {tokens.MAX_S})',
         f"Audio comes up to {one_shot.LEAD_MS // 1000} s ahead of real time",
         f"bodies over {config.max_message_bytes >> 20} MiB or not there after {bodies._TIMEOUT_S:g} s",
-        f"(a WAV, FLAC, Ogg or MP3 file, up to {voices._MAX_UPLOAD_BYTES >> 20} MiB)",
+        f"(a WAV, FLAC, Ogg or MP3 file, up to {enrolment.MAX_RECORDING_BYTES >> 20} MiB)",
+        f"the process that made it ended, or took longer than {maker._PATIENCE_S:g} s",
+        f"its next request waits for that, up to {enrolment._WAIT_S:g} s",
+        f"The body may have {(config.max_message_bytes + enrolment.MAX_RECORDING_CHARS) >> 20} MiB then",
         f"a head of more than {reception.MAX_HEAD_BYTES >> 10} KiB with 431",
         f"the head of a request is cut after {reception._HEAD_TIMEOUT_S:g} s",
         f"once no text has come for {config.stall_ms} ms",

@@ -17,6 +17,8 @@ from voicegate.gateway.server.conversations.dispatch import Dispatcher
 from voicegate.gateway.server.conversations.guests import Guests
 from voicegate.gateway.server.conversations.services import Services
 from voicegate.gateway.server.entrance.sites import Sites
+from voicegate.gateway.server.http.clones import Clones
+from voicegate.gateway.server.http.enrolment import Enrolment
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.visitor import Visitor
 from voicegate.gateway.server.metrics.meters import Meters
@@ -37,8 +39,18 @@ def stage_of(status: Status, sites: Sites, access: Access | None = None) -> Stag
         Quotas(),
         Meters(CollectorRegistry()),
     )
+    access = access or Access(None, b"")
+    enrolment = Enrolment(access, is_allowed=False, max_voices=256)
     return Stage(
-        lambda: status, sites, access or Access(None, b""), services, Guests(), VoiceNames(), max_body_bytes=1000
+        lambda: status,
+        sites,
+        access,
+        services,
+        Guests(),
+        VoiceNames(),
+        max_body_bytes=1000,
+        enrolment=enrolment,
+        clones=Clones(engine, enrolment),
     )
 
 
