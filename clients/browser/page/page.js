@@ -15,6 +15,8 @@ const SAMPLES = {
   numbers: "Your order number is 4 7 1 1. It comes to $23.50, and it will arrive on May 3rd, between 9 and 11 a.m.",
 };
 
+const HELD_BACK = "Your browser holds the sound back. Press a key or touch the page.";
+
 const at = (id) => document.getElementById(id);
 const gateway = new GatewayStatus(at("connection").parentElement);
 const transcript = new Transcript(at("transcript"));
@@ -45,9 +47,10 @@ function createPlayer() {
     const isBlocked = at("status").className === "blocked";
     if (state === "broken") show(`This page cannot make sound: ${reason}`, "failed");
     else if (state === "running" && isBlocked) show(before);
-    else if (state === "suspended" && !isBlocked) {
-      before = at("status").textContent;
-      show("Your browser holds the sound back. Press a key or touch the page.", "blocked");
+    else if (state === "suspended") {
+      if (!isBlocked) before = at("status").textContent;
+      const isHeldBack = reason === undefined;
+      show(isHeldBack ? HELD_BACK : `Nothing can be heard: ${reason}.`, "blocked");
     }
   });
 }

@@ -54,7 +54,8 @@ export interface OpenOptions {
 export interface PlayerEventMap {
   /** "broken": the player's files cannot be had. "lost" is dialled again after `retryMs`, for as long as it takes. */
   connection: CustomEvent<{ state: "connecting" | "ready" | "lost" | "broken"; reason?: string; retryMs?: number }>;
-  /** "suspended" or "interrupted": nothing is heard until the user touches the page. */
+  /** "suspended" or "interrupted": nothing is heard until the user touches the page. "suspended" with a `reason`: the user
+   * did, and there is no audio device that works; where one comes, sound begins. */
   audio: CustomEvent<{ state: AudioContextState | "interrupted" | "broken"; reason?: string }>;
   decoder: CustomEvent<{ kind: "webcodecs" | "wasm" }>;
   roundtrip: CustomEvent<{ ms: number }>;

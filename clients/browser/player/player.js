@@ -28,6 +28,14 @@ const CONTEXT_ID = /^(?:[^\p{C}\p{Z}]| ){1,64}$/u;
 
 const STANDING_REPORT_MS = 250; // while nothing sounds; as often as contexts report that do
 
+// The first read of `outputLatency` may never return in Firefox (153), and the tab freezes: the page holds a lock that the
+// audio callback waits for, and waits for one that the callback holds. No moment of a running AudioContext is safe.
+const FREEZES_AT_LATENCY = /\bGecko\/\d/.test(navigator.userAgent);
+
+// After a gesture an AudioContext runs. Lower takes a device that is slow to open for none; higher tells late.
+const DEVICE_MS = 3_000;
+const NO_DEVICE = "the browser finds no audio device that works";
+
 export class Player extends EventTarget {
   info = null;
   decoder = null;
@@ -49,6 +57,7 @@ export class Player extends EventTarget {
   #closing = null;
   #greet;
   #standing = null; // a timer, while nothing sounds
+  #opening = null; // a timer, while a gesture has resumed the AudioContext and it does not run yet
   #noteAudioState = ({ target }) => {
     this.#emit("audio", { state: target.state });
     this.#reportStanding();
@@ -57,6 +66,7 @@ export class Player extends EventTarget {
   #resume = () => {
     if (document.visibilityState === "visible" && this.audioContext?.state !== "running") {
       this.audioContext?.resume().catch(() => {}); // not now; the next gesture tries again
+      this.#awaitDevice();
     }
   };
 
@@ -101,7 +111,7 @@ export class Player extends EventTarget {
     const context = new Context(id, {
       send: (verb, ...args) => this.#worker?.postMessage({ type: "send", context: id, verb, args }),
       cancel: (playedMs) => this.#silence(id, track, playedMs),
-      latencyMs: () => (this.audioContext?.outputLatency || this.audioContext?.baseLatency || 0) * 1000,
+      latencyMs: () => this.#latencyMs,
       nowMs: () => (this.audioContext?.currentTime ?? 0) * 1000,
     });
     this.#contexts.set(id, context);
@@ -130,6 +140,7 @@ export class Player extends EventTarget {
     document.removeEventListener("visibilitychange", this.#resume);
     await interrupted;
     clearInterval(this.#standing);
+    clearTimeout(this.#opening);
     this.audioContext?.removeEventListener("statechange", this.#noteAudioState);
     this.#output?.close();
     if (this.#ownsAudioContext) await this.audioContext?.close();
@@ -188,6 +199,20 @@ export class Player extends EventTarget {
       clearInterval(this.#standing);
       this.#standing = null;
     }, STANDING_REPORT_MS);
+  }
+
+  /** Without a device an AudioContext stays suspended (Firefox), as it does where sound is held back until a gesture. */
+  #awaitDevice() {
+    if (this.#opening !== null || navigator.userActivation?.isActive !== true) return;
+    this.#opening = setTimeout(() => {
+      this.#opening = null;
+      if (this.audioContext?.state === "suspended") this.#emit("audio", { state: "suspended", reason: NO_DEVICE });
+    }, DEVICE_MS);
+  }
+
+  get #latencyMs() {
+    if (this.audioContext === null || FREEZES_AT_LATENCY) return 0;
+    return (this.audioContext.outputLatency || this.audioContext.baseLatency || 0) * 1000;
   }
 
   get #isSounding() {
