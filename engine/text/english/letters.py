@@ -16,6 +16,7 @@ from voicegate.engine.text.english.abbreviations import (
     abbreviation,
     opens_sentence,
 )
+from voicegate.engine.text.english.data import DATA
 from voicegate.engine.text.english.streets import STREETS, street_name, without_stop
 from voicegate.engine.text.patterns import any_of
 
@@ -31,28 +32,15 @@ _CODAS: Final = re.compile(
     "|SK|SP|SS|ST|STS|TCH|TH|THS|TS|TT|WD|WK|WL|WLS|WN|WNS|WS|XT|ZZ"
 )
 # Look like words, but are spelled.
-_SPELLED: Final = re.compile(
-    "AC|ACH|AED|AI|AKA|ALS|API|APY|AR|ASAP|AWS|CEO|CFO|CI|CIA|CIO|CLI|COD|COO|CTO|DIY|DOB|EFT|EIN|EMI|ENT|EOB|EOD|"
-    "EPA|ER|ERP|EST|ET|ETA|EU|EV|FAQ|FYI|GED|HIV|HOA|IBS|ICU|ID|IDE|IP|IPO|IQ|IRS|ISP|IU|IUD|KYC|LA|LAX|LED|MIT|"
-    "NGO|NY|NYC|OEM|ORD|OS|POS|PST|QA|ROI|SEO|SLA|SUV|TA|UA|UAE|UAT|UCLA|UFO|UI|UK|UN|UPI|UPS|URL|US|USA|UTI|UV|"
-    "UX|VIP"
-)
+_SPELLED: Final = frozenset(DATA["words"]["spelled"])
 _ROMANS: Final = ("II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII", "XIII", "XIV", "XV", "XVI")
 _ROMAN: Final = {roman: value for value, roman in enumerate(_ROMANS, start=2)}
-_READ: Final = {
-    "OK": "okay",
-    "JSON": "jason",
-    "JPEG": "jay peg",
+_READ: Final[dict[str, str]] = {
+    **DATA["capitals"],
     **{roman: numbers.say_integer(str(value)) for roman, value in _ROMAN.items() if len(roman) > 1},
-    "EUR": "euros",
-    "WWI": "World War one",
-    "WWII": "World War two",
 }
 # Behind these a Roman number is "the second".
-RULERS: Final = (
-    "Alexander|Catherine|Charles|Edward|Elizabeth|Ferdinand|Francis|Frederick|George|Henry|Ivan|James|Leo|Leopold|Louis"
-    "|Napoleon|Nicholas|Otto|Paul|Peter|Philip|Pius|Benedict|Gregory|Richard|William|Wilhelm"
-)
+RULERS: Final = any_of(DATA["words"]["rulers"])
 # Into veins, and no number: "an IV drip", "the IV line".
 _DRIP: Final = re.compile(
     r"(?<=\b[Aa]n )IV\b|\bIV(?= (?:drip|fluid|line|bag|pole|pump|push|access|catheter|needle|therapy|treatment|infusion"
@@ -169,12 +157,12 @@ def _capitals(match: re.Match[str]) -> str:
     letters, plural = match[1], match[2] or ""
     if letters in _READ:
         return _READ[letters] + plural
-    if not _SPELLED.fullmatch(letters) and (len(letters) > _MAX_SPELLED_LETTERS or _is_pronounceable(letters)):
+    if letters not in _SPELLED and (len(letters) > _MAX_SPELLED_LETTERS or is_pronounceable(letters)):
         return letters.lower() + plural
     return " ".join(letters) + ("'s" if plural else "")
 
 
-def _is_pronounceable(letters: str) -> bool:
+def is_pronounceable(letters: str) -> bool:
     """Whether English words start and end like this: NASA, but not GPU or ATM."""
     first = next((index for index, letter in enumerate(letters) if letter in _VOWELS), None)
     if first is None:

@@ -1,145 +1,33 @@
-"""Units and magnitudes as they stand behind a number: how they are read. Pure tables."""
+"""Units, magnitudes and currencies as they stand at a number: how they are read. Pure tables, of `data.toml`."""
 
 from typing import Final
 
-# Symbol -> singular, plural. Case matters: MB is not mb.
-UNITS: Final[dict[str, tuple[str, str]]] = {
-    "km": ("kilometer", "kilometers"),
-    "m": ("meter", "meters"),
-    "cm": ("centimeter", "centimeters"),
-    "mm": ("millimeter", "millimeters"),
-    "nm": ("nanometer", "nanometers"),
-    "mi": ("mile", "miles"),
-    "ft": ("foot", "feet"),
-    "yd": ("yard", "yards"),
-    "kg": ("kilogram", "kilograms"),
-    "g": ("gram", "grams"),
-    "mg": ("milligram", "milligrams"),
-    "lb": ("pound", "pounds"),
-    "lbs": ("pound", "pounds"),
-    "oz": ("ounce", "ounces"),
-    "l": ("liter", "liters"),
-    "L": ("liter", "liters"),
-    "ml": ("milliliter", "milliliters"),
-    "mL": ("milliliter", "milliliters"),
-    "h": ("hour", "hours"),
-    "hr": ("hour", "hours"),
-    "hrs": ("hour", "hours"),
-    "min": ("minute", "minutes"),
-    "mins": ("minute", "minutes"),
-    "s": ("second", "seconds"),
-    "sec": ("second", "seconds"),
-    "secs": ("second", "seconds"),
-    "ms": ("millisecond", "milliseconds"),
-    "kB": ("kilobyte", "kilobytes"),
-    "KB": ("kilobyte", "kilobytes"),
-    "MB": ("megabyte", "megabytes"),
-    "GB": ("gigabyte", "gigabytes"),
-    "TB": ("terabyte", "terabytes"),
-    "Mbps": ("megabit per second", "megabits per second"),
-    "Gbps": ("gigabit per second", "gigabits per second"),
-    "kbps": ("kilobit per second", "kilobits per second"),
-    "Hz": ("hertz", "hertz"),
-    "kHz": ("kilohertz", "kilohertz"),
-    "MHz": ("megahertz", "megahertz"),
-    "GHz": ("gigahertz", "gigahertz"),
-    "W": ("watt", "watts"),
-    "kW": ("kilowatt", "kilowatts"),
-    "MW": ("megawatt", "megawatts"),
-    "kWh": ("kilowatt hour", "kilowatt hours"),
-    "V": ("volt", "volts"),
-    "dB": ("decibel", "decibels"),
-    "px": ("pixel", "pixels"),
-    "fps": ("frame per second", "frames per second"),
-    "kcal": ("kilocalorie", "kilocalories"),
-    "rpm": ("revolution per minute", "revolutions per minute"),
-    "bpm": ("beat per minute", "beats per minute"),
-    "psi": ("pound per square inch", "pounds per square inch"),
-    "tsp": ("teaspoon", "teaspoons"),
-    "tbsp": ("tablespoon", "tablespoons"),
-    "qt": ("quart", "quarts"),
-    "gal": ("gallon", "gallons"),
-    "dL": ("deciliter", "deciliters"),
-    "mmol": ("millimole", "millimoles"),
-    "mcg": ("microgram", "micrograms"),
-    "mmHg": ("millimeter of mercury", "millimeters of mercury"),
-    "μg": ("microgram", "micrograms"),
-    "Tbsp": ("tablespoon", "tablespoons"),
-    "fl oz": ("fluid ounce", "fluid ounces"),
-    "sq ft": ("square foot", "square feet"),
-    "sq mi": ("square mile", "square miles"),
-    "yr": ("year", "years"),
-    "yrs": ("year", "years"),
-    "wk": ("week", "weeks"),
-    "wks": ("week", "weeks"),
-    "kph": ("kilometer per hour", "kilometers per hour"),
-    "mpg": ("mile per gallon", "miles per gallon"),
-    "mph": ("mile per hour", "miles per hour"),
-    "km/h": ("kilometer per hour", "kilometers per hour"),
-    "kmh": ("kilometer per hour", "kilometers per hour"),
-    "m/s": ("meter per second", "meters per second"),
-}
-# Not read as units behind a blank: "5 s" and "2 h" are rather letters.
-ONLY_ATTACHED: Final = frozenset({"s", "h"})
+from voicegate.engine.text.english.data import DATA, currency_names, currency_of_sign, unit_names
 
+# Symbol -> one, many.
+UNITS: Final[dict[str, tuple[str, str]]] = unit_names()
+# Not read as units behind a blank.
+ONLY_ATTACHED: Final = frozenset(DATA["unit_rules"]["only_attached"])
 # What may stand behind the slash of "$20/month".
-PER: Final[dict[str, str]] = {
-    **{
-        name: name
-        for name in ("second", "minute", "hour", "day", "night", "week", "month", "year", "person", "user", "seat")
-    },
-    "s": "second",
-    "sec": "second",
-    "min": "minute",
-    "h": "hour",
-    "hr": "hour",
-    "wk": "week",
-    "mo": "month",
-    "yr": "year",
-    "kg": "kilogram",
-    "lb": "pound",
-    "L": "liter",
-    "dL": "deciliter",
-    "mL": "milliliter",
-    "GB": "gigabyte",
-    "kWh": "kilowatt hour",
-    "gal": "gallon",
-    "mile": "mile",
+PER: Final[dict[str, str]] = DATA["per"]
+MAGNITUDES: Final[dict[str, str]] = DATA["magnitudes"]
+_CURRENCY_OF_SIGN: Final = currency_of_sign()
+_NAMES: Final = currency_names()
+# A currency of one sign is written with it, and one of several letters with a character that no text holds: "CA$".
+# The rules know one character a currency then.
+_OWN_SIGNS: Final = {code: sign for sign, code in reversed(_CURRENCY_OF_SIGN.items()) if len(sign) == 1}
+_SIGN_OF_CURRENCY: Final = {code: chr(0xE100 + index) for index, code in enumerate(_NAMES)} | _OWN_SIGNS
+CURRENCIES: Final = {sign: _NAMES[code] for code, sign in _SIGN_OF_CURRENCY.items()}
+# As they stand at amounts, beside the signs themselves: CA$ 5, USD 45.00, 45 EUR, Rs. 500.
+LONG_SIGNS: Final = {
+    sign: _SIGN_OF_CURRENCY[code] for sign, code in _CURRENCY_OF_SIGN.items() if sign != _SIGN_OF_CURRENCY[code]
 }
-
-MAGNITUDES: Final[dict[str, str]] = {
-    "thousand": "thousand",
-    "million": "million",
-    "billion": "billion",
-    "trillion": "trillion",
-    "k": "thousand",
-    "m": "million",
-    "b": "billion",
-    "K": "thousand",
-    "M": "million",
-    "mn": "million",
-    "B": "billion",
-    "bn": "billion",
-    "T": "trillion",
-}
-
-# Sign -> unit, units, hundredth, hundredths; an empty hundredth: the currency has none.
-CURRENCIES: Final[dict[str, tuple[str, str, str, str]]] = {
-    "$": ("dollar", "dollars", "cent", "cents"),
-    "€": ("euro", "euros", "cent", "cents"),
-    "£": ("pound", "pounds", "penny", "pence"),
-    "¥": ("yen", "yen", "", ""),
-    "₹": ("rupee", "rupees", "paisa", "paise"),
-    "₩": ("won", "won", "", ""),
-}
-
-# As banks write them: USD 45.00, 45 EUR.
-CURRENCY_CODES: Final = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹", "KRW": "₩"}
+CURRENCY_CODES: Final = frozenset(sign for sign in LONG_SIGNS if sign.isalpha())
 
 _CONCENTRATIONS: Final = frozenset(
     f"{unit}/{part}" for unit in ("g", "mg", "mcg", "mmol") for part in ("L", "dL", "mL", "kg")
 )
-_SPELLED_MAGNITUDES: Final = frozenset({"thousand", "million", "billion", "trillion", "bn"})
+_SPELLED_MAGNITUDES: Final = frozenset(name for name in MAGNITUDES if len(name) > 1)
 _HALF_DAYS: Final = frozenset({"am", "pm", "AM", "PM", "a.m", "p.m", "A.M", "P.M"})
 # Words that belong to the number before a blank: the reading of both depends on each other.
 AFTER_NUMBER: Final = (
@@ -147,6 +35,6 @@ AFTER_NUMBER: Final = (
     | _CONCENTRATIONS
     | _SPELLED_MAGNITUDES
     | _HALF_DAYS
-    | frozenset(CURRENCY_CODES)
+    | CURRENCY_CODES
     | frozenset({"°C", "°F"})
 )

@@ -1,11 +1,13 @@
 """Digits -> English words. Pure. Input is digits as written, never floats."""
 
+import re
 from typing import Final
 
 # Longer integers are read digit by digit. Lower -> "one zero zero ..."; higher -> sentences of "quadrillion".
 MAX_CARDINAL_DIGITS: Final = 15
 # A plain run of this many digits is rather a telephone or account number than a count, unless it is round.
 _MIN_CODE_DIGITS: Final = 7
+_INDIAN: Final = re.compile(r"\d{1,2}(?:,\d\d)+,\d{3}")
 _YEARS: Final = (range(1100, 2000), range(2000, 2100))
 
 
@@ -16,6 +18,8 @@ def say_digits(digits: str) -> str:
 
 def say_integer(digits: str) -> str:
     """As a count, if it can be one."""
+    if _INDIAN.fullmatch(digits):
+        return _indian(int(digits.replace(",", "")))
     digits = digits.replace(",", "")
     if len(digits) > MAX_CARDINAL_DIGITS or (len(digits) > 1 and digits.startswith("0")):
         return say_digits(digits)
@@ -96,6 +100,14 @@ def _cardinal(value: int) -> str:
     if value:
         words += ("and", _below_thousand(value)) if value < 100 else (_below_thousand(value),)
     return " ".join(words)
+
+
+def _indian(value: int) -> str:
+    """As it is grouped: 1,00,000 is a lakh, 1,00,00,000 a crore."""
+    crores, rest = divmod(value, 10**7)
+    lakhs, rest = divmod(rest, 10**5)
+    parts = [f"{_cardinal(count)} {name}" for count, name in ((crores, "crore"), (lakhs, "lakh")) if count]
+    return " ".join([*parts, _cardinal(rest)] if rest or not parts else parts)
 
 
 def _below_thousand(value: int) -> str:

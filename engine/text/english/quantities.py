@@ -10,14 +10,16 @@ from typing import Final
 from voicegate.engine.text.english import numbers
 from voicegate.engine.text.english.abbreviations import MONTH_BY_NAME, MONTHS, stop_behind
 from voicegate.engine.text.english.codes import CODES
-from voicegate.engine.text.english.measures import CURRENCIES, CURRENCY_CODES, MAGNITUDES, ONLY_ATTACHED, PER, UNITS
+from voicegate.engine.text.english.measures import CURRENCIES, LONG_SIGNS, MAGNITUDES, ONLY_ATTACHED, PER, UNITS
+from voicegate.engine.text.english.serials import PAIRS, SERIALS
 from voicegate.engine.text.patterns import Match, Source, any_of, apply, rules_of
 
 # Of two digits: '99 is 1999, '24 is 2024 (POSIX strptime %y: from 69 on).
 _FIRST_YEAR_OF_1900S: Final = 69
 
 _START: Final = r"(?<![\w.])(?<!\d,)"  # of a number that stands alone
-_NUMBER: Final = r"\d++(?:,\d{3}(?!\d))*+(?:\.\d++)?+"
+# With the groups of three that most write, or those of India: 12,34,567.
+_NUMBER: Final = r"(?:\d{1,2}(?:,\d\d(?!\d))++,\d{3}(?!\d)|\d++(?:,\d{3}(?!\d))*+)(?:\.\d++)?+"
 _MONTH: Final = rf"(?P<month>{any_of(name.title() for name in MONTH_BY_NAME)})\b\.?"
 _DAY: Final = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?(?![\d:%/]|[.,]\d)"
 _UNTIL: Final = r"(?:-(?P<until>\d{1,2})(?:st|nd|rd|th)?(?![\d:%/-]|[.,]\d))?"
@@ -25,7 +27,10 @@ _YEAR: Final = r"(?:,? (?P<year>\d{4})(?![\d:%/]|[.,]\d))?"
 _HALF_DAY: Final = r"(?P<half>[AaPp])(?:\.[Mm]\b\.?|[Mm]\b)"
 _SIGNS: Final = "".join(CURRENCIES)
 # Letters only right behind the digits: "$3 T-shirt" is none.
-_MAGNITUDE: Final = r"(?: ?(?P<magnitude>thousand|[mb]illion|trillion|[mb]n|(?<=\d)[kKmMbBT])\b(?!-))?"
+_MAGNITUDE: Final = (
+    rf"(?: ?(?P<magnitude>{any_of(name for name in MAGNITUDES if len(name) > 1)}"
+    rf"|(?<=\d)(?:{any_of(name for name in MAGNITUDES if len(name) == 1)}))\b(?!-))?"
+)
 
 # --- dates and times ------------------------------------------------------------------------------------------
 
@@ -125,7 +130,7 @@ def _hour(match: Match) -> str:
 def _money(match: Match) -> str:
     amount, magnitude = match["amount"], match["magnitude"]
     singular, plural, cent, cents = CURRENCIES[match["sign"]]
-    whole, _, fraction = amount.replace(",", "").partition(".")
+    whole, _, fraction = amount.partition(".")
     if magnitude:
         return f" {numbers.say_number(amount)} {MAGNITUDES[magnitude]} {plural} "
     if cent and len(fraction) == 2 and fraction != "00":
@@ -218,12 +223,11 @@ _BETWEEN: Final[tuple[Source, ...]] = (
     ),
     (r"\b((?:[Ff]or|[Ii]n) [2-9]0)s(?= (?:or|and|before|then)\b|[.,;:!?]|\s*\Z)", r"\1 sec", "0s"),
     (rf"\b({_TIMESTAMP_DATE})T({_TIMESTAMP_TIME})(?P<zone>Z|[+-]\d\d:?\d\d)?(?!\w)", _timestamp, "T"),
-    (rf"\b(?P<code>{any_of(CURRENCY_CODES)}) ?(?={_NUMBER})", lambda match: CURRENCY_CODES[match["code"]]),
+    (rf"(?<![\w{_SIGNS}])(?P<long>{any_of(LONG_SIGNS)}) ?(?={_NUMBER})", lambda match: LONG_SIGNS[match["long"]]),
     (
-        rf"(?<![\w.,:{_SIGNS}])(?P<amount>{_NUMBER}) ?(?P<code>{any_of(CURRENCY_CODES)})\b",
-        lambda match: CURRENCY_CODES[match["code"]] + match["amount"],
+        rf"(?<![\w.,:{_SIGNS}])(?P<amount>{_NUMBER}{_MAGNITUDE}) ?(?P<long>{any_of(LONG_SIGNS)})(?!\w)",
+        lambda match: LONG_SIGNS[match["long"]] + match["amount"],
     ),
-    (r"\bUS\$(?=\d)", "$", "US$"),
 )
 _DATES_AND_TIMES: Final[tuple[Source, ...]] = (
     (r"(?<![\d-])(?P<year>\d{4})-(?P<first>\d\d?)-(?P<second>\d\d?)(?![\d-])", _month_first, "-"),
@@ -276,7 +280,7 @@ _MEASURES: Final[tuple[Source, ...]] = (
         _measure,
     ),
     (
-        rf"{_START}(?P<number>{_NUMBER})(?P<magnitude>k|M|B|bn)\b",
+        rf"{_START}(?P<number>{_NUMBER})(?P<magnitude>k|M|bn)\b",
         lambda match: f" {numbers.say_number(match['number'])} {MAGNITUDES[match['magnitude']]} ",
     ),
 )
@@ -294,7 +298,7 @@ _PLAIN: Final[tuple[Source, ...]] = (
     (r"(?<![\w.])(\.\d++)", lambda match: f" {numbers.say_number(match[1])} ", "."),
     (_NUMBER, lambda match: f" {numbers.say_plain(match[0])} "),
 )
-_RULES: Final = rules_of(_BETWEEN + _DATES_AND_TIMES + CODES + _RANGES_AND_SIGNS + _MEASURES + _PLAIN)
+_RULES: Final = rules_of(_BETWEEN + SERIALS + _DATES_AND_TIMES + CODES + PAIRS + _RANGES_AND_SIGNS + _MEASURES + _PLAIN)
 
 _DIGIT: Final = re.compile(r"\d")
 _SLASH_DATE: Final = re.compile(r"(?<![\d/])(?P<first>\d\d?)/(?P<second>\d\d?)/(?P<year>\d{4}|\d\d)(?![\d/])")

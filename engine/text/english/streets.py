@@ -7,17 +7,10 @@ import re
 from typing import Final
 
 from voicegate.engine.text.english.abbreviations import opens_sentence
+from voicegate.engine.text.english.data import DATA
 
 # Written without a full stop as often as with one.
-STREETS: Final = {
-    "Dr": "drive",
-    "St": "street",
-    "Ave": "avenue",
-    "Blvd": "boulevard",
-    "Rd": "road",
-    "Ln": "lane",
-    "Pkwy": "parkway",
-}
+STREETS: Final[dict[str, str]] = DATA["streets"]
 _BEFORE_PERSONS: Final = {"Dr": "doctor", "St": "saint"}
 
 _STREET_NUMBER: Final = re.compile(

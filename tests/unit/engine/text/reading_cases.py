@@ -303,7 +303,7 @@ AGENTS = [
     ("age >= 18", "age greater than or equal to eighteen"),
     ("a != b, a == b", "a not equal to b, a equals b"),
     ("seat 14B at Gate 22B", "seat fourteen B at Gate twenty-two B"),
-    ("$14B, a 7B model", "fourteen billion dollars, a seven billion model"),
+    ("$14B, a 7B model", "fourteen billion dollars, a seven B model"),
     ("the IT team", "the I T team"),
     ("IT IS", "it is"),
     ("in NYC at 5 PM EST", "in N Y C at five P M E S T"),
