@@ -28,6 +28,7 @@ from voicegate.engine.interface import (
     EngineInfo,
 )
 from voicegate.engine.loading.devices import Devices, free_gpu_bytes, open_devices, resolved_for_device
+from voicegate.engine.loading.files import load_tokenizer
 from voicegate.engine.loading.llm import load_llm
 from voicegate.engine.loading.memory import check_room, gpu_memory, memory_apart, with_layouts_that_fit
 from voicegate.engine.loading.progress import SILENT, Progress
@@ -136,9 +137,7 @@ def load_all_stages(
     llm_config = replace(config, max_active_clauses=config.max_active_clauses * len(devices.token2wavs))
     _check_rooms(devices, config, model, room)
     with timed("text", progress):
-        tokenizer = TextTokenizer.from_file(
-            config.model_dir / "tokenizer.json", end_of_prompt_id=model.llm.end_of_prompt_id
-        )
+        tokenizer = load_tokenizer(config.model_dir, model)
         voices = fitting_voices(config, model, voices, tokenizer)
     where = _where(config, 0)
     with timed(f"speech LLM{where}", progress), _blamed(where), devices.llm.current():

@@ -26,7 +26,7 @@ class FlowRecipe:
     def __init__(self, config: EngineConfig, model: ModelConfig, shapes: Sequence[FlowShape] = ENGINE_SHAPES) -> None:
         """Raises WeightsError, OSError."""
         self.wanted = flow_engines(config, model, shapes)
-        self._flow = load_flow_model(config.model_dir, model.cosyvoice3_flow, torch.device("cpu"), dtype=torch.float32)
+        self._flow = load_flow_model(config.model_dir, model, torch.device("cpu"), dtype=torch.float32)
         self._check = FlowCheck(self._flow)
 
     def graph(self, shape: FlowShape) -> onnx.ModelProto:

@@ -57,8 +57,7 @@ class FlowParts:
     def block_ms(self, engines: Engines) -> tuple[dict[FlowShape, float], dict[FlowShape, float]]:
         """TensorRT's and ours, of each shape. The model is there meanwhile. Raises TensorrtError, what CUDA raises."""
         dtype, kv_dtype = flow_dtypes(self.config, self.device)
-        flow, device = self.model.cosyvoice3_flow, self.device.device
-        model = load_flow_model(self.config.model_dir, flow, device, dtype=dtype)
+        model = load_flow_model(self.config.model_dir, self.model, self.device.device, dtype=dtype)
         with self.device.token2wav_lane.active():
             trial = FlowTrial(model, self.cuda, list(engines), kv_dtype=kv_dtype)
             return trial.block_ms(self.bound(engines)), trial.block_ms(None)

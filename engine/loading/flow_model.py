@@ -4,13 +4,12 @@ from pathlib import Path
 
 import torch
 
-from voicegate.engine.loading.flow_room import stored_noise
-from voicegate.engine.model.config import FlowConfig
-from voicegate.engine.model.weights import load_state_dict
+from voicegate.engine.loading.files import load_weights, stored_noise
+from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.token2wav.flow.model import FlowModel
 
 
-def load_flow_model(model_dir: Path, flow: FlowConfig, device: torch.device, *, dtype: torch.dtype) -> FlowModel:
+def load_flow_model(model_dir: Path, model: ModelConfig, device: torch.device, *, dtype: torch.dtype) -> FlowModel:
     """Raises WeightsError, OSError."""
-    state = load_state_dict(model_dir / "flow.safetensors")
-    return FlowModel(flow, state, device=device, dtype=dtype, noise=stored_noise(model_dir))
+    state = load_weights(model_dir, model, "flow")
+    return FlowModel(model.cosyvoice3_flow, state, device=device, dtype=dtype, noise=stored_noise(model_dir))

@@ -1,7 +1,5 @@
 """How many blocks of memory a flow is given: for all voices and clauses that may be, or as many as a GPU can hold."""
 
-from pathlib import Path
-
 import torch
 
 from voicegate.engine.config import EngineConfig
@@ -10,7 +8,6 @@ from voicegate.engine.loading.devices import DTYPES, KV_DTYPES, Device, free_gpu
 from voicegate.engine.loading.memory import SPARE_GPU_BYTES, Token2wavNeeds
 from voicegate.engine.loading.startup import ModelStart
 from voicegate.engine.loop.stages import VoiceRoom
-from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.units import FRAME_RATE_HZ
 
 
@@ -44,9 +41,3 @@ def num_flow_blocks(
         f"flow: {num_blocks} blocks of {needs.block_bytes / (1 << 20):.1f} MiB, {seconds:g} s of context each"
     )
     return num_blocks
-
-
-def stored_noise(model_dir: Path) -> torch.Tensor | None:
-    """Converted models may bring it, for the CPUs whose torch draws other bits; None: it is drawn here."""
-    path = model_dir / "flow_noise.safetensors"
-    return load_state_dict(path)["noise"] if path.exists() else None

@@ -12,11 +12,11 @@ from voicegate.engine.llm.backend import LlmBackend
 from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.loading.devices import DTYPES, Device
+from voicegate.engine.loading.files import load_weights
 from voicegate.engine.loading.startup import ModelStart
 from voicegate.engine.loop.voice_shelf import TEXT_ROOM
 from voicegate.engine.model.config import Family, ModelConfig, SamplingConfig
 from voicegate.engine.model.qwen2 import MergedVocabulary
-from voicegate.engine.model.weights import load_state_dict
 
 
 def llm_positions(config: EngineConfig, model: ModelConfig, num_prompt_tokens: int) -> int:
@@ -44,7 +44,7 @@ def _torch_llm(config: EngineConfig, model: ModelConfig, device: Device, num_pos
     runner = TorchLlmRunner(
         model.llm,
         model.sampling,
-        load_state_dict(config.model_dir / "llm.safetensors"),
+        load_weights(config.model_dir, model, "llm"),
         num_slots=config.max_active_clauses,
         max_positions=num_positions,
         device=device.device,
@@ -65,7 +65,7 @@ def _cuda_llm(
     runner = CudaLlmRunner(
         model.llm,
         model.sampling,
-        load_state_dict(config.model_dir / "llm.safetensors"),
+        load_weights(config.model_dir, model, "llm"),
         num_slots=config.max_active_clauses,
         max_positions=num_positions,
         device=device.device,

@@ -11,6 +11,7 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import EngineError
 from voicegate.engine.loading.backend_choice import check_backend
 from voicegate.engine.loading.devices import Device
+from voicegate.engine.loading.files import load_weights
 from voicegate.engine.loading.flow_model import load_flow_model
 from voicegate.engine.loading.flow_room import flow_dtypes, num_flow_blocks
 from voicegate.engine.loading.memory import first_blocks, token2wav_needs
@@ -19,7 +20,6 @@ from voicegate.engine.loading.stepaudio2 import load_stepaudio2_flow, load_stepa
 from voicegate.engine.loop.stages import VoiceRoom
 from voicegate.engine.model.config import FlowConfig, ModelConfig
 from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
-from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.token2wav.flow.backend import FlowBackend
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.model import FlowModel
@@ -50,7 +50,7 @@ def _load_cosyvoice3_vocoder(
 ) -> VocoderBackend:
     loaded = VocoderModel(
         model.vocoder,
-        load_state_dict(config.model_dir / "vocoder.safetensors"),
+        load_weights(config.model_dir, model, "vocoder"),
         max_samples=2 * config.max_clause_tokens * SAMPLES_PER_TOKEN,  # at half speed
         device=device.device,
     )
@@ -101,7 +101,7 @@ def _load_cosyvoice3_flow(
 
         solver_of = gpu_solver(config, model, device, start.progress)  # its engines take their memory first
     num_blocks = num_flow_blocks(config, needs, device, room=room, start=start)
-    loaded = load_flow_model(config.model_dir, flow, device.device, dtype=dtype)
+    loaded = load_flow_model(config.model_dir, model, device.device, dtype=dtype)
     pool = BlockPool(
         flow.estimator,
         num_steps=flow.num_euler_steps,

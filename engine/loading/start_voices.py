@@ -23,6 +23,7 @@ from voicegate.engine.interface import (
 )
 from voicegate.engine.llm.backend import LlmDied
 from voicegate.engine.loop.core import EngineCore
+from voicegate.engine.loop.prompting import PromptError
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.loop.voice_shelf import check_voice
 from voicegate.engine.model.config import ModelConfig
@@ -50,14 +51,18 @@ def default_of(config: EngineConfig, model: ModelConfig, names: Iterable[str]) -
 def fitting_voices(
     config: EngineConfig, model: ModelConfig, voices: Mapping[str, Voice], tokenizer: TextTokenizer
 ) -> Mapping[str, Voice]:
-    """Raises EngineError where the default voice does not fit; PromptError."""
-    faults = {}
-    for name, voice in voices.items():
-        try:
-            check_voice(voice, model, tokenizer)
-        except VoiceRefused as error:
-            faults[name] = str(error)
-    return _without(config, model, voices, faults)
+    """Raises EngineError where the default voice does not fit."""
+    found = {name: fault_of(voice, model, tokenizer) for name, voice in voices.items()}
+    return _without(config, model, voices, {name: fault for name, fault in found.items() if fault is not None})
+
+
+def fault_of(voice: Voice, model: ModelConfig, tokenizer: TextTokenizer) -> str | None:
+    """Why it cannot be spoken with, as far as that is told by counting."""
+    try:
+        check_voice(voice, model, tokenizer)
+    except (VoiceRefused, PromptError) as error:
+        return str(error)
+    return None
 
 
 def warm_up(config: EngineConfig, stages: Stages, default: str) -> Mapping[str, str]:

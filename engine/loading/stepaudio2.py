@@ -10,13 +10,13 @@ import torch
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import EngineError
 from voicegate.engine.loading.devices import Device, gpu_of
-from voicegate.engine.loading.flow_room import flow_dtypes, num_flow_blocks, stored_noise
+from voicegate.engine.loading.files import load_weights, stored_noise
+from voicegate.engine.loading.flow_room import flow_dtypes, num_flow_blocks
 from voicegate.engine.loading.memory import token2wav_needs
 from voicegate.engine.loading.startup import ModelStart
 from voicegate.engine.loop.stages import VoiceRoom
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
-from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.token2wav.stepaudio2.flow.chunking import (
     CHUNK_TOKENS,
     ChunkSchedule,
@@ -52,7 +52,7 @@ def load_stepaudio2_vocoder(
             torch.backends.cudnn.allow_tf32 = False  # torch's default; nothing else here asks cuDNN for anything
     loaded = StepAudio2Vocoder(
         model.vocoder,
-        load_state_dict(config.model_dir / "vocoder.safetensors"),
+        load_weights(config.model_dir, model, "vocoder"),
         max_samples=2 * config.max_clause_tokens * SAMPLES_PER_TOKEN,  # at half speed
         device=device.device,
         resblock=resblock,
@@ -103,7 +103,7 @@ def load_stepaudio2_flow(
     num_blocks = num_flow_blocks(config, needs, device, room=room, start=start)
     loaded = StepAudio2Flow(
         flow,
-        load_state_dict(config.model_dir / "flow.safetensors"),
+        load_weights(config.model_dir, model, "flow"),
         device=device.device,
         dtype=dtype,
         noise=stored_noise(config.model_dir),

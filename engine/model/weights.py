@@ -10,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 Shape = tuple[int, ...]
 
 
+_MAX_TOLD = 8  # faults of one file: weights of another model have thousands
 _LFS_POINTER = b"version https://git-lfs"
 
 
@@ -67,7 +68,9 @@ def check_shapes(
     expected: Mapping[str, Shape],
     optional: Mapping[str, Shape] | None = None,
 ) -> None:
-    """Raises WeightsError with all of `shape_faults`."""
+    """Raises WeightsError with the first of `shape_faults` and their number."""
     faults = shape_faults(state_dict, expected, optional)
     if faults:
-        raise WeightsError(f"these {part} weights do not fit model.json: {'; '.join(faults)}")
+        rest = [f"and {len(faults) - _MAX_TOLD} more"] if len(faults) > _MAX_TOLD else []
+        told = "; ".join([*faults[:_MAX_TOLD], *rest])
+        raise WeightsError(f"these {part} weights do not fit model.json: {told}")

@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from voicegate.engine.interface import VoiceRefused
+from voicegate.engine.interface import EngineError, VoiceRefused
 from voicegate.engine.model.weights import WeightsError, load_metadata
 from voicegate.engine.voices.enrolment import Enroller
 from voicegate.engine.voices.files import recordings
@@ -39,32 +39,70 @@ class _Pair:
         return digest.hexdigest()
 
 
-def enrol_pairs(directory: Path, enroller: Callable[[], Enroller], *, is_models_own: bool) -> dict[str, Voice]:
-    """Bring the voice files of a directory up to date. Returns the voices that could not be written, by name.
+@dataclass(frozen=True, slots=True)
+class Making:
+    """A pair whose voice a start has to make, and nothing that can be told beforehand is in the way."""
 
-    A recording without text is an error in a user's directory; a model's own may hold others (`is_models_own`).
-    Raises VoiceError; what `enroller` raises, if it is needed.
-    """
-    unwritten = {}
-    hears: Enroller | None = None
-    for pair in _pairs(directory, is_models_own=is_models_own):
-        hears = hears or enroller()
-        path = directory / f"{pair.name}.safetensors"
-        made_from = pair.made_from(hears)
-        if path.exists():
-            found = load_metadata(path).get("made_from")
-            if found in (made_from, _ENROLLED):
-                continue
-            if found is None:
-                raise VoiceError(f"{path} was not made from {pair.name}.wav beside it: remove or rename one of the two")
-        voice = _enrol(hears, pair, directory)
+    path: Path  # of the file to be
+    outline: Voice
+    _pair: _Pair
+    _made_from: str
+    _enroller: Enroller
+
+    def run(self) -> Voice:
+        """Hear it, and write it where that can be done. Raises VoiceError."""
+        voice = _enrolled(self._enroller.enrol, self._pair, self.path)
         try:
-            save_voice(voice, path, made_from=made_from)
+            save_voice(voice, self.path, made_from=self._made_from)
         except OSError as error:
-            log.warning("voice_not_saved", voice=pair.name, path=str(path), reason=error.strerror or str(error))
-            unwritten[pair.name] = voice
-        log.info("voice_enrolled", voice=pair.name, seconds=voice.seconds, has_transcript=bool(voice.transcript))
-    return unwritten
+            reason = error.strerror or str(error)
+            log.warning("voice_not_saved", voice=voice.name, path=str(self.path), reason=reason)
+        log.info("voice_enrolled", voice=voice.name, seconds=voice.seconds, has_transcript=bool(voice.transcript))
+        return voice
+
+
+def pairs_to_make(
+    directory: Path, enroller: Callable[[], Enroller], *, is_models_own: bool
+) -> Iterator[Making | EngineError | ValueError]:
+    """Those whose voice file is not there or not up to date; a fault for each that cannot become a voice.
+
+    A recording without text is a fault in a user's directory; a model's own may hold others (`is_models_own`).
+    What `enroller` raises, where it is needed, is the last one.
+    """
+    hears: Enroller | None = None
+    for recording in recordings(directory).values():
+        try:
+            pair = _pair_of(recording, is_models_own=is_models_own)
+            if pair is None:
+                continue
+        except VoiceError as error:
+            yield error
+            continue
+        try:
+            hears = hears or enroller()
+        except (EngineError, ValueError) as error:
+            yield error
+            return
+        try:
+            path = directory / f"{pair.name}.safetensors"
+            made_from = pair.made_from(hears)
+            if not _is_made(path, made_from):
+                yield Making(path, _enrolled(hears.outline, pair, path), pair, made_from, hears)
+        except VoiceError as error:
+            yield error
+
+
+def _is_made(path: Path, made_from: str) -> bool:
+    """Raises VoiceError where there is another voice."""
+    if not path.exists():
+        return False
+    try:
+        found = load_metadata(path).get("made_from")
+    except WeightsError as error:
+        raise VoiceError(str(error)) from error
+    if found is None:
+        raise VoiceError(f"{path} was not made from {path.stem}.wav beside it: remove or rename one of the two")
+    return found in (made_from, _ENROLLED)
 
 
 def made_from_beside(path: Path) -> str | None:
@@ -81,25 +119,24 @@ def made_from_beside(path: Path) -> str | None:
     return found or (_ENROLLED if has_pair else None)
 
 
-def _enrol(enroller: Enroller, pair: _Pair, directory: Path) -> Voice:
+def _enrolled(enrol: Callable[..., Voice], pair: _Pair, path: Path) -> Voice:
     try:
-        return enroller.enrol(pair.name, pair.recording, transcript=pair.transcript)
+        return enrol(pair.name, pair.recording, transcript=pair.transcript)
     except VoiceRefused as error:
-        raise VoiceError(f"{directory / pair.name}.wav: {error}") from error
+        raise VoiceError(f"{path.with_suffix('.wav')}: {error}") from error
 
 
-def _pairs(directory: Path, *, is_models_own: bool) -> Iterator[_Pair]:
-    for path in recordings(directory).values():
-        text_path = path.with_suffix(".txt")
-        if text_path.is_file():
-            yield _Pair(path.stem, read_recording(path), _read_text(text_path))
-        elif is_models_own:
-            log.debug("recording_ignored", path=str(path), reason="no text beside it")
-        else:
-            raise VoiceError(
-                f"{path} has no text: write what it says into {text_path.name}, or leave that file empty for a voice "
-                "that is used across languages"
-            )
+def _pair_of(path: Path, *, is_models_own: bool) -> _Pair | None:
+    """Raises VoiceError."""
+    text_path = path.with_suffix(".txt")
+    if text_path.is_file():
+        return _Pair(path.stem, read_recording(path), _read_text(text_path))
+    if is_models_own:
+        return None
+    raise VoiceError(
+        f"{path} has no text: write what it says into {text_path.name}, or leave that file empty for a voice that is "
+        "used across languages"
+    )
 
 
 def read_recording(path: Path) -> bytes:

@@ -75,7 +75,8 @@ def examine(config: GatewayConfig) -> Iterator[Finding]:
     yield from check_engines(config)
     yield check_cores()
     try:
-        yield from check_model(config.found_model_dir(), config.voices_dir)
+        has_own_llm = config.llm_backend != "tensorrt-llm"
+        yield from check_model(config.found_model_dir(), config.voices_dir, has_own_llm=has_own_llm)
     except ConfigError as error:
         yield Finding(Level.FAIL, "model", str(error))
     yield check_port(config.host, config.port)

@@ -1,19 +1,18 @@
-"""A model directory as far as it can be checked without torch: model.json, and the headers of its files.
+"""A model directory as far as commands that list and show need it, without torch: model.json, headers of voices.
 
 safetensors: eight bytes of header length, a JSON header of names, types, shapes and offsets, then the data.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
-from voicegate.engine.model.config import Flow, FlowConfig, ModelConfig, ModelConfigError
+from voicegate.engine.model.config import ModelConfig, ModelConfigError
 from voicegate.engine.model.model_json import load_model_config
-from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
 from voicegate.engine.units import FRAMES_PER_TOKEN, NUM_MELS
-from voicegate.engine.voices.files import recordings, voice_files
+from voicegate.engine.voices.files import voice_files
 from voicegate.engine.voices.pace import pace_in
 
 _LENGTH_BYTES: Final = 8
@@ -60,32 +59,6 @@ def check_config(model_dir: Path) -> ModelConfig:
         raise UnfitFile(str(error)) from error
 
 
-def check_tokenizer(model_dir: Path) -> str:
-    """What it is, in words. Raises UnfitFile."""
-    path = model_dir / "tokenizer.json"
-    try:
-        content = json.loads(path.read_bytes())
-        num_entries = len(content["model"]["vocab"]) + len(content.get("added_tokens", ()))
-    except OSError as error:
-        raise UnfitFile(f"{path}: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UnfitFile(f"{path} is no tokenizer of the tokenizers library") from error
-    return f"{num_entries} entries"
-
-
-def check_weights(model_dir: Path, model: ModelConfig, part: str) -> str:
-    """What the file holds, in words. Checks the tensors that tell a wrong file. Raises UnfitFile."""
-    path = model_dir / f"{part}.safetensors"
-    header = read_header(path)
-    for name, wanted in _landmarks(model)[part].items():
-        shape = header.shapes.get(name)
-        if shape is None:
-            raise UnfitFile(f"{path} lacks {name}: it is not the {part} of this model")
-        if shape != wanted:
-            raise UnfitFile(f"{path}: {name} has shape {list(shape)}, model.json says {list(wanted)}")
-    return f"{len(header.shapes)} tensors"
-
-
 def check_voice(path: Path, model: ModelConfig) -> str:
     """Its description. Raises UnfitFile."""
     header = read_header(path)
@@ -114,53 +87,3 @@ def voice_paths(model_dir: Path) -> list[Path]:
     if not paths:
         raise UnfitFile(f"{model_dir / 'voices'} holds no voice (*.safetensors)")
     return paths
-
-
-def unmade_pairs(directories: Sequence[Path]) -> list[Path]:
-    """Recordings with a text beside them and no voice made of them yet (engine/voices/directory.py)."""
-    return [
-        path
-        for directory in directories
-        for path in recordings(directory).values()
-        if path.with_suffix(".txt").exists() and not path.with_suffix(".safetensors").exists()
-    ]
-
-
-def _landmarks(model: ModelConfig) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Tensors whose shapes depend on every size in model.json that matters; engine.build checks all of them."""
-    llm, vocoder = model.llm, model.vocoder
-    return {
-        "llm": {
-            "llm.model.model.embed_tokens.weight": (llm.vocab_size, llm.hidden_size),
-            f"llm.model.model.layers.{llm.num_layers - 1}.input_layernorm.weight": (llm.hidden_size,),
-            "speech_embedding.weight": (llm.num_table_rows, llm.hidden_size),
-            "llm_decoder.weight": (llm.num_speech_rows, llm.hidden_size),
-        },
-        "flow": _flow_landmarks(model.flow),
-        "vocoder": {
-            "conv_pre.bias": (vocoder.base_channels,),
-            "conv_post.bias": (vocoder.stft_size + 2,),
-        },
-    }
-
-
-def _flow_landmarks(flow: Flow) -> dict[str, tuple[int, ...]]:
-    estimator = flow.estimator
-    attention_width = estimator.num_heads * estimator.head_dim
-    shapes: dict[str, tuple[int, ...]] = {"spk_embed_affine_layer.weight": (NUM_MELS, flow.speaker_dim)}
-    match flow:
-        case FlowConfig():
-            last_block = f"decoder.estimator.transformer_blocks.{estimator.depth - 1}."
-            return shapes | {
-                "input_embedding.weight": (flow.vocab_size, NUM_MELS),
-                "decoder.estimator.proj_out.weight": (NUM_MELS, estimator.dim),
-                f"{last_block}attn.to_q.weight": (attention_width, estimator.dim),
-            }
-        case StepAudio2FlowConfig():
-            return shapes | {
-                "input_embedding.weight": (flow.vocab_size, flow.encoder.dim),
-                "decoder.estimator.final_layer.linear.weight": (NUM_MELS, estimator.dim),
-                f"decoder.estimator.blocks.{estimator.depth - 1}.attn.to_q.weight": (attention_width, estimator.dim),
-            }
-        case _:
-            assert_never(flow)

@@ -42,7 +42,7 @@ KV_DTYPES = {"float32": torch.float32, "bfloat16": torch.float8_e4m3fn}
 
 
 def flow_model(device: torch.device, dtype: torch.dtype) -> FlowModel:
-    return load_flow_model(golden.TINY_MODEL_DIR, MODEL.cosyvoice3_flow, device, dtype=dtype)
+    return load_flow_model(golden.TINY_MODEL_DIR, MODEL, device, dtype=dtype)
 
 
 def pool_for(model: FlowModel, kv_dtype: torch.dtype) -> BlockPool:

@@ -24,9 +24,14 @@ def load_flow_state(
     config: FlowConfig, state_dict: Mapping[str, torch.Tensor], *, device: torch.device
 ) -> dict[str, torch.Tensor]:
     """The state dict as float32 on `device`, every key and shape checked. Raises WeightsError listing all faults."""
+    check_flow(config, state_dict)
+    return {key: tensor.to(device, torch.float32) for key, tensor in state_dict.items()}
+
+
+def check_flow(config: FlowConfig, state_dict: Mapping[str, torch.Tensor]) -> None:
+    """Raises WeightsError listing all faults."""
     optional = {ESTIMATOR_PREFIX + INV_FREQ: (config.estimator.head_dim // 2,)}
     check_shapes("flow", state_dict, flow_shapes(config), optional)
-    return {key: tensor.to(device, torch.float32) for key, tensor in state_dict.items()}
 
 
 def flow_shapes(config: FlowConfig) -> dict[str, Shape]:

@@ -26,10 +26,14 @@ def load_vocoder_weights(
 
     Convolutions are [out, in, k], channels last in memory. Raises WeightsError listing all faults.
     """
+    check_vocoder(config, state_dict)
+    return {key: _placed(key, tensor, device) for key, tensor in folded(without_prefix(state_dict)).items()}
+
+
+def check_vocoder(config: VocoderConfig, state_dict: Mapping[str, torch.Tensor]) -> None:
+    """Raises WeightsError listing all faults."""
     _check_config(config)
-    state = without_prefix(state_dict)
-    check_shapes("vocoder", state, vocoder_shapes(config))
-    return {key: _placed(key, tensor, device) for key, tensor in folded(state).items()}
+    check_shapes("vocoder", without_prefix(state_dict), vocoder_shapes(config))
 
 
 def without_prefix(state_dict: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

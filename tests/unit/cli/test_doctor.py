@@ -61,17 +61,20 @@ def test_every_missing_file_is_told_at_once(tmp_path: Path) -> None:
     shutil.copy(TINY_MODEL_DIR / "model.json", tmp_path)
     failed = [finding.subject for finding in check_model(tmp_path) if finding.level is Level.FAIL]
     assert failed == ["tokenizer", "llm", "flow", "vocoder", "voices"]
+    of_another_llm = check_model(tmp_path, has_own_llm=False)
+    assert "llm" not in {finding.subject for finding in of_another_llm}
 
 
-def test_a_default_voice_that_is_not_there(tmp_path: Path) -> None:
-    shutil.copy(TINY_MODEL_DIR / "model.json", tmp_path)
-    (tmp_path / "voices").mkdir()
-    shutil.copy(TINY_MODEL_DIR / "voices" / "slt.safetensors", tmp_path / "voices")
-    assert list(check_model(tmp_path))[-1].text == "model.json names the default voice 'rms', which is not there"
+def test_without_torch_the_files_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "voicegate.engine.loading.files", None)
+    assert [finding.level for finding in check_model(TINY_MODEL_DIR)] == [Level.OK, Level.WARN]
 
 
 def test_the_users_own_voices_count_too_and_pairs_that_will_become_voices(tmp_path: Path) -> None:
-    shutil.copy(TINY_MODEL_DIR / "model.json", tmp_path)
+    for name in ("model.json", "speech_tokenizer.safetensors"):
+        shutil.copy(TINY_MODEL_DIR / name, tmp_path)
+    (tmp_path / "voices").mkdir()
+    shutil.copy(TINY_MODEL_DIR / "voices" / "rms.safetensors", tmp_path / "voices")
     own = tmp_path / "own"
     own.mkdir()
     shutil.copy(TINY_MODEL_DIR / "voices" / "rms.safetensors", own)
@@ -79,6 +82,7 @@ def test_the_users_own_voices_count_too_and_pairs_that_will_become_voices(tmp_pa
     (own / "anna.txt").write_text("what she says")
     voices = [finding for finding in check_model(tmp_path, own) if finding.subject.startswith("voice")]
     assert [finding.level for finding in voices] == [Level.OK, Level.OK]
+    assert voices[0].text.startswith("rms: ")
     assert voices[1].text.startswith("anna: is made of ")
     missing = [finding for finding in check_model(tmp_path, tmp_path / "nowhere") if finding.subject == "voices"]
     assert "is no directory" in missing[0].text

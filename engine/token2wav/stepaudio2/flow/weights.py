@@ -24,8 +24,13 @@ def load_flow_state(
     config: StepAudio2FlowConfig, state_dict: Mapping[str, torch.Tensor], *, device: torch.device
 ) -> dict[str, torch.Tensor]:
     """The state dict as float32 on `device`, every key and shape checked. Raises WeightsError listing all faults."""
-    check_shapes("flow", state_dict, flow_shapes(config))
+    check_flow(config, state_dict)
     return {key: tensor.to(device, torch.float32) for key, tensor in state_dict.items()}
+
+
+def check_flow(config: StepAudio2FlowConfig, state_dict: Mapping[str, torch.Tensor]) -> None:
+    """Raises WeightsError listing all faults."""
+    check_shapes("flow", state_dict, flow_shapes(config))
 
 
 def below(state: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

@@ -33,13 +33,17 @@ def load_vocoder_weights(
 
     Raises WeightsError listing all faults.
     """
-    _check_config(config)
-    state = without_prefix(state_dict)
-    check_shapes("vocoder", state, vocoder_shapes(config))
+    check_vocoder(config, state_dict)
     return {
         key: tensor.to(device, torch.float64 if key.startswith(F0_PREFIX) else torch.float32)
-        for key, tensor in folded(state).items()
+        for key, tensor in folded(without_prefix(state_dict)).items()
     }
+
+
+def check_vocoder(config: VocoderConfig, state_dict: Mapping[str, torch.Tensor]) -> None:
+    """Raises WeightsError listing all faults."""
+    _check_config(config)
+    check_shapes("vocoder", without_prefix(state_dict), vocoder_shapes(config))
 
 
 def _check_config(config: VocoderConfig) -> None:

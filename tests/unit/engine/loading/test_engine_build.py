@@ -237,7 +237,7 @@ def test_a_flow_has_what_was_built(machine: Callable[[str], Package], parts: Flo
     with pytest.raises(EngineError, match=r"--flow-backend tensorrt: no engines of the flow .*, or use auto or cuda"):
         gpu_solver(config, MODEL, device, SILENT)
     build_engines(config, SILENT, recipes=[FlowRecipe(config, MODEL, LONE)])
-    flow = load_flow_model(config.model_dir, MODEL.cosyvoice3_flow, CPU, dtype=torch.float32)
+    flow = load_flow_model(config.model_dir, MODEL, CPU, dtype=torch.float32)
     pool = BlockPool(MODEL.cosyvoice3_flow.estimator, num_steps=10, num_blocks=4, device=CPU, dtype=torch.float32)
     solver = gpu_solver(config, MODEL, device, SILENT)(flow, pool)
     assert solver.name == "tensorrt"
