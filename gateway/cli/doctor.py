@@ -13,11 +13,12 @@ from voicegate.gateway.cli.checks.machine import (
     check_cores,
     check_libopus,
     check_open_files,
-    check_port,
+    check_ports,
     check_python,
     check_sound,
 )
 from voicegate.gateway.cli.checks.model import check_model
+from voicegate.gateway.cli.checks.settings import check_settings
 from voicegate.gateway.cli.terminal import say
 from voicegate.gateway.config import GatewayConfig, from_environment
 from voicegate.gateway.config_fields import ConfigError
@@ -27,6 +28,7 @@ from voicegate.gateway.server.entrance.descriptors import file_limits
 _FLAGS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "model_dir": ("DIR", "(default: the model that `voicegate serve` would serve)"),
+        "voices_dir": ("DIR", "of your own voices"),
         "port": ("PORT", "that it would listen on"),
         "device": ("auto|cpu|cuda", "where the engine would run"),
         "gpus": ("0,1,...", "where engine processes would run"),
@@ -79,6 +81,7 @@ def examine(config: GatewayConfig) -> Iterator[Finding]:
         yield from check_model(config.found_model_dir(), config.voices_dir, has_own_llm=has_own_llm)
     except ConfigError as error:
         yield Finding(Level.FAIL, "model", str(error))
-    yield check_port(config.host, config.port)
+    yield from check_settings(config)
+    yield from check_ports(config)
     yield check_open_files(config.max_sockets, file_limits())
     yield check_sound()

@@ -3,6 +3,7 @@
 import http.client
 import socket
 import ssl
+from collections.abc import Iterator
 from typing import Final
 
 from voicegate.clients.python.decode import check_opus
@@ -10,10 +11,12 @@ from voicegate.clients.python.errors import MissingDependency
 from voicegate.clients.python.playback import find_sound_device
 from voicegate.gateway.cli.checks.cores import shared_cores
 from voicegate.gateway.cli.checks.finding import Finding, Level
+from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.entrance.descriptors import FileLimits
 
 _PYTHONS: Final = ((3, 11), (3, 12))  # of pyproject.toml
 _PROBE_TIMEOUT_S: Final = 1.0
+_RUNNING: Final = "is in use by a running voicegate"
 
 
 def check_python(version: tuple[int, ...]) -> Finding:
@@ -38,7 +41,17 @@ def check_cores() -> Finding:
     return Finding(Level.WARN, "cores", shared)
 
 
-def check_port(host: str, port: int) -> Finding:
+def check_ports(config: GatewayConfig) -> Iterator[Finding]:
+    yield (own := check_port(config.host, config.port))
+    if own.text.endswith(_RUNNING):  # the others are its, too
+        return
+    if config.metrics_port is not None:
+        yield check_port(config.metrics_host, config.metrics_port, "--metrics-port")
+    if config.agent_port is not None:
+        yield check_port(config.agent_host, config.agent_port, "--agent-port")
+
+
+def check_port(host: str, port: int, flag: str = "--port") -> Finding:
     where = f"{host}:{port}"
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -49,8 +62,8 @@ def check_port(host: str, port: int) -> Finding:
         if _is_gateway(http.client.HTTPConnection(host, port, timeout=_PROBE_TIMEOUT_S)) or _is_gateway(
             http.client.HTTPSConnection(host, port, timeout=_PROBE_TIMEOUT_S, context=_trusting())
         ):
-            return Finding(Level.OK, "port", f"{where} is in use by a running voicegate")
-        return Finding(Level.FAIL, "port", f"{where}: {error.strerror or error}; choose another with --port")
+            return Finding(Level.OK, "port", f"{where} {_RUNNING}")
+        return Finding(Level.FAIL, "port", f"{where}: {error.strerror or error}; choose another with {flag}")
     return Finding(Level.OK, "port", f"{where} is free")
 
 

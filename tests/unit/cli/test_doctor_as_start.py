@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,11 +13,17 @@ from safetensors.torch import load_file, save_file
 from tests.support.golden import TINY_MODEL_DIR
 from tests.unit.engine.voices.sounds import file_of, speechlike
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.fake.engine import FakeEngine
 from voicegate.engine.interface import EngineError
 from voicegate.engine.loading.build import load_engine
 from voicegate.engine.model.weights import load_metadata
 from voicegate.gateway.cli.checks.finding import Finding, Level
+from voicegate.gateway.cli.checks.machine import check_ports
 from voicegate.gateway.cli.checks.model import check_model
+from voicegate.gateway.cli.checks.settings import check_settings
+from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.server.errors import GatewayError
+from voicegate.gateway.server.server import Gateway
 
 pytestmark = pytest.mark.unit
 
@@ -195,3 +202,33 @@ def test_what_a_start_takes_is_in_order(place: Path, harm: str) -> None:
     assert {finding.level for finding in told} == {Level.OK}
     names = sorted(finding.text.partition(":")[0] for finding in told if finding.subject == "voice")
     assert sorted(started(place)) == names
+
+
+SETTINGS: dict[str, Callable[[Path], GatewayConfig]] = {
+    "no file of keys": lambda place: GatewayConfig(api_keys_file=place / "keys.json"),
+    "keys of something else": lambda place: GatewayConfig(api_keys_file=place / "model" / "model.json"),
+    "keys are asked for and there are none": lambda place: GatewayConfig(require_key=True),
+    "no file of words": lambda place: GatewayConfig(pronunciations_file=place / "words.json"),
+    "words of something else": lambda place: GatewayConfig(pronunciations_file=place / RMS),
+    "no certificate": lambda place: GatewayConfig(tls_cert=place / "cert.pem", tls_key=place / "key.pem"),
+    "a certificate that is none": lambda place: GatewayConfig(tls_cert=place / RMS, tls_key=place / RMS),
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_files_that_settings_name(place: Path, settings: str) -> None:
+    config = SETTINGS[settings](place)
+    (told,) = check_settings(config)
+    with pytest.raises(GatewayError) as caught:
+        Gateway(config, FakeEngine())
+    assert told.text == str(caught.value)
+    assert list(check_settings(GatewayConfig())) == []
+
+
+def test_all_ports_are_looked_at() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        told = list(check_ports(GatewayConfig(port=0, metrics_port=port, agent_port=port)))
+    assert [finding.level for finding in told] == [Level.OK, Level.FAIL, Level.FAIL]
+    assert [finding.text.rpartition(" ")[2] for finding in told[1:]] == ["--metrics-port", "--agent-port"]
