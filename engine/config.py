@@ -120,7 +120,7 @@ class EngineConfig:
     # Of `voicegate build`; None: `tensorrt` in the model's directory.
     tensorrt_dir: Path | None = None
 
-    # Utterances open at once. An idle one costs no model memory, so agents may open theirs early.
+    # Utterances at once, without those at rest: these cost no model memory, and their contexts are bounded elsewhere.
     max_utterances: int = 0
     # Text of one utterance, which is kept for as long as it lives: what it takes of memory is bounded by this.
     max_text_chars: int = 1 << 20

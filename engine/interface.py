@@ -13,6 +13,8 @@ Promises, each a test that runs against every implementation (tests/contract):
   real engine's configuration), or when it has waited for as long as its request lets it; nothing else of what is said
   depends on when text comes, but in INCREMENTAL mode, where a sentence that is spoken while it is written depends on
   what was known of it by each block of its speech;
+* an utterance rests (`AtRest`) when all of its text is spoken, and it was flushed or its writer has paused; it holds no
+  place then, and keeps all else. What it says later is the same as if it had not rested;
 * one utterance's failure never touches another.
 """
 
@@ -102,7 +104,7 @@ class EngineInfo:
     default_voice: str
     modes: tuple[SpeakingMode, ...]
     pre_skip_48k: int  # Opus encoder delay in 48 kHz samples (RFC 7845)
-    max_utterances: int
+    max_utterances: int  # that have something to say; those at rest do not count
     max_lead_ms: int
     max_text_chars: int = 1 << 20  # of one utterance; beyond it fails
     max_instruct_chars: int = 0  # longest `instruct` of a request; 0: the model follows none
@@ -149,6 +151,17 @@ class Flushed:
     utterance_id: UtteranceId
     flush_id: str
     audio_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtRest:
+    """All text is spoken and delivered, and the utterance holds no place from here on: `readmit` it for more text.
+
+    Text that was pushed since the engine sent this gives it its place back, and makes this event void.
+    """
+
+    utterance_id: UtteranceId
+    num_chars: int  # of text that had been pushed
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +222,7 @@ class EngineStats:
     whereabouts: str = ""  # the device that its thread is at, or that all wait for; empty: none, or there is only one
 
 
-EngineEvent = AudioReady | Alignment | Flushed | Done | Cancelled | Failed
+EngineEvent = AudioReady | Alignment | Flushed | AtRest | Done | Cancelled | Failed
 EndEvent = Done | Cancelled | Failed
 
 
@@ -374,8 +387,14 @@ class Engine(Protocol):
         Raises UnknownVoice, Unsupported, BadRequest, Overloaded, EngineStopped; then nothing started.
         """
 
+    def readmit(self, utterance_id: UtteranceId) -> None:
+        """Give one at rest a place again, for text that follows. Raises Overloaded; then it rests on."""
+
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
-        """Append text exactly as written, any split, up to `info.max_text_chars` in all; beyond it ends in `Failed`."""
+        """Append text exactly as written, any split, up to `info.max_text_chars` in all; beyond it ends in `Failed`.
+
+        One at rest takes a place by it, also where there is none: its `AtRest` may be on its way to the caller.
+        """
 
     def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
         """Speak all text pushed so far without waiting for more; answered by `Flushed`."""

@@ -110,6 +110,9 @@ class Metronome:
             begins_s = time.monotonic() + wait_s
             heapq.heappush(self._due, (begins_s, request.utterance_id))
 
+    def readmit(self, utterance_id: UtteranceId) -> None:
+        pass
+
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
         pass
 

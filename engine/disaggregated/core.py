@@ -279,7 +279,7 @@ def _own_stats(core: EngineCore, device: WatchedDevice) -> EngineStats:
     lost = {"replicas_lost": device.num_hangs, "replica_utterances_lost": device.num_utterances_lost}
     now = {
         "replica_ready": 0 if device.hangs else 1,
-        "replica_utterances": core.num_live,
+        "replica_utterances": core.num_placed,
         "replica_room": 0 if device.hangs else core.num_welcome,
     }
     batch_sizes = {stage: sizes for stage, sizes in core.batch_sizes.items() if stage != "llm"}  # all cores' together
@@ -290,7 +290,7 @@ def _load(core: EngineCore, max_active: int) -> Load:
     gauges = core.gauges
     return Load(
         room=core.num_welcome,
-        num_live=core.num_live,
+        num_placed=core.num_placed,
         max_live=max_active,
         num_waiting=round(gauges["waiting_clauses"]),
         num_blocks_free=gauges["free_flow_blocks"] - gauges["reserved_flow_blocks"],

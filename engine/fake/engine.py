@@ -13,6 +13,7 @@ from enum import Enum
 from voicegate.engine.audio.packets import create_packet_encoder, pre_skip_48k
 from voicegate.engine.fake.speech import VOICES, FakeSpeech, tone_hz
 from voicegate.engine.interface import (
+    AtRest,
     AudioFormat,
     AudioReady,
     Cancelled,
@@ -86,6 +87,7 @@ class _Utterance:
     fault: Fault | None
     due_s: float = 0.0
     listener: Listener = field(default_factory=Listener)
+    is_placed: bool = True
     started_s: float | None = None  # when there was text to speak
     first_packet_s: float | None = None
 
@@ -100,7 +102,7 @@ class _Utterance:
 
 
 class FakeEngine:
-    """`requests`, `cancels`, `reports`, `num_live` are there to be looked at; `until` waits for what they should show.
+    """`requests`, `cancels`, `reports`, `num_live`, `num_placed` are there to be looked at; `until` waits for them.
 
     `trouble` is there to be set and unset, `go_on` ends a hang.
     """
@@ -126,6 +128,11 @@ class FakeEngine:
     @property
     def num_live(self) -> int:
         return len(self._live)
+
+    @property
+    def num_placed(self) -> int:
+        """Without those at rest."""
+        return sum(utterance.is_placed for utterance in self._live.values())
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         """Return once `is_so` holds; looked at again after every call and every step."""
@@ -164,7 +171,7 @@ class FakeEngine:
 
     @property
     def room(self) -> int:
-        return self._script.max_utterances - self.num_live if self.unready_reason is None else 0
+        return max(self._script.max_utterances - self.num_placed, 0) if self.unready_reason is None else 0
 
     @property
     def pulse(self) -> int | None:
@@ -197,18 +204,27 @@ class FakeEngine:
             raise UnknownVoice(f"no voice {request.voice!r}; there are {names}")
         check_instruct(request.instruct, info)
         check_language(request.language, info)
-        if self.trouble is not None:
-            raise Overloaded(self.trouble, retry_after_ms=500)
-        if self.num_live >= self._script.max_utterances:
-            raise Overloaded(f"{self.num_live} utterances run already", retry_after_ms=500)
+        self._check_places()
         speech = FakeSpeech(request, number, create_packet_encoder(request.audio))
         self._live[request.utterance_id] = _Utterance(speech, self._script.faults.get(number))
         self.requests.append(request)
         self._changed.set()
 
+    def readmit(self, utterance_id: UtteranceId) -> None:
+        if (utterance := self._live.get(utterance_id)) is not None and not utterance.is_placed:
+            self._check_places()
+            utterance.is_placed = True
+
+    def _check_places(self) -> None:
+        if self.trouble is not None:
+            raise Overloaded(self.trouble, retry_after_ms=500)
+        if self.num_placed >= self._script.max_utterances:
+            raise Overloaded(f"{self.num_placed} utterances run already", retry_after_ms=500)
+
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
         if (utterance := self._live.get(utterance_id)) is not None and not utterance.speech.is_ended:
             utterance.speech.push(text)
+            utterance.is_placed = utterance.is_placed or bool(text)
             if len(utterance.speech.text) > self._script.max_text_chars:
                 self._emit_end(Failed(utterance_id, f"an utterance takes {self._script.max_text_chars} characters"))
             self._schedule(utterance)
@@ -319,6 +335,9 @@ class FakeEngine:
             events = speech.speak(chunk_ms=self._script.chunk_ms, ms_per_character=self._script.ms_per_character)
             self._emit(utterance, events)
             self._pace(utterance, made_ms=speech.audio_ms - before_ms)
+            if utterance.is_placed and speech.is_at_rest:
+                utterance.is_placed = False
+                self._events.put_nowait(AtRest(speech.request.utterance_id, len(speech.text)))
             return
         self._emit(utterance, speech.finish())
         timing = Timing()

@@ -36,6 +36,7 @@ class FakeSpeech:
     encoder: PacketEncoder
     text: str = ""
     num_speakable: int = 0  # characters that may be spoken without waiting for more
+    num_flushed: int = 0  # characters that stood before the last flush
     is_ended: bool = False
     flushes: deque[tuple[int, str]] = field(default_factory=deque)  # characters before it, id
     ends: list[int] = field(default_factory=list)  # per character spoken: its end in samples
@@ -55,6 +56,11 @@ class FakeSpeech:
         return self.is_ended and not self.flushes and self.num_spoken == self.num_speakable
 
     @property
+    def is_at_rest(self) -> bool:
+        """Its writer is never taken to have paused."""
+        return 0 < self.num_flushed == len(self.text) and not self.has_work
+
+    @property
     def audio_ms(self) -> int:
         return units.samples_to_ms(self.num_samples)
 
@@ -72,7 +78,7 @@ class FakeSpeech:
             self.num_speakable = before + last_space + 1
 
     def flush(self, flush_id: str) -> None:
-        self.num_speakable = len(self.text)
+        self.num_speakable = self.num_flushed = len(self.text)
         self.flushes.append((len(self.text), flush_id))
 
     def end(self) -> None:

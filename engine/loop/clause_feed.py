@@ -141,6 +141,11 @@ class ClauseFeed:
         return self._written.getvalue()
 
     @property
+    def num_chars(self) -> int:
+        """Of `text`."""
+        return self._num_written
+
+    @property
     def has_growing(self) -> bool:
         """Whether `grow` may find something to say."""
         return self.is_incremental and not self.has_unread and not self.is_ended

@@ -286,6 +286,11 @@ class EngineCore:
         return self._roster.num_live
 
     @property
+    def num_placed(self) -> int:
+        """Without those at rest."""
+        return self._roster.num_placed
+
+    @property
     def num_welcome(self) -> int:
         """Newcomers that would not have to wait behind too many others for room in the models."""
         return self._admission.num_welcome

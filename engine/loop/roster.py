@@ -75,6 +75,7 @@ class Roster:
         self._gathering: set[int] = set()  # whose text may lie unread while more of it comes
         self._stalled: set[int] = set()
         self._speakers: set[int] = set()  # who have something to say
+        self._resting: set[int] = set()  # who have nothing to say, and are expected to have none
         self._again: dict[int, Clause] = {}  # paused passes that are to be read again
         self._generating: dict[int, Clause] = {}  # whose LLM passes go on
         self._news_tokens: dict[int, int] = {}  # with so many of that pass something is new; none: with any
@@ -96,7 +97,7 @@ class Roster:
         self._due.drop(key)
         for needs in (self._waiting, self._again, self._generating, self._news_tokens):
             needs.pop(key, None)
-        for keys in (self._pressing, self._readers, self._gathering, self._stalled, self._speakers):
+        for keys in (self._pressing, self._readers, self._gathering, self._stalled, self._speakers, self._resting):
             keys.discard(key)
         self._alarms.set(key, math.inf)
 
@@ -110,6 +111,11 @@ class Roster:
     @property
     def num_live(self) -> int:
         return len(self._utterances)
+
+    @property
+    def num_placed(self) -> int:
+        """Without those at rest, as of the last look."""
+        return len(self._utterances) - len(self._resting)
 
     def named(self, utterance_id: UtteranceId) -> Utterance | None:
         return self._by_id.get(utterance_id)
@@ -127,7 +133,7 @@ class Roster:
         """Work that may be done now. Whether an LLM step is among it may be out of date: see `passes`."""
         self._refresh(now_s)
         if self._crowd.note(len(self._due)):
-            self._changed.update(self._utterances)  # who presses by other limits
+            self._changed.update(self._utterances.keys() - self._resting)  # who presses by other limits
             self._refresh(now_s)
         return self._due
 
@@ -236,7 +242,8 @@ class Roster:
         is_tight = self.is_room_short or self._pipeline.free_share < least_share
         if is_tight is not self._is_room_tight:
             self._is_room_tight = is_tight
-            self._changed.update(self._utterances)  # who was held back within a clause, and who will be
+            # Who was held back within a clause, and who will be.
+            self._changed.update(self._utterances.keys() - self._resting)
 
     # --- looking ----------------------------------------------------------------------------------------------
 
@@ -271,6 +278,7 @@ class Roster:
         stalls_s = utterance.stalls_at_s(self._stall_s, self._stall_lead_s)
         _note(self._stalled, key, stalls_s <= now_s)
         _note(self._speakers, key, bool(utterance.clauses))
+        _note(self._resting, key, utterance.is_at_rest)
         gathers_s = self._gathers_until_s(utterance, now_s)
         _note(self._gathering, key, gathers_s > now_s)
         _note(self._readers, key, gathers_s <= now_s and utterance.feed.wants_reading)

@@ -138,7 +138,7 @@ class Speaking:
         self._retire_spoken(utterance)
 
     def _retire_spoken(self, utterance: Utterance) -> None:
-        """Drop clauses from the front that are spoken or have nothing to say; the last one ends the utterance."""
+        """Drop clauses from the front that are spoken or have nothing to say; behind the last it ends, or rests."""
         now_s = self._clock()
         while utterance.clauses:
             front = utterance.clauses[0]
@@ -153,6 +153,8 @@ class Speaking:
                 log.info("text_without_sound", utterance=utterance.utterance_id, num_chars=len(utterance.feed.text))
             utterance.finish()
             self._on_finished(utterance)
+        else:
+            utterance.rest_if_spoken()
 
 
 def _is_short_heard(request: UtteranceRequest) -> bool:

@@ -14,6 +14,7 @@ from voicegate.engine import units
 from voicegate.engine.audio.outlet import Delivered, Outlet
 from voicegate.engine.interface import (
     Alignment,
+    AtRest,
     Cancelled,
     Done,
     Failed,
@@ -81,7 +82,8 @@ class Utterance:
         self.num_vain_bites = 0  # of its text, since one has brought a clause or all was read
         self.is_truncated = False  # a length limit, not the model, ended one of its passes
         self.listener = Listener()
-        self._last_text_s: float | None = None  # more text may still come for what waits; None: that was given up
+        self._last_text_s: float | None = None  # more text may still come; None: it was flushed, or the wait is over
+        self._num_rested_chars = 0  # of its text, when it was last at rest
         self._buffered_since_s: float | None = None  # the oldest text that is in no clause
         self._unread_since_s: float | None = None
         self._outlet = outlet
@@ -138,6 +140,7 @@ class Utterance:
 
     def flush(self, flush_id: str, now_s: float) -> None:
         self.feed.flush(flush_id)
+        self._last_text_s = None
         self._has_come(now_s)
 
     def end(self, now_s: float) -> None:
@@ -160,7 +163,7 @@ class Utterance:
         return sum(clause.is_text_complete for clause in self.clauses)
 
     def stall(self, now_s: float) -> None:
-        """Say what has waited for more too long; once."""
+        """Say what has waited for more too long, or expect no more; once."""
         self._last_text_s = self._buffered_since_s = None
         self.feed.stalled()
         self._has_read(now_s)
@@ -187,8 +190,8 @@ class Utterance:
         return self.feed.is_incremental and not clause.is_text_complete
 
     def stalls_at_s(self, stall_s: float, lead_s: float) -> float:
-        """When text that waits for more is to be said without it; infinite: none waits."""
-        if self._last_text_s is None or not self.feed.is_waiting:
+        """When its writer has paused: text that waits is said, or all is spoken and it rests. Infinite: neither."""
+        if self._last_text_s is None or not (self.feed.is_waiting or self._is_all_spoken):
             return math.inf
         since_s, delay_s = self._last_text_s, stall_s
         if self.request.max_buffer_delay_ms is not None:
@@ -197,6 +200,22 @@ class Utterance:
                 since_s = self._buffered_since_s
         due_s = since_s + delay_s
         return due_s if self.deadline_s is None else max(due_s, self.deadline_s - lead_s)
+
+    @property
+    def _is_all_spoken(self) -> bool:
+        """Nothing is left to say of it, and some of it has come since it was last at rest."""
+        is_silent = not (self.clauses or self.feed.has_unread or self.feed.is_waiting)
+        return is_silent and self.feed.num_chars > self._num_rested_chars
+
+    @property
+    def is_at_rest(self) -> bool:
+        return 0 < self.feed.num_chars == self._num_rested_chars
+
+    def rest_if_spoken(self) -> None:
+        """Behind all that was delivered."""
+        if self._last_text_s is None and self._is_all_spoken:
+            self._num_rested_chars = self.feed.num_chars
+            self._outlet.send(AtRest(self.utterance_id, self._num_rested_chars))
 
     # --- audio ------------------------------------------------------------------------------------------------
 

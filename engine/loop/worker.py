@@ -20,6 +20,7 @@ from voicegate.engine.audio.encoding import Encoders
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.device.watcher import Waker, Watcher
 from voicegate.engine.interface import (
+    AtRest,
     Cancelled,
     Done,
     EngineError,
@@ -82,6 +83,7 @@ class ThreadedEngine:
         self._watcher = Watcher(self._inbox.wake)
         self._events: asyncio.Queue[EngineEvent | None] = asyncio.Queue()
         self._live: dict[UtteranceId, int] = {}  # and how much text each was given
+        self._resting: set[UtteranceId] = set()  # of these, those that hold no place
         self._num_submitted = 0
         self._info: EngineInfo | None = None
         self._thread: threading.Thread | None = None
@@ -119,7 +121,7 @@ class ThreadedEngine:
             return 0
         num_seen, num_welcome = self._welcome
         num_unseen = self._num_submitted - num_seen
-        return max(0, min(self._info.max_utterances - len(self._live), num_welcome - num_unseen))
+        return max(0, min(self._info.max_utterances - self._num_placed, num_welcome - num_unseen))
 
     @property
     def pulse(self) -> int | None:
@@ -148,10 +150,7 @@ class ThreadedEngine:
         if request.utterance_id in self._live:
             raise EngineError(f"utterance {request.utterance_id!r} is already running")
         check_request(request, info)
-        if (reason := self.unready_reason) is not None:
-            raise Overloaded(f"{reason}; try again shortly")
-        if len(self._live) >= info.max_utterances:
-            raise Overloaded(f"all {info.max_utterances} utterances are in use; try again shortly")
+        self._check_places(info)
         num_seen, num_welcome = self._welcome
         if self._num_submitted - num_seen >= num_welcome:
             raise Overloaded("the models have no room, and others are waiting for it already; try again shortly")
@@ -160,10 +159,28 @@ class ThreadedEngine:
         seed = secrets.randbits(63) if request.seed is None else request.seed
         self._inbox.open(request.utterance_id, lambda core: core.submit(request, seed=seed))
 
+    def readmit(self, utterance_id: UtteranceId) -> None:
+        """Only for places: that the models have room is asked of newcomers."""
+        if utterance_id in self._resting:
+            self._check_places(self._running_info())
+            self._resting.discard(utterance_id)
+
+    @property
+    def _num_placed(self) -> int:
+        return len(self._live) - len(self._resting)
+
+    def _check_places(self, info: EngineInfo) -> None:
+        """Raises Overloaded."""
+        if (reason := self.unready_reason) is not None:
+            raise Overloaded(f"{reason}; try again shortly")
+        if self._num_placed >= info.max_utterances:
+            raise Overloaded(f"all {info.max_utterances} utterances are in use; try again shortly")
+
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
         num_before = self._live.get(utterance_id)
         if num_before is None or not text:
             return
+        self._resting.discard(utterance_id)
         limit = self.info.max_text_chars
         self._live[utterance_id] = num_before + len(text)
         if num_before + len(text) <= limit:
@@ -283,10 +300,15 @@ class ThreadedEngine:
 
     def _publish(self, events: list[EngineEvent]) -> None:
         for event in events:
-            if isinstance(event, Done | Cancelled | Failed):
+            if isinstance(event, AtRest):
+                if self._live.get(event.utterance_id) != event.num_chars:
+                    continue  # text has come since
+                self._resting.add(event.utterance_id)
+            elif isinstance(event, Done | Cancelled | Failed):
                 if isinstance(event, Failed):
                     self.cancel(event.utterance_id)  # its encoder may have failed, of which the core has heard nothing
                 self._live.pop(event.utterance_id, None)
+                self._resting.discard(event.utterance_id)
             self._events.put_nowait(event)
 
     def _stopped(self, reason: str) -> None:
@@ -298,6 +320,7 @@ class ThreadedEngine:
         for utterance_id in self._live:  # whom the engine's thread has not heard of
             self._events.put_nowait(Failed(utterance_id, reason))
         self._live.clear()
+        self._resting.clear()
         self._events.put_nowait(None)
 
     # --- in the engine's thread -------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import structlog
 from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.interface import (
     INTERNAL_FAILURE,
+    AtRest,
     Cancelled,
     Done,
     Engine,
@@ -69,6 +70,7 @@ class Orders:
         if isinstance(event, Done | Cancelled | Failed):
             del self._utterances[number], self._numbers[event.utterance_id]
             self._reports.pop(event.utterance_id, None)
+        if isinstance(event, AtRest | Done | Cancelled | Failed):
             self._on_room()
         kind, body = pack_event(event)
         self._channel.send(kind, number, body)

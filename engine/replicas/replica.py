@@ -22,6 +22,7 @@ from voicegate.engine.interface import (
     EngineInfo,
     Failed,
     ListenerReport,
+    Overloaded,
     UtteranceId,
     UtteranceRequest,
     VoiceInfo,
@@ -84,6 +85,7 @@ class Replica:
         self._lexicon = Lexicon(self._channel.send)
         self._utterances: dict[int, UtteranceId] = {}
         self._numbers: dict[UtteranceId, int] = {}
+        self._resting: set[UtteranceId] = set()  # of these, those that hold no place
         self._late_reports: dict[UtteranceId, ListenerReport] = {}  # while it does not read, the last of each
         self._questions: dict[int, asyncio.Future[VoiceInfo | None]] = {}
         self._next_number = count()
@@ -150,8 +152,9 @@ class Replica:
         return self.state.unready_reason
 
     @property
-    def num_live(self) -> int:
-        return len(self._utterances)
+    def num_placed(self) -> int:
+        """Utterances, without those at rest."""
+        return len(self._utterances) - len(self._resting)
 
     @property
     def room(self) -> int:
@@ -164,7 +167,7 @@ class Replica:
         assert self._info is not None
         return Load(
             room=self.room,
-            num_live=self.num_live,
+            num_placed=self.num_placed,
             max_live=round(gauges.get("max_active_clauses", self._info.max_utterances)),
             num_waiting=round(gauges.get("waiting_clauses", 0)),
             num_blocks_free=gauges.get("free_flow_blocks", 0.0) - gauges.get("reserved_flow_blocks", 0.0),
@@ -180,7 +183,21 @@ class Replica:
         submission = Submission(replace(request, dictionaries=()), numbers)
         self._channel.send(Command.SUBMIT, number, msgspec.json.encode(submission))
 
+    def rest(self, utterance_id: UtteranceId) -> None:
+        self._resting.add(utterance_id)
+
+    def readmit(self, utterance_id: UtteranceId) -> None:
+        """The process gives it a place with its text. Raises Overloaded."""
+        if utterance_id not in self._resting:
+            return
+        assert self._info is not None
+        if self.unready_reason is not None or self.num_placed >= self._info.max_utterances:
+            reason = self.unready_reason or f"all {self._info.max_utterances} utterances of its process are in use"
+            raise Overloaded(f"{reason}; try again shortly")
+        self._resting.discard(utterance_id)
+
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
+        self._resting.discard(utterance_id)
         self._channel.send(Command.PUSH, self._numbers[utterance_id], text.encode())
 
     def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
@@ -255,7 +272,7 @@ class Replica:
                 answer = msgspec.json.decode(body, type=Answer)
                 if (question := self._questions.get(number)) is not None:
                     settle(question, error_of(answer) or answer.voice)
-            case Told.AUDIO | Told.ALIGNMENT | Told.FLUSHED | Told.DONE | Told.CANCELLED | Told.FAILED:
+            case Told.AUDIO | Told.ALIGNMENT | Told.FLUSHED | Told.AT_REST | Told.DONE | Told.CANCELLED | Told.FAILED:
                 self._take_event(told, number, body)
             case _:
                 assert_never(told)
@@ -269,6 +286,7 @@ class Replica:
     def _forget(self, number: int) -> None:
         utterance_id = self._utterances.pop(number)
         del self._numbers[utterance_id]
+        self._resting.discard(utterance_id)
         self._late_reports.pop(utterance_id, None)
 
     def _note_full(self, is_full: bool) -> None:
@@ -286,6 +304,7 @@ class Replica:
         utterances = list(self._utterances.values())
         self._utterances.clear()
         self._numbers.clear()
+        self._resting.clear()
         self.num_failed = len(utterances)
         for utterance_id in utterances:
             self._publish(Failed(utterance_id, _LOST))

@@ -12,6 +12,7 @@ import structlog
 from voicegate.engine.audio.packets import pre_skip_48k
 from voicegate.engine.cores import num_usable_cores
 from voicegate.engine.interface import (
+    AtRest,
     AudioFormat,
     Cancelled,
     Done,
@@ -153,6 +154,10 @@ class RoutingEngine:
         if len(self._live) == 1:  # among others it is awake anyway
             self._vigil.begin()
 
+    def readmit(self, utterance_id: UtteranceId) -> None:
+        if (live := self._live.get(utterance_id)) is not None:
+            live[0].readmit(utterance_id)
+
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
         if (live := self._live.get(utterance_id)) is None or not text:
             return
@@ -227,6 +232,11 @@ class RoutingEngine:
 
     def _publish(self, event: EngineEvent) -> None:
         self._vigil.end()
+        if isinstance(event, AtRest):
+            replica, num_chars = self._live[event.utterance_id]
+            if num_chars != event.num_chars:
+                return  # text has come since
+            replica.rest(event.utterance_id)
         if isinstance(event, Done | Cancelled | Failed):
             self._live.pop(event.utterance_id, None)
         self._events.put_nowait(event)

@@ -66,7 +66,7 @@ class Seat:
         lost = {"replicas_lost": self._num_lost, "replica_utterances_lost": self._num_utterances_lost}
         now = {
             "replica_ready": 0 if serving is None else 1,
-            "replica_utterances": 0 if serving is None else serving.num_live,
+            "replica_utterances": 0 if serving is None else serving.num_placed,
             "replica_room": 0 if serving is None else serving.room,
         }
         # What the process says of its own devices, where it has several, goes on as it is.

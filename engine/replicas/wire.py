@@ -19,6 +19,7 @@ import msgspec
 
 from voicegate.engine.interface import (
     Alignment,
+    AtRest,
     AudioReady,
     BadRequest,
     Cancelled,
@@ -81,6 +82,7 @@ class Told(IntEnum):
     DONE = 10
     CANCELLED = 11
     FAILED = 12
+    AT_REST = 13
 
 
 class Submission(msgspec.Struct, frozen=True):
@@ -156,6 +158,7 @@ class Frames:
 _DECODERS: Final[Mapping[Told, msgspec.json.Decoder[EngineEvent]]] = {
     Told.ALIGNMENT: msgspec.json.Decoder(Alignment),
     Told.FLUSHED: msgspec.json.Decoder(Flushed),
+    Told.AT_REST: msgspec.json.Decoder(AtRest),
     Told.DONE: msgspec.json.Decoder(Done),
     Told.CANCELLED: msgspec.json.Decoder(Cancelled),
     Told.FAILED: msgspec.json.Decoder(Failed),
@@ -163,6 +166,7 @@ _DECODERS: Final[Mapping[Told, msgspec.json.Decoder[EngineEvent]]] = {
 _KINDS: Final = {
     Alignment: Told.ALIGNMENT,
     Flushed: Told.FLUSHED,
+    AtRest: Told.AT_REST,
     Done: Told.DONE,
     Cancelled: Told.CANCELLED,
     Failed: Told.FAILED,

@@ -83,7 +83,7 @@ class Gateway:
         self._manager = manager or ServiceManager({})
         self._engine = engine
         self._admission = Admission(engine, waiting_limits_of(config))
-        self._dispatcher = Dispatcher(engine, on_end=self._admission.note_end)
+        self._dispatcher = Dispatcher(engine, on_place=self._admission.note_end)
         self.quotas = Quotas(quota_limits_of(config))
         self._exporter = Exporter(self._status, engine.stats, tags=config.counted_tags)
         meters = self._exporter.meters
@@ -286,7 +286,8 @@ class Gateway:
         )
         hang = self._watchdog.trouble
         absent = self.quotas.in_all(Holding.ABSENT)
-        return Status(self._phase.value or hang or self._engine.unready_reason, info, load, hang, absent)
+        unready_reason = self._phase.value or hang or self._engine.unready_reason
+        return Status(unready_reason, info, load, hang, absent, is_in_vain=waiting.is_in_vain)
 
     # --- end ----------------------------------------------------------------------------------------------
 

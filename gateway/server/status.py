@@ -34,6 +34,7 @@ class Status(msgspec.Struct, frozen=True):
     load: Load = Load()
     hang: str | None = None  # of the engine: only a restart helps, if that does
     num_absent: int = 0  # sessions that wait for their clients to come back
+    is_in_vain: bool = False  # to wait for room: others did, and nothing has moved since
 
     @property
     def refusal(self) -> str | None:
@@ -44,6 +45,8 @@ class Status(msgspec.Struct, frozen=True):
             return "all sockets are taken"
         if self.load.waiting >= self.load.max_waiting > 0:
             return "no room for speech: as many wait for it as may"
+        if self.load.room <= 0 and self.is_in_vain:
+            return "no room for speech: those who waited for it got none"
         return None
 
     @property

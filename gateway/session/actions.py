@@ -23,6 +23,7 @@ class Submit(msgspec.Struct, frozen=True):
     """To be answered with `submitted` or `refused`, at once or after a wait."""
 
     request: UtteranceRequest
+    is_return: bool = False  # the engine has the utterance, at rest
 
 
 class Withdraw(msgspec.Struct, frozen=True):

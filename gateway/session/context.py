@@ -28,7 +28,7 @@ from voicegate.gateway.session.listener import ListenerClock
 from voicegate.gateway.session.opening import SessionLimits, effective_format
 from voicegate.gateway.session.pacing import SendPace
 from voicegate.gateway.session.player import Player
-from voicegate.gateway.session.prelude import Prelude
+from voicegate.gateway.session.prelude import Prelude, may_sound
 from voicegate.gateway.session.quota import Owner
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
@@ -87,6 +87,8 @@ class Context:
     state: ContextState = ContextState.OPEN
     asked_s: float | None = None  # when the engine was asked to take it up
     has_utterance: bool = False
+    is_at_rest: bool = False  # its utterance: all of its text is spoken
+    is_returning: bool = False  # from rest: the engine was asked for a place again
     holds_place: bool = False  # among those with something to say
     is_over: bool = False  # it ended by its own move
     prelude: Prelude = field(default_factory=Prelude)
@@ -110,8 +112,13 @@ class Context:
         return self.request.utterance_id
 
     @property
+    def wants_place(self) -> bool:
+        """Among those with something to say."""
+        return self.asked_s is not None and not self.is_at_rest and not self.holds_place
+
+    @property
     def has_something_to_say(self) -> bool:
-        """As far as one can know: text that was never flushed may have been spoken too."""
+        """Text that was never flushed is spoken once its writer has paused."""
         is_silent = self.state is ContextState.OPEN and not (self.has_unflushed_text or self.num_unanswered_flushes)
         return not is_silent
 
@@ -152,7 +159,8 @@ class Context:
             case wire.Cancel(played_ms=played_ms):
                 if self.has_utterance:
                     is_repeated = before is ContextState.CANCELLING
-                    return [] if is_repeated else [CancelUtterance(self.utterance_id, self._heard_ms(played_ms))]
+                    cancel = CancelUtterance(self.utterance_id, self._heard_ms(played_ms))
+                    return [] if is_repeated else [*self.withdraw(), *self._take_waiting(), cancel]
                 self.is_over = True
                 return [*self.cancel(), Send(wire.Cancelled(self.context_id, 0, "", self._unheard_text))]
             case wire.Playback():
@@ -176,6 +184,9 @@ class Context:
     def _take_text(self, text: str, now_s: float) -> list[Action]:
         if self.asked_s is not None:
             self.has_unflushed_text = True
+            if self.is_at_rest and may_sound(text):
+                self.is_at_rest, self.is_returning = False, True
+                return [*self._tell_engine(PushText(self.utterance_id, text)), Submit(self.request, is_return=True)]
             return self._tell_engine(PushText(self.utterance_id, text))
         self.prelude.add(text)
         if not self.prelude.is_something_to_say:
@@ -193,8 +204,8 @@ class Context:
         return [Send(wire.Flushed(self.context_id, flush_id, audio_ms=0))]
 
     def _tell_engine(self, order: PushText | FlushText | EndText) -> list[Action]:
-        """At once, or with all else once it has taken the utterance up."""
-        if self.has_utterance:
+        """At once, or with all else once it has taken the utterance up, or taken it up again."""
+        if self.has_utterance and not self.is_returning:
             return [order]
         self.waiting.append(order)
         return []
@@ -220,8 +231,8 @@ class Context:
         assert self.asked_s is not None
         self.has_utterance = True
         self.waited_ms = (now_s - self.asked_s) * 1000
-        prelude, waiting = self.prelude, self.waiting
-        self.prelude, self.waiting = Prelude(), []
+        prelude, waiting = self.prelude, self._take_waiting()
+        self.prelude = Prelude()
         if prelude.flush_id is None:
             return [PushText(self.utterance_id, prelude.text), *waiting]
         self.num_flushes_answered_early = 1
@@ -232,11 +243,34 @@ class Context:
             *waiting,
         ]
 
+    def rest(self, num_chars: int) -> bool:
+        """The engine says that so much text is spoken, and that it expects no more. False: more has come since."""
+        is_all = self.state is ContextState.OPEN and num_chars == self.num_characters
+        if is_all:
+            self.is_at_rest, self.has_unflushed_text = True, False
+        return is_all
+
+    def go_on(self) -> list[Action]:
+        """The engine has a place for it again: here is all that has come meanwhile."""
+        self.is_returning = False
+        return self._take_waiting()
+
+    def withdraw(self) -> list[Action]:
+        """What was asked for its return needs no answer any more."""
+        is_returning, self.is_returning = self.is_returning, False
+        return [Withdraw(self.utterance_id)] if is_returning else []
+
+    def _take_waiting(self) -> list[Action]:
+        waiting, self.waiting = self.waiting, []
+        return [*waiting]
+
     def cancel(self) -> list[Action]:
         """What the engine is to be told when nobody waits for this context any more."""
         if self.asked_s is None or (self.state is ContextState.CANCELLING and self.has_utterance):
             return []
-        return [CancelUtterance(self.utterance_id) if self.has_utterance else Withdraw(self.utterance_id)]
+        if not self.has_utterance:
+            return [Withdraw(self.utterance_id)]
+        return [*self.withdraw(), CancelUtterance(self.utterance_id)]
 
     def progress(self, event: ProgressEvent, now_s: float) -> list[Action]:
         self.latest_s = now_s

@@ -45,9 +45,13 @@ class SessionLimits:
     messages_per_s: int = 1000  # over this they are not refused, but read more slowly
     resume_s: int = 30  # for which a session waits for a client whose socket dropped
 
-    def of_a_dialect(self) -> "SessionLimits":
-        """Other vendors' clients do not know of our limit on one text; those on a context and a frame hold."""
-        return replace(self, text_bytes=self.context_text_bytes)
+    def of_a_dialect(self, idle_s: float | None) -> "SessionLimits":
+        """Other vendors' clients do not know of our limit on one text; those on a context and a frame hold.
+
+        `idle_s`: of a context, as the client asks for it.
+        """
+        context_idle_s = self.context_idle_s if idle_s is None else min(idle_s, self.context_idle_s)
+        return replace(self, text_bytes=self.context_text_bytes, context_idle_s=context_idle_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,10 @@ _SILENT_MARKS: Final = frozenset(".,;:!?…'\"‘’“”()[]{}-–—·。，�
 _MAX_BYTES: Final = 1024
 
 
+def may_sound(text: str) -> bool:
+    return not all(char in _SILENT_MARKS or char.isspace() for char in text)
+
+
 @dataclass(slots=True)
 class Prelude:
     before_flush: str = ""
@@ -26,9 +30,7 @@ class Prelude:
 
     @property
     def is_something_to_say(self) -> bool:
-        text = self.text
-        is_silent = all(char in _SILENT_MARKS or char.isspace() for char in text)
-        return not is_silent or len(text.encode()) > _MAX_BYTES
+        return may_sound(self.text) or len(self.text.encode()) > _MAX_BYTES
 
     def add(self, text: str) -> None:
         self.after_flush += text

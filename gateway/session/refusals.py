@@ -1,5 +1,6 @@
 """What a session says when it does not do what was asked, or can no longer: code, words and remedy. Pure."""
 
+from dataclasses import replace
 from typing import Final
 
 from msgspec import UNSET
@@ -39,6 +40,12 @@ def error_of(
 
 def refused(refusal: Refusal, context_id: str) -> Send:
     return error_of(refusal.code, refusal.message, context_id, fatal=True, retry_after_ms=refusal.retry_after_ms)
+
+
+def unheard(refusal: Refusal) -> Refusal:
+    """Of a context that has spoken before."""
+    text = f"{refusal.message}; what this context said before stands: open another for the text that it did not say"
+    return replace(refusal, message=text)
 
 
 # --- of a context -----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from voicegate.engine import interface as engine
 from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.interface import EngineError, EngineEvent, EngineInfo, UtteranceId
-from voicegate.gateway.session.actions import Action, Close, Send, Withdraw
+from voicegate.gateway.session.actions import Action, CancelUtterance, Close, Send, Withdraw
 from voicegate.gateway.session.context import ACCEPTS, Context, ContextMessage, ContextState
 from voicegate.gateway.session.greeting import ready_of
 from voicegate.gateway.session.listener import Underruns
@@ -32,6 +32,7 @@ from voicegate.gateway.session.refusals import (
     over_rate,
     refused,
     revoked,
+    unheard,
 )
 from voicegate.gateway.session.witness import DISCONNECTED, Nobody, Witness, outcome_of
 from voicegate.protocol import messages as wire
@@ -127,13 +128,21 @@ class Session:
 
     def submitted(self, utterance_id: UtteranceId, now_s: float) -> list[Action]:
         context = self._by_utterance[utterance_id]
+        if context.is_returning:
+            return context.go_on()
         actions = [*context.begin(now_s), *context.reach(self._is_reachable)]
         self._witness.began(context)
         return actions
 
     def refused(self, utterance_id: UtteranceId, error: EngineError) -> list[Action]:
-        context = self._by_utterance[utterance_id]
-        return self._end(context, refused(refusal_of(error), context.context_id))
+        return self._refuse(self._by_utterance[utterance_id], refusal_of(error))
+
+    def _refuse(self, context: Context, refusal: Refusal) -> list[Action]:
+        """It has something to say, for the first time or again, and there is no room for it."""
+        if not context.has_utterance:
+            return self._end(context, refused(refusal, context.context_id))
+        error = refused(unheard(refusal), context.context_id)
+        return self._end(context, error, CancelUtterance(context.utterance_id))
 
     def next_deadline_s(self, now_s: float) -> float | None:
         """When `on_deadline` is due at the latest; a context that is opened from now on has none before that."""
@@ -176,7 +185,8 @@ class Session:
 
     def engine_hangs(self, trouble: str) -> list[Action]:
         """Whoever waits for it hears so, instead of nothing; those with nothing to say, or all of it made, stay."""
-        asked = [context for context in self._contexts.values() if context.asked_s is not None]
+        contexts = self._contexts.values()
+        asked = [context for context in contexts if context.asked_s is not None and not context.is_at_rest]
         waiting = [context for context in asked if context.pace is None or context.pace.end is None]
         text = f"{trouble}; open the context again, best on another server"
         actions: list[Action] = []
@@ -259,14 +269,21 @@ class Session:
                 actions = context.progress(event, now_s)
                 if was_silent and context.first_audio_s is not None:
                     self._witness.sounded(context)
-                is_over = self._is_draining and not context.has_something_to_say
-                return [*actions, *self._send_away(context)] if is_over else actions
+                return [*actions, *self._send_away_if_silent(context)]
+            case engine.AtRest(num_chars=num_chars):
+                if not context.rest(num_chars):
+                    return []
+                self._give_place_back(context)
+                return self._send_away_if_silent(context)
             case engine.Done() | engine.Cancelled() | engine.Failed():
                 return self._engine_ended(context, event)
             case _:
                 assert_never(event)
 
     def _engine_ended(self, context: Context, event: engine.EndEvent) -> list[Action]:
+        return [*context.withdraw(), *self._tell_end(context, event)]
+
+    def _tell_end(self, context: Context, event: engine.EndEvent) -> list[Action]:
         match event:
             case engine.Done(audio_ms=audio_ms, num_packets=num_packets):
                 # The engine may have finished just before it heard of a cancel: then there is no last message.
@@ -346,9 +363,9 @@ class Session:
         if excess is not None:
             return [excess]
         actions = context.take(message, now_s)
-        if context.asked_s is not None and not context.holds_place:  # it has something to say, for the first time
+        if context.wants_place:
             if (refusal := self._take_quota(context.owner, Holding.UTTERANCE)) is not None:
-                return self._end(context, refused(refusal, context.context_id))
+                return self._refuse(context, refusal)
             context.holds_place = True
         if context.state is ContextState.CANCELLING and context.pace and (end := context.pace.take_end()) is not None:
             return self._engine_ended(context, end)  # the engine has no other to send
@@ -365,9 +382,17 @@ class Session:
         del self._by_utterance[context.utterance_id]
         self._paced.pop(context.context_id, None)
         self._quotas.give_back(context.owner, Holding.CONTEXT)
-        if context.holds_place:
-            self._quotas.give_back(context.owner, Holding.UTTERANCE)
+        self._give_place_back(context)
         self._witness.ended(context, outcome)
+
+    def _give_place_back(self, context: Context) -> None:
+        if context.holds_place:
+            context.holds_place = False
+            self._quotas.give_back(context.owner, Holding.UTTERANCE)
+
+    def _send_away_if_silent(self, context: Context) -> list[Action]:
+        is_over = self._is_draining and not context.has_something_to_say
+        return self._send_away(context) if is_over else []
 
     def _send_away(self, context: Context) -> list[Action]:
         """From a server that drains: the context has nothing to say here, and may have elsewhere."""

@@ -29,6 +29,8 @@ class WaitingLine:
         self.limits = limits
         self._joined_s: dict[UtteranceId, float] = {}  # in order
         self._last_end_s: float | None = None
+        self._moved_s: float | None = None  # somebody got room, or gave some back
+        self._has_refused = False  # anybody, since
         self._mean_interval_s: float | None = None
 
     def __len__(self) -> int:
@@ -61,17 +63,38 @@ class WaitingLine:
         return expired
 
     def note_end(self, now_s: float) -> None:
-        """An utterance has ended, so there may be room."""
+        """An utterance has given its place back, so there may be room."""
+        self._note_move(now_s)
         if self._last_end_s is not None:
             interval_s = min(now_s - self._last_end_s, _MAX_RETRY_MS / 1000)  # a quiet night is one of many, not all
             before = interval_s if self._mean_interval_s is None else self._mean_interval_s
             self._mean_interval_s = before + _NEWS_WEIGHT * (interval_s - before)
         self._last_end_s = now_s
 
-    def retry_after_ms(self, least_ms: int = 0) -> int:
-        """When there should be room for one who comes now, at the rate at which others end.
+    def note_admission(self, now_s: float) -> None:
+        self._note_move(now_s)
+
+    def note_refusal(self, now_s: float) -> None:
+        """One who asked for room was turned away."""
+        self._has_refused = True
+        if self._moved_s is None:
+            self._moved_s = now_s
+
+    def _note_move(self, now_s: float) -> None:
+        self._moved_s, self._has_refused = now_s, False
+
+    def is_in_vain(self, now_s: float) -> bool:
+        """Nothing has moved for longer than anybody waits: one who comes now would be turned away, too."""
+        return self._has_refused and self._stands_s(now_s) > self.limits.wait_s
+
+    def _stands_s(self, now_s: float) -> float:
+        """For how long nothing has moved, while somebody wanted it to."""
+        return 0.0 if self._moved_s is None or not self._has_refused else now_s - self._moved_s
+
+    def retry_after_ms(self, now_s: float, least_ms: int = 0) -> int:
+        """When there should be room for one who comes now, at the rate at which others give theirs back.
 
         `least_ms`: the engine's own word.
         """
-        ahead_s = (self._mean_interval_s or 0.0) * (len(self) + 1)
+        ahead_s = max((self._mean_interval_s or 0.0) * (len(self) + 1), self._stands_s(now_s))
         return min(_MAX_RETRY_MS, max(least_ms or _MIN_RETRY_MS, round(ahead_s * 1000)))

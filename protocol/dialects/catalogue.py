@@ -57,7 +57,19 @@ def find_dialect(target: str) -> Callable[[FindVoice], Dialect] | None:
             return None
 
 
+def idle_s_of(target: str) -> float | None:
+    """For how long a context may be idle, where the vendor's clients say so; None: they do not. As `find_dialect`."""
+    path, _, query_text = target.partition("?")
+    return _inactivity_s(dict(parse_qsl(query_text))) if _ELEVENLABS.fullmatch(path) else None
+
+
+def _inactivity_s(query: Query) -> float:
+    seconds = _number(query, "inactivity_timeout", int)
+    return elevenlabs.IDLE_S if seconds is None else min(max(seconds, 1), elevenlabs.MAX_IDLE_S)
+
+
 def _elevenlabs(voice: str, query: Query, *, is_multi: bool) -> Callable[[FindVoice], Dialect]:
+    _inactivity_s(query)  # raises here what it would raise later
     settings = ElevenlabsSettings(
         voice=voice,
         output=elevenlabs_format(query.get("output_format", elevenlabs.DEFAULT_FORMAT)),

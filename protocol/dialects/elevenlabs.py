@@ -17,6 +17,8 @@ from voicegate.protocol.formats import OutputFormat
 from voicegate.protocol.messages import ServerMessage
 
 DEFAULT_FORMAT: Final = "mp3_44100_128"
+IDLE_S: Final = 20  # where the URL does not say (`inactivity_timeout`)
+MAX_IDLE_S: Final = 180
 _DEFAULT_CONTEXT: Final = "default"
 
 
@@ -60,7 +62,9 @@ class MultiStream:
     def _say(self, message: Message, name: str) -> list[Effect]:
         effects: list[Effect] = []
         context = self._open.get(name)
-        if message.text:  # an empty one keeps the socket open, which stays open anyway
+        if message.text == "" and context is not None and not (message.flush or message.close_context):
+            effects.append(wire.Text(context.native, ""))  # it keeps its context open (`inactivity_timeout`)
+        if message.text:
             if context is None:
                 context, opening = self._speaker.open(name, message.voice_settings)
                 self._open[name] = context

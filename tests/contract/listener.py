@@ -7,6 +7,7 @@ from typing import TypeVar
 from voicegate.engine import units
 from voicegate.engine.interface import (
     Alignment,
+    AtRest,
     AudioFormat,
     AudioReady,
     Cancelled,
@@ -117,6 +118,8 @@ class Listener:
                     assert 0 <= item.char_start <= item.char_end
             case Flushed(audio_ms=audio_ms):
                 assert audio_ms >= 0
+            case AtRest(num_chars=num_chars):
+                assert num_chars > 0
             case Failed(message=message):
                 assert message
                 assert "Traceback" not in message

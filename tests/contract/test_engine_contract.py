@@ -15,6 +15,7 @@ from voicegate.engine.audio.opus import load_opuslib
 from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.interface import (
     Alignment,
+    AtRest,
     AudioFormat,
     AudioReady,
     BadRequest,
@@ -336,6 +337,7 @@ async def test_calls_on_what_has_ended_or_never_was_are_nothing(listener: Listen
     ended = listener.submit("u", end=True)
     await listener.until_end(ended)
     for utterance in (ended, UtteranceId("never")):
+        listener.engine.readmit(utterance)
         listener.engine.push_text(utterance, "x ")
         listener.engine.flush_text(utterance, "f")
         listener.engine.end_text(utterance)
@@ -365,6 +367,51 @@ async def test_refused_requests_start_nothing(listener: Listener) -> None:
     with pytest.raises(Unsupported, match="8000"):
         listener.submit("u", audio=AudioFormat(codec=Codec.PCM_S16LE, sample_rate_hz=8000))
     await listener.until_quiet()
+
+
+async def test_who_has_said_all_holds_no_place_and_goes_on_where_it_was(case: Case) -> None:
+    if case.small_engine is None:
+        pytest.skip("this engine's room cannot be chosen")
+    listener = await started(case.small_engine, case)
+    engine, utterances = listener.engine, [listener.submit(name, text="hello") for name in ("a", "b")]
+    for utterance in utterances:
+        engine.flush_text(utterance, "f")
+        rest = await listener.until(utterance, AtRest)
+        assert rest.num_chars == len("hello")
+    await until(lambda: engine.room > 0)
+    speaking = listener.submit("c", text="one")
+    num_refused = 0
+    for utterance in utterances:
+        try:
+            engine.readmit(utterance)
+        except Overloaded:
+            num_refused += 1
+    assert num_refused == 1, "one place is free"
+    engine.cancel(speaking)
+    await listener.until_end(speaking)
+    for utterance in utterances:
+        engine.readmit(utterance)
+        engine.push_text(utterance, " there")
+        engine.end_text(utterance)
+        done = await listener.until_end(utterance)
+        assert isinstance(done, Done)
+        words = [
+            item.text for event in listener.events[utterance] if isinstance(event, Alignment) for item in event.items
+        ]
+        assert "".join(words).replace(" ", "") == "hellothere"
+
+
+async def test_text_that_crosses_the_word_of_rest_makes_it_void(listener: Listener) -> None:
+    utterance = listener.submit("u", text="hello")
+    listener.engine.flush_text(utterance, "f")
+    await listener.until(utterance, Flushed)
+    listener.engine.push_text(utterance, " there")
+    listener.engine.flush_text(utterance, "again")
+    rest = await listener.until(utterance, AtRest)
+    while rest.num_chars < len("hello there"):
+        rest = await listener.until(utterance, AtRest)
+    listener.engine.end_text(utterance)
+    assert isinstance(await listener.until_end(utterance), Done)
 
 
 async def test_a_full_engine_refuses_and_has_room_again(case: Case) -> None:

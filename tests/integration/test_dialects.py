@@ -98,6 +98,20 @@ def request(transcript: str, **fields: Any) -> dict[str, Any]:
     return {"context_id": "c", "transcript": transcript, "output_format": output, **fields}
 
 
+# --- idle contexts --------------------------------------------------------------------------------------------
+
+
+async def test_an_elevenlabs_context_that_is_left_open_ends_when_its_url_says() -> None:
+    path = "/v1/text-to-speech/hum/multi-stream-input?output_format=pcm_24000&inactivity_timeout=1"
+    async with serving() as served, peer(served.url, path) as client:
+        await client.send(*turn())
+        heard = await client.until(is_final)
+        assert heard[-1]["contextId"] == "a"
+        await served.until(lambda engine: engine.num_live == 0)
+        await client.send(*turn())  # the socket stays, and the name is free
+        assert audio_of(await client.until(is_final))
+
+
 # --- the same audio ---------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from tests.support.word_times import words_in_time
-from voicegate.engine.interface import AudioReady, Done, Flushed, SpeakingMode, UtteranceId
+from voicegate.engine.interface import AtRest, AudioReady, Done, Flushed, SpeakingMode, UtteranceId
 
 pytestmark = pytest.mark.parity
 
@@ -110,9 +110,13 @@ def test_without_anything_that_waits_there_is_nothing_to_wake_for(mode: Speaking
     utterance_id = pushed("Good morning. ", mode, engine)
     engine.core.flush_text(utterance_id, "f")
     until_idle(engine)
-    assert isinstance(engine.heard[utterance_id].events[-1], Flushed)
+    heard = engine.heard[utterance_id]
+    assert [type(event) for event in heard.events[-2:]] == [Flushed, AtRest]
+    before_ms = audio_ms(heard)
     engine.core.push_text(utterance_id, "  \n")
-    assert said_at_s(engine, utterance_id) is None
+    while (wake_s := until_idle(engine)) is not None:
+        engine.now_s = wake_s
+    assert audio_ms(heard) == before_ms
 
 
 def test_off_means_that_text_waits_for_ever() -> None:

@@ -1,6 +1,7 @@
 """The way into the engine: at once where there is room, after a short wait where there will be, or not at all."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -29,6 +30,7 @@ Answer = Callable[[EngineError | None], None]
 class _Waiting:
     request: UtteranceRequest
     answer: Answer
+    is_return: bool
 
 
 class Admission:
@@ -52,24 +54,33 @@ class Admission:
 
     @property
     def retry_after_ms(self) -> int:
-        return self._line.retry_after_ms()
+        return self._line.retry_after_ms(_now_s())
 
-    def submit(self, request: UtteranceRequest, answer: Answer) -> None:
-        """`answer` is called with None once the engine has it, at once or later; or with why not."""
+    @property
+    def is_in_vain(self) -> bool:
+        """Others have waited for room, and nobody has got any for longer than anybody waits."""
+        return self._line.is_in_vain(_now_s())
+
+    def submit(self, request: UtteranceRequest, answer: Answer, *, is_return: bool = False) -> None:
+        """`answer` is called with None once the engine has it, at once or later; or with why not.
+
+        `is_return`: the engine has it at rest. It needs a place, and no room for a newcomer: they do not hold it up.
+        """
         if self.trouble is not None:
             answer(Overloaded(f"{self.trouble}; try another server", retry_after_ms=_TROUBLE_RETRY_MS))
             return
-        if self._waits_for_nobody(request.voice):
-            error = self._try(request)
+        waiting = _Waiting(request, answer, is_return)
+        if is_return or self._waits_for_nobody(request.voice):
+            error = self._try(waiting)
             if not isinstance(error, Overloaded) or self._line.is_full:
                 answer(self._honest(error))
                 return
         elif self._line.is_full:
             text = f"{len(self._line)} others wait for room already; try again later"
-            answer(Overloaded(text, retry_after_ms=self._line.retry_after_ms()))
+            answer(self._honest(Overloaded(text, retry_after_ms=0)))
             return
         self._line.join(request.utterance_id, _now_s())
-        self._waiting[request.utterance_id] = _Waiting(request, answer)
+        self._waiting[request.utterance_id] = waiting
         self._ask_later()
 
     def withdraw(self, utterance_id: UtteranceId) -> None:
@@ -78,61 +89,71 @@ class Admission:
         self._waiting.pop(utterance_id, None)
 
     def note_end(self) -> None:
-        """An utterance of the engine's has ended."""
+        """An utterance of the engine's has ended, or rests."""
         self._line.note_end(_now_s())
         self._ask()
 
-    def _try(self, request: UtteranceRequest) -> EngineError | None:
+    def _try(self, waiting: _Waiting) -> EngineError | None:
         try:
-            self._engine.submit(request)
+            if waiting.is_return:
+                self._engine.readmit(waiting.request.utterance_id)
+            else:
+                self._engine.submit(waiting.request)
         except VoiceOverloaded as error:
-            self._short_voices.add(request.voice)
+            self._short_voices.add(waiting.request.voice)
             return error
         except EngineError as error:
             return error
+        self._line.note_admission(_now_s())
         return None
 
     def _waits_for_nobody(self, voice: str) -> bool:
         """Whether all who came before wait for room that is of no use to this one."""
-        if voice in self._short_voices:
-            return not self._waiting
-        return all(waiting.request.voice in self._short_voices for waiting in self._waiting.values())
+        newcomers = [waiting.request.voice for waiting in self._waiting.values() if not waiting.is_return]
+        return not newcomers if voice in self._short_voices else self._short_voices.issuperset(newcomers)
 
     def _ask(self) -> None:
         """For those who wait, in turn, until there is no room; then send away those whose time is over.
 
-        Where there is some, but not for a voice, those who wait for others are asked for.
+        Where there is some, but not for a voice or for newcomers, the others are asked for.
         """
         self._short_voices.clear()
+        takes_newcomers = True
         for utterance_id in self._line:
             waiting = self._waiting.get(utterance_id)  # an answer may end others' waiting
-            if waiting is None or waiting.request.voice in self._short_voices:
+            if waiting is None:
                 continue
-            error = self._try(waiting.request)
-            if isinstance(error, VoiceOverloaded):
+            if not waiting.is_return and not (takes_newcomers and waiting.request.voice not in self._short_voices):
                 continue
+            error = self._try(waiting)
             if isinstance(error, Overloaded):
-                break
+                takes_newcomers &= waiting.is_return or isinstance(error, VoiceOverloaded)
+                continue
             self.withdraw(utterance_id)
             waiting.answer(error)
         for utterance_id in self._line.take_expired(_now_s()):
             text = f"no room within {self._line.limits.wait_s:g} s; try again later"
-            error = Overloaded(text, retry_after_ms=self._line.retry_after_ms())
             if (late := self._waiting.pop(utterance_id, None)) is not None:  # an answer may end others' sockets too
-                late.answer(error)
+                late.answer(self._honest(Overloaded(text, retry_after_ms=0)))
         self._ask_later()
 
     def _ask_later(self) -> None:
         deadline_s = self._line.next_deadline_s
-        at_s = None if deadline_s is None else min(deadline_s, _now_s() + _ASK_AGAIN_S)
-        self._asking.set(at_s, self._ask)
+        if deadline_s is None:
+            self._asking.call_off()
+            return
+        wait_s = min(deadline_s - _now_s(), _ASK_AGAIN_S)
+        self._asking.set(asyncio.get_running_loop().time() + wait_s, self._ask)
 
     def _honest(self, error: EngineError | None) -> EngineError | None:
         """With what the gateway knows of when there is room again."""
         if not isinstance(error, Overloaded):
             return error
-        return Overloaded(str(error), retry_after_ms=self._line.retry_after_ms(error.retry_after_ms))
+        now_s = _now_s()
+        self._line.note_refusal(now_s)
+        return Overloaded(str(error), retry_after_ms=self._line.retry_after_ms(now_s, error.retry_after_ms))
 
 
 def _now_s() -> float:
-    return asyncio.get_running_loop().time()
+    """Not the loop's: whoever looks at metrics asks from another thread."""
+    return time.monotonic()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol, assert_never
 
-from voicegate.engine.interface import EngineError, EngineEvent, EngineInfo, EngineStopped, UtteranceRequest
+from voicegate.engine.interface import EngineError, EngineEvent, EngineInfo, EngineStopped
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.alarm import Alarm
 from voicegate.gateway.server.conversations.outgoing import Item, Outgoing
@@ -326,8 +326,8 @@ class Conversation:
                 case Send(message=message):
                     self._note(message)
                     put(message)
-                case Submit(request=request):
-                    self._submit(request)
+                case Submit():
+                    self._submit(action)
                 case Withdraw(utterance_id=utterance_id):
                     self._admission.withdraw(utterance_id)
                 case PushText(utterance_id=utterance_id, text=text):
@@ -345,8 +345,8 @@ class Conversation:
                 case _:
                     assert_never(action)
 
-    def _submit(self, request: UtteranceRequest) -> None:
-        utterance_id = request.utterance_id
+    def _submit(self, submit: Submit) -> None:
+        utterance_id = submit.request.utterance_id
 
         def answer(error: EngineError | None) -> None:
             if error is None:
@@ -355,7 +355,7 @@ class Conversation:
             else:
                 self._react(lambda: self._session.refused(utterance_id, error))
 
-        self._admission.submit(request, answer)
+        self._admission.submit(submit.request, answer, is_return=submit.is_return)
 
     def _note(self, message: ServerMessage) -> None:
         if isinstance(message, wire.Error):

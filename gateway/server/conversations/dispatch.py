@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from voicegate.engine.interface import Cancelled, Done, Engine, EngineEvent, EngineStopped, Failed, UtteranceId
+from voicegate.engine.interface import AtRest, Cancelled, Done, Engine, EngineEvent, EngineStopped, Failed, UtteranceId
 
 # Time in a row before sockets are read. Lower -> a burst of events is out later; higher -> it holds up a cancel.
 _TURN_S: Final = 0.001
@@ -13,10 +13,10 @@ Deliver = Callable[[EngineEvent], None]
 
 
 class Dispatcher:
-    def __init__(self, engine: Engine, on_end: Callable[[], None] = lambda: None) -> None:
-        """`on_end` is called when an utterance has ended, before its owner hears of it."""
+    def __init__(self, engine: Engine, on_place: Callable[[], None] = lambda: None) -> None:
+        """`on_place` is called when an utterance has ended, or rests, before its owner hears of it."""
         self._engine = engine
-        self._on_end = on_end
+        self._on_place = on_place
         self._owners: dict[UtteranceId, Deliver] = {}
 
     @property
@@ -49,6 +49,7 @@ class Dispatcher:
         deliver = self._owners.get(event.utterance_id)
         if isinstance(event, Done | Cancelled | Failed):
             self.release(event.utterance_id)
-            self._on_end()
+        if isinstance(event, AtRest | Done | Cancelled | Failed):
+            self._on_place()
         if deliver is not None:
             deliver(event)

@@ -13,7 +13,7 @@ from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.websocket.bounded_socket import BoundedSocket
 from voicegate.gateway.server.websocket.connection import Connection
 from voicegate.gateway.session.adapting import adapted
-from voicegate.protocol.dialects.catalogue import find_dialect
+from voicegate.protocol.dialects.catalogue import find_dialect, idle_s_of
 from voicegate.protocol.messages import Open
 
 
@@ -28,7 +28,6 @@ class Seating:
     ) -> None:
         """`info`: None until the engine is ready. `on_seated` tells it what others were told meanwhile."""
         self._services = stage.services
-        self._dialect_services = replace(stage.services, limits=stage.services.limits.of_a_dialect())
         self._guests = stage.guests
         self._voice_names = stage.voice_names
         self._resumption = resumption
@@ -41,7 +40,10 @@ class Seating:
         assert websocket.request is not None, "nor before it was read"
 
         make_dialect = find_dialect(websocket.request.path)
-        services = self._services if make_dialect is None else self._dialect_services
+        services = self._services
+        if make_dialect is not None:
+            limits = services.limits.of_a_dialect(idle_s_of(websocket.request.path))
+            services = replace(services, limits=limits)
 
         def converse(token: str = "") -> Conversation:
             return Conversation(

@@ -60,4 +60,5 @@ def stub_utterance(
         num_vain_bites=0,
         num_started_clauses=0,
         stalls_at_s=lambda *_: stalls_s,
+        is_at_rest=False,
     )

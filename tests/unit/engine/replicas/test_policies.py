@@ -10,7 +10,7 @@ from voicegate.engine.replicas.vitals import START_PATIENCE_LOOKS, Vitals
 
 pytestmark = pytest.mark.unit
 
-FREE = Load(room=100, num_live=0, max_live=100, num_blocks_free=500.0, max_blocks=500.0)
+FREE = Load(room=100, num_placed=0, max_live=100, num_blocks_free=500.0, max_blocks=500.0)
 
 
 def chosen(*loads: Load) -> int | None:
@@ -20,19 +20,19 @@ def chosen(*loads: Load) -> int | None:
 def test_who_has_no_room_is_not_asked() -> None:
     assert chosen() is None
     assert chosen(replace(FREE, room=0)) is None
-    assert chosen(replace(FREE, room=0), replace(FREE, num_live=99, room=1)) == 1
+    assert chosen(replace(FREE, room=0), replace(FREE, num_placed=99, room=1)) == 1
 
 
 def test_the_one_with_fewer_takes_it_and_equals_take_turns() -> None:
     assert chosen(FREE, FREE) == 0
-    assert chosen(replace(FREE, num_live=1), FREE) == 1
-    assert chosen(replace(FREE, num_live=1), replace(FREE, num_live=1)) == 0
+    assert chosen(replace(FREE, num_placed=1), FREE) == 1
+    assert chosen(replace(FREE, num_placed=1), replace(FREE, num_placed=1)) == 0
 
 
 def test_a_queue_and_full_memory_count_against_it() -> None:
-    few = replace(FREE, num_live=10)
-    assert chosen(replace(few, num_waiting=5), replace(few, num_live=12)) == 1
-    assert chosen(replace(few, num_blocks_free=300.0), replace(few, num_live=12)) == 1
+    few = replace(FREE, num_placed=10)
+    assert chosen(replace(few, num_waiting=5), replace(few, num_placed=12)) == 1
+    assert chosen(replace(few, num_blocks_free=300.0), replace(few, num_placed=12)) == 1
 
 
 def test_a_larger_gpu_takes_more() -> None:
@@ -40,8 +40,8 @@ def test_a_larger_gpu_takes_more() -> None:
     for _ in range(200):
         place = chosen(*loads)
         assert place is not None
-        loads[place] = replace(loads[place], num_live=loads[place].num_live + 1, room=loads[place].room - 1)
-    assert [load.num_live for load in loads] == [50, 150]
+        loads[place] = replace(loads[place], num_placed=loads[place].num_placed + 1, room=loads[place].room - 1)
+    assert [load.num_placed for load in loads] == [50, 150]
 
 
 def test_those_who_come_in_one_moment_do_not_all_go_where_there_was_a_little_less() -> None:
@@ -50,13 +50,13 @@ def test_those_who_come_in_one_moment_do_not_all_go_where_there_was_a_little_les
     for _ in range(100):
         place = chosen(*loads)
         assert place is not None
-        loads[place] = replace(loads[place], num_live=loads[place].num_live + 1)
-    assert min(load.num_live for load in loads) >= 35
+        loads[place] = replace(loads[place], num_placed=loads[place].num_placed + 1)
+    assert min(load.num_placed for load in loads) >= 35
 
 
 def test_an_engine_that_tells_nothing_of_its_memory_is_known_by_its_places() -> None:
-    fake = Load(room=5, num_live=1, max_live=10)
-    assert chosen(fake, replace(fake, num_live=0)) == 1
+    fake = Load(room=5, num_placed=1, max_live=10)
+    assert chosen(fake, replace(fake, num_placed=0)) == 1
 
 
 # --- hangs ------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from voicegate.protocol.formats import OutputFormat
 pytestmark = pytest.mark.unit
 
 NOW_S = 0.0
-LIMITS = SessionLimits(contexts=3, context_text_bytes=16, unanswered_flushes=3).of_a_dialect()
+LIMITS = SessionLimits(contexts=3, context_text_bytes=16, unanswered_flushes=3).of_a_dialect(None)
 NAMES = st.sampled_from(["a", "b", "c", "d", None])
 TEXTS = st.sampled_from(["", " ", "hi ", "far too long a text"])
 BOOLEANS = st.sampled_from([None, True, False])

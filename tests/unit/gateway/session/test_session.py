@@ -467,6 +467,41 @@ def test_an_owner_has_so_many_contexts_that_speak() -> None:
     begin_context(same)
 
 
+def test_who_has_said_all_makes_way_for_another_of_its_owner() -> None:
+    one, same = sessions_of(QuotaLimits(per_address=Allowance(utterances=1)), "x", "x")
+    utterance_id = begin_context(one)
+    assert one.engine_event(engine.AtRest(utterance_id, len(TEXT) - 1), NOW) == [], "of text before the last"
+    open_context(same, "b")
+    assert error_of(same.receive(wire.Text(context="b", text="me too"), NOW)).code == "too_many_contexts"
+    assert one.engine_event(engine.AtRest(utterance_id, len(TEXT)), NOW) == []
+    other_id = begin_context(same)
+    error, cancel = one.receive(wire.Text(context="a", text="again"), NOW)
+    assert error_of([error]).code == "too_many_contexts"
+    assert cancel == CancelUtterance(utterance_id)
+    same.engine_event(engine.AtRest(other_id, len(TEXT)), NOW)
+    begin_context(one)
+
+
+def test_an_engine_that_hangs_is_nothing_to_those_at_rest() -> None:
+    session = new_session()
+    resting, speaking = begin_context(session, "rests"), begin_context(session, "speaks")
+    session.engine_event(engine.AtRest(resting, len(TEXT)), NOW)
+    error, cancel = session.engine_hangs("it hangs")
+    assert (error_of([error]).context, cancel) == ("speaks", CancelUtterance(speaking))
+
+
+def test_what_fails_while_it_waits_for_a_place_waits_no_longer() -> None:
+    session = new_session()
+    utterance_id = begin_context(session)
+    session.engine_event(engine.AtRest(utterance_id, len(TEXT)), NOW)
+    (submit,) = session.receive(wire.Text(context="a", text="again"), NOW)
+    assert isinstance(submit, Submit)
+    assert submit.is_return
+    withdraw, error = session.engine_event(engine.Failed(utterance_id, "x"), NOW)
+    assert withdraw == Withdraw(utterance_id)
+    assert error_of([error]).code == "engine_failed"
+
+
 def test_a_refused_utterance_is_not_held() -> None:
     (session,) = sessions_of(QuotaLimits(per_address=Allowance(utterances=1)), "x")
     utterance_id = open_context(session)

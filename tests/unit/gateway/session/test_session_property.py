@@ -24,6 +24,7 @@ from voicegate.gateway.session.actions import (
     Withdraw,
 )
 from voicegate.gateway.session.opening import SessionLimits
+from voicegate.gateway.session.prelude import may_sound
 from voicegate.gateway.session.quota import NOBODY, Holding, QuotaLimits, Quotas
 from voicegate.gateway.session.session import Session
 from voicegate.protocol import messages as wire
@@ -43,6 +44,8 @@ class ModelUtterance:
     is_ended: bool = False
     is_cancelled: bool = False
     flush_ids: list[str] = field(default_factory=list)
+    num_chars: int = 0
+    is_at_rest: bool = False  # as its session knows it
 
 
 @dataclass
@@ -76,13 +79,18 @@ class SessionMachine(RuleBasedStateMachine):
         for action in actions:
             assert not self.is_closed or isinstance(action, CancelUtterance), f"{action} after the close"
             match action:
-                case Submit(request=request):
-                    self.submit(request.utterance_id)
+                case Submit(request=request, is_return=is_return):
+                    self.submit(request.utterance_id, is_return=is_return)
                 case Withdraw(utterance_id=utterance_id):
                     self.waiting.remove(utterance_id)
                 case PushText(utterance_id=utterance_id, text=text):
+                    model = self.model(utterance_id)
                     assert text
-                    assert not self.model(utterance_id).is_ended
+                    assert not model.is_ended
+                    assert not model.is_at_rest or model.is_cancelled or not may_sound(text), (
+                        "it asks for a place first"
+                    )
+                    model.num_chars += len(text)
                 case FlushText(utterance_id=utterance_id, flush_id=flush_id):
                     assert not self.model(utterance_id).is_ended
                     self.model(utterance_id).flush_ids.append(flush_id)
@@ -104,8 +112,9 @@ class SessionMachine(RuleBasedStateMachine):
         assert utterance_id in self.ever_submitted
         return self.engine.get(utterance_id, ModelUtterance())
 
-    def submit(self, utterance_id: UtteranceId) -> None:
-        assert utterance_id not in self.ever_submitted, "utterance ids are never used twice"
+    def submit(self, utterance_id: UtteranceId, *, is_return: bool) -> None:
+        assert (utterance_id in self.ever_submitted) is is_return, "utterance ids are never used twice"
+        assert not is_return or self.engine[utterance_id].is_at_rest
         assert utterance_id not in self.waiting
         self.waiting.add(utterance_id)
         if not self.is_answer_late:
@@ -117,7 +126,7 @@ class SessionMachine(RuleBasedStateMachine):
             self.perform(self.session.refused(utterance_id, engine.Overloaded("full", retry_after_ms=1)))
         else:
             self.ever_submitted.add(utterance_id)
-            self.engine[utterance_id] = ModelUtterance()
+            self.engine.setdefault(utterance_id, ModelUtterance()).is_at_rest = False
             self.perform(self.session.submitted(utterance_id, self.now_s))
 
     def hear(self, message: wire.ServerMessage) -> None:
@@ -218,6 +227,17 @@ class SessionMachine(RuleBasedStateMachine):
             self.emit(events[kind])
 
     @precondition(lambda self: self.engine)
+    @rule(data=st.data(), num_late=st.sampled_from([0, 0, 1]))
+    def emit_rest(self, data: st.DataObject, num_late: int) -> None:
+        """`num_late`: so many characters were pushed while it was on its way."""
+        utterance_id = data.draw(st.sampled_from(list(self.engine)))
+        model = self.engine[utterance_id]
+        self.emit(engine.AtRest(utterance_id, model.num_chars - num_late))
+        live = [context for context in self.session.contexts.values() if context.utterance_id == utterance_id]
+        model.is_at_rest = any(context.is_at_rest for context in live)
+        assert not (model.is_at_rest and num_late)
+
+    @precondition(lambda self: self.engine)
     @rule(data=st.data(), kind=st.sampled_from(["done", "cancelled", "failed"]))
     def emit_end(self, data: st.DataObject, kind: str) -> None:
         self.end_utterance(data.draw(st.sampled_from(list(self.engine))), kind)
@@ -261,7 +281,9 @@ class SessionMachine(RuleBasedStateMachine):
     def what_is_held_is_what_there_is(self) -> None:
         contexts = self.session.contexts.values()
         assert self.quotas.held(NOBODY, Holding.CONTEXT) == len(contexts)
-        assert self.quotas.held(NOBODY, Holding.UTTERANCE) == sum(c.asked_s is not None for c in contexts)
+        assert self.quotas.held(NOBODY, Holding.UTTERANCE) == sum(
+            c.asked_s is not None and not c.is_at_rest for c in contexts
+        )
 
     @invariant()
     def contexts_are_those_that_the_client_knows(self) -> None:

@@ -43,17 +43,17 @@ def test_where_nobody_may_wait_the_line_is_full(limits: WaitingLimits) -> None:
 
 def test_room_is_promised_at_the_rate_at_which_others_end() -> None:
     line = WaitingLine(WaitingLimits())
-    assert line.retry_after_ms() == 500
+    assert line.retry_after_ms(0.0) == 500
     for n in range(100):
         line.note_end(10.0 + n * 0.8)
-    assert line.retry_after_ms() == 800
+    assert line.retry_after_ms(0.0) == 800
     line.join(A, 100.0)
     line.join(B, 100.0)
-    assert line.retry_after_ms() == 2400
-    assert line.retry_after_ms(least_ms=3000) == 3000
+    assert line.retry_after_ms(0.0) == 2400
+    assert line.retry_after_ms(0.0, least_ms=3000) == 3000
     for n in range(100):
         line.note_end(200.0 + n * 60.0)
-    assert line.retry_after_ms() == 10_000
+    assert line.retry_after_ms(0.0) == 10_000
 
 
 def test_a_quiet_night_is_one_interval_of_many() -> None:
@@ -63,4 +63,4 @@ def test_a_quiet_night_is_one_interval_of_many() -> None:
     for _ in range(12):
         line.note_end(now_s)
         now_s += 0.1
-    assert line.retry_after_ms() < 1500
+    assert line.retry_after_ms(0.0) < 1500

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.protocol.dialects.conversation import alignment, find_anna, said, told
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.cartesia import Cartesia
-from voicegate.protocol.dialects.catalogue import PATHS, find_dialect, has_dialect
+from voicegate.protocol.dialects.catalogue import PATHS, find_dialect, has_dialect, idle_s_of
 from voicegate.protocol.dialects.deepgram import Deepgram
 from voicegate.protocol.dialects.dialect import Dialect, Speech
 from voicegate.protocol.dialects.elevenlabs import MultiStream, SingleStream
@@ -88,6 +88,7 @@ def test_kyutai_url() -> None:
     ("target", "said_text"),
     [
         ("/v1/text-to-speech/x/stream-input?output_format=pcm_1", "output_format is 'pcm_1'"),
+        ("/v1/text-to-speech/x/stream-input?inactivity_timeout=long", "inactivity_timeout is 'long'"),
         ("/v1/speak?encoding=speex", "encoding is 'speex'"),
         ("/v1/speak?sample_rate=many", "sample_rate is 'many'; it must be a number"),
         ("/v1/speak?sample_rate=inf", "sample_rate is 'inf'; it must be a number"),
@@ -99,3 +100,14 @@ def test_a_url_that_asks_amiss(target: str, said_text: str) -> None:
     with pytest.raises(ProtocolViolation) as caught:
         find_dialect(target)
     assert caught.value.message.startswith(said_text)
+
+
+@pytest.mark.parametrize("path", ["stream-input", "multi-stream-input"])
+@pytest.mark.parametrize(("asked", "idle_s"), [("", 20), ("60", 60), ("3600", 180), ("0", 1)])
+def test_how_long_elevenlabs_contexts_may_be_idle(path: str, asked: str, idle_s: float) -> None:
+    assert idle_s_of(f"/v1/text-to-speech/x/{path}?inactivity_timeout={asked}") == idle_s
+    assert idle_s_of(f"/v1/text-to-speech/x/{path}") == 20
+
+
+def test_other_vendors_urls_say_nothing_of_idle_contexts() -> None:
+    assert idle_s_of("/v1/speak?inactivity_timeout=5") is None

@@ -148,6 +148,13 @@ def test_what_opens_no_context() -> None:
     assert said(dialect, *keepalives) == []
 
 
+def test_an_empty_text_keeps_the_context_that_it_names_open() -> None:
+    dialect = multi()
+    said(dialect, {"text": "Hi ", "context_id": "a"})
+    assert said(dialect, {"text": "", "context_id": "a"}) == [wire.Text("a#0", "")]
+    assert said(dialect, {"text": ""}) == []
+
+
 def test_a_context_without_a_name_has_one() -> None:
     dialect = multi()
     assert said(dialect, {"text": "Hi "}) == [opened("default#0"), wire.Text("default#0", "Hi ")]

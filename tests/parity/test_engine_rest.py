@@ -1,0 +1,109 @@
+"""Utterances at rest on the tiny model: when they rest, and that nothing of what they say later is changed by it."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
+from tests.support.word_times import words_in_time
+from voicegate.engine.interface import AtRest, AudioReady, Cancelled, Done, SpeakingMode, UtteranceId
+
+pytestmark = pytest.mark.parity
+
+STALL_S, STALL_LEAD_S = 0.35, 0.5
+STALLING = replace(CONFIG, stall_ms=350, stall_lead_ms=500)
+FIRST, SECOND = "Good morning, my friend. ", "It is 12:30 now."
+MODES = [SpeakingMode.CLAUSE, SpeakingMode.INCREMENTAL, SpeakingMode.BISTREAM]
+
+
+def rests_of(heard: Heard) -> list[int]:
+    return [event.num_chars for event in heard.events if isinstance(event, AtRest)]
+
+
+def until_idle(engine: HandDrivenEngine) -> float | None:
+    """When to come back."""
+    while True:
+        decision = engine.core.step()
+        if decision.is_idle:
+            return decision.wake_at_s
+
+
+def until_rest(engine: HandDrivenEngine, utterance_id: UtteranceId) -> None:
+    num_before = len(rests_of(engine.heard[utterance_id]))
+    while (wake_s := until_idle(engine)) is not None and len(rests_of(engine.heard[utterance_id])) == num_before:
+        engine.now_s = wake_s
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_who_rested_sounds_as_one_that_did_not(mode: SpeakingMode) -> None:
+    """Its voice, its seed, what its text said before, and the encoder are where they were."""
+    rested, in_one_go = HandDrivenEngine(), HandDrivenEngine()
+    for engine in (rested, in_one_go):
+        utterance_id = engine.submit("u", mode=mode)
+        engine.core.push_text(utterance_id, FIRST)
+        engine.core.flush_text(utterance_id, "f")
+        if engine is rested:
+            until_idle(engine)
+            assert rests_of(engine.heard[utterance_id]) == [len(FIRST)]
+            assert engine.core.num_placed == 0
+            other = engine.submit("other", mode=mode, seed=5)
+            engine.core.push_text(other, "And somebody else. ")
+            engine.core.end_text(other)
+            until_idle(engine)
+        engine.core.push_text(utterance_id, SECOND)
+        engine.core.end_text(utterance_id)
+        until_idle(engine)
+        assert isinstance(engine.heard[utterance_id].end, Done)
+    heard, wanted = (engine.heard[UtteranceId("u")] for engine in (rested, in_one_go))
+    assert heard.pcm == wanted.pcm
+    assert words_in_time(heard.events) == words_in_time(wanted.events)
+
+
+@pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.INCREMENTAL])
+def test_a_writer_who_has_paused_behind_a_sentence_leaves_its_place_before_the_listener_runs_dry(
+    mode: SpeakingMode,
+) -> None:
+    engine = HandDrivenEngine(STALLING)
+    utterance_id = engine.submit("u", mode=mode)
+    engine.core.push_text(utterance_id, FIRST)
+    heard = engine.heard[utterance_id]
+    until_idle(engine)
+    left_ms = sum(len(event.packets) * 20 for event in heard.events if isinstance(event, AudioReady))
+    assert left_ms > 1000
+    assert not rests_of(heard), "more may come, and be missed"
+    until_rest(engine, utterance_id)
+    assert rests_of(heard) == [len(FIRST)]
+    until_idle(engine)
+    played_ms = sum(len(event.packets) * 20 for event in heard.events if isinstance(event, AudioReady))
+    assert engine.now_s == pytest.approx(max(STALL_S, played_ms / 1000 - STALL_LEAD_S), abs=0.03)
+    engine.core.push_text(utterance_id, SECOND)
+    until_idle(engine)
+    assert engine.core.num_placed == 1
+    engine.core.end_text(utterance_id)
+    until_idle(engine)
+    assert isinstance(heard.end, Done)
+
+
+def test_half_a_number_keeps_its_place() -> None:
+    engine = HandDrivenEngine(STALLING)
+    utterance_id = engine.submit("u")
+    engine.core.push_text(utterance_id, "It is 3")
+    until_rest(engine, utterance_id)
+    assert not rests_of(engine.heard[utterance_id])
+    engine.core.flush_text(utterance_id, "f")
+    until_idle(engine)
+    assert rests_of(engine.heard[utterance_id]) == [len("It is 3")]
+
+
+def test_what_was_flushed_without_a_word_rests_too_and_a_cancel_tells_all_of_its_text() -> None:
+    engine = HandDrivenEngine()
+    utterance_id = engine.submit("u")
+    for number, text in enumerate(("...", "", " ")):
+        engine.core.push_text(utterance_id, text)
+        engine.core.flush_text(utterance_id, str(number))
+        until_idle(engine)
+    assert rests_of(engine.heard[utterance_id]) == [3, 4]
+    engine.core.cancel(utterance_id, None)
+    end = engine.heard[utterance_id].end
+    assert isinstance(end, Cancelled)
+    assert end.spoken_text + end.remaining_text == "... "
